@@ -1,0 +1,1 @@
+"""loopwright: a tracing compiler for NumPy functions."""

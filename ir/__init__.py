@@ -1,0 +1,1 @@
+"""The intermediate representation: sizes, types, ops, graphs, loops. Imports nothing of loopwright outside itself."""

@@ -1,0 +1,66 @@
+"""Attributes of nodes: a closed set of plain values, with a bit-exact key and substitution of sizes.
+
+The set: bool, int, float, complex, str, None, np.dtype, Dim, enums, frozen dataclasses of these, and tuples.
+"""
+from __future__ import annotations
+
+import dataclasses
+import enum
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.dims import Dim, Extent, substitute
+
+Attribute = Any  # the closed set above; Python cannot spell "a frozen dataclass of attributes"
+Attributes = Mapping[str, Attribute]
+
+
+def attribute_key(x: Attribute) -> Any:
+    """A hashable key, equal exactly when the attributes are the same bits: 0.0 and -0.0 differ, 1, 1.0 and True differ."""
+    match x:
+        case float():
+            return float, struct.pack("<d", x)
+        case complex():
+            return complex, struct.pack("<dd", x.real, x.imag)
+        case bool() | int():
+            return type(x), x
+        case tuple():
+            return tuple([attribute_key(y) for y in x])
+        case None | str() | np.dtype() | Dim() | enum.Enum():
+            return x
+        case _ if dataclasses.is_dataclass(x):
+            return type(x), tuple([attribute_key(getattr(x, f.name)) for f in dataclasses.fields(x)])
+    raise TypeError(f"{type(x).__name__} is not an attribute: {x!r}")
+
+
+def attributes_key(attrs: Attributes) -> Any:
+    """The key of a node's attributes, in name order."""
+    return tuple([(name, attribute_key(attrs[name])) for name in sorted(attrs)]) if attrs else ()
+
+
+def map_extents(x: Attribute, to: Mapping[str, Extent]) -> Attribute:
+    """x with symbols replaced, however nested."""
+    match x:
+        case Dim():
+            return substitute(x, to)
+        case tuple():
+            return tuple([map_extents(y, to) for y in x])
+        case _ if dataclasses.is_dataclass(x) and not isinstance(x, type):
+            return dataclasses.replace(x, **{f.name: map_extents(getattr(x, f.name), to) for f in dataclasses.fields(x)})
+    return x
+
+
+def extents_in(x: Attribute) -> Iterator[Dim]:
+    """Every symbolic size in x, however nested."""
+    match x:
+        case Dim():
+            yield x
+        case tuple():
+            for y in x:
+                yield from extents_in(y)
+        case _ if dataclasses.is_dataclass(x) and not isinstance(x, type):
+            for f in dataclasses.fields(x):
+                yield from extents_in(getattr(x, f.name))

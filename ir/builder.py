@@ -1,0 +1,265 @@
+"""Builders: graphs under construction, and where an operation goes.
+
+There is no stack of interpreters. A `Ref` names a value of one `Builder`; builders carry serial numbers, and a newer
+live builder is nested in every older one. An op goes to the newest builder among its operands; operands of older
+builders are captured as inputs of the finished graph. So a transform is a walk that emits where its arguments live, and
+transforms compose in any order. The *floor* is the innermost builder that must hold everything run inside it (a `jit`
+trace). Concrete values are computed on demand, so a trace that asks for none depends on none.
+"""
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.attributes import map_extents
+from loopwright.ir.dims import Dim, Extent, Shape, evaluate, symbol
+from loopwright.ir.errors import LeakedValueError
+from loopwright.ir.graph import Graph, Node, Value, substitute_graph
+from loopwright.ir.guards import Scope
+from loopwright.ir.op import Op
+from loopwright.ir.source import Source, user_source
+from loopwright.ir.types import ArrayType
+
+_serial = itertools.count(1)
+
+
+class _State(threading.local):
+    floor: Builder | None = None
+    innermost: Builder | None = None
+    source: Source | None = None
+
+
+_state = _State()
+
+
+@contextmanager
+def attributed() -> Iterator[Callable[[Source | None], None]]:
+    """Inside, the function it gives names the user's line of what is emitted next: walks pass each node's own."""
+    before = _state.source
+
+    def attribute(source: Source | None) -> None:
+        _state.source = source
+
+    try:
+        yield attribute
+    finally:
+        _state.source = before
+
+
+def innermost() -> Builder | None:
+    """The builder of the innermost trace that is running on this thread, or None outside every trace."""
+    return _state.innermost
+
+
+class Ref:
+    """One value of one builder: what rules and engines compute with."""
+
+    __slots__ = ("builder", "value")
+
+    def __init__(self, builder: Builder, value: Value) -> None:
+        self.builder, self.value = builder, value
+
+    @property
+    def type(self) -> ArrayType:
+        """The value's type under the equalities of sizes known so far."""
+        return self.builder.canonical_type(self.value.type)
+
+    @property
+    def shape(self) -> Shape:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.value.type.dtype
+
+    def bind(self, op: Op, args: Sequence[Ref | np.ndarray], attrs: Mapping[str, Any]) -> Ref:
+        """Emit op where its operands live."""
+        target = self.builder
+        for a in args:
+            if isinstance(a, Ref) and a.builder.serial > target.serial:
+                target = a.builder
+        return target.bind(op, args, attrs)
+
+
+class Builder:
+    """A graph under construction. `why` says whose trace it is, for messages ("jit of f")."""
+
+    def __init__(self, scope: Scope | None = None, why: str = "") -> None:
+        outer = _state.innermost
+        self.serial, self.alive, self.why = next(_serial), True, why
+        self.scope = scope or (outer.scope if outer else Scope())
+        self.params: list[Value] = []
+        self.nodes: list[Node] = []
+        self.captures: dict[Any, tuple[Ref | np.ndarray, Value]] = {}  # outer value or array id -> what it is, our parameter
+        self.known: dict[Value, Any] = {}  # concrete arrays; those of captured values are asked for when needed
+        self.producer: dict[Value, Node] = {}
+        self.demanded = False  # a concrete value steered Python, so the trace holds for these values only
+
+    def canonical_type(self, t: ArrayType) -> ArrayType:
+        shape = self.scope.canonical_shape(t.shape)
+        return t if shape is t.shape else ArrayType(shape, t.dtype, t.weak)
+
+    def param(self, type: ArrayType, concrete: Any = None) -> Ref:
+        """A new parameter; `concrete` is its array where Python may ask for it."""
+        self.params.append(v := Value(type))
+        if concrete is not None:
+            self.known[v] = concrete
+        return Ref(self, v)
+
+    def bind(self, op: Op, args: Sequence[Ref | np.ndarray], attrs: Mapping[str, Any]) -> Ref:
+        """Emit here, or on the floor where that is newer. For ops with one result."""
+        return self.bind_all(op, args, attrs)[0]
+
+    def bind_all(self, op: Op, args: Sequence[Ref | np.ndarray], attrs: Mapping[str, Any], regions: tuple[Graph, ...] = ()) -> list[Ref]:
+        floor = _state.floor
+        target = floor if floor is not None and floor.serial > self.serial else self
+        if not target.alive:
+            raise target.leaked()
+        outs = target.emit(op, tuple([target.lift(a) for a in args]), attrs, regions)
+        return [Ref(target, v) for v in outs]
+
+    def leaked(self) -> LeakedValueError:
+        return LeakedValueError(
+            f"{user_source()}: a value traced inside {self.why or 'a transform'} was used after that trace ended. "
+            f"Return it from the traced function instead of storing it outside.")
+
+    def lift(self, x: Ref | np.ndarray) -> Value:
+        """x as one of our values: ours already, an outer one captured, or an array held by reference."""
+        if isinstance(x, Ref):
+            if x.builder is self:
+                return x.value
+            if not x.builder.alive:
+                raise x.builder.leaked()
+            assert x.builder.serial < self.serial, "a value of an inner trace reached an outer one"
+            key: Any = x.value
+        else:
+            key = id(x)
+        held = self.captures.get(key)
+        if held is None:
+            type = x.type if isinstance(x, Ref) else ArrayType(x.shape, x.dtype)
+            held = self.captures[key] = (x, Value(type))
+        return held[1]
+
+    def capture(self, array: np.ndarray) -> Ref:
+        """An array that is no argument: a hidden parameter, held by reference."""
+        return Ref(self, self.lift(array))
+
+    def emit(self, op: Op, inputs: tuple[Value, ...], attrs: Mapping[str, Any], regions: tuple[Graph, ...] = ()) -> tuple[Value, ...]:
+        facts = self.scope.facts
+        types = [v.type for v in inputs]
+        if facts.equal or facts.divides:
+            types = [self.canonical_type(t) for t in types]
+            attrs = {k: _canonical(a, self.scope) for k, a in attrs.items()}
+        outputs = tuple([Value(t) for t in op.result_types(types, regions, attrs)])
+        node = Node(op, inputs, attrs, outputs, regions, _state.source or user_source())
+        self.nodes.append(node)
+        for v in outputs:
+            self.producer[v] = node
+        return outputs
+
+    def concrete(self, v: Value) -> Any:
+        """The array v stands for in this call, or None. Runs only what v needs, with an explicit stack for long chains.
+        Every builder asked on the way remembers that its trace depends on numbers."""
+        self.demanded = True
+        captured = {inner: outer for outer, inner in self.captures.values()}
+        todo = [v]
+        while todo:
+            top = todo[-1]
+            if top in self.known:
+                todo.pop()
+            elif top in captured:
+                outer = captured[top]
+                value = outer.builder.concrete(outer.value) if isinstance(outer, Ref) else outer
+                if value is None:
+                    return None
+                self.known[top] = value
+            elif (node := self.producer.get(top)) is None:
+                return None
+            elif missing := [i for i in node.inputs if i not in self.known]:
+                todo.extend(missing)
+            else:
+                self._run(node)
+        return self.known[v]
+
+    def _run(self, node: Node) -> None:
+        attrs = {k: _sizes(a, self.scope) for k, a in node.attrs.items()}
+        with np.errstate(all="ignore"):
+            out = node.op.numpy(*[self.known[i] for i in node.inputs], **attrs)
+        outs = out if isinstance(out, tuple) else (out,)
+        self.known.update(zip(node.outputs, outs, strict=True))
+
+    def finish(self, results: Sequence[Ref | np.ndarray]) -> tuple[Graph, list[Ref | np.ndarray]]:
+        """The closed graph, captures as trailing parameters, and the outer values to pass for them."""
+        values = tuple([self.lift(r) for r in results])
+        self.alive = False
+        outer = [x for x, _ in self.captures.values()]
+        g = Graph((*self.params, *(v for _, v in self.captures.values())), tuple(self.nodes), values)
+        facts = self.scope.facts
+        constraints = tuple(g.constraint for g in self.scope.guards)
+        if not facts.equal and not facts.divides:
+            return Graph(g.params, g.nodes, g.results, constraints), outer
+        return _canonical_graph(g, self.scope, constraints), outer
+
+
+def _canonical_graph(g: Graph, scope: Scope, constraints: tuple[Any, ...]) -> Graph:
+    """g with sizes under the equalities; a guard that only said two symbols are one is spent by that."""
+    to = {s: scope.canonical(symbol(s)) for s in g.symbols}
+    kept = tuple(c for c in constraints if not (c.relation == "==" and scope.canonical(c.left) == scope.canonical(c.right)))
+    return substitute_graph(Graph(g.params, g.nodes, g.results, kept), to)
+
+
+def _canonical(a: Any, scope: Scope) -> Any:
+    if isinstance(a, Dim):
+        return scope.canonical(a)
+    return tuple([_canonical(x, scope) for x in a]) if isinstance(a, tuple) else a
+
+
+def _sizes(a: Any, scope: Scope) -> Any:
+    if isinstance(a, Dim):
+        return evaluate(scope.canonical(a), scope.hints)
+    return tuple([_sizes(x, scope) for x in a]) if isinstance(a, tuple) else a
+
+
+def inline(g: Graph, args: Sequence[Ref | np.ndarray], into: Builder, sizes: Mapping[str, Extent] | None = None) -> list[Ref]:
+    """Emit g's nodes on args. Nodes without operands go to `into`, or to the newest builder among args if that is newer."""
+    for a in args:
+        if isinstance(a, Ref) and a.builder.serial > into.serial:
+            into = a.builder
+    env: dict[Value, Ref] = {v: a if isinstance(a, Ref) else into.capture(a) for v, a in zip(g.params, args, strict=True)}
+    with attributed() as attribute:
+        for n in g.nodes:
+            attribute(n.source)
+            attrs = {k: map_extents(a, sizes) for k, a in n.attrs.items()} if sizes else n.attrs
+            regions = tuple(substitute_graph(r, sizes) for r in n.regions) if sizes else n.regions
+            inputs = [env[v] for v in n.inputs]
+            target = max((x.builder for x in inputs), key=lambda b: b.serial) if inputs else into
+            env.update(zip(n.outputs, target.bind_all(n.op, inputs, attrs, regions), strict=True))
+    return [env[v] for v in g.results]
+
+
+@contextmanager
+def tracing(builder: Builder, is_floor: bool = False) -> Iterator[Builder]:
+    """Make `builder` the innermost trace of this thread; `is_floor` keeps every op run inside in it."""
+    before = _state.innermost, _state.floor
+    _state.innermost = builder
+    if is_floor:
+        _state.floor = builder
+    try:
+        yield builder
+    finally:
+        _state.innermost, _state.floor = before
+        builder.alive = False  # also when the function raised: its values must not look usable
+
+
+def build(rule: Callable[..., Sequence[Ref]], types: Sequence[ArrayType], scope: Scope | None = None) -> Graph:
+    """A closed graph from a Python rule over refs: how every Graph -> Graph engine makes its result."""
+    builder = Builder(scope or Scope(), "a transform")
+    with tracing(builder, is_floor=True):
+        g, outer = builder.finish(rule(*[builder.param(t) for t in types]))
+    assert not outer, "a Graph -> Graph rule captured an outer value"
+    return g

@@ -1,0 +1,149 @@
+"""The graph: an immutable, closed, typed SSA program.
+
+Guarantees: `Value` and `Node` compare by identity; `Graph` compares by structure, through one canonical numbering of
+values and symbols (`Graph.key`); node order is execution order; a graph uses no value that is not its own.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from loopwright.ir.attributes import Attributes, attributes_key, extents_in, map_extents
+from loopwright.ir.dims import Constraint, Extent, Facts, substitute, symbol, symbols_in
+from loopwright.ir.op import Op
+from loopwright.ir.source import Source
+from loopwright.ir.types import ArrayType
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Value:
+    """A name for one array. Identity is the name."""
+
+    type: ArrayType
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Node:
+    """One application of an op. `source` is the user's line, for messages only: it is no part of the structure."""
+
+    op: Op
+    inputs: tuple[Value, ...]
+    attrs: Attributes
+    outputs: tuple[Value, ...]
+    regions: tuple[Graph, ...] = ()
+    source: Source | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """`graph<symbols>(params) where constraints { nodes; return results }`."""
+
+    params: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+    results: tuple[Value, ...]
+    constraints: tuple[Constraint, ...] = field(default=())
+
+    @cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols it uses, in order of first appearance: parameters first, then attributes and constraints."""
+        found: dict[str, None] = {}
+        for x in self._extents():
+            found.update(dict.fromkeys(_in_order(x)))
+        return tuple(found)
+
+    def _extents(self) -> Iterator[Extent]:
+        for v in self.params:
+            yield from v.type.shape
+        for node in self.nodes:
+            for attr in node.attrs.values():
+                yield from extents_in(attr)
+            for region in node.regions:
+                yield from (symbol(s) for s in region.symbols)
+            for v in node.outputs:
+                yield from v.type.shape
+        for c in self.constraints:
+            yield from (c.left, c.right)
+
+    @cached_property
+    def key(self) -> Any:
+        """Equal for two graphs exactly when they differ in nothing but the names of values and symbols."""
+        names = {s: symbol(f"#{i}") for i, s in enumerate(self.symbols)}
+        return _structure(self, names)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Graph) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.key)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What its constraints say about its symbols."""
+        facts = Facts()
+        for c in self.constraints:
+            facts.learn(c)
+        return facts
+
+    def size(self) -> int:
+        """The number of nodes, those inside regions included."""
+        return len(self.nodes) + sum(r.size() for n in self.nodes for r in n.regions)
+
+    def __str__(self) -> str:
+        from loopwright.ir.printer import print_graph  # the printer imports this module
+        return print_graph(self)
+
+
+def _in_order(x: Extent) -> list[str]:
+    return sorted(symbols_in(x))
+
+
+def _type_key(t: ArrayType, names: Mapping[str, Extent]) -> Any:
+    return tuple([substitute(x, names) for x in t.shape]), t.dtype, t.weak
+
+
+def _structure(g: Graph, names: Mapping[str, Extent]) -> Any:
+    number: dict[Value, int] = {v: i for i, v in enumerate(g.params)}
+    nodes = []
+    for n in g.nodes:
+        attrs = {k: map_extents(a, names) for k, a in n.attrs.items()} if names else n.attrs
+        nodes.append((n.op, tuple([number[v] for v in n.inputs]), attributes_key(attrs),
+                      tuple([_structure(r, names) for r in n.regions]), tuple([_type_key(v.type, names) for v in n.outputs])))
+        for v in n.outputs:
+            number[v] = len(number)
+    facts = frozenset(Constraint(c.relation, substitute(c.left, names), substitute(c.right, names)) for c in g.constraints)
+    return (tuple([_type_key(v.type, names) for v in g.params]), tuple(nodes), tuple([number[v] for v in g.results]), facts)
+
+
+def substitute_graph(g: Graph, to: Mapping[str, Extent], constraints: tuple[Constraint, ...] | None = None) -> Graph:
+    """The same graph with symbols replaced by sizes; `constraints` replaces its own when given."""
+    new: dict[Value, Value] = {}
+
+    def fresh(v: Value) -> Value:
+        shape = tuple([substitute(x, to) for x in v.type.shape])
+        new[v] = v if shape == v.type.shape else Value(ArrayType(shape, v.type.dtype, v.type.weak))
+        return new[v]
+
+    params = tuple([fresh(v) for v in g.params])
+    nodes = tuple([Node(n.op, tuple([new[v] for v in n.inputs]), {k: map_extents(a, to) for k, a in n.attrs.items()},
+                        tuple([fresh(v) for v in n.outputs]), tuple([substitute_graph(r, to) for r in n.regions]), n.source)
+                   for n in g.nodes])
+    if constraints is None:
+        constraints = tuple(Constraint(c.relation, substitute(c.left, to), substitute(c.right, to)) for c in g.constraints)
+    return Graph(params, nodes, tuple([new[v] for v in g.results]), constraints)
+
+
+def dependents(g: Graph, roots: Iterable[Value]) -> set[Value]:
+    """Every value computed from roots, roots included."""
+    found = set(roots)
+    for n in g.nodes:
+        if any(v in found for v in n.inputs):
+            found.update(n.outputs)
+    return found
+
+

@@ -1,0 +1,86 @@
+"""Guards: questions about sizes that the prover could not answer, answered by this call's sizes and recorded.
+
+Guarantees: a question answered once is a fact for every later question of the same trace; `Scope.decide` records a
+guard only when the answer did not follow from earlier ones; a guard names the user's line that asked.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from loopwright.ir.dims import Constraint, Dim, Extent, Facts, Shape, evaluate, symbols_in
+from loopwright.ir.source import Source, user_source
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A constraint that a compiled version relies on, and the user's line that asked for it."""
+
+    constraint: Constraint
+    source: Source
+
+    def __str__(self) -> str:
+        return f"{self.constraint}   # {self.source}"
+
+
+@dataclass
+class Scope:
+    """One per outermost trace, shared by every trace nested in it: hints, guards, and the facts they imply."""
+
+    hints: dict[str, int] = field(default_factory=dict)
+    guards: list[Guard] = field(default_factory=list)
+    facts: Facts = field(default_factory=Facts)
+
+    def canonical(self, x: Extent) -> Extent:
+        """x under the equalities known so far."""
+        return x if isinstance(x, int) else self.facts.canonical(x)
+
+    def canonical_shape(self, shape: Shape) -> Shape:
+        """Every extent of a shape under the equalities known so far."""
+        if not self.facts.equal and not self.facts.divides:
+            return shape
+        return tuple(self.canonical(x) for x in shape)
+
+    def decide(self, relation: str, a: Extent, b: Extent) -> bool:
+        """Whether `a relation b`; relations are `==`, `<=`, `<` and `divides`. Records a guard when it was not proved."""
+        known = self.facts.prove(relation, a, b)
+        if known is not None:
+            return known
+        if relation == "<":
+            return self.decide("<=", a + 1, b)
+        answer = Constraint(relation, a, b).holds(self.hints)
+        constraint = self._constraint(relation, a, b, answer)
+        self.guards.append(Guard(constraint, user_source()))
+        self.facts.learn(constraint)
+        return answer
+
+    def _constraint(self, relation: str, a: Extent, b: Extent, answer: bool) -> Constraint:
+        """The weakest fact that gives this answer; sizes above 0 or 1 share one bound instead of two exclusions."""
+        if answer:
+            return Constraint(relation, a, b)
+        if relation == "<=":
+            return Constraint("<=", b + 1, a)
+        if relation == "divides":
+            return Constraint("!=", b - (b // a) * a, 0)
+        size, other = (b, a) if isinstance(a, int) else (a, b)
+        if isinstance(other, int) and self.facts.prove("<=", other, size):
+            return Constraint("<=", other + 1, size)
+        return Constraint("!=", a, b)
+
+    def value(self, x: Extent) -> int:
+        """The integer that x is, at the price of specialising: records `x == value` when x is symbolic."""
+        if isinstance(x, int):
+            return x
+        value = evaluate(self.canonical(x), self.hints) if symbols_in(self.canonical(x)) else self.canonical(x)
+        assert isinstance(value, int)
+        self.decide("==", x, value)
+        return value
+
+    def hint(self, x: Extent) -> int:
+        """The integer that x is for this call's sizes; records nothing, so it may steer nothing but messages."""
+        return evaluate(x, self.hints)
+
+    def describe(self, shape: Shape) -> str:
+        """A shape for messages: symbols with this call's sizes."""
+        def one(x: Extent) -> str:
+            return f"{x}={self.hint(x)}" if isinstance(x, Dim) else str(x)
+        return f"({', '.join(map(one, shape))}{',' if len(shape) == 1 else ''})"

@@ -1,0 +1,211 @@
+"""Loop expressions: what one element of an op's result is, as scalar expressions over loads and reductions.
+
+From an op's `loop` rule, and from nothing else, come fusion, flops, bytes, access patterns, legality and code.
+Every expression has a dtype; index arithmetic is the same language at dtype i64. Expressions are trees compared by
+structure; `Index` names are unique within one kernel.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from loopwright.ir.dims import Extent
+from loopwright.ir.types import BOOL, I64, ArrayType
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A loop variable, i64."""
+
+    name: str
+
+    @property
+    def dtype(self) -> np.dtype:
+        return I64
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant."""
+
+    value: bool | int | float | complex
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A size as a number, i64: constant over the whole call."""
+
+    extent: Extent
+
+    @property
+    def dtype(self) -> np.dtype:
+        return I64
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The element of an array at an index. `array` is an operand number in an op's rule, a buffer's name in a nest."""
+
+    array: int | str
+    index: tuple[Expr, ...]
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An elementwise op, by its name in the op table, on scalars. `convert` takes its target from dtype."""
+
+    fn: str
+    args: tuple[Expr, ...]
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """`then` where cond holds, else `other`; lazy: nothing is loaded for the branch not taken."""
+
+    cond: Expr
+    then: Expr
+    other: Expr
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.then.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A data-dependent index into [0, extent): out of range it sets the error flag and is 0 instead, so memory is safe.
+    The op has already wrapped negative indices. `site` numbers the user's line, given when a kernel is made."""
+
+    index: Expr
+    extent: Extent
+    axis: int
+    site: int = 0
+
+    @property
+    def dtype(self) -> np.dtype:
+        return I64
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Fold of body over every point of `over`, by a monoid: sum, prod, max, min, any, all, argmax, argmin.
+
+    max and min propagate NaN. argmax and argmin run over one index, give the first position of the extreme (or of the
+    first NaN) and have dtype i64. Sums of f16 and bf16 accumulate in f32; integer sums wrap.
+    """
+
+    monoid: str
+    over: tuple[tuple[Index, Extent], ...]
+    body: Expr
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Inclusive running fold (sum or prod) of body over `index` from 0 to `last`, both included."""
+
+    monoid: str
+    index: Index
+    extent: Extent
+    last: Expr
+    body: Expr
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """A whole array: starts as `base` (at `at`), then for every point of `over`, in C order, `[target]` is set to
+    `value` or has it added (combine "set" or "add"). Only as the outermost expression of an op."""
+
+    at: tuple[Index, ...]
+    base: Expr
+    over: tuple[tuple[Index, Extent], ...]
+    target: tuple[Expr, ...]
+    value: Expr
+    combine: str
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.base.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A value computed once per iteration of the enclosing loops of a nest, by name (a row's maximum)."""
+
+    name: str
+    dtype: np.dtype
+
+
+Expr = Index | Literal | Size | Load | Apply | When | Bounded | Reduce | Prefix | Scatter | Local
+Monoids = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+
+
+@dataclass(frozen=True)
+class LoopContext:
+    """What a `loop` rule may ask: operand types, the result type, loads of operands, and fresh reduction indices.
+
+    `load(k, index)` is operand k's element: a `Load`, or its producer's expression where that is fused.
+    """
+
+    types: tuple[ArrayType, ...]
+    result: ArrayType
+    load: Callable[[int, tuple[Expr, ...]], Expr]
+    fresh: Callable[[], Index]
+
+
+def integer(x: Extent) -> Expr:
+    """A size as an index expression."""
+    return Literal(x, I64) if isinstance(x, int) else Size(x)
+
+
+def plus(a: Expr, b: Expr) -> Expr:
+    """a + b on indices, folded where both are known."""
+    match a, b:
+        case Literal(x), Literal(y):
+            return Literal(x + y, I64)
+        case Literal(0), _:
+            return b
+        case _, Literal(0):
+            return a
+        case (Size() | Literal()), (Size() | Literal()):
+            return integer(_extent(a) + _extent(b))
+    return Apply("add", (a, b), I64)
+
+
+def times(a: Expr, b: Expr) -> Expr:
+    """a * b on indices, folded where both are known."""
+    match a, b:
+        case Literal(x), Literal(y):
+            return Literal(x * y, I64)
+        case (Literal(0), _) | (_, Literal(0)):
+            return Literal(0, I64)
+        case Literal(1), _:
+            return b
+        case _, Literal(1):
+            return a
+        case (Size() | Literal()), (Size() | Literal()):
+            return integer(_extent(a) * _extent(b))
+    return Apply("mul", (a, b), I64)
+
+
+def minus(a: Expr, b: Expr) -> Expr:
+    """a - b on indices."""
+    return plus(a, times(b, Literal(-1, I64)))
+
+
+def _extent(x: Expr) -> Extent:
+    if isinstance(x, Size):
+        return x.extent
+    assert isinstance(x, Literal) and isinstance(x.value, int)
+    return x.value
+
+
+def less(a: Expr, b: Expr) -> Expr:
+    """a < b on indices."""
+    return Apply("lt", (a, b), BOOL)

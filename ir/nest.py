@@ -1,0 +1,106 @@
+"""Scheduled loop nests: what a kernel does, with every decision made. Target-neutral; the generators take only this.
+
+A `Nest` is a function over buffers. Statements run in order; an expression is evaluated in the context of its loops:
+inside a loop of kind `vector` every expression that depends on its index is a vector, the rest are scalars that are
+broadcast. A `Reduce` in such a context is a serial loop with vector accumulators; elsewhere its `Reduction` statement
+says how many lanes and accumulators it uses.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from loopwright.ir.dims import Extent, Shape
+from loopwright.ir.loops import Expr, Index
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A C-contiguous array. Roles: input, output (both parameters of the kernel, in order), local (scratch that lives
+    for one iteration of the loop that holds its `Allocate`, in cache: a row)."""
+
+    name: str
+    shape: Shape
+    dtype: np.dtype
+    role: str
+
+
+@dataclass(frozen=True)
+class For:
+    """body for index in [0, extent). kind: serial; parallel (outermost only: iterations are independent and may run on
+    the pool in chunks); vector (`lanes` at a time, `unroll` vectors in flight, masked tail; innermost only)."""
+
+    index: Index
+    extent: Extent
+    body: tuple[Statement, ...]
+    kind: str = "serial"
+    lanes: int = 1
+    unroll: int = 1
+
+
+@dataclass(frozen=True)
+class Store:
+    """buffer[index] = value, or += with combine "add"."""
+
+    buffer: str
+    index: tuple[Expr, ...]
+    value: Expr
+    combine: str = "set"
+
+
+@dataclass(frozen=True)
+class Let:
+    """Name a value for the rest of the enclosing body (read as `Local`)."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Name the fold of body over `over` (see loops.Reduce). The last index of `over` runs `lanes` wide with `unroll`
+    accumulators when lanes > 1. `also` are stores done at each point on the way (exp(x - m) kept for the next pass),
+    before the fold reads them."""
+
+    name: str
+    monoid: str
+    over: tuple[tuple[Index, Extent], ...]
+    body: Expr
+    dtype: np.dtype
+    lanes: int = 1
+    unroll: int = 1
+    also: tuple[Store, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scan:
+    """acc = identity; for index in [0, extent): acc = acc (monoid) body; buffer[at] = acc. Serial in index."""
+
+    monoid: str
+    index: Index
+    extent: Extent
+    body: Expr
+    buffer: str
+    at: tuple[Expr, ...]
+    dtype: np.dtype
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """A local buffer for the rest of the enclosing body."""
+
+    buffer: Buffer
+
+
+Statement = For | Store | Let | Reduction | Scan | Allocate
+
+
+@dataclass(frozen=True)
+class Nest:
+    """One kernel. `buffers` are its parameters: inputs, then outputs; `symbols` its sizes, i64 parameters after them."""
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    symbols: tuple[str, ...]
+    body: tuple[Statement, ...]

@@ -1,0 +1,93 @@
+"""An operation and every rule the compiler has for it. Engines ask the op; they never ask which op it is.
+
+Guarantees: an op whose result can be floating states either a jvp rule or in which operands it is linear; every
+operand it is linear in has a transpose.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from loopwright.ir.dims import Shape
+from loopwright.ir.types import ArrayType
+
+if TYPE_CHECKING:
+    from loopwright.ir.builder import Builder, Ref
+    from loopwright.ir.graph import Graph
+    from loopwright.ir.loops import Expr
+
+
+@dataclass(frozen=True)
+class Example:
+    """Operand types in IR text plus attributes. Symbols stand for any size; the op tests draw them.
+
+    `draw` makes operand k from (rng, type) where plain normal numbers would not do: indices, positive numbers.
+    """
+
+    operands: tuple[str, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    draw: Mapping[int, Callable[[np.random.Generator, ArrayType], np.ndarray]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Op:
+    """One operation.
+
+    shape, dtype   (*operand types, **attrs) -> the result's. Operand shapes and dtypes must already fit: broadcasting
+                   and promotion are the tracer's. They raise ShapeError or DTypeError.
+    numpy          (*arrays, **attrs with integer sizes) -> array: the meaning.
+    batch          (size, args, mapped, **attrs) -> Ref: args with mapped[k] have one more axis in front; so has the result.
+    jvp            (primals, tangents, out, **attrs) -> tangent or None; a tangent of None is zero. Left out for linear ops.
+    linear         the operands it is linear in; `jointly` says over all of them together (add), else each with the
+                   others held (mul). An op may be linear in some operands and have a jvp rule as well (div).
+    transpose      per linear operand k: (ct, *args, **attrs) -> cotangent; where args[i] is itself unknown (k always;
+                   for a jointly linear op every linear operand) it is given as its ArrayType, else as a Ref.
+    loop           (context, index, **attrs) -> Expr for the result's element at index; None for library calls.
+    infer          for ops with regions or several results: (types, regions, **attrs) -> result types, in place of
+                   shape and dtype.
+    """
+
+    name: str
+    doc: str
+    shape: Callable[..., Shape] | None = None
+    dtype: Callable[..., np.dtype] | None = None
+    numpy: Callable[..., Any]
+    batch: Callable[..., Ref] | None = None
+    loop: Callable[..., Expr] | None = None
+    jvp: Callable[..., Ref | None] | None = None
+    linear: tuple[int, ...] = ()
+    jointly: bool = False
+    transpose: Mapping[int, Callable[..., Ref]] = field(default_factory=dict)
+    infer: Callable[..., tuple[ArrayType, ...]] | None = None
+    examples: tuple[Example, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.infer is None) == (self.shape is None or self.dtype is None):
+            raise ValueError(f"op {self.name}: declare shape= and dtype=, or infer=")
+        if set(self.linear) != set(self.transpose):
+            raise ValueError(f"op {self.name}: every operand in linear=, and no other, has a transpose=")
+
+    def result_types(self, types: Sequence[ArrayType], regions: tuple[Graph, ...], attrs: Mapping[str, Any]) -> tuple[ArrayType, ...]:
+        """The types of the results."""
+        if self.infer is not None:
+            return self.infer(types, regions, **attrs)
+        assert self.shape is not None and self.dtype is not None
+        return (ArrayType(self.shape(*types, **attrs), self.dtype(*types, **attrs), bool(attrs.get("weak", False))),)
+
+    def __call__(self, *args: Ref, into: Builder | None = None, **attrs: Any) -> Ref:
+        """Emit a node where the operands live (the newest builder among them, or `into`) and return its result."""
+        return args[0].bind(self, args, attrs) if args and into is None else _newest(args, into).bind(self, args, attrs)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _newest(args: Sequence[Ref], into: Builder | None) -> Builder:
+    if into is None:
+        raise ValueError("an op without operands needs into=")
+    return max((into, *(a.builder for a in args)), key=lambda b: b.serial)
+
+

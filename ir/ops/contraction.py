@@ -1,0 +1,2 @@
+"""Contractions: products summed over paired axes."""
+from __future__ import annotations

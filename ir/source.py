@@ -1,0 +1,41 @@
+"""Where in the user's program a trace stands."""
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_OWN = tuple(folder + os.sep for folder in (
+    *(os.path.join(_ROOT, name) for name in ("ir", "tracer", "autodiff", "kernels", "lower")),
+    *sys.modules[__name__.partition(".")[0]].__path__))  # the folder of the public surface, where it is installed
+_LIBRARIES = (f"{os.sep}numpy{os.sep}", "functools.py", "contextlib.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file and a line of the user's program."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+_inside: dict[str, bool] = {}
+
+
+def _is_inside(file: str) -> bool:
+    known = _inside.get(file)
+    if known is None:
+        known = _inside[file] = os.path.abspath(file).startswith(_OWN) or any(part in file for part in _LIBRARIES)
+    return known
+
+
+def user_source() -> Source:
+    """The innermost frame outside loopwright and NumPy."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_inside(frame.f_code.co_filename):
+        frame = frame.f_back
+    return Source(frame.f_code.co_filename, frame.f_lineno)

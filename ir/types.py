@@ -1,0 +1,66 @@
+"""Array types: a shape of sizes, a dtype, and whether a Python scalar's weak kind is still attached."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from loopwright.ir.dims import Extent, Shape, product
+
+BOOL, I8, I16, I32, I64 = (np.dtype(x) for x in ("bool", "int8", "int16", "int32", "int64"))
+U8, U16, U32, U64 = (np.dtype(x) for x in ("uint8", "uint16", "uint32", "uint64"))
+F16, F32, F64 = (np.dtype(x) for x in ("float16", "float32", "float64"))
+BF16 = np.dtype(ml_dtypes.bfloat16)
+C64, C128 = np.dtype("complex64"), np.dtype("complex128")
+
+SHORT = {BOOL: "bool", I8: "i8", I16: "i16", I32: "i32", I64: "i64", U8: "u8", U16: "u16", U32: "u32", U64: "u64",
+         F16: "f16", BF16: "bf16", F32: "f32", F64: "f64", C64: "c64", C128: "c128"}
+BY_SHORT = {short: dtype for dtype, short in SHORT.items()}
+INTEGERS = (I8, I16, I32, I64, U8, U16, U32, U64)
+FLOATS = (F16, BF16, F32, F64)
+COMPLEX = (C64, C128)
+DTYPES = (BOOL, *INTEGERS, *FLOATS, *COMPLEX)
+
+
+def is_float(dtype: np.dtype) -> bool:
+    """Real floating point, bfloat16 included."""
+    return dtype in FLOATS
+
+
+def is_inexact(dtype: np.dtype) -> bool:
+    """Floating or complex: the dtypes that have tangents."""
+    return dtype in FLOATS or dtype in COMPLEX
+
+
+def is_integer(dtype: np.dtype) -> bool:
+    """Signed or unsigned integer; bool is not one."""
+    return dtype in INTEGERS
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """`f32[n, 3]`; weak scalars (Python numbers, NEP 50) print as `weak_f64[]`."""
+
+    shape: Shape
+    dtype: np.dtype
+    weak: bool = False
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> Extent:
+        """The number of elements."""
+        return product(self.shape)
+
+    @property
+    def is_inexact(self) -> bool:
+        return is_inexact(self.dtype)
+
+    def with_shape(self, shape: Shape) -> ArrayType:
+        return ArrayType(shape, self.dtype)
+
+    def __str__(self) -> str:
+        return f"{'weak_' if self.weak else ''}{SHORT[self.dtype]}[{', '.join(map(str, self.shape))}]"

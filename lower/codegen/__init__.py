@@ -1,0 +1,1 @@
+"""Scheduled nests to LLVM IR text with explicit vectors."""

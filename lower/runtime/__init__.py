@@ -1,0 +1,1 @@
+"""What compiled code needs around it: engine, dispatcher, thread pool, scratch memory, BLAS, cache."""
