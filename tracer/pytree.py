@@ -1,0 +1,213 @@
+"""Pytrees: containers of arrays, taken apart into leaves and put together again.
+
+Guarantees: `unflatten(structure, leaves)` rebuilds the very types that `flatten` met; equal structures are equal by
+value and hash alike; dict leaves go in sorted-key order (insertion order where keys do not compare), so two dicts of
+the same keys have one structure. Everything that is no known container is a leaf: whether a leaf makes sense is the
+caller's question.
+
+Containers: tuple, list, dict, OrderedDict, None, namedtuples, dataclass instances (fields with `metadata={"static":
+True}` belong to the structure), and whatever `register_pytree_node` was told. The exact type counts, not its bases.
+"""
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.errors import ArgumentError
+
+_NONE = type(None)
+
+
+class Structure:
+    """A container without its leaves: its type, what else rebuilds it (keys, field names, aux data), its children."""
+
+    __slots__ = ("_hash", "children", "meta", "type")
+
+    def __init__(self, type: type, meta: Any, children: tuple[Structure, ...]) -> None:
+        self.type, self.meta, self.children = type, meta, children
+        self._hash: int | None = None
+
+    @property
+    def leaf_count(self) -> int:
+        """The number of leaves below."""
+        return 1 if self is LEAF else sum([c.leaf_count for c in self.children])
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Structure) and self.type is other.type and self.meta == other.meta
+                                 and self.children == other.children)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            try:
+                self._hash = hash((self.type, self.meta, self.children))
+            except TypeError as error:
+                raise ArgumentError(f"a container of type {self.type.__name__} carries static data that does not hash "
+                                    f"({error}). Make it hashable, or make it a leaf.") from error
+        return self._hash
+
+    def __repr__(self) -> str:
+        if self is LEAF:
+            return "*"
+        if self.type is _NONE:
+            return "None"
+        parts = ", ".join(f"{path}: {child}" for path, child in zip(_steps(self), self.children, strict=True))
+        return f"{self.type.__name__}({parts})"
+
+
+LEAF = Structure(object, None, ())
+_NOTHING = Structure(_NONE, None, ())
+_Parts = tuple[Iterable[Any], Any]  # children, meta
+_registered: dict[type, tuple[Callable[[Any], _Parts], Callable[[Any, Sequence[Any]], Any]]] = {}
+
+
+def register_pytree_node(type: type, flatten: Callable[[Any], _Parts], unflatten: Callable[[Any, Sequence[Any]], Any]) -> None:
+    """Make `type` a container: flatten(x) -> (children, aux); unflatten(aux, children) -> x. aux must hash and compare."""
+    if type in _BUILT_IN or type in _registered:
+        raise ValueError(f"{type.__name__} is a pytree container already")
+    _registered[type] = flatten, unflatten
+
+
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
+    """The leaves in order, and the structure that puts them back."""
+    leaves: list[Any] = []
+    return leaves, _flatten(tree, leaves)
+
+
+def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
+    """The container of this structure with these leaves."""
+    rest = iter(leaves)
+    tree = _unflatten(structure, rest)
+    assert next(rest, _NOTHING) is _NOTHING, "more leaves than the structure has"
+    return tree
+
+
+def paths(tree: Any, prefix: str = "") -> list[str]:
+    """How a user would write each leaf after `prefix`: `['w'][0]`, `.bias`. Takes a tree or its Structure."""
+    structure = tree if isinstance(tree, Structure) else flatten(tree)[1]
+    return list(_paths(structure, prefix))
+
+
+def _flatten(x: Any, leaves: list[Any]) -> Structure:
+    kind = type(x)
+    if kind in _PLAIN_LEAVES:
+        leaves.append(x)
+        return LEAF
+    parts = _BUILT_IN.get(kind)
+    if parts is None:
+        if (found := _registered.get(kind)) is not None:
+            parts = found[0]
+        elif isinstance(x, tuple) and hasattr(kind, "_fields"):
+            parts = _named_parts
+        elif hasattr(kind, "__dataclass_fields__"):
+            parts = _dataclass_parts
+        else:
+            leaves.append(x)
+            return LEAF
+    elif kind is _NONE:
+        return _NOTHING
+    children, meta = parts(x)
+    return Structure(kind, meta, tuple([_flatten(c, leaves) for c in children]))
+
+
+def _unflatten(s: Structure, leaves: Iterator[Any]) -> Any:
+    if s is LEAF:
+        return next(leaves)
+    children = [_unflatten(c, leaves) for c in s.children]
+    kind = s.type
+    if kind is tuple:
+        return tuple(children)
+    if kind is list:
+        return children
+    if kind is _NONE:
+        return None
+    if kind is dict or kind is OrderedDict:
+        return kind(zip(s.meta, children, strict=True))
+    if kind in _registered:
+        return _registered[kind][1](s.meta, children)
+    if issubclass(kind, tuple):
+        return tuple.__new__(kind, children)
+    return _rebuilt_dataclass(s, children)
+
+
+def _sequence_parts(x: Sequence[Any]) -> _Parts:
+    return x, None
+
+
+def _dict_parts(x: dict[Any, Any]) -> _Parts:
+    try:
+        keys = tuple(sorted(x))
+    except TypeError:
+        keys = tuple(x)
+    return [x[k] for k in keys], keys
+
+
+def _ordered_parts(x: OrderedDict[Any, Any]) -> _Parts:
+    return x.values(), tuple(x)
+
+
+def _named_parts(x: Any) -> _Parts:
+    return x, x._fields
+
+
+class _Statics:
+    """Static fields of a dataclass, equal only where types and values are: 1, True and 1.0 differ."""
+
+    __slots__ = ("names", "values")
+
+    def __init__(self, names: tuple[str, ...], values: dict[str, Any]) -> None:
+        self.names, self.values = names, values
+
+    def _key(self) -> Any:
+        return self.names, tuple([(name, type(v), v) for name, v in self.values.items()])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Statics) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+def _dataclass_parts(x: Any) -> _Parts:
+    names, static = [], {}
+    for f in fields(x):
+        if f.metadata.get("static"):
+            static[f.name] = getattr(x, f.name)
+        else:
+            names.append(f.name)
+    return [getattr(x, name) for name in names], _Statics(tuple(names), static)
+
+
+def _rebuilt_dataclass(s: Structure, children: list[Any]) -> Any:
+    # Not through __init__: a __post_init__ that checks or converts arrays was never meant to see traced values.
+    x = object.__new__(s.type)
+    for name, value in (*zip(s.meta.names, children, strict=True), *s.meta.values.items()):
+        object.__setattr__(x, name, value)
+    return x
+
+
+_BUILT_IN: dict[type, Callable[[Any], _Parts]] = {
+    tuple: _sequence_parts, list: _sequence_parts, dict: _dict_parts, OrderedDict: _ordered_parts, _NONE: _sequence_parts}
+_PLAIN_LEAVES = frozenset({np.ndarray, bool, int, float, complex, str})  # a shortcut for the common ones
+
+
+def _steps(s: Structure) -> list[str]:
+    if s.type in (dict, OrderedDict):
+        return [f"[{k!r}]" for k in s.meta]
+    if s.type in (tuple, list):
+        return [f"[{i}]" for i in range(len(s.children))]
+    if s.type in _registered:
+        return [f"<child {i} of {s.type.__name__}>" for i in range(len(s.children))]
+    names = s.meta.names if isinstance(s.meta, _Statics) else s.meta or ()
+    return [f".{name}" for name in names]
+
+
+def _paths(s: Structure, prefix: str) -> Iterator[str]:
+    if s is LEAF:
+        yield prefix
+        return
+    for step, child in zip(_steps(s), s.children, strict=True):
+        yield from _paths(child, prefix + step)

@@ -1,0 +1,122 @@
+"""The one place where user functions run on tracers.
+
+Guarantees: the thread's trace state and the garbage collector are as before when `trace` returns or raises; every
+result is a value of the traced graph; what the function captured is listed, never copied; a trace whose graph will be
+compiled raises when it drew from NumPy's global random state, because a compiled call could not draw again.
+"""
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.builder import Builder, Ref, tracing
+from loopwright.ir.errors import ArgumentError, DTypeError, TraceStateError
+from loopwright.ir.graph import Graph
+from loopwright.ir.guards import Scope
+from loopwright.ir.ops.construct import full
+from loopwright.ir.source import user_source
+from loopwright.ir.types import BF16, SHORT, ArrayType
+from loopwright.tracer.pytree import Structure, flatten, paths
+from loopwright.tracer.tracer import Tracer
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """A finished trace: `graph` takes the parameters, then `outer`; `structure` is the result's."""
+
+    graph: Graph
+    outer: list[Ref | np.ndarray]
+    structure: Structure
+    builder: Builder
+
+
+def trace(f: Callable[[list[Tracer]], Any], types: Sequence[ArrayType], *, concrete: Sequence[Any] | None = None,
+          scope: Scope | None = None, is_floor: bool = False, why: str = "") -> Traced:
+    """Run f on one tracer per type and close the graph of what it returns.
+
+    concrete: per parameter the array it stands for (or None): Python may then ask for its values. scope: where guards
+    go; that of the enclosing trace when left out. is_floor: everything run inside belongs to this graph. why: whose
+    trace it is, for messages ("jit of f").
+    """
+    builder = Builder(scope, why)
+    with _collector_paused(), _random_state_watched(is_floor, why), tracing(builder, is_floor):
+        values = concrete if concrete is not None else [None] * len(types)
+        params = [Tracer(builder.param(t, v), owner="argument") for t, v in zip(types, values, strict=True)]
+        leaves, structure = flatten(f(params))
+        graph, outer = builder.finish(_results(leaves, structure, builder, why))
+    return Traced(graph, outer, structure, builder)
+
+
+def as_ref(x: Any, builder: Builder) -> Ref | np.ndarray:
+    """What a function returned, as a value: numbers become constants, arrays are captured by reference."""
+    if isinstance(x, Tracer):
+        return x.ref
+    if isinstance(x, np.ndarray):
+        check_array(x)
+        return x
+    if isinstance(x, (bool, int, float, complex, np.generic)):
+        array = np.asarray(x)
+        check_array(array)
+        return full(into=builder, value=array.item() if array.dtype != BF16 else float(x), shape=(), dtype=array.dtype)
+    raise ArgumentError(f"expected an array, a number or a container of them, got {type(x).__name__} ({x!r:.60}).")
+
+
+def check_array(x: np.ndarray) -> None:
+    """Refuse arrays that are no plain NumPy arrays of a dtype that loopwright has."""
+    if isinstance(x, (np.ma.MaskedArray, np.matrix)):
+        raise ArgumentError(f"a {type(x).__name__} is not supported: its own arithmetic would be lost. "
+                            f"Pass np.asarray(x){' and the mask' if isinstance(x, np.ma.MaskedArray) else ''}.")
+    if x.dtype.newbyteorder("=") not in SHORT:
+        raise DTypeError(f"dtype {x.dtype} is not supported. The dtypes are {', '.join(map(str, SHORT))}.")
+
+
+def _results(leaves: list[Any], structure: Structure, builder: Builder, why: str) -> list[Ref | np.ndarray]:
+    refs = []
+    for k, x in enumerate(leaves):
+        try:
+            refs.append(as_ref(x, builder))
+        except (ArgumentError, DTypeError) as error:
+            path = paths(structure, "result")[k]
+            raise type(error)(f"{user_source()}: {path} of {why or 'a traced function'}: {error}") from None
+    return refs
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """A trace allocates many small live objects; without this, scanning them again and again is half of its time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def _random_state_watched(watch: bool, why: str) -> Iterator[None]:
+    if not watch:
+        yield
+        return
+    before = _random_state()
+    yield
+    if _random_state() != before:
+        raise TraceStateError(
+            f"{user_source()}: {why or 'a trace'} drew from NumPy's global random state (np.random). The numbers would be "
+            f"compiled in and be the same at every call. Pass random numbers or a key as an argument; lw.random draws "
+            f"from a key inside compiled functions.")
+
+
+def _random_state() -> Any:
+    return _plain(np.random.get_state(legacy=False))
+
+
+def _plain(state: Any) -> Any:
+    if isinstance(state, dict):
+        return tuple([_plain(v) for v in state.values()])
+    return state.tobytes() if isinstance(state, np.ndarray) else state
