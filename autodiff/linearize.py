@@ -1,0 +1,40 @@
+"""Linearisation: the results of a graph, and the graph of its derivative at that point.
+
+Guarantees: no split into known and unknown parts is written anywhere. The jvp rules run with primals where they live
+and tangents in a newer builder, so every op that touches a tangent lands in the linear graph, everything else stays
+with the primals, and what the linear graph captures are the residuals.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from loopwright.autodiff.jvp import push, tangent_type
+from loopwright.ir.builder import Builder, Ref
+from loopwright.ir.graph import Graph
+
+
+@dataclass(frozen=True)
+class Linear:
+    """`graph`: tangents of the active arguments, then residuals -> tangents of the active results."""
+
+    graph: Graph
+    residuals: tuple[Ref | np.ndarray, ...]
+    arguments: tuple[bool, ...]
+    results: tuple[bool, ...]
+
+    @property
+    def is_unknown(self) -> tuple[bool, ...]:
+        """Which parameters of the graph it is linear in."""
+        return (True,) * sum(self.arguments) + (False,) * len(self.residuals)
+
+
+def linearize(graph: Graph, primals: Sequence[Ref], arguments: Sequence[bool], into: Builder) -> tuple[list[Ref], Linear]:
+    """The results, emitted where primals live, and the derivative with respect to the arguments that are marked."""
+    behind = Builder(into.scope, into.why)
+    tangents = [behind.param(tangent_type(x.type)) if a else None for x, a in zip(primals, arguments, strict=True)]
+    results, moved = push(graph, primals, tangents, into)
+    linear, residuals = behind.finish([t for t in moved if t is not None])
+    return results, Linear(linear, tuple(residuals), tuple(arguments), tuple(t is not None for t in moved))
