@@ -66,7 +66,7 @@ size_value = Op(
 
 def full_like(x: Ref, value: Any) -> Ref:
     """An array of one value, of x's shape and dtype, where x lives."""
-    return full(into=x.builder, value=_scalar(value, x.dtype), shape=x.shape, dtype=x.dtype)
+    return full(into=x.builder, value=scalar(value, x.dtype), shape=x.shape, dtype=x.dtype)
 
 
 def zeros_like(x: Ref) -> Ref:
@@ -74,7 +74,7 @@ def zeros_like(x: Ref) -> Ref:
     return full_like(x, 0)
 
 
-def _scalar(value: Any, dtype: np.dtype) -> Any:
+def scalar(value: Any, dtype: np.dtype) -> Any:
     """The Python number that a constant of this dtype holds exactly."""
     kind = {"b": bool, "i": int, "u": int, "c": complex}.get(dtype.kind, float)
     return kind(np.asarray(value).astype(dtype))
