@@ -4,7 +4,18 @@ from __future__ import annotations
 from types import ModuleType
 
 from loopwright.ir.op import Op
-from loopwright.ir.ops import broadcasting, construct, contraction, elementwise, reductions, structural
+from loopwright.ir.ops import (
+    arithmetic,
+    bitwise,
+    broadcasting,
+    comparison,
+    construct,
+    contraction,
+    reductions,
+    selection,
+    structural,
+    transcendental,
+)
 
 
 def _ops_of(*modules: ModuleType) -> dict[str, Op]:
@@ -16,4 +27,6 @@ def _ops_of(*modules: ModuleType) -> dict[str, Op]:
     return table
 
 
-TABLE = _ops_of(broadcasting, construct, elementwise, structural, reductions, contraction)
+TABLE = _ops_of(
+    arithmetic, bitwise, broadcasting, comparison, construct, contraction, reductions, selection, structural, transcendental,
+)
