@@ -11,8 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from loopwright.ir.attributes import Attributes, attributes_key, extents_in, map_extents
-from loopwright.ir.dims import Constraint, Extent, Facts, substitute, symbol, symbols_in
+from loopwright.ir.dims import Constraint, Dim, Extent, Facts, substitute, symbol, symbol_of, symbols_in
 from loopwright.ir.op import Op
+from loopwright.ir.printer import print_graph
 from loopwright.ir.source import Source
 from loopwright.ir.types import ArrayType
 
@@ -47,10 +48,20 @@ class Graph:
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
-        """The symbols it uses, in order of first appearance: parameters first, then attributes and constraints."""
+        """The symbols it uses, in order of first appearance: parameters first, then attributes and constraints.
+
+        Those that stand alone somewhere come first, so that their order does not depend on their names. The others, met
+        inside polynomials only (no entry can bind those), are told apart by name where their polynomials do not.
+        """
         found: dict[str, None] = {}
+        mixed: dict[Dim, None] = {}
         for x in self._extents():
-            found.update(dict.fromkeys(_in_order(x)))
+            if (name := symbol_of(x)) is not None:
+                found.setdefault(name)
+            elif isinstance(x, Dim):
+                mixed.setdefault(x)
+        for x in mixed:
+            found.update(dict.fromkeys(sorted(symbols_in(x))))
         return tuple(found)
 
     def _extents(self) -> Iterator[Extent]:
@@ -95,12 +106,7 @@ class Graph:
         return len(self.nodes) + sum(r.size() for n in self.nodes for r in n.regions)
 
     def __str__(self) -> str:
-        from loopwright.ir.printer import print_graph  # the printer imports this module
         return print_graph(self)
-
-
-def _in_order(x: Extent) -> list[str]:
-    return sorted(symbols_in(x))
 
 
 def _type_key(t: ArrayType, names: Mapping[str, Extent]) -> Any:
