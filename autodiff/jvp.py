@@ -14,7 +14,7 @@ from loopwright.ir.errors import GradientError
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops.construct import full
-from loopwright.ir.ops.elementwise import add
+from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.source import Source
 from loopwright.ir.types import ArrayType
 
