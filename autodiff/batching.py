@@ -13,7 +13,8 @@ from loopwright.ir.dims import Extent
 from loopwright.ir.graph import Graph
 
 
-def push(graph: Graph, size: Extent, args: Sequence[Ref], mapped: Sequence[bool], into: Builder) -> tuple[list[Ref], list[bool]]:
+def push(graph: Graph, size: Extent, args: Sequence[Ref], mapped: Sequence[bool],
+         into: Builder) -> tuple[list[Ref], list[bool]]:
     """The results of graph, and which of them are mapped. Nodes without operands go to `into`."""
     env = dict(zip(graph.params, args, strict=True))
     has = {v for v, m in zip(graph.params, mapped, strict=True) if m}

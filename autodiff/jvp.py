@@ -13,8 +13,8 @@ from loopwright.ir.builder import Builder, Ref, attributed
 from loopwright.ir.errors import GradientError
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.op import Op
-from loopwright.ir.ops.construct import full
 from loopwright.ir.ops.arithmetic import add
+from loopwright.ir.ops.construct import full
 from loopwright.ir.source import Source
 from loopwright.ir.types import ArrayType
 

@@ -30,6 +30,8 @@ def along(tangents: Tangents, *partials: Callable[[Ref], Ref]) -> Ref | None:
 # ---- ring ---------------------------------------------------------------------------------------
 add = elementwise(
     "add", np.add, 2, (BOOL, *NUMBERS), doc="x + y; integers wrap; on bool, or.",
+    # Linear, but the rule spares zeros where one operand is constant.
+    jvp=lambda primals, tangents, out: along(tangents, lambda t: t, lambda t: t),
     linear=(0, 1), jointly=True, transpose={0: lambda ct, x, y: ct, 1: lambda ct, x, y: ct},
 )
 neg = elementwise(
@@ -38,6 +40,7 @@ neg = elementwise(
 )
 sub = elementwise(
     "sub", np.subtract, 2, NUMBERS, doc="x - y; integers wrap.",
+    jvp=lambda primals, tangents, out: sub(*tangents) if None not in tangents else along(tangents, lambda t: t, neg),
     linear=(0, 1), jointly=True, transpose={0: lambda ct, x, y: ct, 1: lambda ct, x, y: neg(ct)},
 )
 mul = elementwise(
