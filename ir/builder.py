@@ -23,7 +23,7 @@ from loopwright.ir.graph import Graph, Node, Value, substitute_graph
 from loopwright.ir.guards import Scope
 from loopwright.ir.op import Op
 from loopwright.ir.source import Source, user_source
-from loopwright.ir.types import ArrayType
+from loopwright.ir.types import ArrayType, native
 
 _serial = itertools.count(1)
 
@@ -31,6 +31,7 @@ _serial = itertools.count(1)
 class _State(threading.local):
     floor: Builder | None = None
     innermost: Builder | None = None
+    sealed: Builder | None = None
     source: Source | None = None
 
 
@@ -141,7 +142,7 @@ class Builder:
             key = id(x)
         held = self.captures.get(key)
         if held is None:
-            type = x.type if isinstance(x, Ref) else ArrayType(x.shape, x.dtype)
+            type = x.type if isinstance(x, Ref) else ArrayType(x.shape, native(x.dtype))
             held = self.captures[key] = (x, Value(type))
         return held[1]
 
@@ -164,7 +165,11 @@ class Builder:
 
     def concrete(self, v: Value) -> Any:
         """The array v stands for in this call, or None. Runs only what v needs, with an explicit stack for long chains.
-        Every builder asked on the way remembers that its trace depends on numbers."""
+        Every builder asked on the way remembers that its trace depends on numbers. Inside a sealed trace nothing from
+        outside it has a value: neither outer traces nor captured arrays, whose contents may change."""
+        sealed = _state.sealed
+        if sealed is not None and self.serial < sealed.serial:
+            return None
         self.demanded = True
         captured = {inner: outer for outer, inner in self.captures.values()}
         todo = [v]
@@ -174,7 +179,7 @@ class Builder:
                 todo.pop()
             elif top in captured:
                 outer = captured[top]
-                value = outer.builder.concrete(outer.value) if isinstance(outer, Ref) else outer
+                value = outer.builder.concrete(outer.value) if isinstance(outer, Ref) else None if sealed is not None else outer
                 if value is None:
                     return None
                 self.known[top] = value
@@ -243,16 +248,19 @@ def inline(g: Graph, args: Sequence[Ref | np.ndarray], into: Builder, sizes: Map
 
 
 @contextmanager
-def tracing(builder: Builder, is_floor: bool = False) -> Iterator[Builder]:
-    """Make `builder` the innermost trace of this thread; `is_floor` keeps every op run inside in it."""
-    before = _state.innermost, _state.floor
+def tracing(builder: Builder, is_floor: bool = False, is_sealed: bool = False) -> Iterator[Builder]:
+    """Make `builder` the innermost trace of this thread; `is_floor` keeps every op run inside in it, and `is_sealed` hides
+    the concrete values of everything outside: the graph will be compiled for other values too."""
+    before = _state.innermost, _state.floor, _state.sealed
     _state.innermost = builder
+    if is_sealed:
+        _state.sealed = builder
     if is_floor:
         _state.floor = builder
     try:
         yield builder
     finally:
-        _state.innermost, _state.floor = before
+        _state.innermost, _state.floor, _state.sealed = before
         builder.alive = False  # also when the function raised: its values must not look usable
 
 

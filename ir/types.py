@@ -23,6 +23,13 @@ COMPLEX = (C64, C128)
 DTYPES = (BOOL, *INTEGERS, *FLOATS, *COMPLEX)
 
 
+def native(dtype: np.dtype) -> np.dtype:
+    """Ours of the same meaning, whatever the byte order or alias (np.longlong is int64); itself where there is none."""
+    if dtype in SHORT:
+        return dtype
+    return next((known for known in DTYPES if known == dtype.newbyteorder("=")), dtype)
+
+
 def is_float(dtype: np.dtype) -> bool:
     """Real floating point, bfloat16 included."""
     return dtype in FLOATS

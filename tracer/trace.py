@@ -2,7 +2,7 @@
 
 Guarantees: the thread's trace state and the garbage collector are as before when `trace` returns or raises; every
 result is a value of the traced graph; what the function captured is listed, never copied; a trace whose graph will be
-compiled raises when it drew from NumPy's global random state, because a compiled call could not draw again.
+compiled (a sealed one) raises when it drew from NumPy's global random state, because a compiled call could not draw again.
 """
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from loopwright.ir.builder import Builder, Ref, tracing
 from loopwright.ir.errors import ArgumentError, DTypeError, TraceStateError
 from loopwright.ir.graph import Graph
 from loopwright.ir.guards import Scope
-from loopwright.ir.ops.construct import full
 from loopwright.ir.source import user_source
-from loopwright.ir.types import BF16, SHORT, ArrayType
+from loopwright.ir.types import SHORT, ArrayType, native
+from loopwright.tracer.promotion import lift_own
 from loopwright.tracer.pytree import Structure, flatten, paths
+from loopwright.tracer.size import Size
 from loopwright.tracer.tracer import Tracer
 
 
@@ -36,15 +37,15 @@ class Traced:
 
 
 def trace(f: Callable[[list[Tracer]], Any], types: Sequence[ArrayType], *, concrete: Sequence[Any] | None = None,
-          scope: Scope | None = None, is_floor: bool = False, why: str = "") -> Traced:
+          scope: Scope | None = None, is_floor: bool = False, is_sealed: bool = False, why: str = "") -> Traced:
     """Run f on one tracer per type and close the graph of what it returns.
 
     concrete: per parameter the array it stands for (or None): Python may then ask for its values. scope: where guards
-    go; that of the enclosing trace when left out. is_floor: everything run inside belongs to this graph. why: whose
-    trace it is, for messages ("jit of f").
+    go; that of the enclosing trace when left out. is_floor: everything run inside belongs to this graph. is_sealed: the graph
+    will be compiled, so Python sees no value from outside. why: whose trace it is, for messages ("jit of f").
     """
     builder = Builder(scope, why)
-    with _collector_paused(), _random_state_watched(is_floor, why), tracing(builder, is_floor):
+    with _collector_paused(), _random_state_watched(is_sealed, why), tracing(builder, is_floor, is_sealed):
         values = concrete if concrete is not None else [None] * len(types)
         params = [Tracer(builder.param(t, v), owner="argument") for t, v in zip(types, values, strict=True)]
         leaves, structure = flatten(f(params))
@@ -59,20 +60,26 @@ def as_ref(x: Any, builder: Builder) -> Ref | np.ndarray:
     if isinstance(x, np.ndarray):
         check_array(x)
         return x
-    if isinstance(x, (bool, int, float, complex, np.generic)):
-        array = np.asarray(x)
-        check_array(array)
-        return full(into=builder, value=array.item() if array.dtype != BF16 else float(x), shape=(), dtype=array.dtype)
-    raise ArgumentError(f"expected an array, a number or a container of them, got {type(x).__name__} ({x!r:.60}).")
+    if isinstance(x, np.generic):
+        check_array(np.asarray(x))
+    elif not isinstance(x, (bool, int, float, complex, Size)):
+        raise ArgumentError(f"expected an array, a number or a container of them, got {type(x).__name__} ({x!r:.60}).")
+    return lift_own(x, builder)
 
 
 def check_array(x: np.ndarray) -> None:
-    """Refuse arrays that are no plain NumPy arrays of a dtype that loopwright has."""
-    if isinstance(x, (np.ma.MaskedArray, np.matrix)):
-        raise ArgumentError(f"a {type(x).__name__} is not supported: its own arithmetic would be lost. "
+    """Refuse arrays that bring their own arithmetic, and dtypes that loopwright does not have."""
+    kind = type(x)
+    if kind is not np.ndarray and _has_own_arithmetic(kind):
+        raise ArgumentError(f"a {kind.__name__} is not supported: its own arithmetic would be lost. "
                             f"Pass np.asarray(x){' and the mask' if isinstance(x, np.ma.MaskedArray) else ''}.")
-    if x.dtype.newbyteorder("=") not in SHORT:
+    if x.dtype not in SHORT and native(x.dtype) not in SHORT:
         raise DTypeError(f"dtype {x.dtype} is not supported. The dtypes are {', '.join(map(str, SHORT))}.")
+
+
+def _has_own_arithmetic(kind: type) -> bool:
+    return (issubclass(kind, (np.ma.MaskedArray, np.matrix)) or kind.__array_ufunc__ is not np.ndarray.__array_ufunc__
+            or kind.__array_function__ is not np.ndarray.__array_function__)
 
 
 def _results(leaves: list[Any], structure: Structure, builder: Builder, why: str) -> list[Ref | np.ndarray]:
