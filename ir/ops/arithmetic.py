@@ -40,9 +40,18 @@ neg = elementwise(
 )
 sub = elementwise(
     "sub", np.subtract, 2, NUMBERS, doc="x - y; integers wrap.",
-    jvp=lambda primals, tangents, out: sub(*tangents) if None not in tangents else along(tangents, lambda t: t, neg),
+    jvp=lambda primals, tangents, out: _difference(*tangents),
     linear=(0, 1), jointly=True, transpose={0: lambda ct, x, y: ct, 1: lambda ct, x, y: neg(ct)},
 )
+
+
+def _difference(a: Ref | None, b: Ref | None) -> Ref | None:
+    """a - b, where None is zero."""
+    if b is None:
+        return a
+    return neg(b) if a is None else sub(a, b)
+
+
 mul = elementwise(
     "mul", np.multiply, 2, (BOOL, *NUMBERS), doc="x * y; integers wrap; on bool, and.",
     linear=(0, 1), transpose={0: lambda ct, x, y: mul(ct, y), 1: lambda ct, x, y: mul(ct, x)},
