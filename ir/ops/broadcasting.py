@@ -1,43 +1,24 @@
 """Broadcasting and its transpose, summing: each is written with the other."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.builder import Ref
-from loopwright.ir.dims import Extent, Shape
+from loopwright.ir.dims import Extent, Shape, symbol
 from loopwright.ir.errors import ShapeError
-from loopwright.ir.loops import Expr, LoopContext, Reduce
+from loopwright.ir.loops import Apply, Expr, LoopContext, Reduce
 from loopwright.ir.op import Example, Op
-from loopwright.ir.types import ArrayType
+from loopwright.ir.types import BF16, BOOL, F16, F32, ArrayType
 
 
-def _reduced_shape(x: ArrayType, axes: tuple[int, ...]) -> Shape:
+def reduced_shape(x: ArrayType, axes: tuple[int, ...]) -> Shape:
+    """The shape without axes."""
     if len(set(axes)) != len(axes) or any(not 0 <= a < x.rank for a in axes):
-        raise ShapeError(f"axes {axes} must be distinct and below rank {x.rank} of {x}")
+        raise ShapeError(f"axes {axes} must be distinct and below the rank of {x}")
     return tuple(n for a, n in enumerate(x.shape) if a not in axes)
-
-
-def _reduce_loop(monoid: str) -> Callable[..., Expr]:
-    def loop(context: LoopContext, index: tuple[Expr, ...], axes: tuple[int, ...]) -> Expr:
-        shape = context.types[0].shape
-        over = tuple((context.fresh(), shape[a]) for a in sorted(axes))
-        at: list[Expr] = list(index)
-        for (k, _), a in zip(over, sorted(axes), strict=True):
-            at.insert(a, k)
-        return Reduce(monoid, over, context.load(0, tuple(at)), context.result.dtype)
-    return loop
-
-
-def reduction(name: str, monoid: str, numpy: Callable[..., Any], *, doc: str, **rules: Any) -> Op:
-    """An op that folds axes away by a monoid; its dtype is the operand's."""
-    def batch(size: Extent, args: tuple[Ref, ...], mapped: tuple[bool, ...], axes: tuple[int, ...]) -> Ref:
-        return op(args[0], axes=tuple(a + 1 for a in axes))
-    op = Op(name=name, doc=doc, shape=_reduced_shape, dtype=lambda x, axes: x.dtype, numpy=numpy, batch=batch,
-            loop=_reduce_loop(monoid), **rules)
-    return op
 
 
 def operand_dtype(x: ArrayType, *rest: ArrayType, **attrs: Any) -> np.dtype:
@@ -47,7 +28,7 @@ def operand_dtype(x: ArrayType, *rest: ArrayType, **attrs: Any) -> np.dtype:
 
 # ---- broadcast ----------------------------------------------------------------------------------
 def _broadcast_shape(x: ArrayType, shape: Shape, axes: tuple[int, ...]) -> Shape:
-    if len(axes) != x.rank or any(b <= a for a, b in zip(axes, axes[1:], strict=False)) or any(a >= len(shape) for a in axes):
+    if len(axes) != x.rank or any(b <= a for a, b in pairwise(axes)) or any(a >= len(shape) for a in axes):
         raise ShapeError(f"broadcast: axes {axes} must be {x.rank} rising axes below {len(shape)}")
     for k, a in enumerate(axes):
         if x.shape[k] != shape[a]:
@@ -73,7 +54,11 @@ broadcast = Op(
     batch=lambda size, args, mapped, shape, axes: broadcast(args[0], shape=(size, *shape), axes=(0, *(a + 1 for a in axes))),
     loop=lambda context, index, shape, axes: context.load(0, tuple(index[a] for a in axes)),
     linear=(0,), jointly=True, transpose={0: _broadcast_transpose},
-    examples=(Example(("f64[3]",), {"shape": (2, 3, 4), "axes": (1,)}), Example(("f64[]",), {"shape": (3,), "axes": ()})),
+    examples=(Example(("f64[3]",), {"shape": (2, 3, 4), "axes": (1,)}), Example(("f64[]",), {"shape": (3,), "axes": ()}),
+              Example(("f64[n, 1]",), {"shape": (symbol("n"), 2, 1), "axes": (0, 2)}),
+              Example(("f64[n]",), {"shape": (symbol("n"), symbol("n")), "axes": (1,)}),
+              Example(("f64[n]",), {"shape": (symbol("n"),), "axes": (0,)}),
+              Example(("i32[2]",), {"shape": (0, 2), "axes": (1,)})),
 )
 
 
@@ -83,13 +68,51 @@ def spread(size: Extent, args: tuple[Ref, ...], mapped: tuple[bool, ...]) -> lis
             for a, m in zip(args, mapped, strict=True)]
 
 
-def restore(y: Ref, like: ArrayType, axes: tuple[int, ...]) -> Ref:
+def restore(y: Ref, like: ArrayType | Ref, axes: tuple[int, ...]) -> Ref:
     """Broadcast a reduction's result back to the operand's shape."""
-    return broadcast(y, shape=like.shape, axes=tuple(a for a in range(like.rank) if a not in axes))
+    return broadcast(y, shape=like.shape, axes=tuple(a for a in range(len(like.shape)) if a not in axes))
 
 
-reduce_sum = reduction(
-    "reduce_sum", "sum", lambda x, axes: np.sum(x, axis=axes, dtype=x.dtype), doc="Sum over axes, at the operand's dtype.",
+def fold(context: LoopContext, index: tuple[Expr, ...], axes: tuple[int, ...], monoid: str, accumulator: np.dtype) -> Expr:
+    """The monoid over the axes that vanish, made in `accumulator` and rounded once; the element itself where none does."""
+    x = context.types[0]
+    over = tuple((context.fresh(), x.shape[a]) for a in sorted(axes))
+    at: list[Expr] = list(index)
+    for (k, _), a in zip(over, sorted(axes), strict=True):
+        at.insert(a, k)
+    element = context.load(0, tuple(at))
+    if not over:
+        return element
+    return converted(Reduce(monoid, over, converted(element, accumulator), accumulator), x.dtype)
+
+
+def converted(x: Expr, dtype: np.dtype) -> Expr:
+    """x at a dtype."""
+    return x if x.dtype == dtype else Apply("convert", (x,), dtype)
+
+
+def _sum_loop(context: LoopContext, index: tuple[Expr, ...], axes: tuple[int, ...]) -> Expr:
+    dtype = context.result.dtype
+    return fold(context, index, axes, "any" if dtype == BOOL else "sum", dtype)
+
+
+def _sum_numpy(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    return np.sum(x, axis=axes, dtype=F32 if x.dtype in (F16, BF16) else x.dtype).astype(x.dtype)
+
+
+reduce_sum = Op(
+    name="reduce_sum",
+    doc="Sum over axes, at the operand's dtype: integers wrap, f16 and bf16 accumulate in f32 and round once, bool is any.",
+    shape=reduced_shape,
+    dtype=operand_dtype,
+    numpy=_sum_numpy,
+    batch=lambda size, args, mapped, axes: reduce_sum(args[0], axes=tuple(a + 1 for a in axes)),
+    loop=_sum_loop,
     linear=(0,), jointly=True, transpose={0: lambda ct, x, axes: restore(ct, x, axes)},
-    examples=(Example(("f64[n, 3, m]",), {"axes": (0, 2)}), Example(("f64[n]",), {"axes": (0,)})),
+    examples=(Example(("f64[n, 3, m]",), {"axes": (0, 2)}), Example(("f64[n]",), {"axes": (0,)}),
+              Example(("f64[n, n]",), {"axes": (1,)}), Example(("f64[2, 0, 1]",), {"axes": (1,)}),
+              Example(("f64[n, 1]",), {"axes": ()}), Example(("f64[2, m, 3]",), {"axes": (2, 0)}),
+              Example(("f32[n, m]",), {"axes": (0,)}), Example(("f16[n, 3]",), {"axes": (0,)}),
+              Example(("bf16[n, 3]",), {"axes": (1,)}), Example(("i8[n]",), {"axes": (0,)}),
+              Example(("c128[2, n]",), {"axes": (1,)})),
 )

@@ -14,8 +14,9 @@ from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.errors import DTypeError, ShapeError
 from loopwright.ir.loops import Apply, Expr, LoopContext, Reduce
 from loopwright.ir.op import Example, Op
+from loopwright.ir.ops.broadcasting import converted
 from loopwright.ir.ops.selection import convert
-from loopwright.ir.ops.structural import transpose
+from loopwright.ir.ops.structural import permute
 from loopwright.ir.types import BF16, BOOL, F16, F32, F64, I8, I16, I32, U8, U16, ArrayType
 
 Pairs = tuple[tuple[int, int], ...]
@@ -93,16 +94,12 @@ def _dot_loop(context: LoopContext, index: tuple[Expr, ...], contract: Pairs, ba
         at: dict[int, Expr] = dict(zip(free[side], outer[side], strict=True))
         at |= {pair[side]: i for pair, i in zip(batch, index, strict=False)}
         at |= {pair[side]: k for pair, (k, _) in zip(contract, inner, strict=True)}
-        return _converted(context.load(side, tuple(at[a] for a in range(context.types[side].rank))), accumulator)
+        return converted(context.load(side, tuple(at[a] for a in range(context.types[side].rank))), accumulator)
 
     product: Expr = Apply("mul", (factor(0), factor(1)), accumulator)
     if inner:
         product = Reduce("any" if accumulator == BOOL else "sum", inner, product, accumulator)
-    return _converted(product, result)
-
-
-def _converted(x: Expr, dtype: np.dtype) -> Expr:
-    return x if x.dtype == dtype else Apply("convert", (x,), dtype)
+    return converted(product, result)
 
 
 # ---- derivatives and batching -------------------------------------------------------------------
@@ -117,7 +114,7 @@ def _dot_transpose_lhs(ct: Ref, lhs: ArrayType | Ref, rhs: Ref, contract: Pairs,
     # bar's axes are batch, lhs free, then the contracted axes in rhs's order.
     contracted = [left for left, _ in sorted(contract, key=lambda pair: pair[1])]
     order = [*(left for left, _ in batch), *left_free, *contracted]
-    moved = _transposed(bar, tuple(order.index(a) for a in range(rank)))
+    moved = permute(bar, tuple(order.index(a) for a in range(rank)))
     return moved if moved.dtype == lhs.dtype else convert(moved, dtype=lhs.dtype)
 
 
@@ -125,12 +122,8 @@ def _dot_transpose_rhs(ct: Ref, lhs: Ref, rhs: ArrayType | Ref, contract: Pairs,
                        dtype: np.dtype | None = None) -> Ref:
     """The operands trade places, and with them ct's two groups of free axes."""
     b, m, rank = len(batch), len(_free(len(lhs.shape), 0, contract, batch)), len(ct.shape)
-    swapped = _transposed(ct, (*range(b), *range(b + m, rank), *range(b, b + m)))
+    swapped = permute(ct, (*range(b), *range(b + m, rank), *range(b, b + m)))
     return _dot_transpose_lhs(swapped, rhs, lhs, _flipped(contract), _flipped(batch), dtype)
-
-
-def _transposed(x: Ref, perm: tuple[int, ...]) -> Ref:
-    return x if perm == tuple(range(len(perm))) else transpose(x, perm=perm)
 
 
 def _dot_batch(size: Extent, args: tuple[Ref, ...], mapped: tuple[bool, ...], contract: Pairs, batch: Pairs,
@@ -143,7 +136,7 @@ def _dot_batch(size: Extent, args: tuple[Ref, ...], mapped: tuple[bool, ...], co
         return dot_general(lhs, rhs, contract=contract, batch=((0, 0), *batch), dtype=dtype)
     out = dot_general(lhs, rhs, contract=contract, batch=batch, dtype=dtype)
     new = len(batch) + (0 if left else len(_free(len(lhs.shape), 0, contract, batch)))
-    return _transposed(out, (new, *(a for a in range(len(out.shape)) if a != new)))
+    return permute(out, (new, *(a for a in range(len(out.shape)) if a != new)))
 
 
 dot_general = Op(

@@ -37,7 +37,7 @@ transpose = Op(
     doc="Result axis k is operand axis perm[k].",
     shape=_transpose_shape,
     dtype=operand_dtype,
-    numpy=np.transpose,
+    numpy=lambda x, perm: np.transpose(x, perm),
     batch=lambda size, args, mapped, perm: transpose(args[0], perm=(0, *(a + 1 for a in perm))),
     loop=lambda context, index, perm: context.load(0, tuple(index[a] for a in inverse(perm))),
     linear=(0,), jointly=True, transpose={0: lambda ct, x, perm: transpose(ct, perm=inverse(perm))},
@@ -46,11 +46,16 @@ transpose = Op(
 )
 
 
+def permute(x: Ref, perm: tuple[int, ...]) -> Ref:
+    """x with its axes in another order; x itself where the order is its own."""
+    return x if perm == tuple(range(len(perm))) else transpose(x, perm=perm)
+
+
 def move_axis(x: Ref, source: int, target: int) -> Ref:
     """x with axis `source` moved to `target`, the others in order."""
     order = [a for a in range(len(x.shape)) if a != source]
     order.insert(target, source)
-    return x if source == target else transpose(x, perm=tuple(order))
+    return permute(x, tuple(order))
 
 
 # ---- reshape ------------------------------------------------------------------------------------
