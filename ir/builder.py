@@ -98,6 +98,7 @@ class Builder:
         self.nodes: list[Node] = []
         self.captures: dict[Any, tuple[Ref | np.ndarray, Value]] = {}  # outer value or array id -> what it is, our parameter
         self.known: dict[Value, Any] = {}  # concrete arrays; those of captured values are asked for when needed
+        self.stands_for: dict[Value, Ref] = {}  # parameter -> the outer value that it is in this call, asked when needed
         self.producer: dict[Value, Node] = {}
         self.demanded = False  # a concrete value steered Python, so the trace holds for these values only
 
@@ -106,9 +107,11 @@ class Builder:
         return t if shape is t.shape else ArrayType(shape, t.dtype, t.weak)
 
     def param(self, type: ArrayType, concrete: Any = None) -> Ref:
-        """A new parameter; `concrete` is its array where Python may ask for it."""
+        """A new parameter; `concrete` is its array where Python may ask for it, or the outer value to ask in turn."""
         self.params.append(v := Value(type))
-        if concrete is not None:
+        if isinstance(concrete, Ref):
+            self.stands_for[v] = concrete
+        elif concrete is not None:
             self.known[v] = concrete
         return Ref(self, v)
 
@@ -171,7 +174,7 @@ class Builder:
         if sealed is not None and self.serial < sealed.serial:
             return None
         self.demanded = True
-        captured = {inner: outer for outer, inner in self.captures.values()}
+        captured = {**self.stands_for, **{inner: outer for outer, inner in self.captures.values()}}
         todo = [v]
         while todo:
             top = todo[-1]

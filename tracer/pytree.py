@@ -91,26 +91,41 @@ def paths(tree: Any, prefix: str = "") -> list[str]:
     return list(_paths(structure, prefix))
 
 
+def broadcast_prefix(prefix: Any, structure: Structure, is_leaf: Callable[[Any], bool]) -> list[Any]:
+    """One entry for each leaf of structure. `prefix` is a tree that may end early: what is_leaf accepts stands for every
+    leaf below. ArgumentError where its containers are not those of structure."""
+    if is_leaf(prefix):
+        return [prefix] * structure.leaf_count
+    parts = _parts_of(prefix)
+    children, meta = parts(prefix) if parts is not None else ((), None)
+    children = list(children)
+    if parts is None or type(prefix) is not structure.type or meta != structure.meta or len(children) != len(structure.children):
+        raise ArgumentError(f"{prefix!r} does not fit the arguments or results it speaks of, whose structure is {structure}.")
+    return [x for c, s in zip(children, structure.children, strict=True) for x in broadcast_prefix(c, s, is_leaf)]
+
+
 def _flatten(x: Any, leaves: list[Any]) -> Structure:
     kind = type(x)
-    if kind in _PLAIN_LEAVES:
+    parts = None if kind in _PLAIN_LEAVES else _parts_of(x)
+    if parts is None:
         leaves.append(x)
         return LEAF
-    parts = _BUILT_IN.get(kind)
-    if parts is None:
-        if (found := _registered.get(kind)) is not None:
-            parts = found[0]
-        elif isinstance(x, tuple) and hasattr(kind, "_fields"):
-            parts = _named_parts
-        elif hasattr(kind, "__dataclass_fields__"):
-            parts = _dataclass_parts
-        else:
-            leaves.append(x)
-            return LEAF
-    elif kind is _NONE:
+    if kind is _NONE:
         return _NOTHING
     children, meta = parts(x)
     return Structure(kind, meta, tuple([_flatten(c, leaves) for c in children]))
+
+
+def _parts_of(x: Any) -> Callable[[Any], _Parts] | None:
+    """How to take a container apart; None for a leaf."""
+    kind = type(x)
+    if (parts := _BUILT_IN.get(kind)) is not None:
+        return parts
+    if (found := _registered.get(kind)) is not None:
+        return found[0]
+    if isinstance(x, tuple) and hasattr(kind, "_fields"):
+        return _named_parts
+    return _dataclass_parts if hasattr(kind, "__dataclass_fields__") else None
 
 
 def _unflatten(s: Structure, leaves: Iterator[Any]) -> Any:

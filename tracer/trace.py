@@ -45,7 +45,7 @@ def trace(f: Callable[[list[Tracer]], Any], types: Sequence[ArrayType], *, concr
     will be compiled, so Python sees no value from outside. why: whose trace it is, for messages ("jit of f").
     """
     builder = Builder(scope, why)
-    with _collector_paused(), _random_state_watched(is_sealed, why), tracing(builder, is_floor, is_sealed):
+    with collector_paused(), _random_state_watched(is_sealed, why), tracing(builder, is_floor, is_sealed):
         values = concrete if concrete is not None else [None] * len(types)
         params = [Tracer(builder.param(t, v), owner="argument") for t, v in zip(types, values, strict=True)]
         leaves, structure = flatten(f(params))
@@ -94,8 +94,8 @@ def _results(leaves: list[Any], structure: Structure, builder: Builder, why: str
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
-    """A trace allocates many small live objects; without this, scanning them again and again is half of its time."""
+def collector_paused() -> Iterator[None]:
+    """A trace or a walk allocates many small live objects; without this, scanning them again and again is half of its time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
