@@ -97,9 +97,9 @@ def broadcast_prefix(prefix: Any, structure: Structure, is_leaf: Callable[[Any],
     if is_leaf(prefix):
         return [prefix] * structure.leaf_count
     parts = _parts_of(prefix)
-    children, meta = parts(prefix) if parts is not None else ((), None)
+    children, meta = parts(prefix) if parts is not None and prefix is not None else ((), None)
     children = list(children)
-    if parts is None or type(prefix) is not structure.type or meta != structure.meta or len(children) != len(structure.children):
+    if type(prefix) is not structure.type or meta != structure.meta or len(children) != len(structure.children):
         raise ArgumentError(f"{prefix!r} does not fit the arguments or results it speaks of, whose structure is {structure}.")
     return [x for c, s in zip(children, structure.children, strict=True) for x in broadcast_prefix(c, s, is_leaf)]
 
