@@ -11,8 +11,10 @@ from loopwright.ir.ops import (
     comparison,
     construct,
     contraction,
+    indexing,
     reductions,
     selection,
+    sorting,
     structural,
     transcendental,
 )
@@ -28,5 +30,6 @@ def _ops_of(*modules: ModuleType) -> dict[str, Op]:
 
 
 TABLE = _ops_of(
-    arithmetic, bitwise, broadcasting, comparison, construct, contraction, reductions, selection, structural, transcendental,
+    arithmetic, bitwise, broadcasting, comparison, construct, contraction, indexing, reductions, selection, sorting, structural,
+    transcendental,
 )

@@ -1,0 +1,354 @@
+"""Reading and writing at indices that are data: gather, scatter and scatter_add.
+
+Indices are i64 arrays of one shape, one for each indexed axis. The first `batch` axes are shared by the array and the
+indices. What an index outside its axis does is the op's `mode`; a negative index counts from the end first (but for
+wrap, where it is the same):
+  raise                  IndexError, as NumPy
+  fill                   gather gives NaN, the least signed or greatest unsigned integer, or True; scatters skip it
+  zero                   gather gives 0 (the linear part of fill); scatters skip it
+  clip                   the nearest position
+  wrap                   modulo the size
+  promise_in_bounds      as clip: the promise saves the check, not the memory
+An axis of size 0 has no nearest position: clip and wrap then give 0 and write nothing.
+
+Guarantees: no element outside an array is touched; of several writes to one place the last in C order stays, and the
+derivative reaches only that one.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.builder import Builder, Ref
+from loopwright.ir.dims import Extent, Shape, product
+from loopwright.ir.errors import DTypeError, ShapeError
+from loopwright.ir.loops import Apply, Bounded, Expr, Literal, LoopContext, Scatter, When, integer, less, minus, plus
+from loopwright.ir.op import Example, Op
+from loopwright.ir.ops.broadcasting import broadcast, operand_dtype, spread
+from loopwright.ir.ops.comparison import eq
+from loopwright.ir.ops.construct import full, iota, scalar, zeros_like
+from loopwright.ir.ops.selection import select
+from loopwright.ir.ops.structural import reshape
+from loopwright.ir.types import BOOL, I64, INTEGERS, ArrayType, is_inexact
+
+Axes = tuple[int, ...]
+MODES = ("raise", "fill", "zero", "clip", "wrap", "promise_in_bounds")
+
+
+# ---- which axis goes where ----------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Layout:
+    """Where the axes of the array go in the moved elements: batch axes, index axes, then the rest of the array's."""
+
+    axes: Axes
+    batch: int
+    array: int  # ranks
+    indices: int
+
+    @property
+    def rest(self) -> Axes:
+        """The array's axes that are taken whole."""
+        return tuple(a for a in range(self.batch, self.array) if a not in self.axes)
+
+    @property
+    def order(self) -> Axes:
+        """The array's axes as batch, indexed, rest."""
+        return (*range(self.batch), *self.axes, *self.rest)
+
+    def place(self, at: Sequence[Expr], positions: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The array's index for the moved element at `at`."""
+        found: dict[int, Expr] = {a: at[a] for a in range(self.batch)}
+        found |= dict(zip(self.axes, positions, strict=True))
+        found |= dict(zip(self.rest, at[self.indices:], strict=True))
+        return tuple(found[a] for a in range(self.array))
+
+
+def _layout(x: ArrayType | Ref, indices: Sequence[ArrayType | Ref], axes: Axes, batch: int) -> _Layout:
+    return _Layout(axes, batch, len(x.shape), len(indices[0].shape))
+
+
+def _moved_shape(name: str, x: ArrayType, indices: tuple[ArrayType, ...], axes: Axes, batch: int, mode: str) -> Shape:
+    if mode not in MODES:
+        raise ValueError(f"{name}: mode must be one of {', '.join(MODES)}, got {mode!r}")
+    if not indices or len(indices) != len(axes):
+        raise ShapeError(f"{name}: one index for each of axes {axes}, at least one; got {len(indices)}")
+    if len(set(axes)) != len(axes) or any(not batch <= a < x.rank for a in axes):
+        raise ShapeError(f"{name}: axes {axes} must be distinct, past the {batch} batch axes and below the rank of {x}")
+    for k, i in enumerate(indices):
+        if i.dtype != I64:
+            raise DTypeError(f"{name}: index {k} must be i64, got {i}")
+        if i.shape != indices[0].shape:
+            raise ShapeError(f"{name}: index {k} is {i}, index 0 is {indices[0]}: their shapes must be equal")
+    if indices[0].shape[:batch] != x.shape[:batch] or indices[0].rank < batch:
+        raise ShapeError(f"{name}: the first {batch} axes of {x} and of the indices {indices[0]} must be equal")
+    return (*indices[0].shape, *(x.shape[a] for a in _layout(x, indices, axes, batch).rest))
+
+
+# ---- positions ----------------------------------------------------------------------------------
+def _numpy_positions(indices: Sequence[np.ndarray], sizes: Sequence[int], mode: str) -> tuple[list[np.ndarray], np.ndarray]:
+    """Positions inside their axes, and which of them count. IndexError for the first offence under mode raise."""
+    positions, counts = [], np.ones(indices[0].shape, bool)
+    for axis, (i, n) in enumerate(zip(indices, sizes, strict=True)):
+        wrapped = np.where(i < 0, i + n, i) if mode != "wrap" else np.mod(i, max(n, 1))
+        inside = (wrapped >= 0) & (wrapped < n)
+        if mode == "raise" and not inside.all():
+            raise IndexError(f"index {i[~inside][0]} is out of bounds for axis {axis} with size {n}")
+        positions.append(np.clip(wrapped, 0, max(n - 1, 0)))
+        counts &= inside if mode in ("fill", "zero") else n > 0
+    return positions, counts
+
+
+def _flat_places(positions: Sequence[np.ndarray], counts: np.ndarray, batch: int) -> tuple[np.ndarray, ...]:
+    """The array's index, batch axes first, of every index that counts, in C order."""
+    kept = np.flatnonzero(counts)
+    shared = np.unravel_index(kept, counts.shape)[:batch] if batch else ()
+    return (*shared, *(p.reshape(-1)[kept] for p in positions))
+
+
+def _position(index: Expr, size: Extent, axis: int, mode: str) -> tuple[Expr, list[Expr]]:
+    """The position along an axis, and the tests that must hold before anything is touched there."""
+    some = [] if isinstance(size, int) and size > 0 else [less(integer(0), integer(size))]
+    if mode == "wrap":
+        return Apply("remainder", (index, integer(size)), I64), some
+    wrapped = _select(less(index, integer(0)), plus(index, integer(size)), index)
+    if mode == "raise":
+        return Bounded(wrapped, size, axis), []
+    if mode in ("fill", "zero"):
+        return wrapped, [less(integer(-1), wrapped), less(wrapped, integer(size))]
+    last = minus(integer(size), integer(1))
+    nearest = _select(less(wrapped, integer(size)), wrapped, last)
+    return _select(less(nearest, integer(0)), integer(0), nearest), some
+
+
+def _select(cond: Expr, then: Expr, other: Expr) -> Expr:
+    return Apply("select", (cond, then, other), I64)
+
+
+def _positions(context: LoopContext, first: int, at: tuple[Expr, ...], x: ArrayType, axes: Axes, batch: int,
+               mode: str) -> tuple[list[Expr], list[Expr]]:
+    """The positions that the indices, operands from `first` on, give at `at`; and every test."""
+    found = [_position(context.load(first + k, at), x.shape[a], a - batch, mode) for k, a in enumerate(axes)]
+    return [position for position, _ in found], [test for _, tests in found for test in tests]
+
+
+# ---- gather -------------------------------------------------------------------------------------
+def fill_value(dtype: np.dtype) -> Any:
+    """What a gather under mode fill gives outside the array: as JAX."""
+    if is_inexact(dtype):
+        return scalar(math.nan, dtype)
+    if dtype in INTEGERS:
+        return int(np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max)
+    return True
+
+
+def _outside(dtype: np.dtype, mode: str) -> Any:
+    return fill_value(dtype) if mode == "fill" else scalar(0, dtype)
+
+
+def _gather_numpy(x: np.ndarray, *indices: np.ndarray, axes: Axes, batch: int, mode: str) -> np.ndarray:
+    layout = _Layout(axes, batch, x.ndim, indices[0].ndim)
+    positions, counts = _numpy_positions(indices, [x.shape[a] for a in axes], mode)
+    shape = (*indices[0].shape, *(x.shape[a] for a in layout.rest))
+    out = np.full(shape, _outside(x.dtype, mode), x.dtype)
+    to = _flat_places(positions, counts, batch)
+    flat = out.reshape(counts.size, *(x.shape[a] for a in layout.rest))  # a view: out is contiguous
+    flat[np.flatnonzero(counts)] = np.transpose(x, layout.order)[to]
+    return out
+
+
+def _gather_loop(context: LoopContext, index: tuple[Expr, ...], axes: Axes, batch: int, mode: str) -> Expr:
+    x = context.types[0]
+    layout = _layout(x, context.types[1:], axes, batch)
+    positions, tests = _positions(context, 1, index[:layout.indices], x, axes, batch, mode)
+    outside = Literal(_outside(x.dtype, mode), x.dtype)
+    found = context.load(0, layout.place(index, positions))
+    for test in reversed(tests):
+        found = When(test, found, outside)
+    return found
+
+
+def _gather_batch(size: Extent, args: tuple[Ref, ...], mapped: tuple[bool, ...], axes: Axes, batch: int, mode: str) -> Ref:
+    """Where only the indices are mapped and none are batched, they have one more axis and x is read in place."""
+    if batch == 0 and not mapped[0]:
+        return gather(args[0], *spread(size, args[1:], mapped[1:]), axes=axes, batch=0, mode=mode)
+    return gather(*spread(size, args, mapped), axes=tuple(a + 1 for a in axes), batch=batch + 1, mode=mode)
+
+
+def _gather_jvp(primals: tuple[Ref, ...], tangents: tuple[Ref | None, ...], out: Ref, axes: Axes, batch: int, mode: str) -> Ref:
+    return gather(_given(tangents[0]), *primals[1:], axes=axes, batch=batch, mode="zero" if mode == "fill" else mode)
+
+
+def _given(t: Ref | None) -> Ref:
+    assert t is not None, "a jvp rule was asked about tangents that are all zero"
+    return t
+
+
+def _gather_transpose(ct: Ref, x: ArrayType, *indices: Ref, axes: Axes, batch: int, mode: str) -> Ref:
+    return scatter_add(_zeros(x, ct.builder), ct, *indices, axes=axes, batch=batch, mode=mode)
+
+
+def _zeros(x: ArrayType | Ref, into: Builder) -> Ref:
+    return full(into=into, value=scalar(0, x.dtype), shape=x.shape, dtype=x.dtype)
+
+
+def _picks(low: int, high: int) -> Callable[[np.random.Generator, ArrayType], np.ndarray]:
+    """Indices in [low, high) for examples."""
+    return lambda rng, t: np.asarray(rng.integers(low, high, t.shape), I64)
+
+
+def _attrs(axes: Axes, batch: int = 0, mode: str = "raise") -> dict[str, Any]:
+    return {"axes": axes, "batch": batch, "mode": mode}
+
+
+gather = Op(
+    name="gather",
+    doc="x at indices along `axes`; result axes: batch, the other index axes, the rest of x's. Modes as the module says.",
+    shape=lambda x, *indices, axes, batch, mode: _moved_shape("gather", x, indices, axes, batch, mode),
+    dtype=operand_dtype,
+    numpy=_gather_numpy,
+    batch=_gather_batch,
+    loop=_gather_loop,
+    jvp=_gather_jvp,
+    linear=(0,), jointly=True, transpose={0: _gather_transpose},
+    examples=(
+        Example(("f64[5]", "i64[n]"), _attrs((0,)), {1: _picks(-5, 5)}),
+        Example(("f64[n, 3]", "i64[]"), _attrs((1,)), {1: _picks(-3, 3)}),
+        Example(("f64[n, 3]", "i64[m, 2]"), _attrs((1,)), {1: _picks(-3, 3)}),
+        Example(("f64[2, n, 3]", "i64[m]", "i64[m]"), _attrs((2, 0)), {1: _picks(-3, 3), 2: _picks(-2, 2)}),
+        Example(("f64[n, 4, m]", "i64[n, 2]"), _attrs((1,), 1), {1: _picks(-4, 4)}),
+        Example(("f64[n, m, 2, 3]", "i64[n, m]"), _attrs((3,), 2), {1: _picks(-3, 3)}),
+        Example(("f64[2, 3, 4]", "i64[2]", "i64[2]"), _attrs((2, 1), 1), {1: _picks(-4, 4), 2: _picks(-3, 3)}),
+        Example(("f64[0, 2]", "i64[0]"), _attrs((0,)), {}),
+        Example(("f64[4]", "i64[n]"), _attrs((0,), mode="zero"), {1: _picks(-9, 9)}),
+        Example(("f64[n]", "i64[m]"), _attrs((0,), mode="clip"), {1: _picks(-9, 9)}),
+        Example(("f64[n, m]", "i64[3]", "i64[3]"), _attrs((0, 1), mode="wrap"), {1: _picks(-9, 9), 2: _picks(-9, 9)}),
+        Example(("f64[n, 1]", "i64[n, 2]"), _attrs((1,), 1, "promise_in_bounds"), {1: _picks(0, 1)}),
+        *(Example((f"{d}[3]", "i64[n]"), _attrs((0,), mode="fill"), {1: _picks(-9, 9)}) for d in ("i8", "u16", "bool")),
+        *(Example((f"{d}[3, n]", "i64[4]"), _attrs((0,)), {1: _picks(-3, 3)}) for d in ("f16", "bf16", "f32", "c128", "i32")),
+    ),
+)
+
+
+# ---- scatters -----------------------------------------------------------------------------------
+def _scatter_shape(name: str) -> Callable[..., Shape]:
+    def shape(base: ArrayType, updates: ArrayType, *indices: ArrayType, axes: Axes, batch: int, mode: str) -> Shape:
+        moved = _moved_shape(name, base, indices, axes, batch, mode)
+        if updates.shape != moved:
+            raise ShapeError(f"{name}: the updates are {updates}, what the indices name in {base} has shape {moved}")
+        return base.shape
+    return shape
+
+
+def _scatter_dtype(base: ArrayType, updates: ArrayType, *indices: ArrayType, **attrs: Any) -> np.dtype:
+    if base.dtype != updates.dtype:
+        raise DTypeError(f"a scatter's base and updates must have one dtype, got {base} and {updates}")
+    return base.dtype
+
+
+def _scatter_numpy(combine: str) -> Callable[..., np.ndarray]:
+    def numpy(base: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: Axes, batch: int, mode: str) -> np.ndarray:
+        layout = _Layout(axes, batch, base.ndim, indices[0].ndim)
+        positions, counts = _numpy_positions(indices, [base.shape[a] for a in axes], mode)
+        out = np.array(base)  # a copy, also of a scalar
+        view, to = np.transpose(out, layout.order), _flat_places(positions, counts, batch)
+        flat = updates.reshape(counts.size, *(base.shape[a] for a in layout.rest))[np.flatnonzero(counts)]
+        if combine == "add":
+            np.add.at(view, to, flat)
+        else:
+            view[to] = flat
+        return out
+    return numpy
+
+
+def _scatter_loop(combine: str) -> Callable[..., Expr]:
+    def loop(context: LoopContext, index: tuple[Expr, ...], axes: Axes, batch: int, mode: str) -> Expr:
+        base, updates = context.types[:2]
+        layout = _layout(base, context.types[2:], axes, batch)
+        over = tuple((context.fresh(), n) for n in updates.shape)
+        at = tuple(k for k, _ in over)
+        positions, tests = _positions(context, 2, at[:layout.indices], base, axes, batch, mode)
+        when: Expr | None = None
+        for test in tests:
+            when = test if when is None else Apply("bitwise_and", (when, test), BOOL)
+        return Scatter(index, context.load(0, index), over, layout.place(at, positions), context.load(1, at), combine, when)
+    return loop
+
+
+def _scatter(name: str, combine: str, doc: str, transpose: dict[int, Callable[..., Ref]]) -> Op:
+    def batched(size: Extent, args: tuple[Ref, ...], mapped: tuple[bool, ...], axes: Axes, batch: int, mode: str) -> Ref:
+        return op(*spread(size, args, mapped), axes=tuple(a + 1 for a in axes), batch=batch + 1, mode=mode)
+
+    op = Op(
+        name=name, doc=doc, shape=_scatter_shape(name), dtype=_scatter_dtype, numpy=_scatter_numpy(combine),
+        loop=_scatter_loop(combine), batch=batched, linear=(0, 1), jointly=True, transpose=transpose,
+        examples=(
+            Example(("f64[5]", "f64[n]", "i64[n]"), _attrs((0,)), {2: _picks(-5, 5)}),
+            Example(("f64[n, 3]", "f64[n]", "i64[]"), _attrs((1,)), {2: _picks(-3, 3)}),
+            Example(("f64[n, 3]", "f64[m, 2, n]", "i64[m, 2]"), _attrs((1,)), {2: _picks(-3, 3)}),
+            Example(("f64[2, n, 3]", "f64[m, n]", "i64[m]", "i64[m]"), _attrs((2, 0)), {2: _picks(-3, 3), 3: _picks(-2, 2)}),
+            Example(("f64[n, 4, m]", "f64[n, 5, m]", "i64[n, 5]"), _attrs((1,), 1), {2: _picks(-4, 4)}),
+            Example(("f64[2, 1, 3]", "f64[2]", "i64[2]", "i64[2]"), _attrs((2, 1), 1), {2: _picks(-3, 3), 3: _picks(-1, 1)}),
+            Example(("f64[0, 2]", "f64[0, 2]", "i64[0]"), _attrs((0,)), {}),
+            Example(("f64[4]", "f64[n]", "i64[n]"), _attrs((0,), mode="fill"), {2: _picks(-9, 9)}),
+            Example(("f64[4, n]", "f64[6, n]", "i64[6]"), _attrs((0,), mode="zero"), {2: _picks(-9, 9)}),
+            Example(("f64[n]", "f64[m]", "i64[m]"), _attrs((0,), mode="clip"), {2: _picks(-9, 9)}),
+            Example(("f64[n, m]", "f64[7]", "i64[7]", "i64[7]"), _attrs((1, 0), mode="wrap"),
+                    {2: _picks(-9, 9), 3: _picks(-9, 9)}),
+            *(Example((f"{d}[3]", f"{d}[n]", "i64[n]"), _attrs((0,)), {2: _picks(-3, 3)})
+              for d in ("f16", "bf16", "f32", "c128", "i8", "bool")),
+        ))
+    return op
+
+
+def _winners(updates: ArrayType | Ref, base: ArrayType | Ref, indices: tuple[Ref, ...], axes: Axes, batch: int,
+             mode: str) -> Ref:
+    """Which updates stay: bool, the updates' shape. Each index writes its number, and reads what is left there."""
+    into, layout = _newest(indices), _layout(base, indices, axes, batch)
+    shape = indices[0].shape
+    numbers = reshape(iota(into=into, shape=(product(shape),), axis=0, dtype=I64), shape=shape)
+    sheet = full(into=into, value=-1, shape=tuple(base.shape[a] for a in layout.order[:batch + len(axes)]), dtype=I64)
+    places = tuple(range(batch, batch + len(axes)))
+    left = scatter(sheet, numbers, *indices, axes=places, batch=batch, mode=mode)
+    read = gather(left, *indices, axes=places, batch=batch, mode="fill" if mode == "zero" else mode)
+    stays = eq(read, numbers)
+    return broadcast(stays, shape=updates.shape, axes=tuple(range(layout.indices)))
+
+
+def _newest(refs: Sequence[Ref]) -> Builder:
+    return max((x.builder for x in refs), key=lambda b: b.serial)
+
+
+def _scatter_transpose_base(ct: Ref, base: ArrayType | Ref, updates: ArrayType | Ref, *indices: Ref, axes: Axes, batch: int,
+                            mode: str) -> Ref:
+    """Nothing of the base is left where an update was written."""
+    return scatter(ct, _zeros(updates, ct.builder), *indices, axes=axes, batch=batch, mode=mode)
+
+
+def _scatter_transpose_updates(ct: Ref, base: ArrayType | Ref, updates: ArrayType | Ref, *indices: Ref, axes: Axes, batch: int,
+                               mode: str) -> Ref:
+    read = _gather_zero(ct, indices, axes, batch, mode)
+    return select(_winners(updates, base, indices, axes, batch, mode), read, zeros_like(read))
+
+
+def _gather_zero(ct: Ref, indices: tuple[Ref, ...], axes: Axes, batch: int, mode: str) -> Ref:
+    return gather(ct, *indices, axes=axes, batch=batch, mode="zero" if mode == "fill" else mode)
+
+
+def _scatter_add_transpose_updates(ct: Ref, base: ArrayType | Ref, updates: ArrayType | Ref, *indices: Ref, axes: Axes,
+                                   batch: int, mode: str) -> Ref:
+    return _gather_zero(ct, indices, axes, batch, mode)
+
+
+scatter = _scatter(
+    "scatter", "set",
+    "base with `updates`, shaped as gather's result, written at indices along `axes`; the last in C order stays.",
+    {0: _scatter_transpose_base, 1: _scatter_transpose_updates})
+
+scatter_add = _scatter(
+    "scatter_add", "add",
+    "base with `updates`, shaped as gather's result, added at indices along `axes`, one after another in C order.",
+    {0: lambda ct, base, updates, *indices, axes, batch, mode: ct, 1: _scatter_add_transpose_updates})
