@@ -1,0 +1,279 @@
+"""From what users pass to what ops take: NEP 50 promotion, broadcasting, and constants.
+
+Guarantees: result dtypes are those that NumPy itself resolves; a Python number (and a weak traced scalar) never widens an
+array; a Python int that its partner's dtype cannot hold raises OverflowError; sizes are compared by proof or guard.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.builder import Builder, Ref, innermost
+from loopwright.ir.dims import Extent, Shape
+from loopwright.ir.errors import ArgumentError, DTypeError, LeakedValueError, ShapeError
+from loopwright.ir.guards import Scope
+from loopwright.ir.ops import TABLE
+from loopwright.ir.source import user_source
+from loopwright.ir.types import C128, COMPLEX, F64, I64, SHORT
+from loopwright.tracer.size import Size
+from loopwright.tracer.tracer import Tracer
+
+Kind = np.dtype | type[int] | type[float] | type[complex]  # a dtype, or the Python number that a weak scalar is
+WEAK: dict[str, Kind] = {"i": int, "u": int, "f": float, "c": complex}
+DEFAULT: dict[Any, np.dtype] = {int: I64, float: F64, complex: C128}
+
+
+# ---- kinds and dtypes ---------------------------------------------------------------------------
+@lru_cache(maxsize=256)
+def native(dtype: np.dtype) -> np.dtype:
+    """The dtype of the IR that this one is, whatever its byte order. DTypeError when there is none."""
+    swapped = dtype.newbyteorder("=")
+    for known in SHORT:  # np.longlong equals int64 but hashes otherwise
+        if known == swapped:
+            return known
+    raise DTypeError(f"{user_source()}: dtype {dtype} is not supported. The dtypes are {', '.join(map(str, SHORT))}.")
+
+
+def as_dtype(dtype: Any) -> np.dtype:
+    """What a user wrote as a dtype."""
+    return native(np.dtype(dtype))
+
+
+def kind_of(x: Any) -> Kind:
+    """How x takes part in promotion."""
+    if isinstance(x, Tracer):
+        t = x.type
+        return WEAK[t.dtype.kind] if t.weak else t.dtype
+    if isinstance(x, (np.ndarray, np.generic)):
+        return native(x.dtype)
+    if isinstance(x, bool):
+        return np.dtype(bool)
+    if isinstance(x, (int, Size)):
+        return int
+    if isinstance(x, (float, complex)):
+        return type(x) if type(x) in (float, complex) else (float if isinstance(x, float) else complex)
+    raise not_an_array(x)
+
+
+def not_an_array(x: Any) -> ArgumentError:
+    return ArgumentError(f"{user_source()}: expected an array or a number, got {type(x).__name__} ({x!r:.60}).")
+
+
+_STAND_IN = {int: 0, float: 0.0, complex: 0j}
+
+
+@lru_cache(maxsize=4096)
+def result_kind(*kinds: Kind) -> np.dtype:
+    """np.result_type, where only the kinds of Python numbers matter."""
+    return native(np.result_type(*[_STAND_IN[k] if isinstance(k, type) else k for k in kinds]))
+
+
+def result_type(*xs: Any) -> np.dtype:
+    """The dtype that NumPy gives these operands in common."""
+    return result_kind(*[kind_of(x) for x in xs])
+
+
+@lru_cache(maxsize=8192)
+def resolve(ufunc: np.ufunc, kinds: tuple[Kind, ...], dtype: np.dtype | None = None,
+            casting: str = "same_kind") -> tuple[tuple[np.dtype, ...], tuple[np.dtype, ...]]:
+    """The dtypes NumPy computes a ufunc at, and of its results. TypeError when it has no loop, in NumPy's words."""
+    options: dict[str, Any] = {} if dtype is None else {"signature": (*[None] * ufunc.nin, *[dtype] * ufunc.nout)}
+    found = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout), casting=casting, **options)
+    dtypes = [native(d) for d in found]
+    return tuple(dtypes[:ufunc.nin]), tuple(dtypes[ufunc.nin:])
+
+
+# ---- shapes -------------------------------------------------------------------------------------
+def shape_of(x: Any) -> Shape:
+    """The shape of an operand, in extents."""
+    if isinstance(x, Tracer):
+        return x.ref.shape
+    return x.shape if isinstance(x, np.ndarray) else ()
+
+
+def broadcast_shapes(scope: Scope, *shapes: Shape) -> Shape:
+    """NumPy's common shape. Sizes that cannot be compared by proof are compared by guard."""
+    out: Shape = shapes[0]
+    for shape in shapes[1:]:
+        if shape != out and shape:
+            out = _common_shape(scope, out, shape, shapes)
+    return scope.canonical_shape(out)
+
+
+def _common_shape(scope: Scope, a: Shape, b: Shape, everyone: Sequence[Shape]) -> Shape:
+    if len(a) < len(b):
+        a, b = b, a
+    front = len(a) - len(b)
+    return a[:front] + tuple(_common_extent(scope, n, m, everyone) for n, m in zip(a[front:], b, strict=True))
+
+
+def _common_extent(scope: Scope, n: Extent, m: Extent, everyone: Sequence[Shape]) -> Extent:
+    n, m = scope.canonical(n), scope.canonical(m)
+    if m == 1 or n == m:
+        return n
+    if n == 1 or scope.decide("==", n, m):
+        return m
+    if scope.decide("==", n, 1):
+        return m
+    if scope.decide("==", m, 1):
+        return n
+    shapes = " ".join(scope.describe(s) for s in everyone)
+    raise ShapeError(f"{user_source()}: operands could not be broadcast together with shapes {shapes}. "
+                     f"Sizes on one axis must be equal or 1; add an axis with x[:, None], or transpose or reshape an operand.")
+
+
+# ---- values -------------------------------------------------------------------------------------
+def newest_builder(xs: Iterable[Any]) -> Builder:
+    """Where an operation on these operands goes: the newest trace among them, else the innermost trace."""
+    found: Builder | None = None
+    for x in xs:
+        if isinstance(x, Tracer):
+            builder = x.ref.builder
+            if found is None or builder.serial > found.serial:
+                found = builder
+        elif isinstance(x, (list, tuple)) and any(isinstance(y, (Tracer, list, tuple)) for y in x):
+            found = _newer(found, _newest_or_none(x))
+    found = found or innermost()
+    if found is None:
+        raise LeakedValueError(f"{user_source()}: a symbolic size was used outside the trace it belongs to.")
+    return found
+
+
+def _newest_or_none(xs: Iterable[Any]) -> Builder | None:
+    found: Builder | None = None
+    for x in xs:
+        if isinstance(x, Tracer):
+            found = _newer(found, x.ref.builder)
+        elif isinstance(x, (list, tuple)):
+            found = _newer(found, _newest_or_none(x))
+    return found
+
+
+def _newer(a: Builder | None, b: Builder | None) -> Builder | None:
+    if a is None or b is None:
+        return a or b
+    return a if a.serial > b.serial else b
+
+
+def has_tracer(x: Any) -> bool:
+    """Whether a traced value or size is x or is somewhere in its lists and tuples."""
+    if isinstance(x, (list, tuple)):
+        return any(has_tracer(y) for y in x)
+    return isinstance(x, (Tracer, Size))
+
+
+def as_operand(x: Any) -> Any:
+    """x as something with a kind and a shape: lists become arrays, traced where they hold traced values."""
+    if isinstance(x, Tracer):
+        return x
+    if isinstance(x, (list, tuple)):
+        return stacked(x) if has_tracer(x) else np.asarray(x)
+    if isinstance(x, np.ndarray):
+        check_plain(x)
+    elif not isinstance(x, (bool, int, float, complex, np.generic, Size)):
+        raise not_an_array(x)
+    return x
+
+
+def check_plain(x: np.ndarray) -> None:
+    """Refuse arrays that bring their own arithmetic."""
+    if isinstance(x, (np.ma.MaskedArray, np.matrix)):
+        raise ArgumentError(f"{user_source()}: a {type(x).__name__} is not supported: its own arithmetic would be lost. "
+                            f"Pass np.asarray(x){' and the mask' if isinstance(x, np.ma.MaskedArray) else ''}.")
+
+
+def stacked(xs: Sequence[Any]) -> Tracer:
+    """np.array of nested sequences that hold traced values."""
+    builder = newest_builder(xs)
+    parts = [as_operand(x) for x in xs]
+    dtype = result_kind(*[kind_of(p) for p in parts])
+    shape = shape_of(parts[0])
+    for p in parts[1:]:
+        if len(shape_of(p)) != len(shape) or any(not builder.scope.decide("==", a, b)
+                                                 for a, b in zip(shape_of(p), shape, strict=True)):
+            found = " ".join(builder.scope.describe(shape_of(p)) for p in parts)
+            raise ShapeError(f"{user_source()}: a sequence of arrays of shapes {found} has an inhomogeneous shape.")
+    refs = [lift(p, dtype, builder) for p in parts]
+    return Tracer(TABLE["concatenate"](*[reshape(r, (1, *r.shape)) for r in refs], axis=0))
+
+
+def lift(x: Any, dtype: np.dtype, builder: Builder) -> Ref:
+    """An operand as a value of this dtype, at its own shape."""
+    if isinstance(x, Tracer):
+        return convert(x.ref, dtype)
+    if isinstance(x, np.ndarray):
+        native(x.dtype)
+        return convert(builder.capture(x), dtype)
+    if isinstance(x, Size):
+        return convert(_size_value(x, builder), dtype)
+    return constant(x, dtype, (), builder)
+
+
+def _size_value(x: Size, builder: Builder) -> Ref:
+    extent = x.extent
+    if isinstance(extent, int):
+        return constant(extent, I64, (), builder)
+    return TABLE["size_value"](into=builder, size=extent)
+
+
+def lift_to(x: Any, dtype: np.dtype, shape: Shape, builder: Builder) -> Ref:
+    """An operand as a value of this dtype and shape: a number becomes one constant array."""
+    if isinstance(x, (Tracer, np.ndarray, Size)):
+        return broadcast(lift(x, dtype, builder), shape)
+    return constant(x, dtype, shape, builder)
+
+
+def lift_own(x: Any, builder: Builder | None = None) -> Ref:
+    """An operand as a value of its own dtype (NumPy's default for Python numbers)."""
+    x = as_operand(x)
+    kind = kind_of(x)
+    return lift(x, DEFAULT[kind] if isinstance(kind, type) else kind, builder or newest_builder((x,)))
+
+
+def constant(x: Any, dtype: np.dtype, shape: Shape, builder: Builder) -> Ref:
+    """An array of one number."""
+    return TABLE["full"](into=builder, value=exact(x, dtype), shape=shape, dtype=dtype)
+
+
+def exact(x: Any, dtype: np.dtype) -> Any:
+    """The Python number that a dtype holds for x. OverflowError for a Python int that it cannot hold."""
+    if isinstance(x, int) and dtype.kind in "iu" and not isinstance(x, bool):
+        info = np.iinfo(dtype)
+        if not info.min <= x <= info.max:
+            raise OverflowError(f"{user_source()}: Python integer {x} out of bounds for {dtype}")
+        return int(x)
+    with np.errstate(all="ignore"):
+        held = np.asarray(x).astype(dtype)
+    kind = {"b": bool, "i": int, "u": int, "c": complex}.get(dtype.kind, float)
+    return kind(held[()])
+
+
+def convert(x: Ref, dtype: np.dtype, weak: bool = False) -> Ref:
+    """x at another dtype, as astype does: a complex number's imaginary part is dropped."""
+    t = x.value.type
+    if t.dtype == dtype and t.weak == weak:
+        return x
+    if t.dtype in COMPLEX and dtype not in COMPLEX and dtype.kind != "b":
+        return convert(TABLE["real"](x), dtype)
+    return TABLE["convert"](x, dtype=dtype, weak=weak)
+
+
+def reshape(x: Ref, shape: Shape) -> Ref:
+    """x under a shape of equal size; nothing when it is its own."""
+    return x if x.shape == shape else TABLE["reshape"](x, shape=shape)
+
+
+def broadcast(x: Ref, shape: Shape) -> Ref:
+    """x repeated to a shape that `broadcast_shapes` gave."""
+    own = x.shape
+    if own == shape:
+        return x
+    front = len(shape) - len(own)
+    kept = [k for k, n in enumerate(own) if n == shape[front + k]]  # the others have size 1 and repeat
+    x = reshape(x, tuple(own[k] for k in kept))
+    return TABLE["broadcast"](x, shape=shape, axes=tuple(front + k for k in kept)) if len(kept) < len(shape) else x
+
+

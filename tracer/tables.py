@@ -1,0 +1,69 @@
+"""The tables of what NumPy's functions mean on traced values.
+
+`tracer.py` looks functions up here; `ufuncs.py`, `functions_*.py`, `indexing.py` and `writing.py` fill the tables when the
+package is imported. So an array's operators need not import what they call, and imports stay one-way.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from loopwright.ir.errors import ConcretizationError
+from loopwright.ir.source import user_source
+
+UFUNCS: dict[np.ufunc, Callable[..., Any]] = {}  # the function itself; keep_weak= is for operators
+UFUNC_METHODS: dict[str, Callable[..., Any]] = {}  # "reduce", "accumulate", "outer", "at": called with the ufunc first
+FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}  # by NumPy function; indexing by operator.getitem and setitem
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def implements(*functions: Callable[..., Any]) -> Callable[[_Function], _Function]:
+    """Enter a function as the meaning of NumPy functions on traced values."""
+    def enter(rule: _Function) -> _Function:
+        for f in functions:
+            FUNCTIONS[f] = rule
+        return rule
+    return enter
+
+
+def unsupported(what: str, instead: str = "") -> TypeError:
+    """The error for what has no meaning on traced values yet."""
+    return TypeError(f"{user_source()}: {what} is not supported on traced values{' yet' if not instead else ''}."
+                     f"{' ' + instead if instead else ''}")
+
+
+def call_ufunc(ufunc: np.ufunc, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `__array_ufunc__` answers."""
+    if (out := kwargs.pop("out", None)) is not None:
+        raise _no_out(f"np.{ufunc.__name__}", out)
+    rule = UFUNCS.get(ufunc)
+    if rule is None:
+        raise unsupported(f"np.{ufunc.__name__}")
+    if method == "__call__":
+        return rule(*args, **kwargs)
+    if method not in UFUNC_METHODS:
+        raise unsupported(f"np.{ufunc.__name__}.{method}")
+    return UFUNC_METHODS[method](ufunc, *args, **kwargs)
+
+
+def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `__array_function__` answers."""
+    name = f"{function.__module__}.{function.__name__}".replace("numpy", "np", 1)
+    if (out := kwargs.pop("out", None)) is not None:
+        raise _no_out(name, out)
+    rule = FUNCTIONS.get(function)
+    if rule is None:
+        raise unsupported(name)
+    return rule(*args, **kwargs)
+
+
+def _no_out(name: str, out: Any) -> TypeError:
+    if any(isinstance(x, np.ndarray) for x in (out if isinstance(out, tuple) else (out,))):
+        return ConcretizationError(
+            f"{user_source()}: {name}(..., out=array) or an in-place operator (array += x) would store a traced value into a "
+            f"real ndarray. Write array = array + x, or make the array inside the function with lw.numpy.zeros(...) or "
+            f"np.zeros_like(x).")
+    return TypeError(f"{user_source()}: {name}(out=...) is not supported on traced values. Write x[...] = {name}(...).")

@@ -1,0 +1,262 @@
+"""`Tracer`: a user's array inside a trace.
+
+It wraps a `Ref` with NumPy's protocols. Guarantees: every operation is entered in a graph, none is computed; a value that
+Python asks for (`if x:`, `int(x)`) is given where this trace knows values and refused, naming the user's line, where it
+does not; an in-place write rebinds the tracer to a functional update and never reaches an argument, a view's base or an
+outer trace.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.builder import Ref
+from loopwright.ir.errors import ConcretizationError, WriteError
+from loopwright.ir.source import user_source
+from loopwright.ir.types import ArrayType
+from loopwright.tracer.operators import Operators
+from loopwright.tracer.size import Size, sized
+from loopwright.tracer.tables import FUNCTIONS, call_function, call_ufunc, unsupported
+
+
+class View:
+    """What a view remembers: its base, the base's version it was read at, and how to read it again."""
+
+    __slots__ = ("base", "derive", "layout_decides", "seen")
+
+    def __init__(self, base: Tracer, derive: Callable[[Ref], Ref], layout_decides: bool) -> None:
+        self.base, self.derive, self.layout_decides, self.seen = base, derive, layout_decides, base.version
+
+
+class Tracer(Operators):
+    """A traced array.
+
+    owner: "argument" (of a transform: protected from writes), "local" (may be written) or "view" (of another array).
+    contiguous: NumPy would surely hold it in C order, so that its reshapes are surely views.
+    """
+
+    __slots__ = ("__weakref__", "_ref", "_view", "contiguous", "owner", "stale", "version")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, ref: Ref, owner: str = "local", view: View | None = None, contiguous: bool = False) -> None:
+        self._ref, self._view, self.owner, self.contiguous = ref, view, owner, contiguous
+        self.version = 0
+        self.stale: str | None = None
+
+    # ---- the value ------------------------------------------------------------------------------
+    @property
+    def ref(self) -> Ref:
+        """The value as it is now: a view is read again after its base was written."""
+        if self._view is not None:
+            self._read_again(self._view)
+        if self.stale is not None:
+            raise WriteError(self.stale)
+        return self._ref
+
+    def _read_again(self, view: View) -> None:
+        base = view.base.ref
+        if view.base.version == view.seen:
+            return
+        if view.layout_decides:
+            raise WriteError(
+                f"{user_source()}: an array was written after it was reshaped, and the reshaped one is read again. Whether "
+                f"that is a view or a copy in NumPy depends on the memory layout, which a trace does not know. Reshape "
+                f"after the write, or take x.reshape(...).copy() before it.")
+        self.set_ref(view.derive(base))
+        view.seen = view.base.version
+
+    def set_ref(self, ref: Ref) -> None:
+        """Rebind to a new value; views of this array will be read again."""
+        self._ref = ref
+        self.version += 1
+
+    def pending(self) -> Ref:
+        """The value of `view += v`, for the store that Python makes right after it in `x[i] += v`."""
+        return self._ref if self.stale is not None else self.ref
+
+    @property
+    def type(self) -> ArrayType:
+        """The type of the value."""
+        return self.ref.type
+
+    # ---- attributes -----------------------------------------------------------------------------
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Plain ints, and a `Size` for each symbolic size."""
+        ref = self.ref
+        scope = ref.builder.scope
+        return tuple([n if isinstance(n, int) else Size(n, scope) for n in ref.shape])
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.ref.value.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.ref.value.type.shape)
+
+    @property
+    def size(self) -> Size | int:
+        return sized(self.ref.type.size, self.ref.builder.scope)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> Size | int:
+        return self.size * self.itemsize
+
+    @property
+    def T(self) -> Tracer:
+        return FUNCTIONS[np.transpose](self)
+
+    @property
+    def mT(self) -> Tracer:
+        return FUNCTIONS[np.matrix_transpose](self)
+
+    @property
+    def real(self) -> Tracer:
+        return FUNCTIONS[np.real](self)
+
+    @property
+    def imag(self) -> Tracer:
+        return FUNCTIONS[np.imag](self)
+
+    # ---- NumPy's protocols ----------------------------------------------------------------------
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
+        return call_ufunc(ufunc, method, args, kwargs)
+
+    def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+        return call_function(function, args, kwargs)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        raise ConcretizationError(
+            f"{user_source()}: a traced {self._describe()} was asked for its NumPy array: np.array(x), np.asarray(x), a "
+            f"store into a real ndarray, or a function without NumPy's protocols did that. Inside a trace the value is not "
+            f"known, or its derivative would be lost. Use lw.numpy.array(x) or x.copy() for a traced copy, make arrays that "
+            f"you store into with lw.numpy.zeros(...) or np.zeros_like(x), or move the call out of the traced function.")
+
+    # ---- concrete values ------------------------------------------------------------------------
+    def concrete(self, asked: str) -> Any:
+        """The array that this is in this call. ConcretizationError, naming what was asked for, when the trace has none."""
+        ref = self.ref
+        value = ref.builder.concrete(ref.value)
+        if value is None:
+            where = ref.builder.why or "this trace"
+            raise ConcretizationError(
+                f"{user_source()}: {asked} needs the number that a traced {self._describe()} is, but {where} runs the "
+                f"function once for all values (jit and vmap know types and sizes only). Three ways out: choose with "
+                f"np.where(condition, a, b); pass the value as a static argument if it is a Python constant of the program; "
+                f"or move this line out of the jit or vmap (under grad alone, values are known).")
+        return value
+
+    def _describe(self) -> str:
+        ref = self._ref
+        return f"{ref.dtype} array of shape {ref.builder.scope.describe(ref.shape)}"
+
+    def __bool__(self) -> bool:
+        if self.ndim and self.size == 0:
+            raise ValueError(f"{user_source()}: the truth value of an empty array is ambiguous. Use `array.size > 0`.")
+        if self.ndim and self.size != 1:
+            raise ValueError(f"{user_source()}: the truth value of an array with more than one element is ambiguous. "
+                             f"Use np.any(x) or np.all(x).")
+        return bool(self.concrete("a Python truth test (if, while, and, or, not, assert)"))
+
+    def _number(self, kind: str) -> Any:
+        if self.ndim:
+            raise TypeError(f"{user_source()}: only 0-dimensional arrays can be converted to Python scalars; "
+                            f"this one has shape {self.shape}")
+        return np.asarray(self.concrete(f"{kind}(...)"))[()]
+
+    def __int__(self) -> int:
+        return int(self._number("int"))
+
+    def __float__(self) -> float:
+        return float(self._number("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._number("complex"))
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu" or self.ndim:
+            raise TypeError(f"{user_source()}: only integer scalar arrays can be converted to a scalar index")
+        return operator.index(self._number("an index or a size made from data"))
+
+    def item(self, *at: Any) -> Any:
+        """The element as a Python number, where the trace knows values."""
+        return np.asarray(self.concrete("x.item()")).item(*at)
+
+    def tolist(self) -> Any:
+        return np.asarray(self.concrete("x.tolist()")).tolist()
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of unsized object")
+        return int(self.shape[0])
+
+    def __iter__(self) -> Iterator[Any]:
+        """Over the first axis; a symbolic size is fixed to this call's."""
+        if not self.ndim:
+            raise TypeError("iteration over a 0-d array")
+        return iter([self[i] for i in range(len(self))])
+
+    def __repr__(self) -> str:
+        return f"Tracer<{self._ref.type}>"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(self.concrete("format(x)"), spec) if spec else str(self)
+
+    def __copy__(self) -> Tracer:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Tracer:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"{user_source()}: a traced value exists only inside its trace and cannot be pickled.")
+
+    # ---- indexing -------------------------------------------------------------------------------
+    def __getitem__(self, key: Any) -> Any:
+        return FUNCTIONS[operator.getitem](self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        FUNCTIONS[operator.setitem](self, key, value)
+
+    def __contains__(self, x: Any) -> bool:
+        return bool((self == x).any())
+
+    # ---- methods --------------------------------------------------------------------------------
+    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Tracer:
+        return FUNCTIONS[np.astype](self, dtype, copy=copy, casting=casting)
+
+    def copy(self, order: str = "C") -> Tracer:
+        """A local array of the same value, which may be written."""
+        return Tracer(self.ref, contiguous=order == "C")
+
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Tracer:
+        return FUNCTIONS[np.reshape](self, shape[0] if len(shape) == 1 else shape, order=order, copy=copy)
+
+    def transpose(self, *axes: Any) -> Tracer:
+        return FUNCTIONS[np.transpose](self, (axes[0] if len(axes) == 1 else axes) if axes else None)
+
+    def flatten(self, order: str = "C") -> Tracer:
+        return FUNCTIONS[np.ravel](self, order).copy()
+
+    def dot(self, other: Any) -> Any:
+        return FUNCTIONS[np.dot](self, other)
+
+    def fill(self, value: Any) -> None:
+        self[...] = value
+
+    def view(self, *args: Any) -> Any:
+        raise unsupported("x.view", "x.astype(dtype) converts values; x[...] is a view of the same dtype.")
+
+    def sort(self, axis: int = -1, kind: str | None = None, **kwargs: Any) -> None:
+        """In place, as NumPy's method."""
+        self[...] = FUNCTIONS[np.sort](self, axis=axis, kind=kind, **kwargs)
