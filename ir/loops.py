@@ -120,7 +120,8 @@ class Prefix:
 @dataclass(frozen=True, slots=True)
 class Scatter:
     """A whole array: starts as `base` (at `at`), then for every point of `over`, in C order, `[target]` is set to
-    `value` or has it added (combine "set" or "add"). Only as the outermost expression of an op."""
+    `value` or has it added (combine "set" or "add"); a point where `when` does not hold is skipped, its target and
+    value unevaluated (None: no point is). Only as the outermost expression of an op."""
 
     at: tuple[Index, ...]
     base: Expr
@@ -128,6 +129,7 @@ class Scatter:
     target: tuple[Expr, ...]
     value: Expr
     combine: str
+    when: Expr | None = None
 
     @property
     def dtype(self) -> np.dtype:
