@@ -55,10 +55,10 @@ def print_attribute(x: Attribute) -> str:
             return SHORT[x]
         case tuple():
             return f"({', '.join(map(print_attribute, x))}{',' if len(x) == 1 else ''})"
-        case _ if dataclasses.is_dataclass(x):
+        case _ if dataclasses.is_dataclass(x) and not isinstance(x, type):
             fields = (f"{f.name}={print_attribute(getattr(x, f.name))}" for f in dataclasses.fields(x))
             return f"{type(x).__name__}({', '.join(fields)})"
-    raise TypeError(f"{type(x).__name__} is not an attribute: {x!r}")
+    return f"<{type(x).__name__}>"  # no attribute: the graph is broken
 
 
 def _float(x: float) -> str:
