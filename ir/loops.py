@@ -8,11 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
+from typing import Any, TypeVar
 
 import numpy as np
 
 from loopwright.ir.dims import Extent
 from loopwright.ir.types import BOOL, I64, ArrayType
+
+T = TypeVar("T")
+
+
+def _hashed_once(cls: type[T]) -> type[T]:
+    """Keep the structural hash: expressions share parts, and a hash that walked them all each time would be exponential."""
+    names = [f.name for f in dataclass_fields(cls)]  # type: ignore[arg-type]
+
+    def __hash__(self: Any) -> int:
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            known = hash((cls.__name__, *(getattr(self, name) for name in names)))
+            self.__dict__["_hash"] = known
+        return known
+
+    cls.__hash__ = __hash__  # type: ignore[assignment, method-assign]
+    return cls
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +64,8 @@ class Size:
         return I64
 
 
-@dataclass(frozen=True, slots=True)
+@_hashed_once
+@dataclass(frozen=True)
 class Load:
     """The element of an array at an index. `array` is an operand number in an op's rule, a buffer's name in a nest."""
 
@@ -54,7 +74,8 @@ class Load:
     dtype: np.dtype
 
 
-@dataclass(frozen=True, slots=True)
+@_hashed_once
+@dataclass(frozen=True)
 class Apply:
     """An elementwise op, by its name in the op table, on scalars. `convert` takes its target from dtype."""
 
@@ -63,7 +84,8 @@ class Apply:
     dtype: np.dtype
 
 
-@dataclass(frozen=True, slots=True)
+@_hashed_once
+@dataclass(frozen=True)
 class When:
     """`then` where cond holds, else `other`; lazy: nothing is loaded for the branch not taken."""
 
@@ -76,7 +98,8 @@ class When:
         return self.then.dtype
 
 
-@dataclass(frozen=True, slots=True)
+@_hashed_once
+@dataclass(frozen=True)
 class Bounded:
     """A data-dependent index into [0, extent): out of range it sets the error flag and is 0 instead, so memory is safe.
     The op has already wrapped negative indices. `site` numbers the user's line, given when a kernel is made."""
@@ -91,7 +114,8 @@ class Bounded:
         return I64
 
 
-@dataclass(frozen=True, slots=True)
+@_hashed_once
+@dataclass(frozen=True)
 class Reduce:
     """Fold of body over every point of `over`, by a monoid: sum, prod, max, min, any, all, argmax, argmin.
 
@@ -105,7 +129,8 @@ class Reduce:
     dtype: np.dtype
 
 
-@dataclass(frozen=True, slots=True)
+@_hashed_once
+@dataclass(frozen=True)
 class Prefix:
     """Inclusive running fold (sum or prod) of body over `index` from 0 to `last`, both included."""
 
@@ -117,7 +142,8 @@ class Prefix:
     dtype: np.dtype
 
 
-@dataclass(frozen=True, slots=True)
+@_hashed_once
+@dataclass(frozen=True)
 class Scatter:
     """A whole array: starts as `base` (at `at`), then for every point of `over`, in C order, `[target]` is set to
     `value` or has it added (combine "set" or "add"); a point where `when` does not hold is skipped, its target and
@@ -211,3 +237,70 @@ def _extent(x: Expr) -> Extent:
 def less(a: Expr, b: Expr) -> Expr:
     """a < b on indices."""
     return Apply("lt", (a, b), BOOL)
+
+
+def parts(e: Expr) -> tuple[Expr, ...]:
+    """The expressions directly inside e, indices of loops it declares aside."""
+    match e:
+        case Load():
+            return e.index
+        case Apply():
+            return e.args
+        case When():
+            return e.cond, e.then, e.other
+        case Bounded():
+            return (e.index,)
+        case Reduce():
+            return (e.body,)
+        case Prefix():
+            return e.last, e.body
+        case Scatter():
+            return e.base, *e.target, e.value
+    return ()
+
+
+def with_parts(e: Expr, new: tuple[Expr, ...]) -> Expr:
+    """e around other parts, given in the order of `parts`."""
+    match e:
+        case Load():
+            return Load(e.array, new, e.dtype)
+        case Apply():
+            return Apply(e.fn, new, e.dtype)
+        case When():
+            return When(*new)
+        case Bounded():
+            return Bounded(new[0], e.extent, e.axis, e.site)
+        case Reduce():
+            return Reduce(e.monoid, e.over, new[0], e.dtype)
+        case Prefix():
+            return Prefix(e.monoid, e.index, e.extent, new[0], new[1], e.dtype)
+        case Scatter():
+            return Scatter(e.at, new[0], e.over, new[1:-1], new[-1], e.combine)
+    return e
+
+
+def transform(e: Expr, change: Callable[[Expr], Expr | None], done: dict[int, tuple[Expr, Expr]] | None = None) -> Expr:
+    """e with every part for which `change` gives something replaced by that, outermost first; shared parts stay shared."""
+    done = {} if done is None else done
+    known = done.get(id(e))
+    if known is not None:
+        return known[1]
+    new = change(e)
+    if new is None:
+        old = parts(e)
+        inner = tuple([transform(x, change, done) for x in old])
+        new = e if all(a is b for a, b in zip(old, inner, strict=True)) else with_parts(e, inner)
+    done[id(e)] = (e, new)  # e is kept, so that its id stays its own
+    return new
+
+
+def walk(e: Expr, seen: dict[int, Expr] | None = None) -> list[Expr]:
+    """Every distinct part of e, e included."""
+    seen = {} if seen is None else seen
+    todo = [e]
+    while todo:
+        x = todo.pop()
+        if id(x) not in seen:
+            seen[id(x)] = x
+            todo.extend(parts(x))
+    return list(seen.values())

@@ -1,7 +1,7 @@
 """Scheduled loop nests: what a kernel does, with every decision made. Target-neutral; the generators take only this.
 
 A `Nest` is a function over buffers. Statements run in order; an expression is evaluated in the context of its loops:
-inside a loop of kind `vector` every expression that depends on its index is a vector, the rest are scalars that are
+inside a loop with lanes every expression that depends on its index is a vector, the rest are scalars that are
 broadcast. A `Reduce` in such a context is a serial loop with vector accumulators; elsewhere its `Reduction` statement
 says how many lanes and accumulators it uses.
 """
@@ -28,15 +28,16 @@ class Buffer:
 
 @dataclass(frozen=True)
 class For:
-    """body for index in [0, extent). kind: serial; parallel (outermost only: iterations are independent and may run on
-    the pool in chunks); vector (`lanes` at a time, `unroll` vectors in flight, masked tail; innermost only)."""
+    """body for index in [0, extent). lanes > 1: `lanes` iterations at a time, `unroll` vectors in flight, masked tail
+    (innermost only). parallel: iterations are independent and the pool may share them out (outermost loops only; such a
+    loop may have lanes as well)."""
 
     index: Index
     extent: Extent
     body: tuple[Statement, ...]
-    kind: str = "serial"
     lanes: int = 1
     unroll: int = 1
+    parallel: bool = False
 
 
 @dataclass(frozen=True)

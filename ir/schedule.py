@@ -1,0 +1,100 @@
+"""Schedules as data: the decisions that turn a kernel's region into a loop nest, one instruction each.
+
+A region's nodes are its stages, numbered in order. Unscheduled, every stage is a loop nest of its own over its result's
+axes (and then over its reduction's indices) into an array of its own; the root is the stage of the region's first
+result. A schedule is a tuple of instructions; each says what it needs, and `lower.scheduling` checks it before doing it.
+"""
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Inline:
+    """Compute `stage` anew wherever it is read.
+
+    before: for i: t[i] = x[i] + 1;  for i: y[i] = t[i] * 2        after: for i: y[i] = (x[i] + 1) * 2
+    """
+
+    stage: int
+
+
+@dataclass(frozen=True)
+class ComputeAt:
+    """Compute `stage` inside the root's loops, below the first `level` of them, which are its own leading axes.
+
+    A stage with no axes left there is one value; else it is a local row. With `within`, the row is filled inside the
+    loop of that reduction stage, which reads it first.
+    before: for i: m[i] = max(x[i, :]);  for i, j: y[i, j] = x[i, j] - m[i]
+    after (level 1): for i: { m = max(x[i, :]);  for j: y[i, j] = x[i, j] - m }
+    """
+
+    stage: int
+    level: int
+    within: int | None = None
+
+
+@dataclass(frozen=True)
+class Fuse:
+    """Make one loop of `count` loops of `stage` from `loop` on, which every access keeps together. Loops count as in
+    Vectorize; loops of the root's axes and loops of a reduction do not mix.
+
+    before: for i < n: for j < m: y[i, j] = x[i, j]                after: for f < n*m: y[f] = x[f]
+    """
+
+    stage: int
+    loop: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Vectorize:
+    """Run `loop` of `stage` `lanes` at a time. Loops count the stage's axes, then its reduction's indices, before any
+    Fuse; only the last of either may be vectorised.
+
+    before: for i: y[i] = x[i] + 1                                 after: for i by 16: y[i:i+16] = x[i:i+16] + 1
+    """
+
+    stage: int
+    loop: int
+    lanes: int
+
+
+@dataclass(frozen=True)
+class Unroll:
+    """Keep `factor` vectors of the vectorised loop of `stage` in flight; for a reduction, as many accumulators.
+
+    before: for i by 16: s += x[i:i+16]        after: for i by 32: s0 += x[i:i+16]; s1 += x[i+16:i+32]
+    """
+
+    stage: int
+    factor: int
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Let the pool share out the root's outermost loop.
+
+    before: for i: body                                            after: parallel for i: body
+    """
+
+
+Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Parallel
+Schedule = tuple[Instruction, ...]
+_KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (Inline, ComputeAt, Fuse, Vectorize, Unroll, Parallel)}
+
+
+def to_json(schedule: Schedule) -> str:
+    """A schedule as JSON text: a list of [name, fields]."""
+    return json.dumps([[type(x).__name__, dataclasses.asdict(x)] for x in schedule])
+
+
+def from_json(text: str) -> Schedule:
+    """The schedule that `to_json` wrote. ValueError for an instruction that is not known."""
+    parts = json.loads(text)
+    for name, _ in parts:
+        if name not in _KINDS:
+            raise ValueError(f"unknown schedule instruction {name!r}; known: {', '.join(_KINDS)}")
+    return tuple(_KINDS[name](**fields) for name, fields in parts)

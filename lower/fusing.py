@@ -1,0 +1,174 @@
+"""Make one loop of adjacent loops: every access must hold their indices side by side, over the buffer's whole axes."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from loopwright.ir.dims import Extent, product
+from loopwright.ir.loops import Expr, Index, Load, transform, walk
+from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Reduction, Scan, Statement, Store
+
+Loops = Sequence[tuple[Index, Extent]]
+
+
+def expressions(statements: Sequence[Statement]) -> Iterator[Expr]:
+    """Every outermost expression of some statements, those inside loops included."""
+    for s in statements:
+        match s:
+            case For():
+                yield from expressions(s.body)
+            case Store():
+                yield from (*s.index, s.value)
+            case Let():
+                yield s.value
+            case Reduction():
+                yield s.body
+                yield from expressions(s.also)
+            case Scan():
+                yield from (s.body, *s.at)
+
+
+def accesses(statements: Sequence[Statement]) -> Iterator[tuple[str, tuple[Expr, ...]]]:
+    """Every place where a buffer is read or written: its name and the index."""
+    for s in statements:
+        match s:
+            case For():
+                yield from accesses(s.body)
+            case Store():
+                yield s.buffer, s.index
+            case Reduction():
+                yield from accesses(s.also)
+            case Scan():
+                yield s.buffer, s.at
+    for e in expressions(statements):
+        for x in walk(e):
+            if isinstance(x, Load):
+                yield str(x.array), x.index
+
+
+def _buffers(nest: Nest) -> dict[str, Buffer]:
+    found = {b.name: b for b in nest.buffers}
+
+    def visit(statements: Sequence[Statement]) -> None:
+        for s in statements:
+            if isinstance(s, Allocate):
+                found[s.buffer.name] = s.buffer
+            elif isinstance(s, For):
+                visit(s.body)
+
+    visit(nest.body)
+    return found
+
+
+def together(nest: Nest, loops: Loops) -> dict[str, int] | None:
+    """For each buffer that these loops index, the axis where their run begins; None if some access splits them."""
+    run = [k for k, _ in loops]
+    buffers, begins = _buffers(nest), dict[str, int]()
+    plain: dict[str, int] = {}
+    for name, index in accesses(nest.body):
+        used = [a for a, e in enumerate(index) if e in run]
+        if not used:
+            plain[name] = 0
+            continue
+        first = used[0]
+        if list(index[first:first + len(run)]) != run or begins.setdefault(name, first) != first:
+            return None
+        if tuple(buffers[name].shape[first:first + len(run)]) != tuple(n for _, n in loops):
+            return None
+    if set(plain) & set(begins) or _used_as_number(nest, set(run)):
+        return None
+    return begins
+
+
+def _used_as_number(nest: Nest, run: set[Index]) -> bool:
+    """Whether an index of the run appears anywhere but as a whole position of an access."""
+    for e in expressions(nest.body):
+        for x in walk(e):
+            if isinstance(x, Load):
+                if any(k in run for i in x.index if not isinstance(i, Index) for k in walk(i)):
+                    return True
+            elif any(p in run for p in _direct(x)):
+                return True
+    stored = [i for name, index in accesses(nest.body) for i in index if not isinstance(i, Index)]
+    return any(k in run for i in stored for k in walk(i))
+
+
+def _direct(x: Expr) -> Iterator[Expr]:
+    match x:
+        case Load() | Index():
+            return
+    for f in dataclasses.fields(x):
+        value = getattr(x, f.name)
+        yield from (v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, Index))
+
+
+def fuse_loops(nest: Nest, loops: Loops) -> Nest | None:
+    """The nest with these adjacent loops as one, or None where an access does not allow it."""
+    begins = together(nest, loops)
+    if begins is None or len(loops) < 2:
+        return None
+    return _Fuser(loops, begins).nest(nest)
+
+
+class _Fuser:
+    def __init__(self, loops: Loops, begins: dict[str, int]) -> None:
+        self.run, self.begins = [k for k, _ in loops], begins
+        self.extent = product(n for _, n in loops)
+        self.index = Index("_".join(k.name for k in self.run))
+        self.done: dict[int, tuple[Expr, Expr]] = {}
+
+    def nest(self, nest: Nest) -> Nest:
+        return Nest(nest.name, tuple(map(self.buffer, nest.buffers)), nest.symbols, self.body(nest.body))
+
+    def buffer(self, b: Buffer) -> Buffer:
+        if b.name not in self.begins:
+            return b
+        a = self.begins[b.name]
+        return Buffer(b.name, (*b.shape[:a], self.extent, *b.shape[a + len(self.run):]), b.dtype, b.role)
+
+    def at(self, name: str, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        index = tuple(map(self.expr, index))
+        if name not in self.begins:
+            return index
+        a = self.begins[name]
+        return (*index[:a], self.index, *index[a + len(self.run):])
+
+    def expr(self, e: Expr) -> Expr:
+        return transform(e, self._load, self.done)
+
+    def _load(self, e: Expr) -> Expr | None:
+        if isinstance(e, Load) and e.array in self.begins:
+            return Load(e.array, self.at(str(e.array), e.index), e.dtype)
+        return None
+
+    def body(self, statements: Sequence[Statement]) -> tuple[Statement, ...]:
+        return tuple(x for s in statements for x in self.statement(s))
+
+    def statement(self, s: Statement) -> tuple[Statement, ...]:
+        match s:
+            case For() if s.index == self.run[-1]:
+                return (dataclasses.replace(s, index=self.index, extent=self.extent, body=self.body(s.body)),)
+            case For() if s.index in self.run:
+                inner = self.body(s.body)  # exactly the run's next loop: they are adjacent
+                return tuple(dataclasses.replace(f, parallel=s.parallel) if isinstance(f, For) else f for f in inner)
+            case For():
+                return (dataclasses.replace(s, body=self.body(s.body)),)
+            case Store():
+                return (Store(s.buffer, self.at(s.buffer, s.index), self.expr(s.value), s.combine),)
+            case Let():
+                return (Let(s.name, self.expr(s.value)),)
+            case Scan():
+                return (dataclasses.replace(s, body=self.expr(s.body), at=self.at(s.buffer, s.at)),)
+            case Allocate():
+                return (Allocate(self.buffer(s.buffer)),)
+            case Reduction():
+                return (self._reduction(s),)
+
+    def _reduction(self, s: Reduction) -> Reduction:
+        over = s.over
+        names = [k for k, _ in over]
+        if self.run[0] in names:
+            a = names.index(self.run[0])
+            over = (*over[:a], (self.index, self.extent), *over[a + len(self.run):])
+        also = tuple(x for x in self.body(s.also) if isinstance(x, Store))
+        return dataclasses.replace(s, over=over, body=self.expr(s.body), also=also)

@@ -1,0 +1,41 @@
+"""The `kernel` node: a region of the very ops it computes, beside the schedule and implementation chosen for it."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.interpreter import evaluate
+from loopwright.ir.op import Op
+from loopwright.ir.types import ArrayType
+
+
+def _result_types(types: Sequence[ArrayType], regions: tuple[Graph, ...], **attrs: Any) -> tuple[ArrayType, ...]:
+    return tuple(v.type for v in regions[0].results)
+
+
+def _run(*arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping[str, int], **attrs: Any) -> tuple[Any, ...]:
+    return tuple(evaluate(regions[0], arrays, sizes))
+
+
+kernel = Op(
+    name="kernel",
+    doc="Runs its region. `implementation`: generated (by `schedule`), gemm, sort or argsort.",
+    numpy=_run,
+    infer=_result_types,
+)
+
+
+def region_of(nodes: Sequence[Node], results: Sequence[Value]) -> tuple[Graph, tuple[Value, ...]]:
+    """The nodes as a closed graph over what they read from outside, and those outside values."""
+    inside = {v for n in nodes for v in n.outputs}
+    outside = tuple(dict.fromkeys(v for n in nodes for v in n.inputs if v not in inside))
+    fresh: dict[Value, Value] = {v: Value(v.type) for v in outside}
+    copies = []
+    for n in nodes:
+        fresh.update((v, Value(v.type)) for v in n.outputs)
+        inputs, outputs = tuple(fresh[v] for v in n.inputs), tuple(fresh[v] for v in n.outputs)
+        copies.append(Node(n.op, inputs, n.attrs, outputs, n.regions, n.source))
+    return Graph(tuple(fresh[v] for v in outside), tuple(copies), tuple(fresh[v] for v in results)), outside

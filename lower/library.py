@@ -1,0 +1,109 @@
+"""Kernels that call hand-written or library code: matrix products and sorts, with the loops around them."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from loopwright.ir.dims import Extent, product
+from loopwright.ir.graph import Node
+from loopwright.kernels.gemm import match_gemm
+from loopwright.kernels.sorting import argsort_text, sort_text
+from loopwright.lower.runtime.sizes import Sizes
+from loopwright.lower.runtime.writer import Writer
+from loopwright.lower.target import Target
+
+
+def library_text(n: Node, name: str, target: Target) -> tuple[str, tuple[str, ...]]:
+    """`define internal void @name(ptr buffers..., i64 symbols..., ptr %error)`, and the shared text that it needs."""
+    w = Writer()
+    w.label("entry")
+    region = n.regions[0]
+    sizes = Sizes(w, {s: f"%n{k}" for k, s in enumerate(region.symbols)})
+    emit = {"gemm": _gemm, "sort": _sort, "argsort": _argsort}[n.attrs["implementation"]]
+    shared = emit(w, sizes, region.nodes[0], [f"%p{region.params.index(v)}" for v in region.nodes[0].inputs])
+    w.do("ret void")
+    parameters = [*(f"ptr %p{k}" for k in range(len(region.params))), "ptr %out",
+                  *(f"i64 %n{k}" for k in range(len(region.symbols))), "ptr %error"]
+    return w.body(f"internal void @{name}({', '.join(parameters)})"), (*shared, *w.declarations)
+
+
+def _gemm(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
+    """One library call for each matrix of the batch."""
+    gemm = match_gemm(node)
+    assert gemm is not None
+    m, n, k = (sizes.extent(x) for x in (gemm.m, gemm.n, gemm.k))
+    (ta, tb), (a, b) = gemm.transposed, inputs
+    bytes_each = node.outputs[0].type.dtype.itemsize
+    steps = [sizes.extent(x * bytes_each) for x in (gemm.m * gemm.k, gemm.k * gemm.n, gemm.m * gemm.n)]
+
+    def one(at: list[str]) -> None:
+        w.call("void", f"lw_gemm_{gemm.suffix}", f"i32 {int(ta)}", f"i32 {int(tb)}", f"i64 {m}", f"i64 {n}", f"i64 {k}",
+               f"ptr {at[0]}", f"i64 {m if ta else k}", f"ptr {at[1]}", f"i64 {k if tb else n}", f"ptr {at[2]}", f"i64 {n}")
+
+    _each(w, sizes, gemm.batch, [a, b, "%out"], steps, one)
+    return ()
+
+
+def _each(w: Writer, sizes: Sizes, count: Extent, bases: list[str], steps: list[str], one: Callable[[list[str]], None]) -> None:
+    """Call `one` with the pointers of each of `count` pieces; piece j of a base is j * step bytes after it."""
+    if count == 1:
+        one(bases)
+        return
+    total, i, following = sizes.extent(count), f"%{w.fresh('i')}", f"%{w.fresh('next')}"
+    again, done = w.fresh("again"), w.fresh("done")
+    before = w.fresh("before")
+    w.jump(before)
+    w.label(before)
+    w.branch(w.let(f"icmp sgt i64 {total}, 0"), again, done)
+    w.label(again)
+    w.do(f"{i} = phi i64 [ 0, %{before} ], [ {following}, %{again} ]")
+    offsets = [w.let(f"mul i64 {i}, {step}") for step in steps]
+    one([w.let(f"getelementptr i8, ptr {base}, i64 {offset}") for base, offset in zip(bases, offsets, strict=True)])
+    w.do(f"{following} = add i64 {i}, 1")
+    w.branch(w.let(f"icmp slt i64 {following}, {total}"), again, done)
+    w.label(done)
+
+
+def _with_scratch(w: Writer, sizes: Sizes, bytes_needed: Extent, body: Callable[[str], None]) -> None:
+    """Run `body` with that much scratch memory; out of memory stores -1 as the error."""
+    block = w.call("ptr", "lw_scratch_acquire", f"i64 {sizes.extent(bytes_needed)}")
+    full, run = w.fresh("full"), w.fresh("run")
+    w.branch(w.let(f"icmp eq ptr {block}, null"), full, run)
+    w.label(full)
+    w.store("i64", "-1", "%error")
+    w.do("ret void")
+    w.label(run)
+    body(block)
+    w.call("void", "lw_scratch_release", f"ptr {block}")
+
+
+def _sort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
+    """Copy, then sort each row in place."""
+    type = node.outputs[0].type
+    rows, n = product(type.shape[:-1]), type.shape[-1]
+    row_bytes = n * type.dtype.itemsize
+    whole = sizes.extent(type.size * type.dtype.itemsize)
+    w.call("void", "llvm.memcpy.p0.p0.i64", "ptr %out", f"ptr {inputs[0]}", f"i64 {whole}", "i1 false")
+    name, text = sort_text(type.dtype)
+
+    def sort_rows(temp: str) -> None:
+        def one(at: list[str]) -> None:
+            w.do(f"call void @{name}(ptr {at[0]}, ptr {temp}, i64 {sizes.extent(n)})")
+        _each(w, sizes, rows, ["%out"], [sizes.extent(row_bytes)], one)
+
+    _with_scratch(w, sizes, row_bytes, sort_rows)
+    return (text,)
+
+
+def _argsort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
+    """The stable order of each row."""
+    type, keys = node.outputs[0].type, node.inputs[0].type.dtype
+    rows, n = product(type.shape[:-1]), type.shape[-1]
+    name, text = argsort_text(keys)
+
+    def sort_rows(temp: str) -> None:
+        def one(at: list[str]) -> None:
+            w.do(f"call void @{name}(ptr {at[0]}, ptr {at[1]}, ptr {temp}, i64 {sizes.extent(n)})")
+        _each(w, sizes, rows, [inputs[0], "%out"], [sizes.extent(n * keys.itemsize), sizes.extent(n * 8)], one)
+
+    _with_scratch(w, sizes, n * 8, sort_rows)
+    return (text,)

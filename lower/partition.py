@@ -1,0 +1,329 @@
+"""Partition a graph into kernels: what is computed together, before how.
+
+Guarantees: the result computes what the graph did; every node of it is a `kernel`, or a reshape that moves no byte;
+kernels are in an order in which each runs after what it reads. Grouping walks from the results back: a node joins the
+group that reads it if that group's loops reach each of its elements where they need it (a reduction: once per row); a
+node that groups share joins one of them as a further result, is computed again where that is cheaper than a store and
+loads, or becomes the root of a group of its own.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.loops import Expr, Index, Prefix, Reduce, Scatter
+from loopwright.ir.ops.selection import convert
+from loopwright.ir.ops.structural import reshape
+from loopwright.ir.schedule import Schedule
+from loopwright.kernels.gemm import match_gemm
+from loopwright.lower.composition import Position, fresh_indices, reads
+from loopwright.lower.kernel import kernel, region_of
+from loopwright.lower.preparation import prepare
+from loopwright.lower.rules import EXPENSIVE, default_schedule, own_cost
+from loopwright.lower.target import Target
+
+MOST_NODES = 64  # of one group: bounds register pressure and the depth of expressions
+MOST_POSITIONS = 4  # at which one group may read one value
+MOST_VISITS = 64  # when looking for a path between groups
+
+
+@dataclass(eq=False)
+class Group:
+    """Nodes that one kernel computes. `positions`: where its loops read each value that it computes."""
+
+    root: Node
+    nodes: list[Node]
+    positions: dict[Value, dict[Position, None]]
+    expr: Expr
+    index: Position
+    results: list[Value]
+    level: int | None = None  # the number of the root's axes that rows share, once a row value joined
+    last_axis: bool | None = None  # whether its reductions run over their operand's last axis
+    readers: set[Group] = field(default_factory=set)  # groups that read its results
+
+
+@dataclass(frozen=True)
+class Form:
+    """A node's own expression at its own axes, and what that says."""
+
+    expr: Expr
+    index: Position
+
+    @property
+    def is_map(self) -> bool:
+        return not isinstance(self.expr, Reduce | Prefix | Scatter)
+
+
+def partition(g: Graph, target: Target, *, blas: bool) -> Graph:
+    """g as kernels with default schedules; `blas` says whether matrix products may call the library."""
+    return _emit(_with_copies(prepare(g)), target, blas)
+
+
+def _with_copies(g: Graph) -> Graph:
+    """Every result becomes a value of its own that some kernel stores: parameters and repeats are copied."""
+    taken: set[Value] = set()
+    nodes, results = list(g.nodes), []
+    roots = _storage_roots(g)
+    for v in g.results:
+        root = roots.get(v, v)
+        if root in g.params or root in taken:
+            copy = Value(v.type)
+            nodes.append(Node(convert, (v,), {"dtype": v.type.dtype}, (copy,)))
+            v = root = copy
+        taken.add(root)
+        results.append(v)
+    return Graph(g.params, tuple(nodes), tuple(results), g.constraints)
+
+
+def moves_nothing(n: Node) -> bool:
+    """A reshape: the same bytes under another shape."""
+    return n.op is reshape
+
+
+def _storage_roots(g: Graph) -> dict[Value, Value]:
+    """For each value that is a reshape, the value whose bytes it has."""
+    roots: dict[Value, Value] = {}
+    for n in g.nodes:
+        if moves_nothing(n):
+            roots[n.outputs[0]] = roots.get(n.inputs[0], n.inputs[0])
+    return roots
+
+
+def _drops_ones(n: Node) -> bool:
+    """A reshape that only adds or removes axes of size 1 indexes as cheaply as it stores."""
+    return [x for x in n.inputs[0].type.shape if x != 1] == [x for x in n.outputs[0].type.shape if x != 1]
+
+
+class _Grouping:
+    def __init__(self, g: Graph, blas: bool) -> None:
+        self.g, self.blas, self.fresh = g, blas, fresh_indices()
+        self.users: dict[Value, list[Node]] = {}
+        for n in g.nodes:
+            for v in n.inputs:
+                self.users.setdefault(v, []).append(n)
+        self.results = set(g.results)
+        self.groups_of: dict[Node, list[Group]] = {}
+        self.order: list[Group] = []
+        self.lone: set[Node] = set()  # library calls and reshapes between kernels
+        for n in reversed(g.nodes):
+            self._place(n)
+
+    def _place(self, n: Node) -> None:
+        if n.op.loop is None or (self.blas and match_gemm(n)) or (moves_nothing(n) and not self._fusable_reshape(n)):
+            self.lone.add(n)
+            self.groups_of[n] = [self._new_group(n)]
+            return
+        if not self.users.get(n.outputs[0]) and n.outputs[0] not in self.results:
+            self.groups_of[n] = []
+            return
+        form = self._form(n)
+        groups = self._readers(n)
+        host = self._host(n, form, groups)
+        if host is not None:
+            self._join(n, form, host, groups)
+        elif self._recomputable(n, form, groups):
+            self.groups_of[n] = groups
+            for group in groups:
+                self._add(n, group, group.root)
+        else:
+            self.groups_of[n] = [self._new_group(n, form)]
+
+    def _fusable_reshape(self, n: Node) -> bool:
+        """One that only has to do with axes of size 1, between computing nodes."""
+        if not _drops_ones(n) or n.outputs[0] in self.results:
+            return False
+        return all(u not in self.lone for u in self.users.get(n.outputs[0], []))
+
+    def _form(self, n: Node) -> Form:
+        index = tuple(Index(f"i{a}") for a in range(n.outputs[0].type.rank))
+        return Form(reads(n, index, self.fresh)[0], index)
+
+    def _readers(self, n: Node) -> list[Group]:
+        found: dict[Group, None] = {}
+        for u in self.users.get(n.outputs[0], []):
+            found.update(dict.fromkeys(self.groups_of[u]))
+        return list(found)
+
+    def _new_group(self, n: Node, form: Form | None = None) -> Group:
+        """A group with this root. Library calls are groups of one, so that paths between groups see them."""
+        v = n.outputs[0]
+        form = form or Form(Index("none"), ())
+        group = Group(n, [], {v: {form.index: None}}, form.expr, form.index, [v])
+        if isinstance(form.expr, Reduce):
+            group.last_axis = _over_last(n)
+        for other in self._readers(n):
+            group.readers.add(other)
+        if n not in self.lone:
+            self._add(n, group, n)
+        self.order.append(group)
+        return group
+
+    # ---- joining -------------------------------------------------------------------------------
+    def _host(self, n: Node, form: Form, groups: list[Group]) -> Group | None:
+        """The group that n can be computed in, such that every other reader can run after it."""
+        shared = len(groups) > 1 or n.outputs[0] in self.results
+        for group in groups:
+            if group.root in self.lone or len(group.nodes) >= MOST_NODES or not self._fits(n, form, group, shared):
+                continue
+            if not any(other is not group and self._leads_to(other, group) for other in groups):
+                return group
+        return None
+
+    def _fits(self, n: Node, form: Form, group: Group, shared: bool) -> bool:
+        v = n.outputs[0]
+        positions = self._positions(v, group)
+        if len(positions) > MOST_POSITIONS or (isinstance(group.expr, Prefix) and not form.is_map):
+            return False
+        rank = v.type.rank
+        aligned = all(p == group.index[:rank] for p in positions)
+        if shared and not (aligned and self._storable(v, group)):
+            return False
+        if isinstance(form.expr, Reduce):
+            return aligned and self._fits_row(n, group)
+        if not form.is_map:
+            return False
+        return (len(positions) == 1 and not self._repeats(v, group, positions)) or own_cost(form.expr) < EXPENSIVE or aligned
+
+    def _storable(self, v: Value, group: Group) -> bool:
+        """Whether the group's loops visit each element of v once: at its full depth, or once per row."""
+        if isinstance(group.expr, Prefix | Scatter):
+            return False
+        full = v.type.rank == len(group.index)
+        return full or v.type.rank == group.level
+
+    def _fits_row(self, n: Node, group: Group) -> bool:
+        """A reduction joins as a value of each row: the rows are those that the group has, or gets."""
+        rank, root_rank = n.outputs[0].type.rank, len(group.index)
+        if isinstance(group.expr, Prefix | Scatter) or (rank == 0 and root_rank > 0):
+            return False
+        if group.level not in (None, rank) or group.last_axis not in (None, _over_last(n)):
+            return False
+        return _over_last(n) or rank == root_rank
+
+    def _repeats(self, v: Value, group: Group, positions: Iterable[Position]) -> bool:
+        """Whether the group's loops read an element of v many times: some loop around the read is not in its index."""
+        around = _loops_around(group)
+        return any(len(around) > sum(isinstance(e, Index) for e in p) for p in positions)
+
+    def _in_rows(self, group: Group, positions: Iterable[Position]) -> bool:
+        """Whether the group reads whole rows of it, which can be kept from one pass over the row to the next."""
+        level = group.level
+        return bool(level) and all(
+            p[:level] == group.index[:level] and all(isinstance(e, Index) for e in p[level:]) for p in positions)
+
+    def _positions(self, v: Value, group: Group) -> dict[Position, None]:
+        return group.positions.get(v, {})
+
+    def _join(self, n: Node, form: Form, group: Group, readers: list[Group]) -> None:
+        v = n.outputs[0]
+        self.groups_of[n] = [group]
+        if isinstance(form.expr, Reduce):
+            group.level, group.last_axis = v.type.rank, _over_last(n)
+        others = [r for r in readers if r is not group]
+        if others or v in self.results:
+            group.results.append(v)
+            group.readers.update(others)
+        self._add(n, group, group.root)
+
+    def _add(self, n: Node, group: Group, root: Node) -> None:
+        """Make n one of the group's nodes, and note where the group now reads n's operands."""
+        group.nodes.append(n)
+        v = n.outputs[0]
+        row = v in group.positions and group.level == v.type.rank
+        positions = [group.index[:v.type.rank]] if row or v in group.results else list(group.positions.get(v, {}))
+        for p in positions:
+            for k, at in reads(n, p, self.fresh)[1]:
+                group.positions.setdefault(n.inputs[k], {})[at] = None
+
+    def _recomputable(self, n: Node, form: Form, groups: list[Group]) -> bool:
+        """Cheap maps of at most one array are computed again by each reader; so is what has no operand at all."""
+        if not form.is_map or n.outputs[0] in self.results or not groups:
+            return False
+        if any(g.root in self.lone or len(g.nodes) >= MOST_NODES for g in groups):
+            return False
+        if any(len(self._positions(n.outputs[0], g)) > MOST_POSITIONS for g in groups):
+            return False
+        arrays = [v for v in dict.fromkeys(n.inputs) if v.type.rank > 0]
+        return not arrays or (len(arrays) == 1 and own_cost(form.expr) <= 1)
+
+    def _leads_to(self, start: Group, goal: Group) -> bool:
+        """Whether what `start` computes is read, at however many removes, by `goal`; unknown counts as yes."""
+        todo, seen = [start], {start}
+        while todo:
+            group = todo.pop()
+            if goal in group.readers:
+                return True
+            fresh = group.readers - seen
+            seen |= fresh
+            todo.extend(fresh)
+            if len(seen) > MOST_VISITS:
+                return True
+        return False
+
+
+def _over_last(n: Node) -> bool:
+    axes = n.attrs.get("axes", (n.attrs.get("axis"),))
+    return n.inputs[0].type.rank - 1 in axes if len(n.inputs) == 1 else False
+
+
+def _loops_around(group: Group) -> list[Index]:
+    over = [k for k, _ in group.expr.over] if isinstance(group.expr, Reduce | Scatter) else []
+    return [*[k for k in group.index if isinstance(k, Index)], *over]
+
+
+# ---- emission -----------------------------------------------------------------------------------
+def _emit(g: Graph, target: Target, blas: bool) -> Graph:
+    grouping = _Grouping(g, blas)
+    position = {n: k for k, n in enumerate(g.nodes)}
+    made: dict[Value, Value] = {v: v for v in g.params}
+    schedules: dict[Any, Schedule] = {}  # equal regions are scheduled once
+    out: list[Node] = []
+    for group in _sorted(grouping.order, position):
+        nodes = sorted(group.nodes, key=position.__getitem__)
+        if group.root in grouping.lone:
+            out.append(_lone(group.root, made))
+            continue
+        results = [group.root.outputs[0], *(v for v in group.results if v is not group.root.outputs[0])]
+        region, outside = region_of(nodes, results)
+        if region.key not in schedules:
+            schedules[region.key] = default_schedule(region, target)
+        attrs = {"implementation": "generated", "schedule": schedules[region.key]}
+        values = tuple(Value(v.type) for v in results)
+        out.append(Node(kernel, tuple(made[v] for v in outside), attrs, values, (region,), group.root.source))
+        made.update(zip(results, values, strict=True))
+    return Graph(g.params, tuple(out), tuple(made[v] for v in g.results), g.constraints)
+
+
+def _lone(n: Node, made: dict[Value, Value]) -> Node:
+    value = Value(n.outputs[0].type)
+    inputs = tuple(made[v] for v in n.inputs)
+    made[n.outputs[0]] = value
+    if moves_nothing(n):
+        return Node(n.op, inputs, n.attrs, (value,), (), n.source)
+    region, _ = region_of([n], n.outputs)
+    distinct = tuple(dict.fromkeys(inputs))
+    name = "gemm" if match_gemm(n) else n.op.name
+    return Node(kernel, distinct, {"implementation": name}, (value,), (region,), n.source)
+
+
+def _sorted(groups: list[Group], position: dict[Node, int]) -> list[Group]:
+    """Groups so that each comes after those it reads: depth first, in program order."""
+    feeds: dict[Group, list[Group]] = {g: [] for g in groups}
+    for g in groups:
+        for reader in g.readers:
+            feeds[reader].append(g)
+    done: dict[Group, None] = {}
+    for start in sorted(groups, key=lambda g: position[g.root]):
+        todo = [start]
+        while todo:
+            group = todo[-1]
+            waiting = [x for x in feeds[group] if x not in done]
+            if waiting:
+                todo.extend(waiting)
+            else:
+                done[todo.pop()] = None
+    return list(done)
+
+

@@ -1,0 +1,55 @@
+"""Before the partition: give library calls the axis orders that they take, and let contractions read transposed operands.
+
+Guarantees: the same values; sorts run along the last axis; a contraction reads through a transpose wherever its result
+keeps its axis order, so that transpose is dead if nothing else reads it.
+"""
+from __future__ import annotations
+
+from loopwright.ir.elimination import remove_dead
+from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.ops.contraction import dot_general
+from loopwright.ir.ops.sorting import argsort, sort
+from loopwright.ir.ops.structural import transpose
+
+
+def prepare(g: Graph) -> Graph:
+    """g with the rules of this module applied, in one walk."""
+    producer: dict[Value, Node] = {}
+    nodes: list[Node] = []
+    for n in g.nodes:
+        new = _sort_last(n) if n.op in (sort, argsort) else [_read_through(n, producer) if n.op is dot_general else n]
+        nodes += new
+        producer.update((v, m) for m in new for v in m.outputs)
+    return remove_dead(Graph(g.params, tuple(nodes), g.results, g.constraints))
+
+
+def _sort_last(n: Node) -> list[Node]:
+    """sort(x, axis) = swap(sort(swap(x), last)), swap exchanging axis and last."""
+    axis, last = n.attrs["axis"], n.inputs[0].type.rank - 1
+    if axis == last:
+        return [n]
+    perm = tuple(last if a == axis else axis if a == last else a for a in range(last + 1))
+    x, y = n.inputs[0], n.outputs[0]
+    shape = tuple(x.type.shape[a] for a in perm)
+    swapped, ordered = Value(x.type.with_shape(shape)), Value(y.type.with_shape(shape))
+    return [Node(transpose, (x,), {"perm": perm}, (swapped,), (), n.source),
+            Node(n.op, (swapped,), {**n.attrs, "axis": last}, (ordered,), (), n.source),
+            Node(transpose, (ordered,), {"perm": perm}, (y,), (), n.source)]
+
+
+def _read_through(n: Node, producer: dict[Value, Node]) -> Node:
+    """dot_general(transpose(x), y) is dot_general(x, y) with x's axes renumbered, if its free axes keep their order."""
+    inputs, pairs = list(n.inputs), [list(n.attrs["batch"]), list(n.attrs["contract"])]
+    for side in (0, 1):
+        source = producer.get(inputs[side])
+        if source is None or source.op is not transpose:
+            continue
+        perm = source.attrs["perm"]
+        paired = {p[side] for group in pairs for p in group}
+        free = [perm[a] for a in range(len(perm)) if a not in paired]
+        if free != sorted(free):
+            continue
+        inputs[side] = source.inputs[0]
+        pairs = [[(perm[p[0]], p[1]) if side == 0 else (p[0], perm[p[1]]) for p in group] for group in pairs]
+    attrs = {**n.attrs, "batch": tuple(pairs[0]), "contract": tuple(pairs[1])}
+    return Node(n.op, tuple(inputs), attrs, n.outputs, n.regions, n.source)

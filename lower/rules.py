@@ -1,0 +1,260 @@
+"""The rules that write a kernel's default schedule: what is kept, which loop has lanes, how many vectors are in flight.
+
+A rule reads the region and writes instructions; it never reaches past them. The aim is code that is good untuned:
+rows stay in cache across a chain of row reductions, lanes run along contiguous memory, and what is expensive and read
+twice is kept in a row.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from loopwright.ir.dims import Extent
+from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.loops import Apply, Expr, Index, Load, Prefix, Reduce, Scatter, walk
+from loopwright.ir.nest import Nest
+from loopwright.ir.schedule import ComputeAt, Fuse, Inline, Instruction, Parallel, Schedule, Unroll, Vectorize
+from loopwright.ir.types import BF16, F16
+from loopwright.lower.composition import Position, fresh_indices, reads
+from loopwright.lower.fusing import expressions, together
+from loopwright.lower.scheduling import build_nest
+from loopwright.lower.target import Target
+
+# Cost of one scalar operation, in adds; what is not listed costs 1.
+WEIGHTS = {
+    **dict.fromkeys(("div", "sqrt", "floor_divide", "remainder", "fmod"), 5),
+    **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh", "sinh", "cosh",
+                     "arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "arctan2", "erf", "cbrt", "hypot"), 15),
+    "power": 30,
+}
+EXPENSIVE = 15
+
+
+def own_cost(e: Expr) -> int:
+    """The cost of one element of an op's own expression, its loads and index arithmetic aside."""
+    return sum(WEIGHTS.get(x.fn, 1) for x in walk(e) if isinstance(x, Apply))
+
+
+@dataclass
+class Reading:
+    """What the rules know of one stage: at which indices it is read, and its own expression at its own axes."""
+
+    node: Node
+    expr: Expr
+    readers: list[tuple[int, Position]] = field(default_factory=list)
+
+
+@dataclass
+class Survey:
+    """Where each stage of a region is read, followed back from the root through everything that is computed inline."""
+
+    region: Graph
+    index: Position
+    stages: list[Reading]
+    level: int
+
+    @property
+    def root(self) -> Reading:
+        return next(s for s in self.stages if s.node.outputs[0] is self.region.results[0])
+
+
+def root_index(region: Graph) -> Position:
+    """The loop variables of the root's axes."""
+    return tuple(Index(f"i{a}") for a in range(region.results[0].type.rank))
+
+
+def survey(region: Graph) -> Survey:
+    """Follow the reads from the root back to the parameters."""
+    index = root_index(region)
+    number = {n.outputs[0]: k for k, n in enumerate(region.nodes)}
+    at: dict[Value, dict[Position, None]] = {v: {index[:v.type.rank]: None} for v in region.results}
+    stages: list[Reading | None] = [None] * len(region.nodes)
+    readers: list[list[tuple[int, Position]]] = [[] for _ in region.nodes]
+    fresh = fresh_indices()
+    for k, node in reversed(list(enumerate(region.nodes))):
+        v = node.outputs[0]
+        expr, _ = reads(node, index[:v.type.rank], fresh)
+        for position in at.get(v, {}):
+            for operand, found in reads(node, position, fresh)[1]:
+                producer = node.inputs[operand]
+                if producer in number:
+                    at.setdefault(producer, {})[found] = None
+                    readers[number[producer]].append((k, found))
+        stages[k] = Reading(node, expr, readers[k])
+    kept = [s for s in stages if s is not None]
+    levels = [s.node.outputs[0].type.rank for s in kept if isinstance(s.expr, Reduce)]
+    return Survey(region, index, kept, min(levels, default=len(index)))
+
+
+def default_schedule(region: Graph, target: Target) -> Schedule:
+    """The schedule of a region that nobody has tuned."""
+    s = survey(region)
+    placement = [_placement(s, k) for k in range(len(s.stages))]
+    lanes = _lanes_rules(s, placement, target)
+    parallel: list[Instruction] = [] if isinstance(s.root.expr, Scatter) or not s.index else [Parallel()]
+    schedule = (*placement, *lanes, *parallel)
+    return (*schedule, *_fuse_rules(region, schedule))
+
+
+# ---- what is kept -------------------------------------------------------------------------------
+def _placement(s: Survey, stage: int) -> Instruction:
+    """Results and reductions are kept at their rank; so is what is worth more than a load, once per row."""
+    reading = s.stages[stage]
+    v = reading.node.outputs[0]
+    if v is s.region.results[0]:
+        return Inline(stage)
+    if v in s.region.results or isinstance(reading.expr, Reduce):
+        return ComputeAt(stage, v.type.rank)
+    aligned = all(position == s.index[:v.type.rank] for _, position in reading.readers)
+    if 0 < v.type.rank == s.level < len(s.index) and aligned and own_cost(reading.expr):
+        return ComputeAt(stage, s.level)
+    if _worth_a_row(s, reading):
+        return ComputeAt(stage, s.level, within=_first_fold(s, reading))
+    return Inline(stage)
+
+
+def _worth_a_row(s: Survey, reading: Reading) -> bool:
+    """Whether an expensive stage is read in several passes over the same row."""
+    v = reading.node.outputs[0]
+    positions = {position for _, position in reading.readers}
+    if own_cost(reading.expr) < EXPENSIVE or v.type.rank <= s.level or s.level == 0 or len(positions) < 2:
+        return False
+    return all(p[:s.level] == s.index[:s.level] and all(isinstance(x, Index) for x in p[s.level:]) for p in positions)
+
+
+def _first_fold(s: Survey, reading: Reading) -> int | None:
+    """The reduction that can fill the row on its way: it reads the row first, directly, over exactly the row's axes."""
+    first = min(k for k, _ in reading.readers)
+    return first if _is_row_fold(s, first, reading.node.outputs[0]) else None
+
+
+def _is_row_fold(s: Survey, stage: int, row: Value) -> bool:
+    e = s.stages[stage].expr
+    if not isinstance(e, Reduce) or s.stages[stage] is s.root:
+        return False
+    return isinstance(e.body, Load) and e.body.index == (*s.index[:s.level], *(k for k, _ in e.over)) \
+        and tuple(n for _, n in e.over) == row.type.shape[s.level:]
+
+
+# ---- lanes --------------------------------------------------------------------------------------
+def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> list[Instruction]:
+    """Lanes run along the loop that reads memory contiguously: each reduction's last index, or the root's last axis."""
+    region, root = s.region, s.region.results[0]
+    lanes = target.vector_bits // (8 * _widest(region))
+    if lanes < 2:
+        return []
+    if isinstance(s.root.expr, Prefix):
+        axis = s.index.index(s.root.expr.last)
+        return [Vectorize(_number(s), root.type.rank - 1, lanes)] if axis < root.type.rank - 1 else []
+    if isinstance(s.root.expr, Scatter):
+        return _scatter_lanes(s, s.root.expr, lanes)
+    folds = [k for k, reading in enumerate(s.stages) if isinstance(reading.expr, Reduce)]
+    out: list[Instruction] = []
+    if folds and not _across(s, placement):
+        for k in folds:
+            e = s.stages[k].expr
+            assert isinstance(e, Reduce)
+            out += [Vectorize(k, s.stages[k].node.outputs[0].type.rank + len(e.over) - 1, lanes), Unroll(k, _in_flight(s, 8))]
+        if s.level == len(s.index):
+            return out
+    if s.index:
+        out += [Vectorize(_number(s), len(s.index) - 1, lanes), Unroll(_number(s), _in_flight(s, 4))]
+    return out
+
+
+def _number(s: Survey) -> int:
+    return s.stages.index(s.root)
+
+
+def _in_flight(s: Survey, most: int) -> int:
+    """Fewer vectors in flight for dearer bodies: registers run out, and the latency is covered anyway."""
+    cost = sum(own_cost(reading.expr) for reading in s.stages)
+    return most if cost < EXPENSIVE else 2 if cost < 4 * EXPENSIVE else 1
+
+
+def _widest(region: Graph) -> int:
+    """Bytes of the widest element computed with; a bool is one byte."""
+    values = [*region.params, *(n.outputs[0] for n in region.nodes)]
+    return max(4 if v.type.dtype in (F16, BF16) else v.type.dtype.itemsize for v in values)  # half floats compute in f32
+
+
+def _scatter_lanes(s: Survey, e: Scatter, lanes: int) -> list[Instruction]:
+    """The update's last loop may have lanes where it walks the last axis of the target itself."""
+    out: list[Instruction] = [Vectorize(_number(s), len(s.index) - 1, lanes)] if s.index else []
+    if e.over and e.target and e.target[-1] == e.over[-1][0] and e.over[-1][0] not in e.target[:-1]:
+        out.append(Vectorize(_number(s), len(s.index) + len(e.over) - 1, lanes))
+    return out
+
+
+def _across(s: Survey, placement: list[Instruction]) -> bool:
+    """Whether lanes across the root's last axis, with serial reductions inside, read memory better than lanes along the
+    reductions: the fewer scattered reads win, and a tie goes to the reductions."""
+    if not s.index or s.level != len(s.index):
+        return False
+    composed = list(expressions(build_nest(s.region, tuple(placement), "probe").nest.body))
+    folds = [x for e in composed for x in walk(e) if isinstance(x, Reduce)]
+    lasts = {s.index[-1]}
+    inner = _fold_indices(s, placement, folds)
+    return _scattered(composed, lasts) < _scattered(composed, inner)
+
+
+def _fold_indices(s: Survey, placement: list[Instruction], folds: list[Reduce]) -> set[Index]:
+    nest = build_nest(s.region, tuple(placement), "probe").nest
+    found = {f.over[-1][0] for f in folds if f.over}
+    todo = list(nest.body)
+    while todo:
+        statement = todo.pop()
+        todo.extend(getattr(statement, "body", ()) if isinstance(getattr(statement, "body", ()), tuple) else ())
+        over = getattr(statement, "over", ())
+        found |= {over[-1][0]} if over else set()
+    return found
+
+
+def _scattered(composed: Iterable[Expr], along: set[Index]) -> int:
+    """Distinct loads that an index of `along` steps through other than one element at a time."""
+    loads = {id(x): x for e in composed for x in walk(e) if isinstance(x, Load)}.values()
+    return sum(1 for x in loads if any(k in along for part in x.index for k in walk(part)) and not _contiguous(x, along))
+
+
+def _contiguous(x: Load, along: set[Index]) -> bool:
+    front = any(k in along for part in x.index[:-1] for k in walk(part))
+    last = x.index[-1]
+    plain = last in along or (isinstance(last, Apply) and last.fn == "add" and last.args[0] in along)
+    return plain and not front
+
+
+# ---- fused loops --------------------------------------------------------------------------------
+def _fuse_rules(region: Graph, schedule: Schedule) -> list[Instruction]:
+    """Fuse each maximal run of loops that every access keeps together."""
+    s = survey(region)
+    out: list[Instruction] = []
+    if isinstance(s.root.expr, Scatter | Prefix):
+        return out
+    scheduled = build_nest(region, schedule, "probe")
+    rank, shape = len(s.index), region.results[0].type.shape
+    axes = list(zip(s.index, shape, strict=True))
+    for first, last in ((0, s.level), (s.level, rank)):
+        out += _runs(scheduled.nest, axes, first, last, _number(s), 0)
+    if not _across_lanes(s, schedule):
+        for stage, over in scheduled.folds.items():
+            out += _runs(scheduled.nest, list(over), 0, len(over), stage, s.stages[stage].node.outputs[0].type.rank)
+    return out
+
+
+def _across_lanes(s: Survey, schedule: Schedule) -> bool:
+    """Whether the root's lanes hold the reductions."""
+    lanes = any(isinstance(x, Vectorize) and (x.stage, x.loop) == (_number(s), len(s.index) - 1) for x in schedule)
+    return lanes and s.level == len(s.index)
+
+
+def _runs(nest: Nest, loops: list[tuple[Index, Extent]], first: int, last: int, stage: int, offset: int) -> list[Instruction]:
+    out: list[Instruction] = []
+    start = first
+    while start < last - 1:
+        end = start + 1
+        while end < last and together(nest, loops[start:end + 1]) is not None:
+            end += 1
+        if end - start > 1:
+            out.append(Fuse(stage, offset + start, end - start))
+        start = end
+    return out

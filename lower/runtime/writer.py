@@ -1,0 +1,111 @@
+"""Writing one LLVM function as text: fresh names, blocks, and the declarations of what it uses."""
+from __future__ import annotations
+
+import itertools
+
+# Attribute group and metadata numbers that no other text of the module uses.
+_ATTRIBUTES, _LIKELY = 900, 900
+
+
+class Writer:
+    """Straight-line appending; `function` puts the stack slots first and gives the text."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._slots: list[str] = []
+        self._declared: dict[str, str] = {}
+        self._count = itertools.count()
+
+    def fresh(self, hint: str = "v") -> str:
+        """A name not used before, without its sigil."""
+        return f"{hint}.{next(self._count)}"
+
+    def let(self, instruction: str) -> str:
+        """Append an instruction; the name of its value."""
+        name = f"%{self.fresh()}"
+        self._lines.append(f"  {name} = {instruction}")
+        return name
+
+    def do(self, instruction: str) -> None:
+        """Append an instruction without a value."""
+        self._lines.append(f"  {instruction}")
+
+    def label(self, name: str) -> None:
+        """Start a block."""
+        self._lines.append(f"{name}:")
+
+    def slot(self, type: str, align: int = 8) -> str:
+        """Stack memory, allocated at entry."""
+        name = f"%{self.fresh('slot')}"
+        self._slots.append(f"  {name} = alloca {type}, align {align}")
+        return name
+
+    def field(self, base: str, offset: int) -> str:
+        """The address `offset` bytes after base."""
+        return self.let(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
+
+    def load(self, type: str, base: str, offset: int = 0) -> str:
+        """What lies there."""
+        return self.let(f"load {type}, ptr {self.field(base, offset)}")
+
+    def store(self, type: str, value: str, base: str, offset: int = 0) -> None:
+        """Put a value there."""
+        self.do(f"store {type} {value}, ptr {self.field(base, offset)}")
+
+    def call(self, result: str, name: str, *arguments: str) -> str:
+        """Call a function by name, declaring it; arguments are `type value`. The value's name; "" for void."""
+        types = ", ".join(a.split(" ", 1)[0] for a in arguments)
+        self._declared[name] = f"declare {result} @{name}({types})"
+        text = f"call {result} @{name}({', '.join(arguments)})"
+        if result == "void":
+            self.do(text)
+            return ""
+        return self.let(text)
+
+    def object(self, name: str) -> str:
+        """The address of a Python object, by symbol."""
+        self._declared[name] = f"@{name} = external global i8"
+        return f"@{name}"
+
+    def likely(self, condition: str, otherwise: str) -> None:
+        """Go on where the condition holds, else to that block."""
+        onwards = self.fresh("on")
+        self.do(f"br i1 {condition}, label %{onwards}, label %{otherwise}, !prof !{_LIKELY}")
+        self.label(onwards)
+
+    def branch(self, condition: str, then: str, otherwise: str) -> None:
+        """A two-way branch."""
+        self.do(f"br i1 {condition}, label %{then}, label %{otherwise}")
+
+    def jump(self, to: str) -> None:
+        """An unconditional branch."""
+        self.do(f"br label %{to}")
+
+    @property
+    def imported(self) -> tuple[str, ...]:
+        """Every symbol that the text declares."""
+        return tuple(self._declared)
+
+    @property
+    def declarations(self) -> tuple[str, ...]:
+        """What the text declares."""
+        return tuple(self._declared.values())
+
+    def body(self, header: str) -> str:
+        """`define header` with what was written, without the declarations."""
+        return "\n".join((f"define {header} nounwind {{", *self._slots, *self._lines, "}"))
+
+    def function(self, header: str) -> str:
+        """The text: declarations, then `define header` with what was written."""
+        body = "\n".join((*self._slots, *self._lines))
+        declarations = "\n".join(self._declared.values())
+        return (f"{declarations}\ndefine {header} #{_ATTRIBUTES} {{\n{body}\n}}\nattributes #{_ATTRIBUTES} = {{ nounwind }}\n"
+                f'!{_LIKELY} = !{{!"branch_weights", i32 1000, i32 1}}\n')
+
+
+def every(writer: Writer, conditions: list[str]) -> str:
+    """The conjunction; `true` when there is nothing to ask."""
+    out = ""
+    for c in conditions:
+        out = writer.let(f"and i1 {out}, {c}") if out else c
+    return out or "true"

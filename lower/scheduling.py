@@ -1,0 +1,246 @@
+"""Apply a schedule to a region: each instruction checks, then does; the result is a loop nest.
+
+Guarantees: the nest computes what the region means, for every schedule that is accepted; what an instruction needs and
+does not find raises ScheduleError naming the instruction. There is no other way to a nest.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from loopwright.ir.dims import Extent, Shape
+from loopwright.ir.graph import Graph, Value
+from loopwright.ir.loops import Expr, Index, Load, Local, Prefix, Reduce, Scatter
+from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Reduction, Scan, Statement, Store
+from loopwright.ir.schedule import ComputeAt, Fuse, Inline, Instruction, Parallel, Schedule, Unroll, Vectorize
+from loopwright.lower.composition import Composer, Position
+from loopwright.lower.fusing import fuse_loops
+
+
+class ScheduleError(ValueError):
+    """An instruction that the region does not allow."""
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A nest, the stage of each error site in it (site 0 is no stage's), and the loops of each reduction stage."""
+
+    nest: Nest
+    sites: tuple[int, ...]
+    folds: dict[int, tuple[tuple[Index, Extent], ...]]
+
+
+@dataclass
+class Decisions:
+    """A schedule sorted by what it decides."""
+
+    placed: dict[int, ComputeAt] = field(default_factory=dict)
+    vector: dict[tuple[int, int], int] = field(default_factory=dict)
+    unroll: dict[int, int] = field(default_factory=dict)
+    fused: list[Fuse] = field(default_factory=list)
+    parallel: bool = False
+
+
+def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
+    """Check that every instruction names a stage of the region, and that each stage is placed once."""
+    d = Decisions()
+    settled: set[int] = set()
+    for x in schedule:
+        match x:
+            case Inline(stage) | ComputeAt(stage):
+                _check(0 <= stage < len(region.nodes) and stage not in settled, x, "stages are placed once")
+                settled.add(stage)
+                if isinstance(x, ComputeAt):
+                    d.placed[stage] = x
+            case Vectorize(stage, loop, lanes):
+                d.vector[stage, loop] = lanes
+            case Unroll(stage, factor):
+                d.unroll[stage] = factor
+            case Fuse():
+                d.fused.append(x)
+            case Parallel():
+                d.parallel = True
+    return d
+
+
+def _check(fine: bool, instruction: Instruction, why: str) -> None:
+    if not fine:
+        raise ScheduleError(f"{instruction}: {why}")
+
+
+def build_nest(region: Graph, schedule: Schedule, name: str) -> Scheduled:
+    """The nest that `schedule` makes of `region`."""
+    return _NestBuilder(region, decisions_of(region, schedule), name).build()
+
+
+class _NestBuilder:
+    def __init__(self, region: Graph, decisions: Decisions, name: str) -> None:
+        self.region, self.d, self.name = region, decisions, name
+        self.number = {n.outputs[0]: k for k, n in enumerate(region.nodes)}
+        self.root = region.results[0]
+        self.root_stage = self.number[self.root]
+        self.index = tuple(Index(f"i{a}") for a in range(self.root.type.rank))
+        self.ready: dict[Value, Expr | str] = {}  # a local, or the name of a local row
+        self.names = {v: f"x{k}" for k, v in enumerate(region.params)}
+        self.outputs = {v: f"y{k}" for k, v in reversed(list(enumerate(region.results)))}
+        self.composer = Composer(region, self.names, self.kept)
+        self.over: dict[int, tuple[tuple[Index, Extent], ...]] = {}  # of each reduction stage
+        rank = self.root.type.rank
+        self.vector_root = rank > 0 and (self.root_stage, rank - 1) in decisions.vector
+        self.level = min([p.level for p in decisions.placed.values()], default=rank)
+
+    # ---- what is kept --------------------------------------------------------------------------
+    def kept(self, v: Value, index: Position) -> Expr | None:
+        place = self.d.placed.get(self.number[v])
+        if place is None or v not in self.ready:
+            return None
+        if index[:place.level] != self.index[:place.level]:
+            return None
+        ready = self.ready[v]
+        return Load(ready, index[place.level:], v.type.dtype) if isinstance(ready, str) else ready
+
+    # ---- statements ----------------------------------------------------------------------------
+    def build(self) -> Scheduled:
+        body = self._body()
+        if self.d.parallel:
+            _check(len(body) == 1 and isinstance(body[0], For), Parallel(), "the root has no outermost loop of its own")
+            body = tuple(dataclasses.replace(s, parallel=True) for s in body if isinstance(s, For))
+        inputs = [Buffer(self.names[v], v.type.shape, v.type.dtype, "input") for v in self.region.params]
+        outputs = [Buffer(f"y{k}", v.type.shape, v.type.dtype, "output") for k, v in enumerate(self.region.results)]
+        nest = Nest(self.name, (*inputs, *outputs), self.region.symbols, body)
+        for fuse in self.d.fused:
+            fused = fuse_loops(nest, self._loops(fuse.stage)[fuse.loop:fuse.loop + fuse.count])
+            _check(fused is not None, fuse, "some access does not keep these loops together")
+            assert fused is not None
+            nest = fused
+        return Scheduled(nest, tuple(self.composer.sites), self.over)
+
+    def _loops(self, stage: int) -> tuple[tuple[Index, Extent], ...]:
+        shape = self.region.nodes[stage].outputs[0].type.shape
+        return (*zip(self.index, shape, strict=False), *self.over.get(stage, ()))
+
+    def _body(self) -> tuple[Statement, ...]:
+        expr_kind = self.composer.compute(self.root, self.index)
+        match expr_kind:
+            case Scatter():
+                return self._scatter(expr_kind)
+            case Prefix():
+                return self._prefix(expr_kind)
+        return self._nested()
+
+    def _nested(self) -> tuple[Statement, ...]:
+        rank = len(self.index)
+        self.composer = Composer(self.region, self.names, self.kept)  # the probe above kept nothing ready
+        rows = [s for k in sorted(self.d.placed) if self.d.placed[k].level == self.level < rank for s in self._place(k)]
+        inner: list[Statement] = [s for k in sorted(self.d.placed) if self.d.placed[k].level == rank for s in self._place(k)]
+        inner += self._store_root()
+        body = self._loop_over(range(self.level, rank), inner) if self.level < rank else inner
+        return tuple(self._loop_over(range(self.level), [*rows, *body]))
+
+    def _loop_over(self, axes: range, body: Sequence[Statement]) -> list[Statement]:
+        shape, out = self.root.type.shape, list(body)
+        for a in reversed(axes):
+            vector = self.vector_root and a == len(shape) - 1
+            lanes = self.d.vector[self.root_stage, a] if vector else 1
+            unroll = self.d.unroll.get(self.root_stage, 1) if vector else 1
+            out = [For(self.index[a], shape[a], tuple(out), lanes, unroll)]
+        return out
+
+    def _store_root(self) -> list[Statement]:
+        value = self.composer.compute(self.root, self.index)
+        lets, value = self._fold(self.root_stage, f"r{self.root_stage}", value)
+        return [*lets, Store(self.outputs[self.root], self.index, value)]
+
+    def _fold(self, stage: int, name: str, value: Expr) -> tuple[list[Statement], Expr]:
+        """A reduction as a statement, where its loops are not those of lanes of the root."""
+        in_lanes = self.vector_root and self.level == len(self.index)
+        if not isinstance(value, Reduce):
+            return [], value
+        self.over[stage] = value.over
+        if in_lanes:
+            return [], value
+        rank = self.region.nodes[stage].outputs[0].type.rank
+        lanes = self.d.vector.get((stage, rank + len(value.over) - 1), 1)
+        also = tuple(s for k in sorted(self.d.placed) if self.d.placed[k].within == stage for s in self._fill_within(k, value))
+        if also:  # the fold now reads what the stores keep
+            value = self._again(stage)
+        fold = Reduction(name, value.monoid, value.over, value.body, value.dtype, lanes, self.d.unroll.get(stage, 1), also)
+        return [fold], Local(name, value.dtype)
+
+    def _again(self, stage: int) -> Reduce:
+        node = self.region.nodes[stage]
+        index = self.index[:node.outputs[0].type.rank]
+        supply = iter([k for k, _ in self.over[stage]])
+        composer = Composer(self.region, self.names, self.kept, lambda: next(supply), self.composer.sites)
+        value = composer.compute(node.outputs[0], index)
+        assert isinstance(value, Reduce)
+        return value
+
+    def _place(self, stage: int) -> list[Statement]:
+        """Compute a placed stage at its level: a local, or a row of its own."""
+        place, v = self.d.placed[stage], self.region.nodes[stage].outputs[0]
+        _check(v.type.rank >= place.level, place, f"stage {stage} has only {v.type.rank} axes")
+        if place.within is not None:
+            return [Allocate(self._row(stage))]
+        if v.type.rank > place.level:
+            return self._fill_row(stage)
+        name = f"s{stage}"
+        lets, value = self._fold(stage, name, self.composer.compute(v, self.index[:place.level]))
+        if not lets:
+            lets = [Let(name, value)]
+        self.ready[v] = Local(name, v.type.dtype)
+        if v in self.outputs and v is not self.root:
+            lets = [*lets, Store(self.outputs[v], self.index[:place.level], self.ready[v])]
+        return lets
+
+    def _row(self, stage: int) -> Buffer:
+        v = self.region.nodes[stage].outputs[0]
+        return Buffer(f"t{stage}", v.type.shape[self.d.placed[stage].level:], v.type.dtype, "local")
+
+    def _fill_row(self, stage: int) -> list[Statement]:
+        level, v, row = self.d.placed[stage].level, self.region.nodes[stage].outputs[0], self._row(stage)
+        at = tuple(Index(f"t{stage}_{a}") for a in range(len(row.shape)))
+        value = self.composer.compute(v, (*self.index[:level], *at))
+        out: list[Statement] = [Store(row.name, at, value)]
+        for a in reversed(range(len(at))):
+            lanes = self.d.vector.get((stage, level + a), 1)
+            out = [For(at[a], row.shape[a], tuple(out), lanes, self.d.unroll.get(stage, 1) if lanes > 1 else 1)]
+        self.ready[v] = row.name
+        return [Allocate(row), *out]
+
+    def _fill_within(self, stage: int, reduce: Reduce) -> list[Store]:
+        place, v = self.d.placed[stage], self.region.nodes[stage].outputs[0]
+        at = tuple(k for k, _ in reduce.over)
+        _check(len(at) == v.type.rank - place.level, place, "the reduction's loops are not the row's axes")
+        value = self.composer.compute(v, (*self.index[:place.level], *at))
+        self.ready[v] = f"t{stage}"
+        return [Store(f"t{stage}", at, value)]
+
+    # ---- whole-array forms ---------------------------------------------------------------------
+    def _scatter(self, s: Scatter) -> tuple[Statement, ...]:
+        """Start as the base, then update in C order."""
+        out = self.outputs[self.root]
+        start = self._loop_over(range(len(self.index)), [Store(out, self.index, s.base)])
+        self.over[self.root_stage] = s.over
+        update: list[Statement] = [Store(out, s.target, s.value, s.combine)]
+        rank = len(self.index)
+        for a, (k, extent) in reversed(list(enumerate(s.over))):
+            lanes = self.d.vector.get((self.root_stage, rank + a), 1)
+            update = [For(k, extent, tuple(update), lanes)]
+        return (*start, *update)
+
+    def _prefix(self, p: Prefix) -> tuple[Statement, ...]:
+        """Serial along its axis, which goes innermost; other axes are loops around."""
+        assert isinstance(p.last, Index)
+        axis = self.index.index(p.last)
+        at = (*self.index[:axis], p.index, *self.index[axis + 1:])
+        body: list[Statement] = [Scan(p.monoid, p.index, p.extent, p.body, self.outputs[self.root], at, p.dtype)]
+        shape: Shape = self.root.type.shape
+        for a in reversed([a for a in range(len(shape)) if a != axis]):
+            vector = self.vector_root and a == len(shape) - 1
+            lanes = self.d.vector[self.root_stage, a] if vector else 1
+            body = [For(self.index[a], shape[a], tuple(body), lanes)]
+        return tuple(body)
+
+
