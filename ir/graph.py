@@ -80,8 +80,7 @@ class Graph:
     @cached_property
     def key(self) -> Any:
         """Equal for two graphs exactly when they differ in nothing but the names of values and symbols."""
-        names = {s: symbol(f"#{i}") for i, s in enumerate(self.symbols)}
-        return _structure(self, names)
+        return _structure(self, _Renaming({s: symbol(f"#{i}") for i, s in enumerate(self.symbols)}))
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Graph) and self.key == other.key)
@@ -109,21 +108,38 @@ class Graph:
         return print_graph(self)
 
 
-def _type_key(t: ArrayType, names: Mapping[str, Extent]) -> Any:
-    return tuple([substitute(x, names) for x in t.shape]), t.dtype, t.weak
+class _Renaming:
+    """Keys of types and attributes with symbols renamed; graphs repeat few types often, so those are kept."""
+
+    def __init__(self, names: Mapping[str, Extent]) -> None:
+        self.names = names
+        self.types: dict[ArrayType, Any] = {}
+
+    def type(self, t: ArrayType) -> Any:
+        known = self.types.get(t)
+        if known is None:
+            known = self.types[t] = tuple([substitute(x, self.names) for x in t.shape]), t.dtype, t.weak
+        return known
+
+    def attributes(self, attrs: Attributes) -> Any:
+        if self.names and attrs:
+            attrs = {k: map_extents(a, self.names) for k, a in attrs.items()}
+        return attributes_key(attrs)
+
+    def constraint(self, c: Constraint) -> Constraint:
+        return Constraint(c.relation, substitute(c.left, self.names), substitute(c.right, self.names))
 
 
-def _structure(g: Graph, names: Mapping[str, Extent]) -> Any:
+def _structure(g: Graph, to: _Renaming) -> Any:
     number: dict[Value, int] = {v: i for i, v in enumerate(g.params)}
     nodes = []
     for n in g.nodes:
-        attrs = {k: map_extents(a, names) for k, a in n.attrs.items()} if names else n.attrs
-        nodes.append((n.op, tuple([number[v] for v in n.inputs]), attributes_key(attrs),
-                      tuple([_structure(r, names) for r in n.regions]), tuple([_type_key(v.type, names) for v in n.outputs])))
+        nodes.append((n.op, tuple([number[v] for v in n.inputs]), to.attributes(n.attrs),
+                      tuple([_structure(r, to) for r in n.regions]), tuple([to.type(v.type) for v in n.outputs])))
         for v in n.outputs:
             number[v] = len(number)
-    facts = frozenset(Constraint(c.relation, substitute(c.left, names), substitute(c.right, names)) for c in g.constraints)
-    return (tuple([_type_key(v.type, names) for v in g.params]), tuple(nodes), tuple([number[v] for v in g.results]), facts)
+    facts = frozenset(map(to.constraint, g.constraints))
+    return tuple([to.type(v.type) for v in g.params]), tuple(nodes), tuple([number[v] for v in g.results]), facts
 
 
 def substitute_graph(g: Graph, to: Mapping[str, Extent], constraints: tuple[Constraint, ...] | None = None) -> Graph:
