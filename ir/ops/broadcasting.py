@@ -45,7 +45,7 @@ def _broadcast_transpose(ct: Ref, x: ArrayType, shape: Shape, axes: tuple[int, .
     return reduce_sum(ct, axes=tuple(a for a in range(len(shape)) if a not in axes)) if len(axes) < len(shape) else ct
 
 
-broadcast = Op(
+broadcast: Op = Op(
     name="broadcast",
     doc="Operand axis k becomes result axis axes[k]; the other result axes repeat.",
     shape=_broadcast_shape,
@@ -97,10 +97,10 @@ def _sum_loop(context: LoopContext, index: tuple[Expr, ...], axes: tuple[int, ..
 
 
 def _sum_numpy(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    return np.sum(x, axis=axes, dtype=F32 if x.dtype in (F16, BF16) else x.dtype).astype(x.dtype)
+    return np.asarray(np.sum(x, axis=axes, dtype=F32 if x.dtype in (F16, BF16) else x.dtype)).astype(x.dtype)
 
 
-reduce_sum = Op(
+reduce_sum: Op = Op(
     name="reduce_sum",
     doc="Sum over axes, at the operand's dtype: integers wrap, f16 and bf16 accumulate in f32 and round once, bool is any.",
     shape=reduced_shape,

@@ -75,7 +75,7 @@ def _dot_numpy(lhs: np.ndarray, rhs: np.ndarray, contract: Pairs, batch: Pairs, 
     m, n = math.prod(lhs.shape[a] for a in left_free), math.prod(rhs.shape[a] for a in right_free)
     left = np.transpose(lhs, (*(a for a, _ in batch), *left_free, *(a for a, _ in contract))).reshape(b, m, k)
     right = np.transpose(rhs, (*(a for _, a in batch), *(a for _, a in contract), *right_free)).reshape(b, k, n)
-    product = np.matmul(left.astype(accumulator, copy=False), right.astype(accumulator, copy=False))
+    product: np.ndarray = np.matmul(left.astype(accumulator, copy=False), right.astype(accumulator, copy=False))
     return product.astype(result, copy=False).reshape(shape)
 
 
@@ -139,7 +139,7 @@ def _dot_batch(size: Extent, args: tuple[Ref, ...], mapped: tuple[bool, ...], co
     return permute(out, (new, *(a for a in range(len(out.shape)) if a != new)))
 
 
-dot_general = Op(
+dot_general: Op = Op(
     name="dot_general",
     doc="Products of lhs and rhs summed over `contract`, pairs (lhs axis, rhs axis); `batch` pairs run in step. Result axes: "
         "batch, lhs free, rhs free. `dtype` is the result's, wider than the operands', or None for theirs.",

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.builder import Builder, Ref
-from loopwright.ir.dims import Extent, Shape, product
+from loopwright.ir.dims import Extent, Shape, evaluate, product
 from loopwright.ir.errors import DTypeError, ShapeError
-from loopwright.ir.loops import Apply, Bounded, Expr, Literal, LoopContext, Scatter, When, integer, less, minus, plus
+from loopwright.ir.loops import Apply, Bounded, Expr, Index, Literal, LoopContext, Scatter, When, integer, less, minus, plus
 from loopwright.ir.op import Example, Op
 from loopwright.ir.ops.broadcasting import broadcast, operand_dtype, spread
 from loopwright.ir.ops.comparison import eq
@@ -197,14 +197,14 @@ def _zeros(x: ArrayType | Ref, into: Builder) -> Ref:
 
 def _picks(low: int, high: int) -> Callable[[np.random.Generator, ArrayType], np.ndarray]:
     """Indices in [low, high) for examples."""
-    return lambda rng, t: np.asarray(rng.integers(low, high, t.shape), I64)
+    return lambda rng, t: np.asarray(rng.integers(low, high, [evaluate(n, {}) for n in t.shape]), I64)
 
 
 def _attrs(axes: Axes, batch: int = 0, mode: str = "raise") -> dict[str, Any]:
     return {"axes": axes, "batch": batch, "mode": mode}
 
 
-gather = Op(
+gather: Op = Op(
     name="gather",
     doc="x at indices along `axes`; result axes: batch, the other index axes, the rest of x's. Modes as the module says.",
     shape=lambda x, *indices, axes, batch, mode: _moved_shape("gather", x, indices, axes, batch, mode),
@@ -274,7 +274,9 @@ def _scatter_loop(combine: str) -> Callable[..., Expr]:
         when: Expr | None = None
         for test in tests:
             when = test if when is None else Apply("bitwise_and", (when, test), BOOL)
-        return Scatter(index, context.load(0, index), over, layout.place(at, positions), context.load(1, at), combine, when)
+        whole = tuple(i for i in index if isinstance(i, Index))
+        assert len(whole) == len(index), "a scatter is the outermost expression of its kernel"
+        return Scatter(whole, context.load(0, index), over, layout.place(at, positions), context.load(1, at), combine, when)
     return loop
 
 

@@ -66,9 +66,9 @@ def _extreme(name: str, monoid: str, numpy: Callable[..., Any], noun: str, doc: 
         return fold(context, index, axes, monoid if dtype != BOOL else "any" if monoid == "max" else "all", dtype)
 
     def jvp(primals: tuple[Ref, ...], tangents: tuple[Ref, ...], out: Ref, axes: tuple[int, ...]) -> Ref:
-        is_extreme = convert(eq(primals[0], restore(out, primals[0], axes)), dtype=out.dtype)
-        count = reduce_sum(is_extreme, axes=axes)
-        return div(reduce_sum(mul(tangents[0], is_extreme), axes=axes), count)
+        is_extreme = eq(primals[0], restore(out, primals[0], axes))
+        count = reduce_sum(convert(is_extreme, dtype=out.dtype), axes=axes)
+        return div(reduce_sum(select(is_extreme, tangents[0], zeros_like(tangents[0])), axes=axes), count)
 
     return _reduction(
         name, loop, doc=doc, shape=shape, dtype=ordered_dtype(name), jvp=jvp,
@@ -150,7 +150,7 @@ def _number_dtype(x: ArrayType, axis: int) -> np.dtype:
 
 def _running(name: str, monoid: str, numpy: Callable[..., Any], doc: str, **rules: Any) -> Op:
     def meaning(x: np.ndarray, axis: int) -> np.ndarray:
-        return numpy(x, axis=axis, dtype=accumulator(x.dtype)).astype(x.dtype)
+        return np.asarray(numpy(x, axis=axis, dtype=accumulator(x.dtype))).astype(x.dtype)
 
     def loop(context: LoopContext, index: tuple[Expr, ...], axis: int) -> Expr:
         k, x = context.fresh(), context.types[0]

@@ -42,7 +42,7 @@ def _argsort_dtype(x: ArrayType, **attrs: Any) -> np.dtype:
     return I64
 
 
-sort = Op(
+sort: Op = Op(
     name="sort",
     doc="x sorted along an axis.",
     shape=_same_shape, dtype=operand_dtype,
@@ -51,7 +51,7 @@ sort = Op(
     jvp=_sort_jvp,
     examples=_EXAMPLES,
 )
-argsort = Op(
+argsort: Op = Op(
     name="argsort",
     doc="The positions that sort x along an axis: i64; equal elements keep their order.",
     shape=_same_shape, dtype=_argsort_dtype,

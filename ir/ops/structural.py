@@ -32,7 +32,7 @@ def _transpose_shape(x: ArrayType, perm: tuple[int, ...]) -> Shape:
     return tuple(x.shape[a] for a in perm)
 
 
-transpose = Op(
+transpose: Op = Op(
     name="transpose",
     doc="Result axis k is operand axis perm[k].",
     shape=_transpose_shape,
@@ -100,7 +100,7 @@ def _reshape_loop(context: LoopContext, index: tuple[Expr, ...], shape: Shape) -
     return context.load(0, tuple(at))
 
 
-reshape = Op(
+reshape: Op = Op(
     name="reshape",
     doc="The same elements in C order under another shape.",
     shape=_reshape_shape,
@@ -154,7 +154,7 @@ def _slice_loop(context: LoopContext, index: tuple[Expr, ...], start: Shape, ste
     return context.load(0, tuple(plus(integer(s), times(i, integer(by))) for i, s, by in zip(index, start, step, strict=True)))
 
 
-slice_ = Op(
+slice_: Op = Op(
     name="slice",
     doc="result[i] = x[start + step*i]; steps may be negative.",
     shape=_slice_shape,
@@ -220,7 +220,7 @@ def _pad_loop(context: LoopContext, index: tuple[Expr, ...], shape: Shape, start
     return inside
 
 
-pad = Op(
+pad: Op = Op(
     name="pad",
     doc="An array of `shape` full of `value`, with x[i] at start + step*i; linear when the value is 0, as tangents have it.",
     shape=_pad_shape,
@@ -284,7 +284,7 @@ def _concatenate_transpose(number: int, ct: Ref, *xs: Ref | ArrayType, axis: int
 
 _transposes: dict[int, Callable[..., Ref]] = {k: partial(_concatenate_transpose, k) for k in range(MOST_OPERANDS)}
 
-concatenate = Op(
+concatenate: Op = Op(
     name="concatenate",
     doc="Operands one after another along an axis.",
     shape=_concatenate_shape,
