@@ -184,7 +184,9 @@ class _Grouping:
             return aligned and self._fits_row(n, group)
         if not form.is_map:
             return False
-        return (len(positions) == 1 and not self._repeats(v, group, positions)) or own_cost(form.expr) < EXPENSIVE or aligned
+        if own_cost(form.expr) < EXPENSIVE or aligned or self._in_rows(group, positions):
+            return True
+        return len(positions) == 1 and not self._repeats(v, group, positions)
 
     def _storable(self, v: Value, group: Group) -> bool:
         """Whether the group's loops visit each element of v once: at its full depth, or once per row."""

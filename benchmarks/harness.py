@@ -1,0 +1,93 @@
+"""Interleaved timing: every contender runs in every round, so that a slow moment of the machine hits all of them."""
+from __future__ import annotations
+
+import gc
+import importlib
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from types import ModuleType
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one call: the median and quartiles over the rounds."""
+
+    workload: str
+    contender: str
+    median: float
+    low: float
+    high: float
+    note: str = ""
+
+    def as_dict(self) -> dict:
+        return asdict(self)
+
+
+def optional(name: str) -> ModuleType | None:
+    """A peer, or None where it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def interleaved(workload: str, contenders: Mapping[str, Callable[[], object]], *, rounds: int = 15,
+                seconds: float = 0.02, notes: Mapping[str, str] | None = None) -> list[Timing]:
+    """Time each contender in every round, each for about `seconds`; first a warm-up call of each."""
+    repeats = {}
+    for name, f in contenders.items():
+        f()
+        start = time.perf_counter()
+        f()
+        repeats[name] = max(1, int(seconds / max(time.perf_counter() - start, 1e-7)))
+    taken: dict[str, list[float]] = {name: [] for name in contenders}
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            for name, f in contenders.items():
+                n = repeats[name]
+                start = time.perf_counter()
+                for _ in range(n):
+                    f()
+                taken[name].append((time.perf_counter() - start) / n)
+    finally:
+        gc.enable()
+    return [Timing(workload, name, statistics.median(t), *_quartiles(t), (notes or {}).get(name, ""))
+            for name, t in taken.items()]
+
+
+def once_each(workload: str, contenders: Mapping[str, Callable[[], float]], *, rounds: int = 5) -> list[Timing]:
+    """For what cannot be repeated in place (a compile): each contender's call gives its own seconds, once per round."""
+    taken: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, f in contenders.items():
+            taken[name].append(f())
+    return [Timing(workload, name, statistics.median(t), *_quartiles(t)) for name, t in taken.items()]
+
+
+def _quartiles(t: list[float]) -> tuple[float, float]:
+    if len(t) < 2:
+        return t[0], t[0]
+    low, _, high = statistics.quantiles(t, n=4, method="inclusive")
+    return low, high
+
+
+def readable(seconds: float) -> str:
+    """Seconds with a unit that suits them."""
+    for unit, size in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def table(timings: list[Timing]) -> str:
+    """One line per contender; the ratio is loopwright's time over the contender's: below 1, loopwright is faster."""
+    ours = {t.workload: t.median for t in timings if t.contender == "loopwright"}
+    lines = [f"{'workload':34s} {'contender':12s} {'median':>10s} {'quartiles':>21s} {'ours / this':>12s}"]
+    for t in timings:
+        ratio = f"{ours[t.workload] / t.median:.3f}" if t.workload in ours else ""
+        spread = f"{readable(t.low)} .. {readable(t.high)}"
+        lines.append(f"{t.workload:34s} {t.contender:12s} {readable(t.median):>10s} {spread:>21s} {ratio:>12s}  {t.note}")
+    return "\n".join(lines)
