@@ -21,13 +21,13 @@ INTEGERS = (I8, I16, I32, I64, U8, U16, U32, U64)
 FLOATS = (F16, BF16, F32, F64)
 COMPLEX = (C64, C128)
 DTYPES = (BOOL, *INTEGERS, *FLOATS, *COMPLEX)
+_OURS = {d: d for d in DTYPES}
 
 
 def native(dtype: np.dtype) -> np.dtype:
     """Ours of the same meaning, whatever the byte order or alias (np.longlong is int64); itself where there is none."""
-    if dtype in SHORT:
-        return dtype
-    return next((known for known in DTYPES if known == dtype.newbyteorder("=")), dtype)
+    known = _OURS.get(dtype)
+    return known if known is not None else next((d for d in DTYPES if d == dtype.newbyteorder("=")), dtype)
 
 
 def is_float(dtype: np.dtype) -> bool:

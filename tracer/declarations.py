@@ -89,7 +89,7 @@ class Symbols:
         if word != "_":
             self.declared.add(name)
         if word not in ("_", name):
-            tie = Constraint("==", symbol(name), symbol(word))
+            tie = Constraint("==", symbol(word), symbol(name))
             self.scope.facts.learn(tie)
             self.scope.guards.append(Guard(tie, self.source))
         return symbol(name)

@@ -80,7 +80,7 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
     """The container of this structure with these leaves."""
     rest = iter(leaves)
-    tree = _unflatten(structure, rest)
+    tree = take(structure, rest)
     assert next(rest, _NOTHING) is _NOTHING, "more leaves than the structure has"
     return tree
 
@@ -128,10 +128,11 @@ def _parts_of(x: Any) -> Callable[[Any], _Parts] | None:
     return _dataclass_parts if hasattr(kind, "__dataclass_fields__") else None
 
 
-def _unflatten(s: Structure, leaves: Iterator[Any]) -> Any:
+def take(s: Structure, leaves: Iterator[Any]) -> Any:
+    """The container of this structure around the next leaves of an iterator."""
     if s is LEAF:
         return next(leaves)
-    children = [_unflatten(c, leaves) for c in s.children]
+    children = [take(c, leaves) for c in s.children]
     kind = s.type
     if kind is tuple:
         return tuple(children)
