@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from loopwright.ir.dims import Constraint, Dim, Extent, Facts, Shape, evaluate, symbols_in
 from loopwright.ir.source import Source, user_source
 
@@ -29,6 +31,7 @@ class Scope:
     hints: dict[str, int] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
     facts: Facts = field(default_factory=Facts)
+    contents: list[tuple[np.ndarray, bytes]] = field(default_factory=list)  # arrays whose bytes steered the trace, and those
 
     def canonical(self, x: Extent) -> Extent:
         """x under the equalities known so far."""

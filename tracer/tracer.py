@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.ir.builder import Ref
+from loopwright.ir.builder import Ref, innermost
 from loopwright.ir.errors import ConcretizationError, WriteError
 from loopwright.ir.source import user_source
 from loopwright.ir.types import ArrayType
@@ -36,15 +36,17 @@ class Tracer(Operators):
 
     owner: "argument" (of a transform: protected from writes), "local" (may be written) or "view" (of another array).
     contiguous: NumPy would surely hold it in C order, so that its reshapes are surely views.
+    home: the trace whose function made it; only there it may be written.
+    unstored: for the result of `view += v`, the array that it must be stored into before anyone reads it.
     """
 
-    __slots__ = ("__weakref__", "_ref", "_view", "contiguous", "owner", "stale", "version")
-    __hash__ = None  # type: ignore[assignment]
+    __slots__ = ("__weakref__", "_ref", "_view", "contiguous", "home", "owner", "unstored", "version")
 
     def __init__(self, ref: Ref, owner: str = "local", view: View | None = None, contiguous: bool = False) -> None:
         self._ref, self._view, self.owner, self.contiguous = ref, view, owner, contiguous
+        self.home = innermost()
         self.version = 0
-        self.stale: str | None = None
+        self.unstored: Tracer | None = None
 
     # ---- the value ------------------------------------------------------------------------------
     @property
@@ -52,8 +54,10 @@ class Tracer(Operators):
         """The value as it is now: a view is read again after its base was written."""
         if self._view is not None:
             self._read_again(self._view)
-        if self.stale is not None:
-            raise WriteError(self.stale)
+        if self.unstored is not None:
+            raise WriteError(
+                f"{user_source()}: `y += v` on a view y of another array would write through the view. Write to the array "
+                f"itself (x[i] += v), or take a copy first (y = x[i].copy()).")
         return self._ref
 
     def _read_again(self, view: View) -> None:
@@ -73,9 +77,22 @@ class Tracer(Operators):
         self._ref = ref
         self.version += 1
 
-    def pending(self) -> Ref:
-        """The value of `view += v`, for the store that Python makes right after it in `x[i] += v`."""
-        return self._ref if self.stale is not None else self.ref
+    def stored_into(self, target: Tracer) -> Ref:
+        """The value for a store into `target`: also that of `view += v`, when Python stores it in `x[i] += v`."""
+        return self._ref if self.unstored is target else self.ref
+
+    def made(self, derive: Callable[[Ref], Ref], is_view: bool = True, layout_decides: bool = False) -> Tracer:
+        """The array that `derive` makes of this one: a view of it, or new."""
+        ref = derive(self.ref)
+        if not is_view:
+            return Tracer(ref)
+        can_change = self.owner == "local" or self._view is not None
+        return Tracer(ref, "view", View(self, derive, layout_decides) if can_change else None)
+
+    @property
+    def base(self) -> Tracer | None:
+        """The array that this is a view of, while that may still change."""
+        return self._view.base if self._view is not None else None
 
     @property
     def type(self) -> ArrayType:

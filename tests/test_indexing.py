@@ -1,0 +1,87 @@
+"""x[key] on traced arrays is NumPy's x[key]: values, shapes, errors, whatever the key, with plain and symbolic sizes."""
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.scale import examples
+from tests.tracing import run, same
+
+
+@st.composite
+def shape_and_key(draw):
+    shape = tuple(draw(st.lists(st.integers(0, 4), min_size=0, max_size=4)))
+    index_shape = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
+    items, axis = [], 0
+    ellipsis = draw(st.integers(0, len(shape) + 1))
+    while axis < len(shape):
+        if len(items) == ellipsis:
+            items.append(Ellipsis)
+            axis += draw(st.integers(0, len(shape) - axis))
+            ellipsis = -1
+            continue
+        kind = draw(st.sampled_from(["int", "slice", "slice", "none", "array", "array", "mask", "stop"]))
+        n = shape[axis]
+        if kind == "stop":
+            break
+        if kind == "none":
+            items.append(None)
+            continue
+        if kind == "slice":
+            bound = st.none() | st.integers(-6, 6)
+            items.append(slice(draw(bound), draw(bound), draw(st.sampled_from([None, 1, 2, 3, -1, -2]))))
+        elif kind == "mask" and len(shape) - axis >= 1 and not index_shape:
+            items.append(np.array([draw(st.booleans()) for _ in range(n)], bool))
+        elif n == 0:
+            items.append(slice(None))
+        elif kind == "int":
+            items.append(draw(st.integers(-n, n - 1)))
+        else:
+            cut = draw(st.integers(0, len(index_shape)))
+            sizes = [m if draw(st.booleans()) else 1 for m in index_shape[cut:]]
+            flat = [draw(st.integers(-n, n - 1)) for _ in range(int(np.prod(sizes)))]
+            index = np.array(flat, draw(st.sampled_from([np.int64, np.int32, np.uint8]))if min(flat, default=0) >= 0 else np.int64)
+            items.append(index.reshape(sizes))
+        axis += 1
+    key = tuple(items)
+    return shape, key[0] if len(key) == 1 and draw(st.booleans()) else key
+
+
+def outcome(f):
+    try:
+        return f()
+    except (IndexError, ValueError) as error:
+        return type(error)
+
+
+@examples(300)
+@given(shape_and_key(), st.booleans())
+def test_reads_what_numpy_reads(case, symbolic):
+    shape, key = case
+    x = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    try:
+        expected = x[key]
+    except IndexError:
+        with pytest.raises((IndexError, ValueError)):
+            run(lambda x: x[key], x, symbolic=symbolic)
+        return
+    same(run(lambda x: x[key], x, symbolic=symbolic), expected)
+
+
+@examples(100)
+@given(shape_and_key(), st.booleans())
+def test_traced_index_arrays_read_the_same(case, symbolic):
+    shape, key = case
+    x = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    items = key if isinstance(key, tuple) else (key,)
+    is_index = [isinstance(t, (int, np.ndarray)) and not (isinstance(t, np.ndarray) and t.dtype == bool) for t in items]
+    arrays = [np.asarray(t) for t, yes in zip(items, is_index, strict=True) if yes]
+
+    def f(x, *indices):
+        left = iter(indices)
+        return x[tuple(next(left) if yes else t for t, yes in zip(items, is_index, strict=True))]
+    try:
+        expected = x[key]
+    except IndexError:
+        return
+    same(run(f, x, *arrays, symbolic=symbolic), expected)
