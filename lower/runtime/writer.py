@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Container
 
-# Attribute group and metadata numbers that no other text of the module uses.
-_ATTRIBUTES, _LIKELY = 900, 900
+_LIKELY = 900  # a metadata number that no other text of a module uses
+LIKELY_TEXT = f'!{_LIKELY} = !{{!"branch_weights", i32 1000, i32 1}}'  # what `likely` refers to, once a module
 
 
 class Writer:
-    """Straight-line appending; `function` puts the stack slots first and gives the text."""
+    """Straight-line appending; `body` puts the stack slots first and gives the text."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -82,25 +83,17 @@ class Writer:
         self.do(f"br label %{to}")
 
     @property
-    def imported(self) -> tuple[str, ...]:
-        """Every symbol that the text declares."""
-        return tuple(self._declared)
-
-    @property
     def declarations(self) -> tuple[str, ...]:
         """What the text declares."""
         return tuple(self._declared.values())
 
+    def declarations_besides(self, names: Container[str]) -> tuple[str, ...]:
+        """The same without those of the given names, which the module has already."""
+        return tuple(text for name, text in self._declared.items() if name not in names)
+
     def body(self, header: str) -> str:
         """`define header` with what was written, without the declarations."""
         return "\n".join((f"define {header} nounwind {{", *self._slots, *self._lines, "}"))
-
-    def function(self, header: str) -> str:
-        """The text: declarations, then `define header` with what was written."""
-        body = "\n".join((*self._slots, *self._lines))
-        declarations = "\n".join(self._declared.values())
-        return (f"{declarations}\ndefine {header} #{_ATTRIBUTES} {{\n{body}\n}}\nattributes #{_ATTRIBUTES} = {{ nounwind }}\n"
-                f'!{_LIKELY} = !{{!"branch_weights", i32 1000, i32 1}}\n')
 
 
 def every(writer: Writer, conditions: list[str]) -> str:

@@ -1,0 +1,206 @@
+"""Object code on disk, addressed by content.
+
+Guarantees: an entry is used only when it is whole (checksummed) and names the very key that was asked for; entries are
+renamed into place, so that concurrent writers and readers see all or nothing; a directory that others own or may write
+is refused; the state of the disk never makes a call fail: without a cache everything is compiled. No pickle.
+"""
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from loopwright.lower.runtime import objects
+from loopwright.lower.runtime.engine import assemble
+from loopwright.lower.runtime.lazy import llvm_version
+from loopwright.lower.target import Target, host_target
+
+VARIABLE = "LOOPWRIGHT_CACHE_DIR"
+MOST_BYTES = 256 << 20
+WRITES_BETWEEN_PRUNINGS = 64
+STALE_AFTER = 3600.0  # seconds until the unfinished file of a writer that died is removed
+_MAGIC = b"loopwright object 1\n"
+_SUFFIX = ".object"
+_UNFINISHED = ".unfinished-"
+
+_checked: dict[str, bool] = {}  # directory -> whether it may be used
+_writes = 0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An object file and what must be known to load it."""
+
+    code: bytes
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def directory() -> Path | None:
+    """Where entries lie; None where there is no place for them."""
+    chosen = os.environ.get(VARIABLE)
+    try:
+        path = Path(chosen) if chosen else _user_cache() / "loopwright"
+    except RuntimeError:  # no home directory
+        return None
+    known = _checked.get(str(path))
+    if known is None:
+        known = _checked[str(path)] = _is_safe(path)
+    return path if known else None
+
+
+def _user_cache() -> Path:
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(chosen) if os.path.isabs(chosen) else Path.home() / ".cache"
+
+
+def _is_safe(path: Path) -> bool:
+    """Make the directory for us alone; refuse what somebody else could have filled with code."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.stat()
+    except OSError as error:
+        _warn(f"cannot use the cache directory {path}: {error}")
+        return False
+    if sys.platform != "win32" and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
+        _warn(f"the cache directory {path} is not used: it must belong to this user and be writable by nobody else "
+              f"(chmod 700 {path}, or set {VARIABLE} to another one)")
+        return False
+    return True
+
+
+def _warn(message: str) -> None:
+    warnings.warn(f"loopwright goes on without its cache: {message}", RuntimeWarning, stacklevel=2)
+
+
+def digest(*parts: str) -> str:
+    """The key of what these strings determine; their boundaries count."""
+    whole = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        whole.update(len(data).to_bytes(8, "little") + data)
+    return whole.hexdigest()
+
+
+@cache
+def source_digest() -> str:
+    """A digest of the modules that decide what code is generated."""
+    root = Path(__file__).parents[2]
+    files = sorted(path for folder in ("ir", "kernels", "lower") for path in (root / folder).rglob("*.py"))
+    return digest(*(part for path in files for part in (path.relative_to(root).as_posix(), path.read_text("utf-8"))))
+
+
+@cache
+def environment() -> str:
+    """The interpreter, the libraries and the layouts that generated code is made for."""
+    offsets = (objects.TUPLE_ITEMS, objects.BYTES_DATA)
+    return f"{platform.python_implementation()} {sys.version}, NumPy {np.__version__}, {llvm_version()}, {offsets}, {objects.unsupported()}"
+
+
+def read(key: str) -> Entry | None:
+    """The entry, or None when there is no whole one."""
+    folder = directory()
+    if folder is None:
+        return None
+    path = folder / (key + _SUFFIX)
+    try:
+        data = path.read_bytes()
+    except OSError:  # not there, or not readable: then it is made anew
+        return None
+    entry = _decode(key, data)
+    if entry is not None:
+        with contextlib.suppress(OSError):  # somebody pruned it meanwhile
+            os.utime(path)
+    return entry
+
+
+def write(key: str, entry: Entry) -> None:
+    """Keep the entry, if the disk lets us."""
+    folder = directory()
+    if folder is None:
+        return
+    try:
+        _write(folder, key, _encode(key, entry))
+    except OSError as error:
+        _checked[str(folder)] = False
+        _warn(f"cannot write to {folder}: {error}")
+
+
+def _write(folder: Path, key: str, data: bytes) -> None:
+    global _writes
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been removed since it was checked
+    if _writes % WRITES_BETWEEN_PRUNINGS == 0:
+        prune(folder)
+    _writes += 1
+    handle, unfinished = tempfile.mkstemp(prefix=_UNFINISHED, dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(unfinished, folder / (key + _SUFFIX))
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(unfinished)
+        raise
+
+
+def _encode(key: str, entry: Entry) -> bytes:
+    head = json.dumps({"key": key, "size": len(entry.code), "metadata": entry.metadata}).encode()
+    body = head + b"\n" + entry.code
+    return _MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+
+
+def _decode(key: str, data: bytes) -> Entry | None:
+    magic, checksum, body = data[:len(_MAGIC)], data[len(_MAGIC):len(_MAGIC) + 64], data[len(_MAGIC) + 65:]
+    if magic != _MAGIC or hashlib.sha256(body).hexdigest().encode() != checksum:
+        return None
+    head, _, code = body.partition(b"\n")
+    told = json.loads(head)
+    return Entry(code, told["metadata"]) if told["key"] == key and told["size"] == len(code) else None
+
+
+def prune(folder: Path, most: int = MOST_BYTES) -> None:
+    """Remove the entries that were not used for longest until three quarters of `most` bytes are left, if it is exceeded."""
+    entries: list[tuple[float, int, Path]] = []
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):  # another process removed it
+            status = path.stat()
+            if path.name.startswith(_UNFINISHED) and status.st_mtime < time.time() - STALE_AFTER:
+                path.unlink()
+            elif path.suffix == _SUFFIX:
+                entries.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in entries)
+    if total <= most:
+        return
+    for _, size, path in sorted(entries):
+        if total <= most * 3 // 4:
+            break
+        with contextlib.suppress(OSError):
+            path.unlink()
+        total -= size
+
+
+def assembled(text: str, target: Target | None = None) -> bytes:
+    """The object file of LLVM text, from the disk where it is known."""
+    target = target or host_target()
+    key = digest(text, repr(target), environment())
+    entry = read(key)
+    if entry is None:
+        entry = Entry(assemble(text, target))
+        write(key, entry)
+    return entry.code

@@ -1,0 +1,256 @@
+"""The dispatch function of one version, as LLVM text beside its `@entry`.
+
+    ptr @dispatch(ptr args, i64 count, ptr names)       vectorcall's arguments, without the callable
+
+answers with a new object, with null when an exception is set, or with `MISS_VALUE` when the version does not fit the
+call. It checks, allocates the results, lets go of Python's lock for large work, runs `@entry` and packs the results.
+
+Guarantees: every reference it makes is given away or dropped on every path; Python objects are imported symbols, so no
+address is in the code; results share no memory with anything.
+"""
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Container as Names
+from typing import Any
+
+from loopwright.ir.dims import Extent
+from loopwright.ir.graph import Graph
+from loopwright.ir.signature import Container, Result, ResultContainer, ResultTree, Tree, Version
+from loopwright.lower.runtime import objects
+from loopwright.lower.runtime.arguments import MISS, Arguments
+from loopwright.lower.runtime.writer import LIKELY_TEXT, Writer
+
+MISS_VALUE = "inttoptr (i64 1 to ptr)"
+RELEASE_ABOVE = 16384  # elements touched; letting go of the lock costs 30 to 50 ns
+LARGEST_SCALAR = 16  # bytes
+RAISE = "lw_raise"
+FAIL = "fail"
+
+
+def dispatch_text(version: Version, declared: Names[str] = ()) -> str:
+    """`@dispatch` and the declarations it needs besides those already `declared`; the module must define `@entry`."""
+    return _Dispatch(version).text(declared)
+
+
+def bound_objects(version: Version, raise_error: Any) -> dict[str, Any]:
+    """The Python objects of this process that the text names, by symbol. `raise_error(bytes)` raises a site's error."""
+    found: dict[str, Any] = {RAISE: raise_error}
+    found |= {symbol: sys.intern(text) for text, symbol in _texts(version).items()}
+    found |= {f"lw_static_{k}": x for k, x in enumerate(version.objects)}
+    found |= {f"lw_hidden_{k}": x for k, x in enumerate(version.hidden)}
+    return found | {f"lw_hidden_dtype_{k}": x.dtype for k, x in enumerate(version.hidden)}
+
+
+def _texts(version: Version) -> dict[str, str]:
+    """Keyword names and dict keys -> symbol."""
+    signature = version.signature
+    found: dict[str, None] = dict.fromkeys(name for name, _ in signature.keywords)
+    trees: list[Tree | ResultTree] = [*signature.positional, *(t for _, t in signature.keywords), version.results]
+    while trees:
+        tree = trees.pop()
+        if isinstance(tree, Container | ResultContainer):
+            found.update(dict.fromkeys(tree.keys))
+            trees += tree.items
+    return {text: f"lw_text_{k}" for k, text in enumerate(sorted(found))}
+
+
+class _Owned:
+    """The references that the function holds, on the stack, so that one block can drop them all."""
+
+    def __init__(self, writer: Writer, most: int) -> None:
+        self.writer, self.most, self.count = writer, most, 0
+        self.array = writer.slot(f"[{most} x ptr]")
+
+    def clear(self) -> None:
+        self.writer.do(f"store [{self.most} x ptr] zeroinitializer, ptr {self.array}")
+
+    def take(self, reference: str) -> int:
+        """Hold a new reference; fail where it is null. Its place."""
+        place, self.count = self.count, self.count + 1
+        self.writer.store("ptr", reference, self.array, 8 * place)
+        self.writer.likely(self.writer.let(f"icmp ne ptr {reference}, null"), FAIL)
+        return place
+
+    def give(self, place: int) -> None:
+        """The reference has another owner now."""
+        self.writer.store("ptr", "null", self.array, 8 * place)
+
+    def drop(self) -> None:
+        """Drop what is still held."""
+        for place in range(self.count):
+            self.writer.call("void", "Py_DecRef", f"ptr {self.writer.load('ptr', self.array, 8 * place)}")
+
+
+class _Dispatch:
+    """Emits the function."""
+
+    def __init__(self, version: Version) -> None:
+        self.version, self.graph = version, version.graph
+        self.writer, self.texts = Writer(), _texts(version)
+        self.arguments = Arguments(self.writer, version, self.texts)
+        self.owned = _Owned(self.writer, len(version.hidden) + len(self.graph.results) + _nodes(version.results))
+        self.objects: dict[int, tuple[str, int]] = {}  # array result -> object and its place in owned
+        self.buffers: list[str] = []
+        self.packed: set[int] = set()
+
+    def text(self, declared: Names[str]) -> str:
+        sizes = self.arguments.sizes
+        self.arguments.check()
+        shapes = [[sizes.extent(x) for x in r.type.shape] for r in self.graph.results]
+        work = sizes.elements(_touched(self.graph))
+        sizes.check([], MISS)
+        self.owned.clear()
+        self._straighten()
+        self._allocate(shapes)
+        self._run(work)
+        value, place = self._pack(self.version.results)
+        if self.owned.count > 1:  # else it is all there is
+            self.owned.give(place)
+            self.owned.drop()
+        self.writer.do(f"ret ptr {value}")
+        self._ends()
+        body = self.writer.body("ptr @dispatch(ptr %args, i64 %count, ptr %names)")
+        return "\n".join((*self.writer.declarations_besides(declared), body, LIKELY_TEXT, ""))
+
+    def _straighten(self) -> None:
+        """Contiguous copies of captured arrays that are not."""
+        w = self.writer
+        for at, given in self.arguments.crooked:
+            dtype = w.object(objects.dtype_symbol(self.graph.params[at].type.dtype))
+            w.call("void", "Py_IncRef", f"ptr {dtype}")  # the call takes a reference
+            copy = w.call("ptr", "PyArray_FromArray", f"ptr {given}", f"ptr {dtype}", f"i32 {objects.CONTIGUOUS_ALIGNED}")
+            self.owned.take(copy)
+            self.arguments.pointers[at] = w.load("ptr", copy, objects.ARRAY_DATA)
+
+    def _allocate(self, shapes: list[list[str]]) -> None:
+        w = self.writer
+        for number, (result, shape) in enumerate(zip(self.graph.results, shapes, strict=True)):
+            if not shape:
+                self.buffers.append(w.slot(f"[{LARGEST_SCALAR} x i8]", align=16))
+                continue
+            array = self._new_array(objects.dtype_symbol(result.type.dtype), shape)
+            self.objects[number] = array, self.owned.take(array)
+            self.buffers.append(w.load("ptr", array, objects.ARRAY_DATA))
+
+    def _new_array(self, dtype_symbol: str, shape: list[str]) -> str:
+        w, dims = self.writer, self.writer.slot(f"[{len(shape)} x i64]")
+        dtype = w.object(dtype_symbol)
+        for axis, x in enumerate(shape):
+            w.store("i64", x, dims, 8 * axis)
+        w.call("void", "Py_IncRef", f"ptr {dtype}")  # the call takes a reference
+        return w.call("ptr", "PyArray_NewFromDescr", f"ptr {w.object('PyArray_Type')}", f"ptr {dtype}", f"i32 {len(shape)}",
+                      f"ptr {dims}", "ptr null", "ptr null", "i32 0", "ptr null")
+
+    def _run(self, work: str) -> None:
+        """Call the entry, without Python's lock where the work is large."""
+        w = self.writer
+        args, results = self._table("ptr", self.arguments.pointers), self._table("ptr", self.buffers)
+        sizes = self._table("i64", [self.arguments.sizes.symbols[s] for s in self.graph.symbols])
+        error, status = w.slot("[4 x i64]"), w.slot("i32")
+        w.do(f"store [4 x i64] zeroinitializer, ptr {error}")
+        call = f"call i32 @entry(ptr {args}, ptr {results}, ptr {sizes}, ptr {error})"
+        small, large, done = w.fresh("small"), w.fresh("large"), w.fresh("done")
+        w.branch(w.let(f"icmp ugt i64 {work}, {RELEASE_ABOVE}"), large, small)
+        w.label(small)
+        w.store("i32", w.let(call), status)
+        w.jump(done)
+        w.label(large)
+        for array in self.arguments.borrowed:
+            w.call("void", "Py_IncRef", f"ptr {array}")
+        thread = w.call("ptr", "PyEval_SaveThread")
+        w.store("i32", w.let(call), status)
+        w.call("void", "PyEval_RestoreThread", f"ptr {thread}")
+        for array in self.arguments.borrowed:
+            w.call("void", "Py_DecRef", f"ptr {array}")
+        w.jump(done)
+        w.label(done)
+        self._answer_errors(w.load("i32", status), error)
+
+    def _table(self, type: str, values: list[str]) -> str:
+        table = self.writer.slot(f"[{len(values)} x {type}]")
+        for k, value in enumerate(values):
+            self.writer.store(type, value, table, 8 * k)
+        return table
+
+    def _answer_errors(self, status: str, error: str) -> None:
+        w = self.writer
+        onwards, at_site, no_memory = w.fresh("fine"), w.fresh("site"), w.fresh("memory")
+        w.do(f"switch i32 {status}, label %{no_memory} [ i32 0, label %{onwards} i32 1, label %{at_site} ]")
+        w.label(no_memory)
+        w.call("ptr", "PyErr_NoMemory")
+        w.jump(FAIL)
+        w.label(at_site)
+        what = w.call("ptr", "PyBytes_FromStringAndSize", f"ptr {error}", "i64 32")
+        raising = w.fresh("raising")
+        w.branch(w.let(f"icmp eq ptr {what}, null"), FAIL, raising)
+        w.label(raising)
+        w.call("void", "Py_DecRef", f"ptr {w.call('ptr', 'PyObject_CallOneArg', f'ptr {w.object(RAISE)}', f'ptr {what}')}")
+        w.call("void", "Py_DecRef", f"ptr {what}")
+        w.jump(FAIL)
+        w.label(onwards)
+
+    def _pack(self, tree: ResultTree) -> tuple[str, int]:
+        """The object of a result tree, held in owned until given; its place."""
+        match tree:
+            case Result(number):
+                return self._leaf(number)
+            case ResultContainer(kind="none"):
+                none = self.writer.object("lw_none")
+                self.writer.call("void", "Py_IncRef", f"ptr {none}")
+                return none, self.owned.take(none)
+        return self._pack_dict(tree) if tree.kind == "dict" else self._pack_sequence(tree)
+
+    def _leaf(self, number: int) -> tuple[str, int]:
+        w = self.writer
+        if number not in self.objects:  # of rank 0
+            dtype = w.object(objects.dtype_symbol(self.graph.results[number].type.dtype))
+            made = w.call("ptr", "PyArray_Scalar", f"ptr {self.buffers[number]}", f"ptr {dtype}", "ptr null")
+            return made, self.owned.take(made)
+        if number in self.packed:  # the same result twice: results share no memory
+            made = w.call("ptr", "PyArray_NewCopy", f"ptr {self.objects[number][0]}", "i32 0")
+            return made, self.owned.take(made)
+        self.packed.add(number)
+        return self.objects[number]
+
+    def _pack_sequence(self, tree: ResultContainer) -> tuple[str, int]:
+        w, kind = self.writer, {"tuple": "PyTuple", "list": "PyList"}[tree.kind]
+        made = w.call("ptr", f"{kind}_New", f"i64 {len(tree.items)}")
+        place = self.owned.take(made)
+        for k, item in enumerate(tree.items):
+            value, held = self._pack(item)
+            w.call("i32", f"{kind}_SetItem", f"ptr {made}", f"i64 {k}", f"ptr {value}")  # takes the reference
+            self.owned.give(held)
+        return made, place
+
+    def _pack_dict(self, tree: ResultContainer) -> tuple[str, int]:
+        w = self.writer
+        made = w.call("ptr", "PyDict_New")
+        place = self.owned.take(made)
+        for key, item in zip(tree.keys, tree.items, strict=True):
+            value, held = self._pack(item)
+            status = w.call("i32", "PyDict_SetItem", f"ptr {made}", f"ptr {w.object(self.texts[key])}", f"ptr {value}")
+            w.likely(w.let(f"icmp eq i32 {status}, 0"), FAIL)
+            w.call("void", "Py_DecRef", f"ptr {value}")
+            self.owned.give(held)
+        return made, place
+
+    def _ends(self) -> None:
+        w = self.writer
+        w.label(MISS)
+        w.do(f"ret ptr {MISS_VALUE}")
+        w.label(FAIL)
+        self.owned.drop()
+        w.do("ret ptr null")
+
+
+def _nodes(tree: ResultTree) -> int:
+    """Leaves and containers."""
+    return 1 + (sum(map(_nodes, tree.items)) if isinstance(tree, ResultContainer) else 0)
+
+
+def _touched(graph: Graph) -> Counter[Extent]:
+    """How many arrays of each size the graph reads or makes: a measure of its work."""
+    values = [*graph.params, *(v for n in graph.nodes for v in n.outputs)]
+    return Counter(v.type.size for v in values)

@@ -1,0 +1,139 @@
+"""A call of a compiled version in Python: for interpreters whose objects generated code cannot read, and as its oracle.
+
+Guarantees: answers, misses and raises as the dispatch function of `dispatch_text` does; only slower.
+"""
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.dims import evaluate, symbol_of
+from loopwright.ir.signature import ArrayLeaf, Container, ObjectLeaf, Result, ResultTree, ScalarLeaf, Tree, Version
+from loopwright.ir.types import ArrayType
+from loopwright.lower.runtime.arguments import is_straight
+
+_PYTHON_TYPES: dict[str, type] = {"f": float, "i": int, "c": complex, "b": bool}
+_CONTAINERS: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "none": type(None)}
+
+
+class Miss(LookupError):
+    """A call that does not fit a version: another form, type, layout or size."""
+
+
+def call(version: Version, entry: int, raise_error: Callable[[bytes], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The version's answer through `@entry` at this address. Miss when it does not fit the call."""
+    arrays = _parameters(version, args, kwargs)
+    sizes = _bind(version, arrays)
+    if not all(g.constraint.holds(sizes) for g in version.guards):
+        raise Miss(version.name)
+    graph = version.graph
+    results = [np.empty([evaluate(x, sizes) for x in r.type.shape], r.type.dtype) for r in graph.results]
+    error = (ctypes.c_int64 * 4)()
+    function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)(entry)
+    symbols = (ctypes.c_int64 * len(graph.symbols))(*(sizes[s] for s in graph.symbols))
+    status = function(_pointers(arrays), _pointers(results), symbols, error)
+    if status == 1:
+        raise_error(bytes(error))
+    if status != 0:
+        raise MemoryError
+    return _pack(version.results, results, set())
+
+
+def _pointers(arrays: list[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(arrays))(*(x.__array_interface__["data"][0] for x in arrays))
+
+
+def _parameters(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[np.ndarray]:
+    signature = version.signature
+    if len(args) != len(signature.positional) or tuple(kwargs) != tuple(name for name, _ in signature.keywords):
+        raise Miss(version.name)
+    out: list[np.ndarray] = []
+    for tree, given in zip([*signature.positional, *(t for _, t in signature.keywords)], [*args, *kwargs.values()], strict=True):
+        _flatten(version, tree, given, out)
+    for array, param in zip(version.hidden, version.graph.params[len(out):], strict=True):
+        out.append(np.require(array, param.type.dtype, ["C", "A"]))
+    return out
+
+
+def _flatten(version: Version, tree: Tree, given: Any, out: list[np.ndarray]) -> None:
+    match tree:
+        case ArrayLeaf(type):
+            if not (_is_exactly(given, np.ndarray) and given.dtype == type.dtype and given.ndim == type.rank and is_straight(given)):
+                raise Miss(version.name)
+            out.append(given)
+        case ScalarLeaf(type, python):
+            out.append(_scalar(version, type, python, given))
+        case ObjectLeaf(slot):
+            if given is not version.objects[slot]:
+                raise Miss(version.name)
+        case Container(kind, items, keys):
+            if not _is_exactly(given, _CONTAINERS[kind]) or (kind != "none" and len(given) != len(items)):
+                raise Miss(version.name)
+            if kind == "dict" and not all(key in given for key in keys):
+                raise Miss(version.name)
+            for k, item in enumerate(items):
+                _flatten(version, item, given[keys[k] if kind == "dict" else k], out)
+
+
+def _is_exactly(x: Any, wanted: type) -> bool:
+    return type(x) is wanted
+
+
+def _scalar(version: Version, type: ArrayType, python: bool, given: Any) -> np.ndarray:
+    if not _is_exactly(given, _PYTHON_TYPES[type.dtype.kind] if python else type.dtype.type):
+        raise Miss(version.name)
+    try:
+        return np.array(given, type.dtype)
+    except OverflowError as error:  # an int beyond 64 bits
+        raise Miss(version.name) from error
+
+
+def _bind(version: Version, arrays: list[np.ndarray]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    pending = []
+    signature = version.signature
+    shapes = [t.shape for tree in [*signature.positional, *(t for _, t in signature.keywords)] for t in _types(tree)]
+    shapes += [array.shape for array in version.hidden]
+    for array, ours, param in zip(arrays, shapes, version.graph.params, strict=True):
+        for value, *extents in zip(array.shape, ours, param.type.shape, strict=True):
+            for x in extents:
+                name = symbol_of(x)
+                if name is not None and name not in sizes:
+                    sizes[name] = value
+                else:
+                    pending.append((x, value))
+    if not all(evaluate(x, sizes) == value for x, value in pending):
+        raise Miss(version.name)
+    return sizes
+
+
+def _types(tree: Tree) -> list[ArrayType]:
+    match tree:
+        case ArrayLeaf(type) | ScalarLeaf(type):
+            return [type]
+        case Container(items=items):
+            return [t for item in items for t in _types(item)]
+    return []
+
+
+def _pack(tree: ResultTree, results: list[np.ndarray], packed: set[int]) -> Any:
+    if isinstance(tree, Result):
+        array = results[tree.number]
+        if array.ndim == 0:
+            return array[()]
+        if tree.number in packed:  # the same result twice: results share no memory
+            return array.copy()
+        packed.add(tree.number)
+        return array
+    items = [_pack(item, results, packed) for item in tree.items]
+    match tree.kind:
+        case "none":
+            return None
+        case "dict":
+            return dict(zip(tree.keys, items, strict=True))
+        case "tuple":
+            return tuple(items)
+    return items

@@ -1,0 +1,25 @@
+"""The one module that imports inside functions: optional and slow libraries are loaded when first needed.
+
+Guarantees: importing loopwright imports none of them; what `llvm()` returns is initialised for this machine.
+"""
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+
+@cache
+def llvm() -> Any:
+    """`llvmlite.binding`, ready to parse text and to emit native code."""
+    import llvmlite.binding as binding
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    binding.initialize_native_asmparser()
+    return binding
+
+
+@cache
+def llvm_version() -> str:
+    """Names what generates code: llvmlite's version and LLVM's."""
+    import llvmlite
+    return f"llvmlite {llvmlite.__version__}, LLVM {llvm().llvm_version_info}"
