@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from loopwright.autodiff.jvp import push, tangent_type
-from loopwright.ir.builder import Builder, Ref
+from loopwright.autodiff.transpose import pull
+from loopwright.ir.builder import Builder, Ref, inline
 from loopwright.ir.graph import Graph
 
 
@@ -26,7 +27,7 @@ class Linear:
     results: tuple[bool, ...]
 
     @property
-    def is_unknown(self) -> tuple[bool, ...]:
+    def unknown(self) -> tuple[bool, ...]:
         """Which parameters of the graph it is linear in."""
         return (True,) * sum(self.arguments) + (False,) * len(self.residuals)
 
@@ -38,3 +39,16 @@ def linearize(graph: Graph, primals: Sequence[Ref], arguments: Sequence[bool], i
     results, moved = push(graph, primals, tangents, into)
     linear, residuals = behind.finish([t for t in moved if t is not None])
     return results, Linear(linear, tuple(residuals), tuple(arguments), tuple(t is not None for t in moved))
+
+
+def pull_back(linear: Linear, cotangents: Sequence[Ref | None], into: Builder) -> list[Ref | None]:
+    """The cotangent of every argument (None: zero) from those of every result."""
+    arriving = [ct for ct, a in zip(cotangents, linear.results, strict=True) if a]
+    found = iter(pull(linear.graph, linear.unknown, linear.residuals, arriving, into))
+    return [next(found) if a else None for a in linear.arguments]
+
+
+def push_forward(linear: Linear, tangents: Sequence[Ref], into: Builder) -> list[Ref | None]:
+    """The tangent of every result (None: zero) from those of the active arguments."""
+    found = iter(inline(linear.graph, [*tangents, *linear.residuals], into))
+    return [next(found) if a else None for a in linear.results]

@@ -1,0 +1,316 @@
+"""The transforms that users call: grad, value_and_grad, jvp, vjp, linearize, vmap.
+
+Guarantees: names, argument order and meaning are JAX's; each takes and gives functions of containers of arrays; they
+compose with each other and with `jit` in any order. Outside `jit` derivatives see values, so Python control flow works in
+the differentiated function; `vmap`, and everything inside `jit`, sees types and sizes only. A gradient has the container,
+shape and dtype of its argument.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from loopwright.autodiff import batching
+from loopwright.autodiff.calls import (
+    Call,
+    Function,
+    Operand,
+    Place,
+    argument_names,
+    directions,
+    given,
+    name_of,
+    operands,
+    part,
+    protected,
+    result_structure,
+    same,
+    traced_call,
+    type_of,
+)
+from loopwright.autodiff.jvp import filled, push
+from loopwright.autodiff.linearize import Linear, pull_back, push_forward
+from loopwright.autodiff.linearize import linearize as linearize_graph
+from loopwright.ir.builder import Ref
+from loopwright.ir.dims import Extent
+from loopwright.ir.errors import ArgumentError, GradientError, ShapeError
+from loopwright.ir.ops.broadcasting import broadcast
+from loopwright.ir.ops.structural import move_axis
+from loopwright.ir.source import user_source
+from loopwright.ir.types import COMPLEX, FLOATS, ArrayType
+from loopwright.tracer.pytree import LEAF, Structure, broadcast_prefix, flatten, paths, unflatten
+from loopwright.tracer.trace import collector_paused
+
+
+# ---- gradients ------------------------------------------------------------------------------------
+def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+                   allow_int: bool = False) -> Function:
+    """A function that gives (f's value, its gradient with respect to the positional arguments that `argnums` names).
+
+    f must return a real scalar. With has_aux it returns (scalar, aux), and the value is that pair. The gradient has the
+    container and dtypes of the argument (a tuple of them where argnums is a sequence). Complex arguments have the gradient
+    df/dx - i df/dy; holomorphic=True differentiates complex to complex. allow_int gives integers gradients of dtype float0.
+    GradientError for integer arguments and for results that are no scalar.
+
+    >>> value_and_grad(lambda x: x * x)(3.0)
+    (np.float64(9.0), np.float64(6.0))
+    """
+    why = f"grad of {name_of(f)}"
+
+    @functools.wraps(f, updated=())
+    def value_and_gradient(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        some = part(f, argnums, args, kwargs, why)
+        for x, name in zip(some.values, some.names, strict=True):
+            check_input(type_of(x), name, why, holomorphic, allow_int)
+        call = traced_call(some.function, some.structure, some.values, why)
+        _check_scalar(call, result_structure(call, has_aux), holomorphic)
+        results, gradients = _gradient(call)
+        return unflatten(call.traced.structure, results), some.gradient(gradients)
+    return value_and_gradient
+
+
+def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+         allow_int: bool = False) -> Function:
+    """A function that gives the gradient of f; see value_and_grad. With has_aux it gives (gradient, aux).
+
+    >>> grad(lambda x: x * x if x > 0 else -x)(3.0)
+    np.float64(6.0)
+    """
+    both = value_and_grad(f, argnums, has_aux, holomorphic, allow_int)
+
+    @functools.wraps(f, updated=())
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, found = both(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+    return gradient
+
+
+def check_input(t: ArrayType, name: str, why: str, holomorphic: bool, allow_int: bool) -> None:
+    """GradientError unless an argument of type t has a gradient."""
+    if holomorphic and t.dtype not in COMPLEX:
+        raise GradientError(f"{user_source()}: {why} with holomorphic=True: {name} has type {t}, expected a complex dtype. "
+                            f"Convert it with x.astype(complex), or leave holomorphic out.")
+    if not t.is_inexact and not allow_int:
+        raise GradientError(f"{user_source()}: {why}: {name} has type {t}, and only floating or complex numbers have "
+                            f"gradients. Convert it to float (x.astype(float), or 3.0 for 3), choose other arguments with "
+                            f"argnums=, or pass allow_int=True for empty gradients.")
+
+
+def check_output(t: ArrayType, why: str, holomorphic: bool) -> None:
+    """GradientError unless a result of type t can be differentiated in reverse."""
+    if t.dtype in (COMPLEX if holomorphic else FLOATS):
+        return
+    if t.dtype in COMPLEX:
+        fix = "Return np.real(...) or np.abs(...), or pass holomorphic=True."
+    elif t.dtype in FLOATS:
+        fix = "Leave holomorphic out."
+    else:
+        fix = "Convert it to float; integers and comparisons are constant almost everywhere."
+    raise GradientError(f"{user_source()}: {why} needs a {'complex' if holomorphic else 'real floating'} result, but the "
+                        f"function returned {t}. {fix}")
+
+
+def _check_scalar(call: Call, result: Structure, holomorphic: bool) -> None:
+    if result is not LEAF:
+        raise GradientError(f"{user_source()}: {call.why} needs one scalar, but the function returned {result}. Return the "
+                            f"scalar alone, or (scalar, aux) with has_aux=True.")
+    t = call.graph.results[0].type
+    if t.shape:
+        raise GradientError(f"{user_source()}: {call.why} needs a scalar, but the function returned {t}, of shape "
+                            f"{call.place.builder.scope.describe(t.shape)}. Reduce it (np.sum, np.mean), or use vjp or jacrev "
+                            f"for the derivative of an array.")
+    check_output(t, call.why, holomorphic)
+
+
+def _gradient(call: Call) -> tuple[list[Any], list[Any]]:
+    """The results of the call, and the gradient of its first with respect to each leaf."""
+    into = call.place.builder
+    with collector_paused():
+        results, linear = linearize_graph(call.graph, call.primals, call.active, into)
+        one = filled(results[0].type, 1, into)
+        found = pull_back(linear, [one, *[None] * (len(results) - 1)], into)
+        return call.place.results(results, found[:len(call.values)], call.types)
+
+
+# ---- forward and reverse at a point ---------------------------------------------------------------
+def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> tuple[Any, ...]:
+    """(f(*primals), its derivative in the direction of tangents), and aux where has_aux says that f returns (result, aux).
+
+    >>> jvp(lambda x, y: x * y, (2.0, 3.0), (1.0, 0.0))
+    (np.float64(6.0), np.float64(3.0))
+    """
+    why = f"jvp of {name_of(f)}"
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise ArgumentError(f"{user_source()}: {why}: primals and tangents are tuples with one entry for each argument of the "
+                            f"function, got {type(primals).__name__} and {type(tangents).__name__}.")
+    leaves, structure = flatten(tuple(primals))
+    names = argument_names(structure)
+    values = operands(leaves, names, why)
+    along = directions(tuple(tangents), structure, names, [type_of(x) for x in values], why, "tangent")
+    call = traced_call(f, structure, values, why, tangents=along)
+    result = result_structure(call, has_aux)
+    with collector_paused():
+        some = iter(call.place.refs(along))
+        results, moved = push(call.graph, call.primals, [next(some) if a else None for a in call.active], call.place.builder)
+        n = result.leaf_count
+        out, found = call.place.results(results, moved[:n], [x.type for x in results[:n]])
+    return _with_aux(call, out, has_aux, unflatten(result, found))
+
+
+def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """(f(*primals), a function from the cotangent of the result to a tuple of cotangents of the primals), and aux.
+
+    >>> y, pull = vjp(np.sin, 0.0)
+    >>> pull(2.0)
+    (np.float64(2.0),)
+    """
+    call, out, linear, result, types = _linearized(f, primals, has_aux, f"vjp of {name_of(f)}")
+
+    def pullback(cotangent: Any) -> Any:
+        why = f"the pullback of {name_of(f)}"
+        arriving = directions(cotangent, result, paths(result, "result"), types, why, "cotangent")
+        place = Place([*arriving, *linear.residuals], why, linear.graph)
+        with collector_paused():
+            some = iter(place.refs(arriving))
+            every = [next(some) if t.is_inexact else None for t in types] + [None] * (len(linear.results) - len(types))
+            found = pull_back(linear, every, place.builder)
+            return unflatten(call.structure, place.results([], found[:len(call.values)], call.types)[1])
+    return _with_aux(call, out, has_aux, pullback)
+
+
+def linearize(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """(f(*primals), its derivative there as a function of tangents), and aux: a jvp whose primal part runs once.
+
+    >>> y, push = linearize(lambda x: x * x, 3.0)
+    >>> push(1.0)
+    np.float64(6.0)
+    """
+    call, out, linear, result, types = _linearized(f, primals, has_aux, f"linearize of {name_of(f)}")
+
+    def pushforward(*tangents: Any) -> Any:
+        why = f"the pushforward of {name_of(f)}"
+        along = directions(tangents, call.structure, argument_names(call.structure), call.types, why, "tangent")
+        place = Place([*along, *linear.residuals], why, linear.graph)
+        with collector_paused():
+            moved = push_forward(linear, place.refs(along), place.builder)
+            return unflatten(result, place.results([], moved[:len(types)], types)[1])
+    return _with_aux(call, out, has_aux, pushforward)
+
+
+def _linearized(f: Function, primals: tuple[Any, ...], has_aux: bool,
+                why: str) -> tuple[Call, list[Any], Linear, Structure, list[ArrayType]]:
+    """The call, its results, the derivative there, and the structure and types of the results that are not aux."""
+    leaves, structure = flatten(primals)
+    call = traced_call(f, structure, operands(leaves, argument_names(structure), why), why)
+    result = result_structure(call, has_aux)
+    with collector_paused():
+        results, linear = linearize_graph(call.graph, call.primals, call.active, call.place.builder)
+        types = [x.type for x in results[:result.leaf_count]]
+        kept = call.place.values([*results, *call.place.refs(linear.residuals)])
+    linear = replace(linear, residuals=tuple(kept[len(results):]))
+    return call, [given(x) for x in kept[:len(results)]], linear, result, types
+
+
+def _with_aux(call: Call, out: Sequence[Any], has_aux: bool, second: Any) -> tuple[Any, ...]:
+    """(result, second), or (result, second, aux)."""
+    tree = unflatten(call.traced.structure, out)
+    return (tree[0], second, tree[1]) if has_aux else (tree, second)
+
+
+# ---- batching -------------------------------------------------------------------------------------
+def vmap(f: Function, in_axes: Any = 0, out_axes: Any = 0, *, axis_size: int | None = None) -> Function:
+    """f over one more axis of its arguments, all elements at once.
+
+    in_axes: the axis of each argument that is mapped: an integer, None (not mapped), or a container of these that matches
+    the arguments as far as it goes. Keyword arguments are mapped over axis 0. out_axes: where the axis goes in each result.
+    axis_size: its size, needed where nothing is mapped. ShapeError where sizes differ.
+
+    >>> vmap(lambda x, y: x * y, in_axes=(0, None))(np.arange(3.0), 2.0)
+    array([0., 2., 4.])
+    """
+    why = f"vmap of {name_of(f)}"
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+
+    @functools.wraps(f, updated=())
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        (leaves, structure), (named, names) = flatten(args), flatten(kwargs)
+        axes = _axes(in_axes, structure, why, "in_axes") + [0] * len(named)
+        every = [*argument_names(structure), *paths(names, "keyword argument ")]
+        over = [k for k, axis in enumerate(axes) if axis is not None]
+        leaves = leaves + named
+        values = operands([leaves[k] for k in over], [every[k] for k in over], why)
+        front = [_axis(type_of(x), axes[k], every[k], why) for x, k in zip(values, over, strict=True)]
+        size = _size(values, front, [every[k] for k in over], axis_size, why)
+        fixed = protected(leaves)
+
+        def function(*elements: Any) -> Any:
+            every = list(fixed)
+            for k, x in zip(over, elements, strict=True):
+                every[k] = x
+            return f(*unflatten(structure, every[:structure.leaf_count]), **unflatten(names, every[structure.leaf_count:]))
+        call = traced_call(function, flatten(tuple(over))[1], values, why, has_values=False,
+                           types=[_element(type_of(x), a) for x, a in zip(values, front, strict=True)])
+        to = _axes(out_axes, call.traced.structure, why, "out_axes")
+        return unflatten(call.traced.structure, _mapped(call, front, size, to))
+    return mapped
+
+
+def _mapped(call: Call, front: Sequence[int], size: Extent, to: Sequence[int | None]) -> list[Any]:
+    """The results of the call over every element, with the mapped axis where `to` says."""
+    n = len(front)
+    with collector_paused():
+        refs = [move_axis(x, a, 0) for x, a in zip(call.primals[:n], front, strict=True)] + call.primals[n:]
+        results, has = batching.push(call.graph, size, refs, [k < n for k in range(len(refs))], call.place.builder)
+        return call.place.results([_placed(x, h, axis, size, call.why) for x, h, axis in zip(results, has, to, strict=True)])[0]
+
+
+def _placed(x: Ref, has_axis: bool, axis: int | None, size: Extent, why: str) -> Ref:
+    """A result with the mapped axis at `axis`; what does not depend on it is repeated."""
+    if axis is None:
+        if has_axis:
+            raise ArgumentError(f"{user_source()}: {why}: out_axes is None for a result that depends on the mapped arguments. "
+                                f"Give it an axis, or reduce the result over the axis outside.")
+        return x
+    rank = len(x.shape) + (not has_axis)
+    if not -rank <= axis < rank:
+        raise ShapeError(f"{user_source()}: {why}: out_axes {axis} is out of range for a result of rank {rank}.")
+    if not has_axis:
+        x = broadcast(x, shape=(size, *x.shape), axes=tuple(range(1, rank)))
+    return move_axis(x, 0, axis % rank)
+
+
+def _axes(axes: Any, structure: Structure, why: str, what: str) -> list[Any]:
+    """One axis or None per leaf."""
+    try:
+        return broadcast_prefix(axes, structure, lambda a: a is None or (isinstance(a, int) and not isinstance(a, bool)))
+    except ArgumentError as error:
+        raise ArgumentError(f"{user_source()}: {why}: {what}: {error} An axis is an integer or None.") from None
+
+
+def _axis(t: ArrayType, axis: int, name: str, why: str) -> int:
+    if not -t.rank <= axis < t.rank:
+        raise ShapeError(f"{user_source()}: {why}: {name} has type {t}, which has no axis {axis} to map over. Choose another "
+                         f"axis in in_axes, or None to pass it whole to every element.")
+    return axis % t.rank
+
+
+def _size(values: Sequence[Operand], axes: Sequence[int], names: Sequence[str], given: int | None, why: str) -> Extent:
+    """The size of the mapped axis, on which all arguments must agree."""
+    found = [(type_of(x).shape[a], f"axis {a} of {name}") for x, a, name in zip(values, axes, names, strict=True)]
+    if given is not None:
+        found.insert(0, (given, "axis_size"))
+    if not found:
+        raise ArgumentError(f"{user_source()}: {why}: nothing is mapped: give an argument an axis in in_axes, or axis_size.")
+    size, first = found[0]
+    for other, name in found[1:]:
+        if not same(size, other):
+            raise ShapeError(f"{user_source()}: {why}: mapped sizes must be equal, but {first} has size {size} and {name} has "
+                             f"size {other}.")
+    return size
+
+
+def _element(t: ArrayType, axis: int) -> ArrayType:
+    return t.with_shape(t.shape[:axis] + t.shape[axis + 1:])

@@ -1,0 +1,280 @@
+"""A call under a transform: its operands as values, its function traced, and the place where the transform emits.
+
+Guarantees: with a traced operand the transform is emitted into the newest trace that an operand belongs to, and gives
+tracers; without one it is run at once by NumPy, and gives fresh, writeable, C-contiguous arrays that share no memory with
+the operands or each other, and NumPy scalars for rank 0. Arrays that a function is given but not traced over are
+read-only to it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from loopwright.autodiff.jvp import tangent_type, zeros
+from loopwright.ir.builder import Builder, Ref, innermost
+from loopwright.ir.dims import Extent
+from loopwright.ir.elimination import remove_dead
+from loopwright.ir.errors import ArgumentError, DTypeError, ShapeError
+from loopwright.ir.graph import Graph
+from loopwright.ir.guards import Scope
+from loopwright.ir.interpreter import evaluate
+from loopwright.ir.source import user_source
+from loopwright.ir.types import COMPLEX, I64, ArrayType, native
+from loopwright.tracer.promotion import convert, exact, lift_own
+from loopwright.tracer.pytree import Structure, flatten, paths, unflatten
+from loopwright.tracer.signatures import number_type
+from loopwright.tracer.size import Size
+from loopwright.tracer.trace import Traced, check_array, trace
+from loopwright.tracer.tracer import Tracer
+
+Operand = Ref | np.ndarray | np.generic | bool | int | float | complex
+Function = Callable[..., Any]
+
+float0 = np.dtype([("float0", np.void, 0)])  # JAX's dtype of the tangents of integers: there is nothing in them
+
+
+def name_of(f: Any) -> str:
+    """A function's name for messages."""
+    return getattr(f, "__name__", type(f).__name__)
+
+
+# ---- operands -------------------------------------------------------------------------------------
+def operands(leaves: Sequence[Any], names: Sequence[str], why: str) -> list[Operand]:
+    """The leaves of arguments as values; `names` are theirs for messages."""
+    out = []
+    for x, name in zip(leaves, names, strict=True):
+        try:
+            out.append(_operand(x))
+        except (ArgumentError, DTypeError, OverflowError) as error:
+            raise type(error)(f"{user_source()}: {why}: {name}: {error}") from None
+    return out
+
+
+def _operand(x: Any) -> Operand:
+    if isinstance(x, Tracer):
+        return x.ref
+    if isinstance(x, np.ndarray):
+        check_array(x)
+        return np.asarray(x, dtype=native(x.dtype))
+    if isinstance(x, Size):
+        return lift_own(x)
+    if isinstance(x, np.generic):
+        check_array(np.asarray(x))
+    elif isinstance(x, int):
+        exact(x, I64)
+    elif not isinstance(x, (float, complex)):
+        raise ArgumentError(f"expected an array, a number or a container of them, got {type(x).__name__}. Convert it, register "
+                            f"its type with register_pytree_node, or close over it if it is a setting rather than data.")
+    return x
+
+
+def type_of(x: Operand) -> ArrayType:
+    """The type of an operand; Python numbers are weak."""
+    if isinstance(x, np.ndarray):
+        return ArrayType(x.shape, x.dtype)
+    return x.type if isinstance(x, Ref) else number_type(x)
+
+
+def _concrete(x: Operand) -> Any:
+    """What Python sees of an operand that is asked for its value: an array, or the outer value to ask in turn."""
+    return x if isinstance(x, (Ref, np.ndarray)) else np.asarray(x, dtype=type_of(x).dtype)
+
+
+def protected(tree: Any) -> Any:
+    """The same arguments with every array read-only: they are not traced, so a write would be seen outside."""
+    leaves, structure = flatten(tree)
+    return unflatten(structure, [_read_only(x) if isinstance(x, np.ndarray) else x for x in leaves])
+
+
+def _read_only(x: np.ndarray) -> np.ndarray:
+    view = x.view()
+    view.flags.writeable = False
+    return view
+
+
+# ---- where a transform emits ------------------------------------------------------------------------
+class Place:
+    """Where a transform emits: the newest trace among its operands, else a graph of its own that is run at once."""
+
+    def __init__(self, values: Sequence[Any], why: str, graph: Graph | None = None) -> None:
+        traced = [x.builder for x in values if isinstance(x, Ref)]
+        around = innermost()
+        if not traced and around is not None and graph is not None and graph.symbols:
+            traced = [around]  # sizes of the trace around it are all that it depends on
+        self.is_traced = bool(traced)
+        self.builder = max(traced, key=lambda b: b.serial) if traced else Builder(Scope(), why)
+
+    def refs(self, xs: Sequence[Operand]) -> list[Ref]:
+        """Operands as values here: arrays are held by reference, numbers become constants."""
+        return [x if isinstance(x, Ref) else self.builder.capture(x) if isinstance(x, np.ndarray) else lift_own(x, self.builder)
+                for x in xs]
+
+    def values(self, results: Sequence[Ref]) -> list[Any]:
+        """Results as values that outlive the place: refs of a running trace, or arrays."""
+        if self.is_traced:
+            return list(results)
+        graph, captured = self.builder.finish(results)
+        return _fresh(evaluate(remove_dead(graph), captured), captured)
+
+    def results(self, results: Sequence[Ref], tangents: Sequence[Ref | None] = (),
+                types: Sequence[ArrayType] = ()) -> tuple[list[Any], list[Any]]:
+        """Results and tangents as users get them. Tangents are of `types`: None is zeros, and integers get dtype float0."""
+        moving = [zeros(tangent_type(t), self.builder) if x is None else x
+                  for x, t in zip(tangents, types, strict=True) if t.is_inexact]
+        out = [given(x) for x in self.values([*results, *moving])]
+        rest = iter(out[len(results):])
+        return out[:len(results)], [next(rest) if t.is_inexact else self._nothing(t) for t in types]
+
+    def _nothing(self, t: ArrayType) -> np.ndarray:
+        return np.zeros([self.builder.scope.value(n) for n in t.shape], float0)
+
+
+def given(x: Any) -> Any:
+    """A value as users get it."""
+    return Tracer(x) if isinstance(x, Ref) else x if x.ndim else x[()]
+
+
+def _fresh(results: Sequence[np.ndarray], operands: Sequence[Any]) -> list[np.ndarray]:
+    """Results with memory of their own."""
+    taken = {id(x) for x in operands}
+    out = []
+    for x in results:
+        own = x.base is None and x.flags.c_contiguous and x.flags.writeable and id(x) not in taken
+        out.append(x if own else np.array(x, order="C", copy=True))
+        taken.add(id(x))
+    return out
+
+
+# ---- traced calls ---------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Call:
+    """A function traced on `values`, the leaves of `structure`, and where its transform goes."""
+
+    traced: Traced
+    values: list[Operand]
+    place: Place
+    structure: Structure
+    why: str
+
+    @property
+    def graph(self) -> Graph:
+        return self.traced.graph
+
+    @cached_property
+    def types(self) -> list[ArrayType]:
+        """The types of the values."""
+        return [type_of(x) for x in self.values]
+
+    @cached_property
+    def primals(self) -> list[Ref]:
+        """What to pass for each parameter of the graph."""
+        return self.place.refs([*self.values, *self.traced.outer])
+
+    @property
+    def active(self) -> list[bool]:
+        """Which parameters of the graph have tangents: the inexact values, and nothing that the function captured."""
+        return [t.is_inexact for t in self.types] + [False] * len(self.traced.outer)
+
+
+def traced_call(f: Function, structure: Structure, values: list[Operand], why: str, *, has_values: bool = True,
+                types: Sequence[ArrayType] | None = None, tangents: Sequence[Operand] = ()) -> Call:
+    """Trace f(*tree of values). has_values: Python may ask for them. types: those of the values, where other than theirs."""
+    traced = trace(lambda leaves: f(*unflatten(structure, leaves)), types or [type_of(x) for x in values],
+                   concrete=[_concrete(x) for x in values] if has_values else None, why=why)
+    return Call(traced, values, Place([*values, *traced.outer, *tangents], why, traced.graph), structure, why)
+
+
+def result_structure(call: Call, has_aux: bool) -> Structure:
+    """The structure of the result proper, aux aside."""
+    found = call.traced.structure
+    if not has_aux:
+        return found
+    if found.type is not tuple or len(found.children) != 2:
+        raise ArgumentError(f"{user_source()}: {call.why} with has_aux=True: the function must return a pair (result, aux), "
+                            f"got {found}.")
+    return found.children[0]
+
+
+def argument_names(structure: Structure, numbers: Sequence[int] | None = None) -> list[str]:
+    """Names of the leaves of a tuple of arguments, for messages."""
+    numbers = numbers if numbers is not None else range(len(structure.children))
+    return [f"argument {i}{path}" for i, c in zip(numbers, structure.children, strict=True) for path in paths(c)]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A function of some of the arguments of a call, the others fixed."""
+
+    function: Function
+    chosen: tuple[Any, ...]
+    structure: Structure
+    names: list[str]
+    values: list[Operand]
+    alone: bool
+
+    def gradient(self, leaves: Sequence[Any]) -> Any:
+        """One entry per leaf, in the container of the chosen arguments."""
+        tree = unflatten(self.structure, leaves)
+        return tree[0] if self.alone else tree
+
+
+def part(f: Function, argnums: int | Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any], why: str) -> Part:
+    """f as a function of the arguments that argnums names."""
+    alone, count = isinstance(argnums, int), len(args)
+    wanted = [argnums] if isinstance(argnums, int) else list(argnums)
+    for i in wanted:
+        if not -count <= i < count:
+            raise ArgumentError(f"{user_source()}: {why}: argnums={argnums} names argument {i}, but the call has {count} "
+                                f"positional arguments. Differentiated arguments are passed by position.")
+    numbers = [i % count for i in wanted]
+    chosen = tuple([args[i] for i in numbers])
+    leaves, structure = flatten(chosen)
+    names = argument_names(structure, numbers)
+    rest, named = protected(([None if i in numbers else x for i, x in enumerate(args)], kwargs))
+
+    def function(*some: Any) -> Any:
+        every = list(rest)
+        for i, x in zip(numbers, some, strict=True):
+            every[i] = x
+        return f(*every, **named)
+    return Part(function, chosen, structure, names, operands(leaves, names, why), alone)
+
+
+# ---- tangents and cotangents that users pass --------------------------------------------------------
+def directions(tree: Any, structure: Structure, names: Sequence[str], types: Sequence[ArrayType], why: str,
+               what: str) -> list[Operand]:
+    """The tangents or cotangents (`what`) of the inexact leaves, checked against the types that they must have."""
+    leaves, found = flatten(tree)
+    if found != structure:
+        raise ArgumentError(f"{user_source()}: {why}: expected {what}s in the containers {structure}, got {found}.")
+    out = []
+    for x, name, t in zip(leaves, names, types, strict=True):
+        if t.is_inexact:
+            out.append(_direction(operands([x], [f"the {what} of {name}"], why)[0], f"{why}: the {what} of {name}", t))
+        elif getattr(x, "dtype", None) != float0:
+            raise DTypeError(f"{user_source()}: {why}: {name} has type {t}, and integers have no {what}s: convert it to float, "
+                             f"close over it, or pass np.zeros(shape, float0).")
+    return out
+
+
+def _direction(x: Operand, name: str, t: ArrayType) -> Operand:
+    """x at t's dtype if it is a Python number, else as it is, if it has type t."""
+    found = type_of(x)
+    if len(found.shape) != len(t.shape) or not all(same(a, b) for a, b in zip(found.shape, t.shape, strict=True)):
+        raise ShapeError(f"{user_source()}: {name} has type {found}, but its shape must be that of {t}.")
+    if found.weak and (t.dtype in COMPLEX or found.dtype not in COMPLEX):
+        return convert(x, t.dtype) if isinstance(x, Ref) else t.dtype.type(x)
+    if found.dtype != t.dtype:
+        raise DTypeError(f"{user_source()}: {name} has type {found}, but its dtype must be that of {t}. "
+                         f"Convert it with x.astype(...).")
+    return x
+
+
+def same(a: Extent, b: Extent) -> bool:
+    """Whether two sizes are equal: by proof or guard of the running trace where they are symbolic."""
+    around = innermost()
+    return a == b if around is None else around.scope.decide("==", a, b)
