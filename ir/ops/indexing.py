@@ -89,14 +89,16 @@ def _moved_shape(name: str, x: ArrayType, indices: tuple[ArrayType, ...], axes: 
 
 
 # ---- positions ----------------------------------------------------------------------------------
-def _numpy_positions(indices: Sequence[np.ndarray], sizes: Sequence[int], mode: str) -> tuple[list[np.ndarray], np.ndarray]:
+def _numpy_positions(shape: tuple[int, ...], indices: Sequence[np.ndarray], axes: Axes, batch: int,
+                     mode: str) -> tuple[list[np.ndarray], np.ndarray]:
     """Positions inside their axes, and which of them count. IndexError for the first offence under mode raise."""
     positions, counts = [], np.ones(indices[0].shape, bool)
-    for axis, (i, n) in enumerate(zip(indices, sizes, strict=True)):
+    for i, axis in zip(indices, axes, strict=True):
+        n = shape[axis]
         wrapped = np.where(i < 0, i + n, i) if mode != "wrap" else np.mod(i, max(n, 1))
         inside = (wrapped >= 0) & (wrapped < n)
         if mode == "raise" and not inside.all():
-            raise IndexError(f"index {i[~inside][0]} is out of bounds for axis {axis} with size {n}")
+            raise IndexError(f"index {i[~inside][0]} is out of bounds for axis {axis - batch} with size {n}")
         positions.append(np.clip(wrapped, 0, max(n - 1, 0)))
         counts &= inside if mode in ("fill", "zero") else n > 0
     return positions, counts
@@ -151,7 +153,7 @@ def _outside(dtype: np.dtype, mode: str) -> Any:
 
 def _gather_numpy(x: np.ndarray, *indices: np.ndarray, axes: Axes, batch: int, mode: str) -> np.ndarray:
     layout = _Layout(axes, batch, x.ndim, indices[0].ndim)
-    positions, counts = _numpy_positions(indices, [x.shape[a] for a in axes], mode)
+    positions, counts = _numpy_positions(x.shape, indices, axes, batch, mode)
     shape = (*indices[0].shape, *(x.shape[a] for a in layout.rest))
     out = np.full(shape, _outside(x.dtype, mode), x.dtype)
     to = _flat_places(positions, counts, batch)
@@ -252,7 +254,7 @@ def _scatter_dtype(base: ArrayType, updates: ArrayType, *indices: ArrayType, **a
 def _scatter_numpy(combine: str) -> Callable[..., np.ndarray]:
     def numpy(base: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: Axes, batch: int, mode: str) -> np.ndarray:
         layout = _Layout(axes, batch, base.ndim, indices[0].ndim)
-        positions, counts = _numpy_positions(indices, [base.shape[a] for a in axes], mode)
+        positions, counts = _numpy_positions(base.shape, indices, axes, batch, mode)
         out = np.array(base)  # a copy, also of a scalar
         view, to = np.transpose(out, layout.order), _flat_places(positions, counts, batch)
         flat = updates.reshape(counts.size, *(base.shape[a] for a in layout.rest))[np.flatnonzero(counts)]
