@@ -27,7 +27,7 @@ class Linear:
     results: tuple[bool, ...]
 
     @property
-    def unknown(self) -> tuple[bool, ...]:
+    def is_unknown(self) -> tuple[bool, ...]:
         """Which parameters of the graph it is linear in."""
         return (True,) * sum(self.arguments) + (False,) * len(self.residuals)
 
@@ -44,7 +44,7 @@ def linearize(graph: Graph, primals: Sequence[Ref], arguments: Sequence[bool], i
 def pull_back(linear: Linear, cotangents: Sequence[Ref | None], into: Builder) -> list[Ref | None]:
     """The cotangent of every argument (None: zero) from those of every result."""
     arriving = [ct for ct, a in zip(cotangents, linear.results, strict=True) if a]
-    found = iter(pull(linear.graph, linear.unknown, linear.residuals, arriving, into))
+    found = iter(pull(linear.graph, linear.is_unknown, linear.residuals, arriving, into))
     return [next(found) if a else None for a in linear.arguments]
 
 
