@@ -255,7 +255,7 @@ def parts(e: Expr) -> tuple[Expr, ...]:
         case Prefix():
             return e.last, e.body
         case Scatter():
-            return e.base, *e.target, e.value
+            return (e.base, *e.target, e.value) if e.when is None else (e.base, *e.target, e.value, e.when)
     return ()
 
 
@@ -275,7 +275,10 @@ def with_parts(e: Expr, new: tuple[Expr, ...]) -> Expr:
         case Prefix():
             return Prefix(e.monoid, e.index, e.extent, new[0], new[1], e.dtype)
         case Scatter():
-            return Scatter(e.at, new[0], e.over, new[1:-1], new[-1], e.combine)
+            base, *target = new
+            when = None if e.when is None else target.pop()
+            value = target.pop()
+            return Scatter(e.at, base, e.over, tuple(target), value, e.combine, when)
     return e
 
 

@@ -42,12 +42,14 @@ class For:
 
 @dataclass(frozen=True)
 class Store:
-    """buffer[index] = value, or += with combine "add"."""
+    """buffer[index] = value, or += with combine "add". Where `when` does not hold nothing happens: index and value are
+    not evaluated."""
 
     buffer: str
     index: tuple[Expr, ...]
     value: Expr
     combine: str = "set"
+    when: Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -13,33 +13,45 @@ Loops = Sequence[tuple[Index, Extent]]
 
 def expressions(statements: Sequence[Statement]) -> Iterator[Expr]:
     """Every outermost expression of some statements, those inside loops included."""
+    yield from values(statements)
+    for _, index in writes(statements):
+        yield from index
+
+
+def values(statements: Sequence[Statement]) -> Iterator[Expr]:
+    """Every expression that is computed for its value, not as a place to store to."""
     for s in statements:
         match s:
             case For():
-                yield from expressions(s.body)
+                yield from values(s.body)
             case Store():
-                yield from (*s.index, s.value)
+                yield from (s.value, *([] if s.when is None else [s.when]))
             case Let():
                 yield s.value
             case Reduction():
                 yield s.body
-                yield from expressions(s.also)
+                yield from values(s.also)
             case Scan():
-                yield from (s.body, *s.at)
+                yield s.body
+
+
+def writes(statements: Sequence[Statement]) -> Iterator[tuple[str, tuple[Expr, ...]]]:
+    """Every place that is stored to: the buffer's name and the index."""
+    for s in statements:
+        match s:
+            case For():
+                yield from writes(s.body)
+            case Store():
+                yield s.buffer, s.index
+            case Reduction():
+                yield from writes(s.also)
+            case Scan():
+                yield s.buffer, s.at
 
 
 def accesses(statements: Sequence[Statement]) -> Iterator[tuple[str, tuple[Expr, ...]]]:
     """Every place where a buffer is read or written: its name and the index."""
-    for s in statements:
-        match s:
-            case For():
-                yield from accesses(s.body)
-            case Store():
-                yield s.buffer, s.index
-            case Reduction():
-                yield from accesses(s.also)
-            case Scan():
-                yield s.buffer, s.at
+    yield from writes(statements)
     for e in expressions(statements):
         for x in walk(e):
             if isinstance(x, Load):
@@ -82,6 +94,8 @@ def together(nest: Nest, loops: Loops) -> dict[str, int] | None:
 
 def _used_as_number(nest: Nest, run: set[Index]) -> bool:
     """Whether an index of the run appears anywhere but as a whole position of an access."""
+    if any(e in run for e in values(nest.body)):
+        return True
     for e in expressions(nest.body):
         for x in walk(e):
             if isinstance(x, Load):
@@ -89,8 +103,7 @@ def _used_as_number(nest: Nest, run: set[Index]) -> bool:
                     return True
             elif any(p in run for p in _direct(x)):
                 return True
-    stored = [i for name, index in accesses(nest.body) for i in index if not isinstance(i, Index)]
-    return any(k in run for i in stored for k in walk(i))
+    return False
 
 
 def _direct(x: Expr) -> Iterator[Expr]:
@@ -154,7 +167,8 @@ class _Fuser:
             case For():
                 return (dataclasses.replace(s, body=self.body(s.body)),)
             case Store():
-                return (Store(s.buffer, self.at(s.buffer, s.index), self.expr(s.value), s.combine),)
+                when = None if s.when is None else self.expr(s.when)
+                return (Store(s.buffer, self.at(s.buffer, s.index), self.expr(s.value), s.combine, when),)
             case Let():
                 return (Let(s.name, self.expr(s.value)),)
             case Scan():

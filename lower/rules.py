@@ -91,7 +91,8 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     s = survey(region)
     placement = [_placement(s, k) for k in range(len(s.stages))]
     lanes = _lanes_rules(s, placement, target)
-    parallel: list[Instruction] = [] if isinstance(s.root.expr, Scatter) or not s.index else [Parallel()]
+    loops = 0 if isinstance(s.root.expr, Scatter) else len(s.index) - isinstance(s.root.expr, Prefix)
+    parallel: list[Instruction] = [Parallel()] if loops else []
     schedule = (*placement, *lanes, *parallel)
     return (*schedule, *_fuse_rules(region, schedule))
 

@@ -223,7 +223,7 @@ class _NestBuilder:
         out = self.outputs[self.root]
         start = self._loop_over(range(len(self.index)), [Store(out, self.index, s.base)])
         self.over[self.root_stage] = s.over
-        update: list[Statement] = [Store(out, s.target, s.value, s.combine)]
+        update: list[Statement] = [Store(out, s.target, s.value, s.combine, s.when)]
         rank = len(self.index)
         for a, (k, extent) in reversed(list(enumerate(s.over))):
             lanes = self.d.vector.get((self.root_stage, rank + a), 1)

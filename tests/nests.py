@@ -1,0 +1,75 @@
+"""What a nest means, one element at a time with NumPy scalars: checks schedules without generating code."""
+import dataclasses
+
+import numpy as np
+
+from loopwright.ir.dims import evaluate
+from loopwright.ir.loop_interpreter import FOLDS, Environment, apply, evaluate_expr
+from loopwright.ir.loops import Reduce
+from loopwright.ir.nest import Allocate, For, Let, Reduction, Scan, Store
+from loopwright.ir.ops import TABLE
+
+
+def run_nest(nest, inputs, outputs, sizes):
+    """Run on arrays; outputs are written in place. Every buffer is seen at the shape the nest gives it."""
+    arrays = {b.name: a.reshape([evaluate(n, sizes) for n in b.shape])
+              for b, a in zip(nest.buffers, [*inputs, *outputs], strict=True)}
+    with np.errstate(all="ignore"):
+        _run(nest.body, Environment(arrays, {}, sizes, {}))
+
+
+def _run(statements, env):
+    for s in statements:
+        env = _statement(s, env)
+    return env
+
+
+def _statement(s, env):
+    match s:
+        case For():
+            for i in range(evaluate(s.extent, env.sizes)):
+                _run(s.body, env.at({s.index.name: i}))
+        case Store():
+            _store(s, env)
+        case Let():
+            return _named(env, s.name, evaluate_expr(s.value, env))
+        case Allocate(buffer):
+            row = np.full([evaluate(n, env.sizes) for n in buffer.shape], 77).astype(buffer.dtype)
+            return dataclasses.replace(env, arrays={**env.arrays, buffer.name: row})
+        case Reduction():
+            for point in _points(s.over, env.sizes):
+                _run(s.also, env.at(point))
+            return _named(env, s.name, evaluate_expr(Reduce(s.monoid, s.over, s.body, s.dtype), env))
+        case Scan():
+            _scan(s, env)
+    return env
+
+
+def _named(env, name, value):
+    return dataclasses.replace(env, locals={**env.locals, name: value})
+
+
+def _points(over, sizes):
+    points = [{}]
+    for k, n in over:
+        points = [{**p, k.name: i} for p in points for i in range(evaluate(n, sizes))]
+    return points
+
+
+def _store(s, env):
+    if s.when is not None and not evaluate_expr(s.when, env):
+        return
+    at = tuple(int(evaluate_expr(i, env)) for i in s.index)
+    array, value = env.arrays[s.buffer], evaluate_expr(s.value, env)
+    assert all(0 <= i < n for i, n in zip(at, array.shape, strict=True))
+    assert value.dtype == array.dtype, (s.buffer, value.dtype, array.dtype)
+    array[at] = apply(TABLE["add"], [array[at], value], array.dtype) if s.combine == "add" else value
+
+
+def _scan(s, env):
+    total = None
+    for i in range(evaluate(s.extent, env.sizes)):
+        here = env.at({s.index.name: i})
+        value = evaluate_expr(s.body, here)
+        total = value if total is None else apply(TABLE[FOLDS[s.monoid]], [total, value], s.dtype)
+        env.arrays[s.buffer][tuple(int(evaluate_expr(x, here)) for x in s.at)] = total

@@ -1,0 +1,185 @@
+"""Partition and schedules keep the meaning of every op and of random programs, and say no to what is not legal."""
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopwright.ir.builder import build, innermost
+from loopwright.ir.dims import evaluate as size_of
+from loopwright.ir.dims import symbol
+from loopwright.ir.interpreter import evaluate
+from loopwright.ir.ops import TABLE
+from loopwright.ir.ops.arithmetic import add, div, mul, sub
+from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
+from loopwright.ir.ops.reductions import reduce_max
+from loopwright.ir.ops.structural import transpose
+from loopwright.ir.ops.transcendental import exp, sqrt, tanh
+from loopwright.ir.parser import parse_type
+from loopwright.ir.schedule import ComputeAt, Fuse, Inline, Parallel, Vectorize, from_json, to_json
+from loopwright.ir.types import F32, F64, ArrayType
+from loopwright.ir.verifier import verify
+from loopwright.lower.partition import partition
+from loopwright.lower.scheduling import ScheduleError, build_nest
+from loopwright.lower.target import Target
+from tests.nests import run_nest
+from tests.scale import examples
+
+TARGET = Target("x86_64-unknown-linux-gnu", "", "+avx2,+fma", 256)
+N, M = symbol("n"), symbol("m")
+ROWS = ArrayType((N, M), F32)
+
+
+def softmax(x):
+    e = exp(sub(x, broadcast(reduce_max(x, axes=(1,)), shape=x.shape, axes=(0,))))
+    return div(e, broadcast(reduce_sum(e, axes=(1,)), shape=x.shape, axes=(0,)))
+
+
+def layernorm(x):
+    def mean(v):
+        return mul(reduce_sum(v, axes=(1,)), broadcast(reduce_sum(v, axes=(0, 1)), shape=(v.shape[0],), axes=()))
+    centred = sub(x, broadcast(mean(x), shape=x.shape, axes=(0,)))
+    return div(centred, broadcast(sqrt(mean(mul(centred, centred))), shape=x.shape, axes=(0,)))
+
+
+def run_partitioned(graph, arrays):
+    """The partitioned graph with every generated kernel run by its nest, and the sizes."""
+    sizes = {}
+    for v, a in zip(graph.params, arrays, strict=True):
+        for x, n in zip(v.type.shape, a.shape, strict=True):
+            sizes |= {s: n for s in [str(x)] if not isinstance(x, int)}
+    env = dict(zip(graph.params, arrays, strict=True))
+    for n in graph.nodes:
+        inputs = [env[v] for v in n.inputs]
+        if n.attrs.get("implementation") == "generated":
+            region = n.regions[0]
+            outs = [np.full([size_of(x, sizes) for x in v.type.shape], 77).astype(v.type.dtype) for v in region.results]
+            run_nest(build_nest(region, n.attrs["schedule"], "k").nest, inputs, outs, sizes)
+        else:
+            outs = [np.ascontiguousarray(x) for x in evaluate_node(n, inputs, sizes)]
+        env.update(zip(n.outputs, outs, strict=True))
+    return [env[v] for v in graph.results]
+
+
+def evaluate_node(n, inputs, sizes):
+    if n.regions:
+        return evaluate(n.regions[0], inputs, sizes)
+    attrs = {k: tuple(size_of(x, sizes) for x in a) if k == "shape" else a for k, a in n.attrs.items()}
+    return [n.op.numpy(*inputs, **attrs)]
+
+
+def compare(graph, arrays):
+    parted = partition(graph, TARGET, blas=False)
+    verify(parted)
+    for got, want in zip(run_partitioned(parted, arrays), evaluate(graph, arrays), strict=True):
+        assert got.dtype == want.dtype and got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=2e-4 if want.dtype.itemsize < 8 else 1e-10, atol=1e-5)
+    return parted
+
+
+def numbers(rng, t):
+    if t.dtype.kind == "b":
+        return rng.integers(0, 2, t.shape).astype(bool)
+    if t.dtype.kind in "iu":
+        return rng.integers(0, 5, t.shape).astype(t.dtype)
+    return rng.normal(size=t.shape).astype(t.dtype)
+
+
+CASES = [(op, k) for op in TABLE.values() for k in range(len(op.examples))]
+
+
+@pytest.mark.parametrize(("op", "k"), CASES, ids=lambda x: str(x))
+def test_each_op_alone(op, k):
+    """With symbolic sizes, at sizes 4, 1 and 0; what NumPy refuses to compute is left to the op's own tests."""
+    example, rng = op.examples[k], np.random.default_rng(0)
+    types = [parse_type(t) for t in example.operands]
+    if any(t.dtype.kind == "c" for t in types):
+        pytest.skip("complex numbers have no machine code")
+    graph = build(lambda *xs: [op(*xs, **example.attrs) if xs else op(into=innermost(), **example.attrs)], types)
+    for size in (4, 1, 0):
+        sizes = dict.fromkeys(graph.symbols, size)
+        concrete = [ArrayType(tuple(size_of(x, sizes) for x in t.shape), t.dtype) for t in types]
+        if size == 0 and example.draw:
+            continue  # indices into nothing
+        arrays = [example.draw[i](rng, t) if i in example.draw else numbers(rng, t) for i, t in enumerate(concrete)]
+        try:
+            evaluate(graph, arrays)
+        except ValueError:
+            assert size < 4, "small sizes can leave a fold without elements, or a size that does not divide"
+            continue
+        compare(graph, arrays)
+
+
+def test_softmax_is_one_kernel():
+    graph = build(lambda x: [softmax(x)], [ROWS])
+    parted = compare(graph, [np.random.default_rng(1).normal(size=(3, 21)).astype("f4")])
+    assert len(parted.nodes) == 1
+
+
+def test_a_column_reduction_with_epilogue_is_one_kernel():
+    graph = build(lambda x: [tanh(reduce_sum(mul(x, x), axes=(0,)))], [ROWS])
+    assert len(compare(graph, [np.random.default_rng(1).normal(size=(3, 21)).astype("f4")]).nodes) == 1
+
+
+def test_results_that_share_work_are_results_of_one_kernel():
+    def f(x, y):
+        a = exp(mul(x, y))
+        return [a, add(a, x)]
+    graph = build(f, [ROWS, ROWS])
+    assert len(compare(graph, list(np.random.default_rng(1).normal(size=(2, 3, 5)).astype("f4"))).nodes) == 1
+
+
+def test_a_result_that_is_a_parameter_or_comes_twice_is_copied():
+    graph = build(lambda x: [x, (y := exp(x)), y], [ROWS])
+    parted = compare(graph, [np.ones((2, 3), "f4")])
+    assert len(set(parted.results)) == 3 and not set(parted.results) & set(parted.params)
+
+
+OPS = [lambda x, y: add(x, y), lambda x, y: mul(x, tanh(y)), lambda x, y: softmax(x), lambda x, y: layernorm(add(x, y)),
+       lambda x, y: sub(x, broadcast(reduce_max(y, axes=(0,)), shape=x.shape, axes=(1,))),
+       lambda x, y: exp(sub(x, broadcast(reduce_max(x, axes=(0, 1)), shape=x.shape, axes=()))),
+       lambda x, y: transpose(transpose(exp(y), perm=(1, 0)), perm=(1, 0)),
+       lambda x, y: mul(x, broadcast(exp(reduce_sum(mul(x, y), axes=(1,))), shape=x.shape, axes=(0,)))]
+
+
+@examples(60)
+@given(st.lists(st.tuples(st.integers(0, len(OPS) - 1), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=7),
+       st.integers(1, 3), st.sampled_from([(1, 1), (2, 3), (3, 1), (1, 5)]))
+def test_random_programs(steps, results, shape):
+    def f(x, y):
+        values = [x, y]
+        for op, a, b in steps:
+            values.append(OPS[op](values[a % len(values)], values[b % len(values)]))
+        return values[-results:]
+    graph = build(f, [ArrayType((N, M), F64)] * 2)
+    compare(graph, list(np.random.default_rng(0).normal(size=(2, *shape)) / 4))
+
+
+def region_of(f):
+    return build(lambda x: [f(x)], [ROWS])
+
+
+def test_illegal_instructions_are_refused():
+    region = region_of(softmax)
+    with pytest.raises(ScheduleError, match="placed once"):
+        build_nest(region, (Inline(0), ComputeAt(0, 1)), "k")
+    with pytest.raises(ScheduleError, match="placed once"):
+        build_nest(region, (Inline(99),), "k")
+    with pytest.raises(ScheduleError, match="axes"):
+        build_nest(region, (ComputeAt(0, 2),), "k")
+    bias = build(lambda x, b: [add(x, broadcast(b, shape=x.shape, axes=(1,)))], [ROWS, ArrayType((M,), F32)])
+    with pytest.raises(ScheduleError, match="together"):
+        build_nest(bias, (Fuse(1, 0, 2),), "k")
+    total = build(lambda x: [reduce_sum(x, axes=(0, 1))], [ROWS])
+    with pytest.raises(ScheduleError, match="outermost"):
+        build_nest(total, (Parallel(),), "k")
+
+
+def test_schedules_are_json():
+    region = partition(region_of(softmax), TARGET, blas=False).nodes[0]
+    schedule = region.attrs["schedule"]
+    assert from_json(to_json(schedule)) == schedule and json.loads(to_json(schedule))
+    assert any(isinstance(x, Vectorize) for x in schedule)
+    with pytest.raises(ValueError, match="unknown schedule instruction 'Tile'"):
+        from_json('[["Tile", {}]]')
