@@ -1,0 +1,96 @@
+"""`jit`: a NumPy function as compiled code, one compile for all sizes.
+
+The object that `jit` returns is native (loopwright.lower.runtime.dispatcher): a call that fits a compiled version never
+enters Python. What is Python about it stands here: it binds as a method, pickles and copies by its qualified name, and
+shows what was compiled.
+"""
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from loopwright.inspection import Lowered, explain, lowered
+from loopwright.ir.errors import ArgumentError
+from loopwright.ir.signature import Version
+from loopwright.ir.source import user_source
+from loopwright.lower.runtime.dispatcher import NativeFunction
+from loopwright.tracer.signatures import Parameters
+from loopwright.versions import Versions
+
+
+def jit(f: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[int] = (),
+        static_argnames: str | Sequence[str] = (), shapes: Any = None, dynamic: bool = True, fast_math: bool = False) -> Any:
+    """Compile f, a function of arrays and numbers written in NumPy, when it is first called.
+
+    One compile serves all sizes: `f.compiles` counts them, `f.explain(*args)` says what made a second one necessary.
+    Arguments may be arrays, numbers, and containers of them; results are fresh arrays. Works as a decorator, with or
+    without options.
+
+    static_argnums, static_argnames: parameters that are settings, not data: hashable values that are compiled in.
+    shapes: names for the sizes of the array arguments, `("n k", "k m")`: checked at every call, and a trace that would hold
+        for one size only is an error. `_` names nothing, an integer fixes a size, None declares nothing for an argument.
+    dynamic: False compiles for each shape anew.
+    fast_math: let floating-point operations be contracted and reordered; without it each rounds as NumPy's does.
+
+    >>> import numpy as np, loopwright as lw
+    >>> @lw.jit
+    ... def total(x): return np.sum(x * x)
+    >>> float(total(np.arange(4.0)))
+    14.0
+    """
+    if f is None:
+        return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames, shapes=shapes,
+                                 dynamic=dynamic, fast_math=fast_math)
+    if not callable(f):
+        raise ArgumentError(f"{user_source()}: jit expected a function, got {type(f).__name__}.")
+    versions = Versions(f, Parameters(f, static_argnums, static_argnames, shapes, dynamic), fast_math)
+    function: Any = NativeFunction()
+    functools.update_wrapper(function, f)
+    function.__dict__["_versions"] = versions
+    versions.publish_to(function)
+    _keep_signature(function, f)
+    return function
+
+
+def _keep_signature(function: Any, f: Callable[..., Any]) -> None:
+    try:
+        function.__signature__ = inspect.signature(f)
+    except (TypeError, ValueError):  # a builtin that does not say
+        return
+
+
+def _qualified_name(self: Any) -> str:
+    """Pickle and copy find a jitted function where Python finds the decorated name."""
+    return str(self.__qualname__)
+
+
+def _explain(self: Any, *args: Any, **kwargs: Any) -> str:
+    """The versions compiled, their guards with the user's lines, their kernels with costs. With arguments: compiles for
+    them if need be, marks the version that answers them, and gives costs in numbers."""
+    return explain(self._versions, args, kwargs)
+
+
+def _lower(self: Any, *args: Any, **kwargs: Any) -> Lowered:
+    """The graph, kernels, LLVM text and assembly for these arguments, as text."""
+    return lowered(self._versions, args, kwargs)
+
+
+def _compiles(self: Any) -> int:
+    """How many native compiles there have been."""
+    return int(self._versions.compiles)
+
+
+def _all_versions(self: Any) -> tuple[Version, ...]:
+    """What was compiled, oldest first."""
+    return tuple([entry.draft.version for entry in self._versions.entries])
+
+
+def _repr(self: Any) -> str:
+    return f"<jitted {self._versions.parameters.name}, compiled {self.compiles} times>"
+
+
+for _name, _member in {"__reduce__": _qualified_name, "__repr__": _repr, "explain": _explain, "lower": _lower,
+                       "compiles": property(_compiles), "versions": property(_all_versions)}.items():
+    setattr(NativeFunction, _name, _member)

@@ -1,0 +1,231 @@
+"""The compiled versions of one jitted function: found by key and guards, traced and compiled when none fits.
+
+Guarantees: a version answers only calls for which its key, its guards, the types of the arrays it captured and the
+contents it relies on are those of its trace; a trace that raises leaves nothing behind; no lock is held while user code
+runs (two threads may trace, the first to publish wins, the other's trace is dropped before it is compiled).
+"""
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.builder import Ref, inline, innermost
+from loopwright.ir.dims import symbol_of
+from loopwright.ir.guards import Guard
+from loopwright.ir.rewriting import simplify
+from loopwright.ir.signature import Result, ResultContainer, Signature, Version
+from loopwright.ir.source import user_source
+from loopwright.ir.types import ArrayType, native
+from loopwright.lower import Compiled, compile_version
+from loopwright.lower.runtime.dispatcher import NativeFunction, set_versions
+from loopwright.tracer.promotion import newest_builder
+from loopwright.tracer.pytree import Structure, take, unflatten
+from loopwright.tracer.signatures import (
+    Call,
+    Form,
+    Label,
+    Parameters,
+    is_native,
+    leaf,
+    native_leaf,
+    number_type,
+    result_tree,
+    signature,
+)
+from loopwright.tracer.trace import Traced, as_ref, trace
+from loopwright.tracer.tracer import Tracer
+
+WARN_AT, KEEP = 8, 64
+Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype]
+_publishing = threading.RLock()  # around compiling and publishing, never around user code
+os.register_at_fork(before=_publishing.acquire, after_in_parent=_publishing.release, after_in_child=_publishing.release)
+
+
+class RecompilationWarning(UserWarning):
+    """A jitted function was compiled many times; the message names what differs from call to call."""
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A version before it is compiled, and what Python must know to find and call it.
+
+    is_direct: compiled code takes the call as the user spells it; else it takes the flat leaves, and only Python calls it.
+    sizes: where each symbol is read, as (leaf, axis). captured: each with its layout at the trace. contents:
+    captured arrays whose very bytes steered the trace.
+    """
+
+    version: Version
+    is_direct: bool
+    structure: Structure
+    sizes: Mapping[str, tuple[int, int]]
+    captured: tuple[tuple[np.ndarray, Layout], ...]
+    contents: tuple[tuple[np.ndarray, bytes], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A compiled version: its draft, its code, and the call that it was made for."""
+
+    draft: Draft
+    compiled: Compiled
+    key: Any
+    form: Form
+    statics: Mapping[Label, Any]
+
+    def matches(self, call: Call) -> bool:
+        """Whether this version answers a call of its key."""
+        return (self.broken_guard(call) is None
+                and all(_layout(x) == layout for x, layout in self.draft.captured)
+                and all(x.tobytes() == held for x, held in self.draft.contents))
+
+    def broken_guard(self, call: Call) -> Guard | None:
+        """The first guard that the call's sizes break."""
+        guards = self.draft.version.guards
+        if not guards:
+            return None
+        sizes = self.sizes_of(call)
+        return next((g for g in guards if not g.constraint.holds(sizes)), None)
+
+    def sizes_of(self, call: Call) -> dict[str, int]:
+        """What each symbol is in a call."""
+        leaves = call.flat(self.form)
+        return {name: leaves[k].shape[axis] for name, (k, axis) in self.draft.sizes.items()}
+
+    def run(self, call: Call) -> Any:
+        """Call the compiled code, on native copies where arguments have another layout."""
+        leaves = [native_leaf(x) for x in call.flat(self.form)]
+        if not self.draft.is_direct:
+            return unflatten(self.draft.structure, self.compiled.call(tuple(leaves), {}))
+        rest = iter(leaves)
+
+        def one(label: Label) -> Any:  # static arguments as they were: compiled code knows them by identity
+            return self.statics[label] if label in self.statics else take(call.structures[label], rest)
+
+        args = tuple([one(label) for label in self.form.positional])
+        return self.compiled.call(args, {k: one(k) for k in self.form.keywords})
+
+
+class Versions:
+    """What one jitted function has compiled. `slow` is what the native function calls when no version answers."""
+
+    def __init__(self, f: Callable[..., Any], parameters: Parameters, fast_math: bool) -> None:
+        self.f, self.parameters, self.fast_math = f, parameters, fast_math
+        self.why = f"jit of {parameters.name}"
+        self.entries: tuple[Entry, ...] = ()
+        self.compiles = 0
+        self._function: weakref.ref[NativeFunction] | None = None  # weak: the function holds its versions
+
+    def slow(self, *args: Any, **kwargs: Any) -> Any:
+        """Answer a call that no published version took."""
+        call = self.parameters.call(args, kwargs)
+        if call.is_traced or innermost() is not None:
+            return self._inlined(call)
+        return self.entry(call).run(call)
+
+    def entry(self, call: Call) -> Entry:
+        """The version for a call, compiled if need be."""
+        if self.parameters.shapes:
+            self.parameters.check_declaration(call, lambda a, b: a == b)
+        return self.find(call) or self._publish(call, self.draft(call))
+
+    def find(self, call: Call) -> Entry | None:
+        """A compiled version that answers this call."""
+        return next((e for e in self.entries if e.key == call.key and e.matches(call)), None)
+
+    def draft(self, call: Call) -> Draft:
+        """Trace the function for a call."""
+        types, symbols = self.parameters.types(call)
+        traced = trace(self._around(call), types, scope=symbols.scope, is_floor=True, is_sealed=True, why=self.why)
+        symbols.check_free(self.parameters.name)
+        return drafted(call, types, traced, self.parameters.name, self.fast_math)
+
+    def _around(self, call: Call) -> Callable[[list[Tracer]], Any]:
+        def run(tracers: list[Tracer]) -> Any:
+            args, kwargs = call.rebuild(call.form, tracers, take)
+            return self.f(*args, **kwargs)
+        return run
+
+    def _publish(self, call: Call, draft: Draft) -> Entry:
+        with _publishing:
+            if (first := self.find(call)) is not None:
+                return first
+            blame = self._blame(call)
+            entry = Entry(draft, compile_version(draft.version), call.key, call.form, call.statics)
+            self.compiles += 1
+            self.entries = (*self.entries[-(KEEP - 1):], entry)  # the oldest goes when there are too many
+            self._offer()
+        if len(self.entries) == WARN_AT:
+            at = user_source()
+            warnings.warn_explicit(f"{self.parameters.name} has {WARN_AT} compiled versions; {blame}", RecompilationWarning,
+                                   at.file, at.line)
+        return entry
+
+    def publish_to(self, function: NativeFunction) -> None:
+        """Make this the native function that answers calls by itself where a version fits."""
+        self._function = weakref.ref(function)
+        function.slow = self.slow
+
+    def _offer(self) -> None:
+        function = self._function() if self._function is not None else None
+        if function is not None:
+            set_versions(function, [e.compiled for e in self.entries if e.draft.is_direct and not e.draft.contents])
+
+    def _blame(self, call: Call) -> str:
+        """What made this call another version, for the warning."""
+        guards = [g for e in self.entries if e.key == call.key and (g := e.broken_guard(call)) is not None]
+        if guards:
+            return (f"the guard `{guards[-1].constraint}`, asked at {guards[-1].source}, does not hold for the new sizes. "
+                    f"f.explain() lists every version and guard.")
+        if not self.parameters.dynamic:
+            return "dynamic=False compiles each shape anew. Leave it out to compile once for all sizes."
+        return ("the calls differ in dtypes, ranks, containers or static arguments. Values that change often should be "
+                "ordinary arguments. f.explain() lists every version.")
+
+    def _inlined(self, call: Call) -> Any:
+        """The function inside a running trace: traced by itself, sealed, then entered where the arguments live."""
+        leaves = call.flat()
+        into = newest_builder(leaves)
+        if not into.alive:
+            raise into.leaked()
+        if self.parameters.shapes:
+            self.parameters.check_declaration(call, lambda a, b: into.scope.decide("==", a, b))
+        made = trace(self._around(call), [_type_of(x) for x in leaves], scope=into.scope, is_floor=True, is_sealed=True,
+                     why=self.why)
+        results = inline(made.graph, [*[as_ref(x, into) for x in leaves], *made.outer], innermost() or into)
+        return unflatten(made.structure, [Tracer(r, contiguous=True) for r in results])
+
+
+def drafted(call: Call, types: Sequence[ArrayType], traced: Traced, name: str, fast_math: bool) -> Draft:
+    """The version that a finished trace makes for calls like this one."""
+    assert not any(isinstance(x, Ref) for x in traced.outer), "a trace outside every other captured a traced value"
+    found = signature(call, types) if is_native(traced.structure) else None
+    if found is not None:
+        (form, objects), results = found, result_tree(traced.structure)
+    else:
+        leaves = tuple([leaf(x, t) for x, t in zip(call.flat(), types, strict=True)])
+        form, objects = Signature(leaves), ()
+        results = ResultContainer("tuple", tuple([Result(k) for k in range(len(traced.graph.results))]))
+    arrays = tuple([x for x in traced.outer if isinstance(x, np.ndarray)])
+    scope = traced.builder.scope
+    version = Version(name=name, signature=form, graph=simplify(traced.graph), guards=tuple(scope.guards), results=results,
+                      hidden=arrays, objects=objects, fast_math=fast_math)
+    sizes = {name: (k, axis) for k, t in enumerate(types) for axis, n in enumerate(t.shape) if (name := symbol_of(n))}
+    return Draft(version, found is not None, traced.structure, sizes, tuple([(x, _layout(x)) for x in arrays]),
+                 tuple(scope.contents))
+
+
+def _layout(x: np.ndarray) -> Layout:
+    return x.shape, x.strides, x.dtype
+
+
+def _type_of(x: Any) -> ArrayType:
+    if isinstance(x, Tracer):
+        return x.type
+    return ArrayType(x.shape, native(x.dtype)) if isinstance(x, np.ndarray) else number_type(x)

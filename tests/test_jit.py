@@ -1,0 +1,557 @@
+"""jit: one compile for all sizes, NumPy's values, every way to call a function, fresh results."""
+import copy
+import functools
+import inspect
+import pickle
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import loopwright as lw
+from tests.scale import examples
+
+Point = namedtuple("Point", "x y")
+
+
+def same(got, expected):
+    """Values and dtypes as NumPy's, bit for bit, and the type NumPy itself returns."""
+    assert type(got) is type(expected)
+    assert np.asarray(got).dtype == np.asarray(expected).dtype
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_one_compile_serves_every_size():
+    @lw.jit
+    def f(x, y):
+        return (x - 1) * y + x
+
+    rng = np.random.default_rng(0)
+    for n, m in [(2, 3), (3, 2), (7, 7), (100, 2), (2, 1000), (33, 5)]:
+        x, y = rng.normal(size=(n, m)), rng.normal(size=(n, m))
+        same(f(x, y), (x - 1) * y + x)
+    assert f.compiles == 1 and len(f.versions) == 1
+
+
+@given(st.integers(0, 9), st.integers(0, 9))
+@examples(40)
+def test_elementwise_code_asks_nothing_about_sizes_0_and_1(n, m):
+    x = np.arange(float(n * m)).reshape(n, m)
+    same(_doubled(x), x + x)
+    assert _doubled.compiles == 1
+
+
+@lw.jit
+def _doubled(x):
+    """Twice x."""
+    return x + x
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int32", "int64", "uint8", "uint64", "float32", "float64"])
+def test_each_dtype_and_rank_is_a_version_of_its_own(dtype):
+    @lw.jit
+    def f(x):
+        return x * x
+
+    for rank in range(3):
+        x = np.ones((2,) * rank, dtype)
+        same(f(x), x * x)
+        same(f(np.ones((3,) * rank, dtype)), np.ones((3,) * rank, dtype) * np.ones((3,) * rank, dtype))
+        assert f.compiles == rank + 1
+
+
+# ---- numbers ----------------------------------------------------------------------------------------
+def test_python_numbers_are_weak_traced_values():
+    @lw.jit
+    def f(x, s):
+        return x * s
+
+    x = np.arange(4, dtype=np.float32)
+    for s in (2.0, 3.5, -1.0):
+        same(f(x, s), x * np.float32(s))
+    assert f.compiles == 1
+    same(f(x, 3), x * 3)
+    assert f.compiles == 2
+    same(f(x, True), x * True)
+    same(f(x, np.float64(3)), x * np.float64(3))
+    same(f(x, np.int8(3)), x * np.int8(3))
+    assert f.compiles == 5
+
+
+def test_numbers_alone_give_numpy_scalars_of_the_default_dtype():
+    same(lw.jit(lambda a, b: a + b)(1, 2), np.int64(3))
+    same(lw.jit(lambda a, b: a + b)(1, 2.5), np.float64(3.5))
+    same(lw.jit(lambda a: a)(7), np.int64(7))
+    same(lw.jit(lambda a: a)(True), np.True_)
+    same(lw.jit(lambda a: a)(np.float32(1.5)), np.float32(1.5))
+    same(lw.jit(lambda a: a)(np.array(1.5)), np.float64(1.5))
+
+
+def test_subclasses_of_numbers_are_numbers():
+    class Degrees(float):
+        pass
+
+    class Count(int):
+        pass
+
+    f = lw.jit(lambda a: a * 2)
+    same(f(Degrees(1.5)), np.float64(3.0))
+    same(f(Count(3)), np.int64(6))
+    same(f(1.5), np.float64(3.0))
+    assert f.compiles == 2
+
+
+def test_an_int_beyond_int64_says_what_to_pass():
+    f = lw.jit(lambda a: a + 1)
+    with pytest.raises(OverflowError, match=r"argument a of <lambda>.*np\.uint64"):
+        f(1 << 63)
+    same(f(np.uint64(1 << 63)), np.uint64((1 << 63) + 1))
+    same(f(-(1 << 63)), np.int64(-(1 << 63) + 1))
+
+
+# ---- layouts ----------------------------------------------------------------------------------------
+def layouts(x, tmp_path):
+    """x in every layout that NumPy has."""
+    padded = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
+    padded[..., ::2] = x
+    yield "strided", padded[..., ::2]
+    yield "reversed", np.ascontiguousarray(x[::-1])[::-1]
+    yield "fortran", np.asfortranarray(x)
+    yield "transposed", np.ascontiguousarray(x.T).T
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    yield "read-only", frozen
+    yield "byte-swapped", x.astype(x.dtype.newbyteorder())
+    raw = np.zeros(x.nbytes + 1, np.uint8)
+    misaligned = raw[1:].view(x.dtype).reshape(x.shape)
+    misaligned[...] = x
+    yield "misaligned", misaligned
+    yield "broadcast", np.broadcast_to(x[:1], x.shape)
+    mapped = np.memmap(tmp_path / "x", dtype=x.dtype, mode="w+", shape=x.shape)
+    mapped[...] = x
+    yield "memmap", mapped
+
+
+def test_every_layout_gives_the_same_values_from_one_compile(tmp_path):
+    @lw.jit
+    def f(x):
+        return x * 2 - x[:1]
+
+    x = np.random.default_rng(0).normal(size=(4, 3))
+    f(x)
+    for name, given_x in layouts(x, tmp_path):
+        expected = np.asarray(given_x).astype(x.dtype.newbyteorder("="))
+        got = f(given_x)
+        assert type(got) is np.ndarray and got.dtype.isnative, name
+        np.testing.assert_array_equal(got, expected * 2 - expected[:1], err_msg=name)
+    assert f.compiles == 1
+
+
+def test_aliases_of_a_dtype_share_a_version():
+    f = lw.jit(lambda x: x + 1)
+    f(np.arange(3, dtype=np.int64))
+    same(f(np.arange(3, dtype=np.longlong)), np.arange(3, dtype=np.int64) + 1)
+    assert f.compiles == 1
+
+
+# ---- results ----------------------------------------------------------------------------------------
+def test_results_are_fresh_writeable_and_contiguous():
+    x = np.arange(6.0).reshape(2, 3)
+    a, b, c, d = lw.jit(lambda x: (x, x, x.T, x[0]))(x)
+    results = [a, b, c, d]
+    for got, expected in zip(results, (x, x, x.T, x[0]), strict=True):
+        same(got, expected)
+        assert got.flags.c_contiguous and got.flags.writeable and got.flags.owndata
+        assert not np.shares_memory(got, x)
+    assert not any(np.shares_memory(p, q) for i, p in enumerate(results) for q in results[:i])
+
+
+@dataclass
+class State:
+    w: object
+    step: object
+
+
+CONTAINERS = [
+    lambda x: x, lambda x: (x, x + 1), lambda x: [x, (x, [])], lambda x: {"b": x, "a": (x + 1, None)}, lambda x: None, lambda x: (),
+    lambda x: {}, lambda x: Point(x, [x + 1]), lambda x: OrderedDict(b=x, a=x + 1), lambda x: State(x, {"n": x + 2}),
+    lambda x: {1: x, 0: x + 1}, lambda x: {"a": x, 1: x + 1}, lambda x: (2, 3.5, True, x, np.float32(1)),
+]
+
+
+@pytest.mark.parametrize("f", CONTAINERS, ids=range(len(CONTAINERS)))
+def test_results_keep_their_containers(f):
+    g = lw.jit(f)
+    for n in (3, 4):
+        x = np.arange(float(n))
+        assert_trees_equal(g(x), f(x))
+    assert g.compiles == 1
+
+
+@pytest.mark.parametrize("f", CONTAINERS, ids=range(len(CONTAINERS)))
+def test_arguments_may_be_containers(f):
+    leaves = []
+    g = lw.jit(lambda tree: _map(lambda x: x * 2, tree))
+    for n in (3, 4):
+        tree = f(np.arange(float(n)))
+        leaves.append(g(tree))
+        assert_trees_equal(leaves[-1], _map(lambda x: np.asarray(x * 2)[()], tree))
+    assert g.compiles == 1
+
+
+def _map(f, tree):
+    from loopwright.tracer.pytree import flatten, unflatten
+    leaves, structure = flatten(tree)
+    return unflatten(structure, [f(x) for x in leaves])
+
+
+def assert_trees_equal(a, b):
+    from loopwright.tracer.pytree import flatten
+    (xs, s), (ys, t) = flatten(a), flatten(b)
+    assert s == t
+    for x, y in zip(xs, ys, strict=True):
+        assert np.asarray(x).dtype == np.asarray(y).dtype
+        np.testing.assert_array_equal(x, y)
+
+
+def test_dicts_of_any_order_share_a_version():
+    f = lw.jit(lambda d: d["a"] - d["b"])
+    x, y = np.arange(3.0), np.ones(3)
+    same(f({"a": x, "b": y}), x - y)
+    same(f({"b": y, "a": x}), x - y)
+    assert f.compiles == 1
+
+
+# ---- ways to call -----------------------------------------------------------------------------------
+def test_the_spelling_of_a_call_makes_no_version():
+    @lw.jit
+    def f(x, y, *, scale):
+        return (x - y) * scale
+
+    x, y = np.arange(3.0), np.ones(3)
+    for got in (f(x, y, scale=2.0), f(x, y=y, scale=2.0), f(y=y, x=x, scale=2.0), f(scale=2.0, x=x, y=y)):
+        same(got, (x - y) * 2.0)
+    assert f.compiles == 1
+
+
+def test_defaults_are_the_functions_own():
+    offset = np.array([10.0, 20.0, 30.0])
+
+    @lw.jit
+    def f(x, k=3, offset=offset):
+        return x * k + offset
+
+    x = np.arange(3.0)
+    same(f(x), x * 3 + offset)
+    same(f(x, 4), x * 4 + offset)
+    same(f(x, offset=np.zeros(3)), x * 3)
+    offset += 1  # a default array is read at every call, as Python does
+    same(f(x), x * 3 + offset)
+    assert f.compiles == 3
+
+
+def test_star_arguments():
+    @lw.jit
+    def f(first, *rest, **named):
+        for r in rest:
+            first = first + r
+        for k in sorted(named):
+            first = first * named[k]
+        return first
+
+    x = np.arange(3.0)
+    same(f(x), x)
+    same(f(x, x, 1.0, a=2.0, b=x), (x + x + 1.0) * 2.0 * x)
+    same(f(x, x, 1.0, b=x, a=2.0), (x + x + 1.0) * 2.0 * x)
+    assert f.compiles == 2
+
+
+def test_positional_only_parameters():
+    @lw.jit
+    def f(x, /, **named):
+        return x + named["x"]
+
+    same(f(1.0, x=2.0), np.float64(3.0))
+    same(f(2.0, x=2.0), np.float64(4.0))
+    assert f.compiles == 1
+
+
+def test_a_wrong_call_is_pythons_error_and_leaves_nothing():
+    @lw.jit
+    def f(x, y):
+        return x + y
+
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        f(1.0)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        f(1.0, 2.0, z=3.0)
+    assert f.compiles == 0 and f.versions == ()
+
+
+class Model:
+    scale = 3.0
+
+    def __init__(self, w):
+        self.w = w
+
+    @functools.partial(lw.jit, static_argnames="self")
+    def predict(self, x):
+        """The prediction."""
+        return x * self.w * self.scale
+
+
+@dataclass
+class Affine:
+    w: object
+    b: object
+
+    @lw.jit
+    def __call__(self, x):
+        return x * self.w + self.b
+
+
+def test_methods():
+    w, x = np.arange(3.0), np.ones(3)
+    model = Model(w)
+    same(model.predict(x), x * w * 3.0)
+    w += 1  # a captured array is read at every call
+    same(model.predict(x), x * w * 3.0)
+    assert Model.predict.compiles == 1
+    layer = Affine(np.arange(3.0), 1.0)
+    same(layer(x), x * layer.w + 1.0)
+    layer.w, layer.b = np.ones(5), 2.0
+    same(layer(np.ones(5)), np.full(5, 3.0))
+    assert Affine.__call__.compiles == 1
+
+
+def test_a_jitted_function_looks_like_the_function():
+    assert _doubled.__name__ == "_doubled" and _doubled.__doc__ == "Twice x." and _doubled.__module__ == __name__
+    assert str(inspect.signature(_doubled)) == "(x)" and _doubled.__wrapped__(2) == 4
+    assert "jitted _doubled" in repr(_doubled)
+    assert Model.predict.__doc__ == "The prediction."
+
+
+def test_pickle_and_copy_by_name():
+    assert pickle.loads(pickle.dumps(_doubled)) is _doubled
+    assert copy.copy(_doubled) is _doubled and copy.deepcopy([_doubled])[0] is _doubled
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(lw.jit(lambda x: x))
+
+
+def test_anything_callable_can_be_jitted():
+    x = np.arange(1.0, 4.0)
+    same(lw.jit(np.negative)(x), -x)
+    same(lw.jit(functools.partial(np.add, 1.0))(x), 1.0 + x)
+    same(lw.jit(lw.jit(lambda x: x * 2))(x), x * 2)
+
+    class Adder:
+        def __call__(self, x):
+            return x + 5
+    same(lw.jit(Adder())(x), x + 5)
+    with pytest.raises(lw.ArgumentError, match="expected a function, got int"):
+        lw.jit(3)
+
+
+def test_options_by_decorator():
+    @lw.jit(static_argnames=("k",))
+    def f(x, k):
+        return x * k if k > 1 else x
+    same(f(2.0, k=3), np.float64(6.0))
+    same(f(2.0, k=1), np.float64(2.0))
+
+
+# ---- what a trace may see ---------------------------------------------------------------------------
+def test_a_trace_that_raises_leaves_nothing_behind():
+    fails = True
+
+    @lw.jit
+    def f(x):
+        if fails:
+            raise RuntimeError("on purpose")
+        return x + 1
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="on purpose"):
+            f(np.ones(2))
+    assert f.compiles == 0
+    fails = False
+    same(f(np.ones(2)), np.full(2, 2.0))
+
+
+def test_captured_arrays_are_read_at_every_call():
+    w = np.arange(3.0)
+    f = lw.jit(lambda x: x * w)
+    x = np.ones(3)
+    same(f(x), x * w)
+    w -= 0.5
+    same(f(x), x * w)
+    assert f.compiles == 1
+
+
+@pytest.mark.parametrize("make", [lambda w: w[::2], lambda w: w.astype(">f8"), lambda w: w[::-1], lambda w: w.reshape(2, 3).T[0]],
+                         ids=["strided", "byte-swapped", "reversed", "column"])
+def test_captured_arrays_of_any_layout_are_read_at_every_call(make):
+    w = make(np.arange(6.0))
+    f = lw.jit(lambda x: x + w)
+    for _ in range(3):
+        same(f(1.0), (1.0 + w).astype(float))
+        w += 1
+    assert f.compiles == 1
+
+
+def test_a_captured_array_of_a_new_shape_is_traced_anew():
+    holder = {"w": np.arange(3.0)}
+    f = lw.jit(lambda x: x + holder["w"])
+    same(f(1.0), 1.0 + holder["w"])
+    holder["w"].resize(4, refcheck=False)
+    same(f(1.0), 1.0 + holder["w"])
+    assert f.compiles == 2
+
+
+def test_results_of_captured_arrays_are_fresh():
+    w = np.arange(3.0)
+    f = lw.jit(lambda: (w, w))
+    a, b = f()
+    assert not np.shares_memory(a, w) and not np.shares_memory(a, b)
+    same(a, w)
+
+
+def test_the_contents_of_a_mask_are_guarded():
+    mask = np.array([True, False, True])
+    f = lw.jit(lambda x: x[mask])
+    x = np.arange(3.0)
+    same(f(x), x[mask])
+    mask[1] = True
+    same(f(x), x[mask])
+    mask[1] = False
+    same(f(x), x[mask])
+    assert f.compiles == 2
+
+
+# ---- nested jit -------------------------------------------------------------------------------------
+def test_nested_jit_inlines():
+    inner = lw.jit(lambda x, k=2.0: {"y": x * k})
+    outer = lw.jit(lambda x: inner(x)["y"] + inner(x, k=3.0)["y"] + inner(np.ones(3))["y"])
+    for n in (3, 3):
+        x = np.arange(float(n))
+        same(outer(x), x * 2.0 + x * 3.0 + 2.0)
+    assert outer.compiles == 1 and inner.compiles == 0
+
+
+def test_nested_jit_shares_the_sizes_of_the_outer_trace():
+    inner = lw.jit(lambda x, y: x + y)
+    outer = lw.jit(lambda x, y: inner(x, y) * x)
+    for n in (2, 5):
+        same(outer(np.ones(n), np.ones(n)), np.full(n, 2.0))
+    assert outer.compiles == 1
+    same(outer(np.ones(1), np.ones(4)), np.full(4, 2.0))
+    assert outer.compiles == 2
+
+
+def test_nested_jit_sees_no_values():
+    @lw.jit
+    def clipped(x):
+        return x if x > 0 else -x
+
+    for run in (clipped, lw.jit(lambda x: clipped(x)), lw.grad(clipped), lw.grad(lambda x: clipped(x * 2) + x)):
+        with pytest.raises(lw.ConcretizationError, match="jit of clipped"):
+            run(3.0)
+    assert clipped.compiles == 0
+
+
+def test_nested_jit_sees_no_values_of_what_it_closes_over():
+    def outer(x):
+        return lw.jit(lambda y: y if x > 0 else -y)(2.0) * x
+    with pytest.raises(lw.ConcretizationError):
+        lw.grad(outer)(3.0)
+
+
+def test_a_nested_jit_may_close_over_traced_values():
+    def f(x):
+        return lw.jit(lambda y: y * x)(x + 1)
+    same(lw.jit(f)(3.0), np.float64(12.0))
+    same(lw.grad(f)(3.0), np.float64(7.0))
+    same(lw.jit(lw.grad(lw.jit(f)))(3.0), np.float64(7.0))
+
+
+def test_derivatives_run_inside_jit():
+    f = lw.jit(lw.grad(lambda x: x * x * x))
+    same(f(2.0), np.float64(12.0))
+    same(f(3.0), np.float64(27.0))
+    assert f.compiles == 1
+
+
+# ---- many versions ----------------------------------------------------------------------------------
+def test_many_versions_warn_once_with_the_guard_to_blame():
+    @lw.jit
+    def f(x):
+        return x * int(x.shape[0])
+
+    for n in range(2, 9):
+        f(np.ones(n))
+    with pytest.warns(lw.RecompilationWarning, match=r"f has 8 compiled versions; the guard `n == 8`, asked at .*test_jit\.py"):
+        f(np.ones(9))
+    f(np.ones(10))
+    assert f.compiles == 9
+
+
+@pytest.mark.filterwarnings("ignore::loopwright.RecompilationWarning")
+def test_the_oldest_version_is_evicted_beyond_64():
+    @functools.partial(lw.jit, static_argnums=1)
+    def f(x, k):
+        return x + k
+
+    for k in range(70):
+        same(f(1, k), np.int64(1 + k))
+    assert len(f.versions) == 64 and f.compiles == 70
+    same(f(1, 69), np.int64(70))
+    assert f.compiles == 70
+    same(f(1, 0), np.int64(1))
+    assert f.compiles == 71
+
+
+def test_without_dynamic_each_shape_is_compiled():
+    @lw.jit(dynamic=False)
+    def f(x):
+        return x * len(x)
+    for n in (2, 3, 2, 3):
+        same(f(np.ones(n)), np.ones(n) * n)
+    assert f.compiles == 2 and all(not v.graph.symbols for v in f.versions)
+
+
+# ---- seeing inside ----------------------------------------------------------------------------------
+def test_make_graph_prints_and_reads_back():
+    graph = lw.make_graph(lambda p, s: p["w"] * s + p["b"])({"w": np.ones((2, 3), np.float32), "b": np.ones(3, np.float32)}, 2.0)
+    text = str(graph)
+    assert "mul" in text and "f32[" in text and lw.parse(text) == graph
+    assert lw.make_graph(lambda x: x)(np.ones(3)).nodes == ()
+
+
+def test_make_graph_goes_through_transforms_and_jit():
+    graph = lw.make_graph(lw.jit(lw.grad(lambda x: x * x)))(3.0)
+    assert lw.parse(str(graph)) == graph and len(graph.results) == 1
+
+
+def test_lower_gives_every_stage_as_text():
+    f = lw.jit(lambda x: x * 2 + 1)
+    stages = f.lower(np.ones(3))
+    assert lw.parse(stages.graph) == f.versions[0].graph
+    assert all(isinstance(t, str) and t for t in (stages.graph, stages.kernels, stages.llvm, stages.asm))
+    assert "define" in stages.llvm and "entry" in stages.asm
+
+
+def test_explain_names_guards_with_the_users_line_and_kernels_with_costs():
+    @lw.jit
+    def f(x, y):
+        return np.exp(x) * y
+
+    line = inspect.currentframe().f_lineno - 2
+    text = f.explain(np.ones((4, 3)), np.ones((4, 3)))
+    assert "f (" in text and "1 version, 1 compile" in text and "answers these arguments" in text
+    assert f"test_jit.py:{line}" in text and "==" in text
+    assert "exp" in text and "flops" in text and "bytes" in text and "estimated limit" in text
+    f(np.ones(3), np.ones(3))
+    assert "2 versions" in f.explain() and "answers these arguments" not in f.explain()
