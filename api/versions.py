@@ -45,7 +45,8 @@ from loopwright.tracer.tracer import Tracer
 WARN_AT, KEEP = 8, 64
 Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype]
 _publishing = threading.RLock()  # around compiling and publishing, never around user code
-os.register_at_fork(before=_publishing.acquire, after_in_parent=_publishing.release, after_in_child=_publishing.release)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_publishing.acquire, after_in_parent=_publishing.release, after_in_child=_publishing.release)
 
 
 class RecompilationWarning(UserWarning):

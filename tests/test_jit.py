@@ -176,8 +176,9 @@ class State:
 
 
 CONTAINERS = [
-    lambda x: x, lambda x: (x, x + 1), lambda x: [x, (x, [])], lambda x: {"b": x, "a": (x + 1, None)}, lambda x: None, lambda x: (),
-    lambda x: {}, lambda x: Point(x, [x + 1]), lambda x: OrderedDict(b=x, a=x + 1), lambda x: State(x, {"n": x + 2}),
+    lambda x: x, lambda x: (x, x + 1), lambda x: [x, (x, [])], lambda x: {"b": x, "a": (x + 1, None)}, lambda x: None,
+    lambda x: (), lambda x: {}, lambda x: Point(x, [x + 1]), lambda x: OrderedDict(b=x, a=x + 1),
+    lambda x: State(x, {"n": x + 2}),
     lambda x: {1: x, 0: x + 1}, lambda x: {"a": x, 1: x + 1}, lambda x: (2, 3.5, True, x, np.float32(1)),
 ]
 
@@ -391,7 +392,8 @@ def test_captured_arrays_are_read_at_every_call():
     assert f.compiles == 1
 
 
-@pytest.mark.parametrize("make", [lambda w: w[::2], lambda w: w.astype(">f8"), lambda w: w[::-1], lambda w: w.reshape(2, 3).T[0]],
+@pytest.mark.parametrize("make", [lambda w: w[::2], lambda w: w.astype(">f8"), lambda w: w[::-1],
+                                  lambda w: w.reshape(2, 3).T[0]],
                          ids=["strided", "byte-swapped", "reversed", "column"])
 def test_captured_arrays_of_any_layout_are_read_at_every_call(make):
     w = make(np.arange(6.0))
@@ -524,7 +526,8 @@ def test_without_dynamic_each_shape_is_compiled():
 
 # ---- seeing inside ----------------------------------------------------------------------------------
 def test_make_graph_prints_and_reads_back():
-    graph = lw.make_graph(lambda p, s: p["w"] * s + p["b"])({"w": np.ones((2, 3), np.float32), "b": np.ones(3, np.float32)}, 2.0)
+    params = {"w": np.ones((2, 3), np.float32), "b": np.ones(3, np.float32)}
+    graph = lw.make_graph(lambda p, s: p["w"] * s + p["b"])(params, 2.0)
     text = str(graph)
     assert "mul" in text and "f32[" in text and lw.parse(text) == graph
     assert lw.make_graph(lambda x: x)(np.ones(3)).nodes == ()

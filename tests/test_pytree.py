@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from loopwright.ir.errors import ArgumentError
 from loopwright.tracer.pytree import LEAF, broadcast_prefix, flatten, paths, register_pytree_node, take, unflatten
-
 from tests.scale import examples
 
 Point = namedtuple("Point", "x y")

@@ -7,6 +7,8 @@ compiled (a sealed one) raises when it drew from NumPy's global random state, be
 from __future__ import annotations
 
 import gc
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -96,13 +98,31 @@ def _results(leaves: list[Any], structure: Structure, builder: Builder, why: str
 @contextmanager
 def collector_paused() -> Iterator[None]:
     """A trace or a walk allocates many small live objects; without this, scanning them again and again is half of its time."""
-    enabled = gc.isenabled()
+    if not gc.isenabled():
+        yield
+        return
+    thread = threading.get_ident()
     gc.disable()
+    _pausing.add(thread)
     try:
         yield
     finally:
-        if enabled:
-            gc.enable()
+        _pausing.discard(thread)
+        gc.enable()  # also while another thread's trace runs: that is only slower
+
+
+_pausing: set[int] = set()
+
+
+def _resume_in_child() -> None:
+    """A fork takes over the pause of threads that the child does not have."""
+    if _pausing and threading.get_ident() not in _pausing:
+        _pausing.clear()
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_resume_in_child)
 
 
 @contextmanager

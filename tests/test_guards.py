@@ -1,0 +1,167 @@
+"""Guards: what a trace asked about sizes decides which calls a version answers, and nothing else does."""
+import inspect
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import loopwright as lw
+from tests.scale import examples
+
+
+def guards_of(f):
+    return {str(g.constraint) for v in f.versions for g in v.guards}
+
+
+def test_a_question_splits_the_sizes_in_two():
+    @lw.jit
+    def f(x):
+        return x + 1 if x.shape[0] > 3 else x - 1
+
+    for n in (0, 1, 2, 3, 4, 5, 100):
+        x = np.arange(float(n))
+        np.testing.assert_array_equal(f(x), x + 1 if n > 3 else x - 1)
+    assert f.compiles == 2
+    assert guards_of(f) == {"n >= 4", "n <= 3"} or len(guards_of(f)) == 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=8))
+@examples(40)
+def test_broadcasting_makes_at_most_one_version_per_kind_of_size(shapes):
+    f = lw.jit(lambda x, y: x + y)
+    kinds = set()
+    for n, m in shapes:
+        if n != m and 1 not in (n, m):
+            with pytest.raises(lw.ShapeError, match=r"shapes .*\d"):
+                f(np.ones(n), np.ones(m))
+            continue
+        x, y = np.arange(float(n)), np.arange(float(m))
+        np.testing.assert_array_equal(f(x, y), x + y)
+        kinds.add("equal" if n == m else "left" if n == 1 else "right")
+    assert f.compiles == len(kinds)
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 4)), min_size=1, max_size=8))
+@examples(40)
+def test_python_over_sizes_is_right_for_every_call(calls):
+    def plain(x, k):
+        n = x.shape[0]
+        if n % 2 == 0:
+            x = x * 2
+        if n // 3 > k.shape[0]:
+            x = x + 1
+        return x * min(n, 5) - len(k)
+
+    f = lw.jit(plain)
+    for n, m in calls:
+        x, k = np.arange(float(n)), np.ones(m)
+        np.testing.assert_array_equal(f(x, k), plain(x, k))
+    compiled = f.compiles
+    for n, m in calls:
+        f(np.arange(float(n)), np.ones(m))
+    assert f.compiles == compiled
+
+
+def test_guards_name_the_users_line():
+    @lw.jit
+    def f(x):
+        if x.shape[0] == 3:
+            return x * 2
+        return x
+
+    f(np.ones(3))
+    f(np.ones(4))
+    line = inspect.getsourcelines(f.__wrapped__)[1] + 2
+    assert [g.source.line for v in f.versions for g in v.guards] == [line, line]
+    assert all(g.source.file == __file__ for v in f.versions for g in v.guards)
+
+
+def test_equal_sizes_asked_for_share_one_symbol():
+    f = lw.jit(lambda x, y: x + y)
+    f(np.ones(3), np.ones(3))
+    (version,) = f.versions
+    assert len(version.graph.symbols) == 1 and len(version.guards) == 1
+    assert len({n for leaf in version.signature.positional for n in map(str, leaf.type.shape)}) == 2
+
+
+def test_equal_sizes_not_asked_for_stay_two():
+    f = lw.jit(lambda x, y: (x + 1, y + 1))
+    f(np.ones(3), np.ones(3))
+    f(np.ones(3), np.ones(4))
+    assert f.compiles == 1 and not guards_of(f)
+
+
+def test_int_of_a_size_specialises():
+    f = lw.jit(lambda x: x * int(x.shape[0]))
+    for n in (2, 3, 2):
+        np.testing.assert_array_equal(f(np.ones(n)), np.full(n, float(n)))
+    assert f.compiles == 2 and guards_of(f) == {"n == 2", "n == 3"}
+
+
+# ---- declared shapes --------------------------------------------------------------------------------
+def test_declared_names_bind_across_arguments():
+    @lw.jit(shapes=("n k", "k"))
+    def f(x, w):
+        return x * w
+
+    for n, k in ((2, 3), (3, 2), (1, 1), (0, 4)):
+        x, w = np.ones((n, k)), np.arange(float(k))
+        np.testing.assert_array_equal(f(x, w), x * w)
+    assert f.compiles == 1
+    with pytest.raises(lw.ShapeDeclarationError, match=r"argument w of f: declared 'k' with k = 3 from axis 1 of argument x"):
+        f(np.ones((2, 3)), np.ones(4))
+    with pytest.raises(lw.ShapeDeclarationError, match=r"argument x of f: declared 'n k' \(2 axes\), got shape \(3,\)"):
+        f(np.ones(3), np.ones(3))
+    np.testing.assert_array_equal(f(np.ones((2, 3)), np.ones(3)), np.ones((2, 3)))
+    assert f.compiles == 1
+
+
+def test_declared_names_are_the_symbols():
+    f = lw.jit(lambda x, w: x * w, shapes=("batch width", "width"))
+    f(np.ones((2, 3)), np.ones(3))
+    assert f.versions[0].graph.symbols == ("batch", "width")
+
+
+def test_declared_integers_and_blanks():
+    f = lw.jit(lambda x, y: x + y, shapes={"x": "_ 3"})
+    f(np.ones((2, 3)), np.ones((2, 3)))
+    f(np.ones((5, 3)), np.ones((5, 3)))
+    assert f.compiles == 1
+    with pytest.raises(lw.ShapeDeclarationError, match="declared '_ 3', got shape"):
+        f(np.ones((3, 2)), 1.0)
+
+
+def test_declarations_mirror_containers():
+    f = lw.jit(lambda p, x: x * p["w"] + p["b"], shapes=({"w": "k", "b": None}, "n k"))
+    f({"w": np.ones(3), "b": 1.0}, np.ones((2, 3)))
+    with pytest.raises(lw.ShapeDeclarationError, match=r"axis 0 of argument p\['w'\]"):
+        f({"w": np.ones(3), "b": 1.0}, np.ones((2, 4)))
+    with pytest.raises(lw.ShapeDeclarationError, match="declared a dict"):
+        f(np.ones(3), np.ones((2, 3)))
+
+
+@pytest.mark.parametrize(("body", "needs"), [
+    (lambda x, y: x * int(x.shape[0]), "n == 3"), (lambda x, y: x * len(range(x.shape[1])), "m == 2"),
+    (lambda x, y: x[0] + y, r"\w+ == \w+")])
+def test_a_trace_that_fixes_a_declared_size_is_an_error(body, needs):
+    f = lw.jit(body, shapes=("n m", "k"))
+    with pytest.raises(lw.ShapeDeclarationError, match=rf"test_guards\.py:\d+: .* this line needs {needs}"):
+        f(np.ones((3, 2)), np.ones(2))
+    assert f.compiles == 0
+
+
+def test_declared_sizes_may_be_compared():
+    f = lw.jit(lambda x: x + 1 if x.shape[0] > 3 else x, shapes="n")
+    np.testing.assert_array_equal(f(np.ones(4)), np.full(4, 2.0))
+    np.testing.assert_array_equal(f(np.ones(3)), np.ones(3))
+
+
+def test_declarations_hold_inside_other_traces():
+    inner = lw.jit(lambda x, y: x * y, shapes=("n", "n"))
+    outer = lw.jit(lambda x, y: inner(x, y) + 1)
+    np.testing.assert_array_equal(outer(np.ones(3), np.ones(3)), np.full(3, 2.0))
+    np.testing.assert_array_equal(outer(np.ones(4), np.ones(4)), np.full(4, 2.0))
+    assert outer.compiles == 1
+    with pytest.raises(lw.ShapeDeclarationError, match="argument y of <lambda>"):
+        outer(np.ones(3), np.ones(4))
