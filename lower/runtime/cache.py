@@ -109,8 +109,8 @@ def source_digest() -> str:
 @cache
 def environment() -> str:
     """The interpreter, the libraries and the layouts that generated code is made for."""
-    offsets = (objects.TUPLE_ITEMS, objects.BYTES_DATA)
-    return f"{platform.python_implementation()} {sys.version}, NumPy {np.__version__}, {llvm_version()}, {offsets}, {objects.unsupported()}"
+    layouts = (objects.TUPLE_ITEMS, objects.BYTES_DATA, objects.unsupported())
+    return f"{platform.python_implementation()} {sys.version}, NumPy {np.__version__}, {llvm_version()}, {layouts}"
 
 
 def read(key: str) -> Entry | None:

@@ -94,10 +94,12 @@ def _native_type() -> type[_Callable]:
                             _Member(b"table", _OBJECT, _TABLE, 0, b"what the compiled call reads"),
                             _Member(b"__dictoffset__", _OFFSET, _DICT, _READ_ONLY, None),
                             _Member(b"__weaklistoffset__", _OFFSET, _WEAKREFS, _READ_ONLY, None))
-    getset = (_GetSet * 2)(_GetSet(b"__dict__", function("PyObject_GenericGetDict"), function("PyObject_GenericSetDict"), None, None))
+    get, set = function("PyObject_GenericGetDict"), function("PyObject_GenericSetDict")
+    getset = (_GetSet * 2)(_GetSet(b"__dict__", get, set, None, None))
     slots = (_Slot * 3)(_Slot(_SLOT_MEMBERS, ctypes.addressof(members)), _Slot(_SLOT_GETSET, ctypes.addressof(getset)))
     spec = _Spec(b"loopwright.NativeFunction", _END, 0, _BASE_TYPE | _HAS_VECTORCALL | _METHOD_DESCRIPTOR, slots)
-    from_spec = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object)(("PyType_FromSpecWithBases", ctypes.pythonapi))
+    prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object)
+    from_spec = prototype(("PyType_FromSpecWithBases", ctypes.pythonapi))
     made: type[_Callable] = from_spec(ctypes.addressof(spec), (_Callable,))
     _kept.append((members, getset, slots, spec))  # CPython points into them for as long as the type lives
     return made
@@ -127,7 +129,7 @@ def make_table(versions: Sequence[CallableVersion]) -> tuple[Any, ...]:
 @cache
 def _call_library() -> Library:
     where = {name: objects.address(name) for name in _FUNCTIONS}
-    return load(assembled(_call_text()), where, ["call"]).stay()
+    return load(assembled(_call_text()), where, ["call"])
 
 
 def _call_address() -> int:

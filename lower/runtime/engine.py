@@ -1,15 +1,16 @@
 """LLVM text to machine code in this process.
 
 Guarantees: text is verified before it is compiled; the target's features are passed in full;
-a library's code lives exactly as long as its `Library`; compilation is serialised by one lock, which no user code runs
+a library's code lives as long as its `Library`; compilation is serialised by one lock, which no user code runs
 under and which a fork waits for.
 """
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -20,6 +21,7 @@ LIBRARIES_PER_ENGINE = 256  # linking slows down in an engine that holds thousan
 
 _lock = threading.RLock()
 _serial = itertools.count()
+_loaded: dict[int, tuple[Any, Any]] = {}  # LLVM's handle of each library, and the LLJIT that it is in
 _current: list[Any] = []  # the LLJIT in use, and how many libraries it was given
 
 
@@ -51,25 +53,30 @@ def assembly(text: str, target: Target | None = None) -> str:
         return str(_target_machine(target).emit_assembly(_parsed(text, target)))
 
 
+class _Token(int):
+    """Unloads a library when the last reference to it is gone. An int is no container, so the garbage collector never
+    finalises it while finalisers of the same cycle may still call the code."""
+
+    __slots__ = ()
+
+    def __del__(self, loaded: dict[int, tuple[Any, Any]] = _loaded, lock: threading.RLock = _lock) -> None:
+        with lock:
+            loaded.pop(int(self), None)
+
+
 class Library:
     """Loaded code: addresses by exported name. `keep` are the Python objects that the code refers to."""
 
-    __slots__ = ("_engine", "_tracker", "keep")
+    __slots__ = ("_addresses", "_token", "keep")
 
-    def __init__(self, tracker: Any, engine: Any, keep: tuple[Any, ...]) -> None:
-        self._tracker, self._engine, self.keep = tracker, engine, keep
+    def __init__(self, token: _Token, addresses: dict[str, int], keep: Mapping[str, Any]) -> None:
+        self._token, self._addresses, self.keep = token, addresses, keep
 
     def __getitem__(self, name: str) -> int:
-        return int(self._tracker[name])
-
-    def stay(self) -> Library:
-        """Never unload: for code that other threads may be inside of when the interpreter ends."""
-        self._tracker.detach()
-        self._engine.detach()
-        return self
+        return self._addresses[name]
 
 
-def load(code: bytes, imports: Mapping[str, int], exports: Iterable[str], keep: tuple[Any, ...] = ()) -> Library:
+def load(code: bytes, imports: Mapping[str, int], exports: Sequence[str], keep: Mapping[str, Any] | None = None) -> Library:
     """Link an object file into the process. Symbols not in `imports` are the process's own (libc, libm)."""
     with _lock:
         builder = llvm().JITLibraryBuilder().add_object_img(code)
@@ -77,8 +84,10 @@ def load(code: bytes, imports: Mapping[str, int], exports: Iterable[str], keep: 
             builder.import_symbol(name, where)
         for name in exports:
             builder.export_symbol(name)
-        engine = _engine()
-        return Library(builder.add_current_process().link(engine, f"library{next(_serial)}"), engine, keep)
+        engine, number = _engine(), next(_serial)
+        tracker = builder.add_current_process().link(engine, f"library{number}")
+        _loaded[number] = tracker, engine
+        return Library(_Token(number), {name: int(tracker[name]) for name in exports}, keep or {})
 
 
 def _engine() -> Any:
@@ -86,6 +95,14 @@ def _engine() -> Any:
         _current[:] = [llvm().create_lljit_compiler(_target_machine(host_target()), use_jit_link=False), 0]
     _current[1] += 1
     return _current[0]
+
+
+@atexit.register
+def _leave_loaded() -> None:
+    """Threads may be inside compiled code when the interpreter ends: from now on nothing is unloaded."""
+    for tracker, engine in _loaded.values():
+        tracker.detach()
+        engine.detach()
 
 
 if hasattr(os, "register_at_fork"):

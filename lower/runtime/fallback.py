@@ -23,7 +23,8 @@ class Miss(LookupError):
     """A call that does not fit a version: another form, type, layout or size."""
 
 
-def call(version: Version, entry: int, raise_error: Callable[[bytes], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call(version: Version, entry: int, raise_error: Callable[[bytes], Any],
+         args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The version's answer through `@entry` at this address. Miss when it does not fit the call."""
     arrays = _parameters(version, args, kwargs)
     sizes = _bind(version, arrays)
@@ -51,17 +52,22 @@ def _parameters(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any])
     if len(args) != len(signature.positional) or tuple(kwargs) != tuple(name for name, _ in signature.keywords):
         raise Miss(version.name)
     out: list[np.ndarray] = []
-    for tree, given in zip([*signature.positional, *(t for _, t in signature.keywords)], [*args, *kwargs.values()], strict=True):
+    for tree, given in zip(_trees(version), [*args, *kwargs.values()], strict=True):
         _flatten(version, tree, given, out)
     for array, param in zip(version.hidden, version.graph.params[len(out):], strict=True):
         out.append(np.require(array, param.type.dtype, ["C", "A"]))
     return out
 
 
+def _trees(version: Version) -> list[Tree]:
+    return [*version.signature.positional, *(tree for _, tree in version.signature.keywords)]
+
+
 def _flatten(version: Version, tree: Tree, given: Any, out: list[np.ndarray]) -> None:
     match tree:
         case ArrayLeaf(type):
-            if not (_is_exactly(given, np.ndarray) and given.dtype == type.dtype and given.ndim == type.rank and is_straight(given)):
+            if not (_is_exactly(given, np.ndarray) and given.dtype == type.dtype and given.ndim == type.rank
+                    and is_straight(given)):
                 raise Miss(version.name)
             out.append(given)
         case ScalarLeaf(type, python):
@@ -94,8 +100,7 @@ def _scalar(version: Version, type: ArrayType, python: bool, given: Any) -> np.n
 def _bind(version: Version, arrays: list[np.ndarray]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     pending = []
-    signature = version.signature
-    shapes = [t.shape for tree in [*signature.positional, *(t for _, t in signature.keywords)] for t in _types(tree)]
+    shapes = [t.shape for tree in _trees(version) for t in _types(tree)]
     shapes += [array.shape for array in version.hidden]
     for array, ours, param in zip(arrays, shapes, version.graph.params, strict=True):
         for value, *extents in zip(array.shape, ours, param.type.shape, strict=True):

@@ -1,0 +1,126 @@
+"""From a traced version to something that can be called: lower, assemble, link; or load from the disk.
+
+Guarantees: a version that was compiled before, in any process, is loaded without generating its text; the text,
+assembly and kernels of a loaded version are made when they are asked for; an error's line is the line of this version's
+own trace, also when the code came from the disk.
+"""
+from __future__ import annotations
+
+import struct
+from functools import cached_property
+from typing import Any, NoReturn
+
+from loopwright.ir.graph import Graph
+from loopwright.ir.signature import Version
+from loopwright.ir.source import Source
+from loopwright.lower.program import Program, lower_graph
+from loopwright.lower.runtime import blas, cache, fallback
+from loopwright.lower.runtime.cache import Entry
+from loopwright.lower.runtime.canonical import lines, version_key
+from loopwright.lower.runtime.dispatcher import NativeFunction, set_versions
+from loopwright.lower.runtime.engine import Library, assemble, assembly
+from loopwright.lower.runtime.fallback import Miss
+from loopwright.lower.runtime.linking import imported, is_native, link, module_text
+from loopwright.lower.target import Target, host_target
+
+
+class Compiled:
+    """One version as machine code. `call` runs it; `library` keeps the code in memory."""
+
+    def __init__(self, version: Version, target: Target, use_blas: bool, library: Library, from_cache: bool) -> None:
+        self.version, self.target, self.library, self.from_cache = version, target, library, from_cache
+        self._use_blas = use_blas
+
+    @property
+    def dispatch(self) -> int | None:
+        """The address of the dispatch function; None where calls go through Python."""
+        return self.library["dispatch"] if is_native() else None
+
+    @cached_property
+    def program(self) -> Program:
+        """The text of the entry point, its kernels and error sites."""
+        v = self.version
+        return lower_graph(v.graph, self.target, blas=self._use_blas, fast_math=v.fast_math)
+
+    @property
+    def kernels(self) -> Graph:
+        """The partitioned graph."""
+        return self.program.kernels
+
+    @cached_property
+    def llvm(self) -> str:
+        """The whole module: kernels, entry point, dispatch function."""
+        return module_text(self.version, self.program.text)
+
+    @property
+    def asm(self) -> str:
+        """The machine code as assembly text."""
+        return assembly(self.llvm, self.target)
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The answer of this version alone; Miss when it does not fit the call."""
+        if self.dispatch is None:
+            return fallback.call(self.version, self.library["entry"], self.library.keep["lw_raise"], args, kwargs)
+        return self._alone(*args, **kwargs)
+
+    @cached_property
+    def _alone(self) -> Any:
+        function = NativeFunction()
+        function.slow = _Missed(self.version.name)
+        set_versions(function, [self])
+        function.published = ()  # no cycle: the function needs the library only
+        return function
+
+
+class _Missed:
+    """Answers a call that the only version does not fit."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise Miss(f"this version of {self.name} does not fit the call")
+
+
+class SiteErrors:
+    """Raises what compiled code reported: an index out of range, or an integer power with a negative exponent."""
+
+    def __init__(self, sites: tuple[Source | None, ...]) -> None:
+        self.sites = sites
+
+    def __call__(self, error: bytes) -> NoReturn:
+        site, index, axis, size = struct.unpack("<4q", error)
+        source = self.sites[site - 1]
+        where = f" (at {source})" if source else ""
+        if axis < 0:
+            raise ValueError(_NEGATIVE_POWER + where)
+        raise IndexError(f"index {index} is out of bounds for axis {axis} with size {size}{where}")
+
+
+def compile_version(version: Version) -> Compiled:
+    """Machine code for a version. ValueError when a size of its graph is told by no argument."""
+    target, use_blas = host_target(), blas.available()
+    key = version_key(version, target, use_blas)
+    entry = cache.read(key)
+    program = None
+    if entry is None:
+        program = lower_graph(version.graph, target, blas=use_blas, fast_math=version.fast_math)
+        text = module_text(version, program.text)
+        entry = Entry(assemble(text, target), {"imports": imported(text), "sites": _numbered(version.graph, program.sites)})
+        cache.write(key, entry)
+    errors = SiteErrors(_sources(version.graph, entry.metadata["sites"]))
+    compiled = Compiled(version, target, use_blas, link(version, entry.code, entry.metadata["imports"], errors), program is None)
+    if program is not None:
+        compiled.__dict__["program"] = program
+    return compiled
+
+
+def _numbered(g: Graph, sites: tuple[Source | None, ...]) -> list[int]:
+    """Each site's line by its number among the different lines of the graph, so that it holds when lines move."""
+    number = {source: k for k, source in enumerate(dict.fromkeys(lines(g)))}
+    return [number.get(source, -1) for source in sites]
+
+
+def _sources(g: Graph, numbers: list[int]) -> tuple[Source | None, ...]:
+    known = [*dict.fromkeys(lines(g)), None]
+    return tuple(known[k] for k in numbers)

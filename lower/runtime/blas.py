@@ -1,0 +1,201 @@
+"""Matrix products by the BLAS that is already there, found by a probed list.
+
+    void @lw_gemm_f32(i32 ta, i32 tb, i64 m, i64 n, i64 k, ptr a, i64 lda, ptr b, i64 ldb, ptr c, i64 ldc)
+    void @lw_gemm_f64(...)                       row-major C = op(A) op(B)
+
+Guarantees: a library is used only after it multiplied a small matrix rightly; sizes of zero, and sizes beyond a
+32-bit interface, are computed here; what C held before does not matter.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from loopwright.lower.runtime.cache import assembled
+from loopwright.lower.runtime.engine import Library, load
+
+VARIABLE = "LOOPWRIGHT_BLAS"
+_ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112
+# Names of sgemm and dgemm, and the bits of the integers they take.
+_SPELLINGS = (("scipy_cblas_{}gemm64_", 64), ("cblas_{}gemm64_", 64), ("cblas_{}gemm$NEWLAPACK$ILP64", 64),
+              ("scipy_cblas_{}gemm", 32), ("cblas_{}gemm", 32))
+
+
+@dataclass(frozen=True)
+class Blas:
+    """A library that passed: where it is, the functions' addresses, the bits of its integers."""
+
+    path: str
+    sgemm: int
+    dgemm: int
+    bits: int
+
+
+def available() -> bool:
+    """Whether `lw_gemm_f32` and `lw_gemm_f64` exist."""
+    return found() is not None
+
+
+def found() -> Blas | None:
+    """The library in use. LOOPWRIGHT_BLAS is a path, or `none`; without it NumPy's and SciPy's own are tried."""
+    return _find(os.environ.get(VARIABLE, ""))
+
+
+@cache
+def _find(chosen: str) -> Blas | None:
+    if chosen == "none":
+        return None
+    for path in [chosen] if chosen else _candidates():
+        blas = _probe(path)
+        if blas is not None:
+            return blas
+    if chosen:
+        raise OSError(f"{VARIABLE}={chosen}: no library there that has a working cblas_sgemm and cblas_dgemm")
+    return None
+
+
+def _candidates() -> Iterator[str]:
+    """Wheels carry OpenBLAS beside the package; other builds of NumPy link a system BLAS."""
+    for package in ("numpy", "scipy"):
+        spec = find_spec(package)
+        for folder in map(Path, spec.submodule_search_locations or () if spec else ()):
+            for place in (folder.parent / f"{package}.libs", folder / ".dylibs", folder / ".libs"):
+                yield from map(str, sorted(place.glob("*openblas*")))
+    core: Any = np._core if hasattr(np, "_core") else np.core  # type: ignore[attr-defined]
+    yield core._multiarray_umath.__file__
+
+
+def _probe(path: str) -> Blas | None:
+    try:
+        library = ctypes.CDLL(path)
+    except OSError:  # not a library for this machine: the next candidate may be
+        return None
+    for spelling, bits in _SPELLINGS:
+        single, double = (getattr(library, spelling.format(kind), None) for kind in "sd")
+        if single and double and _multiplies(single, bits, np.float32) and _multiplies(double, bits, np.float64):
+            addresses = [ctypes.cast(f, ctypes.c_void_p).value or 0 for f in (single, double)]
+            return Blas(path, addresses[0], addresses[1], bits)
+    return None
+
+
+def _multiplies(function: Any, bits: int, dtype: type) -> bool:
+    a, b, c = np.arange(6, dtype=dtype).reshape(2, 3), np.arange(12, dtype=dtype).reshape(4, 3), np.full((2, 4), np.nan, dtype)
+    real = ctypes.c_float if dtype is np.float32 else ctypes.c_double
+    size = ctypes.c_int64 if bits == 64 else ctypes.c_int32
+    function.restype = None
+    function(ctypes.c_int(_ROW_MAJOR), ctypes.c_int(_PLAIN), ctypes.c_int(_TRANSPOSED), size(2), size(4), size(3), real(1),
+             ctypes.c_void_p(a.ctypes.data), size(3), ctypes.c_void_p(b.ctypes.data), size(3), real(0),
+             ctypes.c_void_p(c.ctypes.data), size(4))
+    return np.array_equal(c, a @ b.T)
+
+
+def address(name: str) -> int | None:
+    """The address of `lw_gemm_f32` or `lw_gemm_f64`; None when there is no BLAS."""
+    blas = found()
+    return None if blas is None else _library(blas)[name]
+
+
+@cache
+def _library(blas: Blas) -> Library:
+    text = "\n".join((_text("f32", "float", blas.bits), _text("f64", "double", blas.bits)))
+    return load(assembled(text), {"blas_f32": blas.sgemm, "blas_f64": blas.dgemm}, ["lw_gemm_f32", "lw_gemm_f64"])
+
+
+def _text(suffix: str, real: str, bits: int) -> str:
+    """One shim. `@plain` is three loops, for what the library cannot be asked."""
+    sizes = ("m", "n", "k", "lda", "ldb", "ldc")
+    largest = "9223372036854775807" if bits == 64 else "2147483647"
+    highest = "".join(f"  %top{i + 1} = call i64 @llvm.smax.i64(i64 %top{i}, i64 %{s})\n" for i, s in enumerate(sizes))
+    narrow = "" if bits == 64 else "".join(f"  %{s}.small = trunc i64 %{s} to i32\n" for s in sizes)
+    size = {s: f"i{bits} %{s}" if bits == 64 else f"i{bits} %{s}.small" for s in sizes}
+    parameters = "i32 %ta, i32 %tb, i64 %m, i64 %n, i64 %k, ptr %a, i64 %lda, ptr %b, i64 %ldb, ptr %c, i64 %ldc"
+    types = f"i32, i32, i32, i{bits}, i{bits}, i{bits}, {real}, ptr, i{bits}, ptr, i{bits}, {real}, ptr, i{bits}"
+    arguments = (f"i32 {_ROW_MAJOR}, i32 %ta.name, i32 %tb.name, {size['m']}, {size['n']}, {size['k']}, {real} 1.0, "
+                 f"ptr %a, {size['lda']}, ptr %b, {size['ldb']}, {real} 0.0, ptr %c, {size['ldc']}")
+    declare = "declare i64 @llvm.smax.i64(i64, i64)\n" if suffix == "f32" else ""
+    return f"""
+{declare}declare void @blas_{suffix}({types})
+define void @lw_gemm_{suffix}({parameters}) nounwind {{
+entry:
+  %rows = icmp sgt i64 %m, 0
+  %columns = icmp sgt i64 %n, 0
+  %any = and i1 %rows, %columns
+  br i1 %any, label %measure, label %out
+measure:
+  %deep = icmp sgt i64 %k, 0
+  %top0 = add i64 0, 0
+{highest}  %small = icmp sle i64 %top{len(sizes)}, {largest}
+  %fits = and i1 %deep, %small
+  br i1 %fits, label %library, label %plain
+library:
+  %ta.set = icmp ne i32 %ta, 0
+  %tb.set = icmp ne i32 %tb, 0
+  %ta.name = select i1 %ta.set, i32 {_TRANSPOSED}, i32 {_PLAIN}
+  %tb.name = select i1 %tb.set, i32 {_TRANSPOSED}, i32 {_PLAIN}
+{narrow}  call void @blas_{suffix}({arguments})
+  br label %out
+plain:
+  call void @plain_{suffix}({parameters})
+  br label %out
+out:
+  ret void
+}}
+define internal void @plain_{suffix}({parameters}) nounwind {{
+entry:
+  %ta.set = icmp ne i32 %ta, 0
+  %tb.set = icmp ne i32 %tb, 0
+  %a.i = select i1 %ta.set, i64 1, i64 %lda
+  %a.p = select i1 %ta.set, i64 %lda, i64 1
+  %b.p = select i1 %tb.set, i64 1, i64 %ldb
+  %b.j = select i1 %tb.set, i64 %ldb, i64 1
+  br label %row
+row:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %row.end ]
+  %i.at = mul i64 %i, %a.i
+  %a.row = getelementptr {real}, ptr %a, i64 %i.at
+  %c.offset = mul i64 %i, %ldc
+  %c.row = getelementptr {real}, ptr %c, i64 %c.offset
+  br label %column
+column:
+  %j = phi i64 [ 0, %row ], [ %j.next, %column.end ]
+  %j.at = mul i64 %j, %b.j
+  %b.column = getelementptr {real}, ptr %b, i64 %j.at
+  br label %term
+term:
+  %p = phi i64 [ 0, %column ], [ %p.next, %add ]
+  %sum = phi {real} [ 0.0, %column ], [ %sum.next, %add ]
+  %more = icmp slt i64 %p, %k
+  br i1 %more, label %add, label %column.end
+add:
+  %a.offset = mul i64 %p, %a.p
+  %b.offset = mul i64 %p, %b.p
+  %a.at = getelementptr {real}, ptr %a.row, i64 %a.offset
+  %b.at = getelementptr {real}, ptr %b.column, i64 %b.offset
+  %x = load {real}, ptr %a.at
+  %y = load {real}, ptr %b.at
+  %xy = fmul {real} %x, %y
+  %sum.next = fadd {real} %sum, %xy
+  %p.next = add i64 %p, 1
+  br label %term
+column.end:
+  %c.at = getelementptr {real}, ptr %c.row, i64 %j
+  store {real} %sum, ptr %c.at
+  %j.next = add i64 %j, 1
+  %j.more = icmp slt i64 %j.next, %n
+  br i1 %j.more, label %column, label %row.end
+row.end:
+  %i.next = add i64 %i, 1
+  %i.more = icmp slt i64 %i.next, %m
+  br i1 %i.more, label %row, label %done
+done:
+  ret void
+}}
+"""

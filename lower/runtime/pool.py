@@ -1,0 +1,142 @@
+"""Parallel loops: our own threads, which claim chunks.
+
+    void @lw_parallel_for(ptr body, ptr context, i64 n, i64 grain)       body: void (ptr context, i64 begin, i64 end)
+
+The workers are daemon Python threads inside a compiled loop, without Python's lock. A job is a 64-bit ticket,
+(generation << 32 | next chunk), which is claimed by compare-and-swap; the caller claims chunks too, and waits only for
+chunks that somebody claimed. Workers spin for a while, then sleep.
+
+Guarantees: the chunks are [k * grain, (k + 1) * grain) whoever runs them and however many threads there are, one by one
+in order when there is one; a call made inside a body, or while another thread's loop runs, is run by its own thread;
+threads are started at the first loop of more than one chunk; a forked child starts its own; at exit they are stopped.
+"""
+from __future__ import annotations
+
+import _thread
+import atexit
+import contextlib
+import ctypes
+import os
+import platform
+import sys
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from loopwright.lower.runtime.cache import assembled
+from loopwright.lower.runtime.engine import Library, load
+from loopwright.lower.runtime.pool_text import EXPORTS, PARALLEL, SERIAL, UNSTARTED, pool_text
+
+VARIABLE = "LOOPWRIGHT_NUM_THREADS"
+JOIN_SECONDS = 1.0  # how long the end of the process waits for a worker
+_FUTEX_CALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
+_PROCESSOR = {"x86_64": "x86", "AMD64": "x86", "aarch64": "arm64", "arm64": "arm64", "ARM64": "arm64"}
+
+
+class _Pool:
+    """What Python knows of the workers. The lock is held for starting and stopping, not while loops run."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.wanted: int | None = None
+        self.workers: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Start the workers, if nobody did meanwhile."""
+        with self.lock:
+            if self.workers:
+                return
+            # The interpreter may be ending, or the system have no more threads: those that started serve.
+            with contextlib.suppress(RuntimeError):
+                self._start(threads())
+            _control("lw_pool_reset")(PARALLEL if self.workers else SERIAL)
+
+    def _start(self, count: int) -> None:
+        for k in range(1, count):
+            worker = threading.Thread(target=_control("lw_pool_work"), name=f"loopwright-{k}", daemon=True)
+            worker.start()
+            self.workers.append(worker)
+
+    def stop(self) -> None:
+        """Send the workers home; loops are serial until `reset`."""
+        with self.lock:
+            _control("lw_pool_close")()
+            for worker in self.workers:
+                worker.join(JOIN_SECONDS)
+            self.workers = []
+
+
+_pool = _Pool()
+
+
+def threads() -> int:
+    """How many threads run a parallel loop, the caller's included."""
+    if _pool.wanted is not None:
+        return _pool.wanted
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        return _positive(int(chosen), VARIABLE)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def set_threads(count: int | None) -> None:
+    """Use this many threads from now on; None: as many as the process may use. Waits for the loop that runs."""
+    _pool.wanted = None if count is None else _positive(count, "the number of threads")
+    if library.cache_info().currsize:
+        _pool.stop()
+        _control("lw_pool_reset")(UNSTARTED)
+
+
+def _positive(count: int, what: str) -> int:
+    if count < 1:
+        raise ValueError(f"{what} must be at least 1, got {count}")
+    return count
+
+
+@cache
+def library() -> Library:
+    """The compiled pool."""
+    futex = _FUTEX_CALL.get(platform.machine()) if sys.platform == "linux" else None
+    loaded = load_pool(futex, _start_from_compiled_code)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_after_fork)
+    atexit.register(_pool.stop)
+    return loaded
+
+
+def load_pool(futex: int | None, start: Callable[[], None]) -> Library:
+    """A pool of its own; `start` is called at the first loop of more than one chunk."""
+    callback = ctypes.CFUNCTYPE(None)(start)
+    text = pool_text(_PROCESSOR.get(platform.machine(), ""), futex, *_SYSTEM[sys.platform == "win32"])
+    entry = ctypes.cast(callback, ctypes.c_void_p).value or 0
+    return load(assembled(text), {"lw_pool_start": entry, **_windows_functions()}, EXPORTS, {"callback": callback})
+
+
+_SYSTEM = {False: ("sched_yield", "usleep"), True: ("SwitchToThread", "Sleep")}
+
+
+def _windows_functions() -> dict[str, int]:
+    if sys.platform != "win32":
+        return {}
+    kernel = ctypes.WinDLL("kernel32")
+    return {name: ctypes.cast(getattr(kernel, name), ctypes.c_void_p).value or 0 for name in _SYSTEM[True]}
+
+
+def _control(name: str) -> Any:
+    return ctypes.CFUNCTYPE(None, *([ctypes.c_int32] if name == "lw_pool_reset" else []))(library()[name])
+
+
+def _start_from_compiled_code() -> None:
+    try:
+        _pool.start()
+    except KeyboardInterrupt:  # it cannot pass through compiled code: raise it again when Python goes on
+        _thread.interrupt_main()
+
+
+def _after_fork() -> None:
+    """The child has no workers, and no other thread that could hold anything."""
+    _pool.lock, _pool.workers = threading.Lock(), []
+    _control("lw_pool_reset")(UNSTARTED)

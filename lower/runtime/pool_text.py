@@ -1,0 +1,277 @@
+"""The thread pool in LLVM text: the job, the claiming of chunks, the workers' loop and their sleep.
+
+Order of events that makes a claim safe: the caller first closes the old ticket, then writes the new job, then opens the
+ticket of the next generation. A worker reads the ticket, then the job, then claims by compare-and-swap on that ticket;
+had it seen any word of a newer job, the ticket it holds is closed already and the claim fails.
+"""
+from __future__ import annotations
+
+WORKER_SPINS = 2000  # pauses, about 0.1 ms, before a worker sleeps
+CALLER_SPINS = 500  # pauses before the caller yields its core to those it waits for
+NAPS = (50, 1000)  # microseconds of the first and of the longest sleep, where there is no futex
+MOST_CHUNKS_BITS = 30
+UNSTARTED, SERIAL, PARALLEL = 0, 1, 2
+EXPORTS = ("lw_parallel_for", "lw_pool_work", "lw_pool_close", "lw_pool_reset")
+
+_PAUSES = {"x86": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
+           "arm64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
+           "": ("", "")}
+
+
+def pool_text(processor: str, futex: int | None, yield_function: str, nap_function: str) -> str:
+    """processor: `x86`, `arm64` or empty. futex: the number of Linux's system call, or None to sleep in naps by
+    `void nap_function(i32 microseconds)`. yield_function: `i32 ()`."""
+    declaration, pause = _PAUSES[processor]
+    sleep = _nap_text(nap_function) if futex is None else _futex_text(futex)
+    return "\n".join((declaration, _STATE, sleep, _job_text(pause, yield_function), _worker_text(pause), _CONTROL))
+
+
+_STATE = """
+@ticket = internal global i64 0, align 64
+@done = internal global i64 0, align 64
+@signal = internal global i32 0, align 64
+@sleepers = internal global i32 0, align 64
+@busy = internal global i32 0, align 64
+@mode = internal global i32 0, align 64
+@body = internal global ptr null, align 64
+@context = internal global ptr null
+@count = internal global i64 0
+@grain = internal global i64 0
+@chunks = internal global i64 0
+declare void @lw_pool_start()
+"""
+
+
+def _futex_text(number: int) -> str:
+    return f"""
+declare i64 @syscall(i64, ...)
+define internal void @sleep(i32 %last) nounwind {{
+  %more = atomicrmw add ptr @sleepers, i32 1 seq_cst
+  %woken = call i64 (i64, ...) @syscall(i64 {number}, ptr @signal, i64 128, i32 %last, ptr null, ptr null, i64 0)
+  %less = atomicrmw sub ptr @sleepers, i32 1 seq_cst
+  ret void
+}}
+define internal void @wake() nounwind {{
+  %asleep = load atomic i32, ptr @sleepers seq_cst, align 4
+  %any = icmp ne i32 %asleep, 0
+  br i1 %any, label %call, label %out
+call:
+  %woken = call i64 (i64, ...) @syscall(i64 {number}, ptr @signal, i64 129, i32 2147483647, ptr null, ptr null, i64 0)
+  br label %out
+out:
+  ret void
+}}
+"""
+
+
+def _nap_text(nap: str) -> str:
+    return f"""
+declare void @{nap}(i32)
+define internal void @sleep(i32 %last) nounwind {{
+entry:
+  br label %nap
+nap:
+  %long = phi i32 [ {NAPS[0]}, %entry ], [ %longer, %nap ]
+  call void @{nap}(i32 %long)
+  %double = shl i32 %long, 1
+  %limit = icmp ugt i32 %double, {NAPS[1]}
+  %longer = select i1 %limit, i32 {NAPS[1]}, i32 %double
+  %now = load atomic i32, ptr @signal acquire, align 4
+  %same = icmp eq i32 %now, %last
+  br i1 %same, label %nap, label %out
+out:
+  ret void
+}}
+define internal void @wake() nounwind {{
+  ret void
+}}
+"""
+
+
+def _job_text(pause: str, yield_function: str) -> str:
+    return f"""
+declare i32 @{yield_function}()
+
+; Claim and run chunks of one generation until none is left.
+define internal void @drain(i32 %generation) nounwind {{
+entry:
+  br label %look
+look:
+  %seen = load atomic i64, ptr @ticket acquire, align 8
+  %high = lshr i64 %seen, 32
+  %of = trunc i64 %high to i32
+  %next = and i64 %seen, 4294967295
+  %current = icmp eq i32 %of, %generation
+  br i1 %current, label %read, label %out
+read:
+  %chunks = load atomic i64, ptr @chunks acquire, align 8
+  %body = load atomic ptr, ptr @body acquire, align 8
+  %context = load atomic ptr, ptr @context acquire, align 8
+  %n = load atomic i64, ptr @count acquire, align 8
+  %grain = load atomic i64, ptr @grain acquire, align 8
+  %left = icmp ult i64 %next, %chunks
+  br i1 %left, label %claim, label %out
+claim:
+  %claimed = add i64 %seen, 1
+  %pair = cmpxchg ptr @ticket, i64 %seen, i64 %claimed acq_rel acquire, align 8
+  %mine = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %mine, label %run, label %look
+run:
+  call void @chunk(ptr %body, ptr %context, i64 %next, i64 %n, i64 %grain)
+  %before = atomicrmw add ptr @done, i64 1 release, align 8
+  br label %look
+out:
+  ret void
+}}
+
+define internal void @chunk(ptr %body, ptr %context, i64 %k, i64 %n, i64 %grain) nounwind {{
+  %begin = mul i64 %k, %grain
+  %rest = sub i64 %n, %begin
+  %partial = icmp slt i64 %rest, %grain
+  %length = select i1 %partial, i64 %rest, i64 %grain
+  %end = add i64 %begin, %length
+  call void %body(ptr %context, i64 %begin, i64 %end)
+  ret void
+}}
+
+define void @lw_parallel_for(ptr %body, ptr %context, i64 %n, i64 %wanted) nounwind {{
+entry:
+  %any = icmp sgt i64 %n, 0
+  br i1 %any, label %split, label %out
+split:
+  %last.index = sub i64 %n, 1
+  %bound = lshr i64 %last.index, {MOST_CHUNKS_BITS}
+  %least = add i64 %bound, 1
+  %fine = icmp slt i64 %wanted, %least
+  %grain = select i1 %fine, i64 %least, i64 %wanted
+  %last.chunk = udiv i64 %last.index, %grain
+  %chunks = add i64 %last.chunk, 1
+  %single = icmp eq i64 %chunks, 1
+  br i1 %single, label %serial, label %threads
+threads:
+  %mode = load atomic i32, ptr @mode acquire, align 4
+  %unstarted = icmp eq i32 %mode, {UNSTARTED}
+  br i1 %unstarted, label %start, label %started
+start:
+  call void @lw_pool_start()
+  br label %started
+started:
+  %now = load atomic i32, ptr @mode acquire, align 4
+  %parallel = icmp eq i32 %now, {PARALLEL}
+  br i1 %parallel, label %acquire, label %serial
+acquire:
+  %pair = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic, align 4
+  %free = extractvalue {{ i32, i1 }} %pair, 1
+  br i1 %free, label %publish, label %serial
+publish:
+  %old = load atomic i32, ptr @signal monotonic, align 4
+  %following = add i32 %old, 1
+  %stop = icmp ugt i32 %following, -2
+  %generation = select i1 %stop, i32 1, i32 %following
+  %wide = zext i32 %generation to i64
+  %open = shl i64 %wide, 32
+  %closed = or i64 %open, 4294967295
+  %closing = atomicrmw xchg ptr @ticket, i64 %closed seq_cst, align 8
+  store atomic ptr %body, ptr @body release, align 8
+  store atomic ptr %context, ptr @context release, align 8
+  store atomic i64 %n, ptr @count release, align 8
+  store atomic i64 %grain, ptr @grain release, align 8
+  store atomic i64 %chunks, ptr @chunks release, align 8
+  store atomic i64 0, ptr @done release, align 8
+  store atomic i64 %open, ptr @ticket release, align 8
+  store atomic i32 %generation, ptr @signal seq_cst, align 4
+  call void @wake()
+  call void @drain(i32 %generation)
+  br label %wait
+wait:
+  %spins = phi i64 [ 0, %publish ], [ %spins.next, %spin ], [ 0, %yield ]
+  %finished = load atomic i64, ptr @done acquire, align 8
+  %all = icmp eq i64 %finished, %chunks
+  br i1 %all, label %release, label %patience
+patience:
+  %spins.next = add i64 %spins, 1
+  %tired = icmp ugt i64 %spins, {CALLER_SPINS}
+  br i1 %tired, label %yield, label %spin
+spin:
+  {pause}
+  br label %wait
+yield:
+  %yielded = call i32 @{yield_function}()
+  br label %wait
+release:
+  store atomic i32 0, ptr @busy release, align 4
+  br label %out
+serial:
+  %k = phi i64 [ 0, %split ], [ 0, %started ], [ 0, %acquire ], [ %k.next, %serial ]
+  call void @chunk(ptr %body, ptr %context, i64 %k, i64 %n, i64 %grain)
+  %k.next = add i64 %k, 1
+  %more = icmp ult i64 %k.next, %chunks
+  br i1 %more, label %serial, label %out
+out:
+  ret void
+}}
+"""
+
+
+def _worker_text(pause: str) -> str:
+    return f"""
+define void @lw_pool_work() nounwind {{
+entry:
+  br label %idle
+idle:
+  %last = phi i32 [ 0, %entry ], [ %generation, %work ]
+  br label %spin
+spin:
+  %spins = phi i64 [ 0, %idle ], [ %spins.next, %again ], [ 0, %asleep ]
+  %generation = load atomic i32, ptr @signal acquire, align 4
+  %new = icmp ne i32 %generation, %last
+  br i1 %new, label %called, label %patience
+patience:
+  %spins.next = add i64 %spins, 1
+  %tired = icmp ugt i64 %spins, {WORKER_SPINS}
+  br i1 %tired, label %asleep, label %again
+again:
+  {pause}
+  br label %spin
+asleep:
+  call void @sleep(i32 %last)
+  br label %spin
+called:
+  %stop = icmp eq i32 %generation, -1
+  br i1 %stop, label %out, label %work
+work:
+  call void @drain(i32 %generation)
+  br label %idle
+out:
+  ret void
+}}
+"""
+
+
+_CONTROL = f"""
+; Serial from now on: wait for the loop that runs, keep others out, send the workers home.
+define void @lw_pool_close() nounwind {{
+entry:
+  store atomic i32 {SERIAL}, ptr @mode seq_cst, align 4
+  br label %acquire
+acquire:
+  %pair = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic, align 4
+  %free = extractvalue {{ i32, i1 }} %pair, 1
+  br i1 %free, label %stop, label %acquire
+stop:
+  store atomic i32 -1, ptr @signal seq_cst, align 4
+  call void @wake()
+  ret void
+}}
+
+; As new, with no workers; the mode is what the caller says.
+define void @lw_pool_reset(i32 %mode) nounwind {{
+  store atomic i64 0, ptr @chunks seq_cst, align 8
+  store atomic i64 0, ptr @ticket seq_cst, align 8
+  store atomic i32 0, ptr @signal seq_cst, align 4
+  store atomic i32 0, ptr @sleepers seq_cst, align 4
+  store atomic i32 %mode, ptr @mode seq_cst, align 4
+  store atomic i32 0, ptr @busy seq_cst, align 4
+  ret void
+}}
+"""

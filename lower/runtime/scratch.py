@@ -1,0 +1,211 @@
+"""Scratch memory for activations of compiled code.
+
+    ptr  @lw_scratch_acquire(i64 bytes)     64-byte aligned; null when out of memory
+    void @lw_scratch_release(ptr)
+
+Guarantees: a block has one owner from acquire to release; any thread may release it; blocks are kept for reuse up to
+about `MOST_KEPT` bytes and handed over by atomic exchange, so there is no lock that a fork could leave held.
+"""
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+from loopwright.lower.runtime.cache import assembled
+from loopwright.lower.runtime.engine import Library, load
+
+PLACES = 16  # blocks kept at most; a power of two
+MOST_KEPT = 256 << 20  # bytes
+LARGEST = 1 << 46  # bytes that a request can be, far above any memory
+GRANULE = 4096  # capacities are multiples of it, so that nearly equal sizes share blocks
+HEADER = 64  # bytes before a block: malloc's pointer, then the capacity
+_EXPORTS = ("lw_scratch_acquire", "lw_scratch_release", "lw_scratch_trim", "lw_scratch_kept")
+
+
+@cache
+def library() -> Library:
+    """The compiled functions, with `lw_scratch_trim`, which frees every kept block, and the count of kept bytes."""
+    return load(assembled(_TEXT), {}, _EXPORTS)
+
+
+def trim() -> None:
+    """Give kept blocks back to the system."""
+    ctypes.CFUNCTYPE(None)(library()["lw_scratch_trim"])()
+
+
+def kept() -> int:
+    """The bytes kept for reuse."""
+    return int(ctypes.c_int64.from_address(library()["lw_scratch_kept"]).value)
+
+
+_TEXT = f"""
+@places = internal global [{PLACES} x ptr] zeroinitializer, align 64
+@turn = internal global i64 0
+@lw_scratch_kept = global i64 0
+declare ptr @malloc(i64)
+declare void @free(ptr)
+
+define internal i64 @capacity(ptr %block) nounwind alwaysinline {{
+  %at = getelementptr i8, ptr %block, i64 {8 - HEADER}
+  %capacity = load i64, ptr %at
+  ret i64 %capacity
+}}
+
+define internal void @discard(ptr %block) nounwind {{
+  %at = getelementptr i8, ptr %block, i64 {-HEADER}
+  %raw = load ptr, ptr %at
+  call void @free(ptr %raw)
+  ret void
+}}
+
+; What was in the place, which is empty now; the count of kept bytes follows.
+define internal ptr @take(i64 %k) nounwind {{
+  %place = getelementptr ptr, ptr @places, i64 %k
+  %seen = load atomic ptr, ptr %place monotonic, align 8
+  %empty = icmp eq ptr %seen, null
+  br i1 %empty, label %none, label %exchange
+exchange:
+  %block = atomicrmw xchg ptr %place, ptr null acq_rel, align 8
+  %lost = icmp eq ptr %block, null
+  br i1 %lost, label %none, label %count
+count:
+  %capacity = call i64 @capacity(ptr %block)
+  %before = atomicrmw sub ptr @lw_scratch_kept, i64 %capacity monotonic, align 8
+  ret ptr %block
+none:
+  ret ptr null
+}}
+
+; Whether the block could be put into the place.
+define internal i1 @put(i64 %k, ptr %block) nounwind {{
+  %place = getelementptr ptr, ptr @places, i64 %k
+  %seen = load atomic ptr, ptr %place monotonic, align 8
+  %empty = icmp eq ptr %seen, null
+  br i1 %empty, label %exchange, label %full
+exchange:
+  %capacity = call i64 @capacity(ptr %block)
+  %before = atomicrmw add ptr @lw_scratch_kept, i64 %capacity monotonic, align 8
+  %pair = cmpxchg ptr %place, ptr null, ptr %block acq_rel monotonic, align 8
+  %done = extractvalue {{ ptr, i1 }} %pair, 1
+  br i1 %done, label %kept, label %undo
+kept:
+  ret i1 true
+undo:
+  %again = atomicrmw sub ptr @lw_scratch_kept, i64 %capacity monotonic, align 8
+  br label %full
+full:
+  ret i1 false
+}}
+
+define ptr @lw_scratch_acquire(i64 %bytes) nounwind {{
+entry:
+  %huge = icmp ugt i64 %bytes, {LARGEST}
+  br i1 %huge, label %none, label %size
+size:
+  %padded = add i64 %bytes, {GRANULE}
+  %need = and i64 %padded, {-GRANULE}
+  %double = shl i64 %need, 1
+  %most = add i64 %double, 65536
+  br label %look
+look:
+  %k = phi i64 [ 0, %size ], [ %following, %onwards ]
+  %block = call ptr @take(i64 %k)
+  %nothing = icmp eq ptr %block, null
+  br i1 %nothing, label %onwards, label %measure
+measure:
+  %capacity = call i64 @capacity(ptr %block)
+  %enough = icmp uge i64 %capacity, %need
+  %modest = icmp ule i64 %capacity, %most
+  %fits = and i1 %enough, %modest
+  br i1 %fits, label %found, label %back
+found:
+  ret ptr %block
+back:
+  %kept = call i1 @put(i64 %k, ptr %block)
+  br i1 %kept, label %onwards, label %drop
+drop:
+  call void @discard(ptr %block)
+  br label %onwards
+onwards:
+  %following = add i64 %k, 1
+  %more = icmp ult i64 %following, {PLACES}
+  br i1 %more, label %look, label %allocate
+allocate:
+  %whole = add i64 %need, {2 * HEADER}
+  %raw = call ptr @malloc(i64 %whole)
+  %refused = icmp eq ptr %raw, null
+  br i1 %refused, label %none, label %align
+align:
+  %address = ptrtoint ptr %raw to i64
+  %after = add i64 %address, {2 * HEADER - 1}
+  %aligned = and i64 %after, {-HEADER}
+  %offset = sub i64 %aligned, %address
+  %made = getelementptr i8, ptr %raw, i64 %offset
+  %raw.at = getelementptr i8, ptr %made, i64 {-HEADER}
+  store ptr %raw, ptr %raw.at
+  %capacity.at = getelementptr i8, ptr %made, i64 {8 - HEADER}
+  store i64 %need, ptr %capacity.at
+  ret ptr %made
+none:
+  ret ptr null
+}}
+
+; Into an empty place if there is room; else blocks that nobody asked for make way, in turn.
+define void @lw_scratch_release(ptr %block) nounwind {{
+entry:
+  %capacity = call i64 @capacity(ptr %block)
+  %large = icmp ugt i64 %capacity, {MOST_KEPT // 2}
+  br i1 %large, label %give.up, label %room
+room:
+  %tries = phi i64 [ 0, %entry ], [ %tries.next, %evicted ]
+  %kept = load atomic i64, ptr @lw_scratch_kept monotonic, align 8
+  %sum = add i64 %kept, %capacity
+  %over = icmp sgt i64 %sum, {MOST_KEPT}
+  br i1 %over, label %evict, label %search
+search:
+  %k = phi i64 [ 0, %room ], [ %following, %occupied ]
+  %done = call i1 @put(i64 %k, ptr %block)
+  br i1 %done, label %out, label %occupied
+occupied:
+  %following = add i64 %k, 1
+  %more = icmp ult i64 %following, {PLACES}
+  br i1 %more, label %search, label %evict
+evict:
+  %turn = atomicrmw add ptr @turn, i64 1 monotonic, align 8
+  %victim.place = and i64 %turn, {PLACES - 1}
+  %victim = call ptr @take(i64 %victim.place)
+  %nobody = icmp eq ptr %victim, null
+  br i1 %nobody, label %evicted, label %free.it
+free.it:
+  call void @discard(ptr %victim)
+  br label %evicted
+evicted:
+  %tries.next = add i64 %tries, 1
+  %retry = icmp ult i64 %tries.next, {2 * PLACES}
+  br i1 %retry, label %room, label %give.up
+give.up:
+  call void @discard(ptr %block)
+  br label %out
+out:
+  ret void
+}}
+
+define void @lw_scratch_trim() nounwind {{
+entry:
+  br label %look
+look:
+  %k = phi i64 [ 0, %entry ], [ %following, %onwards ]
+  %block = call ptr @take(i64 %k)
+  %nothing = icmp eq ptr %block, null
+  br i1 %nothing, label %onwards, label %drop
+drop:
+  call void @discard(ptr %block)
+  br label %onwards
+onwards:
+  %following = add i64 %k, 1
+  %more = icmp ult i64 %following, {PLACES}
+  br i1 %more, label %look, label %out
+out:
+  ret void
+}}
+"""

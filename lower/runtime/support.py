@@ -1,0 +1,20 @@
+"""The functions that compiled code may call besides Python's and libc's, by name; each is loaded when first named."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from loopwright.lower.runtime import blas, pool, scratch
+
+_FUNCTIONS: dict[str, Callable[[str], int | None]] = {
+    "lw_parallel_for": lambda name: pool.library()[name],
+    "lw_scratch_acquire": lambda name: scratch.library()[name],
+    "lw_scratch_release": lambda name: scratch.library()[name],
+    "lw_gemm_f32": blas.address,
+    "lw_gemm_f64": blas.address,
+}
+
+
+def address(name: str) -> int | None:
+    """The address of a runtime function; None for names that are not one (or not available on this machine)."""
+    find = _FUNCTIONS.get(name)
+    return None if find is None else find(name)
