@@ -112,7 +112,9 @@ reshape: Op = Op(
     examples=(Example(("f64[2, 3]",), {"shape": (3, 2)}), Example(("f64[6]",), {"shape": (2, 1, 3)}),
               Example(("f64[4, 6, 5]",), {"shape": (2, 12, 5)}), Example(("f64[1, 4, 1, 6]",), {"shape": (2, 2, 1, 3, 2, 1)}),
               Example(("f64[0, 3]",), {"shape": (2, 0, 7)}), Example(("i32[1, 1]",), {"shape": ()}),
-              Example(("f64[]",), {"shape": (1, 1)})),
+              Example(("f64[]",), {"shape": (1, 1)}), Example(("f64[n, m]",), {"shape": (symbol("n") * symbol("m"),)}),
+              Example(("f64[2*n, m]",), {"shape": (symbol("n"), 2, 1, symbol("m"))}),
+              Example(("f64[n, 2, m, m]",), {"shape": (symbol("n") * 2, symbol("m") * symbol("m"))})),
 )
 
 
