@@ -453,6 +453,14 @@ def test_nested_jit_shares_the_sizes_of_the_outer_trace():
     assert outer.compiles == 2
 
 
+def test_a_size_is_a_number_to_a_nested_jit():
+    inner = lw.jit(lambda x, n: x / n)
+    f = lw.jit(lambda x: inner(x, x.shape[0]))
+    for n in (2, 4):
+        same(f(np.ones(n, np.float32)), np.ones(n, np.float32) / n)
+    assert f.compiles == 1
+
+
 def test_nested_jit_sees_no_values():
     @lw.jit
     def clipped(x):

@@ -108,3 +108,11 @@ def test_a_traced_value_is_no_static_argument():
 def test_declarations_about_no_parameter_are_refused_at_once(options):
     with pytest.raises(ValueError, match=r"has|neither|expected"):
         lw.jit(lambda x, y: x, **options)
+
+
+def test_inside_a_trace_static_arguments_keep_sizes_symbolic():
+    inner = lw.jit(lambda x, n, names: x / n, static_argnames=("n", "names"))
+    f = lw.jit(lambda x: inner(x, x.shape[0], ["need", "not", "hash"]))
+    for n in (2, 4, 8):
+        np.testing.assert_array_equal(f(np.ones(n)), np.ones(n) / n)
+    assert f.compiles == 1

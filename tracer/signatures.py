@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from loopwright.ir.builder import innermost
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.errors import ArgumentError, DTypeError
 from loopwright.ir.signature import (
@@ -33,6 +34,7 @@ from loopwright.ir.source import Source, user_source
 from loopwright.ir.types import BOOL, C128, DTYPES, F64, I64, ArrayType, native
 from loopwright.tracer.declarations import Declaration, Symbols, Words
 from loopwright.tracer.pytree import LEAF, Structure, flatten, paths
+from loopwright.tracer.size import Size
 from loopwright.tracer.trace import check_array
 from loopwright.tracer.tracer import Tracer
 
@@ -59,7 +61,7 @@ class Call:
     structures: dict[Label, Structure] = field(default_factory=dict)
     statics: dict[Label, Any] = field(default_factory=dict)
     key: Any = None
-    is_traced: bool = False  # some leaf is a value of a running trace
+    is_traced: bool = False  # a trace is running, or some leaf is a value of one
 
     def labels(self) -> Iterator[Label]:
         """Every argument, in the order of the call."""
@@ -126,24 +128,28 @@ class Parameters:
         return self.names[position] if position < len(self.names) else position
 
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
-        """Take a call apart. Raises ArgumentError or DTypeError, with the path of what does not fit."""
+        """Take a call apart. Raises ArgumentError or DTypeError, with the path of what does not fit.
+
+        Inside a trace there is nothing to find again: static arguments need not hash, and sizes are kept symbolic.
+        """
         call = Call(Form(tuple([self._label(i) for i in range(len(args))]), tuple(kwargs)))
+        call.is_traced = innermost() is not None
         key = []
         for label, x in zip(call.labels(), (*args, *kwargs.values()), strict=True):
             if label in self.static:
                 call.statics[label] = x
-                key.append((label, None, self._static_key(label, x)))
+                key.append((label, None, self._static_key(label, x, call.is_traced)))
                 continue
             leaves, structure = flatten(x)
             call.leaves[label], call.structures[label] = leaves, structure
             key.append((label, structure, self._leaf_keys(label, leaves, structure, call)))
-        call.key = frozenset(key)
+        call.key = None if call.is_traced else frozenset(key)
         return call
 
     def _leaf_keys(self, label: Label, leaves: list[Any], structure: Structure, call: Call) -> Any:
         keys = []
         for k, x in enumerate(leaves):
-            if isinstance(x, Tracer):
+            if isinstance(x, (Tracer, Size)):
                 call.is_traced = True
                 continue
             try:
@@ -153,12 +159,14 @@ class Parameters:
                 raise type(error)(f"{user_source()}: {path} of {self.name}: {error}") from None
         return tuple(keys)
 
-    def _static_key(self, label: Label, x: Any) -> Any:
+    def _static_key(self, label: Label, x: Any, is_traced: bool) -> Any:
         where = f"{user_source()}: static {self.described(label)} of {self.name}"
         for y in flatten(x)[0]:
             if isinstance(y, (Tracer, np.ndarray)):
                 raise ArgumentError(f"{where} holds {'a traced value' if isinstance(y, Tracer) else 'an array'}, but a static "
                                     f"argument is compiled in and found again by its value. Make it an ordinary argument.")
+        if is_traced:
+            return None
         key = static_key(x)
         try:
             hash(key)
@@ -254,10 +262,10 @@ def _kind(s: Structure) -> str:
 
 
 def number_type(x: Any) -> ArrayType:
-    """The type of a Python number (weak, but bool) or a NumPy scalar."""
+    """The type of a Python number (weak, but bool), a NumPy scalar, or a symbolic size as a number."""
     if isinstance(x, np.generic):
         return ArrayType((), native(x.dtype))
-    return _WEAK[_number_kind(x)]
+    return _WEAK[int if isinstance(x, Size) else _number_kind(x)]
 
 
 def _number_kind(x: Any) -> type:
