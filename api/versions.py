@@ -7,6 +7,7 @@ runs (two threads may trace, the first to publish wins, the other's trace is dro
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
 import weakref
@@ -219,7 +220,14 @@ def drafted(call: Call, types: Sequence[ArrayType], traced: Traced, name: str, f
                       hidden=arrays, objects=objects, fast_math=fast_math)
     sizes = {name: (k, axis) for k, t in enumerate(types) for axis, n in enumerate(t.shape) if (name := symbol_of(n))}
     return Draft(version, found is not None, traced.structure, sizes, tuple([(x, _layout(x)) for x in arrays]),
-                 tuple(scope.contents))
+                 _changeable(scope.contents))
+
+
+def _changeable(contents: Sequence[tuple[np.ndarray, bytes]]) -> tuple[tuple[np.ndarray, bytes], ...]:
+    """Those arrays that something but the trace still refers to: nobody can write to one that the function made for itself."""
+    free = (np.zeros(1), b"")  # referred to by one tuple alone, as such an array is
+    counts = [sys.getrefcount(x) for x, _ in (free, *contents)]
+    return tuple([c for c, count in zip(contents, counts[1:], strict=True) if count > counts[0] or c[0].base is not None])
 
 
 def _layout(x: np.ndarray) -> Layout:

@@ -433,6 +433,15 @@ def test_the_contents_of_a_mask_are_guarded():
     assert f.compiles == 2
 
 
+def test_a_mask_that_the_function_makes_needs_no_check():
+    f = lw.jit(lambda x: x[np.array([True, False, True])])
+    same(f(np.arange(3.0)), np.array([0.0, 2.0]))
+    held = np.array([True, False, True])
+    g = lw.jit(lambda x: x[held])
+    same(g(np.arange(3.0)), np.array([0.0, 2.0]))
+    assert [len(e.draft.contents) for h in (f, g) for e in h._versions.entries] == [0, 1]
+
+
 # ---- nested jit -------------------------------------------------------------------------------------
 def test_nested_jit_inlines():
     inner = lw.jit(lambda x, k=2.0: {"y": x * k})
