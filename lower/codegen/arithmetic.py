@@ -1,0 +1,291 @@
+"""Elementwise functions on registers, with NumPy's meaning for every dtype.
+
+Guarantees: no instruction here traps or gives poison: integer division by zero is 0, INT_MIN / -1 wraps, over-wide
+shifts give what NumPy gives. Floats round once per function (halves after it, in f32).
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from loopwright.ir.errors import DTypeError
+from loopwright.ir.types import BOOL, FLOATS, INTEGERS
+from loopwright.kernels import maths
+from loopwright.lower.codegen.conversions import HALF, from_memory, machine_for, rounded, to_memory
+from loopwright.lower.codegen.machine import (
+    SIGNED_COMPARE,
+    UNSIGNED_COMPARE,
+    Machine,
+    any_lane,
+    constant_text,
+    register_type,
+    vector_type,
+)
+from loopwright.lower.codegen.text import Scope, repeat
+from loopwright.lower.target import Target
+
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Where an element of dtype is computed: `lanes` at a time at the end of `scope`."""
+
+    scope: Scope
+    dtype: np.dtype
+    lanes: int
+    target: Target
+    flags: str = ""
+
+    @property
+    def kind(self) -> str:
+        return vector_type(register_type(self.dtype), self.lanes)
+
+    @property
+    def signed(self) -> bool:
+        return self.dtype.kind == "i"
+
+    @property
+    def bits(self) -> int:
+        return 8 * self.dtype.itemsize
+
+    @property
+    def machine(self) -> Machine:
+        return machine_for(self.dtype, self.scope, self.lanes, self.target, self.flags)
+
+    def constant(self, value: float | int) -> str:
+        return constant_text(value, register_type(self.dtype), self.lanes)
+
+    def op(self, name: str, a: str, b: str | int) -> str:
+        return self.scope.emit(f"{name} {self.kind} {a}, {b if isinstance(b, str) else self.constant(b)}")
+
+    def compare(self, relation: str, a: str, b: str | int) -> str:
+        names = SIGNED_COMPARE if self.signed else UNSIGNED_COMPARE
+        return self.op(f"icmp {names[relation]}", a, b)
+
+    def mask(self, op: str, a: str, b: str) -> str:
+        return self.scope.emit(f"{op} {vector_type('i1', self.lanes)} {a}, {b}")
+
+    def select(self, mask: str, a: str | int, b: str | int) -> str:
+        first, second = (x if isinstance(x, str) else self.constant(x) for x in (a, b))
+        return self.scope.emit(f"select {vector_type('i1', self.lanes)} {mask}, {self.kind} {first}, {self.kind} {second}")
+
+
+Emit = Callable[..., str]  # (Lanes, *registers) -> register
+
+
+def emitter(fn: str, dtype: np.dtype) -> Emit:
+    """How fn is computed on operands of dtype. DTypeError where NumPy has no such function."""
+    table = FLOAT if dtype in FLOATS else INTEGER if dtype in INTEGERS else BOOLEAN if dtype == BOOL else {}
+    found = table.get(fn)
+    if found is None:
+        what = "complex numbers are not compiled yet" if dtype.kind == "c" else "the function is not defined for it"
+        raise DTypeError(f"{fn} on {dtype}: {what}")
+    return found
+
+
+# ---- floats -------------------------------------------------------------------------------------
+def _float(function: Callable[..., str]) -> Emit:
+    """A function of the machine; for half floats computed in f32 and rounded."""
+    def emit(at: Lanes, *args: str) -> str:
+        m = at.machine
+        result = function(m, *args)
+        return rounded(m, result, at.dtype) if at.dtype in HALF else result
+    return emit
+
+
+def _exact(function: Callable[..., str]) -> Emit:
+    """A function whose result is an operand, a mask or exact: nothing to round."""
+    return lambda at, *args: function(at.machine, *args)
+
+
+def _sign(m: Machine, x: str) -> str:
+    unit = m.select(m.compare("lt", x, 0.0), -1.0, m.select(m.compare("eq", x, 0.0), 0.0, x))
+    return m.select(m.compare("gt", x, 0.0), 1.0, unit)
+
+
+def _extreme(relation: str, other_if_nan: bool) -> Callable[[Machine, str, str], str]:
+    """maximum and minimum give the NaN, fmax and fmin the other operand."""
+    def function(m: Machine, a: str, b: str) -> str:
+        nan = m.compare("unordered", b, b) if other_if_nan else m.compare("unordered", a, a)
+        return m.select(m.either(m.compare(relation, a, b), nan), a, b)
+    return function
+
+
+def _isinf(m: Machine, x: str) -> str:
+    return m.compare("eq", m.abs(x), float("inf"))
+
+
+def _isfinite(m: Machine, x: str) -> str:
+    return m.compare("lt", m.abs(x), float("inf"))
+
+
+def _signbit(m: Machine, x: str) -> str:
+    return m.icompare("lt", m.bits_of(x), 0)
+
+
+def _nextafter(at: Lanes, x: str, y: str) -> str:
+    """A step of one in the bits, away from zero or toward it."""
+    m = at.machine
+    bits = _bits(at, x)
+    outward = m.negate(_differ(m, m.compare("lt", x, y), m.icompare("ge", bits, 0)))
+    moved = _from_bits(at, m.iadd(bits, m.iselect(outward, 1, -1)))
+    tiny = m.copysign(_from_bits(at, m.integer(1)), y)
+    moved = m.select(m.compare("eq", x, 0.0), tiny, moved)
+    moved = m.select(m.compare("eq", x, y), y, moved)
+    return m.select(m.compare("unordered", x, y), m.add(x, y), moved)
+
+
+def _differ(m: Machine, a: str, b: str) -> str:
+    return m.scope.emit(f"xor {m.mask_type} {a}, {b}")
+
+
+def _bits(at: Lanes, x: str) -> str:
+    m = at.machine
+    if at.dtype not in HALF:
+        return m.bits_of(x)
+    return m.scope.emit(f"sext {vector_type('i16', m.lanes)} {to_memory(m, x, at.dtype)} to {m.int_type}")
+
+
+def _from_bits(at: Lanes, bits: str) -> str:
+    m = at.machine
+    if at.dtype not in HALF:
+        return m.from_bits(bits)
+    return from_memory(m, m.scope.emit(f"trunc {m.int_type} {bits} to {vector_type('i16', m.lanes)}"), at.dtype)
+
+
+FLOAT: dict[str, Emit] = {
+    **{name: _float(function) for name, function in maths.FUNCTIONS.items()},
+    "neg": _exact(Machine.neg), "abs": _exact(Machine.abs), "sign": _exact(_sign), "floor": _exact(Machine.floor),
+    "ceil": _exact(Machine.ceil), "trunc": _exact(Machine.trunc), "rint": _exact(Machine.round),
+    "sqrt": _float(Machine.sqrt), "isnan": _exact(lambda m, x: m.compare("unordered", x, x)),
+    "isinf": _exact(_isinf), "isfinite": _exact(_isfinite), "signbit": _exact(_signbit),
+    "add": _float(Machine.add), "sub": _float(Machine.sub), "mul": _float(Machine.mul), "div": _float(Machine.div),
+    "max": _exact(_extreme("ge", False)), "min": _exact(_extreme("le", False)),
+    "fmax": _exact(_extreme("ge", True)), "fmin": _exact(_extreme("le", True)),
+    "copysign": _exact(Machine.copysign), "nextafter": _nextafter,
+    **{name: _exact(lambda m, a, b, name=name: m.compare(name, a, b)) for name in COMPARISONS},
+}
+
+
+# ---- integers -----------------------------------------------------------------------------------
+def _integer_divide(at: Lanes, a: str, b: str) -> tuple[str, str]:
+    """Quotient toward zero and remainder; both 0 for b = 0."""
+    none = at.op("icmp eq", b, 0)
+    safe = at.select(none, 1, b)
+    minus = None
+    if at.signed:  # x / -1 is -x, which wraps where division would trap
+        minus = at.op("icmp eq", b, -1)
+        safe = at.select(minus, 1, safe)
+    quotient = _quotient(at, a, safe)
+    if minus is not None:
+        quotient = at.select(minus, at.op("sub", at.constant(0), a), quotient)
+    quotient = at.select(none, 0, quotient)
+    rest = at.op("sub", a, at.op("mul", quotient, b))
+    return quotient, at.select(none, 0, rest)
+
+
+def _quotient(at: Lanes, a: str, b: str) -> str:
+    """Vectors of up to 32 bits divide in f64, which is exact; there is no vector instruction for integers."""
+    if at.lanes == 1 or at.bits > 32:
+        return at.op("sdiv" if at.signed else "udiv", a, b)
+    double = vector_type("double", at.lanes)
+    sign = "s" if at.signed else "u"
+    x, y = (at.scope.emit(f"{sign}itofp {at.kind} {v} to {double}") for v in (a, b))
+    return at.scope.emit(f"fpto{sign}i {double} {at.scope.emit(f'fdiv {double} {x}, {y}')} to {at.kind}")
+
+
+def _floor_divide(at: Lanes, a: str, b: str) -> str:
+    quotient, rest = _integer_divide(at, a, b)
+    return at.op("sub", quotient, at.select(_crosses(at, rest, b), 1, 0)) if at.signed else quotient
+
+
+def _remainder(at: Lanes, a: str, b: str) -> str:
+    rest = _integer_divide(at, a, b)[1]
+    return at.op("add", rest, at.select(_crosses(at, rest, b), b, 0)) if at.signed else rest
+
+
+def _crosses(at: Lanes, rest: str, b: str) -> str:
+    """The remainder toward zero is not 0 and has the other sign than b."""
+    return at.mask("and", at.op("icmp ne", rest, 0), at.compare("lt", at.op("xor", rest, b), 0))
+
+
+def _left_shift(at: Lanes, a: str, b: str) -> str:
+    fits = at.op("icmp ult", b, at.bits)
+    return at.select(fits, at.op("shl", a, at.select(fits, b, 0)), 0)
+
+
+def _right_shift(at: Lanes, a: str, b: str) -> str:
+    fits = at.op("icmp ult", b, at.bits)
+    if at.signed:
+        return at.op("ashr", a, at.select(fits, b, at.bits - 1))
+    return at.select(fits, at.op("lshr", a, at.select(fits, b, 0)), 0)
+
+
+def _integer_power(at: Lanes, a: str, b: str) -> str:
+    """Squaring; the caller has seen to negative exponents."""
+    count = at.select(at.compare("lt", b, 0), 0, b) if at.signed else b
+
+    def step(scope: Scope, now: list[str]) -> tuple[str, list[str]]:
+        here = replace(at, scope=scope)
+        result, base, left = now
+        odd = here.op("icmp ne", here.op("and", left, 1), 0)
+        result = here.select(odd, here.op("mul", result, base), result)
+        left = here.op("lshr", left, 1)
+        more = any_lane(scope, here.op("icmp ne", left, 0), at.lanes)
+        return more, [result, here.op("mul", base, base), left]
+    return repeat(at.scope, [(at.kind, at.constant(1)), (at.kind, a), (at.kind, count)], step)[0]
+
+
+def _integer_abs(at: Lanes, x: str) -> str:
+    return at.select(at.compare("lt", x, 0), at.op("sub", at.constant(0), x), x) if at.signed else x
+
+
+def _integer_sign(at: Lanes, x: str) -> str:
+    below = at.select(at.compare("lt", x, 0), -1, 0) if at.signed else at.constant(0)
+    return at.select(at.compare("gt", x, 0), 1, below)
+
+
+def _integer_extreme(relation: str) -> Emit:
+    return lambda at, a, b: at.select(at.compare(relation, a, b), a, b)
+
+
+def _same(at: Lanes, x: str) -> str:
+    return x
+
+
+def _always(value: bool) -> Emit:
+    return lambda at, x: constant_text(value, "i1", at.lanes)
+
+
+def _plain(name: str) -> Emit:
+    return lambda at, a, b: at.op(name, a, b)
+
+
+def _comparisons() -> dict[str, Emit]:
+    return {name: (lambda at, a, b, name=name: at.compare(name, a, b)) for name in COMPARISONS}
+
+
+INTEGER: dict[str, Emit] = {
+    "neg": lambda at, x: at.op("sub", at.constant(0), x), "abs": _integer_abs, "sign": _integer_sign,
+    "floor": _same, "ceil": _same, "trunc": _same, "rint": _same,
+    "isnan": _always(False), "isinf": _always(False), "isfinite": _always(True),
+    "signbit": lambda at, x: at.compare("lt", x, 0), "bitwise_not": lambda at, x: at.op("xor", x, -1),
+    "add": _plain("add"), "sub": _plain("sub"), "mul": _plain("mul"),
+    "floor_divide": _floor_divide, "remainder": _remainder, "fmod": lambda at, a, b: _integer_divide(at, a, b)[1],
+    "power": _integer_power, "max": _integer_extreme("ge"), "min": _integer_extreme("le"),
+    "fmax": _integer_extreme("ge"), "fmin": _integer_extreme("le"),
+    "bitwise_and": _plain("and"), "bitwise_or": _plain("or"), "bitwise_xor": _plain("xor"),
+    "left_shift": _left_shift, "right_shift": _right_shift, **_comparisons(),
+}
+
+BOOLEAN: dict[str, Emit] = {
+    "abs": _same, "floor": _same, "ceil": _same, "trunc": _same,
+    "isnan": _always(False), "isinf": _always(False), "isfinite": _always(True),
+    "bitwise_not": lambda at, x: at.op("xor", x, constant_text(True, "i1", at.lanes)),
+    "add": _plain("or"), "mul": _plain("and"), "max": _plain("or"), "min": _plain("and"),
+    "fmax": _plain("or"), "fmin": _plain("and"),
+    "bitwise_and": _plain("and"), "bitwise_or": _plain("or"), "bitwise_xor": _plain("xor"), **_comparisons(),
+}

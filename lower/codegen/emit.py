@@ -1,0 +1,273 @@
+"""A scheduled nest to the text of LLVM functions.
+
+Guarantees: the text is complete but for the declarations and globals that are named beside it (sets, so that many
+kernels share a module); the kernel never touches memory outside its buffers; with equal inputs it gives equal bits
+whether a parallel loop runs in one piece or in chunks.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from loopwright.ir.dims import Extent, product
+from loopwright.ir.loops import Local
+from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Reduction, Scan, Statement, Store
+from loopwright.lower.codegen.context import Context, Kernel, Value
+from loopwright.lower.codegen.evaluate import evaluate
+from loopwright.lower.codegen.folds import Fold, fold, masked, vector_spans
+from loopwright.lower.codegen.machine import memory_type
+from loopwright.lower.codegen.memory import store
+from loopwright.lower.codegen.terms import Terms
+from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
+from loopwright.lower.codegen.work import CHUNK, THRESHOLD, work_of
+from loopwright.lower.target import Target
+
+ATTRIBUTES = 'nounwind "prefer-vector-width"="512" "no-trapping-math"="true"'
+STACK_BYTES = 1 << 15  # local buffers beyond this come from the scratch pool
+OUT_OF_MEMORY = -1  # what error[0] becomes when scratch memory cannot be had
+
+REPORT = f"""define internal void @{{name}}(ptr %error, i64 %site, i64 %index, i64 %axis, i64 %size) noinline cold {ATTRIBUTES} {{{{
+entry:
+  %old = cmpxchg ptr %error, i64 0, i64 %site monotonic monotonic
+  %first = extractvalue {{{{ i64, i1 }}}} %old, 1
+  br i1 %first, label %store, label %done
+store:
+  %p1 = getelementptr i64, ptr %error, i64 1
+  store i64 %index, ptr %p1, align 8
+  %p2 = getelementptr i64, ptr %error, i64 2
+  store i64 %axis, ptr %p2, align 8
+  %p3 = getelementptr i64, ptr %error, i64 3
+  store i64 %size, ptr %p3, align 8
+  br label %done
+done:
+  ret void
+}}}}"""
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """One kernel: its functions' text, and the lines that a module needs once: declarations and constants."""
+
+    name: str
+    text: str
+    declarations: frozenset[str]
+    globals: frozenset[str]
+
+
+class Generator:
+    """The functions of one nest under construction."""
+
+    def __init__(self, nest: Nest, target: Target, fast_math: bool) -> None:
+        self.nest, self.target = nest, target
+        self.flags = "fast " if fast_math else ""
+        self.declarations: set[str] = set()
+        self.constants: set[str] = set()
+        self.functions: list[str] = []
+        self.terms = Terms()
+        self.report = f"{nest.name}_report"
+        self.symbols = {name: f"%n{k}" for k, name in enumerate(nest.symbols)}
+
+    def kernel(self, buffers: dict[str, Buffer], pointers: dict[str, str]) -> Kernel:
+        """A fresh function that sees these buffers."""
+        return Kernel(self.nest.name, Function(self.declarations, self.constants), self.terms, self.target, self.flags,
+                      buffers, self.symbols, pointers, self.report, evaluate, store)
+
+    def run(self) -> KernelText:
+        buffers = {b.name: b for b in self.nest.buffers}
+        kernel = self.kernel(buffers, {b.name: f"%b{k}" for k, b in enumerate(self.nest.buffers)})
+        context = Context(kernel, kernel.root, {})
+        self.with_scratch(context, _locals(self.nest.body), lambda inside: self.statements(inside, self.nest.body, parallel=True))
+        self.finish(self.nest.name, self.parameters(), kernel)
+        text = "\n\n".join([REPORT.format(name=self.report), *self.functions])
+        return KernelText(self.nest.name, text + "\n", frozenset(self.declarations), frozenset(self.constants))
+
+    def parameters(self) -> list[str]:
+        pointers = [f"ptr noalias %b{k}" for k in range(len(self.nest.buffers))]
+        return [*pointers, *(f"i64 {n}" for n in self.symbols.values()), "ptr %error"]
+
+    def finish(self, name: str, parameters: Sequence[str], kernel: Kernel) -> None:
+        body = kernel.function.body()
+        self.functions.append(f"define internal void @{name}({', '.join(parameters)}) {ATTRIBUTES} {{\n{body}\n  ret void\n}}")
+
+    # ---- scratch --------------------------------------------------------------------------------
+    def with_scratch(self, context: Context, buffers: list[Buffer], run: Callable[[Context], None]) -> None:
+        """Run with local buffers: small known ones on the stack, the others in one scratch block of this function."""
+        kernel = context.kernel
+        large: list[Buffer] = []
+        for buffer in buffers:
+            kernel.buffers[buffer.name] = buffer
+            size = product(buffer.shape)
+            if isinstance(size, int) and size * buffer.dtype.itemsize <= STACK_BYTES:
+                kernel.pointers[buffer.name] = kernel.function.slot(max(size, 1), memory_type(buffer.dtype), 64)
+            else:
+                large.append(buffer)
+        if large:
+            self._in_scratch(context, large, run)
+        else:
+            run(context)
+
+    def _in_scratch(self, context: Context, large: list[Buffer], run: Callable[[Context], None]) -> None:
+        kernel, root = context.kernel, context.scope
+        offset, starts = "0", []
+        for buffer in large:
+            starts.append(offset)
+            count = kernel.extent(product(buffer.shape) * buffer.dtype.itemsize)
+            rounded = root.emit(f"and i64 {root.emit(f'add i64 {count}, 127')}, -64")
+            offset = root.emit(f"add i64 {offset}, {rounded}")
+        block = root.call("ptr", "lw_scratch_acquire", [("i64", offset)])
+        missing = root.emit(f"icmp eq ptr {block}, null")
+
+        def without(scope: Scope) -> Carried:
+            scope.do(f"call void @{self.report}(ptr %error, i64 {OUT_OF_MEMORY}, i64 0, i64 0, i64 0)")
+            return ()
+
+        def within(scope: Scope) -> Carried:
+            for buffer, start in zip(large, starts, strict=True):
+                kernel.pointers[buffer.name] = root.emit(f"getelementptr i8, ptr {block}, i64 {start}")
+            run(context.at(scope))
+            scope.run("lw_scratch_release", [("ptr", block)])
+            return ()
+        branch(root, missing, without, within, rare=True)
+
+    # ---- statements -----------------------------------------------------------------------------
+    def statements(self, context: Context, body: tuple[Statement, ...], *, parallel: bool = False) -> None:
+        """The statements in order; names given by one are known to the next."""
+        for statement in body:
+            context = self.statement(context, statement, parallel)
+
+    def statement(self, context: Context, statement: Statement, parallel: bool) -> Context:
+        kernel = context.kernel
+        match statement:
+            case For(parallel=True) if parallel:
+                self.parallel(context, statement)
+            case For():
+                self.counted(context, statement, statement.extent)
+            case Store():
+                store(context, statement)
+            case Let(name=name, value=value):
+                return self.named(context, name, context.evaluate(kernel.terms.of(value)))
+            case Reduction(name=name, monoid=monoid, over=over, body=expr, dtype=dtype):
+                value = fold(context, monoid, over, kernel.terms.of(expr), dtype, also=statement.also,
+                             lanes=statement.lanes, unroll=statement.unroll)
+                return self.named(context, name, value)
+            case Scan():
+                self.scan(context, statement)
+            case Allocate():
+                pass  # with_scratch has made it
+        return context
+
+    def named(self, context: Context, name: str, value: Value) -> Context:
+        context.kernel.wrote(name)
+        return context.bind(name, value)
+
+    def counted(self, context: Context, statement: For, span: Extent | tuple[str, str]) -> None:
+        """A loop over [0, extent) or over a stretch: plain, or unrolled vectors, single vectors and a masked end."""
+        name, lanes = statement.index.name, statement.lanes
+        for part in vector_spans(context, span, lanes, statement.unroll):
+            wide = context
+            if lanes * part.parts > 1:
+                wide = replace(context, lanes=lanes, parts=part.parts, vector=name)
+            context.kernel.forget()
+
+            def body(inner: Scope, at: str, state: list[str], wide: Context = wide, end: str = part.end) -> list[str]:
+                here = wide.bind_index(name, at, inner)
+                self.statements(masked(here, name, end) if end else here, statement.body)
+                return []
+            loop(context.scope, part.low, part.high, str(lanes * part.parts), (), body)
+        context.kernel.forget()
+
+    def scan(self, context: Context, statement: Scan) -> None:
+        """A running fold that stores every step; each addition rounds as its dtype, as NumPy's does."""
+        kernel = context.kernel
+        folding = Fold(context, statement.monoid, kernel.terms.of(statement.body), statement.dtype, ())
+        name = statement.index.name
+        kernel.forget()
+
+        def body(inner: Scope, at: str, state: list[str]) -> list[str]:
+            here = context.bind_index(name, at, inner)
+            state = folding.step(here, state, name)
+            value = folding.result(here, inner, state)
+            running = Local(f"running {name}", statement.dtype)
+            kernel.wrote(running.name)
+            store(here.bind(running.name, value), Store(statement.buffer, statement.at, running))
+            return list(value.parts)
+        start = list(zip(folding.types(context), folding.zero(context), strict=True))
+        loop(context.scope, "0", kernel.extent(statement.extent), "1", start, body)
+        kernel.forget()
+
+    # ---- parallel loops -------------------------------------------------------------------------
+    def parallel(self, context: Context, statement: For) -> None:
+        """The loop as a function over [begin, end): called once, or by the pool in chunks when there is enough work."""
+        kernel, scope = context.kernel, context.scope
+        shared = [(name, value) for name, value in context.bindings.items() if not value.varies]
+        local = [name for name in kernel.pointers if kernel.buffers[name].role == "local"]
+        number = len(self.functions)
+        name = f"{self.nest.name}_range{number}"
+        self.functions.append("")  # its place: outlined functions stand before their caller
+        extra = [("ptr", kernel.pointers[n]) for n in local] + [(value.kind, value.parts[0]) for _, value in shared]
+        arguments = [*(("ptr", f"%b{k}") for k in range(len(self.nest.buffers))),
+                     *(("i64", n) for n in self.symbols.values()), ("ptr", "%error"), *extra]
+        self.functions[number] = "\n\n".join([self._range_function(context, statement, name, shared, local),
+                                              _task_function(name, [kind for kind, _ in arguments])])
+        n = kernel.extent(statement.extent)
+        inner = work_of(statement.body)
+        each = scope.call("i64", "llvm.smax.i64", [("i64", kernel.extent(inner)), ("i64", "1")])
+        total = scope.emit(f"mul i64 {n}, {each}")
+        enough = scope.emit(f"icmp sge i64 {total}, {THRESHOLD}")
+        listed = ", ".join(f"{kind} {register}" for kind, register in arguments)
+
+        def chunks(inside: Scope) -> Carried:
+            block = kernel.function.slot(len(arguments), "i64", 8)
+            for k, (kind, register) in enumerate(arguments):
+                where = inside.emit(f"getelementptr i64, ptr {block}, i64 {k}")
+                inside.do(f"store {kind} {register}, ptr {where}, align 8")
+            grain = inside.emit(f"add i64 {inside.emit(f'udiv i64 {CHUNK}, {each}')}, 1")
+            inside.run("lw_parallel_for", [("ptr", f"@{name}_task"), ("ptr", block), ("i64", n), ("i64", grain)])
+            return ()
+
+        def whole(inside: Scope) -> Carried:
+            inside.do(f"call void @{name}({listed}, i64 0, i64 {n})")
+            return ()
+        branch(scope, enough, chunks, whole)
+        kernel.forget()
+
+    def _range_function(self, context: Context, statement: For, name: str, shared: list[tuple[str, Value]],
+                        local: list[str]) -> str:
+        outer = context.kernel
+        buffers = {b.name: b for b in self.nest.buffers} | {n: outer.buffers[n] for n in local}
+        pointers = {b.name: f"%b{k}" for k, b in enumerate(self.nest.buffers)} | {n: f"%l{k}" for k, n in enumerate(local)}
+        kernel = self.kernel(buffers, pointers)
+        bindings = {n: Value((f"%s{k}",), v.dtype, 1, kernel.root) for k, (n, v) in enumerate(shared)}
+        inside = Context(kernel, kernel.root, bindings)
+        self.with_scratch(inside, _locals(statement.body), lambda here: self.counted(here, statement, ("%begin", "%end")))
+        parameters = [*self.parameters(), *(f"ptr noalias %l{k}" for k in range(len(local))),
+                      *(f"{v.kind} %s{k}" for k, (_, v) in enumerate(shared)), "i64 %begin", "i64 %end"]
+        body = kernel.function.body()
+        return f"define internal void @{name}({', '.join(parameters)}) {ATTRIBUTES} {{\n{body}\n  ret void\n}}"
+
+
+def _task_function(name: str, kinds: Sequence[str]) -> str:
+    """What the pool calls: takes the range function's arguments out of the context block."""
+    lines, listed = [], []
+    for k, kind in enumerate(kinds):
+        lines += [f"  %p{k} = getelementptr i64, ptr %context, i64 {k}", f"  %a{k} = load {kind}, ptr %p{k}, align 8"]
+        listed.append(f"{kind} %a{k}")
+    call = f"  call void @{name}({', '.join([*listed, 'i64 %begin', 'i64 %end'])})"
+    return "\n".join([f"define internal void @{name}_task(ptr %context, i64 %begin, i64 %end) {ATTRIBUTES} {{", *lines, call,
+                      "  ret void", "}"])
+
+
+def _locals(body: Sequence[Statement]) -> list[Buffer]:
+    """The local buffers of statements, those of parallel loops aside: they belong to each thread."""
+    found: list[Buffer] = []
+    for statement in body:
+        if isinstance(statement, Allocate):
+            found.append(statement.buffer)
+        elif isinstance(statement, For) and not statement.parallel:
+            found += _locals(statement.body)
+    return found
+
+
+def emit_nest(nest: Nest, target: Target, fast_math: bool = False) -> KernelText:
+    """The functions of a nest: `void @<name>(ptr buffers..., i64 symbols..., ptr %error)` and what it calls."""
+    return Generator(nest, target, fast_math).run()

@@ -1,0 +1,355 @@
+"""Reductions and scans.
+
+Guarantees: sums of floats run in blocks whose totals are added in blocks again, so that no accumulator takes more than
+a few dozen additions in a row; max and min propagate NaN; argmax and argmin give the first extreme or the first NaN.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from loopwright.ir.dims import Extent
+from loopwright.ir.loops import Index
+from loopwright.ir.nest import Store
+from loopwright.ir.types import BOOL, F32, I64, U8, is_float
+from loopwright.lower.codegen.arithmetic import Lanes, emitter
+from loopwright.lower.codegen.context import Context, Mask, Value, counting, splat_register
+from loopwright.lower.codegen.conversions import HALF, convert, rounded
+from loopwright.lower.codegen.machine import Machine, constant_text, register_type, vector_type
+from loopwright.lower.codegen.terms import Term
+from loopwright.lower.codegen.text import Scope, loop
+
+BLOCKS = (64, 64, 32)  # additions in a row: blocks of blocks, blocks, iterations
+Over = tuple[tuple[Index, Extent], ...]
+State = list[str]  # registers: all parts of the first component, then of the second (arg folds: value, position)
+FUNCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bitwise_or", "all": "bitwise_and"}
+
+
+class Fold:
+    """One reduction: its components and how they combine. `wide` is the shape (lanes, parts) of the state."""
+
+    def __init__(self, context: Context, monoid: str, body: Term, dtype: np.dtype, also: tuple[Store, ...]) -> None:
+        self.monoid, self.body, self.dtype, self.also = monoid, body, dtype, also
+        self.kernel = context.kernel
+        self.positions = monoid in ("argmax", "argmin")
+        wanted = body.dtype if self.positions else dtype
+        if wanted == BOOL and monoid not in ("any", "all", "max", "min"):
+            wanted = U8
+        self.work = F32 if wanted in HALF else wanted
+        self.cascades = monoid == "sum" and is_float(self.work)
+
+    def types(self, context: Context) -> list[str]:
+        value = vector_type(register_type(self.work), context.lanes)
+        position = [vector_type("i64", context.lanes)] * context.parts if self.positions else []
+        return [value] * context.parts + position
+
+    def zero(self, context: Context) -> State:
+        """The identity. Positions start at each lane's first element, so that an array of the identity alone is right."""
+        value = constant_text(_identity(self.monoid, self.work), register_type(self.work), context.lanes)
+        first = [counting(part * context.lanes, context.lanes) for part in range(context.parts)] if self.positions else []
+        return [value] * context.parts + first
+
+    def at(self, scope: Scope, lanes: int) -> Lanes:
+        return Lanes(scope, self.work, lanes, self.kernel.target, self.kernel.flags)
+
+    def element(self, context: Context, index: str) -> State:
+        """The body's value at the current point, as a state."""
+        x = context.evaluate(self.body)
+        parts = []
+        for register in context.spread(x):
+            parts.append(convert(context.scope, register, x.dtype, self.work, context.lanes, self.kernel.target))
+        if self.positions:
+            where = context.index_vector(index) if index == context.vector else context.bindings[index]
+            parts += context.spread(where)
+        return parts
+
+    def step(self, context: Context, state: State, index: str) -> State:
+        """One more point, after its stores; inactive lanes keep what they have."""
+        for statement in self.also:
+            self.kernel.store(context, statement)
+        new = self.merge(context.scope, state, self.element(context, index), context.lanes, ordered=True)
+        active = context.active()
+        if active is None:
+            return new
+        masks, kinds = vector_type("i1", context.lanes), self.types(context)
+        return [context.scope.emit(f"select {masks} {active[k % context.parts]}, {kinds[k]} {a}, {kinds[k]} {b}")
+                for k, (a, b) in enumerate(zip(new, state, strict=True))]
+
+    def merge(self, scope: Scope, a: State, b: State, lanes: int, *, ordered: bool = False) -> State:
+        """Combine two states. ordered: every position of b comes after those of a."""
+        at = self.at(scope, lanes)
+        if not self.positions:
+            return [self.combine(at, x, y) for x, y in zip(a, b, strict=True)]
+        half = len(a) // 2
+        values, places = [], []
+        for k in range(half):
+            take = _better(at, self.monoid, a[k], b[k])
+            if not ordered:
+                earlier = scope.emit(f"icmp slt {vector_type('i64', lanes)} {b[half + k]}, {a[half + k]}")
+                take = at.mask("or", take, at.mask("and", _tied(at, a[k], b[k]), earlier))
+            kind = vector_type("i64", lanes)
+            values.append(at.select(take, b[k], a[k]))
+            places.append(scope.emit(f"select {vector_type('i1', lanes)} {take}, {kind} {b[half + k]}, {kind} {a[half + k]}"))
+        return values + places
+
+    def combine(self, at: Lanes, acc: str, x: str) -> str:
+        if self.monoid in ("max", "min") and is_float(self.work):
+            return _extreme(at.machine, self.monoid, acc, x)
+        return emitter(FUNCTIONS[self.monoid], self.work)(at, acc, x)
+
+    def join(self, scope: Scope, state: State, lanes: int) -> State:
+        """All parts into one, as a tree."""
+        count = len(state) // (2 if self.positions else 1)
+        parts = [[state[k + count * c] for c in range(len(state) // count)] for k in range(count)]
+        while len(parts) > 1:
+            pairs = [self.merge(scope, a, b, lanes) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+            parts = pairs + ([parts[-1]] if len(parts) % 2 else [])
+        return parts[0]
+
+    def across(self, scope: Scope, state: State, lanes: int) -> State:
+        """All lanes of a one-part state into a scalar: halves are folded together."""
+        kinds = [register_type(self.work), "i64"]
+        while lanes > 1:
+            half = lanes // 2
+            halves = [[_half(scope, kinds[c], r, lanes, start) for c, r in enumerate(state)] for start in (0, half)]
+            state = self.merge(scope, halves[0], halves[1], half)
+            lanes = half
+        return state
+
+    def result(self, context: Context, scope: Scope, state: State) -> Value:
+        """The state as a value of the reduction's dtype."""
+        if self.positions:
+            return Value(tuple(state[len(state) // 2:]), I64, context.lanes, scope)
+        parts = state
+        if self.dtype in HALF:
+            machine = self.at(scope, context.lanes).machine
+            parts = [rounded(machine, r, self.dtype) for r in state]
+        elif self.work != self.dtype:
+            parts = [convert(scope, r, self.work, self.dtype, context.lanes, self.kernel.target) for r in state]
+        return Value(tuple(parts), self.dtype, context.lanes, scope)
+
+
+def _half(scope: Scope, element: str, register: str, lanes: int, start: int) -> str:
+    kind, half = vector_type(element, lanes), lanes // 2
+    if half == 1:
+        return scope.emit(f"extractelement {kind} {register}, i32 {start}")
+    order = ", ".join(f"i32 {start + k}" for k in range(half))
+    return scope.emit(f"shufflevector {kind} {register}, {kind} poison, <{half} x i32> <{order}>")
+
+
+def _identity(monoid: str, dtype: np.dtype) -> float | int | bool:
+    if monoid in ("sum", "any"):
+        return 0
+    if monoid in ("prod", "all"):
+        return 1
+    lowest = monoid in ("max", "argmax")
+    if dtype == BOOL:
+        return not lowest
+    if is_float(dtype):
+        return float("-inf") if lowest else float("inf")
+    return int(np.iinfo(dtype).min if lowest else np.iinfo(dtype).max)
+
+
+def _extreme(m: Machine, monoid: str, acc: str, x: str) -> str:
+    """max or min that keeps a NaN: x where it is NaN, by the comparison; acc where that is."""
+    picked = m.maximum(acc, x) if monoid == "max" else m.minimum(acc, x)
+    return m.select(m.compare("unordered", acc, acc), acc, picked)
+
+
+def _better(at: Lanes, monoid: str, a: str, b: str) -> str:
+    """b goes before a whatever their positions: it is more extreme, or the only NaN."""
+    if not is_float(at.dtype):
+        return at.compare("gt" if monoid == "argmax" else "lt", b, a)
+    relation = "ugt" if monoid == "argmax" else "ult"
+    m = at.machine
+    more = at.scope.emit(f"fcmp {relation} {at.kind} {b}, {a}")
+    return m.both(more, at.scope.emit(f"fcmp ord {at.kind} {a}, {a}"))
+
+
+def _tied(at: Lanes, a: str, b: str) -> str:
+    if not is_float(at.dtype):
+        return at.compare("eq", a, b)
+    m = at.machine
+    nans = m.both(m.compare("unordered", a, a), m.compare("unordered", b, b))
+    return m.either(m.compare("eq", a, b), nans)
+
+
+# ---- loops --------------------------------------------------------------------------------------
+Partial = Callable[[Scope, str, str], State]  # the fold of [low, high), from the identity
+
+
+def fold(context: Context, monoid: str, over: Over, body: Term, dtype: np.dtype, *, also: tuple[Store, ...] = (),
+         lanes: int = 1, unroll: int = 1) -> Value:
+    """The reduction's value at the end of the context's scope. `lanes` > 1: the last index runs over the lanes."""
+    folding = Fold(context, monoid, body, dtype, also)
+    if also:
+        context.kernel.forget()
+    if lanes > 1 or unroll > 1:
+        assert context.vector is None, "a vector reduction inside a vector loop"
+        state = _total(context, folding, over, lanes, unroll)
+        value = folding.result(context, context.scope, folding.across(context.scope, state, lanes))
+    else:
+        state = _total(context, folding, over, 0, 1)
+        value = folding.result(context, context.scope, state)
+    if also:
+        context.kernel.forget()
+    return value
+
+
+def _total(context: Context, folding: Fold, over: Over, lanes: int, unroll: int) -> State:
+    """The fold over all of `over` from the identity; with lanes, one part of that many lanes."""
+    (index, extent), rest = over[0], over[1:]
+    if not rest and lanes:
+        return _vector_total(context, folding, index, extent, lanes, unroll)
+    shape = replace(context, lanes=lanes, parts=1) if lanes else context
+    kinds, zero = folding.types(shape), folding.zero(shape)
+
+    def partial(scope: Scope, low: str, high: str) -> State:
+        def body(inner: Scope, at: str, state: list[str]) -> list[str]:
+            here = context.bind_index(index.name, at, inner)
+            if not rest:
+                return folding.step(here, state, index.name)
+            return folding.merge(inner, state, _total(here, folding, rest, lanes, unroll), shape.lanes)
+        return loop(scope, low, high, "1", list(zip(kinds, zero, strict=True)), body)
+
+    def merge(scope: Scope, a: State, b: State) -> State:
+        return folding.merge(scope, a, b, shape.lanes)
+    blocks = _blocks(extent, 1) if folding.cascades else ()
+    return _cascade(context.scope, ("0", context.kernel.extent(extent)), blocks, list(zip(kinds, zero, strict=True)), partial, merge)
+
+
+def _blocks(extent: Extent, step: int) -> tuple[int, ...]:
+    """Sizes of the blocks, outermost first; those that a known extent fits into are left out."""
+    sizes, size = [], step
+    for count in reversed(BLOCKS):
+        size *= count
+        if not isinstance(extent, int) or extent > size:
+            sizes.append(size)
+    return tuple(reversed(sizes))
+
+
+def _cascade(scope: Scope, span: tuple[str, str], blocks: tuple[int, ...], zero: Sequence[tuple[str, str]], partial: Partial,
+             merge: Callable[[Scope, State, State], State]) -> State:
+    """The fold of a span, block by block, each block from the identity."""
+    low, high = span
+    if not blocks:
+        return partial(scope, low, high)
+
+    def body(inner: Scope, at: str, state: list[str]) -> list[str]:
+        end = inner.call("i64", "llvm.smin.i64", [("i64", inner.emit(f"add nsw i64 {at}, {blocks[0]}")), ("i64", high)])
+        return merge(inner, state, _cascade(inner, (at, end), blocks[1:], zero, partial, merge))
+    return loop(scope, low, high, str(blocks[0]), zero, body)
+
+
+def _vector_total(context: Context, folding: Fold, index: Index, extent: Extent, lanes: int, unroll: int) -> State:
+    """The last index over the lanes: unrolled vectors, then single ones, then a masked one."""
+    spans = vector_spans(context, extent, lanes, unroll)
+    one = replace(context, lanes=lanes, parts=1)
+    state: State | None = None
+    for span in spans:
+        wide = replace(context, lanes=lanes, parts=span.parts, vector=index.name)
+        kinds, zero = folding.types(wide), folding.zero(wide)
+        if span.masked or span.parts == 1 and state is not None:
+            state = _rest(context, folding, index, span, lanes, state or folding.zero(one))
+            continue
+
+        def partial(scope: Scope, low: str, high: str, wide: Context = wide, kinds: list[str] = kinds, zero: State = zero) -> State:
+            def body(inner: Scope, at: str, now: list[str]) -> list[str]:
+                return folding.step(wide.bind_index(index.name, at, inner), now, index.name)
+            step = str(lanes * wide.parts)
+            return folding.join(scope, loop(scope, low, high, step, list(zip(kinds, zero, strict=True)), body), lanes)
+
+        def merge(scope: Scope, a: State, b: State) -> State:
+            return folding.merge(scope, a, b, lanes)
+        blocks = _blocks(extent, lanes * span.parts) if folding.cascades else ()
+        start = list(zip(folding.types(one), folding.zero(one), strict=True))
+        state = _cascade(context.scope, (span.low, span.high), blocks, start, partial, merge)
+    return state if state is not None else folding.zero(one)
+
+
+def _rest(context: Context, folding: Fold, index: Index, span: Span, lanes: int, state: State) -> State:
+    """What the unrolled loop leaves, going on from its state."""
+    wide = replace(context, lanes=lanes, parts=1, vector=index.name)
+    kinds = folding.types(wide)
+
+    def body(inner: Scope, at: str, now: list[str]) -> list[str]:
+        here = wide.bind_index(index.name, at, inner)
+        return folding.step(masked(here, index.name, span.end) if span.masked else here, now, index.name)
+    return loop(context.scope, span.low, span.high, str(lanes), list(zip(kinds, state, strict=True)), body)
+
+
+class Span:
+    """A stretch [low, high) of a vectorised loop, `parts` vectors at a time; masked: past `end` lanes are inactive."""
+
+    __slots__ = ("end", "high", "low", "masked", "parts")
+
+    def __init__(self, low: str, high: str, parts: int, end: str = "", masked: bool = False) -> None:
+        self.low, self.high, self.parts, self.end, self.masked = low, high, parts, end, masked
+
+
+def vector_spans(context: Context, span: Extent | tuple[str, str], lanes: int, unroll: int) -> list[Span]:
+    """How [0, extent) or [low, high) is covered. Where masks are cheap the masked loop also does the single vectors."""
+    if isinstance(span, int):
+        return _known_spans(span, lanes, unroll)
+    low, high = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
+    if lanes * unroll == 1:
+        return [Span(low, high, 1)]
+    main = _whole(context, low, high, lanes * unroll)
+    spans = [Span(low, main, unroll)]
+    if lanes == 1:
+        return [*spans, Span(main, high, 1)]
+    if unroll > 1 and not context.kernel.target.has_masks:
+        single = _whole(context, low, high, lanes)
+        spans.append(Span(main, single, 1))
+        main = single
+    return [*spans, Span(main, high, 1, high, masked=True)]
+
+
+def _whole(context: Context, low: str, high: str, size: int) -> str:
+    """The end of the last whole step of `size` from low."""
+    root = context.kernel.root
+    key = ("whole", low, high, size)
+    if key not in root.values:
+        count = high if low == "0" else root.emit(f"sub i64 {high}, {low}")
+        rest = root.emit(f"and i64 {count}, {size - 1}" if size & (size - 1) == 0 else f"srem i64 {count}, {size}")
+        root.values[key] = root.emit(f"sub i64 {high}, {rest}")
+    return str(root.values[key])
+
+
+def _known_spans(extent: int, lanes: int, unroll: int) -> list[Span]:
+    if lanes * unroll == 1:
+        return [Span("0", str(extent), 1)]
+    main = extent - extent % (lanes * unroll)
+    single = extent - extent % lanes
+    spans = [Span("0", str(main), unroll)] if main else []
+    if single > main:
+        spans.append(Span(str(main), str(single), 1))
+    if extent > single:
+        spans.append(Span(str(single), str(extent), 1, str(extent), masked=True))
+    return spans
+
+
+def masked(context: Context, index: str, end: str) -> Context:
+    """The context with the lanes at or past `end` inactive."""
+    here = context.index_vector(index)
+    at = Lanes(here.scope, I64, context.lanes, context.kernel.target)
+    bound = constant_text(int(end), "i64", context.lanes) if end.isdigit() else \
+        splat_register(context.kernel.root, "i64", end, context.lanes)
+    parts = tuple(at.compare("lt", r, bound) for r in here.parts)
+    return replace(context, mask=Mask(Value(parts, BOOL, context.lanes, here.scope), context.mask))
+
+
+def prefix(context: Context, monoid: str, index: Index, last: Term, body: Term, dtype: np.dtype) -> Value:
+    """The fold up to and including `last`, which is one number for all lanes."""
+    end = context.evaluate(last)
+    if end.varies:
+        raise ValueError("a running fold that ends elsewhere in every lane is scheduled as a Scan")
+    folding = Fold(context, monoid, body, dtype, ())
+    high = context.scope.emit(f"add nsw i64 {end.parts[0]}, 1")
+
+    def step(inner: Scope, at: str, state: list[str]) -> list[str]:
+        return folding.step(context.bind_index(index.name, at, inner), state, index.name)
+    start = list(zip(folding.types(context), folding.zero(context), strict=True))
+    return folding.result(context, context.scope, loop(context.scope, "0", high, "1", start, step))

@@ -1,0 +1,367 @@
+"""Typed instructions on one scalar or vector shape. `Machine` is also the writer that `kernels.maths` is written against."""
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from loopwright.ir.types import BF16, BOOL, F16, F32, F64
+from loopwright.lower.codegen.text import Scope, branch, repeat
+from loopwright.lower.target import Target
+
+TABLE_BITS = 512
+
+
+def register_type(dtype: np.dtype) -> str:
+    """The LLVM type of one element in a register: bool is i1, and half floats are held in f32, rounded."""
+    if dtype == BOOL:
+        return "i1"
+    if dtype in (F16, BF16, F32):
+        return "float"
+    return "double" if dtype == F64 else f"i{8 * dtype.itemsize}"
+
+
+def memory_type(dtype: np.dtype) -> str:
+    """The LLVM type of one element in memory: half floats move as integers."""
+    if dtype in (F32, F64):
+        return register_type(dtype)
+    return f"i{8 * dtype.itemsize}"
+
+
+def vector_type(element: str, lanes: int) -> str:
+    """`<16 x float>`; one lane is the element itself."""
+    return element if lanes == 1 else f"<{lanes} x {element}>"
+
+
+def suffix(kind: str) -> str:
+    """How intrinsics spell a type: v16f32."""
+    lanes, element = kind[1:-1].split(" x ") if kind.startswith("<") else ("", kind)
+    return (f"v{lanes}" if lanes else "") + {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0"}.get(element, element)
+
+
+def float_text(value: float, element: str) -> str:
+    """A floating constant, exactly; f32 constants are rounded first."""
+    if element == "float":
+        with np.errstate(all="ignore"):
+            value = float(np.float32(value))
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def constant_text(value: float | int | bool, element: str, lanes: int) -> str:
+    """A constant of a scalar or vector type (without the type)."""
+    if element in ("float", "double"):
+        text = float_text(float(value), element)
+    elif element == "i1":
+        text = "true" if value else "false"
+    else:
+        text = str(int(value))
+    return text if lanes == 1 else f"splat ({element} {text})"
+
+
+FLOAT_COMPARE = {"lt": "olt", "le": "ole", "eq": "oeq", "ne": "une", "gt": "ogt", "ge": "oge", "unordered": "uno"}
+SIGNED_COMPARE = {"lt": "slt", "le": "sle", "eq": "eq", "ne": "ne", "gt": "sgt", "ge": "sge"}
+UNSIGNED_COMPARE = {"lt": "ult", "le": "ule", "eq": "eq", "ne": "ne", "gt": "ugt", "ge": "uge"}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Floats of `bits` (32 or 64) and integers as wide, `lanes` at a time, written at the end of `scope`."""
+
+    scope: Scope
+    bits: int
+    lanes: int
+    target: Target
+    flags: str = ""  # fast-math flags, with a blank after them
+
+    @property
+    def element(self) -> str:
+        return "float" if self.bits == 32 else "double"
+
+    @property
+    def float_type(self) -> str:
+        return vector_type(self.element, self.lanes)
+
+    @property
+    def int_type(self) -> str:
+        return vector_type(f"i{self.bits}", self.lanes)
+
+    @property
+    def mask_type(self) -> str:
+        return vector_type("i1", self.lanes)
+
+    @property
+    def has_fma(self) -> bool:
+        return self.target.has_fma
+
+    def constant(self, value: float) -> str:
+        return constant_text(value, self.element, self.lanes)
+
+    def integer(self, value: int) -> str:
+        return constant_text(value, f"i{self.bits}", self.lanes)
+
+    def _f(self, x: str | float) -> str:
+        return x if isinstance(x, str) else self.constant(x)
+
+    def _i(self, x: str | int) -> str:
+        return x if isinstance(x, str) else self.integer(x)
+
+    def _binary(self, op: str, a: str | float, b: str | float) -> str:
+        return self.scope.emit(f"{op} {self.flags}{self.float_type} {self._f(a)}, {self._f(b)}")
+
+    def add(self, a: str | float, b: str | float) -> str:
+        return self._binary("fadd", a, b)
+
+    def sub(self, a: str | float, b: str | float) -> str:
+        return self._binary("fsub", a, b)
+
+    def mul(self, a: str | float, b: str | float) -> str:
+        return self._binary("fmul", a, b)
+
+    def div(self, a: str | float, b: str | float) -> str:
+        return self._binary("fdiv", a, b)
+
+    def intrinsic(self, name: str, *args: str | float) -> str:
+        kind = self.float_type
+        return self.scope.call(kind, f"llvm.{name}.{suffix(kind)}", [(kind, self._f(x)) for x in args])
+
+    def fma(self, a: str | float, b: str | float, c: str | float) -> str:
+        """a * b + c, rounded once where the machine can."""
+        return self.intrinsic("fma", a, b, c) if self.has_fma else self.add(self.mul(a, b), c)
+
+    def neg(self, a: str | float) -> str:
+        return self.scope.emit(f"fneg {self.flags}{self.float_type} {self._f(a)}")
+
+    def abs(self, a: str | float) -> str:
+        return self.intrinsic("fabs", a)
+
+    def sqrt(self, a: str | float) -> str:
+        return self.intrinsic("sqrt", a)
+
+    def copysign(self, a: str | float, b: str | float) -> str:
+        return self.intrinsic("copysign", a, b)
+
+    def round(self, a: str) -> str:
+        """To the nearest integer, ties to even."""
+        return self._rounded("roundeven", a)
+
+    def trunc(self, a: str) -> str:
+        return self._rounded("trunc", a)
+
+    def floor(self, a: str) -> str:
+        return self._rounded("floor", a)
+
+    def ceil(self, a: str) -> str:
+        return self._rounded("ceil", a)
+
+    def _rounded(self, name: str, a: str) -> str:
+        if self.target.is_x86 and "sse4.1" not in self.target.enabled:
+            return self._rounded_without_instruction(name, a)
+        return self.intrinsic(name, a)
+
+    def _rounded_without_instruction(self, name: str, a: str) -> str:
+        """SSE2 has no rounding; adding and taking away 2^(p-1) rounds to even, and a step of one corrects the others."""
+        big = 2.0 ** (23 if self.bits == 32 else 52)
+        size = self.abs(a)
+        even = self.sub(self.add(size, big), big)
+        if name == "trunc":
+            even = self.select(self.compare("gt", even, size), self.sub(even, 1.0), even)
+        result = self.copysign(even, a)
+        if name == "floor":
+            result = self.copysign(self.select(self.compare("gt", result, a), self.sub(result, 1.0), result), a)
+        elif name == "ceil":
+            result = self.copysign(self.select(self.compare("lt", result, a), self.add(result, 1.0), result), a)
+        return self.select(self.compare("lt", size, big), result, a)
+
+    def minimum(self, a: str | float, b: str | float) -> str:
+        """a < b ? a : b, so b where either is NaN."""
+        return self.select(self.compare("lt", a, b), a, b)
+
+    def maximum(self, a: str | float, b: str | float) -> str:
+        """a > b ? a : b, so b where either is NaN."""
+        return self.select(self.compare("gt", a, b), a, b)
+
+    def compare(self, relation: str, a: str | float, b: str | float) -> str:
+        return self.scope.emit(f"fcmp {FLOAT_COMPARE[relation]} {self.float_type} {self._f(a)}, {self._f(b)}")
+
+    def icompare(self, relation: str, a: str | int, b: str | int) -> str:
+        return self.scope.emit(f"icmp {SIGNED_COMPARE[relation]} {self.int_type} {self._i(a)}, {self._i(b)}")
+
+    def ucompare(self, relation: str, a: str | int, b: str | int) -> str:
+        return self.scope.emit(f"icmp {UNSIGNED_COMPARE[relation]} {self.int_type} {self._i(a)}, {self._i(b)}")
+
+    def select(self, mask: str, a: str | float, b: str | float) -> str:
+        kind = self.float_type
+        return self.scope.emit(f"select {self.mask_type} {mask}, {kind} {self._f(a)}, {kind} {self._f(b)}")
+
+    def iselect(self, mask: str, a: str | int, b: str | int) -> str:
+        kind = self.int_type
+        return self.scope.emit(f"select {self.mask_type} {mask}, {kind} {self._i(a)}, {kind} {self._i(b)}")
+
+    def _integer(self, op: str, a: str | int, b: str | int) -> str:
+        return self.scope.emit(f"{op} {self.int_type} {self._i(a)}, {self._i(b)}")
+
+    def iadd(self, a: str | int, b: str | int) -> str:
+        return self._integer("add", a, b)
+
+    def isub(self, a: str | int, b: str | int) -> str:
+        return self._integer("sub", a, b)
+
+    def imul(self, a: str | int, b: str | int) -> str:
+        return self._integer("mul", a, b)
+
+    def iand(self, a: str | int, b: str | int) -> str:
+        return self._integer("and", a, b)
+
+    def ior(self, a: str | int, b: str | int) -> str:
+        return self._integer("or", a, b)
+
+    def ixor(self, a: str | int, b: str | int) -> str:
+        return self._integer("xor", a, b)
+
+    def shl(self, a: str | int, b: str | int) -> str:
+        return self._integer("shl", a, b)
+
+    def lshr(self, a: str | int, b: str | int) -> str:
+        return self._integer("lshr", a, b)
+
+    def ashr(self, a: str | int, b: str | int) -> str:
+        return self._integer("ashr", a, b)
+
+    def both(self, a: str, b: str) -> str:
+        return self.scope.emit(f"and {self.mask_type} {a}, {b}")
+
+    def either(self, a: str, b: str) -> str:
+        return self.scope.emit(f"or {self.mask_type} {a}, {b}")
+
+    def negate(self, a: str) -> str:
+        return self.scope.emit(f"xor {self.mask_type} {a}, {constant_text(True, 'i1', self.lanes)}")
+
+    def bits_of(self, a: str) -> str:
+        return self.scope.emit(f"bitcast {self.float_type} {a} to {self.int_type}")
+
+    def from_bits(self, a: str) -> str:
+        return self.scope.emit(f"bitcast {self.int_type} {a} to {self.float_type}")
+
+    def to_int(self, a: str) -> str:
+        """An integer-valued float of at most 31 (f32) or 51 (f64) bits as an integer."""
+        if self.bits == 64 and self.target.is_x86 and "avx512dq" not in self.target.enabled:
+            # No packed conversion: the low bits of x + 1.5 * 2^52 are the integer.
+            magic = 1.5 * 2.0 ** 52
+            return self.isub(self.bits_of(self.add(a, magic)), struct.unpack("<q", struct.pack("<d", magic))[0])
+        return self.scope.emit(f"fptosi {self.float_type} {a} to {self.int_type}")
+
+    def to_float(self, a: str) -> str:
+        return self.scope.emit(f"sitofp {self.int_type} {a} to {self.float_type}")
+
+    def scale(self, a: str, n: str) -> str:
+        """a * 2^n for an integer-valued float n whose result may overflow or be denormal; |n| below 2 * 1022 (126)."""
+        if self.target.has_masks and self.lanes * self.bits == 512:
+            end, width = ("ps", "i16") if self.bits == 32 else ("pd", "i8")
+            kind = self.float_type
+            return self.scope.call(kind, f"llvm.x86.avx512.mask.scalef.{end}.512", [
+                (kind, a), (kind, n), (kind, "zeroinitializer"), (width, "-1"), ("i32", "4")])
+        bias, shift = (127, 23) if self.bits == 32 else (1023, 52)
+        whole = self.to_int(n)
+        half = self.ashr(whole, 1)
+        first = self.from_bits(self.shl(self.iadd(half, bias), shift))
+        second = self.from_bits(self.shl(self.iadd(self.isub(whole, half), bias), shift))
+        return self.mul(self.mul(a, first), second)
+
+    def table(self, values: tuple[float, ...], index: str) -> str:
+        """values[index mod their number], a power of two."""
+        low = self.iand(index, len(values) - 1)
+        if self.target.has_masks and self.lanes * self.bits == TABLE_BITS and len(values) in (self.lanes, 2 * self.lanes):
+            return self._permute(values, index)
+        name = self._global(values)
+        if self.lanes == 1:
+            where = self.scope.emit(f"getelementptr {self.element}, ptr {name}, i{self.bits} {low}")
+            return self.scope.emit(f"load {self.element}, ptr {where}, align {self.bits // 8}")
+        pointers = vector_type("ptr", self.lanes)
+        where = self.scope.emit(f"getelementptr {self.element}, ptr {name}, {self.int_type} {low}")
+        kind = self.float_type
+        return self.scope.call(kind, f"llvm.masked.gather.{suffix(kind)}.v{self.lanes}p0", [
+            (pointers, where), ("i32", str(self.bits // 8)), (self.mask_type, constant_text(True, "i1", self.lanes)),
+            (kind, "zeroinitializer")])
+
+    def _permute(self, values: tuple[float, ...], index: str) -> str:
+        """A table that fits one or two registers; the instruction ignores the index's high bits."""
+        kind = self.float_type
+        part = [f"<{', '.join(f'{self.element} {float_text(v, self.element)}' for v in values[k:k + self.lanes])}>"
+                for k in range(0, len(values), self.lanes)]
+        if len(part) == 1:
+            end = "sf" if self.bits == 32 else "df"
+            return self.scope.call(kind, f"llvm.x86.avx512.permvar.{end}.512", [(kind, part[0]), (self.int_type, index)])
+        end = "ps" if self.bits == 32 else "pd"
+        return self.scope.call(kind, f"llvm.x86.avx512.vpermi2var.{end}.512",
+                               [(kind, part[0]), (self.int_type, index), (kind, part[1])])
+
+    def _global(self, values: tuple[float, ...]) -> str:
+        text = ", ".join(f"{self.element} {float_text(v, self.element)}" for v in values)
+        return self._constant_array(f"[{len(values)} x {self.element}] [{text}]")
+
+    def _constant_array(self, initial: str) -> str:
+        name = f"@table_{struct.unpack('<I', struct.pack('<i', _digest(initial)))[0]:08x}"
+        self.scope.function.constants.add(f"{name} = private unnamed_addr constant {initial}, align 64")
+        return name
+
+    def integer_table(self, values: tuple[int, ...], index: str) -> str:
+        """values[index] for an index that is in range."""
+        name = self._constant_array(f"[{len(values)} x i{self.bits}] [{', '.join(f'i{self.bits} {v}' for v in values)}]")
+        where = self.scope.emit(f"getelementptr i{self.bits}, ptr {name}, {self.int_type} {index}")
+        if self.lanes == 1:
+            return self.scope.emit(f"load i{self.bits}, ptr {where}, align {self.bits // 8}")
+        kind = self.int_type
+        return self.scope.call(kind, f"llvm.masked.gather.{suffix(kind)}.v{self.lanes}p0", [
+            (vector_type("ptr", self.lanes), where), ("i32", str(self.bits // 8)),
+            (self.mask_type, constant_text(True, "i1", self.lanes)), (kind, "zeroinitializer")])
+
+    @property
+    def wide(self) -> Machine:
+        """The same lanes in f64."""
+        return Machine(self.scope, 64, self.lanes, self.target, self.flags)
+
+    def widen(self, a: str) -> str:
+        return self.scope.emit(f"fpext {self.float_type} {a} to {self.wide.float_type}")
+
+    def narrow(self, a: str) -> str:
+        """An f64 value of `wide`, rounded."""
+        return self.scope.emit(f"fptrunc {self.wide.float_type} {a} to {self.float_type}")
+
+    def any(self, mask: str) -> str:
+        """Whether any lane is set, as a branch condition."""
+        return any_lane(self.scope, mask, self.lanes)
+
+    def rarely(self, mask: str, usual: str, unusual: Callable[[Machine], str]) -> str:
+        """usual, but unusual() in the lanes of mask, which is computed only when there are any."""
+        kind = self.float_type
+
+        def replaced(scope: Scope) -> list[tuple[str, str]]:
+            inner = Machine(scope, self.bits, self.lanes, self.target, self.flags)
+            return [(kind, inner.select(mask, unusual(inner), usual))]
+        return branch(self.scope, self.any(mask), replaced, None, [(kind, usual)], rare=True)[0]
+
+    def repeat(self, floats: list[str], body: Callable[[Machine, list[str]], tuple[str, list[str]]]) -> list[str]:
+        """do (mask, floats) = body(machine, floats) while any lane of mask."""
+        def step(scope: Scope, now: list[str]) -> tuple[str, list[str]]:
+            inner = Machine(scope, self.bits, self.lanes, self.target, self.flags)
+            mask, new = body(inner, now)
+            return inner.any(mask), new
+        return repeat(self.scope, [(self.float_type, x) for x in floats], step)
+
+
+def any_lane(scope: Scope, mask: str, lanes: int) -> str:
+    """Whether any lane of a vector of i1 is set."""
+    if lanes == 1:
+        return mask
+    bits = scope.emit(f"bitcast <{lanes} x i1> {mask} to i{lanes}")
+    return scope.emit(f"icmp ne i{lanes} {bits}, 0")
+
+
+def _digest(text: str) -> int:
+    """A stable 32-bit number for text (FNV-1a), so that equal tables share one name in a module."""
+    value = 0x811C9DC5
+    for byte in text.encode():
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value

@@ -1,0 +1,364 @@
+"""Loads and stores: from index expressions to addresses, by what the vector index does to them.
+
+The offset is a polynomial: sizes times indices. Its terms are added to the pointer from the outermost loop inwards, so
+each loop adds only its own; the vector index decides between a broadcast, a vector, a reversed vector and a gather.
+Guarantees: memory is touched in active lanes only, and never for an index into an array that holds nothing.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from loopwright.ir.dims import Extent
+from loopwright.ir.loops import Index, Load
+from loopwright.ir.nest import Buffer, Store
+from loopwright.ir.types import BOOL, I64
+from loopwright.lower.codegen.arithmetic import emitter
+from loopwright.lower.codegen.context import Context, Mask, Value, active_only, any_part, splat_register
+from loopwright.lower.codegen.conversions import HALF, from_memory, to_memory
+from loopwright.lower.codegen.machine import constant_text, memory_type, suffix, vector_type
+from loopwright.lower.codegen.terms import Linear, Term, add_linear, scale_linear
+from loopwright.lower.codegen.text import Carried, Scope, branch, deepest
+
+
+@dataclass(frozen=True, eq=False)
+class Address:
+    """A pointer to the element for lane 0 of part 0 and how lanes move from it: `stride` elements a lane (0: all lanes
+    the same), or by `offsets`, i64 elements per lane."""
+
+    buffer: str
+    pointer: str
+    scope: Scope
+    stride: Extent
+    offsets: Value | None
+
+    @property
+    def uniform(self) -> bool:
+        return self.offsets is None and isinstance(self.stride, int) and self.stride == 0
+
+
+def locate(context: Context, buffer: Buffer, index: tuple[Term, ...]) -> Address:
+    """The address of buffer[index]."""
+    form = _offset(context, buffer, index)
+    stride: Extent = 0
+    uniform: list[tuple[Value, Extent]] = []
+    varying: list[tuple[Value, Extent]] = []
+    for term, coefficient in form[0].items():
+        if isinstance(term.expr, Index) and term.expr.name == context.vector:
+            stride = coefficient
+            uniform.append((context.bindings[term.expr.name], coefficient))
+            continue
+        value = context.evaluate(term)
+        (varying if value.varies else uniform).append((value, coefficient))
+    pointer, scope = _walk(context, buffer, uniform, form[1])
+    offsets = _offsets(context, varying, stride) if varying else None
+    return Address(buffer.name, pointer, scope, stride, offsets)
+
+
+def _offset(context: Context, buffer: Buffer, index: tuple[Term, ...]) -> Linear:
+    """Row-major position as a linear form."""
+    total: Linear = ({}, 0)
+    stride: Extent = 1
+    for term, extent in zip(reversed(index), reversed(buffer.shape), strict=True):
+        total = add_linear(total, scale_linear(context.kernel.terms.linear(term), stride))
+        stride = stride * extent
+    return total
+
+
+def _walk(context: Context, buffer: Buffer, uniform: list[tuple[Value, Extent]], constant: Extent) -> tuple[str, Scope]:
+    """The pointer after the uniform terms, outer loops first; a known constant last, where it is an immediate."""
+    kernel, element = context.kernel, memory_type(buffer.dtype)
+    pointer, scope = kernel.pointers[buffer.name], kernel.root
+    key: tuple[object, ...] = ("pointer", buffer.name)
+    if not isinstance(constant, int):
+        pointer, key = _step(scope, element, pointer, key, kernel.extent(constant))
+        constant = 0
+    for value, coefficient in sorted(uniform, key=lambda item: item[0].scope.depth):
+        scope = deepest(scope, value.scope)
+        moved = _scaled(context, value.parts[0], coefficient, scope)
+        pointer, key = _step(scope, element, pointer, key, moved)
+    if constant:
+        scope = context.scope.climb(scope.depth, walls=False)
+        pointer, key = _step(scope, element, pointer, key, str(constant))
+    return pointer, scope
+
+
+def _step(scope: Scope, element: str, pointer: str, key: tuple[object, ...], by: str) -> tuple[str, tuple[object, ...]]:
+    """One addition to a pointer, remembered by the way to it."""
+    if by == "0":
+        return pointer, key
+    key = (*key, by)
+    if key not in scope.values:
+        scope.values[key] = scope.emit(f"getelementptr {element}, ptr {pointer}, i64 {by}")
+    return str(scope.values[key]), key
+
+
+def _scaled(context: Context, register: str, by: Extent, scope: Scope) -> str:
+    if isinstance(by, int) and by == 1:
+        return register
+    if register.lstrip("-").isdigit() and isinstance(by, int):
+        return str(int(register) * by)
+    key = ("scaled", register, by)
+    if key not in scope.values:
+        scope.values[key] = scope.emit(f"mul nsw i64 {register}, {context.kernel.extent(by)}")
+    return str(scope.values[key])
+
+
+def _offsets(context: Context, varying: list[tuple[Value, Extent]], stride: Extent) -> Value:
+    """The varying terms of an offset as one vector per part; the vector index itself counts from lane 0 of part 0."""
+    scope = deepest(varying[0][0].scope, *(value.scope for value, _ in varying))
+    at = context.writer(I64, scope)
+    parts = []
+    for part in range(context.parts):
+        total = ""
+        for value, coefficient in varying:
+            term = context.spread(value)[part]
+            if not (isinstance(coefficient, int) and coefficient == 1):
+                size = splat_register(context.kernel.root, "i64", context.kernel.extent(coefficient), context.lanes) \
+                    if not isinstance(coefficient, int) else at.constant(coefficient)
+                term = at.op("mul", term, size)
+            total = at.op("add", total, term) if total else term
+        if not (isinstance(stride, int) and stride == 0):
+            total = at.op("add", total, _lane_offsets(context, at.lanes, part, stride, scope))
+        parts.append(total)
+    return Value(tuple(parts), I64, context.lanes, scope)
+
+
+def _lane_offsets(context: Context, lanes: int, part: int, stride: Extent, scope: Scope) -> str:
+    """stride * (part * lanes + 0, 1, 2, ...)."""
+    numbers = [part * lanes + lane for lane in range(lanes)]
+    if isinstance(stride, int):
+        texts = [str(n * stride) for n in numbers]
+        return texts[0] if lanes == 1 else f"<{', '.join(f'i64 {t}' for t in texts)}>"
+    root = context.kernel.root
+    counting = str(numbers[0]) if lanes == 1 else f"<{', '.join(f'i64 {n}' for n in numbers)}>"
+    key = ("lane offsets", lanes, part, stride)
+    if key not in root.values:
+        kind = vector_type("i64", lanes)
+        size = splat_register(root, "i64", context.kernel.extent(stride), lanes)
+        root.values[key] = root.emit(f"mul {kind} {size}, {counting}")
+    return str(root.values[key])
+
+
+# ---- loads --------------------------------------------------------------------------------------
+def load(context: Context, term: Term) -> Value:
+    """The value of a `Load`."""
+    assert isinstance(term.expr, Load) and isinstance(term.expr.array, str)
+    buffer = context.kernel.buffers[term.expr.array]
+    address = locate(context, buffer, term.args)
+    if address.uniform:
+        context = context.scalar()
+    mask = _mask(context, term.args, address.scope)
+    depth = max(address.scope.depth, address.offsets.scope.depth if address.offsets else 0, mask[1].depth if mask else 0)
+    scope = context.scope.climb(depth) if buffer.role == "input" else context.scope
+    parts = []
+    for part in range(context.parts):
+        raw = _load_part(context, scope, buffer.dtype, address, part, mask[0][part] if mask else None)
+        parts.append(_to_register(context, scope, raw, buffer.dtype))
+    return Value(tuple(parts), buffer.dtype, context.lanes, scope)
+
+
+def _mask(context: Context, index: tuple[Term, ...], scope: Scope) -> tuple[tuple[str, ...], Scope] | None:
+    """The lanes that may touch memory: the active ones, and none where a data-dependent index has nothing to point to."""
+    active = context.active()
+    place = deepest(scope, context.mask.value.scope) if context.mask is not None else scope
+    extents = {e for term in index for e in term.extents if not isinstance(e, int) or e <= 0}
+    for extent in sorted(extents, key=str):
+        root = context.kernel.root
+        key = ("some", extent)
+        if key not in root.values:
+            root.values[key] = root.emit(f"icmp sgt i64 {context.kernel.extent(extent)}, 0")
+        some = splat_register(root, "i1", root.values[key], context.lanes)
+        kind = vector_type("i1", context.lanes)
+        active = (some,) * context.parts if active is None else tuple(place.emit(f"and {kind} {m}, {some}") for m in active)
+    return None if active is None else (active, place)
+
+
+def _load_part(context: Context, scope: Scope, dtype: np.dtype, address: Address, part: int, mask: str | None) -> str:
+    element, lanes = memory_type(dtype), context.lanes
+    if lanes == 1:
+        return _load_scalar(context, scope, element, _lane_pointer(context, scope, element, address, part), mask)
+    if address.offsets is None and isinstance(address.stride, int) and abs(address.stride) == 1:
+        return _load_consecutive(scope, dtype, address, part, lanes, mask)
+    return _gather(context, scope, dtype, address, part, mask)
+
+
+def _lane_pointer(context: Context, scope: Scope, element: str, address: Address, part: int) -> str:
+    """The pointer of one part of one lane."""
+    if address.offsets is not None:
+        return scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {address.offsets.parts[part]}")
+    by = _lane_offsets(context, 1, part, address.stride, scope)
+    return address.pointer if by == "0" else scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {by}")
+
+
+def _load_scalar(context: Context, scope: Scope, element: str, pointer: str, mask: str | None) -> str:
+    if mask is not None:
+        pointer = scope.emit(f"select i1 {mask}, ptr {pointer}, ptr {nowhere(context)}")
+    return scope.emit(f"load {element}, ptr {pointer}, align {width(element)}")
+
+
+def nowhere(context: Context) -> str:
+    """A zero on the stack, for lanes that must not touch memory."""
+    root = context.kernel.root
+    if "nowhere" not in root.values:
+        slot = context.kernel.function.slot(1, "i64", 8)
+        context.kernel.function.slots.append(f"  store i64 0, ptr {slot}, align 8")
+        root.values["nowhere"] = slot
+    return str(root.values["nowhere"])
+
+
+def width(element: str) -> int:
+    """Bytes of an LLVM element type."""
+    return {"float": 4, "double": 8}.get(element) or int(element[1:]) // 8
+
+
+def _load_consecutive(scope: Scope, dtype: np.dtype, address: Address, part: int, lanes: int, mask: str | None) -> str:
+    """A vector load; backwards, the vector that ends at lane 0, reversed."""
+    element = memory_type(dtype)
+    kind = vector_type(element, lanes)
+    back = address.stride == -1
+    pointer = _vector_pointer(scope, element, address, part, lanes)
+    if mask is None:
+        value = scope.emit(f"load {kind}, ptr {pointer}, align {width(element)}")
+    else:
+        mask = reverse(scope, "i1", mask, lanes) if back else mask
+        value = scope.call(kind, f"llvm.masked.load.{suffix(kind)}.p0", [
+            ("ptr", pointer), ("i32", str(width(element))), (vector_type("i1", lanes), mask), (kind, "zeroinitializer")])
+    return reverse(scope, element, value, lanes) if back else value
+
+
+def _vector_pointer(scope: Scope, element: str, address: Address, part: int, lanes: int) -> str:
+    first = part * lanes if address.stride == 1 else -part * lanes - (lanes - 1)
+    return scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {first}") if first else address.pointer
+
+
+def reverse(scope: Scope, element: str, value: str, lanes: int) -> str:
+    """The lanes in the other order."""
+    kind = vector_type(element, lanes)
+    order = ", ".join(f"i32 {lane}" for lane in reversed(range(lanes)))
+    return scope.emit(f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> <{order}>")
+
+
+def _pointers(context: Context, scope: Scope, element: str, address: Address, part: int) -> str:
+    """One pointer per lane."""
+    kind = vector_type("i64", context.lanes)
+    by = address.offsets.parts[part] if address.offsets is not None else \
+        _lane_offsets(context, context.lanes, part, address.stride, scope)
+    return scope.emit(f"getelementptr {element}, ptr {address.pointer}, {kind} {by}")
+
+
+def _gather(context: Context, scope: Scope, dtype: np.dtype, address: Address, part: int, mask: str | None) -> str:
+    """The gather instruction where there is a good one, else a load per lane; inactive lanes read a zero."""
+    element, lanes = memory_type(dtype), context.lanes
+    kind, pointers = vector_type(element, lanes), _pointers(context, scope, element, address, part)
+    many = vector_type("ptr", lanes)
+    if context.kernel.target.has_masks and width(element) >= 4:
+        return scope.call(kind, f"llvm.masked.gather.{suffix(kind)}.{suffix(many)}", [
+            (many, pointers), ("i32", str(width(element))),
+            (vector_type("i1", lanes), mask or constant_text(True, "i1", lanes)), (kind, "zeroinitializer")])
+    if mask is not None:
+        zero = splat_register(context.kernel.root, "ptr", nowhere(context), lanes)
+        pointers = scope.emit(f"select {vector_type('i1', lanes)} {mask}, {many} {pointers}, {many} {zero}")
+    result = "poison"
+    for lane in range(lanes):
+        pointer = scope.emit(f"extractelement {many} {pointers}, i32 {lane}")
+        one = scope.emit(f"load {element}, ptr {pointer}, align {width(element)}")
+        result = scope.emit(f"insertelement {kind} {result}, {element} {one}, i32 {lane}")
+    return result
+
+
+def _to_register(context: Context, scope: Scope, raw: str, dtype: np.dtype) -> str:
+    if dtype == BOOL:
+        return scope.emit(f"icmp ne {vector_type('i8', context.lanes)} {raw}, {constant_text(0, 'i8', context.lanes)}")
+    return from_memory(context.writer(dtype, scope).machine, raw, dtype) if dtype in HALF else raw
+
+
+def _from_register(context: Context, scope: Scope, value: str, dtype: np.dtype, lanes: int) -> str:
+    if dtype == BOOL:
+        return scope.emit(f"zext {vector_type('i1', lanes)} {value} to {vector_type('i8', lanes)}")
+    return to_memory(context.writer(dtype, scope, lanes).machine, value, dtype) if dtype in HALF else value
+
+
+# ---- stores -------------------------------------------------------------------------------------
+def store(context: Context, statement: Store) -> None:
+    """Do a `Store`, where its condition holds."""
+    if statement.when is None:
+        _store(context, statement)
+        return
+    kernel = context.kernel
+    test = context.evaluate(kernel.terms.of(statement.when))
+    masks = test.parts if not test.varies else active_only(context, context.scope, context.spread(test))
+    condition = masks[0] if not test.varies else any_part(context.scope, masks, context.lanes)
+
+    def emit(inner: Scope) -> Carried:
+        here = context.at(inner)
+        if test.varies:
+            here = replace(here, mask=Mask(Value(masks, BOOL, context.lanes, context.scope), context.mask))
+        _store(here, statement)
+        return ()
+    branch(context.scope, condition, emit)
+    kernel.wrote(statement.buffer)
+
+
+def _store(context: Context, statement: Store) -> None:
+    kernel = context.kernel
+    buffer = kernel.buffers[statement.buffer]
+    index = tuple(kernel.terms.of(e) for e in statement.index)
+    term = kernel.terms.of(Load(statement.buffer, statement.index, buffer.dtype))
+    value = context.evaluate(kernel.terms.of(statement.value))
+    address = locate(context, buffer, index)
+    if statement.combine == "add":
+        value = _added(context, term, value, address)
+    if address.uniform and not value.varies:
+        context = context.scalar()
+    mask = _mask(context, index, address.scope)
+    full = context.spread(value)
+    for part in range(context.parts):
+        raw = _from_register(context, context.scope, full[part], buffer.dtype, context.lanes)
+        _store_part(context, buffer.dtype, address, part, raw, mask[0][part] if mask else None)
+    kernel.wrote(buffer.name)
+
+
+def _added(context: Context, term: Term, value: Value, address: Address) -> Value:
+    """The sum with what is stored there, rounded as its dtype."""
+    if context.vector is not None and (address.offsets is not None or address.stride == 0):
+        raise ValueError("a store that adds where vector lanes may meet in one element must run in serial loops")
+    kernel = context.kernel
+    kernel.wrote(address.buffer)
+    old = context.evaluate(term)
+    add = emitter("add", value.dtype)
+    at = context.writer(value.dtype, context.scope)
+    return Value(tuple(add(at, a, b) for a, b in zip(context.spread(old), context.spread(value), strict=True)),
+                 value.dtype, context.lanes, context.scope)
+
+
+def _store_part(context: Context, dtype: np.dtype, address: Address, part: int, raw: str, mask: str | None) -> None:
+    element, lanes, scope = memory_type(dtype), context.lanes, context.scope
+    if lanes == 1:
+        pointer = _lane_pointer(context, scope, element, address, part)
+        line = f"store {element} {raw}, ptr {{}}, align {width(element)}"
+        if mask is None:
+            scope.do(line.format(pointer))
+            return
+        branch(scope, mask, lambda inner: inner.do(line.format(pointer)) or ())
+    elif address.offsets is None and isinstance(address.stride, int) and abs(address.stride) == 1:
+        _store_consecutive(scope, element, address, part, lanes, raw, mask)
+    else:
+        kind, many = vector_type(element, lanes), vector_type("ptr", lanes)
+        scope.run(f"llvm.masked.scatter.{suffix(kind)}.{suffix(many)}", [
+            (kind, raw), (many, _pointers(context, scope, element, address, part)), ("i32", str(width(element))),
+            (vector_type("i1", lanes), mask or constant_text(True, "i1", lanes))])
+
+
+def _store_consecutive(scope: Scope, element: str, address: Address, part: int, lanes: int, raw: str, mask: str | None) -> None:
+    kind = vector_type(element, lanes)
+    if address.stride == -1:
+        raw = reverse(scope, element, raw, lanes)
+        mask = reverse(scope, "i1", mask, lanes) if mask is not None else None
+    pointer = _vector_pointer(scope, element, address, part, lanes)
+    if mask is None:
+        scope.do(f"store {kind} {raw}, ptr {pointer}, align {width(element)}")
+        return
+    scope.run(f"llvm.masked.store.{suffix(kind)}.p0", [
+        (kind, raw), ("ptr", pointer), ("i32", str(width(element))), (vector_type("i1", lanes), mask)])

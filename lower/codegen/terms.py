@@ -1,0 +1,179 @@
+"""Loop expressions made unique: equal expressions are one `Term`, so that work on them is linear in their number.
+
+Each term knows what it reads: free indices and locals, buffers, and whether evaluating it can load, raise an error or
+loop (`effects`), which is what decides where its code may stand.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from loopwright.ir.dims import Extent
+from loopwright.ir.errors import DTypeError
+from loopwright.ir.loops import Apply, Bounded, Expr, Index, Literal, Load, Local, Prefix, Reduce, Scatter, Size, When
+from loopwright.ir.types import COMPLEX, INTEGERS
+
+NONE: frozenset[str] = frozenset()
+Linear = tuple[dict["Term", Extent], Extent]  # coefficients of terms, and a constant
+
+
+@dataclass(eq=False, slots=True)
+class Term:
+    """One distinct expression. `buffers` are all it loads; `extents` those of the `Bounded` indices outside any load."""
+
+    number: int
+    expr: Expr
+    args: tuple[Term, ...]
+    free: frozenset[str]
+    buffers: frozenset[str]
+    locals: frozenset[str]
+    extents: frozenset[Extent]
+    effects: bool
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.expr.dtype
+
+
+class Terms:
+    """The terms of one kernel."""
+
+    def __init__(self) -> None:
+        self._by_object: dict[int, tuple[Expr, Term]] = {}  # the expression is kept: its id stays taken
+        self._by_key: dict[object, Term] = {}
+        self._linear: dict[int, Linear] = {}
+
+    def of(self, expr: Expr) -> Term:
+        """The term of an expression."""
+        found = self._by_object.get(id(expr))
+        if found is None:
+            found = (expr, self._intern(expr))
+            self._by_object[id(expr)] = found
+        return found[1]
+
+    def _intern(self, expr: Expr) -> Term:
+        if expr.dtype in COMPLEX:
+            raise DTypeError(f"complex numbers are not compiled yet: {type(expr).__name__} of {expr.dtype}")
+        args = tuple(self.of(a) for a in _children(expr))
+        key = (type(expr), _attributes(expr), tuple(a.number for a in args))
+        if key not in self._by_key:
+            self._by_key[key] = _term(len(self._by_key), expr, args)
+        return self._by_key[key]
+
+    def linear(self, term: Term) -> Linear:
+        """term as a sum of terms with constant sizes as coefficients; indices and opaque terms are its atoms."""
+        if term.number not in self._linear:
+            self._linear[term.number] = self._decompose(term)
+        return self._linear[term.number]
+
+    def _decompose(self, term: Term) -> Linear:
+        match term.expr:
+            case Literal(value=value):
+                return {}, int(value)  # type: ignore[arg-type]  # an index is a whole number
+            case Size(extent=extent):
+                return {}, extent
+            case Apply(fn="add"):
+                return add_linear(self.linear(term.args[0]), self.linear(term.args[1]))
+            case Apply(fn="sub"):
+                return add_linear(self.linear(term.args[0]), scale_linear(self.linear(term.args[1]), -1))
+            case Apply(fn="neg"):
+                return scale_linear(self.linear(term.args[0]), -1)
+            case Apply(fn="mul"):
+                return self._product(term)
+        return {term: 1}, 0
+
+    def _product(self, term: Term) -> Linear:
+        first, second = (self.linear(a) for a in term.args)
+        if not second[0]:
+            return scale_linear(first, second[1])
+        return scale_linear(second, first[1]) if not first[0] else ({term: 1}, 0)
+
+
+def add_linear(a: Linear, b: Linear) -> Linear:
+    """The sum; atoms that cancel vanish."""
+    total = dict(a[0])
+    for term, coefficient in b[0].items():
+        total[term] = total.get(term, 0) + coefficient
+    return {t: c for t, c in total.items() if not (isinstance(c, int) and c == 0)}, a[1] + b[1]
+
+
+def scale_linear(a: Linear, by: Extent) -> Linear:
+    """The product with a constant size."""
+    return add_linear(({t: c * by for t, c in a[0].items()}, a[1] * by), ({}, 0))
+
+
+def _children(expr: Expr) -> tuple[Expr, ...]:
+    match expr:
+        case Load(index=index):
+            return index
+        case Apply(args=args):
+            return args
+        case When(cond=cond, then=then, other=other):
+            return cond, then, other
+        case Bounded(index=at):
+            return (at,)
+        case Reduce(body=body):
+            return (body,)
+        case Prefix(last=last, body=body):
+            return last, body
+        case Scatter():
+            raise TypeError("a Scatter is scheduled as loops of stores; a nest holds none")
+    return ()
+
+
+def _attributes(expr: Expr) -> object:
+    """What tells expressions of one type and equal children apart."""
+    match expr:
+        case Index(name=name):
+            return name
+        case Local(name=name, dtype=dtype):
+            return name, dtype.str, dtype.name
+        case Literal(value=value, dtype=dtype):
+            return dtype.name, np.asarray(value).astype(dtype).tobytes()
+        case Size(extent=extent):
+            return extent
+        case Load(array=array):
+            return array
+        case Apply(fn=fn, dtype=dtype):
+            return fn, dtype.name
+        case Bounded(extent=extent, axis=axis, site=site):
+            return extent, axis, site
+        case Reduce(monoid=monoid, over=over, dtype=dtype):
+            return monoid, over, dtype.name
+        case Prefix(monoid=monoid, index=index, extent=extent, dtype=dtype):
+            return monoid, index, extent, dtype.name
+    return None
+
+
+def _term(number: int, expr: Expr, args: tuple[Term, ...]) -> Term:
+    free = union(a.free for a in args)
+    buffers = union(a.buffers for a in args)
+    names = union(a.locals for a in args)
+    extents: frozenset[Extent] = frozenset().union(*(a.extents for a in args))
+    effects = any(a.effects for a in args)
+    match expr:
+        case Index(name=name):
+            free = frozenset((name,))
+        case Local(name=name):
+            free = names = frozenset((name,))
+        case Load(array=array):
+            assert isinstance(array, str), "operands are buffers by name in a nest"
+            buffers, extents, effects = buffers | {array}, frozenset(), True
+        case Bounded(extent=extent):
+            extents, effects = extents | {extent}, True
+        case Apply(fn="power", dtype=dtype) if dtype in INTEGERS:
+            effects = True
+        case Reduce(over=over):
+            free, effects = free - {k.name for k, _ in over}, True
+        case Prefix(index=index):
+            free, effects = args[0].free | (args[1].free - {index.name}), True
+    return Term(number, expr, args, free, buffers, names, extents, effects)
+
+
+def union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    """All names together."""
+    return NONE.union(*sets)
+
+

@@ -1,0 +1,181 @@
+"""LLVM functions as text, with structured control flow and hoisting.
+
+Guarantees: every register is defined before its uses on every path. A `Scope` is a stretch of straight code that is
+still open at its end; a nested loop or branch is written to scopes of its own and joined to the parent only when it is
+complete, so code that turns out to be invariant can be appended to any enclosing scope in the meantime and lands before
+the loop. A conditional scope (the body of a loop that may run zero times, an arm of a branch) is a wall for code that
+may not run speculatively: loads and errors.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+RARE = "!9000"  # branch weights: the first target is seldom taken
+RARE_METADATA = f'{RARE} = !{{!"branch_weights", i32 1, i32 2000}}'
+Carried = Sequence[tuple[str, str]]  # (LLVM type, register or constant)
+
+
+class Function:
+    """What the scopes of one function share: fresh names, stack slots, and the declarations it needs."""
+
+    def __init__(self, declarations: set[str], constants: set[str]) -> None:
+        self.declarations = declarations
+        self.constants = constants
+        self.slots: list[str] = []
+        self.count = 0
+        self.root = Scope(self, None, "entry", conditional=True)
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"%v{self.count}"
+
+    def label(self, hint: str) -> str:
+        self.count += 1
+        return f"{hint}{self.count}"
+
+    def slot(self, count: int, element: str, align: int) -> str:
+        """A stack array, reserved once for the whole function."""
+        name = self.fresh()
+        self.slots.append(f"  {name} = alloca [{count} x {element}], align {align}")
+        return name
+
+    def body(self) -> str:
+        """The function's text between its braces."""
+        return "\n".join(["entry:", *self.slots, *self.root.lines])
+
+
+class Scope:
+    """Open code. `values` remembers what was computed here, by key; see Function for what makes hoisting safe."""
+
+    __slots__ = ("conditional", "depth", "function", "label", "lines", "parent", "start", "values")
+
+    def __init__(self, function: Function, parent: Scope | None, label: str, conditional: bool) -> None:
+        self.function = function
+        self.parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.start = self.label = label  # the labels of its first and of its open block
+        self.conditional = conditional
+        self.lines: list[str] = []
+        self.values: dict[Any, Any] = {}
+
+    def emit(self, text: str) -> str:
+        """Append an instruction; its new register."""
+        name = self.function.fresh()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def do(self, text: str) -> None:
+        """Append an instruction without a result."""
+        self.lines.append("  " + text)
+
+    def child(self, hint: str, conditional: bool) -> Scope:
+        return Scope(self.function, self, self.function.label(hint), conditional)
+
+    def call(self, result: str, name: str, arguments: Sequence[tuple[str, str]], flags: str = "") -> str:
+        """Call a declared function or intrinsic; the register of its result."""
+        self.function.declarations.add(f"declare {result} @{name}({', '.join(t for t, _ in arguments)})")
+        return self.emit(f"call {flags}{result} @{name}({', '.join(f'{t} {v}' for t, v in arguments)})")
+
+    def run(self, name: str, arguments: Sequence[tuple[str, str]]) -> None:
+        """Call a declared function that returns nothing."""
+        self.function.declarations.add(f"declare void @{name}({', '.join(t for t, _ in arguments)})")
+        self.do(f"call void @{name}({', '.join(f'{t} {v}' for t, v in arguments)})")
+
+    def find(self, key: Any) -> Any:
+        """What was computed under key here or in an enclosing scope, or None."""
+        scope: Scope | None = self
+        while scope is not None:
+            if key in scope.values:
+                return scope.values[key]
+            scope = scope.parent
+        return None
+
+    def climb(self, depth: int, walls: bool = True) -> Scope:
+        """The outermost enclosing scope, no further out than depth, and (with walls) inside every conditional scope."""
+        scope = self
+        while scope.depth > depth and not (walls and scope.conditional):
+            assert scope.parent is not None
+            scope = scope.parent
+        return scope
+
+
+def deepest(first: Scope, *rest: Scope) -> Scope:
+    """The innermost of nested scopes."""
+    for scope in rest:
+        if scope.depth > first.depth:
+            first = scope
+    return first
+
+
+Arm = Callable[[Scope], Carried]
+
+
+def branch(scope: Scope, condition: str, then: Arm, other: Arm | None = None, otherwise: Carried = (), *,
+           rare: bool = False) -> list[str]:
+    """if condition: then() else: other() (or the values `otherwise`); the joined results. `rare`: condition seldom holds."""
+    yes = scope.child("then", conditional=True)
+    first = then(yes)
+    no = scope.child("else", conditional=True) if other is not None else None
+    second = other(no) if other is not None and no is not None else otherwise
+    join, before = scope.function.label("join"), scope.label
+    if rare:
+        scope.function.constants.add(RARE_METADATA)
+    scope.do(f"br i1 {condition}, label %{yes.start}, label %{no.start if no else join}" + (f", !prof {RARE}" if rare else ""))
+    for arm in (yes, no):
+        if arm is not None:
+            scope.lines += [f"{arm.start}:", *arm.lines, f"  br label %{join}"]
+    scope.lines.append(f"{join}:")
+    scope.label = join
+    return [scope.emit(f"phi {kind} [ {a}, %{yes.label} ], [ {b}, %{no.label if no else before} ]")
+            for (kind, a), (_, b) in zip(first, second, strict=True)]
+
+
+Body = Callable[[Scope, str, list[str]], list[str]]
+
+
+def loop(scope: Scope, low: str, high: str, step: str, carried: Carried, body: Body) -> list[str]:
+    """for index in low, low + step, ... < high: carried = body(scope, index, carried); the carried values at the end.
+
+    What does not depend on the loop can be placed in a scope that runs once, only if the loop runs at all.
+    """
+    once = scope if _runs(low, high) else scope.child("once", conditional=True)
+    inside = once.child("loop", conditional=False)
+    function = scope.function
+    index, phis = function.fresh(), [function.fresh() for _ in carried]
+    new = body(inside, index, phis)
+    following = inside.emit(f"add nsw i64 {index}, {step}")
+    more = inside.emit(f"icmp slt i64 {following}, {high}")
+    before, done = scope.label, function.label("done")
+    if once is not scope:
+        nonempty = scope.emit(f"icmp slt i64 {low}, {high}")
+        scope.do(f"br i1 {nonempty}, label %{once.start}, label %{done}")
+        scope.lines += [f"{once.start}:", *once.lines]
+    scope.lines += [f"  br label %{inside.start}", f"{inside.start}:",
+                    f"  {index} = phi i64 [ {low}, %{once.label} ], [ {following}, %{inside.label} ]"]
+    scope.lines += [f"  {phi} = phi {kind} [ {first}, %{once.label} ], [ {last}, %{inside.label} ]"
+                    for phi, (kind, first), last in zip(phis, carried, new, strict=True)]
+    scope.lines += [*inside.lines, f"  br i1 {more}, label %{inside.start}, label %{done}", f"{done}:"]
+    scope.label = done
+    if once is scope:
+        return new
+    return [scope.emit(f"phi {kind} [ {first}, %{before} ], [ {last}, %{inside.label} ]")
+            for (kind, first), last in zip(carried, new, strict=True)]
+
+
+def _runs(low: str, high: str) -> bool:
+    return low.isdigit() and high.isdigit() and int(low) < int(high)
+
+
+def repeat(scope: Scope, carried: Carried, body: Callable[[Scope, list[str]], tuple[str, list[str]]]) -> list[str]:
+    """do (condition, carried) = body(scope, carried) while condition; the carried values at the end."""
+    inside = scope.child("again", conditional=False)
+    phis = [scope.function.fresh() for _ in carried]
+    condition, new = body(inside, phis)
+    done = scope.function.label("done")
+    scope.lines += [f"  br label %{inside.start}", f"{inside.start}:"]
+    scope.lines += [f"  {phi} = phi {kind} [ {first}, %{scope.label} ], [ {last}, %{inside.label} ]"
+                    for phi, (kind, first), last in zip(phis, carried, new, strict=True)]
+    scope.lines += [*inside.lines, f"  br i1 {condition}, label %{inside.start}, label %{done}", f"{done}:"]
+    scope.label = done
+    return new

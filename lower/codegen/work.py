@@ -1,0 +1,67 @@
+"""How much work a loop body is, as a size: what decides at run time between one thread and many."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from loopwright.ir.dims import Extent, product
+from loopwright.ir.loops import Apply, Expr, Load, Prefix, Reduce, When
+from loopwright.ir.nest import Allocate, For, Let, Reduction, Scan, Statement, Store
+from loopwright.kernels.maths import FUNCTIONS
+
+# One unit is about a simple vectorised instruction on one element; some 16k elements of light work make a chunk.
+CHUNK = 1 << 16
+THRESHOLD = 4 * CHUNK
+HEAVY = 12  # a vector maths function in those units
+
+
+def work_of(body: Sequence[Statement]) -> Extent:
+    """Units of work of one run of the statements."""
+    total: Extent = 0
+    for statement in body:
+        total = total + _of(statement)
+    return total
+
+
+def _of(statement: Statement) -> Extent:
+    match statement:
+        case For(extent=extent, body=body):
+            return extent * work_of(body)
+        case Store(value=value, index=index):
+            return _sum(map(_expression, (value, *index))) + 1
+        case Let(value=value):
+            return _expression(value)
+        case Reduction(over=over, body=value, also=also):
+            return product(n for _, n in over) * (_expression(value) + 1 + work_of(also))
+        case Scan(extent=extent, body=value):
+            return extent * (_expression(value) + 4)
+        case Allocate():
+            return 0
+
+
+def _expression(expr: Expr) -> Extent:
+    seen: set[int] = set()
+
+    def visit(e: Expr) -> Extent:
+        if id(e) in seen:
+            return 0
+        seen.add(id(e))
+        match e:
+            case Apply(fn=fn, args=args):
+                return _sum(map(visit, args)) + (HEAVY if fn in FUNCTIONS else 1)
+            case Load(index=index):
+                return _sum(map(visit, index)) + 1
+            case When(cond=cond, then=then, other=other):
+                return _sum(map(visit, (cond, then, other))) + 1
+            case Reduce(over=over, body=body):
+                return product(n for _, n in over) * (visit(body) + 1)
+            case Prefix(extent=extent, body=body):
+                return extent * (visit(body) + 1)
+        return 0
+    return visit(expr)
+
+
+def _sum(parts: Iterable[Extent]) -> Extent:
+    total: Extent = 0
+    for part in parts:
+        total = total + part
+    return total

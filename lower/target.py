@@ -1,0 +1,75 @@
+"""The machine that code is generated for. Everything the generator may depend on is a field, so a target is a cache key."""
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from loopwright.ir.types import BOOL
+from loopwright.lower.runtime.lazy import llvm
+
+
+@dataclass(frozen=True)
+class Target:
+    """`features` is LLVM's feature string (`+avx2,-sse4a`); `vector_bits` the widest register the generator may use."""
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bits: int
+
+    @cached_property
+    def enabled(self) -> frozenset[str]:
+        """The names of the features that are on."""
+        return frozenset(f[1:] for f in self.features.split(",") if f.startswith("+"))
+
+    @property
+    def is_x86(self) -> bool:
+        return self.triple.startswith(("x86_64", "i386", "i686"))
+
+    @property
+    def is_arm64(self) -> bool:
+        return self.triple.startswith(("aarch64", "arm64"))
+
+    @property
+    def has_fma(self) -> bool:
+        """Whether a fused multiply-add is an instruction; elsewhere LLVM would call libm."""
+        return self.is_arm64 or "fma" in self.enabled
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether masked loads, stores and gathers of 4 and 8 byte elements are cheap (AVX-512)."""
+        return self.vector_bits >= 512 and {"avx512f", "avx512vl", "avx512dq", "avx512bw"} <= self.enabled
+
+    @property
+    def has_half(self) -> bool:
+        """Whether float <-> half conversions are instructions."""
+        return self.is_arm64 or "f16c" in self.enabled or "avx512f" in self.enabled
+
+    def lanes(self, dtype: np.dtype) -> int:
+        """How many elements of dtype fill one register; at least 1."""
+        return max(1, self.vector_bits // (8 if dtype == BOOL else 8 * dtype.itemsize))
+
+
+def host_target() -> Target:
+    """This machine. LOOPWRIGHT_VECTOR_BITS (128, 256, 512) limits the width and leaves out the features beyond it."""
+    binding = llvm()
+    features: dict[str, bool] = dict(binding.get_host_cpu_features())
+    limit = int(os.environ.get("LOOPWRIGHT_VECTOR_BITS", "512"))
+    triple = str(binding.get_process_triple())
+    for name in features:
+        if (limit < 512 and name.startswith("avx512")) or (limit < 256 and _beyond_sse2(name)):
+            features[name] = False
+    bits = 512 if features.get("avx512f") else 256 if features.get("avx2") else 128
+    text = ",".join(("+" if on else "-") + name for name, on in sorted(features.items()))
+    return Target(triple, str(binding.get_host_cpu_name()) if limit >= 512 else _plain_cpu(triple), text, min(bits, limit))
+
+
+def _beyond_sse2(name: str) -> bool:
+    return name.startswith(("avx", "sse4", "sse3", "ssse3", "amx")) or name in ("fma", "f16c", "fma4", "xop", "vaes", "vpclmulqdq", "gfni", "sha512", "sm3", "sm4")
+
+
+def _plain_cpu(triple: str) -> str:
+    return "x86-64" if triple.startswith("x86_64") else ""
