@@ -278,6 +278,7 @@ class Facts:
             case "<=":
                 self._learn_at_least_zero(b - a)
             case "divides":
+                self._learn_unequal(a)  # 0 divides nothing
                 self.divides.append((a, b))
 
     def _learn_at_least_zero(self, d: Extent) -> None:
@@ -388,10 +389,11 @@ class Facts:
         return False
 
     def _prove_divides(self, k: Extent, n: Extent) -> bool | None:
+        """0 divides nothing, as in Constraint.holds: a multiple of k is proved one only where k is not 0."""
         rest = self.canonical(modulo(n, k)) if k != 0 else 1
         if isinstance(rest, int):
-            return rest == 0
-        return True if (k, n) in self.divides else None
+            return False if rest != 0 else True if self._prove_zero(k) is False else None
+        return True if any((self.canonical(a), self.canonical(b)) == (k, n) for a, b in self.divides) else None
 
 
 def _cancel_division(x: Extent, k: Extent, n: Extent) -> Extent:

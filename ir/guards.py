@@ -44,7 +44,12 @@ class Scope:
         return tuple(self.canonical(x) for x in shape)
 
     def decide(self, relation: str, a: Extent, b: Extent) -> bool:
-        """Whether `a relation b`; relations are `==`, `<=`, `<` and `divides`. Records a guard when it was not proved."""
+        """Whether `a relation b`; relations are `==`, `<=`, `<` and `divides`. Records a guard when it was not proved.
+
+        Whether k divides anything asks first whether k is 0, so that no guard divides by it.
+        """
+        if relation == "divides" and self.decide("==", a, 0):
+            return False
         known = self.facts.prove(relation, a, b)
         if known is not None:
             return known

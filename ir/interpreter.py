@@ -1,7 +1,8 @@
 """What a graph means, by NumPy: the oracle for every backend.
 
 Guarantees: arguments are checked against the parameter types and the graph's constraints; every value that a node makes
-has the dtype and shape that its type says; no floating-point warning is raised; a value is dropped after its last use.
+has the dtype and shape that its type says, and is C-contiguous, so that rounding (NumPy's sums follow the memory layout)
+depends on nothing but elements; no floating-point warning is raised; a value is dropped after its last use.
 """
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def evaluate(g: Graph, args: Sequence[Any], sizes: Mapping[str, int] | None = No
 
     ArgumentError for a wrong number or dtype of arguments, ShapeError for sizes that do not fit or are not given.
     """
-    arrays = [np.asarray(a) for a in args]
+    arrays = [np.asarray(a, order="C") for a in args]
     if len(arrays) != len(g.params):
         raise ArgumentError(f"the graph has {len(g.params)} parameters, got {len(arrays)} arguments")
     bound = bind_sizes(g, [a.shape for a in arrays], sizes)
@@ -46,7 +47,7 @@ def run_node(node: Node, args: Sequence[np.ndarray], sizes: Mapping[str, int]) -
         out = node.op.numpy(*args, regions=node.regions, sizes=sizes, **attrs)
     else:
         out = node.op.numpy(*args, **attrs)
-    outs = [np.asarray(x) for x in (out if isinstance(out, (tuple, list)) else (out,))]
+    outs = [np.asarray(x, order="C") for x in (out if isinstance(out, (tuple, list)) else (out,))]
     for x, v in zip(outs, node.outputs, strict=True):
         _check(x, v.type, sizes, f"the NumPy meaning of {node.op.name}", AssertionError, AssertionError)
     return outs

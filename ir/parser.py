@@ -18,6 +18,7 @@ import enum
 import json
 import re
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
@@ -74,6 +75,7 @@ class _Parser:
     def __init__(self, text: str, ops: Mapping[str, Op], classes: Classes) -> None:
         self.text, self.ops, self.classes = text, ops, classes
         self.symbols: set[str] | None = None  # those the graph declares; None: any
+        self.starts = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
         self.tokens = list(self._tokens())
         self.next = 0
 
@@ -90,10 +92,13 @@ class _Parser:
 
     # ---- reading --------------------------------------------------------------------------------
     def fail(self, message: str, at: int) -> NoReturn:
-        line = self.text.count("\n", 0, at) + 1
-        start = self.text.rfind("\n", 0, at) + 1
+        line = self.line(at)
+        start = self.starts[line - 1]
         shown = self.text[start:].split("\n", 1)[0]
         raise ParseError(f"line {line}, column {at - start + 1}: {message}\n    {shown}\n    {' ' * (at - start)}^")
+
+    def line(self, at: int) -> int:
+        return bisect_right(self.starts, at)
 
     @property
     def token(self) -> _Token:
@@ -193,7 +198,7 @@ class _Parser:
         return env[token.text]
 
     def node(self, env: dict[str, Value]) -> Node:
-        source = Source("<text>", self.text.count("\n", 0, self.token.at) + 1)
+        source = Source("<text>", self.line(self.token.at))
         made: dict[str, Value] = {}
         while self.token.kind == "value":
             if self.token.text in env:
