@@ -24,8 +24,8 @@ from loopwright.ir.rewriting import simplify
 from loopwright.ir.signature import Result, ResultContainer, Signature, Version
 from loopwright.ir.source import user_source
 from loopwright.ir.types import ArrayType, native
-from loopwright.lower import Compiled, compile_version
-from loopwright.lower.runtime.dispatcher import NativeFunction, set_versions
+from loopwright.lower.compile import Compiled, compile_version
+from loopwright.lower.runtime.dispatcher import set_versions
 from loopwright.tracer.promotion import newest_builder
 from loopwright.tracer.pytree import Structure, take, unflatten
 from loopwright.tracer.signatures import (
@@ -122,7 +122,7 @@ class Versions:
         self.why = f"jit of {parameters.name}"
         self.entries: tuple[Entry, ...] = ()
         self.compiles = 0
-        self._function: weakref.ref[NativeFunction] | None = None  # weak: the function holds its versions
+        self._function: weakref.ref[Any] | None = None  # weak: the function holds its versions
 
     def slow(self, *args: Any, **kwargs: Any) -> Any:
         """Answer a call that no published version took."""
@@ -169,7 +169,7 @@ class Versions:
                                    at.file, at.line)
         return entry
 
-    def publish_to(self, function: NativeFunction) -> None:
+    def publish_to(self, function: Any) -> None:
         """Make this the native function that answers calls by itself where a version fits."""
         self._function = weakref.ref(function)
         function.slow = self.slow
@@ -218,7 +218,7 @@ def drafted(call: Call, types: Sequence[ArrayType], traced: Traced, name: str, f
     scope = traced.builder.scope
     version = Version(name=name, signature=form, graph=simplify(traced.graph), guards=tuple(scope.guards), results=results,
                       hidden=arrays, objects=objects, fast_math=fast_math)
-    sizes = {name: (k, axis) for k, t in enumerate(types) for axis, n in enumerate(t.shape) if (name := symbol_of(n))}
+    sizes = {s: (k, axis) for k, t in enumerate(types) for axis, n in enumerate(t.shape) if (s := symbol_of(n))}
     return Draft(version, found is not None, traced.structure, sizes, tuple([(x, _layout(x)) for x in arrays]),
                  _changeable(scope.contents))
 

@@ -284,7 +284,7 @@ def _leaf_key(x: Any, dynamic: bool) -> Any:
             f"expected an array, a number or a container of them, got {type(x).__name__}. Convert it, register its type with "
             f"register_pytree_node, or name the argument in static_argnames= if it is a setting rather than data.")
     kind = _number_kind(x)
-    if kind is int and not -(1 << 63) <= x < 1 << 63:
+    if isinstance(x, int) and not -(1 << 63) <= x < 1 << 63:
         raise OverflowError(f"the Python int {x} does not fit int64. Pass np.uint64(x) or a float.")
     return kind
 
