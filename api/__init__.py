@@ -1,1 +1,30 @@
 """loopwright: a tracing compiler for NumPy functions."""
+from __future__ import annotations
+
+from loopwright.inspection import make_graph, parse
+from loopwright.ir.errors import (
+    ArgumentError,
+    ConcretizationError,
+    DTypeError,
+    GradientError,
+    LeakedValueError,
+    ParseError,
+    ShapeDeclarationError,
+    ShapeError,
+    TraceStateError,
+    VerificationError,
+    WriteError,
+)
+from loopwright.jacobians import hessian, jacfwd, jacrev
+from loopwright.jit import jit
+from loopwright.tracer.pytree import register_pytree_node
+from loopwright.tracer.size import SpecialisationWarning
+from loopwright.transforms import grad, jvp, linearize, value_and_grad, vjp, vmap
+from loopwright.versions import RecompilationWarning
+
+__all__ = [
+    "ArgumentError", "ConcretizationError", "DTypeError", "GradientError", "LeakedValueError", "ParseError",
+    "RecompilationWarning", "ShapeDeclarationError", "ShapeError", "SpecialisationWarning", "TraceStateError",
+    "VerificationError", "WriteError", "grad", "hessian", "jacfwd", "jacrev", "jit", "jvp", "linearize", "make_graph", "parse",
+    "register_pytree_node", "value_and_grad", "vjp", "vmap",
+]
