@@ -61,8 +61,7 @@ def run_loop(op: Op, args: tuple[np.ndarray, ...] | list[np.ndarray], **attrs: A
     context = LoopContext(types, result, lambda k, index: Load(k, index, types[k].dtype), lambda: Index(f"k{next(names)}"))
     at = tuple(Index(f"i{axis}") for axis in range(result.rank))
     expr = op.loop(context, at, **attrs)
-    with np.errstate(all="ignore"):
-        return run_expr(expr, at, result, Environment(dict(enumerate(arrays))))
+    return run_expr(expr, at, result, Environment(dict(enumerate(arrays))))
 
 
 def run_expr(expr: Expr, at: tuple[Index, ...], result: ArrayType, environment: Environment) -> np.ndarray:
@@ -72,13 +71,19 @@ def run_expr(expr: Expr, at: tuple[Index, ...], result: ArrayType, environment: 
         return _scatter(expr, result, environment)
     axes = tuple(zip(at, result.shape, strict=True))
     out = np.empty([evaluate(n, environment.sizes) for n in result.shape], result.dtype)
-    for point in _points(axes, environment):
-        out[tuple(point.values())] = evaluate_expr(expr, environment.at(point))
+    with np.errstate(all="ignore"):
+        for point in _points(axes, environment):
+            out[tuple(point.values())] = _scalar(expr, environment.at(point))
     return out
 
 
 def evaluate_expr(expr: Expr, environment: Environment) -> Any:
-    """The NumPy scalar that expr is."""
+    """The NumPy scalar that expr is, without floating-point warnings."""
+    with np.errstate(all="ignore"):
+        return _scalar(expr, environment)
+
+
+def _scalar(expr: Expr, environment: Environment) -> Any:
     value = _evaluate(expr, environment)
     assert value.dtype == expr.dtype, f"{expr} states dtype {expr.dtype}, got {value.dtype}"
     return value
@@ -97,16 +102,16 @@ def _evaluate(expr: Expr, environment: Environment) -> Any:
         case Load():
             return _load(expr, environment)
         case Apply(fn, args, dtype):
-            return apply(TABLE[fn], [evaluate_expr(a, environment) for a in args], dtype)
+            return apply(TABLE[fn], [_scalar(a, environment) for a in args], dtype)
         case When(cond, then, other):
-            return evaluate_expr(then if evaluate_expr(cond, environment) else other, environment)
+            return _scalar(then if _scalar(cond, environment) else other, environment)
         case Bounded():
             return _bounded(expr, environment)
         case Reduce(over=over, body=body):
-            return _fold(expr, [evaluate_expr(body, environment.at(p)) for p in _points(over, environment)])
+            return _fold(expr, [_scalar(body, environment.at(p)) for p in _points(over, environment)])
         case Prefix(index=index, last=last, body=body):
-            upto = int(evaluate_expr(last, environment)) + 1
-            return _fold(expr, [evaluate_expr(body, environment.at({index.name: k})) for k in range(upto)])
+            upto = int(_scalar(last, environment)) + 1
+            return _fold(expr, [_scalar(body, environment.at({index.name: k})) for k in range(upto)])
         case Scatter():
             raise AssertionError("a scatter is a whole array, never an element")
         case _:
@@ -123,14 +128,14 @@ def apply(op: Op, args: list[Any], dtype: np.dtype) -> Any:
 
 def _load(expr: Load, environment: Environment) -> Any:
     array = environment.arrays[expr.array]
-    at = tuple([int(evaluate_expr(i, environment)) for i in expr.index])
+    at = tuple([int(_scalar(i, environment)) for i in expr.index])
     within = len(at) == array.ndim and all(0 <= i < n for i, n in zip(at, array.shape, strict=True))
     assert within, f"a load of array {expr.array} with shape {array.shape} at {at}"
     return array[at]
 
 
 def _bounded(expr: Bounded, environment: Environment) -> Any:
-    index, size = evaluate_expr(expr.index, environment), evaluate(expr.extent, environment.sizes)
+    index, size = _scalar(expr.index, environment), evaluate(expr.extent, environment.sizes)
     if not 0 <= index < size:
         raise IndexError(f"index {index} is out of bounds for axis {expr.axis} with size {size}")
     return index
@@ -164,12 +169,17 @@ def identity(monoid: str, dtype: np.dtype) -> Any:
 
 def _scatter(expr: Scatter, result: ArrayType, environment: Environment) -> np.ndarray:
     out = run_expr(expr.base, expr.at, result, environment)
+    with np.errstate(all="ignore"):
+        _update(out, expr, environment)
+    return out
+
+
+def _update(out: np.ndarray, expr: Scatter, environment: Environment) -> None:
     for point in _points(expr.over, environment):
         here = environment.at(point)
-        if expr.when is not None and not evaluate_expr(expr.when, here):
+        if expr.when is not None and not _scalar(expr.when, here):
             continue
-        target = tuple([int(evaluate_expr(i, here)) for i in expr.target])
+        target = tuple([int(_scalar(i, here)) for i in expr.target])
         assert all(0 <= i < n for i, n in zip(target, out.shape, strict=True)), f"a scatter into {out.shape} at {target}"
-        value = evaluate_expr(expr.value, here)
-        out[target] = apply(TABLE["add"], [out[target], value], result.dtype) if expr.combine == "add" else value
-    return out
+        value = _scalar(expr.value, here)
+        out[target] = apply(TABLE["add"], [out[target], value], out.dtype) if expr.combine == "add" else value

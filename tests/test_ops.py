@@ -1,7 +1,6 @@
 """Every rule of every op against NumPy, differences and each other, from the op's examples alone: no op is named here."""
 import itertools
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.autodiff.jvp import push, tangent_type, zeros
-from loopwright.autodiff.linearize import linearize
-from loopwright.autodiff.transpose import pull
+from loopwright.autodiff.linearize import linearize, pull_back
 from loopwright.ir.attributes import extents_in, map_extents
 from loopwright.ir.builder import Ref, build
-from loopwright.ir.dims import FUNCTIONS, evaluate, symbol, symbols_in
+from loopwright.ir.dims import evaluate, symbols_in
 from loopwright.ir.errors import ShapeError
 from loopwright.ir.graph import Graph
 from loopwright.ir.interpreter import evaluate as run
 from loopwright.ir.loop_interpreter import run_loop
 from loopwright.ir.op import Example, Op
 from loopwright.ir.ops import TABLE
-from loopwright.ir.types import BF16, BY_SHORT, C64, C128, F16, F32, F64, ArrayType, is_inexact
+from loopwright.ir.parser import parse_type
+from loopwright.ir.types import BF16, C64, C128, F16, F32, F64, ArrayType, is_inexact
 from tests.scale import examples
 
 OPS = [pytest.param(op, id=name) for name, op in TABLE.items() if op.examples]
@@ -59,14 +58,6 @@ class Case:
 
     def __str__(self) -> str:
         return f"{self.op} {', '.join(map(str, self.types))} {dict(self.attrs)}"
-
-
-def parse_type(text: str) -> ArrayType:
-    match = re.fullmatch(r"(\w+)\[(.*)\]", text)
-    assert match, text
-    names = {s: symbol(s) for s in re.findall(r"[A-Za-z_]\w*", match[2]) if s not in FUNCTIONS}
-    shape = eval(f"({match[2]},)" if match[2].strip() else "()", {"__builtins__": {}}, names)
-    return ArrayType(shape, BY_SHORT[match[1]])
 
 
 def draw(rng: np.random.Generator, t: ArrayType) -> np.ndarray:
@@ -138,9 +129,8 @@ def vector_jacobian(g: Graph) -> Graph:
         into = ct.builder
         active = [x.type.is_inexact for x in primals]
         _, linear = linearize(g, primals, active, into)
-        cotangents = pull(linear.graph, linear.is_unknown, linear.residuals, [ct] if linear.results[0] else [], into)
-        wanted = [x for x, a in zip(primals, active, strict=True) if a]
-        return [zeros(x.type, into) if c is None else c for x, c in zip(wanted, cotangents, strict=True)]
+        cotangents = pull_back(linear, [ct], into)
+        return [zeros(x.type, into) if c is None else c for x, c in zip(primals, cotangents, strict=True) if x.type.is_inexact]
 
     return build(rule, [tangent_type(g.results[0].type), *(v.type for v in g.params)])
 

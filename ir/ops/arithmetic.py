@@ -11,6 +11,7 @@ from functools import reduce
 import numpy as np
 
 from loopwright.ir.builder import Ref
+from loopwright.ir.op import Op
 from loopwright.ir.ops.bitwise import bitwise_or
 from loopwright.ir.ops.comparison import eq, isnan, lt
 from loopwright.ir.ops.construct import full_like, zeros_like
@@ -34,7 +35,7 @@ add = elementwise(
     jvp=lambda primals, tangents, out: along(tangents, lambda t: t, lambda t: t),
     linear=(0, 1), jointly=True, transpose={0: lambda ct, x, y: ct, 1: lambda ct, x, y: ct},
 )
-neg = elementwise(
+neg: Op = elementwise(
     "neg", np.negative, 1, NUMBERS, doc="-x; integers wrap.",
     linear=(0,), jointly=True, transpose={0: lambda ct, x: neg(ct)},
 )
@@ -52,7 +53,7 @@ def _difference(a: Ref | None, b: Ref | None) -> Ref | None:
     return neg(b) if a is None else sub(a, b)
 
 
-mul = elementwise(
+mul: Op = elementwise(
     "mul", np.multiply, 2, (BOOL, *NUMBERS), doc="x * y; integers wrap; on bool, and.",
     linear=(0, 1), transpose={0: lambda ct, x, y: mul(ct, y), 1: lambda ct, x, y: mul(ct, x)},
 )
@@ -60,7 +61,7 @@ mul = elementwise(
 # ---- quotients ----------------------------------------------------------------------------------
 _nonzero = {1: between(1, 4)}
 
-div = elementwise(
+div: Op = elementwise(
     "div", np.divide, 2, INEXACT, doc="x / y, true division.", draw=_nonzero,
     # d(x / y) = dx / y - (x / y) / y dy: the result is what dy needs of x.
     jvp=lambda primals, tangents, out: along(
@@ -77,13 +78,13 @@ remainder = elementwise(
 )
 fmod = elementwise(
     "fmod", np.fmod, 2, REAL, doc="x - y * trunc(x / y): the sign is x's; integers by 0 give 0.", draw=_nonzero,
-    jvp=lambda primals, tangents, out: along(tangents, lambda t: t, lambda t: mul(t, neg(_truncated(*primals, out)))),
+    jvp=lambda primals, tangents, out: along(tangents, lambda t: t, lambda t: mul(t, neg(_quotient(primals, out)))),
 )
 
 
-def _truncated(x: Ref, y: Ref, fmod: Ref) -> Ref:
+def _quotient(primals: tuple[Ref, Ref], fmod: Ref) -> Ref:
     """trunc(x / y) from the exact remainder: trunc of the rounded quotient may be one too large."""
-    return rint(div(sub(x, fmod), y))
+    return rint(div(sub(primals[0], fmod), primals[1]))
 
 
 # ---- rounding to integers -------------------------------------------------------------------------
@@ -142,7 +143,7 @@ abs = elementwise(
     result=real_part, jvp=_abs_jvp,
 )
 sign = elementwise("sign", np.sign, 1, REAL, doc="-1, 0 or 1; NaN stays.", jvp=no_tangent)
-copysign = elementwise(
+copysign: Op = elementwise(
     "copysign", np.copysign, 2, FLOATS, doc="|x| with the sign bit of y.",
     jvp=lambda primals, tangents, out: along(
         tangents[:1], lambda t: mul(t, mul(sign(primals[0]), copysign(full_like(out, 1), primals[1])))),
@@ -166,7 +167,7 @@ imag = elementwise(
     linear=(0,), jointly=True,
     transpose={0: lambda ct, x: _times_minus_i(convert(ct, dtype=x.dtype))},
 )
-conj = elementwise(
+conj: Op = elementwise(
     "conj", np.conjugate, 1, COMPLEX, doc="The complex conjugate.",
     linear=(0,), jointly=True, transpose={0: lambda ct, x: conj(ct)},
 )

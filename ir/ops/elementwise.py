@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.builder import Ref
-from loopwright.ir.dims import Extent, Shape
+from loopwright.ir.dims import Extent, Shape, evaluate
 from loopwright.ir.errors import DTypeError, ShapeError
 from loopwright.ir.loops import Apply, Expr, LoopContext
 from loopwright.ir.op import Example, Op
@@ -123,9 +123,10 @@ def no_tangent(primals: tuple[Ref, ...], tangents: tuple[Ref | None, ...], out: 
 def between(low: float, high: float) -> Draw:
     """Numbers in [low, high): integers at an integer dtype; complex ones have both parts there."""
     def draw(rng: np.random.Generator, t: ArrayType) -> np.ndarray:
+        shape = tuple(evaluate(n, {}) for n in t.shape)
         if t.dtype in INTEGERS:
-            return np.asarray(rng.integers(int(low), int(high), t.shape)).astype(t.dtype)
-        x = np.asarray(rng.uniform(low, high, t.shape))
-        return (x + 1j * rng.uniform(low, high, t.shape) if t.dtype in COMPLEX else x).astype(t.dtype)
+            return np.asarray(rng.integers(int(low), int(high), shape)).astype(t.dtype)
+        x = np.asarray(rng.uniform(low, high, shape))
+        return (x + 1j * rng.uniform(low, high, shape) if t.dtype in COMPLEX else x).astype(t.dtype)
     return draw
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from loopwright.ir.builder import Ref
 from loopwright.ir.errors import DTypeError
-from loopwright.ir.op import Example
+from loopwright.ir.op import Example, Op
 from loopwright.ir.ops.construct import zeros_like
 from loopwright.ir.ops.elementwise import pointwise, same_dtype
 from loopwright.ir.types import BOOL, C64, C128, COMPLEX, DTYPES, F32, F64, I32, INTEGERS, U8, ArrayType, is_inexact
@@ -20,7 +20,7 @@ def _select_dtype(pred: ArrayType, a: ArrayType, b: ArrayType) -> np.dtype:
     return same_dtype(a, b)
 
 
-select = pointwise(
+select: Op = pointwise(
     name="select",
     doc="a where pred holds, else b: neither NaN nor inf of the other passes.",
     dtype=_select_dtype,
@@ -62,10 +62,11 @@ def _convert_jvp(primals: tuple[Ref, ...], tangents: tuple[Ref, ...], out: Ref, 
     return convert(tangents[0], dtype=out.dtype) if is_inexact(out.dtype) else None
 
 
-convert = pointwise(
+convert: Op = pointwise(
     name="convert",
-    doc="The same number at another dtype: rounded to nearest; toward zero and saturating into integers (NaN gives 0); "
-        "the real part of complex; != 0 into bool. `weak` marks the result as a Python number's (NEP 50).",
+    doc="The same number at another dtype: rounded to nearest (to bfloat16 by way of float32); toward zero and saturating "
+        "into integers (NaN gives 0); the real part of complex; != 0 into bool. `weak` marks the result as a Python number's "
+        "(NEP 50).",
     dtype=_convert_dtype,
     numpy=_convert_numpy,
     # Between integers and inexact numbers there is no tangent, which the jvp rule says; the rest is linear.

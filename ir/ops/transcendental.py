@@ -96,7 +96,7 @@ power = elementwise(
 
 # ---- trigonometry -----------------------------------------------------------------------------------
 sin = _function("sin", np.sin, lambda x, out: cos(x), doc="The sine of x radians.")
-cos = _function("cos", np.cos, lambda x, out: neg(sin(x)), doc="The cosine of x radians.")
+cos: Op = _function("cos", np.cos, lambda x, out: neg(sin(x)), doc="The cosine of x radians.")
 tan = _function("tan", np.tan, lambda x, out: add(_one(out), mul(out, out)), doc="The tangent of x radians.", draw=_inside)
 
 
@@ -125,7 +125,7 @@ arctan2 = elementwise("arctan2", np.arctan2, 2, FLOATS, doc="The angle of the po
 
 # ---- hyperbolic functions -----------------------------------------------------------------------------
 sinh = _function("sinh", np.sinh, lambda x, out: cosh(x), doc="The hyperbolic sine.")
-cosh = _function("cosh", np.cosh, lambda x, out: sinh(x), doc="The hyperbolic cosine.")
+cosh: Op = _function("cosh", np.cosh, lambda x, out: sinh(x), doc="The hyperbolic cosine.")
 tanh = _function("tanh", np.tanh, lambda x, out: _one_minus_square(out), doc="The hyperbolic tangent.")
 arcsinh = _function("arcsinh", np.arcsinh, lambda x, out: _over(sqrt(_square_plus_one(x))), doc="The inverse hyperbolic sine.",
                     draw=_inside)
