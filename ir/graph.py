@@ -37,7 +37,7 @@ class Node:
     source: Source | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Graph:
     """`graph<symbols>(params) where constraints { nodes; return results }`."""
 
@@ -106,6 +106,8 @@ class Graph:
 
     def __str__(self) -> str:
         return print_graph(self)
+
+    __repr__ = __str__
 
 
 class _Renaming:

@@ -54,7 +54,7 @@ def wild(rng: np.random.Generator, t: ArrayType) -> np.ndarray:
     if t.dtype.kind in "iu":
         info = np.iinfo(t.dtype)
         small = rng.integers(0 if info.min == 0 else -3, 4, t.shape)
-        extreme = rng.choice([info.min, info.max], t.shape).astype(t.dtype)
+        extreme = rng.choice(np.array([info.min, info.max], t.dtype), t.shape)
         return np.where(rng.random(t.shape) < 0.2, extreme, small.astype(t.dtype))
     if t.dtype in COMPLEX:
         part = ArrayType(t.shape, F64)
