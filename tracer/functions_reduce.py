@@ -1,0 +1,433 @@
+"""NumPy's reductions, running sums and statistics on traced arrays.
+
+Guarantees: NumPy's result dtypes (sums of small integers widen to 64 bits, means of integers are float64); f16 and bf16
+means and variances are computed in f32 and rounded once; reductions without an identity refuse empty axes.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.builder import Ref
+from loopwright.ir.dims import Extent, product
+from loopwright.ir.ops import arithmetic, comparison, reductions, transcendental
+from loopwright.ir.ops.bitwise import bitwise_not
+from loopwright.ir.ops.broadcasting import reduce_sum
+from loopwright.ir.ops.construct import full_like
+from loopwright.ir.ops.selection import select
+from loopwright.ir.ops.structural import section
+from loopwright.ir.source import user_source
+from loopwright.ir.types import BF16, BOOL, COMPLEX, F16, F32, F64, I64, U64, is_inexact
+from loopwright.tracer.axes import NO_VALUE, as_axes, as_axis, as_tracer, is_given, refuse, without
+from loopwright.tracer.promotion import as_dtype, as_operand, broadcast, broadcast_shapes, convert, lift_to, reshape, shape_of
+from loopwright.tracer.size import sized
+from loopwright.tracer.tables import UFUNC_METHODS, UFUNCS, implements, unsupported
+from loopwright.tracer.tracer import Tracer
+
+Emit = Callable[..., Ref]
+
+
+def fold(emit: Emit, x: Ref, axes: tuple[int, ...], keepdims: Any = False) -> Ref:
+    """A reduction over axes, which may be none."""
+    out = emit(x, axes=tuple(sorted(axes))) if axes else x
+    return reshape(out, without(x.shape, axes, True)) if is_given(keepdims) and keepdims else out
+
+
+def _masked(x: Ref, where: Any, otherwise: Any) -> Ref:
+    """x where a mask holds, else a number; the mask broadcasts with x."""
+    if where is True or not is_given(where):
+        return x
+    where = as_operand(where)
+    shape = broadcast_shapes(x.builder.scope, x.shape, shape_of(where))
+    x = broadcast(x, shape)
+    return select(lift_to(where, BOOL, shape, x.builder), x, full_like(x, otherwise))
+
+
+def _wide(dtype: np.dtype) -> np.dtype:
+    """The dtype in which NumPy sums a dtype."""
+    if dtype.kind in "bi":
+        return I64
+    return U64 if dtype.kind == "u" else dtype
+
+
+def _summed(emit: Emit, identity: int, combine: np.ufunc, a: Any, axis: Any, dtype: Any, keepdims: Any, initial: Any,
+            where: Any) -> Tracer:
+    x = as_tracer(a).ref
+    x = convert(x, _wide(x.dtype) if dtype is None else as_dtype(dtype))
+    x = _masked(x, where, identity)
+    out = Tracer(fold(emit, x, as_axes(axis, len(x.shape)), keepdims))
+    return UFUNCS[combine](out, initial).astype(x.dtype) if is_given(initial) else out
+
+
+@implements(np.sum)
+def sum_(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE,
+         where: Any = NO_VALUE) -> Tracer:
+    refuse("sum", out=out)
+    return _summed(reduce_sum, 0, np.add, a, axis, dtype, keepdims, initial, where)
+
+
+@implements(np.prod)
+def prod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE,
+         where: Any = NO_VALUE) -> Tracer:
+    refuse("prod", out=out)
+    return _summed(reductions.reduce_prod, 1, np.multiply, a, axis, dtype, keepdims, initial, where)
+
+
+# ---- extremes -----------------------------------------------------------------------------------
+def _extreme(emit: Emit, ufunc: np.ufunc, a: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Tracer:
+    x = as_tracer(a).ref
+    if is_given(where) and where is not True and not is_given(initial):
+        raise ValueError(f"{user_source()}: reduction operation '{ufunc.__name__}' has no identity, so to use a where "
+                         f"mask one has to specify 'initial'")
+    if is_given(initial):
+        return _extreme_from(emit, ufunc, x, axis, keepdims, initial, where)
+    axes = as_axes(axis, len(x.shape))
+    if _is_empty(x, axes):
+        shape = without(x.shape, axes)
+        if not x.builder.scope.decide("==", product(shape), 0):
+            raise ValueError(f"{user_source()}: zero-size array to reduction operation {ufunc.__name__} which has no identity")
+        return Tracer(reshape(x, without(x.shape, axes, bool(is_given(keepdims) and keepdims))))
+    return Tracer(fold(emit, x, axes, keepdims))
+
+
+def _is_empty(x: Ref, axes: tuple[int, ...]) -> bool:
+    """Whether a reduction over axes has nothing to reduce."""
+    scope = x.builder.scope
+    return any(scope.decide("==", x.shape[a], 0) for a in axes)
+
+
+def _extreme_from(emit: Emit, ufunc: np.ufunc, x: Ref, axis: Any, keepdims: Any, initial: Any, where: Any) -> Tracer:
+    """The initial value joins as one more element of each reduction."""
+    axes = as_axes(axis, len(x.shape))
+    first = as_tracer(initial, x.builder).astype(x.dtype)
+    x = _masked_by(x, where, first.ref)
+    if _is_empty(x, axes):
+        shape = without(x.shape, axes, bool(is_given(keepdims) and keepdims))
+        return Tracer(broadcast(first.ref, shape))
+    return UFUNCS[ufunc](Tracer(fold(emit, x, axes, keepdims)), first)
+
+
+def _masked_by(x: Ref, where: Any, otherwise: Ref) -> Ref:
+    if where is True or not is_given(where):
+        return x
+    where = as_operand(where)
+    shape = broadcast_shapes(x.builder.scope, x.shape, shape_of(where))
+    return select(lift_to(where, BOOL, shape, x.builder), broadcast(x, shape), broadcast(otherwise, shape))
+
+
+@implements(np.max, np.amax)
+def max_(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE,
+         where: Any = NO_VALUE) -> Tracer:
+    refuse("max", out=out)
+    return _extreme(reductions.reduce_max, np.maximum, a, axis, keepdims, initial, where)
+
+
+@implements(np.min, np.amin)
+def min_(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE,
+         where: Any = NO_VALUE) -> Tracer:
+    refuse("min", out=out)
+    return _extreme(reductions.reduce_min, np.minimum, a, axis, keepdims, initial, where)
+
+
+@implements(np.ptp)
+def ptp(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Any:
+    return max_(a, axis, out, keepdims) - min_(a, axis, out, keepdims)
+
+
+# ---- truth --------------------------------------------------------------------------------------
+@implements(np.any)
+def any_(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Tracer:
+    refuse("any", out=out)
+    x = _masked(convert(as_tracer(a).ref, BOOL), where, False)
+    return Tracer(fold(reductions.reduce_any, x, as_axes(axis, len(x.shape)), keepdims))
+
+
+@implements(np.all)
+def all_(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Tracer:
+    refuse("all", out=out)
+    x = _masked(convert(as_tracer(a).ref, BOOL), where, True)
+    return Tracer(fold(reductions.reduce_all, x, as_axes(axis, len(x.shape)), keepdims))
+
+
+@implements(np.count_nonzero)
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Tracer:
+    return sum_(as_tracer(a) != 0, axis, keepdims=keepdims)
+
+
+# ---- positions ----------------------------------------------------------------------------------
+def _position(emit: Emit, name: str, a: Any, axis: Any, keepdims: Any) -> Tracer:
+    x = as_tracer(a).ref
+    rank = len(x.shape)
+    flat = axis is None
+    x = reshape(x, (product(x.shape),)) if flat else x
+    k = as_axis(0 if flat else axis, len(x.shape))
+    if _is_empty(x, (k,)):
+        raise ValueError(f"{user_source()}: attempt to get {name} of an empty sequence")
+    out = emit(x, axis=k)
+    if is_given(keepdims) and keepdims:
+        out = reshape(out, (1,) * rank if flat else without(x.shape, (k,), True))
+    return Tracer(out)
+
+
+@implements(np.argmax)
+def argmax(a: Any, axis: Any = None, out: None = None, *, keepdims: Any = NO_VALUE) -> Tracer:
+    refuse("argmax", out=out)
+    return _position(reductions.argmax, "argmax", a, axis, keepdims)
+
+
+@implements(np.argmin)
+def argmin(a: Any, axis: Any = None, out: None = None, *, keepdims: Any = NO_VALUE) -> Tracer:
+    refuse("argmin", out=out)
+    return _position(reductions.argmin, "argmin", a, axis, keepdims)
+
+
+# ---- running sums -------------------------------------------------------------------------------
+def _running(emit: Emit, a: Any, axis: Any, dtype: Any) -> Tracer:
+    x = as_tracer(a).ref
+    x = convert(x, _wide(x.dtype) if dtype is None else as_dtype(dtype))
+    if axis is None:
+        x, axis = reshape(x, (product(x.shape),)), 0
+    return Tracer(emit(x, axis=as_axis(axis, len(x.shape))))
+
+
+@implements(np.cumsum)
+def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Tracer:
+    refuse("cumsum", out=out)
+    return _running(reductions.cumsum, a, axis, dtype)
+
+
+@implements(np.cumprod)
+def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Tracer:
+    refuse("cumprod", out=out)
+    return _running(reductions.cumprod, a, axis, dtype)
+
+
+def _running_extreme(ufunc: np.ufunc, x: Tracer, axis: int) -> Tracer:
+    """In log2(n) steps: after the step of width w each place holds the extreme of the last 2w. Guards only n's power of two."""
+    scope, n, width = x.ref.builder.scope, x.ref.shape[axis], 1
+    while not scope.decide("<=", n, width):
+        head = Tracer(section(x.ref, axis, 0, width))
+        later, earlier = Tracer(section(x.ref, axis, width, n - width)), Tracer(section(x.ref, axis, 0, n - width))
+        x = np.concatenate((head, UFUNCS[ufunc](later, earlier)), axis=axis)
+        width *= 2
+    return x
+
+
+# ---- means and variances ------------------------------------------------------------------------
+def _mean_dtypes(dtype: np.dtype, asked: Any) -> tuple[np.dtype, np.dtype]:
+    """Where a mean is computed, and its own dtype."""
+    result = as_dtype(asked) if asked is not None else (dtype if is_inexact(dtype) else F64)
+    return (F32 if result in (F16, BF16) else result), result
+
+
+def number(n: Extent, like: Ref) -> Ref:
+    """A size as a number of the shape and dtype of a value."""
+    return lift_to(sized(n, like.builder.scope), like.dtype, like.shape, like.builder)
+
+
+def _counts(x: Ref, axes: tuple[int, ...], where: Any, keepdims: Any) -> Any:
+    """How many elements each reduction takes: an extent, or a traced array under a mask."""
+    if where is True or not is_given(where):
+        return product(x.shape[a] for a in axes)
+    where = as_operand(where)
+    shape = broadcast_shapes(x.builder.scope, x.shape, shape_of(where))
+    return sum_(Tracer(lift_to(where, BOOL, shape, x.builder)), axes, keepdims=keepdims)
+
+
+def _divided(total: Ref, count: Any) -> Ref:
+    if isinstance(count, Tracer):
+        return UFUNCS[np.true_divide](Tracer(total), count.astype(total.dtype)).ref
+    return arithmetic.div(total, number(count, total))
+
+
+def _mean(x: Ref, axes: tuple[int, ...], keepdims: Any, where: Any = True) -> Ref:
+    return _divided(fold(reduce_sum, _masked(x, where, 0), axes, keepdims), _counts(x, axes, where, keepdims))
+
+
+@implements(np.mean)
+def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE, *,
+         where: Any = NO_VALUE) -> Tracer:
+    refuse("mean", out=out)
+    x = as_tracer(a).ref
+    inner, result = _mean_dtypes(x.dtype, dtype)
+    return Tracer(convert(_mean(convert(x, inner), as_axes(axis, len(x.shape)), keepdims, where), result))
+
+
+@implements(np.var)
+def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: Any = NO_VALUE, *,
+        where: Any = NO_VALUE, mean: Any = NO_VALUE, correction: Any = NO_VALUE) -> Tracer:
+    refuse("var", out=out)
+    x = as_tracer(a).ref
+    inner, result = _mean_dtypes(x.dtype, dtype)
+    x = convert(x, inner)
+    axes = as_axes(axis, len(x.shape))
+    center = as_tracer(mean, x.builder).ref if is_given(mean) else _mean(x, axes, True, where)
+    d = arithmetic.sub(x, broadcast(convert(center, inner), x.shape))
+    squares = arithmetic.real(arithmetic.mul(d, arithmetic.conj(d))) if inner in COMPLEX else arithmetic.mul(d, d)
+    total = fold(reduce_sum, _masked(squares, where, 0), axes, keepdims)
+    count = _reduced_count(_counts(x, axes, where, keepdims), correction if is_given(correction) else ddof, x)
+    out_dtype = result if result not in COMPLEX else total.dtype
+    return Tracer(convert(_divided(total, count), out_dtype))
+
+
+def _reduced_count(count: Any, ddof: Any, x: Ref) -> Any:
+    """max(count - ddof, 0), as NumPy divides."""
+    if isinstance(count, Tracer):
+        return UFUNCS[np.maximum](count - ddof, 0)
+    if isinstance(ddof, int):
+        return count - ddof if x.builder.scope.decide("<=", ddof, count) else 0
+    size = sized(count, x.builder.scope)
+    less = size - ddof
+    return as_tracer(less, x.builder) if less > 0 else 0
+
+
+@implements(np.std)
+def std(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: Any = NO_VALUE, *,
+        where: Any = NO_VALUE, mean: Any = NO_VALUE, correction: Any = NO_VALUE) -> Tracer:
+    x = var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
+    return Tracer(transcendental.sqrt(x.ref))
+
+
+@implements(np.average)
+def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = NO_VALUE) -> Any:
+    x = as_tracer(a)
+    axes = as_axes(axis, x.ndim)
+    if weights is None:
+        result = mean(x, axes, keepdims=keepdims)
+        total = as_tracer(sized(product(x.ref.shape[k] for k in axes), x.ref.builder.scope), x.ref.builder)
+    else:
+        w = _weights(x, as_tracer(weights, x.ref.builder), axis, axes)
+        kind = np.result_type(x.dtype, w.dtype) if is_inexact(x.dtype) else np.result_type(x.dtype, w.dtype, np.float64)
+        w = w.astype(kind)
+        total = sum_(w, axes, keepdims=keepdims)
+        result = sum_(x * w, axes, keepdims=keepdims) / total
+    return (result, np.broadcast_to(total, result.shape).astype(result.dtype)) if returned else result
+
+
+def _weights(x: Tracer, w: Tracer, axis: Any, axes: tuple[int, ...]) -> Tracer:
+    """Weights at the shape of x: they have it, or that of the axes."""
+    if w.ndim != x.ndim or axis is None:
+        if axis is None and w.ndim != x.ndim:
+            raise TypeError(f"{user_source()}: Axis must be specified when shapes of a and weights differ.")
+        if w.ndim != len(axes):
+            raise ValueError(f"{user_source()}: Shape of weights must be consistent with shape of a along specified axis.")
+        order = np.argsort(axes)
+        w = np.transpose(w, order)
+        w = np.reshape(w, [x.shape[a] if a in axes else 1 for a in range(x.ndim)])
+    return np.broadcast_to(w, x.shape)
+
+
+# ---- without NaN --------------------------------------------------------------------------------
+def _numbers(a: Any, otherwise: Any) -> tuple[Tracer, Tracer | None]:
+    """An array with NaN replaced, and where it was."""
+    x = as_tracer(a)
+    if not is_inexact(x.dtype):
+        return x, None
+    is_nan = comparison.isnan(x.ref)
+    return Tracer(select(is_nan, full_like(x.ref, otherwise), x.ref)), Tracer(is_nan)
+
+
+@implements(np.nansum)
+def nansum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Tracer:
+    return sum_(_numbers(a, 0)[0], axis, dtype, out, keepdims)
+
+
+@implements(np.nanprod)
+def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Tracer:
+    return prod(_numbers(a, 1)[0], axis, dtype, out, keepdims)
+
+
+@implements(np.nancumsum)
+def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Tracer:
+    return cumsum(_numbers(a, 0)[0], axis, dtype, out)
+
+
+@implements(np.nancumprod)
+def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Tracer:
+    return cumprod(_numbers(a, 1)[0], axis, dtype, out)
+
+
+@implements(np.nanmean)
+def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Tracer:
+    x, is_nan = _numbers(a, 0)
+    return mean(x, axis, dtype, out, keepdims, where=True if is_nan is None else ~is_nan)
+
+
+@implements(np.nanvar)
+def nanvar(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: Any = NO_VALUE) -> Tracer:
+    x, is_nan = _numbers(a, 0)
+    if is_nan is None:
+        return var(x, axis, dtype, out, ddof, keepdims)
+    count = sum_(~is_nan, axis, keepdims=keepdims)
+    result = var(x, axis, dtype, out, ddof, keepdims, where=~is_nan)
+    return np.where(count <= ddof, np.array(np.nan, result.dtype), result)
+
+
+@implements(np.nanstd)
+def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: Any = NO_VALUE) -> Tracer:
+    return UFUNCS[np.sqrt](nanvar(a, axis, dtype, out, ddof, keepdims))
+
+
+def _nan_extreme(rule: Callable[..., Tracer], worst: float, a: Any, axis: Any, keepdims: Any) -> Tracer:
+    x, is_nan = _numbers(a, worst)
+    out = rule(x, axis, keepdims=keepdims)
+    if is_nan is None:
+        return out
+    return Tracer(select(all_(is_nan, axis, keepdims=keepdims).ref, full_like(out.ref, math.nan), out.ref))
+
+
+@implements(np.nanmax)
+def nanmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Tracer:
+    refuse("nanmax", out=out)
+    return _nan_extreme(max_, -math.inf, a, axis, keepdims)
+
+
+@implements(np.nanmin)
+def nanmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Tracer:
+    refuse("nanmin", out=out)
+    return _nan_extreme(min_, math.inf, a, axis, keepdims)
+
+
+# ---- methods of universal functions -------------------------------------------------------------
+_REDUCE: dict[np.ufunc, Callable[..., Tracer]] = {
+    np.add: sum_, np.multiply: prod, np.maximum: max_, np.minimum: min_, np.logical_and: all_, np.logical_or: any_}
+
+
+def _reduce(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: None = None, keepdims: bool = False,
+            **options: Any) -> Tracer:
+    rule = _REDUCE.get(ufunc)
+    if rule is None:
+        raise unsupported(f"np.{ufunc.__name__}.reduce")
+    refuse(f"{ufunc.__name__}.reduce", out=out)
+    if dtype is not None:
+        a, options = (as_tracer(a).astype(dtype), options) if rule in (max_, min_) else (a, {**options, "dtype": dtype})
+    return rule(a, axis, keepdims=keepdims, **options)
+
+
+def _accumulate(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: None = None) -> Tracer:
+    refuse(f"{ufunc.__name__}.accumulate", out=out)
+    x = as_tracer(a)
+    if ufunc in (np.add, np.multiply):
+        return (cumsum if ufunc is np.add else cumprod)(x, axis, dtype)
+    if ufunc in (np.maximum, np.minimum):
+        return _running_extreme(ufunc, x if dtype is None else x.astype(dtype), as_axis(axis, x.ndim))
+    if ufunc is np.logical_or:
+        return cumsum(x.astype(BOOL), axis) > 0
+    if ufunc is np.logical_and:
+        return cumsum(Tracer(bitwise_not(convert(x.ref, BOOL))), axis) == 0
+    raise unsupported(f"np.{ufunc.__name__}.accumulate")
+
+
+def _outer(ufunc: np.ufunc, a: Any, b: Any, **options: Any) -> Any:
+    x, y = as_tracer(a) if isinstance(a, (list, tuple)) else a, as_tracer(b) if isinstance(b, (list, tuple)) else b
+    if np.ndim(x) and np.ndim(y):
+        x = x[(..., *[None] * np.ndim(y))]
+    return UFUNCS[ufunc](x, y, **options)
+
+
+UFUNC_METHODS.update({"reduce": _reduce, "accumulate": _accumulate, "outer": _outer})
+
+

@@ -1,0 +1,436 @@
+"""NumPy's functions that choose, look up, sort, round and compare, on traced arrays.
+
+Guarantees: a function whose result's size depends on values says so and names what keeps the size.
+"""
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.builder import Ref
+from loopwright.ir.dims import product
+from loopwright.ir.ops import arithmetic
+from loopwright.ir.ops.construct import full_like
+from loopwright.ir.ops.indexing import MODES, gather
+from loopwright.ir.ops.selection import select
+from loopwright.ir.ops.sorting import argsort, sort
+from loopwright.ir.source import user_source
+from loopwright.ir.types import BOOL, COMPLEX, F64, I64, is_float, is_inexact, is_integer
+from loopwright.tracer.axes import NO_VALUE, as_axis, as_tracer, as_tracers, is_given, refuse
+from loopwright.tracer.functions_reduce import number
+from loopwright.tracer.indexing import known_contents
+from loopwright.tracer.promotion import (
+    as_dtype,
+    as_operand,
+    broadcast,
+    broadcast_shapes,
+    convert,
+    kind_of,
+    lift,
+    lift_to,
+    newest_builder,
+    reshape,
+    result_kind,
+    shape_of,
+)
+from loopwright.tracer.size import Size, sized
+from loopwright.tracer.tables import UFUNCS, implements, unsupported
+from loopwright.tracer.tracer import Tracer
+
+
+# ---- choice -------------------------------------------------------------------------------------
+@implements(np.where)
+def where(condition: Any, x: Any = NO_VALUE, y: Any = NO_VALUE, /) -> Any:
+    if x is NO_VALUE or y is NO_VALUE:
+        return nonzero(condition)
+    xs = [as_operand(v) for v in (condition, x, y)]
+    builder = newest_builder(xs)
+    dtype = result_kind(kind_of(xs[1]), kind_of(xs[2]))
+    shape = broadcast_shapes(builder.scope, *[shape_of(v) for v in xs])
+    truth = lift_to(xs[0], BOOL, shape, builder) if not isinstance(xs[0], (int, float, complex)) else lift_to(
+        bool(xs[0]), BOOL, shape, builder)
+    return Tracer(select(truth, *[lift_to(v, dtype, shape, builder) for v in xs[1:]]))
+
+
+@implements(np.select)
+def select_(condlist: Any, choicelist: Any, default: Any = 0) -> Tracer:
+    if len(condlist) != len(choicelist) or not condlist:
+        raise ValueError(f"{user_source()}: list of cases must be same length as list of conditions, and not empty")
+    kinds = [kind_of(as_operand(v)) for v in (*choicelist, default)]
+    dtype, builder = result_kind(*kinds), newest_builder((*condlist, *choicelist, default))
+    out: Any = Tracer(lift(as_operand(default), dtype, builder))
+    for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
+        out = where(condition, choice, out)
+    return out.astype(dtype)
+
+
+@implements(np.clip)
+def clip(a: Any, a_min: Any = NO_VALUE, a_max: Any = NO_VALUE, out: None = None, *, min: Any = NO_VALUE, max: Any = NO_VALUE,
+         **options: Any) -> Any:
+    refuse("clip", out=out)
+    low, high = (min if is_given(min) else a_min), (max if is_given(max) else a_max)
+    x = a if not isinstance(a, (list, tuple)) else as_tracer(a)
+    if not is_given(low) and not is_given(high):
+        return UFUNCS[np.positive](x) if as_tracer(x).dtype != BOOL else as_tracer(x).copy()
+    x = UFUNCS[np.maximum](x, low, **options) if is_given(low) else x
+    return UFUNCS[np.minimum](x, high, **options) if is_given(high) else x
+
+
+@implements(np.nan_to_num)
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Tracer:
+    t = as_tracer(x)
+    if not is_inexact(t.dtype):
+        return t.copy()
+    if t.dtype in COMPLEX:
+        re, im = (nan_to_num(part, True, nan, posinf, neginf) for part in (np.real(t), np.imag(t)))
+        return re + im * lift_complex_unit(t)
+    limits = np.finfo(t.dtype) if t.dtype.kind == "f" else None
+    top = posinf if posinf is not None else (float(limits.max) if limits else 3.3895313892515355e38)
+    low = neginf if neginf is not None else (float(limits.min) if limits else -3.3895313892515355e38)
+    out = where(np.isnan(t), nan, t)
+    out = where(t == math.inf, top, out)
+    return where(t == -math.inf, low, out).astype(t.dtype)
+
+
+def lift_complex_unit(x: Tracer) -> Tracer:
+    """1j at a complex dtype."""
+    return Tracer(lift(1j, x.dtype, x.ref.builder))
+
+
+@implements(np.real)
+def real(val: Any) -> Tracer:
+    x = as_tracer(val)
+    return x.made(arithmetic.real) if x.dtype in COMPLEX else x
+
+
+@implements(np.imag)
+def imag(val: Any) -> Tracer:
+    x = as_tracer(val)
+    return x.made(arithmetic.imag) if x.dtype in COMPLEX else Tracer(full_like(x.ref, 0))
+
+
+@implements(np.angle)
+def angle(z: Any, deg: bool = False) -> Any:
+    x = as_tracer(z)
+    out = np.arctan2(np.imag(x), np.real(x))
+    return out * (180 / math.pi) if deg else out
+
+
+# ---- rounding -----------------------------------------------------------------------------------
+@implements(np.round, np.around)
+def round_(a: Any, decimals: Any = 0, out: None = None) -> Any:
+    refuse("round", out=out)
+    x, places = as_tracer(a), operator.index(decimals)
+    if x.dtype in COMPLEX:
+        return round_(np.real(x), places) + round_(np.imag(x), places) * lift_complex_unit(x)
+    if not is_float(x.dtype):
+        if x.dtype == BOOL:
+            raise unsupported("np.round of a bool array", "Convert it with x.astype(...) first.")
+        return x.copy() if places >= 0 else _rounded_integer(x, places)
+    if places == 0:
+        return np.rint(x)
+    scale = 10.0 ** abs(places)
+    return np.rint(x * scale) / scale if places > 0 else np.rint(x / scale) * scale
+
+
+def _rounded_integer(x: Tracer, places: int) -> Tracer:
+    scale = 10.0 ** -places
+    return (np.rint(x / scale) * scale).astype(x.dtype)
+
+
+@implements(np.fix)
+def fix(x: Any, out: None = None) -> Any:
+    refuse("fix", out=out)
+    return UFUNCS[np.trunc](x)
+
+
+@implements(np.sinc)
+def sinc(x: Any) -> Any:
+    t = as_tracer(x)
+    y = t * np.pi
+    is_zero = t == 0
+    safe = where(is_zero, 1, y)
+    return where(is_zero, 1, np.sin(safe) / safe).astype(y.dtype)
+
+
+# ---- comparison ---------------------------------------------------------------------------------
+@implements(np.isclose)
+def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Tracer:
+    x, y = as_tracers(a, b)
+    if not is_inexact(y.dtype):
+        y = y.astype(F64)
+    near = (np.abs(x - y) <= atol + rtol * np.abs(y)) & np.isfinite(y) | (x == y)
+    return near | (np.isnan(x) & np.isnan(y)) if equal_nan else near
+
+
+@implements(np.allclose)
+def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Tracer:
+    return np.all(isclose(a, b, rtol, atol, equal_nan))
+
+
+@implements(np.array_equal)
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    x, y = as_tracers(a1, a2)
+    scope = x.ref.builder.scope
+    if x.ndim != y.ndim or not all(scope.decide("==", n, m) for n, m in zip(x.ref.shape, y.ref.shape, strict=True)):
+        return False
+    same = x == y
+    return np.all(same | (np.isnan(x) & np.isnan(y)) if equal_nan else same)
+
+
+@implements(np.isin)
+def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None) -> Any:
+    x, tests = as_tracers(element, test_elements)
+    found = np.any(x[..., None] == np.ravel(tests), axis=-1)
+    return ~found if invert else found
+
+
+# ---- lookup -------------------------------------------------------------------------------------
+@implements(np.take)
+def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: str = "raise") -> Tracer:
+    refuse("take", out=out)
+    x, index = as_tracers(a, indices)
+    if not is_integer(index.dtype):
+        raise TypeError(f"{user_source()}: take needs integer indices, got {index.dtype}")
+    if mode not in MODES:
+        raise ValueError(f"{user_source()}: mode must be one of {', '.join(MODES)}, got {mode!r}")
+    if axis is None:
+        x, axis = Tracer(reshape(x.ref, (product(x.ref.shape),))), 0
+    k = as_axis(axis, x.ndim)
+    if mode == "clip":  # NumPy's clip knows no negative indices
+        index = np.maximum(index, 0)
+    at = convert(index.ref, I64)
+    moved = gather(x.ref, at, axes=(k,), batch=0, mode=mode)
+    rank = len(at.shape)
+    order = (*range(rank, rank + k), *range(rank), *range(rank + k, rank + x.ndim - 1))
+    return np.transpose(Tracer(moved), order).copy() if order != tuple(range(len(order))) else Tracer(moved)
+
+
+@implements(np.take_along_axis)
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Tracer:
+    x, index = as_tracers(arr, indices)
+    if axis is None:
+        return take(np.ravel(x), index)
+    if x.ndim != index.ndim:
+        raise ValueError(f"{user_source()}: `indices` and `arr` must have the same number of dimensions")
+    k = as_axis(axis, x.ndim)
+    x, index = np.moveaxis(x, k, -1), np.moveaxis(index, k, -1)
+    scope = x.ref.builder.scope
+    batch = broadcast_shapes(scope, x.ref.shape[:-1], index.ref.shape[:-1])
+    source = broadcast(x.ref, (*batch, x.ref.shape[-1]))
+    at = broadcast(convert(index.ref, I64), (*batch, index.ref.shape[-1]))
+    return np.moveaxis(Tracer(gather(source, at, axes=(len(batch),), batch=len(batch), mode="raise")), -1, k).copy()
+
+
+@implements(np.searchsorted)
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tracer:
+    """By counting: O(len(a)) comparisons for each value. NaN sorts last."""
+    x, values = as_tracers(a, v)
+    x = x if sorter is None else take(x, sorter)
+    values = values[..., None]
+    before = x < values if side == "left" else x <= values
+    if is_inexact(x.dtype) or is_inexact(values.dtype):
+        past = np.isnan(values)
+        before = before | (past & ~np.isnan(x) if side == "left" else past)
+    return np.sum(before, axis=-1)
+
+
+# ---- order --------------------------------------------------------------------------------------
+def _ordered(emit: Callable[..., Ref], a: Any, axis: Any) -> Tracer:
+    x = as_tracer(a).ref
+    if axis is None:
+        x, axis = reshape(x, (product(x.shape),)), -1
+    return Tracer(emit(x, axis=as_axis(axis, len(x.shape))))
+
+
+@implements(np.sort)
+def sort_(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tracer:
+    refuse("sort", order=order)
+    return _ordered(sort, a, axis)
+
+
+@implements(np.argsort)
+def argsort_(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tracer:
+    refuse("argsort", order=order)
+    return _ordered(argsort, a, axis)
+
+
+def _lines(x: Tracer, axis: Any) -> Tracer:
+    """x with the axes of a reduction merged into the last."""
+    if axis is None:
+        return Tracer(reshape(x.ref, (product(x.ref.shape),)))
+    axes = [as_axis(k, x.ndim) for k in (axis if isinstance(axis, (tuple, list)) else (axis,))]
+    moved = np.moveaxis(x, axes, range(-len(axes), 0)).ref
+    kept = len(moved.shape) - len(axes)
+    return Tracer(reshape(moved, (*moved.shape[:kept], product(moved.shape[kept:]))))
+
+
+def _quantile(x: Tracer, q: Any, axis: Any, method: str, keepdims: Any) -> Tracer:
+    if method not in _METHODS:
+        raise unsupported(f"np.quantile(method={method!r})", f"The methods are {', '.join(_METHODS)}.")
+    dtype = x.dtype if is_inexact(x.dtype) else F64
+    lines = sort_(_lines(x, axis)).astype(dtype)
+    n = lines.ref.shape[-1]
+    scope = lines.ref.builder.scope
+    if scope.decide("==", n, 0):
+        raise IndexError(f"{user_source()}: quantile of an empty axis")
+    level = as_tracer(q, lines.ref.builder)
+    place = level.astype(F64) * Tracer(number(n - 1, lift(0.0, F64, lines.ref.builder)))
+    below = np.floor(place)
+    picks = [take(lines, i.astype(I64), axis=-1) for i in _METHODS[method](place, below)]
+    if method == "linear":
+        out = _lerp(picks[0], picks[1], (place - below).astype(dtype))
+    else:
+        out = picks[0] if len(picks) == 1 else (picks[0] + picks[1]) * np.array(0.5, dtype)
+    worst = lines[..., -1]
+    out = np.moveaxis(out, range(out.ndim - level.ndim, out.ndim), range(level.ndim)) if level.ndim else out
+    out = where(np.isnan(worst), np.array(np.nan, dtype), out)
+    if is_given(keepdims) and keepdims:
+        axes = range(x.ndim) if axis is None else [as_axis(k, x.ndim) for k in (axis if isinstance(axis, tuple) else (axis,))]
+        out = np.expand_dims(out, tuple(level.ndim + k for k in axes))
+    return out.copy() if out.owner == "view" else out
+
+
+def _lerp(low: Tracer, high: Tracer, t: Tracer) -> Tracer:
+    """NumPy's interpolation, exact at both ends."""
+    distance = high - low
+    return where(t >= 0.5, high - distance * (1 - t), low + distance * t)
+
+
+_METHODS: dict[str, Callable[[Tracer, Tracer], list[Tracer]]] = {
+    "linear": lambda place, below: [below, np.ceil(place)],
+    "lower": lambda place, below: [below],
+    "higher": lambda place, below: [np.ceil(place)],
+    "midpoint": lambda place, below: [below, np.ceil(place)],
+    "nearest": lambda place, below: [np.rint(place)],
+}
+
+
+@implements(np.quantile)
+def quantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
+             keepdims: Any = False, *, weights: Any = None, interpolation: Any = None) -> Tracer:
+    refuse("quantile", out=out, weights=weights, interpolation=interpolation)
+    return _quantile(as_tracer(a), q, axis, method, keepdims)
+
+
+@implements(np.percentile)
+def percentile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
+               keepdims: Any = False, *, weights: Any = None, interpolation: Any = None) -> Tracer:
+    refuse("percentile", out=out, weights=weights, interpolation=interpolation)
+    level = as_tracer(q) / 100 if isinstance(q, Tracer) else np.asarray(q) / 100
+    return _quantile(as_tracer(a), level, axis, method, keepdims)
+
+
+@implements(np.median)
+def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: Any = False) -> Tracer:
+    """The mean of the two middle elements, which are one where their number is odd."""
+    refuse("median", out=out)
+    x = as_tracer(a)
+    n = _lines(x, axis).ref.shape[-1]
+    if x.ref.builder.scope.decide("==", n, 0):
+        return np.mean(x, axis, keepdims=keepdims)
+    if x.ref.builder.scope.decide("divides", 2, n):
+        return _quantile(x, 0.5, axis, "midpoint", keepdims)
+    return _quantile(x, 0.5, axis, "lower", keepdims)
+
+
+# ---- differences --------------------------------------------------------------------------------
+@implements(np.diff)
+def diff(a: Any, n: Any = 1, axis: Any = -1, prepend: Any = NO_VALUE, append: Any = NO_VALUE) -> Any:
+    x = as_tracer(a)
+    k = as_axis(axis, x.ndim)
+    parts = [_edge(p, x, k) for p in (prepend, x, append) if p is not NO_VALUE]
+    x = np.concatenate(parts, axis=k) if len(parts) > 1 else x
+    before = (slice(None),) * k
+    for _ in range(operator.index(n)):
+        later, earlier = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
+        x = later != earlier if x.dtype == BOOL else later - earlier
+    return x
+
+
+def _edge(p: Any, x: Tracer, axis: int) -> Any:
+    return p if np.ndim(p) else np.broadcast_to(as_tracer(p, x.ref.builder), (*x.shape[:axis], 1, *x.shape[axis + 1:]))
+
+
+@implements(np.ediff1d)
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    refuse("ediff1d", to_end=to_end, to_begin=to_begin)
+    return diff(np.ravel(as_tracer(ary)))
+
+
+@implements(np.interp)
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+    """By a search that counts: O(len(xp)) comparisons for each point."""
+    refuse("interp", period=period)
+    t, xs, ys = as_tracers(x, xp, fp)
+    t, xs = t.astype(F64), xs.astype(F64)
+    ys = ys if ys.dtype in COMPLEX else ys.astype(F64)
+    last = xs.ref.shape[0]
+    k = np.clip(searchsorted(xs, t, side="right") - 1, 0, sized(last - 2, xs.ref.builder.scope))
+    x0, x1, y0, y1 = take(xs, k), take(xs, k + 1), take(ys, k), take(ys, k + 1)
+    out = (y1 - y0) / (x1 - x0) * (t - x0) + y0
+    out = where(t == x1, y1, out)
+    out = where(t < xs[0], ys[0] if left is None else left, out)
+    out = where(t > xs[-1], ys[-1] if right is None else right, out)
+    return where(np.isnan(t), t, out)
+
+
+# ---- results whose size depends on values -------------------------------------------------------
+def _by_value(function: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy's own function where values are known; else an error that names what keeps the size."""
+    def rule(a: Any, *args: Any, **options: Any) -> Any:
+        return function(known_contents(as_tracer(a), f"np.{function.__name__}"), *args, **options)
+    return rule
+
+
+for _function in (np.argwhere, np.flatnonzero, np.unique_values, np.unique, np.extract):
+    implements(_function)(_by_value(_function))
+
+
+@implements(np.nonzero)
+def nonzero(a: Any) -> Any:
+    return np.nonzero(known_contents(as_tracer(a), "np.nonzero"))
+
+
+@implements(np.compress)
+def compress(condition: Any, a: Any, axis: Any = None, out: None = None) -> Any:
+    refuse("compress", out=out)
+    if isinstance(condition, Tracer):
+        condition = known_contents(condition, "np.compress")
+    return take(a, np.flatnonzero(condition), axis=axis)
+
+
+# ---- dtypes -------------------------------------------------------------------------------------
+@implements(np.astype)
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: None = None, casting: str = "unsafe") -> Tracer:
+    t, to = as_tracer(x), as_dtype(dtype)
+    if not np.can_cast(t.dtype, to, casting):  # type: ignore[arg-type]
+        raise TypeError(f"{user_source()}: Cannot cast array data from {t.dtype} to {to} according to the rule '{casting}'")
+    return Tracer(convert(t.ref, to), contiguous=t.contiguous) if copy or t.dtype != to else t
+
+
+@implements(np.copy)
+def copy_(a: Any, order: str = "K", subok: bool = False) -> Tracer:
+    return as_tracer(a).copy("C" if order == "C" else order)
+
+
+@implements(np.result_type)
+def result_type(*xs: Any) -> np.dtype:
+    values = (Tracer, Size, np.ndarray, np.generic, int, float, complex)
+    return result_kind(*[kind_of(x) if isinstance(x, values) else as_dtype(x) for x in xs])
+
+
+implements(np.iscomplexobj)(lambda x: as_tracer(x).dtype in COMPLEX)
+implements(np.isrealobj)(lambda x: as_tracer(x).dtype not in COMPLEX)
+implements(np.iscomplex)(lambda x: np.imag(x) != 0)
+implements(np.isreal)(lambda x: np.imag(x) == 0)
+implements(np.isposinf)(lambda x, out=None: x == math.inf)
+implements(np.isneginf)(lambda x, out=None: x == -math.inf)
+implements(np.may_share_memory, np.shares_memory)(lambda a, b, max_work=None: a is b)
+implements(np.array_repr, np.array_str, np.array2string)(lambda a, *args, **kwargs: repr(a))
+
+
