@@ -1,6 +1,7 @@
 """loopwright: a tracing compiler for NumPy functions."""
 from __future__ import annotations
 
+from loopwright.autodiff.calls import float0
 from loopwright.inspection import make_graph, parse
 from loopwright.ir.errors import (
     ArgumentError,
@@ -25,6 +26,6 @@ from loopwright.versions import RecompilationWarning
 __all__ = [
     "ArgumentError", "ConcretizationError", "DTypeError", "GradientError", "LeakedValueError", "ParseError",
     "RecompilationWarning", "ShapeDeclarationError", "ShapeError", "SpecialisationWarning", "TraceStateError",
-    "VerificationError", "WriteError", "grad", "hessian", "jacfwd", "jacrev", "jit", "jvp", "linearize", "make_graph", "parse",
-    "register_pytree_node", "value_and_grad", "vjp", "vmap",
+    "VerificationError", "WriteError", "float0", "grad", "hessian", "jacfwd", "jacrev", "jit", "jvp", "linearize", "make_graph",
+    "parse", "register_pytree_node", "value_and_grad", "vjp", "vmap",
 ]

@@ -257,7 +257,7 @@ def directions(tree: Any, structure: Structure, names: Sequence[str], types: Seq
             out.append(_direction(operands([x], [f"the {what} of {name}"], why)[0], f"{why}: the {what} of {name}", t))
         elif getattr(x, "dtype", None) != float0:
             raise DTypeError(f"{user_source()}: {why}: {name} has type {t}, and integers have no {what}s: convert it to float, "
-                             f"close over it, or pass np.zeros(shape, float0).")
+                             f"close over it, or pass np.zeros(shape, lw.float0).")
     return out
 
 
