@@ -56,7 +56,7 @@ class Lowered:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a kernel cannot beat on one core: bytes and float32 operations per second, as measured here."""
+    """What a kernel hardly beats: bytes and float32 operations per second, as measured here."""
 
     bandwidth: float
     operations: float
@@ -72,7 +72,7 @@ def machine() -> Machine:
 
 def _best(run: Callable[[], Any]) -> float:
     times = []
-    for _ in range(4):
+    for _ in range(6):
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
@@ -137,4 +137,4 @@ def _limit(work: int, traffic: int) -> str:
     arithmetic, memory = work / here.operations, traffic / here.bandwidth
     binding = (f"memory at {here.bandwidth / 1e9:.1f} GB/s" if memory >= arithmetic
                else f"arithmetic at {here.operations / 1e9:.1f} Gflop/s")
-    return f"estimated limit on one core: {max(arithmetic, memory) * 1e6:.2f} us ({binding})"
+    return f"estimated limit: {max(arithmetic, memory) * 1e6:.2f} us ({binding})"

@@ -31,7 +31,7 @@ from loopwright.ir.signature import (
     Tree,
 )
 from loopwright.ir.source import Source, user_source
-from loopwright.ir.types import BOOL, C128, DTYPES, F64, I64, ArrayType, native
+from loopwright.ir.types import BOOL, C128, F64, I64, ArrayType, native
 from loopwright.tracer.declarations import Declaration, Symbols, Words
 from loopwright.tracer.pytree import LEAF, Structure, flatten, paths
 from loopwright.tracer.size import Size
@@ -291,11 +291,7 @@ def _leaf_key(x: Any, dynamic: bool) -> Any:
 
 def is_native_array(x: np.ndarray) -> bool:
     """Whether compiled code reads x as it is: an exact ndarray, C-contiguous, aligned, of one of our dtype objects."""
-    return type(x) is np.ndarray and x.flags.c_contiguous and x.flags.aligned and _is_ours(x.dtype)
-
-
-def _is_ours(dtype: np.dtype) -> bool:
-    return any(dtype is known for known in DTYPES)
+    return type(x) is np.ndarray and x.flags.c_contiguous and x.flags.aligned and native(x.dtype) is x.dtype
 
 
 def native_leaf(x: Any) -> Any:
