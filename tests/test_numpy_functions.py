@@ -77,7 +77,7 @@ CASES = {
              (lambda x, y: np.vstack([x, y]), (V, V)), (lambda x, y: np.hstack([x, y]), (V, V)), (lambda x, y: np.hstack([x, y]), (M, M)),
              (lambda x, y: np.dstack([x, y]), (M, M)), (lambda x, y: np.column_stack([x, y]), (V, V)), (lambda x: np.append(x, 3), (M,)),
              (lambda x, y: np.block([[x, y], [y, x]]), (M, M)), (lambda x: np.concatenate([x, x], axis=None), (M,)),
-             (lambda x: np.array_equal(x, x), (M,)), (lambda x: np.add([x[0], 1.0], 2), (V,))],
+             (lambda x: np.array_equal(x, x), (M,))],
     "pad": [(lambda x: np.pad(x, 1), (M,)), (lambda x: np.pad(x, ((1, 2), (0, 3)), constant_values=5), (I,)),
             (lambda x: np.pad(x, (1, 2), constant_values=(3, 4)), (M,)),
             *[(lambda x, m=m: np.pad(x, ((2, 3), (1, 4)), mode=m), (M,)) for m in ("edge", "wrap", "reflect", "symmetric")],
@@ -97,7 +97,7 @@ CASES = {
              (lambda x: np.take(x, 2, axis=1), (M,)), (lambda x: np.take(x, [7, -9], mode="wrap"), (V,)), (lambda x: np.take(x, [7, -9], mode="clip"), (V,)),
              (lambda x, i: np.take_along_axis(x, i, 1), (M, np.argsort(M, 1)[:, :2])), (lambda x, i: np.take_along_axis(x, i, 0), (M, I[:2] % 3)),
              (lambda x, v: np.searchsorted(x, v), (np.sort(V), M)), (lambda x, v: np.searchsorted(x, v, side="right"), (np.sort(I.ravel()), I)),
-             (lambda x: np.isin(x, [1, 2]), (I,)), (lambda x, p, f: np.interp(x, p, f), (M, np.sort(V), V)), (lambda t: np.take(M, t, axis=0), (P,))],
+             (lambda x: np.isin(x, [1, 2]), (I,)), (lambda x, p, f: np.interp(x, p, f), (M, np.sort(V), V))],
     "sort": [(lambda x: np.sort(x), (M,)), (lambda x: np.sort(x, axis=0), (I,)), (lambda x: np.sort(x, axis=None), (N,)), (lambda x: x.argsort(), (M,)),
              (lambda x: np.argsort(x, axis=0, kind="stable"), (I,)), (lambda x: np.median(x), (M,)), (lambda x: np.median(x, axis=1), (M,)),
              (lambda x: np.median(x), (V,)), (lambda x: np.median(x, axis=0, keepdims=True), (I,)), (lambda x: np.median(x), (N,)),
@@ -144,6 +144,6 @@ CASES = {
 def test_a_function_is_numpys(name, number, symbolic):
     f, arrays = CASES[name][number]
     with np.errstate(all="ignore"):
-        expected = f(*[np.asarray(a) for a in arrays])
+        expected = np.asarray(f(*[np.asarray(a) for a in arrays]))
     rtol = 3e-3 if expected.dtype == np.float16 else 1e-5 if expected.dtype in (np.float32, np.complex64) else 1e-12
-    same(run(f, *arrays, symbolic=symbolic), expected, rtol if np.asarray(expected).dtype.kind in "fc" else 0)
+    same(run(f, *arrays, symbolic=symbolic), expected, rtol if expected.dtype.kind in "fc" else 0)

@@ -31,7 +31,7 @@ def as_axes(axis: Any, rank: int) -> tuple[int, ...]:
     """None, an axis or several as distinct axes counted from the front, in the order given."""
     if axis is None:
         return tuple(range(rank))
-    axes = tuple([as_axis(a, rank) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))])
+    axes = tuple([as_axis(a, rank) for a in (axis if isinstance(axis, (tuple, list, range)) else (axis,))])
     if len(set(axes)) != len(axes):
         raise ValueError(f"{user_source()}: repeated axis in {axis}")
     return axes

@@ -25,6 +25,7 @@ from loopwright.tracer.promotion import (
     broadcast,
     broadcast_shapes,
     convert,
+    equate,
     kind_of,
     lift,
     newest_builder,
@@ -50,7 +51,7 @@ def _contract(x: Ref, y: Ref, contract: Pairs, batch: Pairs = (), what: str = "m
     """dot_general, with the sizes of each pair proved equal or guarded."""
     scope = x.builder.scope
     for i, j in (*contract, *batch):
-        if not scope.decide("==", x.shape[i], y.shape[j]):
+        if not equate(scope, x.shape[i], y.shape[j]):
             raise ShapeError(f"{user_source()}: {what}: axis {i} of the first operand, of shape {scope.describe(x.shape)}, "
                              f"must have the size of axis {j} of the second, of shape {scope.describe(y.shape)}")
     return dot_general(x, y, contract=contract, batch=batch, dtype=None)
@@ -95,10 +96,24 @@ def _matmul(a: Ref, b: Ref) -> Ref:
 UFUNCS[np.matmul] = matmul
 
 
+def matvec(x1: Any, x2: Any, /, *, keep_weak: bool = False) -> Any:
+    x, y = as_tracers(x1, x2)
+    return (x @ y[..., None])[..., 0]
+
+
+def vecmat(x1: Any, x2: Any, /, *, keep_weak: bool = False) -> Any:
+    x, y = as_tracers(x1, x2)
+    return (np.conjugate(x)[..., None, :] @ y)[..., 0, :]
+
+
 @implements(np.linalg.vecdot)
 def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1, keep_weak: bool = False) -> Tracer:
     x, y = (np.moveaxis(t, axis, -1) for t in as_tracers(x1, x2))
     return (np.conjugate(x)[..., None, :] @ y[..., :, None])[..., 0, 0]
+
+
+UFUNCS[np.vecdot] = vecdot
+UFUNCS.update({getattr(np, f.__name__): f for f in (matvec, vecmat) if hasattr(np, f.__name__)})  # from NumPy 2.2
 
 
 @implements(np.dot)
@@ -262,7 +277,7 @@ def _single(x: Ref, labels: list[Label]) -> Term:
         while labels.count(label) > 1:
             i = labels.index(label)
             j = labels.index(label, i + 1)
-            if not x.builder.scope.decide("==", x.shape[i], x.shape[j]):
+            if not equate(x.builder.scope, x.shape[i], x.shape[j]):
                 raise ShapeError(f"{user_source()}: einsum: axes {i} and {j} share a label but differ in "
                                  f"{x.builder.scope.describe(x.shape)}")
             x = diagonal(Tracer(x), 0, i, j).ref

@@ -29,6 +29,7 @@ from loopwright.tracer.promotion import (
     broadcast,
     broadcast_shapes,
     convert,
+    equate,
     kind_of,
     lift,
     lift_to,
@@ -176,7 +177,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bo
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     x, y = as_tracers(a1, a2)
     scope = x.ref.builder.scope
-    if x.ndim != y.ndim or not all(scope.decide("==", n, m) for n, m in zip(x.ref.shape, y.ref.shape, strict=True)):
+    if x.ndim != y.ndim or not all(equate(scope, n, m) for n, m in zip(x.ref.shape, y.ref.shape, strict=True)):
         return False
     same = x == y
     return np.all(same | (np.isnan(x) & np.isnan(y)) if equal_nan else same)

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.builder import Ref
-from loopwright.ir.dims import Extent, Shape, floordiv, product, symbol_of
+from loopwright.ir.dims import Extent, Shape, floordiv, product
 from loopwright.ir.errors import ShapeError
 from loopwright.ir.guards import Scope
 from loopwright.ir.ops.structural import reverse, section, transpose
 from loopwright.ir.source import user_source
 from loopwright.tracer.axes import as_axes, as_axis, as_shape, as_size, as_tracer, as_tracers
-from loopwright.tracer.promotion import broadcast, broadcast_shapes, reshape
+from loopwright.tracer.promotion import broadcast, broadcast_shapes, equate, reshape
 from loopwright.tracer.size import as_extent, sized
 from loopwright.tracer.tables import implements, unsupported
 from loopwright.tracer.tracer import Tracer
@@ -36,31 +36,15 @@ def resolve_shape(scope: Scope, old: Shape, shape: Shape) -> Shape:
             raise _cannot_reshape(scope, old, shape)
         rest = scope.canonical(floordiv(scope.canonical(total), known))
         shape = tuple(rest if n == -1 else n for n in shape)
-    elif not scope.decide("==", product(shape), total):
+    elif not equate(scope, product(shape), total):
         raise _cannot_reshape(scope, old, shape)
-    return _unified(scope, old, scope.canonical_shape(shape))
+    return scope.canonical_shape(shape)
 
 
 def _cannot_reshape(scope: Scope, old: Shape, shape: Shape) -> ShapeError:
     size = scope.describe((product(old),))[1:-2]
     return ShapeError(f"{user_source()}: cannot reshape array of size {size} and shape {scope.describe(old)} into shape "
                       f"{scope.describe(shape)}")
-
-
-def _unified(scope: Scope, old: Shape, shape: Shape) -> Shape:
-    """A shape whose product is the old one's as a polynomial, not only by an equation: n*m == 6*k makes k of n and m."""
-    for k, n in enumerate(shape):
-        total = scope.canonical(product(old))
-        if scope.canonical(product(shape)) == total:
-            return shape
-        others = scope.canonical(product(m for a, m in enumerate(shape) if a != k))
-        if symbol_of(n) is not None and others != 0 and scope.decide("divides", others, total):
-            scope.decide("==", n, floordiv(total, others))
-            shape = scope.canonical_shape(shape)
-    if scope.canonical(product(shape)) != scope.canonical(product(old)):
-        for n in (*old, *shape):
-            scope.value(n)
-    return scope.canonical_shape(shape)
 
 
 @implements(np.reshape)
@@ -279,8 +263,9 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
         return Tracer(reshape(roll(flat, shift, 0).ref, x.ref.shape))
     axes = axis if isinstance(axis, tuple) else (axis,)
     shifts = shift if isinstance(shift, (tuple, list)) else (shift,)
-    for s, k in np.broadcast(np.array(shifts, dtype=object), np.array(axes, dtype=object)):
-        x = _rolled(x, s, as_axis(k, x.ndim))
+    count = max(len(axes), len(shifts))
+    for number in range(count):  # one shift serves all axes, and one axis takes all shifts
+        x = _rolled(x, shifts[number % len(shifts)], as_axis(axes[number % len(axes)], x.ndim))
     return x.copy() if x is a else x
 
 

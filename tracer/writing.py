@@ -25,6 +25,7 @@ from loopwright.tracer.promotion import (
     broadcast,
     broadcast_shapes,
     convert,
+    equate,
     lift,
     lift_to,
     newest_builder,
@@ -124,7 +125,7 @@ def _masked(x: Ref, mask: Tracer, value: Any) -> Ref:
     scope, m = x.builder.scope, mask.ref
     value = as_operand(value)
     rest = x.shape[len(m.shape):]
-    if len(m.shape) > len(x.shape) or any(not scope.decide("==", a, b) for a, b in zip(m.shape, x.shape, strict=False)):
+    if len(m.shape) > len(x.shape) or any(not equate(scope, a, b) for a, b in zip(m.shape, x.shape, strict=False)):
         raise IndexError(f"{user_source()}: boolean index of shape {scope.describe(m.shape)} did not match indexed array of "
                          f"shape {scope.describe(x.shape)}")
     own = shape_of(value)

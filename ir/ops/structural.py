@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.builder import Ref
-from loopwright.ir.dims import Extent, Facts, Shape, product, symbol
+from loopwright.ir.dims import Call, Extent, Facts, Shape, product, symbol, terms_of
 from loopwright.ir.errors import DTypeError, ShapeError
 from loopwright.ir.loops import Apply, Expr, Literal, LoopContext, When, integer, less, minus, plus, times
 from loopwright.ir.op import Example, Op
@@ -59,8 +59,17 @@ def move_axis(x: Ref, source: int, target: int) -> Ref:
 
 
 # ---- reshape ------------------------------------------------------------------------------------
+def _exactly(shape: Shape) -> Extent:
+    """The number of elements, where every quotient among the sizes is exact: a trace guards that before it writes one."""
+    facts = Facts()
+    for n in shape:
+        for atoms, _ in terms_of(n):
+            facts.divides += [(a.args[1], a.args[0]) for a in atoms if isinstance(a, Call) and a.fn == "floordiv"]
+    return facts.canonical(product(shape))
+
+
 def _reshape_shape(x: ArrayType, shape: Shape) -> Shape:
-    if product(shape) != x.size:
+    if _exactly(shape) != _exactly(x.shape):
         raise ShapeError(f"reshape: {x} has {x.size} elements, the new shape {shape} has {product(shape)}")
     return shape
 
