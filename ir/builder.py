@@ -93,7 +93,7 @@ class Builder:
     def __init__(self, scope: Scope | None = None, why: str = "") -> None:
         outer = _state.innermost
         self.serial, self.alive, self.why = next(_serial), True, why
-        self.scope = scope or (outer.scope if outer else Scope())
+        self.scope: Scope = scope or (outer.scope if outer else Scope())
         self.params: list[Value] = []
         self.nodes: list[Node] = []
         self.captures: dict[Any, tuple[Ref | np.ndarray, Value]] = {}  # outer value or array id -> what it is, our parameter

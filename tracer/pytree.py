@@ -199,7 +199,7 @@ def _dataclass_parts(x: Any) -> _Parts:
 
 def _rebuilt_dataclass(s: Structure, children: list[Any]) -> Any:
     # Not through __init__: a __post_init__ that checks or converts arrays was never meant to see traced values.
-    x = object.__new__(s.type)
+    x: Any = object.__new__(s.type)
     for name, value in (*zip(s.meta.names, children, strict=True), *s.meta.values.items()):
         object.__setattr__(x, name, value)
     return x

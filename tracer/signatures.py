@@ -134,7 +134,7 @@ class Parameters:
         """
         call = Call(Form(tuple([self._label(i) for i in range(len(args))]), tuple(kwargs)))
         call.is_traced = innermost() is not None
-        key = []
+        key: list[tuple[Any, ...]] = []
         for label, x in zip(call.labels(), (*args, *kwargs.values()), strict=True):
             if label in self.static:
                 call.statics[label] = x

@@ -79,7 +79,7 @@ def check_array(x: np.ndarray) -> None:
         raise DTypeError(f"dtype {x.dtype} is not supported. The dtypes are {', '.join(map(str, SHORT))}.")
 
 
-def _has_own_arithmetic(kind: type) -> bool:
+def _has_own_arithmetic(kind: type[np.ndarray]) -> bool:
     return (issubclass(kind, (np.ma.MaskedArray, np.matrix)) or kind.__array_ufunc__ is not np.ndarray.__array_ufunc__
             or kind.__array_function__ is not np.ndarray.__array_function__)
 
