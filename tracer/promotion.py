@@ -34,7 +34,8 @@ def native(dtype: np.dtype) -> np.dtype:
     for known in SHORT:  # np.longlong equals int64 but hashes otherwise
         if known == swapped:
             return known
-    raise DTypeError(f"{user_source()}: dtype {dtype} is not supported. The dtypes are {', '.join(map(str, SHORT))}.")
+    hint = " np.arange of a symbolic size makes such an array: use loopwright.numpy.arange." if dtype.kind == "O" else ""
+    raise DTypeError(f"{user_source()}: dtype {dtype} is not supported. The dtypes are {', '.join(map(str, SHORT))}.{hint}")
 
 
 def as_dtype(dtype: Any) -> np.dtype:

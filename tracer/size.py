@@ -166,8 +166,9 @@ class Size:
         return hash(self.scope.value(self.extent))
 
     def __index__(self) -> int:
-        value = self.scope.value(self.extent)
-        creator = _creation_function(sys._getframe(1))
+        extent = self.extent
+        value = self.scope.value(extent)
+        creator = None if isinstance(extent, int) else _creation_function(sys._getframe(1))
         if creator:
             warnings.warn(f"{creator} takes only plain integers, so this trace is fixed to size {self._extent} = {value} and "
                           f"every other size compiles anew. loopwright.numpy.{creator} keeps the size symbolic; so does "
