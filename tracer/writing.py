@@ -165,7 +165,7 @@ def in_place(ufunc: np.ufunc, x: Tracer, other: Any) -> Tracer:
 
 def _unstored(view: Tracer, ref: Ref) -> Tracer:
     out = Tracer(ref, "view")
-    out.unstored = view.base or view
+    out.unstored = view if view.base is None else view.base
     return out
 
 
