@@ -46,7 +46,7 @@ def step(params, mean, square, count, x, target):
     """One step of Adam: the new parameters and moments, and the loss."""
     value, gradient = lw.value_and_grad(loss)(params, x, target)
     new, new_mean, new_square = [], [], []
-    scale = RATE * np.sqrt(1 - 0.999 ** count) / (1 - 0.9 ** count)
+    scale = RATE * (1 - 0.999 ** count) ** 0.5 / (1 - 0.9 ** count)  # a Python number: float32 stays float32
     for layer in zip(params, gradient, mean, square):
         moved = [adam(p, g, m, s, scale) for p, g, m, s in zip(*layer)]
         for kept, part in zip((new, new_mean, new_square), zip(*moved)):
@@ -73,7 +73,7 @@ def step_by_hand(params, mean, square, count, x, target):
     total = np.sum(e, axis=-1, keepdims=True)
     value = -np.sum((z - np.log(total)) * target) / len(x)
     back = (e / total - target) / np.float32(len(x))
-    scale = np.float32(RATE * np.sqrt(1 - 0.999 ** count) / (1 - 0.9 ** count))
+    scale = RATE * (1 - 0.999 ** count) ** 0.5 / (1 - 0.9 ** count)
     new, new_mean, new_square = [None] * len(params), [None] * len(params), [None] * len(params)
     for k in reversed(range(len(params))):
         w, b = params[k]

@@ -1,9 +1,12 @@
 """Before the partition: give library calls the axis orders that they take, and let contractions read transposed operands.
 
 Guarantees: the same values; sorts run along the last axis; a contraction reads through a transpose wherever its result
-keeps its axis order, so that transpose is dead if nothing else reads it.
+keeps its axis order, and gives its result transposed by exchanging its operands, so that the transposes are dead if
+nothing else reads them.
 """
 from __future__ import annotations
+
+from collections import Counter
 
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.graph import Graph, Node, Value
@@ -16,8 +19,15 @@ def prepare(g: Graph) -> Graph:
     """g with the rules of this module applied, in one walk."""
     producer: dict[Value, Node] = {}
     nodes: list[Node] = []
+    reads = Counter(v for n in g.nodes for v in n.inputs) + Counter(g.results)
     for n in g.nodes:
-        new = _sort_last(n) if n.op in (sort, argsort) else [_read_through(n, producer) if n.op is dot_general else n]
+        new = [n]
+        if n.op in (sort, argsort):
+            new = _sort_last(n)
+        elif n.op is dot_general:
+            new = [_read_through(n, producer)]
+        elif n.op is transpose and reads[n.inputs[0]] == 1:
+            new = [_exchange(n, producer.get(n.inputs[0]))]
         nodes += new
         producer.update((v, m) for m in new for v in m.outputs)
     return remove_dead(Graph(g.params, tuple(nodes), g.results, g.constraints))
@@ -35,6 +45,19 @@ def _sort_last(n: Node) -> list[Node]:
     return [Node(transpose, (x,), {"perm": perm}, (swapped,), (), n.source),
             Node(n.op, (swapped,), {**n.attrs, "axis": last}, (ordered,), (), n.source),
             Node(transpose, (ordered,), {"perm": perm}, (y,), (), n.source)]
+
+
+def _exchange(n: Node, product: Node | None) -> Node:
+    """transpose(dot_general(x, y)) is dot_general(y, x) if it does nothing but exchange x's free axes with y's."""
+    if product is None or product.op is not dot_general:
+        return n
+    pairs = len(product.attrs["batch"])
+    left = product.inputs[0].type.rank - pairs - len(product.attrs["contract"])
+    rank = n.outputs[0].type.rank
+    if n.attrs["perm"] != (*range(pairs), *range(pairs + left, rank), *range(pairs, pairs + left)):
+        return n
+    flipped = {name: tuple((b, a) for a, b in product.attrs[name]) for name in ("batch", "contract")}
+    return Node(dot_general, product.inputs[::-1], {**product.attrs, **flipped}, n.outputs, (), n.source)
 
 
 def _read_through(n: Node, producer: dict[Value, Node]) -> Node:

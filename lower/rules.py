@@ -73,7 +73,8 @@ def survey(region: Graph) -> Survey:
     fresh = fresh_indices()
     for k, node in reversed(list(enumerate(region.nodes))):
         v = node.outputs[0]
-        expr, _ = reads(node, index[:v.type.rank], fresh)
+        own = (*index[:v.type.rank], *(Index(f"a{a}") for a in range(len(index), v.type.rank)))
+        expr, _ = reads(node, own, fresh)
         for position in at.get(v, {}):
             for operand, found in reads(node, position, fresh)[1]:
                 producer = node.inputs[operand]

@@ -13,6 +13,7 @@ from loopwright.ir.interpreter import evaluate
 from loopwright.ir.ops import TABLE
 from loopwright.ir.ops.arithmetic import add, div, mul, sub
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
+from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.reductions import reduce_max
 from loopwright.ir.ops.structural import transpose
 from loopwright.ir.ops.transcendental import exp, sqrt, tanh
@@ -143,13 +144,13 @@ OPS = [lambda x, y: add(x, y), lambda x, y: mul(x, tanh(y)), lambda x, y: softma
 
 @examples(60)
 @given(st.lists(st.tuples(st.integers(0, len(OPS) - 1), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=7),
-       st.integers(1, 3), st.sampled_from([(1, 1), (2, 3), (3, 1), (1, 5)]))
-def test_random_programs(steps, results, shape):
+       st.integers(1, 3), st.sampled_from([(1, 1), (2, 3), (3, 1), (1, 5)]), st.booleans())
+def test_random_programs(steps, results, shape, total):
     def f(x, y):
         values = [x, y]
         for op, a, b in steps:
             values.append(OPS[op](values[a % len(values)], values[b % len(values)]))
-        return values[-results:]
+        return [reduce_sum(v, axes=(0, 1)) if total else v for v in values[-results:]]
     graph = build(f, [ArrayType((N, M), F64)] * 2)
     compare(graph, list(np.random.default_rng(0).normal(size=(2, *shape)) / 4))
 
@@ -181,3 +182,14 @@ def test_schedules_are_json():
     assert any(isinstance(x, Vectorize) for x in schedule)
     with pytest.raises(ValueError, match="unknown schedule instruction 'Tile'"):
         from_json('[["Tile", {}]]')
+
+
+def test_products_take_and_give_transposed_matrices():
+    """x.T @ y and (x @ y).T are one library call each, with no transpose beside it."""
+    t = (1, 0)
+    square = ArrayType((N, N), F64)
+    graph = build(lambda x, y: [transpose(dot_general(transpose(x, perm=t), y, contract=((1, 0),), batch=()), perm=t)], [square] * 2)
+    parted = partition(graph, TARGET, blas=True)
+    assert [n.attrs["implementation"] for n in parted.nodes] == ["gemm"]
+    x, y = np.random.default_rng(0).normal(size=(2, 4, 4))
+    np.testing.assert_allclose(evaluate(parted, [x, y], {"n": 4})[0], (x.T @ y).T)
