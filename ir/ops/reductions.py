@@ -150,7 +150,7 @@ def _number_dtype(x: ArrayType, axis: int) -> np.dtype:
 
 def _running(name: str, monoid: str, numpy: Callable[..., Any], doc: str, **rules: Any) -> Op:
     def meaning(x: np.ndarray, axis: int) -> np.ndarray:
-        return np.asarray(numpy(x, axis=axis, dtype=accumulator(x.dtype))).astype(x.dtype)
+        return np.asarray(numpy(x, axis=axis, dtype=accumulator(x.dtype))).astype(x.dtype, copy=False)
 
     def loop(context: LoopContext, index: tuple[Expr, ...], axis: int) -> Expr:
         k, x = context.fresh(), context.types[0]

@@ -46,7 +46,7 @@ sort: Op = Op(
     name="sort",
     doc="x sorted along an axis.",
     shape=_same_shape, dtype=operand_dtype,
-    numpy=lambda x, axis: np.sort(widened(x), axis=axis, kind="stable").astype(x.dtype),
+    numpy=lambda x, axis: np.sort(widened(x), axis=axis, kind="stable").astype(x.dtype, copy=False),
     batch=lambda size, args, mapped, axis: sort(args[0], axis=axis + 1),
     jvp=_sort_jvp,
     examples=_EXAMPLES,
@@ -55,7 +55,7 @@ argsort: Op = Op(
     name="argsort",
     doc="The positions that sort x along an axis: i64; equal elements keep their order.",
     shape=_same_shape, dtype=_argsort_dtype,
-    numpy=lambda x, axis: np.argsort(widened(x), axis=axis, kind="stable").astype(I64),
+    numpy=lambda x, axis: np.argsort(widened(x), axis=axis, kind="stable").astype(I64, copy=False),
     batch=lambda size, args, mapped, axis: argsort(args[0], axis=axis + 1),
     examples=_EXAMPLES,
 )
