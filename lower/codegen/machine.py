@@ -250,7 +250,8 @@ class Machine:
             # No packed conversion: the low bits of x + 1.5 * 2^52 are the integer.
             magic = 1.5 * 2.0 ** 52
             return self.isub(self.bits_of(self.add(a, magic)), struct.unpack("<q", struct.pack("<d", magic))[0])
-        return self.scope.emit(f"fptosi {self.float_type} {a} to {self.int_type}")
+        number = self.scope.emit(f"fptosi {self.float_type} {a} to {self.int_type}")
+        return self.scope.emit(f"freeze {self.int_type} {number}")  # any integer will do for NaN, but one
 
     def to_float(self, a: str) -> str:
         return self.scope.emit(f"sitofp {self.int_type} {a} to {self.float_type}")

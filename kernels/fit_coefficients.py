@@ -1,0 +1,157 @@
+"""How the numbers of `kernels.maths_tables` were found: `python kernels/fit_coefficients.py` prints that module.
+
+Each polynomial interpolates its function at Chebyshev nodes in 400-bit arithmetic, in the relative error that the
+caller needs: dividing out the exactly known leading terms first does that. Interpolation at these nodes is within a
+factor of two of the best polynomial.
+"""
+from __future__ import annotations
+
+import struct
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+
+mp.mp.prec = 400
+Function = Callable[[Any], Any]
+
+
+def interpolate(f: Function, low: float, high: float, degree: int) -> list[float]:
+    """Coefficients, highest first, of the polynomial through f at the Chebyshev nodes of [low, high]."""
+    count = degree + 1
+    a, b = mp.mpf(low), mp.mpf(high)
+    nodes = [(a + b) / 2 + (b - a) / 2 * mp.cos(mp.pi * (2 * k + 1) / (2 * count)) for k in range(count)]
+    matrix = mp.matrix(count, count)
+    for row, x in enumerate(nodes):
+        for column in range(count):
+            matrix[row, column] = x ** (degree - column)
+    return [float(c) for c in mp.lu_solve(matrix, mp.matrix([f(x) for x in nodes]))]
+
+
+def error(coefficients: list[float], f: Function, low: float, high: float) -> float:
+    """The largest error over a grid, with the rounded coefficients."""
+    worst = mp.mpf(0)
+    for k in range(401):
+        x = mp.mpf(low) + (mp.mpf(high) - mp.mpf(low)) * k / 400
+        worst = max(worst, abs(mp.polyval([mp.mpf(c) for c in coefficients], x) - f(x)))
+    return float(worst)
+
+
+def around_zero(f: Function, value: float) -> Function:
+    """f with its limit where it divides 0 by 0."""
+    return lambda x: f(x) if abs(x) > mp.mpf(10) ** -40 else mp.mpf(value)
+
+
+LN2 = mp.log(2)
+HALF = float(LN2 / 2)
+QUARTER = float(mp.pi / 4)
+SQUARED = QUARTER ** 2 * 1.0005
+# name: (function, low, high, degree in f32 or None, degree in f64)
+FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
+    # (e^r - 1 - r) / r^2 for |r| <= ln(2)/2
+    "EXP": (around_zero(lambda r: (mp.expm1(r) - r) / r ** 2, 0.5), -HALF * 1.0005, HALF * 1.0005, 4, 10),
+    # (2^r - 1) / r for |r| <= 1/2
+    "EXP2": (around_zero(lambda r: (mp.mpf(2) ** r - 1) / r, float(LN2)), -0.5, 0.5, 6, 11),
+    # (log(1 + r) - r) / r^2 in the intervals of the logarithm's table
+    "LOG": (around_zero(lambda r: (mp.log1p(r) - r) / r ** 2, -0.5), -1 / 31, 1 / 16, 4, 9),
+    # (log(1 + r) - r + r^2 / 2) / r^3 in the finer intervals of the power's table
+    "POW": (around_zero(lambda r: (mp.log1p(r) - r + r ** 2 / 2) / r ** 3, 1 / 3), -1 / 127, 1 / 127, None, 6),
+    # (sin(sqrt u) / sqrt u - 1) / u, (cos(sqrt u) - 1 + u / 2) / u^2 for sqrt u <= pi / 4
+    "SIN": (around_zero(lambda u: (mp.sin(mp.sqrt(u)) / mp.sqrt(u) - 1) / u, -1 / 6), 0, SQUARED, 3, 6),
+    "COS": (around_zero(lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u ** 2, 1 / 24), 0, SQUARED, 2, 6),
+    # (sinh(sqrt u) / sqrt u - 1) / u for sqrt u <= 1
+    "SINH": (around_zero(lambda u: (mp.sinh(mp.sqrt(u)) / mp.sqrt(u) - 1) / u, 1 / 6), 0, 1, None, 8),
+    # (atan(sqrt u) / sqrt u - 1) / u for sqrt u <= 1/30
+    "ATAN": (around_zero(lambda u: (mp.atan(mp.sqrt(u)) / mp.sqrt(u) - 1) / u, -1 / 3), 0, 1 / 30 ** 2, None, 4),
+    # erf(sqrt u) / sqrt u - 1 for sqrt u <= 1, without its constant's leading part
+    "ERF": (around_zero(lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1, float(2 / mp.sqrt(mp.pi) - 1)), 0, 1, 7, 13),
+    # -log(1 - erf(c + t)) left and right of 2.5, around the middle c of the interval
+    "ERFC": (lambda t: -mp.log(mp.erfc(t + mp.mpf(2.375))), -1.425, 1.625, 8, None),
+    "ERFC_NEAR": (lambda t: -mp.log(mp.erfc(t + mp.mpf(1.75))), -0.76, 0.75, None, 15),
+    "ERFC_FAR": (lambda t: -mp.log(mp.erfc(t + mp.mpf(4.25))), -1.75, 1.75, None, 13),
+    # m^(-1/3), a first guess
+    "CBRT": (lambda m: m ** (mp.mpf(-1) / 3), 1, 2, None, 4),
+}
+LOG_FIRST = 0.75  # significands lie in [0.75, 1.5) for the logarithm, in [POW_FIRST, 2 POW_FIRST) for the power
+POW_FIRST = float.fromhex("0x1.69555p-1")  # puts 1 near the middle of an interval
+
+
+def reciprocal_near(low: float, high: float, single: bool) -> Any:
+    """A number near 1 / centre whose logarithm is nearly representable, so that the table adds no error of its own."""
+    centre = 2 / (low + high)
+    best, least = centre, mp.inf
+    for k in range(-400, 401):
+        c = float(np.float32(centre) + np.float32(k * 2.0 ** -23)) if single else centre + k * 2.0 ** -32
+        exact = mp.log(c)
+        off = abs(exact - mp.mpf(float(np.float32(float(exact))) if single else float(exact)))
+        if off < least:
+            best, least = c, off
+    return best
+
+
+def log_table(single: bool) -> list[float]:
+    """1 / c for the 16 intervals of the top four significand bits; exactly 1 on both sides of 1."""
+    out = []
+    for i in range(16):
+        low, high = (1 + i / 16, 1 + (i + 1) / 16) if i < 8 else (0.5 + i / 32, 0.5 + (i + 1) / 32)
+        out.append(1.0 if i in (0, 15) else reciprocal_near(low, high, single))
+    return out
+
+
+def pow_table() -> list[float]:
+    """1 / c in nine bits for the 128 intervals from POW_FIRST on, equally many bit patterns each."""
+    bits = struct.unpack("<q", struct.pack("<d", POW_FIRST))[0]
+    edges = [struct.unpack("<d", struct.pack("<q", bits + (k << 45)))[0] for k in range(129)]
+    return [1.0 if low <= 1 < high else round(2 / (low + high) * 512) / 512 for low, high in zip(edges, edges[1:], strict=False)]
+
+
+def split(x: Any, bits: int) -> float:
+    """x rounded to a multiple of 2^-bits."""
+    return float(mp.nint(x * mp.mpf(2) ** bits) / mp.mpf(2) ** bits)
+
+
+def show(name: str, values: list[Any]) -> None:
+    """One tuple as source."""
+    lines = textwrap.wrap(", ".join(repr(v) for v in values), 120)
+    print(f"{name} = (\n    " + "\n    ".join(lines) + ",\n)")
+
+
+def tables() -> None:
+    """The logarithm's, power's and arc tangent's tables, and 2 / pi in words."""
+    for bits, single in (("32", True), ("64", False)):
+        inverse = log_table(single)
+        show(f"LOG_INVERSE{bits}", inverse)
+        for name, base in (("LOG_OF", mp.e), ("LOG2_OF", 2), ("LOG10_OF", 10)):
+            show(f"{name}{bits}", [0.0 if c == 1 else float(-mp.log(c, base)) for c in inverse])
+    inverse = pow_table()
+    logs = [-mp.log(c) if c != 1 else mp.mpf(0) for c in inverse]
+    high = [split(v, 42) for v in logs]
+    show("POW_INVERSE", inverse)
+    show("POW_HIGH", high)
+    show("POW_LOW", [float(v - mp.mpf(h)) for v, h in zip(logs, high, strict=True)])
+    angles = [mp.atan(mp.mpf(k) / 16) for k in range(16)]
+    show("ATAN_HIGH", [float(v) for v in angles])
+    show("ATAN_LOW", [float(v - mp.mpf(float(v))) for v in angles])
+    with mp.workprec(1500):
+        whole = int(mp.floor(2 / mp.pi * mp.mpf(2) ** 1344))
+    words = [0, *((whole >> (64 * k)) & (2 ** 64 - 1) for k in reversed(range(21)))]
+    show("TWO_OVER_PI", [w - 2 ** 64 if w >> 63 else w for w in words])
+
+
+def main() -> None:
+    """Print the module."""
+    print('"""Numbers of `kernels.maths`, printed by `kernels/fit_coefficients.py`, which says what each is."""')
+    print("# Polynomials, highest coefficient first; the comment is the largest error of what is fitted.")
+    for name, (f, low, high, single, double) in FITS.items():
+        for bits, degree in (("32", single), ("64", double)):
+            if degree is not None:
+                c = interpolate(f, low, high, degree)
+                print(f"# {name}{bits}: {error(c, f, low, high):.1e}")
+                show(f"{name}{bits}", c)
+    tables()
+
+
+if __name__ == "__main__":
+    main()

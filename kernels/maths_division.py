@@ -1,0 +1,75 @@
+"""Remainders of floats, exactly, and NumPy's floor division from them."""
+from __future__ import annotations
+
+from loopwright.kernels.maths_writer import Writer, cancelling
+
+INF, NAN = float("inf"), float("nan")
+
+
+def fmod(m: Writer, x: str, y: str) -> str:
+    """x - y trunc(x / y), exact, f64. Quotients from 2^52 on are taken in steps of about 2^50."""
+    a, b = m.abs(x), m.abs(y)
+    quotient = m.div(a, b)
+    far = m.both(m.compare("ge", quotient, 2.0 ** 52), m.both(m.compare("lt", a, INF), m.compare("gt", b, 0.0)))
+    rest = m.rarely(far, _step(m, a, b, quotient), lambda inner: _long_division(inner, a, b))
+    rest = m.select(m.compare("eq", b, INF), a, rest)
+    bad = m.either(m.compare("eq", a, INF), m.compare("eq", b, 0.0))
+    bad = m.either(bad, m.compare("unordered", a, b))
+    return m.select(bad, NAN, m.copysign(rest, x))
+
+
+def _step(m: Writer, a: str, b: str, quotient: str) -> str:
+    """The remainder for a quotient below 2^53, which rounding may have made one too large."""
+    rest = cancelling(m, m.neg(m.trunc(quotient)), b, a)
+    rest = m.select(m.compare("lt", rest, 0.0), m.add(rest, b), rest)
+    return m.select(m.compare("ge", rest, b), m.sub(rest, b), rest)
+
+
+def _long_division(m: Writer, a: str, b: str) -> str:
+    """Remainders by b 2^d, for d falling to 0."""
+    divisor = _exponent(m, b)
+    defined = m.both(m.compare("lt", a, INF), m.compare("gt", b, 0.0))
+
+    def body(inner: Writer, now: list[str]) -> tuple[str, list[str]]:
+        distance = inner.isub(inner.isub(_exponent(inner, now[0]), divisor), 50)
+        distance = inner.iselect(inner.icompare("gt", distance, 0), distance, 0)
+        scaled = inner.scale(b, inner.to_float(distance))
+        rest = inner.select(defined, _step(inner, now[0], scaled, inner.div(now[0], scaled)), 0.0)
+        return inner.compare("ge", rest, b), [rest]
+    return m.repeat([m.select(defined, a, 0.0)], body)[0]
+
+
+def _exponent(m: Writer, a: str) -> str:
+    """floor(log2 a) of a positive f64, denormals included."""
+    tiny = m.compare("lt", a, 2.0 ** -1022)
+    bits = m.bits_of(m.select(tiny, m.mul(a, 2.0 ** 54), a))
+    return m.isub(m.lshr(bits, 52), m.iselect(tiny, 1023 + 54, 1023))
+
+
+def _exact_fmod(m: Writer, x: str, y: str) -> str:
+    return fmod(m, x, y) if m.bits == 64 else m.narrow(fmod(m.wide, m.widen(x), m.widen(y)))
+
+
+def remainder(m: Writer, x: str, y: str) -> str:
+    """The remainder with the divisor's sign, as NumPy (and Python) define it."""
+    rest = _exact_fmod(m, x, y)
+    crosses = m.both(m.compare("ne", rest, 0.0), _other_sign(m, rest, y))
+    moved = m.select(crosses, m.add(rest, y), rest)
+    return m.select(m.compare("eq", rest, 0.0), m.copysign(0.0, y), moved)
+
+
+def _other_sign(m: Writer, a: str, b: str) -> str:
+    return m.icompare("lt", m.ixor(m.bits_of(a), m.bits_of(b)), 0)
+
+
+def floor_divide(m: Writer, x: str, y: str) -> str:
+    """NumPy's: the quotient of x - remainder, to the nearest whole number; x / y for y = 0."""
+    rest = _exact_fmod(m, x, y)
+    crosses = m.both(m.compare("ne", rest, 0.0), _other_sign(m, rest, y))
+    quotient = m.div(m.sub(x, rest), y)
+    quotient = m.select(crosses, m.sub(quotient, 1.0), quotient)
+    low = m.floor(quotient)
+    whole = m.select(m.compare("gt", m.sub(quotient, low), 0.5), m.add(low, 1.0), low)
+    plain = m.div(x, y)
+    whole = m.select(m.compare("eq", quotient, 0.0), m.copysign(0.0, plain), whole)
+    return m.select(m.compare("eq", y, 0.0), plain, whole)

@@ -1,0 +1,216 @@
+"""Sines, tangents and their inverses.
+
+Arguments are reduced by pi / 2 in four parts up to 1.6 million and by 2 / pi to 192 bits beyond (Payne and Hanek), so
+that no argument loses precision.
+"""
+from __future__ import annotations
+
+from loopwright.kernels import maths_tables as t
+from loopwright.kernels.maths_writer import Writer, cancelling, estrin, horner, quick_two_sum, two_product, two_sum
+
+INF, NAN = float("inf"), float("nan")
+TWO_OVER_PI = 0.6366197723675814
+HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
+PI = (3.141592653589793, 1.2246467991473532e-16)
+# pi / 2: three parts of 33 bits, whose products with 20-bit numbers are exact, and a rest.
+HALF_PI_PARTS = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32)
+NEAR64 = 2.0 ** 20 * 1.5
+# For f32 with fma: Cody and Waite's three constants, good to 71476.
+HALF_PI_SINGLE = (float.fromhex("0x1.921fb0p+0"), float.fromhex("0x1.5110b4p-22"), float.fromhex("0x1.846988p-48"))
+NEAR32 = 71476.0
+
+
+def _reduce(m: Writer, x: str) -> tuple[str, str, str]:
+    """f64: the quadrant as an integer-valued float, and the rest as high + low, for |x| < NEAR64."""
+    n = m.round(m.mul(x, TWO_OVER_PI))
+    r = m.sub(x, m.mul(n, HALF_PI_PARTS[0]))
+    if m.has_fma:
+        r = m.fma(n, -HALF_PI_PARTS[0], x)
+    r, e1 = two_sum(m, r, m.mul(n, -HALF_PI_PARTS[1]))
+    r, e2 = two_sum(m, r, m.mul(n, -HALF_PI_PARTS[2]))
+    low = m.add(m.fma(n, -HALF_PI_PARTS[3], e2), e1)
+    return (n, *quick_two_sum(m, r, low))
+
+
+def _reduce_far(m: Writer, x: str) -> tuple[str, str, str]:
+    """The same for |x| >= NEAR64: the bits of 2 / pi that matter, times the significand, modulo 4."""
+    bits = m.bits_of(x)
+    exponent = m.isub(m.iand(m.lshr(bits, 52), 2047), 1023)
+    exponent = m.iselect(m.icompare("lt", exponent, 20), 20, exponent)
+    exponent = m.iselect(m.icompare("gt", exponent, 1023), 1023, exponent)
+    number = m.ior(m.iand(bits, (1 << 52) - 1), 1 << 52)
+    start = m.iadd(exponent, 64 - 52 - 2)
+    word, shift = m.ashr(start, 6), m.iand(start, 63)
+    words = [m.integer_table(t.TWO_OVER_PI, m.iadd(word, k)) for k in range(4)]
+    w = [m.ior(m.shl(a, shift), m.lshr(m.lshr(b, 1), m.isub(63, shift))) for a, b in zip(words, words[1:], strict=False)]
+    middle, carry = _add_carry(m, m.imul(number, w[1]), _high_product(m, number, w[2]))
+    high = m.iadd(m.iadd(m.imul(number, w[0]), _high_product(m, number, w[1])), carry)
+    quadrant = m.ashr(m.iadd(high, 1 << 61), 62)
+    fraction = m.isub(high, m.shl(quadrant, 62))
+    hi, lo = _fraction(m, fraction, middle)
+    main, lost = two_product(m, hi, HALF_PI[0])
+    low = m.add(m.fma(hi, HALF_PI[1], lost), m.mul(lo, HALF_PI[0]))
+    main, low = quick_two_sum(m, main, low)
+    sign = m.icompare("lt", bits, 0)
+    n = m.to_float(m.iand(quadrant, 3))
+    return tuple(m.select(sign, m.neg(v), v) for v in (n, main, low))  # type: ignore[return-value]
+
+
+def _fraction(m: Writer, high: str, low: str) -> tuple[str, str]:
+    """The signed 128-bit number (high, low) times 2^-126 as two floats."""
+    negative = m.icompare("lt", high, 0)
+    borrow = m.iselect(m.icompare("eq", low, 0), 1, 0)
+    size = m.iselect(negative, m.iadd(m.ixor(high, -1), borrow), high)
+    rest = m.iselect(negative, m.isub(0, low), low)
+    top = m.to_float(m.iand(size, -2048))
+    bottom = m.to_float(m.iand(size, 2047))
+    tail = m.mul(m.to_float(m.lshr(rest, 11)), 2.0 ** -53)
+    s, e = quick_two_sum(m, top, bottom)
+    s, e = quick_two_sum(m, s, m.add(e, tail))
+    unit = m.select(negative, -(2.0 ** -62), 2.0 ** -62)
+    return m.mul(s, unit), m.mul(e, unit)
+
+
+def _high_product(m: Writer, a: str, b: str) -> str:
+    """The upper 64 bits of the unsigned product, by 32-bit halves."""
+    mask = (1 << 32) - 1
+    al, ah, bl, bh = m.iand(a, mask), m.lshr(a, 32), m.iand(b, mask), m.lshr(b, 32)
+    low, cross = m.imul(al, bl), m.imul(ah, bl)
+    middle = m.iadd(cross, m.lshr(low, 32))
+    other = m.iadd(m.imul(al, bh), m.iand(middle, mask))
+    return m.iadd(m.iadd(m.imul(ah, bh), m.lshr(middle, 32)), m.lshr(other, 32))
+
+
+def _add_carry(m: Writer, a: str, b: str) -> tuple[str, str]:
+    total = m.iadd(a, b)
+    return total, m.iselect(m.ucompare("lt", total, a), 1, 0)
+
+
+def _sin_cos(m: Writer, r: str, low: str | None) -> tuple[str, str]:
+    """sin and cos of r + low for |r| <= pi / 4."""
+    u = m.mul(r, r)
+    s, c = (t.SIN32, t.COS32) if m.bits == 32 else (t.SIN64, t.COS64)
+    poly = horner if m.bits == 32 else estrin
+    cube = m.mul(poly(m, u, s), m.mul(u, r))
+    half = m.mul(u, 0.5)
+    one = m.sub(1.0, half)
+    if low is None:
+        return m.add(cube, r), m.fma(m.mul(u, u), poly(m, u, c), one)
+    lost = m.sub(m.sub(1.0, one), half)
+    tail = m.fma(m.mul(u, u), poly(m, u, c), m.fma(m.neg(r), low, lost))
+    return m.add(r, m.fma(low, one, cube)), m.add(one, tail)
+
+
+def _turned(m: Writer, n: str, s: str, c: str, quarter: int) -> str:
+    """sin(r + (n + quarter) pi / 2)."""
+    q = m.iadd(m.to_int(n), quarter)
+    y = m.select(m.icompare("eq", m.iand(q, 1), 0), s, c)
+    return m.from_bits(m.ixor(m.bits_of(y), m.shl(m.iand(q, 2), m.bits - 2)))
+
+
+def _circular(m: Writer, x: str, quarter: int) -> str:
+    """sin (quarter 0) or cos (1)."""
+    x = m.select(m.compare("lt", m.abs(x), INF), x, NAN)
+    if m.bits == 32:
+        return _circular_single(m, x, quarter)
+    n, r, low = _reduce(m, x)
+    usual = _turned(m, n, *_sin_cos(m, r, low), quarter)
+
+    def far(inner: Writer) -> str:
+        n, r, low = _reduce_far(inner, x)
+        return inner.add(_turned(inner, n, *_sin_cos(inner, r, low), quarter), inner.sub(x, x))
+    return m.rarely(m.compare("gt", m.abs(x), NEAR64), usual, far)
+
+
+def _circular_single(m: Writer, x: str, quarter: int) -> str:
+    n = m.round(m.mul(x, TWO_OVER_PI))
+    r = x
+    for part in HALF_PI_SINGLE:
+        r = m.fma(n, -part, r)
+    usual = _turned(m, n, *_sin_cos(m, r, None), quarter)
+    return m.rarely(m.compare("gt", m.abs(x), NEAR32), usual,
+                    lambda inner: inner.narrow(_circular(inner.wide, inner.widen(x), quarter)))
+
+
+def sin(m: Writer, x: str) -> str:
+    y = _circular(m, x, 0)
+    return m.select(m.compare("eq", x, 0.0), x, y)
+
+
+def cos(m: Writer, x: str) -> str:
+    return _circular(m, x, 1)
+
+
+def tan(m: Writer, x: str) -> str:
+    """sin / cos, turned over in odd quadrants; f64."""
+    bounded = m.select(m.compare("lt", m.abs(x), INF), x, NAN)
+
+    def ratio(inner: Writer, n: str, r: str, low: str) -> str:
+        s, c = _sin_cos(inner, r, low)
+        odd = inner.icompare("ne", inner.iand(inner.to_int(n), 1), 0)
+        return inner.div(inner.select(odd, inner.neg(c), s), inner.select(odd, s, c))
+    y = m.rarely(m.compare("gt", m.abs(bounded), NEAR64), ratio(m, *_reduce(m, bounded)),
+                 lambda inner: ratio(inner, *_reduce_far(inner, bounded)))
+    return m.select(m.compare("eq", x, 0.0), x, y)
+
+
+# ---- inverses, f64 ------------------------------------------------------------------------------
+def arctan2(m: Writer, y: str, x: str) -> str:
+    """The angle of (x, y): atan(k / 16) from a table plus atan of the small rest."""
+    a, b = m.abs(y), m.abs(x)
+    steep = m.compare("gt", a, b)
+    down, up = m.select(steep, b, a), m.select(steep, a, b)
+    both = m.both(m.compare("eq", a, INF), m.compare("eq", b, INF))
+    down, up = m.select(both, 1.0, down), m.select(both, 1.0, up)
+    down, up = _moderate(m, down, up)
+    whole = m.round(m.mul(m.div(down, up), 16.0))
+    whole = m.select(m.compare("lt", whole, 15.0), whole, 15.0)
+    index = m.to_int(whole)
+    c = m.mul(whole, 1 / 16)
+    rest = m.div(cancelling(m, m.neg(c), up, down), m.fma(c, down, up))
+    u = m.mul(rest, rest)
+    tail = m.fma(m.mul(estrin(m, u, t.ATAN64), u), rest, m.table(t.ATAN_LOW, index))
+    high, low = two_sum(m, m.table(t.ATAN_HIGH, index), rest)
+    low = m.add(low, tail)
+    left = m.icompare("lt", m.bits_of(x), 0)
+    backwards = m.either(m.both(steep, m.negate(left)), m.both(left, m.negate(steep)))
+    sign = m.select(backwards, -1.0, 1.0)
+    high, low = m.mul(high, sign), m.mul(low, sign)
+    base = m.select(steep, HALF_PI[0], m.select(left, PI[0], 0.0))
+    base_low = m.select(steep, HALF_PI[1], m.select(left, PI[1], 0.0))
+    angle, lost = two_sum(m, base, high)
+    angle = m.add(angle, m.add(lost, m.add(low, base_low)))
+    nothing = m.compare("eq", a, 0.0)
+    angle = m.select(nothing, m.select(left, PI[0], 0.0), angle)
+    return m.select(m.compare("unordered", x, y), NAN, m.copysign(angle, y))
+
+
+def _moderate(m: Writer, down: str, up: str) -> tuple[str, str]:
+    """Scaled by a power of two so that neither sums nor quotients overflow or lose denormal bits; inf and 0 as 1."""
+    small = m.compare("lt", up, 2.0 ** -500)
+    big = m.compare("gt", up, 2.0 ** 500)
+    factor = m.select(small, 2.0 ** 520, m.select(big, 2.0 ** -520, 1.0))
+    up = m.select(m.compare("eq", up, 0.0), 1.0, up)
+    down, up = m.mul(down, factor), m.mul(up, factor)
+    endless = m.compare("eq", up, INF)
+    return m.select(endless, 0.0, down), m.select(endless, 1.0, up)
+
+
+def arctan(m: Writer, x: str) -> str:
+    y = arctan2(m, x, m.constant(1.0))
+    return m.select(m.compare("lt", m.abs(x), 2.0 ** -28), x, y)
+
+
+def arcsin(m: Writer, x: str) -> str:
+    """The angle of (sqrt(1 - x^2), x)."""
+    y = arctan2(m, x, _other_leg(m, x))
+    return m.select(m.compare("lt", m.abs(x), 2.0 ** -28), x, y)
+
+
+def arccos(m: Writer, x: str) -> str:
+    return arctan2(m, _other_leg(m, x), x)
+
+
+def _other_leg(m: Writer, x: str) -> str:
+    """sqrt(1 - x^2); NaN beyond 1."""
+    return m.sqrt(cancelling(m, m.neg(x), x, 1.0) if m.has_fma else m.mul(m.sub(1.0, x), m.add(x, 1.0)))
