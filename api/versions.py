@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.ir.builder import Ref, inline, innermost
+from loopwright.ir.builder import Ref, inline, innermost, running
 from loopwright.ir.dims import symbol_of
 from loopwright.ir.guards import Guard
 from loopwright.ir.rewriting import simplify
@@ -129,6 +129,9 @@ class Versions:
         call = self.parameters.call(args, kwargs)
         if call.is_traced:
             return self._inlined(call)
+        if innermost() is not None:  # values run here: what is compiled may answer, what is not may close over the trace
+            found = self.find(call)
+            return found.run(call) if found else self._inlined(call)
         return self.entry(call).run(call)
 
     def entry(self, call: Call) -> Entry:
@@ -177,7 +180,8 @@ class Versions:
     def _offer(self) -> None:
         function = self._function() if self._function is not None else None
         if function is not None:
-            set_versions(function, [e.compiled for e in self.entries if e.draft.is_direct and not e.draft.contents])
+            direct = [e.compiled for e in self.entries if e.draft.is_direct and not e.draft.contents]
+            set_versions(function, direct, busy=running)  # while a trace runs calls are Python's, which may inline them
 
     def _blame(self, call: Call) -> str:
         """What made this call another version, for the warning."""

@@ -9,6 +9,7 @@ trace). Concrete values are computed on demand, so a trace that asks for none de
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,15 @@ class _State(threading.local):
 
 
 _state = _State()
+running: list[int] = []  # the thread of every trace that runs now, on any thread: compiled calls look whether it is empty
+
+
+def _forget_other_threads() -> None:
+    running[:] = [thread for thread in running if thread == threading.get_ident()]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 @contextmanager
@@ -55,6 +65,11 @@ def attributed() -> Iterator[Callable[[Source | None], None]]:
 def innermost() -> Builder | None:
     """The builder of the innermost trace that is running on this thread, or None outside every trace."""
     return _state.innermost
+
+
+def is_sealed() -> bool:
+    """Whether this thread is inside a trace whose graph will be compiled."""
+    return _state.sealed is not None
 
 
 class Ref:
@@ -256,6 +271,8 @@ def tracing(builder: Builder, is_floor: bool = False, is_sealed: bool = False) -
     the concrete values of everything outside: the graph will be compiled for other values too."""
     before = _state.innermost, _state.floor, _state.sealed
     _state.innermost = builder
+    thread = threading.get_ident()
+    running.append(thread)
     if is_sealed:
         _state.sealed = builder
     if is_floor:
@@ -263,6 +280,7 @@ def tracing(builder: Builder, is_floor: bool = False, is_sealed: bool = False) -
     try:
         yield builder
     finally:
+        running.remove(thread)
         _state.innermost, _state.floor, _state.sealed = before
         builder.alive = False  # also when the function raised: its values must not look usable
 

@@ -462,6 +462,29 @@ def test_nested_jit_shares_the_sizes_of_the_outer_trace():
     assert outer.compiles == 2
 
 
+def test_nested_jit_of_plain_arrays_inlines_also_when_it_was_compiled_before():
+    w = np.arange(3.0)
+    inner = lw.jit(lambda w: w * 2)
+    same(inner(w), w * 2)
+    outer = lw.jit(lambda x: x + inner(w))
+    same(outer(1.0), 1.0 + w * 2)
+    w += 1  # read at every call, not compiled in
+    same(outer(1.0), 1.0 + w * 2)
+    same(inner(w), w * 2)
+    assert (outer.compiles, inner.compiles) == (1, 1)
+
+
+def test_under_grad_alone_compiled_code_answers_plain_arrays():
+    calls = []
+    inner = lw.jit(lambda w: calls.append(1) or w * 2)
+    loss = lw.grad(lambda x: x * x * np.float64(inner(3.0)))
+    same(loss(2.0), np.float64(24.0))
+    inner(3.0)
+    traced = len(calls)
+    same(loss(2.0), np.float64(24.0))
+    assert len(calls) == traced and inner.compiles == 1
+
+
 def test_a_size_is_a_number_to_a_nested_jit():
     inner = lw.jit(lambda x, n: x / n)
     f = lw.jit(lambda x: inner(x, x.shape[0]))

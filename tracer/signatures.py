@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.ir.builder import innermost
+from loopwright.ir.builder import is_sealed
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.errors import ArgumentError, DTypeError
 from loopwright.ir.signature import (
@@ -61,7 +61,7 @@ class Call:
     structures: dict[Label, Structure] = field(default_factory=dict)
     statics: dict[Label, Any] = field(default_factory=dict)
     key: Any = None
-    is_traced: bool = False  # a trace is running, or some leaf is a value of one
+    is_traced: bool = False  # to be inlined: a trace to compile is running, or some leaf is a value of a trace
 
     def labels(self) -> Iterator[Label]:
         """Every argument, in the order of the call."""
@@ -130,10 +130,10 @@ class Parameters:
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
         """Take a call apart. Raises ArgumentError or DTypeError, with the path of what does not fit.
 
-        Inside a trace there is nothing to find again: static arguments need not hash, and sizes are kept symbolic.
+        Inside a trace that will be compiled nothing is found again: static arguments need not hash, and sizes stay symbolic.
         """
         call = Call(Form(tuple([self._label(i) for i in range(len(args))]), tuple(kwargs)))
-        call.is_traced = innermost() is not None
+        call.is_traced = is_sealed()
         key: list[tuple[Any, ...]] = []
         for label, x in zip(call.labels(), (*args, *kwargs.values()), strict=True):
             if label in self.static:

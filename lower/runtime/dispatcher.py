@@ -48,11 +48,12 @@ class _Callable:
         self.published = ()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        for version in self.published:
-            try:
-                return version.call(args, kwargs)
-            except Miss:
-                continue
+        if self.published and not self.table[1]:
+            for version in self.published:
+                try:
+                    return version.call(args, kwargs)
+                except Miss:
+                    continue
         return self.slow(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -109,21 +110,24 @@ _kept: list[Any] = []
 NativeFunction = _native_type()
 
 
-def set_versions(function: _Callable, versions: Sequence[CallableVersion]) -> None:
-    """Publish these versions, tried in this order. A call that is running goes on with the table it began with."""
+def set_versions(function: _Callable, versions: Sequence[CallableVersion], busy: list[Any] | None = None) -> None:
+    """Publish these versions, tried in this order. A call that is running goes on with the table it began with.
+
+    busy: while this list holds anything, every call goes to `slow`.
+    """
+    function.table = make_table(versions, [] if busy is None else busy)
     function.published = tuple(versions)
     addresses = [v.dispatch for v in versions]
     if None not in addresses:
-        function.table = make_table(versions)
         ctypes.c_void_p.from_address(id(function) + _VECTORCALL).value = _call_address()
     else:
         ctypes.c_void_p.from_address(id(function) + _VECTORCALL).value = None  # CPython then uses __call__
 
 
-def make_table(versions: Sequence[CallableVersion]) -> tuple[Any, ...]:
-    """One object with the addresses of the dispatch functions and all that keeps them in memory."""
+def make_table(versions: Sequence[CallableVersion], busy: list[Any]) -> tuple[Any, ...]:
+    """One object with the addresses of the dispatch functions, the list `busy`, and all that keeps the code in memory."""
     addresses = b"".join((v.dispatch or 0).to_bytes(8, "little") for v in versions)
-    return addresses, *(v.library for v in versions)
+    return addresses, busy, *(v.library for v in versions)
 
 
 @cache
@@ -153,6 +157,13 @@ define ptr @call(ptr %self, ptr %args, i64 %count, ptr %names) nounwind {{
   br i1 %none, label %slow, label %look
 look:
   call void @Py_IncRef(ptr %table)
+  %busy.at = getelementptr i8, ptr %table, i64 {objects.TUPLE_ITEMS + 8}
+  %busy = load ptr, ptr %busy.at
+  %length.at = getelementptr i8, ptr %busy, i64 {objects.SIZE}
+  %length = load i64, ptr %length.at
+  %idle = icmp eq i64 %length, 0
+  br i1 %idle, label %start, label %missed
+start:
   %bytes.at = getelementptr i8, ptr %table, i64 {objects.TUPLE_ITEMS}
   %bytes = load ptr, ptr %bytes.at
   %size.at = getelementptr i8, ptr %bytes, i64 {objects.SIZE}
@@ -161,7 +172,7 @@ look:
   %end = getelementptr i8, ptr %first, i64 %size
   br label %more
 more:
-  %at = phi ptr [ %first, %look ], [ %next, %try ]
+  %at = phi ptr [ %first, %start ], [ %next, %try ]
   %exhausted = icmp eq ptr %at, %end
   br i1 %exhausted, label %missed, label %try
 try:
