@@ -218,6 +218,23 @@ def assert_trees_equal(a, b):
         np.testing.assert_array_equal(x, y)
 
 
+values = st.sampled_from([1, 2.5, True, np.float32(3), np.arange(3.0), np.ones((2, 2), np.int32), np.zeros((0, 2)),
+                          np.array(4)])
+trees = st.recursive(values | st.none(), lambda t: st.one_of(
+    st.lists(t, max_size=2), st.lists(t, max_size=2).map(tuple), st.dictionaries(st.sampled_from("abc"), t, max_size=2),
+    st.tuples(t, t).map(lambda p: Point(*p)), st.tuples(t, t).map(lambda p: State(*p))), max_leaves=5)
+
+
+@given(st.lists(trees, max_size=2), st.dictionaries(st.sampled_from(["p", "q"]), trees, max_size=2))
+@examples(25)
+def test_any_arguments_come_back_as_they_went_in(args, kwargs):
+    f = lw.jit(lambda *args, **kwargs: [args, kwargs])
+    for _ in range(2):
+        assert_trees_equal(f(*args, **kwargs), [tuple(args), kwargs])
+        assert_trees_equal(f(*args, **dict(reversed(kwargs.items()))), [tuple(args), kwargs])
+    assert f.compiles == 1
+
+
 def test_dicts_of_any_order_share_a_version():
     f = lw.jit(lambda d: d["a"] - d["b"])
     x, y = np.arange(3.0), np.ones(3)
