@@ -137,6 +137,7 @@ def _load(expr: Load, environment: Environment) -> Any:
 def _bounded(expr: Bounded, environment: Environment) -> Any:
     index, size = _scalar(expr.index, environment), evaluate(expr.extent, environment.sizes)
     if not 0 <= index < size:
+        index = index - size if index < 0 else index  # a negative one has had the size added: name the user's
         raise IndexError(f"index {index} is out of bounds for axis {expr.axis} with size {size}")
     return index
 

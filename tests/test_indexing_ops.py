@@ -115,8 +115,9 @@ def test_out_of_range_is_numpys_error(index):
         with pytest.raises(IndexError) as got:
             op.numpy(*args, axes=(0,), batch=0, mode="raise")
         assert str(got.value) == str(want.value)
-        with pytest.raises(IndexError):
+        with pytest.raises(IndexError) as looped:
             run_loop(op, args, axes=(0,), batch=0, mode="raise")
+        assert str(looped.value) == str(want.value)
 
 
 def test_out_of_range_of_an_empty_axis():
