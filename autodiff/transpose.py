@@ -3,13 +3,13 @@
 Guarantees: the walk emits where its arguments live and builds no graph of its own; a cotangent of None is zero; what
 the graph computes from known parameters alone is emitted only where a transpose needs it.
 
-Masks sink: where a `select` made a cotangent zero, it stays exactly zero through every elementwise op and every
-permutation of elements that follows, whatever inf or NaN that op's other operands hold there. So `where(x > 0, sqrt(x),
-0)` has gradient 0 at 0: `select(p, ct, 0) * r` is emitted as `select(p, ct * r, 0)`.
+Masks sink: where a `select` made a cotangent zero, it stays exactly zero through everything that follows but a contraction
+or a product of many, whatever inf or NaN the partial derivatives hold there. So `where(x > 0, sqrt(x), 0)` has gradient 0
+at 0: `select(p, ct, 0) * r` is emitted as `select(p, ct * r, 0)`. Nothing is emitted for masks that no product follows.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,13 +20,28 @@ from loopwright.ir.graph import Graph, Node, Value, dependents
 from loopwright.ir.op import Op
 from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.bitwise import bitwise_and, bitwise_not, bitwise_or
+from loopwright.ir.ops.comparison import ne
 from loopwright.ir.ops.construct import full, zeros_like
 from loopwright.ir.ops.elementwise import same_shape
-from loopwright.ir.ops.selection import select
+from loopwright.ir.ops.selection import convert, select
 from loopwright.ir.ops.structural import reshape, transpose
 from loopwright.ir.types import ArrayType
 
-_PERMUTATIONS = (transpose, reshape)  # one operand, each element moved to one place
+_PERMUTATIONS = (transpose, reshape)  # one operand of any dtype, each element moved to one place
+
+
+class _Support:
+    """Where a cotangent can be other than zero: a bool array, emitted when it is first asked for."""
+
+    def __init__(self, make: Callable[[], Ref], key: object = None) -> None:
+        self._make = make
+        self._made: Ref | None = None
+        self.key = key if key is not None else self  # equal keys: surely the same places
+
+    def __call__(self) -> Ref:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +49,7 @@ class _Cotangent:
     """`value` where `support` holds (None: everywhere), zero elsewhere; `whole` is the same as one array, if emitted."""
 
     value: Ref
-    support: Ref | None
+    support: _Support | None
     whole: Ref | None
 
 
@@ -83,19 +98,34 @@ def _pull_node(n: Node, ct: _Cotangent, flow: _Flow, env: dict[Value, Ref], movi
     """Add to the cotangents of n's operands what arrives at its result."""
     jointly = n.op.linear if n.op.jointly else ()
     args: list[Ref | ArrayType] = [v.type if v in moving or k in jointly else env[v] for k, v in enumerate(n.inputs)]
-    support = _carried(n, ct.support, args)
-    value = _whole(ct) if support is None else ct.value
     for k, v in enumerate(n.inputs):
         if v in moving:
-            part = n.op.transpose[k](value, *args, **n.attrs)
-            _arrive(flow, v, ct if part is ct.value and support is ct.support else _masked(part, support))
+            _arrive(flow, v, _pulled(n, k, args, ct))
 
 
-def _carried(n: Node, support: Ref | None, args: Sequence[Ref | ArrayType]) -> Ref | None:
-    """Where the cotangents of n's operands can be other than zero, if a mask may sink through n."""
-    if support is None or n.op in _PERMUTATIONS:
-        return support if support is None else n.op.transpose[0](support, *args, **n.attrs)
-    return support if is_elementwise(n.op) else None
+def _pulled(n: Node, k: int, args: Sequence[Ref | ArrayType], ct: _Cotangent) -> _Cotangent:
+    """The cotangent of n's operand k from that of its result."""
+    rule, support = n.op.transpose[k], ct.support
+    if support is None:
+        return _masked(rule(ct.value, *args, **n.attrs), None, is_whole=True)
+    if is_elementwise(n.op):
+        # Factors that are no constants may be inf or NaN where the mask does not hold: what they multiply is not whole.
+        whole = ct.whole if n.op.jointly else None
+        arriving = ct.value if whole is None else whole
+        part = rule(arriving, *args, **n.attrs)
+        return ct if part is arriving else _masked(part, support, is_whole=whole is not None)
+    part = rule(_whole(ct), *args, **n.attrs)
+    return _Cotangent(part, _moved(n, k, args, support) if n.op.jointly else None, part)
+
+
+def _moved(n: Node, k: int, args: Sequence[Ref | ArrayType], support: _Support) -> _Support:
+    """The places that a linear op with coefficients 0 and 1 takes the places of a support to."""
+    def make() -> Ref:
+        if n.op in _PERMUTATIONS:
+            return n.op.transpose[k](support(), *args, **n.attrs)
+        count = n.op.transpose[k](convert(support(), dtype=n.outputs[0].type.dtype), *args, **n.attrs)
+        return ne(count, zeros_like(count))
+    return _Support(make)
 
 
 def is_elementwise(op: Op) -> bool:
@@ -103,22 +133,22 @@ def is_elementwise(op: Op) -> bool:
     return op.shape is same_shape
 
 
-def _masked(part: Ref, support: Ref | None) -> _Cotangent:
+def _masked(part: Ref, support: _Support | None, is_whole: bool) -> _Cotangent:
     """What a transpose gave, with a `select` against zero that it ends in read as a mask."""
     producer = part.builder.producer
     node = producer.get(part.value)
-    if node is None or node.op is not select:
-        return _Cotangent(part, support, part if support is None else None)
-    pred, on, off = (Ref(part.builder, v) for v in node.inputs)
-    if _is_zero(producer.get(off.value)):
-        keep, value = pred, on
-    elif _is_zero(producer.get(on.value)):
-        keep, value = bitwise_not(pred), off
-    else:
-        return _Cotangent(part, support, part if support is None else None)
-    if support is None:
-        return _Cotangent(value, keep, part)
-    return _Cotangent(value, bitwise_and(support, keep), None)
+    whole = part if is_whole else None
+    if node is not None and node.op is select:
+        pred, on, off = (Ref(part.builder, v) for v in node.inputs)
+        if _is_zero(producer.get(off.value)):
+            return _Cotangent(on, _both(support, _Support(lambda: pred, (pred.value, True))), whole)
+        if _is_zero(producer.get(on.value)):
+            return _Cotangent(off, _both(support, _Support(lambda: bitwise_not(pred), (pred.value, False))), whole)
+    return _Cotangent(part, support, whole)
+
+
+def _both(a: _Support | None, b: _Support) -> _Support:
+    return b if a is None else _Support(lambda: bitwise_and(a(), b()))
 
 
 def _is_zero(node: Node | None) -> bool:
@@ -132,11 +162,12 @@ def _arrive(flow: _Flow, v: Value, ct: _Cotangent) -> None:
 
 def _sum(a: _Cotangent, b: _Cotangent) -> _Cotangent:
     """a + b: zero only where both are."""
-    if a.support is not None and b.support is not None:
-        if a.support.value is b.support.value:
-            return _Cotangent(add(a.value, b.value), a.support, None)
+    first, second = a.support, b.support
+    if first is not None and second is not None:
+        if first.key == second.key and (a.whole is None or b.whole is None):
+            return _Cotangent(add(a.value, b.value), first, None)
         total = add(_whole(a), _whole(b))
-        return _Cotangent(total, bitwise_or(a.support, b.support), total)
+        return _Cotangent(total, first if first.key == second.key else _Support(lambda: bitwise_or(first(), second())), total)
     total = add(_whole(a), _whole(b))
     return _Cotangent(total, None, total)
 
@@ -146,4 +177,4 @@ def _whole(ct: _Cotangent) -> Ref:
     if ct.whole is not None:
         return ct.whole
     assert ct.support is not None
-    return select(ct.support, ct.value, zeros_like(ct.value))
+    return select(ct.support(), ct.value, zeros_like(ct.value))
