@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from loopwright.autodiff.calls import float0
+from loopwright import numpy
 from loopwright.inspection import make_graph, parse
 from loopwright.ir.errors import (
     ArgumentError,
@@ -27,5 +28,5 @@ __all__ = [
     "ArgumentError", "ConcretizationError", "DTypeError", "GradientError", "LeakedValueError", "ParseError",
     "RecompilationWarning", "ShapeDeclarationError", "ShapeError", "SpecialisationWarning", "TraceStateError",
     "VerificationError", "WriteError", "float0", "grad", "hessian", "jacfwd", "jacrev", "jit", "jvp", "linearize", "make_graph",
-    "parse", "register_pytree_node", "value_and_grad", "vjp", "vmap",
+    "numpy", "parse", "register_pytree_node", "value_and_grad", "vjp", "vmap",
 ]

@@ -25,9 +25,9 @@ def jit(f: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[i
     """Compile f, a function of arrays and numbers written in NumPy, when it is first called.
 
     One compile serves all sizes: `f.compiles` counts them, `f.explain(*args)` says what made a second one necessary.
-    Arguments may be arrays, numbers, and containers of them; results are fresh arrays. Arrays not C-contiguous, not aligned or not
-    in the byte order of this machine are copied before each call; containers other than tuples, lists and dicts are taken apart
-    in Python. Works as a decorator, with or without options.
+    Arguments may be arrays, numbers, and containers of them; results are fresh arrays. Arrays that are not C-contiguous,
+    aligned and in this machine's byte order are copied before each call; containers other than tuples, lists and dicts are
+    taken apart in Python. Works as a decorator, with or without options.
 
     f.compiles, f.versions: how many native compiles there were, and what was compiled; f.explain(*args), f.lower(*args): what
     is inside, as text. Inside another trace (jit in jit, in grad, in vmap) the function is inlined and sees no values.
