@@ -1,8 +1,8 @@
 """loopwright: a tracing compiler for NumPy functions."""
 from __future__ import annotations
 
-from loopwright.autodiff.calls import float0
 from loopwright import numpy
+from loopwright.autodiff.calls import float0
 from loopwright.inspection import make_graph, parse
 from loopwright.ir.errors import (
     ArgumentError,
