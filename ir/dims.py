@@ -193,6 +193,8 @@ def substitute(x: Extent, to: Mapping[str, Extent]) -> Extent:
     """x with symbols replaced by name, everywhere at once."""
     if isinstance(x, int) or not to:
         return x
+    if (name := symbol_of(x)) is not None:  # most sizes are one symbol
+        return to.get(name, x)
     out: Extent = 0
     for atoms, c in x.terms:
         out = out + product(_substitute_atom(a, to) for a in atoms) * c
@@ -315,7 +317,7 @@ class Facts:
         if self.equal:
             x = substitute(x, self.equal)
         for k, n in self.divides:
-            x = _cancel_division(x, self.canonical(k) if self.equal else k, n)
+            x = _cancel_division(x, substitute(k, self.equal), substitute(n, self.equal))
         return x
 
     def lower(self, x: Extent) -> int | None:

@@ -70,4 +70,4 @@ class ArrayType:
         return ArrayType(shape, self.dtype)
 
     def __str__(self) -> str:
-        return f"{'weak_' if self.weak else ''}{SHORT[self.dtype]}[{', '.join(map(str, self.shape))}]"
+        return f"{'weak_' if self.weak else ''}{SHORT.get(self.dtype, self.dtype)}[{', '.join(map(str, self.shape))}]"

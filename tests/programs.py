@@ -3,6 +3,7 @@
 `programs()` is a hypothesis strategy. A program grows step by step from values it already has: elementwise ops on values
 of one type, movements, reductions, conversions, constants; and any op's own example, with parameters of its own.
 """
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -83,6 +84,7 @@ class _Growth:
 
     def __init__(self, draw: st.DrawFn) -> None:
         self.draw = draw
+        self.random = random.Random(draw(st.integers(0, 2**32 - 1)))  # ops come evenly, simple or not
         self.builder = Builder(Scope(), "a random program")
         self.values: list[Ref] = []
         self.makes: list[Make | None] = []
@@ -107,7 +109,7 @@ class _Growth:
 
     # ---- steps ----------------------------------------------------------------------------------
     def pointwise(self) -> None:
-        op, x = self.pick(POINTWISE), self.pick(self.values)
+        op, x = self.random.choice(POINTWISE), self.pick(self.values)
         alike = [v for v in self.values if v.shape == x.shape and v.dtype == x.dtype]
         number = max((len(e.operands) for e in op.examples), default=1)
         self.attempt(op, *(x, *(self.pick(alike) for _ in range(number - 1))))
@@ -180,14 +182,14 @@ class _Growth:
 
     def example(self) -> None:
         """An op's own example on parameters of its own."""
-        op = self.pick(WITH_EXAMPLES)
-        example = self.pick(op.examples)
+        op = self.random.choice(WITH_EXAMPLES)
+        example = self.random.choice(op.examples)
         types = [parse_type(text) for text in example.operands]
         params = [self.param(t, example.draw.get(k)) for k, t in enumerate(types)]
         self.attempt(op, *params, **example.attrs)
 
-    STEPS = (pointwise, pointwise, against_constant, against_constant, twice, choose, convert, transpose, reshape, broadcast,
-             slice, reduce, example)
+    STEPS = (pointwise, pointwise, pointwise, example, example, example, against_constant, against_constant, twice, choose,
+             convert, transpose, reshape, broadcast, slice, reduce)
 
 
 @st.composite

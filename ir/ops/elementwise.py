@@ -61,8 +61,10 @@ def real_part(dtype: np.dtype) -> np.dtype:
     return (F32 if dtype == C64 else F64) if dtype in COMPLEX else dtype
 
 
-def _dtype_rule(name: str, accepts: Dtypes, result: Callable[[np.dtype], np.dtype]) -> Callable[..., np.dtype]:
-    def rule(*types: ArrayType, **attrs: Any) -> np.dtype:
+def _dtype_rule(name: str, arity: int, accepts: Dtypes, result: Callable[[np.dtype], np.dtype]) -> Callable[..., np.dtype]:
+    def rule(*types: ArrayType) -> np.dtype:
+        if len(types) != arity:
+            raise TypeError(f"{name} takes {arity} operands, got {len(types)}")
         dtype = same_dtype(*types)
         if dtype not in accepts:
             raise DTypeError(f"{name} is not defined for {types[0]}; it takes {', '.join(SHORT[d] for d in accepts)}")
@@ -102,7 +104,7 @@ def elementwise(name: str, numpy: Callable[..., Any], arity: int, accepts: Dtype
     moves by units in the last place, so bfloat16 is not computed in float32.
     """
     draws = draw if isinstance(draw, dict) else dict.fromkeys(range(arity), draw) if draw else {}
-    return pointwise(name=name, doc=doc, dtype=_dtype_rule(name, accepts, result),
+    return pointwise(name=name, doc=doc, dtype=_dtype_rule(name, arity, accepts, result),
                      numpy=numpy if steps else _through_f32(numpy), examples=_examples(arity, accepts, draws), **rules)
 
 
