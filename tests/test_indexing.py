@@ -40,8 +40,8 @@ def shape_and_key(draw):
             cut = draw(st.integers(0, len(index_shape)))
             sizes = [m if draw(st.booleans()) else 1 for m in index_shape[cut:]]
             flat = [draw(st.integers(-n, n - 1)) for _ in range(int(np.prod(sizes)))]
-            index = np.array(flat, draw(st.sampled_from([np.int64, np.int32, np.uint8]))if min(flat, default=0) >= 0 else np.int64)
-            items.append(index.reshape(sizes))
+            dtype = draw(st.sampled_from(["i8", "i4", "u1"])) if min(flat, default=0) >= 0 else "i8"
+            items.append(np.array(flat, dtype).reshape(sizes))
         axis += 1
     key = tuple(items)
     return shape, key[0] if len(key) == 1 and draw(st.booleans()) else key

@@ -9,8 +9,8 @@ from loopwright.ir.guards import Scope
 from loopwright.ir.interpreter import evaluate
 from loopwright.ir.types import ArrayType, native
 from loopwright.ir.verifier import verify
-from loopwright.tracer.tracer import Tracer
 from loopwright.tracer.trace import as_ref
+from loopwright.tracer.tracer import Tracer
 
 
 class Traced:
@@ -36,7 +36,8 @@ class Traced:
 
     def __call__(self, *arrays):
         values = [np.asarray(a) for a in (arrays or self.arrays)]
-        outs = [np.asarray(x) for x in evaluate(self.graph, [*values, *self.outer])]
+        outer = [a.astype(native(a.dtype)) for a in self.outer]  # the interpreter takes the machine's byte order only
+        outs = [np.asarray(x) for x in evaluate(self.graph, [*values, *outer])]
         return outs if self.many else outs[0]
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.builder import Ref
-from loopwright.ir.dims import Extent, Shape, floordiv, product
+from loopwright.ir.dims import Call, Extent, Shape, floordiv, modulo, product, terms_of
 from loopwright.ir.errors import ShapeError
 from loopwright.ir.guards import Scope
 from loopwright.ir.ops.structural import reverse, section, transpose
 from loopwright.ir.source import user_source
 from loopwright.tracer.axes import as_axes, as_axis, as_shape, as_size, as_tracer, as_tracers
-from loopwright.tracer.promotion import broadcast, broadcast_shapes, equate, reshape
+from loopwright.tracer.promotion import broadcast, broadcast_shapes, equate, fits, reshape
 from loopwright.tracer.size import as_extent, sized
 from loopwright.tracer.tables import implements, unsupported
 from loopwright.tracer.tracer import Tracer
@@ -26,7 +26,9 @@ from loopwright.tracer.tracer import Tracer
 # ---- reshape ------------------------------------------------------------------------------------
 def resolve_shape(scope: Scope, old: Shape, shape: Shape) -> Shape:
     """A new shape with -1 replaced, that surely has as many elements."""
+    _learn_quotients(scope, shape)
     total = product(old)
+    shape = scope.canonical_shape(shape)
     unknown = [k for k, n in enumerate(shape) if n == -1]
     if len(unknown) > 1:
         raise ValueError(f"{user_source()}: can only specify one unknown dimension")
@@ -39,6 +41,16 @@ def resolve_shape(scope: Scope, old: Shape, shape: Shape) -> Shape:
     elif not equate(scope, product(shape), total):
         raise _cannot_reshape(scope, old, shape)
     return scope.canonical_shape(shape)
+
+
+def _learn_quotients(scope: Scope, shape: Shape) -> None:
+    """A quotient n // k in a new shape is most often exact. Where it is for this call, that becomes a fact, by which
+    k * (n // k) is n; a shape that fits without it needs no such fact, so nothing is learned where it is not exact."""
+    for n in shape:
+        for atoms, _ in terms_of(n):
+            for atom in atoms:
+                if isinstance(atom, Call) and atom.fn == "floordiv" and scope.hint(modulo(*atom.args)) == 0:
+                    scope.decide("divides", atom.args[1], atom.args[0])
 
 
 def _cannot_reshape(scope: Scope, old: Shape, shape: Shape) -> ShapeError:
@@ -184,7 +196,7 @@ implements(np.atleast_3d)(lambda *arys: _each_at_least(3, arys))
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Tracer:
     x = as_tracer(array)
     scope, target = x.ref.builder.scope, as_shape(shape)
-    if len(x.ref.shape) > len(target) or broadcast_shapes(scope, target, x.ref.shape) != scope.canonical_shape(target):
+    if not fits(scope, x.ref.shape, target):
         raise ShapeError(f"{user_source()}: cannot broadcast an array of shape {scope.describe(x.ref.shape)} to shape "
                          f"{scope.describe(target)}")
     target = scope.canonical_shape(target)

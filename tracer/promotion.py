@@ -147,6 +147,13 @@ def _common_extent(scope: Scope, n: Extent, m: Extent, everyone: Sequence[Shape]
                      f"Sizes on one axis must be equal or 1; add an axis with x[:, None], or transpose or reshape an operand.")
 
 
+def fits(scope: Scope, shape: Shape, target: Shape) -> bool:
+    """Whether an array of a shape broadcasts to a target shape."""
+    front = len(target) - len(shape)
+    return front >= 0 and all(n in (1, m) or equate(scope, n, m) or scope.decide("==", n, 1)
+                              for n, m in zip(shape, target[front:], strict=True))
+
+
 # ---- values -------------------------------------------------------------------------------------
 def newest_builder(xs: Iterable[Any]) -> Builder:
     """Where an operation on these operands goes: the newest trace among them, else the innermost trace."""

@@ -183,20 +183,20 @@ class Tracer(Operators):
                              f"Use np.any(x) or np.all(x).")
         return bool(self.concrete("a Python truth test (if, while, and, or, not, assert)"))
 
-    def _number(self, kind: str) -> Any:
+    def _number(self, asked: str) -> Any:
         if self.ndim:
             raise TypeError(f"{user_source()}: only 0-dimensional arrays can be converted to Python scalars; "
                             f"this one has shape {self.shape}")
-        return np.asarray(self.concrete(f"{kind}(...)"))[()]
+        return np.asarray(self.concrete(asked))[()]
 
     def __int__(self) -> int:
-        return int(self._number("int"))
+        return int(self._number("int(x)"))
 
     def __float__(self) -> float:
-        return float(self._number("float"))
+        return float(self._number("float(x), or a store of x into a real ndarray (make that with lw.numpy.zeros),"))
 
     def __complex__(self) -> complex:
-        return complex(self._number("complex"))
+        return complex(self._number("complex(x)"))
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu" or self.ndim:

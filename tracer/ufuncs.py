@@ -42,7 +42,7 @@ Rule = Callable[..., Any]  # refs of one shape, at the dtypes of NumPy's loop ->
 
 
 # ---- rules by composition -----------------------------------------------------------------------
-def _for(is_kind: Callable[[np.dtype], bool], op: Op, otherwise: Rule) -> Rule:
+def _for(is_kind: Callable[[np.dtype], bool], op: Rule, otherwise: Rule) -> Rule:
     """The op where the first operand's dtype is of a kind, else another rule."""
     return lambda x, *rest: op(x, *rest) if is_kind(x.dtype) else otherwise(x, *rest)
 
@@ -103,6 +103,11 @@ def _complex_sign(x: Ref) -> Ref:
     return a.div(x, convert(select(is_zero, full_like(length, 1), length), x.dtype))
 
 
+def _complex_rint(x: Ref) -> Ref:
+    re, im = (convert(a.rint(part(x)), x.dtype) for part in (a.real, a.imag))
+    return a.add(re, a.mul(im, full_like(im, 1j)))
+
+
 def _logaddexp(x: Ref, y: Ref) -> Ref:
     """max + log1p(exp(-|x - y|)); equal infinities have no difference."""
     return a.add(a.max(x, y), transcendental.log1p(transcendental.exp(a.neg(a.abs(_difference(x, y))))))
@@ -150,7 +155,8 @@ RULES: dict[np.ufunc, Rule] = {
     np.float_power: transcendental.power,
     np.add: a.add, np.subtract: a.sub, np.multiply: a.mul, np.true_divide: a.div, np.negative: a.neg, np.positive: _same,
     np.floor_divide: a.floor_divide, np.remainder: a.remainder, np.fmod: a.fmod, np.divmod: _divmod, np.modf: _modf,
-    np.rint: a.rint, np.absolute: lambda x: x if x.dtype == BOOL else a.abs(x), np.fabs: a.abs,
+    np.rint: _for(_is_complex, _complex_rint, a.rint), np.fabs: a.abs,
+    np.absolute: lambda x: x if x.dtype == BOOL else a.abs(x),
     np.sign: lambda x: _complex_sign(x) if x.dtype in COMPLEX else a.sign(x),
     np.maximum: a.max, np.minimum: a.min, np.fmax: lambda x, y: (a.fmax if is_inexact(x.dtype) else a.max)(x, y),
     np.fmin: lambda x, y: (a.fmin if is_inexact(x.dtype) else a.min)(x, y),
@@ -237,7 +243,7 @@ _PYTHON = {np.equal: operator.eq, np.not_equal: operator.ne, np.less: operator.l
 
 
 def _check_exponent(ufunc: np.ufunc, xs: tuple[Any, ...], dtypes: tuple[np.dtype, ...]) -> None:
-    if ufunc is np.power and is_integer(dtypes[0]) and isinstance(xs[1], (int, np.integer)) and xs[1] < 0:
+    if ufunc is np.power and dtypes[1].kind == "i" and isinstance(xs[1], (int, np.integer)) and xs[1] < 0:
         raise ValueError(f"{user_source()}: Integers to negative integer powers are not allowed.")
 
 

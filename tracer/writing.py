@@ -23,9 +23,9 @@ from loopwright.tracer.indexing import Plan, guard_masks, plan, read_block
 from loopwright.tracer.promotion import (
     as_operand,
     broadcast,
-    broadcast_shapes,
     convert,
     equate,
+    fits,
     lift,
     lift_to,
     newest_builder,
@@ -92,7 +92,7 @@ def _updates(x: Tracer, value: Any, shape: Shape) -> Ref:
     extra = len(ref.shape) - len(shape)
     if extra > 0 and all(scope.decide("==", n, 1) for n in ref.shape[:extra]):
         ref = reshape(ref, ref.shape[extra:])
-    if broadcast_shapes(scope, shape, ref.shape) != scope.canonical_shape(shape):
+    if not fits(scope, ref.shape, shape):
         raise ShapeError(f"{user_source()}: could not broadcast input array from shape {scope.describe(ref.shape)} into shape "
                          f"{scope.describe(shape)}")
     return broadcast(ref, scope.canonical_shape(shape))
@@ -129,7 +129,7 @@ def _masked(x: Ref, mask: Tracer, value: Any) -> Ref:
         raise IndexError(f"{user_source()}: boolean index of shape {scope.describe(m.shape)} did not match indexed array of "
                          f"shape {scope.describe(x.shape)}")
     own = shape_of(value)
-    if own and own != x.shape and (len(own) > len(rest) or broadcast_shapes(scope, rest, own) != scope.canonical_shape(rest)):
+    if own and own != x.shape and not fits(scope, own, rest):
         raise ShapeError(f"{user_source()}: x[mask] = v with a traced mask takes a number, a value for each selected element's "
                          f"remaining axes {scope.describe(rest)}, or an array of x's shape {scope.describe(x.shape)} from "
                          f"which the selected elements are taken; got shape {scope.describe(own)}.")
