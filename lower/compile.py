@@ -23,6 +23,8 @@ from loopwright.lower.runtime.fallback import Miss
 from loopwright.lower.runtime.linking import imported, is_native, link, module_text
 from loopwright.lower.target import Target, host_target
 
+_NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
+
 
 class Compiled:
     """One version as machine code. `call` runs it; `library` keeps the code in memory."""
@@ -109,7 +111,8 @@ def compile_version(version: Version) -> Compiled:
         entry = Entry(assemble(text, target), {"imports": imported(text), "sites": _numbered(version.graph, program.sites)})
         cache.write(key, entry)
     errors = SiteErrors(_sources(version.graph, entry.metadata["sites"]))
-    compiled = Compiled(version, target, use_blas, link(version, entry.code, entry.metadata["imports"], errors), program is None)
+    library = link(version, entry.code, entry.metadata["imports"], errors)
+    compiled = Compiled(version, target, use_blas, library, from_cache=program is None)
     if program is not None:
         compiled.__dict__["program"] = program
     return compiled

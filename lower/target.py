@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 
 from loopwright.ir.types import BOOL
-from loopwright.lower.runtime.lazy import llvm
+from loopwright.lower.runtime.lazy import LLVM_LOCK, llvm
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,17 @@ class Target:
 
 def host_target() -> Target:
     """This machine. LOOPWRIGHT_VECTOR_BITS (128, 256, 512) limits the width and leaves out the features beyond it."""
-    binding = llvm()
+    return _host_target(int(os.environ.get("LOOPWRIGHT_VECTOR_BITS", "512")))
+
+
+@cache
+def _host_target(limit: int) -> Target:
+    with LLVM_LOCK:
+        return _host_target_within(limit, llvm())
+
+
+def _host_target_within(limit: int, binding: Any) -> Target:
     features: dict[str, bool] = dict(binding.get_host_cpu_features())
-    limit = int(os.environ.get("LOOPWRIGHT_VECTOR_BITS", "512"))
     triple = str(binding.get_process_triple())
     for name in features:
         if (limit < 512 and name.startswith("avx512")) or (limit < 256 and _beyond_sse2(name)):
@@ -68,7 +77,8 @@ def host_target() -> Target:
 
 
 def _beyond_sse2(name: str) -> bool:
-    return name.startswith(("avx", "sse4", "sse3", "ssse3", "amx")) or name in ("fma", "f16c", "fma4", "xop", "vaes", "vpclmulqdq", "gfni", "sha512", "sm3", "sm4")
+    return name.startswith(("avx", "sse4", "sse3", "ssse3", "amx")) or name in (
+        "fma", "f16c", "fma4", "xop", "vaes", "vpclmulqdq", "gfni", "sha512", "sm3", "sm4")
 
 
 def _plain_cpu(triple: str) -> str:

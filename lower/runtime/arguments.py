@@ -186,7 +186,7 @@ class Arguments:
         conditions = self._dtype_and_rank(given, f"lw_hidden_dtype_{k}", array.ndim)
         straight = is_straight(array)
         w.likely(every(w, [*conditions, self._straight(given)] if straight else conditions), MISS)
-        self._shape(given, array.shape)
+        self._shape(given, self.version.graph.params[len(self.pointers)].type.shape)
         if not straight:
             self.crooked.append((len(self.pointers), given))
         self.pointers.append(w.load("ptr", given, objects.ARRAY_DATA) if straight else "")

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import atexit
 import itertools
-import os
-import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from loopwright.lower.runtime.lazy import llvm
+from loopwright.lower.runtime.lazy import LLVM_LOCK, llvm
 from loopwright.lower.target import Target, host_target
 
 LIBRARIES_PER_ENGINE = 256  # linking slows down in an engine that holds thousands
 
-_lock = threading.RLock()
 _serial = itertools.count()
 _loaded: dict[int, tuple[Any, Any]] = {}  # LLVM's handle of each library, and the LLJIT that it is in
 _current: list[Any] = []  # the LLJIT in use, and how many libraries it was given
@@ -42,14 +39,14 @@ def _parsed(text: str, target: Target) -> Any:
 def assemble(text: str, target: Target | None = None) -> bytes:
     """The object file of LLVM text. RuntimeError, with LLVM's words, for text that is not valid."""
     target = target or host_target()
-    with _lock:
+    with LLVM_LOCK:
         return bytes(_target_machine(target).emit_object(_parsed(text, target)))
 
 
 def assembly(text: str, target: Target | None = None) -> str:
     """The same as readable assembly."""
     target = target or host_target()
-    with _lock:
+    with LLVM_LOCK:
         return str(_target_machine(target).emit_assembly(_parsed(text, target)))
 
 
@@ -59,7 +56,7 @@ class _Token(int):
 
     __slots__ = ()
 
-    def __del__(self, loaded: dict[int, tuple[Any, Any]] = _loaded, lock: threading.RLock = _lock) -> None:
+    def __del__(self, loaded: dict[int, tuple[Any, Any]] = _loaded, lock: Any = LLVM_LOCK) -> None:
         with lock:
             loaded.pop(int(self), None)
 
@@ -78,7 +75,7 @@ class Library:
 
 def load(code: bytes, imports: Mapping[str, int], exports: Sequence[str], keep: Mapping[str, Any] | None = None) -> Library:
     """Link an object file into the process. Symbols not in `imports` are the process's own (libc, libm)."""
-    with _lock:
+    with LLVM_LOCK:
         builder = llvm().JITLibraryBuilder().add_object_img(code)
         for name, where in imports.items():
             builder.import_symbol(name, where)
@@ -104,6 +101,3 @@ def _leave_loaded() -> None:
         tracker.detach()
         engine.detach()
 
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)

@@ -55,6 +55,8 @@ def _parameters(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any])
     for tree, given in zip(_trees(version), [*args, *kwargs.values()], strict=True):
         _flatten(version, tree, given, out)
     for array, param in zip(version.hidden, version.graph.params[len(out):], strict=True):
+        if array.dtype.newbyteorder("=") != param.type.dtype or array.ndim != param.type.rank:
+            raise Miss(version.name)
         out.append(np.require(array, param.type.dtype, ["C", "A"]))
     return out
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.engine import Library, load
-from loopwright.lower.runtime.pool_text import EXPORTS, PARALLEL, SERIAL, UNSTARTED, pool_text
+from loopwright.lower.runtime.pool_text import EXPORTS, PARALLEL, SERIAL, pool_text
 
 VARIABLE = "LOOPWRIGHT_NUM_THREADS"
 JOIN_SECONDS = 1.0  # how long the end of the process waits for a worker
@@ -50,7 +50,7 @@ class _Pool:
             # The interpreter may be ending, or the system have no more threads: those that started serve.
             with contextlib.suppress(RuntimeError):
                 self._start(threads())
-            _control("lw_pool_reset")(PARALLEL if self.workers else SERIAL)
+            _control("lw_pool_open")(PARALLEL if self.workers else SERIAL)
 
     def _start(self, count: int) -> None:
         for k in range(1, count):
@@ -87,7 +87,7 @@ def set_threads(count: int | None) -> None:
     _pool.wanted = None if count is None else _positive(count, "the number of threads")
     if library.cache_info().currsize:
         _pool.stop()
-        _control("lw_pool_reset")(UNSTARTED)
+        _control("lw_pool_reset")()
 
 
 def _positive(count: int, what: str) -> int:
@@ -126,7 +126,7 @@ def _windows_functions() -> dict[str, int]:
 
 
 def _control(name: str) -> Any:
-    return ctypes.CFUNCTYPE(None, *([ctypes.c_int32] if name == "lw_pool_reset" else []))(library()[name])
+    return ctypes.CFUNCTYPE(None, *([ctypes.c_int32] if name == "lw_pool_open" else []))(library()[name])
 
 
 def _start_from_compiled_code() -> None:
@@ -139,4 +139,4 @@ def _start_from_compiled_code() -> None:
 def _after_fork() -> None:
     """The child has no workers, and no other thread that could hold anything."""
     _pool.lock, _pool.workers = threading.Lock(), []
-    _control("lw_pool_reset")(UNSTARTED)
+    _control("lw_pool_reset")()

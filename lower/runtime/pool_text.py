@@ -11,7 +11,7 @@ CALLER_SPINS = 500  # pauses before the caller yields its core to those it waits
 NAPS = (50, 1000)  # microseconds of the first and of the longest sleep, where there is no futex
 MOST_CHUNKS_BITS = 30
 UNSTARTED, SERIAL, PARALLEL = 0, 1, 2
-EXPORTS = ("lw_parallel_for", "lw_pool_work", "lw_pool_close", "lw_pool_reset")
+EXPORTS = ("lw_parallel_for", "lw_pool_work", "lw_pool_open", "lw_pool_close", "lw_pool_reset")
 
 _PAUSES = {"x86": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
            "arm64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
@@ -264,13 +264,19 @@ stop:
   ret void
 }}
 
-; As new, with no workers; the mode is what the caller says.
-define void @lw_pool_reset(i32 %mode) nounwind {{
+; The workers are there (or cannot be).
+define void @lw_pool_open(i32 %mode) nounwind {{
+  store atomic i32 %mode, ptr @mode seq_cst, align 4
+  ret void
+}}
+
+; As new, when no worker lives.
+define void @lw_pool_reset() nounwind {{
   store atomic i64 0, ptr @chunks seq_cst, align 8
   store atomic i64 0, ptr @ticket seq_cst, align 8
   store atomic i32 0, ptr @signal seq_cst, align 4
   store atomic i32 0, ptr @sleepers seq_cst, align 4
-  store atomic i32 %mode, ptr @mode seq_cst, align 4
+  store atomic i32 {UNSTARTED}, ptr @mode seq_cst, align 4
   store atomic i32 0, ptr @busy seq_cst, align 4
   ret void
 }}

@@ -1,0 +1,156 @@
+"""Text to loaded code: what is refused, what stays loaded, what is found by name."""
+import ctypes
+import gc
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from loopwright.lower.runtime import engine
+from loopwright.lower.runtime.cache import assembled
+from loopwright.lower.target import Target, host_target
+
+
+def adding(number):
+    return f"define i64 @f(i64 %x) {{\n  %y = add i64 %x, {number}\n  ret i64 %y\n}}\n"
+
+
+def loaded(text, imports=None, exports=("f",)):
+    return engine.load(engine.assemble(text), imports or {}, list(exports))
+
+
+def run(library, x):
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library["f"])(x)
+
+
+def test_code_runs():
+    assert run(loaded(adding(5)), 37) == 42
+
+
+def test_text_that_does_not_parse():
+    with pytest.raises(RuntimeError, match="parsing error"):
+        engine.assemble("define i64 @f(i64 %x) { ret i64 %y }")
+
+
+def test_text_that_does_not_verify():
+    with pytest.raises(RuntimeError):
+        engine.assemble("define i64 @f() {\n  ret i64 %x\nb:\n  %x = add i64 1, 1\n  ret i64 %x\n}")
+
+
+def test_symbols_that_nobody_defines():
+    with pytest.raises(RuntimeError, match="materialize"):
+        loaded("declare i64 @lw_nowhere(i64)\ndefine i64 @f(i64 %x) {\n  %y = call i64 @lw_nowhere(i64 %x)\n  ret i64 %y\n}")
+
+
+def test_imported_functions_and_data():
+    cell = ctypes.c_int64(30)
+    inner = loaded(adding(5))
+    text = """@cell = external global i64
+declare i64 @inner(i64)
+define i64 @f(i64 %x) {
+  %a = load i64, ptr @cell
+  %b = add i64 %a, %x
+  %c = call i64 @inner(i64 %b)
+  ret i64 %c
+}
+"""
+    assert run(loaded(text, {"cell": ctypes.addressof(cell), "inner": inner["f"]}), 7) == 42
+
+
+def test_libm_is_found():
+    text = "define double @f(double %x) {\n  %y = frem double %x, 3.0\n  ret double %y\n}\n"
+    library = loaded(text)
+    assert ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(library["f"])(10.5) == 1.5
+
+
+def test_many_libraries_live_and_go():
+    code = engine.assemble(adding(1))
+    libraries = [engine.load(code, {}, ["f"]) for _ in range(engine.LIBRARIES_PER_ENGINE + 20)]
+    assert all(run(library, 1) == 2 for library in (libraries[0], libraries[-1]))
+    held = len(engine._loaded)
+    count = len(libraries)
+    last = libraries[-1]
+    del libraries
+    gc.collect()
+    assert len(engine._loaded) <= held - count + 1 and run(last, 1) == 2
+
+
+def test_threads_compile():
+    answers = {}
+
+    def work(k):
+        answers[k] = [run(loaded(adding(10 * k + j)), 0) for j in range(10)]
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert answers == {k: [10 * k + j for j in range(10)] for k in range(4)}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_forked_while_another_thread_compiles():
+    stop = threading.Event()
+
+    def work():
+        while not stop.is_set():
+            loaded(adding(1))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(10):
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if run(loaded(adding(2)), 1) == 3 else 1)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_assembly_is_text():
+    assert "ret" in engine.assembly(adding(1))
+
+
+def test_another_target_assembles():
+    host = host_target()
+    plain = Target(host.triple, "x86-64" if host.is_x86 else "", "", 128)
+    assert engine.assemble(adding(1), plain)
+
+
+def test_importing_does_not_load_llvm():
+    script = ("import sys, loopwright.lower.runtime.dispatcher as d, loopwright.lower.runtime.pool\n"
+              "f = d.NativeFunction()\nf.slow = lambda x: x + 1\nassert f(1) == 2\nassert 'llvmlite' not in sys.modules")
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("kind", ["main", "daemon thread"])
+def test_the_process_ends_in_peace(kind):
+    """Compiled code may be running in a daemon thread when the interpreter ends."""
+    script = f"""
+import ctypes, threading, time
+from loopwright.lower.runtime import engine
+text = '''define void @f() {{
+entry:
+  br label %again
+again:
+  br label %again
+}}
+'''
+library = engine.load(engine.assemble(text), {{}}, ["f"])
+if {kind!r} != "main":
+    threading.Thread(target=ctypes.CFUNCTYPE(None)(library["f"]), daemon=True).start()
+    time.sleep(0.05)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_text_is_assembled_once(monkeypatch, tmp_path):
+    monkeypatch.setenv("LOOPWRIGHT_CACHE_DIR", str(tmp_path / "cache"))
+    first = assembled(adding(3))
+    monkeypatch.setattr("loopwright.lower.runtime.cache.assemble", None)
+    assert assembled(adding(3)) == first
