@@ -13,7 +13,7 @@ import numpy as np
 from loopwright.ir.builder import Ref
 from loopwright.ir.op import Op
 from loopwright.ir.ops.bitwise import bitwise_or
-from loopwright.ir.ops.comparison import eq, isnan, lt
+from loopwright.ir.ops.comparison import eq, isnan, le, lt
 from loopwright.ir.ops.construct import full_like, zeros_like
 from loopwright.ir.ops.elementwise import INEXACT, NUMBERS, ORDERED, REAL, between, elementwise, no_tangent, real_part
 from loopwright.ir.ops.selection import convert, select
@@ -132,7 +132,7 @@ fmin = elementwise("fmin", np.fmin, 2, ORDERED, doc="The lesser; the other where
 def _abs_jvp(primals: tuple[Ref, ...], tangents: tuple[Ref, ...], out: Ref) -> Ref:
     x, t = primals[0], tangents[0]
     if x.dtype not in COMPLEX:
-        return mul(t, sign(x))
+        return select(le(zeros_like(x), x), t, neg(t))  # the slope at 0 is the right one, as in JAX
     # d|x| = re(conj(x) dx) / |x|, and 0 at 0.
     length = select(eq(out, zeros_like(out)), full_like(out, 1), out)
     return real(mul(t, div(conj(x), convert(length, dtype=x.dtype))))
