@@ -110,7 +110,7 @@ _kept: list[Any] = []
 NativeFunction = _native_type()
 
 
-def set_versions(function: _Callable, versions: Sequence[CallableVersion], busy: list[Any] | None = None) -> None:
+def set_versions(function: Any, versions: Sequence[CallableVersion], busy: list[Any] | None = None) -> None:
     """Publish these versions, tried in this order. A call that is running goes on with the table it began with.
 
     busy: while this list holds anything, every call goes to `slow`.
