@@ -63,6 +63,8 @@ class Op:
     transpose: Mapping[int, Callable[..., Ref]] = field(default_factory=dict)
     infer: Callable[..., tuple[ArrayType, ...]] | None = None
     examples: tuple[Example, ...] = ()
+    _known: dict[tuple[ArrayType, ...], tuple[ArrayType, ...]] = field(  # result types without attrs; a bounded memory
+        default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if (self.infer is None) == (self.shape is None or self.dtype is None):
@@ -70,8 +72,21 @@ class Op:
         if set(self.linear) != set(self.transpose):
             raise ValueError(f"op {self.name}: every operand in linear=, and no other, has a transpose=")
 
-    def result_types(self, types: Sequence[ArrayType], regions: tuple[Graph, ...], attrs: Mapping[str, Any]) -> tuple[ArrayType, ...]:
+    def result_types(self, types: Sequence[ArrayType], regions: tuple[Graph, ...],
+                     attrs: Mapping[str, Any]) -> tuple[ArrayType, ...]:
         """The types of the results."""
+        if attrs or regions:
+            return self._infer(types, regions, attrs)
+        key = tuple(types)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= 1024:
+                self._known.clear()
+            known = self._known[key] = self._infer(types, regions, attrs)
+        return known
+
+    def _infer(self, types: Sequence[ArrayType], regions: tuple[Graph, ...],
+               attrs: Mapping[str, Any]) -> tuple[ArrayType, ...]:
         if self.infer is not None:
             return self.infer(types, regions, **attrs)
         assert self.shape is not None and self.dtype is not None
