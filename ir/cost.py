@@ -59,8 +59,9 @@ def flops(x: Graph | Node) -> Extent:
         return sum((flops(r) for r in x.regions), 0)
     expr = element(x)
     if expr is None:
-        one = LIBRARY.get(x.op.name, lambda t: t.size)
-        return one(x.inputs[0].type if x.inputs else x.outputs[0].type)
+        operand = x.inputs[0].type if x.inputs else x.outputs[0].type
+        formula = LIBRARY.get(x.op.name)
+        return operand.size if formula is None else formula(operand)
     if isinstance(expr, Scatter):
         return _flops(expr)
     return _flops(expr) * x.outputs[0].type.size

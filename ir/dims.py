@@ -137,7 +137,8 @@ def floordiv(a: Extent, b: Extent) -> Extent:
     divisor = terms_of(b)
     if len(divisor) == 1:
         atoms, c = divisor[0]
-        whole, rest = [], []
+        whole: list[tuple[Monomial, int]] = []
+        rest: list[tuple[Monomial, int]] = []
         for t, k in terms_of(a):
             divides = k % c == 0 and all(t.count(x) >= atoms.count(x) for x in set(atoms))
             (whole if divides else rest).append((t, k))

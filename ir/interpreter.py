@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.attributes import map_extents
-from loopwright.ir.dims import Shape, symbol_of, symbols_in
 from loopwright.ir.dims import evaluate as evaluate_extent
+from loopwright.ir.dims import symbol_of, symbols_in
 from loopwright.ir.errors import ArgumentError, ShapeError
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.types import ArrayType
@@ -61,7 +61,7 @@ def _check(x: np.ndarray, t: ArrayType, sizes: Mapping[str, int], what: str,
         raise wrong_shape(f"{what} has shape {x.shape}, its type is {t} with {dict(sizes)}")
 
 
-def bind_sizes(g: Graph, shapes: Iterable[Shape], sizes: Mapping[str, int] | None = None) -> dict[str, int]:
+def bind_sizes(g: Graph, shapes: Iterable[tuple[int, ...]], sizes: Mapping[str, int] | None = None) -> dict[str, int]:
     """The size of every symbol of g. A symbol is bound by a parameter axis that is exactly that symbol, or by `sizes`."""
     bound = dict(sizes or {})
     for k, (v, shape) in enumerate(zip(g.params, shapes, strict=True)):

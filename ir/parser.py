@@ -296,7 +296,7 @@ class _Parser:
         if text == "nan" and self.skip("("):
             bits = int(self.take("bits", "the bits of a NaN").text, 16)
             self.need(")")
-            return struct.unpack("<d", struct.pack("<Q", bits))[0]
+            return float(struct.unpack("<d", struct.pack("<Q", bits))[0])
         return float(text)
 
     def complex(self) -> complex:
