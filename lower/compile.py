@@ -96,6 +96,7 @@ class SiteErrors:
         where = f" (at {source})" if source else ""
         if axis < 0:
             raise ValueError(_NEGATIVE_POWER + where)
+        index = index - size if index < 0 else index  # as the user wrote it: compiled code has wrapped negative ones
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {size}{where}")
 
 

@@ -615,3 +615,16 @@ def test_explain_names_guards_with_the_users_line_and_kernels_with_costs():
     assert "exp" in text and "flops" in text and "bytes" in text and "estimated limit" in text
     f(np.ones(3), np.ones(3))
     assert "2 versions" in f.explain() and "answers these arguments" not in f.explain()
+
+
+def test_an_index_out_of_range_is_numpys_error_with_the_users_line():
+    f = lw.jit(lambda x, i: x[i] + 1)
+    line = inspect.currentframe().f_lineno - 1
+    x = np.arange(3.0)
+    for bad in (np.array([0, 7]), np.array([-4, 0]), 3, -4):
+        with pytest.raises(IndexError) as expected:
+            x[bad]
+        with pytest.raises(IndexError) as got:
+            f(x, bad)
+        assert str(got.value).startswith(str(expected.value)) and f"test_jit.py:{line}" in str(got.value)
+    same(f(x, np.array([-3, 2])), np.array([1.0, 3.0]))
