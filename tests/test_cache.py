@@ -222,7 +222,8 @@ def at_least(low, size):
 
 def test_keys_of_the_same_code_are_equal():
     plain = key(version())
-    assert all(key(v) == plain for v in (version(), version(("a", "b")), version(("m", "n")), version(lines=(7, 9)), version(name="g")))
+    others = version(), version(("a", "b")), version(("m", "n")), version(lines=(7, 9)), version(name="g")
+    assert all(key(v) == plain for v in others)
     assert key(version(guards=at_least(2, N))) == key(version(("k", "l"), guards=at_least(2, symbol("k"))))
 
 
@@ -267,8 +268,8 @@ def test_a_version_from_the_disk(folder, monkeypatch):
     assert "entry" in again.asm and again.kernels == first.kernels
 
 
-@pytest.mark.parametrize("damage", [
-    lambda data: data[:len(data) // 2], lambda data: b"", lambda data: data[:-1] + bytes([data[-1] ^ 1]), lambda data: data * 2])
+@pytest.mark.parametrize("damage", [lambda data: data[:len(data) // 2], lambda data: b"",
+                                    lambda data: data[:-1] + bytes([data[-1] ^ 1]), lambda data: data * 2])
 def test_a_damaged_version_is_compiled_again(folder, damage):
     x = np.ones((2, 2), np.float32)
     compile_version(version())

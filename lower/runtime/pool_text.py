@@ -136,6 +136,15 @@ define internal void @chunk(ptr %body, ptr %context, i64 %k, i64 %n, i64 %grain)
 
 define void @lw_parallel_for(ptr %body, ptr %context, i64 %n, i64 %wanted) nounwind {{
 entry:
+  %whole = icmp sle i64 %n, %wanted
+  br i1 %whole, label %single, label %many
+single:
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %alone, label %out
+alone:
+  call void %body(ptr %context, i64 0, i64 %n)
+  br label %out
+many:
   %any = icmp sgt i64 %n, 0
   br i1 %any, label %split, label %out
 split:
@@ -146,8 +155,8 @@ split:
   %grain = select i1 %fine, i64 %least, i64 %wanted
   %last.chunk = udiv i64 %last.index, %grain
   %chunks = add i64 %last.chunk, 1
-  %single = icmp eq i64 %chunks, 1
-  br i1 %single, label %serial, label %threads
+  %one = icmp eq i64 %chunks, 1
+  br i1 %one, label %serial, label %threads
 threads:
   %mode = load atomic i32, ptr @mode acquire, align 4
   %unstarted = icmp eq i32 %mode, {UNSTARTED}
