@@ -12,7 +12,7 @@ from loopwright.ir.builder import innermost
 from loopwright.tracer.promotion import has_tracer
 from loopwright.tracer.tables import call_function, call_ufunc
 
-CREATORS = frozenset((
+CREATORS: frozenset[Any] = frozenset((
     np.zeros, np.ones, np.empty, np.full, np.arange, np.linspace, np.eye, np.identity, np.tri, np.array, np.asarray,
     np.asanyarray, np.ascontiguousarray, np.fromfunction, np.indices, np.meshgrid))
 

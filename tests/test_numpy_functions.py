@@ -169,7 +169,7 @@ CASES = {
         (lambda x, i: np.take_along_axis(x, i, 0), (M, I[:2] % 3)),
         (lambda x, v: np.searchsorted(x, v), (np.sort(V), M)),
         (lambda x, v: np.searchsorted(x, v, side="right"), (np.sort(I.ravel()), I)),
-        (lambda x: np.isin(x, [1, 2]), (I,)), (lambda x, p, f: np.interp(x, p, f), (M, np.sort(V), V)),
+        (lambda x: np.isin(x, [1, 2]), (I,)), (lambda x, p, f: np.interp(x, p, f), (M, np.sort(V), V)), (lambda x, p, f: np.interp(x, p, f), (M, V[:1], V[1:2])),
     ],
     "sort": [
         (lambda x: np.sort(x), (M,)), (lambda x: np.sort(x, axis=0), (I,)), (lambda x: np.sort(x, axis=None), (N,)),

@@ -28,7 +28,7 @@ from loopwright.tracer.promotion import (
     result_kind,
 )
 from loopwright.tracer.size import as_extent, sized
-from loopwright.tracer.tables import implements, unsupported
+from loopwright.tracer.tables import Traced, implements, unsupported, xp
 from loopwright.tracer.tracer import Tracer
 
 
@@ -40,7 +40,7 @@ def _here() -> Builder:
     return builder
 
 
-def _full(shape: Shape, value: Any, dtype: Any) -> Tracer:
+def _full(shape: Shape, value: Any, dtype: Any) -> Traced:
     builder = _here()
     if isinstance(value, Tracer):
         builder = value.ref.builder if value.ref.builder.serial > builder.serial else builder
@@ -55,29 +55,29 @@ def _default(dtype: Any, otherwise: Any = F64) -> Any:
 
 
 @implements(np.zeros)
-def zeros(shape: Any, dtype: Any = None, order: str = "C", *, device: None = None) -> Tracer:
+def zeros(shape: Any, dtype: Any = None, order: str = "C", *, device: None = None) -> Traced:
     return _full(as_shape(shape), 0, _default(dtype))
 
 
 @implements(np.ones)
-def ones(shape: Any, dtype: Any = None, order: str = "C", *, device: None = None) -> Tracer:
+def ones(shape: Any, dtype: Any = None, order: str = "C", *, device: None = None) -> Traced:
     return _full(as_shape(shape), 1, _default(dtype))
 
 
 @implements(np.empty)
-def empty(shape: Any, dtype: Any = None, order: str = "C", *, device: None = None) -> Tracer:
+def empty(shape: Any, dtype: Any = None, order: str = "C", *, device: None = None) -> Traced:
     return zeros(shape, dtype)
 
 
 @implements(np.full)
-def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: None = None) -> Tracer:
+def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: None = None) -> Traced:
     value = as_operand(fill_value)
     if isinstance(value, np.ndarray):
         value = as_tracer(value, _here())
     return _full(as_shape(shape), value, dtype if dtype is not None else result_kind(kind_of(value)))
 
 
-def _like(a: Any, value: Any, dtype: Any, shape: Any) -> Tracer:
+def _like(a: Any, value: Any, dtype: Any, shape: Any) -> Traced:
     x = as_tracer(a)
     ref = x.ref
     new = ref.shape if shape is None else as_shape(shape)
@@ -91,25 +91,25 @@ def _like(a: Any, value: Any, dtype: Any, shape: Any) -> Tracer:
 
 @implements(np.zeros_like, np.empty_like)
 def zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
-               device: None = None) -> Tracer:
+               device: None = None) -> Traced:
     return _like(a, 0, dtype, shape)
 
 
 @implements(np.ones_like)
 def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
-              device: None = None) -> Tracer:
+              device: None = None) -> Traced:
     return _like(a, 1, dtype, shape)
 
 
 @implements(np.full_like)
 def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
-              device: None = None) -> Tracer:
+              device: None = None) -> Traced:
     return _like(a, fill_value, dtype, shape)
 
 
 # ---- ranges -------------------------------------------------------------------------------------
 @implements(np.arange)
-def arange(start: Any = NO_VALUE, stop: Any = NO_VALUE, step: Any = 1, dtype: Any = None, *, device: None = None) -> Tracer:
+def arange(start: Any = NO_VALUE, stop: Any = NO_VALUE, step: Any = 1, dtype: Any = None, *, device: None = None) -> Traced:
     if not is_given(stop):
         start, stop = 0, start
     step = 1 if step is None else step
@@ -169,16 +169,16 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
         step = delta / sized(parts, scope)
         out = at.reshape((-1, *[1] * delta.ndim)) * step + a
         if endpoint:
-            last = np.equal(np.arange(sized(count, scope), like=at), sized(count - 1, scope))
-            out = np.where(last.reshape((-1, *[1] * delta.ndim)), b, out)
-    out = np.floor(out) if is_integer(kind) else out
-    out = np.moveaxis(out.astype(kind), 0, axis) if axis else out.astype(kind)
+            last = xp.equal(xp.arange(sized(count, scope), like=at), sized(count - 1, scope))
+            out = xp.where(last.reshape((-1, *[1] * delta.ndim)), b, out)
+    out = xp.floor(out) if is_integer(kind) else out
+    out = xp.moveaxis(out.astype(kind), 0, axis) if axis else out.astype(kind)
     return (out, step) if retstep else out
 
 
 # ---- matrices -----------------------------------------------------------------------------------
 @implements(np.eye)
-def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: str = "C", *, device: None = None) -> Tracer:
+def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: str = "C", *, device: None = None) -> Traced:
     shape = (as_size(N), as_size(N if M is None else M))
     row, column = (iota(into=_here(), shape=shape, axis=a, dtype=I64) for a in (0, 1))
     edge = row if isinstance(k, int) and k == 0 else (Tracer(row) + k).ref
@@ -186,32 +186,32 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: str = "C",
 
 
 @implements(np.identity)
-def identity(n: Any, dtype: Any = None) -> Tracer:
+def identity(n: Any, dtype: Any = None) -> Traced:
     return eye(n, dtype=_default(dtype))
 
 
 @implements(np.tri)
-def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float) -> Tracer:
+def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float) -> Traced:
     shape = (as_size(N), as_size(N if M is None else M))
     row, column = (Tracer(iota(into=_here(), shape=shape, axis=a, dtype=I64)) for a in (0, 1))
     return (column <= row + k).astype(as_dtype(dtype))
 
 
 @implements(np.meshgrid)
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Tracer, ...]:
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Traced, ...]:
     if indexing not in ("xy", "ij"):
         raise ValueError(f"{user_source()}: Valid values for `indexing` are 'xy' and 'ij'.")
-    xs = [np.ravel(x) for x in as_tracers(*xi)] if xi else []
+    xs = [xp.ravel(x) for x in as_tracers(*xi)] if xi else []
     rank = len(xs)
     place = [1, 0, *range(2, rank)] if indexing == "xy" and rank > 1 else list(range(rank))
     grids = [x[tuple(slice(None) if a == place[k] else None for a in range(rank))] for k, x in enumerate(xs)]
-    return tuple(grids) if sparse or not grids else tuple(g.copy() for g in np.broadcast_arrays(*grids))
+    return tuple(grids) if sparse or not grids else tuple(g.copy() for g in xp.broadcast_arrays(*grids))
 
 
 # ---- conversion ---------------------------------------------------------------------------------
 @implements(np.array)
 def array(object: Any, dtype: Any = None, *, copy: Any = True, order: str = "K", subok: bool = False, ndmin: int = 0,
-          like: Any = None) -> Tracer:
+          like: Any = None) -> Traced:
     """A traced copy of an array, a number or nested sequences of them."""
     x = as_operand(object)
     builder = _here()
@@ -221,7 +221,7 @@ def array(object: Any, dtype: Any = None, *, copy: Any = True, order: str = "K",
 
 
 @implements(np.asarray)
-def asarray(a: Any, dtype: Any = None, order: Any = None, *, device: None = None, copy: Any = None, like: Any = None) -> Tracer:
+def asarray(a: Any, dtype: Any = None, order: Any = None, *, device: None = None, copy: Any = None, like: Any = None) -> Traced:
     """The array itself where it is traced and has the dtype."""
     if isinstance(a, Tracer) and not copy and (dtype is None or as_dtype(dtype) == a.dtype):
         return a
@@ -236,7 +236,7 @@ def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **options: An
     return function(*_grid(as_shape(shape), dtype), **options)
 
 
-def _grid(shape: Shape, dtype: Any) -> list[Tracer]:
+def _grid(shape: Shape, dtype: Any) -> list[Traced]:
     """For each axis the array of its positions."""
     return [Tracer(iota(into=_here(), shape=shape, axis=a, dtype=as_dtype(dtype))) for a in range(len(shape))]
 
@@ -245,6 +245,6 @@ def _grid(shape: Shape, dtype: Any) -> list[Tracer]:
 def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
     if sparse:
         raise unsupported("np.indices(sparse=True)")
-    return np.stack(_grid(as_shape(dimensions), dtype))
+    return xp.stack(_grid(as_shape(dimensions), dtype))
 
 

@@ -32,7 +32,7 @@ from loopwright.tracer.promotion import (
     result_kind,
 )
 from loopwright.tracer.size import as_extent, sized
-from loopwright.tracer.tables import implements, unsupported
+from loopwright.tracer.tables import Traced, implements, unsupported, xp
 from loopwright.tracer.tracer import Tracer
 
 
@@ -52,7 +52,7 @@ def _as_list(arrays: Any) -> list[Any]:
 
 
 @implements(np.concatenate)
-def concatenate_(arrays: Any, /, axis: Any = 0, out: None = None, *, dtype: Any = None, casting: str = "same_kind") -> Tracer:
+def concatenate_(arrays: Any, /, axis: Any = 0, out: None = None, *, dtype: Any = None, casting: str = "same_kind") -> Traced:
     refuse("concatenate", out=out)
     refs = _common(_as_list(arrays), dtype)
     if axis is None:
@@ -84,7 +84,7 @@ def _check_parts(refs: list[Ref], axis: int) -> None:
 
 
 @implements(np.stack)
-def stack(arrays: Any, axis: Any = 0, out: None = None, *, dtype: Any = None, casting: str = "same_kind") -> Tracer:
+def stack(arrays: Any, axis: Any = 0, out: None = None, *, dtype: Any = None, casting: str = "same_kind") -> Traced:
     refuse("stack", out=out)
     refs = _common(_as_list(arrays), dtype)
     scope = refs[0].builder.scope
@@ -98,36 +98,36 @@ def stack(arrays: Any, axis: Any = 0, out: None = None, *, dtype: Any = None, ca
 
 
 @implements(np.vstack)
-def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Tracer:
-    return concatenate_([np.atleast_2d(x) for x in as_tracers(*_as_list(tup))], 0, dtype=dtype)
+def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Traced:
+    return concatenate_([xp.atleast_2d(x) for x in as_tracers(*_as_list(tup))], 0, dtype=dtype)
 
 
 @implements(np.hstack)
-def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Tracer:
-    xs = [np.atleast_1d(x) for x in as_tracers(*_as_list(tup))]
+def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Traced:
+    xs = [xp.atleast_1d(x) for x in as_tracers(*_as_list(tup))]
     return concatenate_(xs, 0 if xs and xs[0].ndim == 1 else 1, dtype=dtype)
 
 
 @implements(np.dstack)
-def dstack(tup: Any) -> Tracer:
-    return concatenate_([np.atleast_3d(x) for x in as_tracers(*_as_list(tup))], 2)
+def dstack(tup: Any) -> Traced:
+    return concatenate_([xp.atleast_3d(x) for x in as_tracers(*_as_list(tup))], 2)
 
 
 @implements(np.column_stack)
-def column_stack(tup: Any) -> Tracer:
-    return concatenate_([x if x.ndim > 1 else np.reshape(x, (-1, 1)) for x in as_tracers(*_as_list(tup))], 1)
+def column_stack(tup: Any) -> Traced:
+    return concatenate_([x if x.ndim > 1 else xp.reshape(x, (-1, 1)) for x in as_tracers(*_as_list(tup))], 1)
 
 
 @implements(np.append)
-def append(arr: Any, values: Any, axis: Any = None) -> Tracer:
+def append(arr: Any, values: Any, axis: Any = None) -> Traced:
     x, y = as_tracers(arr, values)
     if axis is None:
-        x, y, axis = np.ravel(x), np.ravel(y), 0
+        x, y, axis = xp.ravel(x), xp.ravel(y), 0
     return concatenate_((x, y), axis)
 
 
 @implements(np.block)
-def block(arrays: Any) -> Tracer:
+def block(arrays: Any) -> Traced:
     depth = _depth(arrays)
     return _block(arrays, depth, max(depth, _most_dims(arrays)))
 
@@ -137,13 +137,13 @@ def _depth(x: Any) -> int:
 
 
 def _most_dims(x: Any) -> int:
-    return max(map(_most_dims, x)) if isinstance(x, list) else np.ndim(x)
+    return max(map(_most_dims, x)) if isinstance(x, list) else xp.ndim(x)
 
 
-def _block(x: Any, depth: int, rank: int) -> Tracer:
+def _block(x: Any, depth: int, rank: int) -> Traced:
     if not isinstance(x, list):
         own = as_tracer(x)
-        return np.reshape(own, (1,) * (rank - own.ndim) + own.shape)
+        return xp.reshape(own, (1,) * (rank - own.ndim) + own.shape)
     return concatenate_([_block(y, depth - 1, rank) for y in x], axis=-depth)
 
 
@@ -152,19 +152,19 @@ def _pairs(x: Any, rank: int, convert_one: Any) -> list[tuple[Any, Any]]:
     """NumPy's ways to give a before and an after for every axis."""
     if isinstance(x, dict):
         given = {as_axis(k, rank): v if isinstance(v, (tuple, list)) else (v, v) for k, v in x.items()}
-        return [tuple(map(convert_one, given.get(k, (0, 0)))) for k in range(rank)]  # type: ignore[misc]
+        return [tuple(map(convert_one, given.get(k, (0, 0)))) for k in range(rank)]
     x = x.tolist() if isinstance(x, np.ndarray) else x
     if not isinstance(x, (tuple, list)):
         return [(convert_one(x), convert_one(x))] * rank
     if x and not isinstance(x[0], (tuple, list, np.ndarray)):
         pair = tuple(map(convert_one, x if len(x) == 2 else (x[0], x[0])))
-        return [pair] * rank  # type: ignore[list-item]
+        return [pair] * rank
     pairs = [tuple(map(convert_one, p if len(p) == 2 else (p[0], p[0]))) for p in x]
-    return pairs * rank if len(pairs) == 1 else pairs  # type: ignore[return-value]
+    return pairs * rank if len(pairs) == 1 else pairs
 
 
 @implements(np.pad)
-def pad_(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Tracer:
+def pad_(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Traced:
     x = as_tracer(array)
     widths = _pairs(pad_width, x.ndim, as_size)
     scope = x.ref.builder.scope
@@ -182,7 +182,7 @@ def pad_(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> 
     return x
 
 
-def _pad_constant(x: Tracer, widths: list[tuple[Extent, Extent]], values: Any) -> Tracer:
+def _pad_constant(x: Tracer, widths: list[tuple[Extent, Extent]], values: Any) -> Traced:
     ref = x.ref
     pairs = _pairs(values, x.ndim, lambda v: v)
     flat = [v for pair in pairs for v in pair]
@@ -207,25 +207,25 @@ def _filled(x: Ref, axis: int, size: Extent, value: Any) -> Ref:
 
 def _reflected(i: Any, n: Any) -> Any:
     """A triangle wave of period 2(n - 1)."""
-    folded = np.remainder(i, np.maximum(2 * (n - 1), 1))
-    return np.minimum(folded, 2 * (n - 1) - folded)
+    folded = xp.remainder(i, xp.maximum(2 * (n - 1), 1))
+    return xp.minimum(folded, 2 * (n - 1) - folded)
 
 
 def _symmetric(i: Any, n: Any) -> Any:
     """A triangle wave of period 2n that stays two steps at each end."""
-    folded = np.remainder(i, 2 * n)
-    return np.minimum(folded, 2 * n - 1 - folded)
+    folded = xp.remainder(i, 2 * n)
+    return xp.minimum(folded, 2 * n - 1 - folded)
 
 
-_PAD_POSITIONS = {
-    "edge": lambda i, n: np.clip(i, 0, n - 1),
+_PAD_POSITIONS: dict[str, Any] = {
+    "edge": lambda i, n: xp.clip(i, 0, n - 1),
     "wrap": np.remainder,
     "reflect": _reflected,
     "symmetric": _symmetric,
 }
 
 
-def _pad_by_position(x: Tracer, axis: int, before: Extent, after: Extent, mode: str) -> Tracer:
+def _pad_by_position(x: Tracer, axis: int, before: Extent, after: Extent, mode: str) -> Traced:
     """Each place of the longer axis reads a place of the axis."""
     ref, scope = x.ref, x.ref.builder.scope
     n = ref.shape[axis]
@@ -234,7 +234,7 @@ def _pad_by_position(x: Tracer, axis: int, before: Extent, after: Extent, mode: 
     places = Tracer(iota(into=ref.builder, shape=(before + n + after,), axis=0, dtype=I64))
     size = Tracer(lift(sized(n, scope), I64, ref.builder))
     positions = _PAD_POSITIONS[mode](places - Tracer(lift(sized(before, scope), I64, ref.builder)), size)
-    return np.take(x, positions, axis=axis)
+    return xp.take(x, positions, axis=axis)
 
 
 # ---- diagonals and triangles --------------------------------------------------------------------
@@ -249,7 +249,7 @@ def _shifted(x: Ref, by: Any) -> Ref:
 
 
 @implements(np.diagonal, np.linalg.diagonal)
-def diagonal(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Tracer:
+def diagonal(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Traced:
     x = as_tracer(a)
     if x.ndim < 2:
         raise ValueError(f"{user_source()}: diag requires an array of at least two dimensions")
@@ -276,16 +276,16 @@ def _shortest(scope: Any, n: Extent, m: Extent) -> Extent:
 
 
 @implements(np.trace)
-def trace(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: None = None) -> Tracer:
-    return np.sum(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype, out=out)
+def trace(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: None = None) -> Traced:
+    return xp.sum(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype, out=out)
 
 
 implements(np.linalg.trace)(
-    lambda x, /, *, offset=0, dtype=None: np.sum(diagonal(x, offset, -2, -1), axis=-1, dtype=dtype))
+    lambda x, /, *, offset=0, dtype=None: xp.sum(diagonal(x, offset, -2, -1), axis=-1, dtype=dtype))
 
 
 @implements(np.diag)
-def diag(v: Any, k: Any = 0) -> Tracer:
+def diag(v: Any, k: Any = 0) -> Traced:
     x = as_tracer(v)
     if x.ndim == 2:
         return diagonal(x, k)
@@ -306,11 +306,11 @@ def _diagonal_matrix(x: Ref, offset: Extent) -> Ref:
 
 
 @implements(np.diagflat)
-def diagflat(v: Any, k: Any = 0) -> Tracer:
-    return diag(np.ravel(as_tracer(v)), k)
+def diagflat(v: Any, k: Any = 0) -> Traced:
+    return diag(xp.ravel(as_tracer(v)), k)
 
 
-def _triangle(m: Any, k: Any, lower: bool) -> Tracer:
+def _triangle(m: Any, k: Any, lower: bool) -> Traced:
     x = as_tracer(m).ref
     if len(x.shape) == 1:  # as NumPy: broadcast against the square mask
         x = broadcast(x, (x.shape[0], x.shape[0]))

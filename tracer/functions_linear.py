@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from loopwright.tracer.promotion import (
     resolve,
     result_kind,
 )
-from loopwright.tracer.tables import UFUNCS, implements, unsupported
+from loopwright.tracer.tables import UFUNCS, Traced, implements, unsupported, xp
 from loopwright.tracer.tracer import Tracer
 
 Pairs = tuple[tuple[int, int], ...]
@@ -63,11 +63,11 @@ def _permuted(x: Ref, perm: Sequence[int]) -> Ref:
 
 # ---- matmul and its kin -------------------------------------------------------------------------
 @implements(np.linalg.matmul)
-def matmul(x1: Any, x2: Any, /, *, dtype: Any = None, keep_weak: bool = False, **options: Any) -> Tracer:
+def matmul(x1: Any, x2: Any, /, *, dtype: Any = None, keep_weak: bool = False, **options: Any) -> Traced:
     refuse("matmul", axes=options.get("axes"), axis=options.get("axis"), keepdims=options.get("keepdims"))
     xs = [as_operand(x1), as_operand(x2)]
     kinds = tuple([kind_of(v) for v in xs])
-    if any(np.ndim(v) == 0 for v in xs):
+    if any(xp.ndim(v) == 0 for v in xs):
         raise ValueError(f"{user_source()}: matmul: an operand has rank 0, but matmul needs at least 1 dimension. Use `*`.")
     inputs, outputs = resolve(np.matmul, kinds, None if dtype is None else as_dtype(dtype))
     builder = newest_builder(xs)
@@ -103,13 +103,13 @@ def matvec(x1: Any, x2: Any, /, *, keep_weak: bool = False) -> Any:
 
 def vecmat(x1: Any, x2: Any, /, *, keep_weak: bool = False) -> Any:
     x, y = as_tracers(x1, x2)
-    return (np.conjugate(x)[..., None, :] @ y)[..., 0, :]
+    return (xp.conjugate(x)[..., None, :] @ y)[..., 0, :]
 
 
 @implements(np.linalg.vecdot)
-def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1, keep_weak: bool = False) -> Tracer:
-    x, y = (np.moveaxis(t, axis, -1) for t in as_tracers(x1, x2))
-    return (np.conjugate(x)[..., None, :] @ y[..., :, None])[..., 0, 0]
+def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1, keep_weak: bool = False) -> Traced:
+    x, y = (xp.moveaxis(t, axis, -1) for t in as_tracers(x1, x2))
+    return (xp.conjugate(x)[..., None, :] @ y[..., :, None])[..., 0, 0]
 
 
 UFUNCS[np.vecdot] = vecdot
@@ -135,19 +135,19 @@ def inner(a: Any, b: Any, /) -> Any:
 
 @implements(np.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
-    x, y = (np.ravel(Tracer(r)) for r in _operands(a, b))
-    return dot(np.conjugate(x), y)
+    x, y = (xp.ravel(Tracer(r)) for r in _operands(a, b))
+    return dot(xp.conjugate(x), y)
 
 
 @implements(np.outer, np.linalg.outer)
 def outer(a: Any, b: Any, out: None = None) -> Any:
     refuse("outer", out=out)
     x, y = as_tracers(a, b)
-    return np.ravel(x)[:, None] * np.ravel(y)[None, :]
+    return xp.ravel(x)[:, None] * xp.ravel(y)[None, :]
 
 
 @implements(np.tensordot, np.linalg.tensordot)
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Tracer:
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Traced:
     x, y = _operands(a, b)
     if isinstance(axes, (tuple, list)):
         left, right = (side if isinstance(side, (tuple, list)) else (side,) for side in axes)
@@ -159,7 +159,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tracer:
 
 
 @implements(np.kron)
-def kron(a: Any, b: Any) -> Tracer:
+def kron(a: Any, b: Any) -> Traced:
     x, y = as_tracers(a, b)
     rank = max(x.ndim, y.ndim)
     left, right = ((*[1] * (rank - t.ndim), *t.ref.shape) for t in (x, y))
@@ -169,17 +169,17 @@ def kron(a: Any, b: Any) -> Tracer:
 
 
 @implements(np.cross)
-def cross(a: Any, b: Any, axisa: Any = -1, axisb: Any = -1, axisc: Any = -1, axis: Any = None) -> Tracer:
+def cross(a: Any, b: Any, axisa: Any = -1, axisb: Any = -1, axisc: Any = -1, axis: Any = None) -> Traced:
     if axis is not None:
         axisa = axisb = axisc = axis
     x, y = as_tracers(a, b)
-    x, y = np.moveaxis(x, as_axis(axisa, x.ndim), -1), np.moveaxis(y, as_axis(axisb, y.ndim), -1)
+    x, y = xp.moveaxis(x, as_axis(axisa, x.ndim), -1), xp.moveaxis(y, as_axis(axisb, y.ndim), -1)
     scope = x.ref.builder.scope
     if not all(scope.decide("==", t.ref.shape[-1], 3) for t in (x, y)):
         raise ValueError(f"{user_source()}: incompatible dimensions for cross product (dimension must be 3)")
     (x0, x1, x2), (y0, y1, y2) = ([t[..., k] for k in range(3)] for t in (x, y))
-    out = np.stack([x1 * y2 - x2 * y1, x2 * y0 - x0 * y2, x0 * y1 - x1 * y0], axis=-1)
-    return np.moveaxis(out, -1, as_axis(axisc, out.ndim))
+    out = xp.stack([x1 * y2 - x2 * y1, x2 * y0 - x0 * y2, x0 * y1 - x1 * y0], axis=-1)
+    return xp.moveaxis(out, -1, as_axis(axisc, out.ndim))
 
 
 implements(np.linalg.cross)(lambda x1, x2, /, *, axis=-1: cross(x1, x2, axis=axis))
@@ -195,12 +195,12 @@ def multi_dot(arrays: Any, *, out: None = None) -> Any:
 
 
 @implements(np.linalg.matrix_power)
-def matrix_power(a: Any, n: Any) -> Tracer:
+def matrix_power(a: Any, n: Any) -> Traced:
     x, power = as_tracer(a), operator.index(n)
     if power < 0:
         raise unsupported("np.linalg.matrix_power with a negative exponent")
     if power == 0:
-        return np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype, like=x), x.shape).copy()
+        return xp.broadcast_to(xp.eye(x.shape[-1], dtype=x.dtype, like=x), x.shape).copy()
     result = None
     while power:
         if power & 1:
@@ -210,13 +210,13 @@ def matrix_power(a: Any, n: Any) -> Tracer:
 
 
 # ---- einsum -------------------------------------------------------------------------------------
-Label = Hashable
+Label = Any  # a letter, an integer, or a place in the ellipsis
 Term = tuple[Ref, list[Label]]
 
 
 @implements(np.einsum)
 def einsum(*operands: Any, out: None = None, dtype: Any = None, order: str = "K", casting: str = "safe",
-           optimize: Any = False) -> Tracer:
+           optimize: Any = False) -> Traced:
     """Pairs from the left: each pair is one dot_general, after sums over labels that nobody else names."""
     refuse("einsum", out=out)
     inputs, output, arrays = _subscripts(operands)
@@ -226,11 +226,11 @@ def einsum(*operands: Any, out: None = None, dtype: Any = None, order: str = "K"
         x, y, *rest = terms
         needed = {label for _, labels in rest for label in labels} | set(output)
         terms = [_pair(x, y, needed), *rest]
-    x, labels = _summed(terms[0], set(output))
+    result, labels = _summed(terms[0], set(output))
     missing = [label for label in output if label not in labels]
     if missing:
         raise ValueError(f"{user_source()}: einsum: the output names {missing}, which no operand has")
-    return Tracer(_permuted(x, [labels.index(label) for label in output]))
+    return Tracer(_permuted(result, [labels.index(label) for label in output]))
 
 
 def _subscripts(operands: tuple[Any, ...]) -> tuple[list[list[Label]], list[Label], list[Any]]:
@@ -246,7 +246,7 @@ def _subscripts(operands: tuple[Any, ...]) -> tuple[list[list[Label]], list[Labe
         output = list(operands[-1]) if len(operands) % 2 else None
     if len(inputs) != len(arrays):
         raise ValueError(f"{user_source()}: einsum: {len(inputs)} subscripts for {len(arrays)} operands")
-    named = [_expanded(labels, np.ndim(x)) for labels, x in zip(inputs, arrays, strict=True)]
+    named = [_expanded(labels, xp.ndim(x)) for labels, x in zip(inputs, arrays, strict=True)]
     most = max((sum(isinstance(k, tuple) for k in labels) for labels in named), default=0)
     if output is None:
         counts = [label for labels in named for label in labels if not isinstance(label, tuple)]
@@ -324,7 +324,7 @@ def _pair(first: Term, second: Term, needed: set[Label]) -> Term:
 
 # ---- norms --------------------------------------------------------------------------------------
 @implements(np.linalg.norm)
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tracer:
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Traced:
     t = as_tracer(x)
     t = t if is_inexact(t.dtype) else t.astype(F64)
     if axis is None and (ord is None or (ord in (2, "fro") and t.ndim <= 2 and (t.ndim == 1 or ord == "fro"))):
@@ -337,29 +337,29 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
     raise ValueError(f"{user_source()}: Improper number of dimensions to norm.")
 
 
-def _euclidean(x: Tracer, axes: tuple[int, ...], keepdims: bool) -> Tracer:
-    squares = np.square(np.real(x)) + np.square(np.imag(x)) if np.iscomplexobj(x) else np.square(x)
-    return np.sqrt(np.sum(squares, axis=axes, keepdims=keepdims))
+def _euclidean(x: Tracer, axes: tuple[int, ...], keepdims: bool) -> Traced:
+    squares = xp.square(xp.real(x)) + xp.square(xp.imag(x)) if xp.iscomplexobj(x) else xp.square(x)
+    return xp.sqrt(xp.sum(squares, axis=axes, keepdims=keepdims))
 
 
-def _vector_norm(x: Tracer, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Tracer:
+def _vector_norm(x: Tracer, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Traced:
     match ord:
         case None | 2:
             return _euclidean(x, axes, keepdims)
         case math.inf:
-            return np.max(np.abs(x), axis=axes, keepdims=keepdims)
+            return xp.max(xp.abs(x), axis=axes, keepdims=keepdims)
         case _ if ord == -math.inf:
-            return np.min(np.abs(x), axis=axes, keepdims=keepdims)
+            return xp.min(xp.abs(x), axis=axes, keepdims=keepdims)
         case 0:
-            return np.sum(x != 0, axis=axes, keepdims=keepdims).astype(np.real(x).dtype)
+            return xp.sum(x != 0, axis=axes, keepdims=keepdims).astype(xp.real(x).dtype)
         case 1:
-            return np.sum(np.abs(x), axis=axes, keepdims=keepdims)
+            return xp.sum(xp.abs(x), axis=axes, keepdims=keepdims)
         case str():
             raise ValueError(f"{user_source()}: Invalid norm order {ord!r} for vectors")
-    return np.sum(np.abs(x) ** ord, axis=axes, keepdims=keepdims) ** (1 / ord)
+    return xp.sum(xp.abs(x) ** ord, axis=axes, keepdims=keepdims) ** (1 / ord)
 
 
-def _matrix_norm(x: Tracer, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Tracer:
+def _matrix_norm(x: Tracer, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Traced:
     row, column = axes
     if ord is None or ord == "fro":
         return _euclidean(x, axes, keepdims)
@@ -367,9 +367,9 @@ def _matrix_norm(x: Tracer, ord: Any, axes: tuple[int, ...], keepdims: bool) -> 
     if ord not in sums:
         raise unsupported(f"np.linalg.norm(ord={ord!r}) of matrices", "It needs singular values.")
     first, second = sums[ord]
-    totals = np.sum(np.abs(x), axis=first, keepdims=True)
+    totals = xp.sum(xp.abs(x), axis=first, keepdims=True)
     out = (np.max if ord > 0 else np.min)(totals, axis=second, keepdims=True)
-    return out if keepdims else np.squeeze(out, axes).copy()
+    return out if keepdims else xp.squeeze(out, axes).copy()
 
 
 implements(np.linalg.vector_norm)(
@@ -379,7 +379,7 @@ implements(np.linalg.matrix_norm)(
     lambda x, /, *, keepdims=False, ord="fro": norm(x, ord, (-2, -1), keepdims))
 
 
-def _vector_norm_of(x: Tracer, ord: Any, axis: Any, keepdims: bool) -> Tracer:
+def _vector_norm_of(x: Tracer, ord: Any, axis: Any, keepdims: bool) -> Traced:
     x = x if is_inexact(x.dtype) else x.astype(F64)
     return _vector_norm(x, ord, as_axes(axis, x.ndim), keepdims)
 
@@ -395,14 +395,14 @@ def polyval(p: Any, x: Any) -> Any:
 
 
 @implements(np.convolve)
-def convolve(a: Any, v: Any, mode: str = "full") -> Tracer:
+def convolve(a: Any, v: Any, mode: str = "full") -> Traced:
     """As a product of one with the windows of the other."""
     x, y = (Tracer(r) for r in _operands(a, v))
     scope = x.ref.builder.scope
     if scope.decide("<", x.ref.shape[0], y.ref.shape[0]):
         x, y = y, x
     n, m = x.shape[0], y.shape[0]
-    windows = np.pad(x, (m - 1, m - 1))[np.arange(n + m - 1, like=x)[:, None] + np.arange(m, like=x)[None, :]]
+    windows = xp.pad(x, (m - 1, m - 1))[xp.arange(n + m - 1, like=x)[:, None] + xp.arange(m, like=x)[None, :]]
     full = windows @ y[::-1]
     match mode:
         case "full":

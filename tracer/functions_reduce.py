@@ -24,7 +24,7 @@ from loopwright.ir.types import BF16, BOOL, COMPLEX, F16, F32, F64, I64, U64, is
 from loopwright.tracer.axes import NO_VALUE, as_axes, as_axis, as_tracer, is_given, refuse, without
 from loopwright.tracer.promotion import as_dtype, as_operand, broadcast, broadcast_shapes, convert, lift_to, reshape, shape_of
 from loopwright.tracer.size import sized
-from loopwright.tracer.tables import UFUNC_METHODS, UFUNCS, implements, unsupported
+from loopwright.tracer.tables import UFUNC_METHODS, UFUNCS, Traced, implements, unsupported, xp
 from loopwright.tracer.tracer import Tracer
 
 Emit = Callable[..., Ref]
@@ -54,7 +54,7 @@ def _wide(dtype: np.dtype) -> np.dtype:
 
 
 def _summed(emit: Emit, identity: int, combine: np.ufunc, a: Any, axis: Any, dtype: Any, keepdims: Any, initial: Any,
-            where: Any) -> Tracer:
+            where: Any) -> Traced:
     x = as_tracer(a).ref
     x = convert(x, _wide(x.dtype) if dtype is None else as_dtype(dtype))
     x = _masked(x, where, identity)
@@ -64,20 +64,20 @@ def _summed(emit: Emit, identity: int, combine: np.ufunc, a: Any, axis: Any, dty
 
 @implements(np.sum)
 def sum_(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE,
-         where: Any = NO_VALUE) -> Tracer:
+         where: Any = NO_VALUE) -> Traced:
     refuse("sum", out=out)
     return _summed(reduce_sum, 0, np.add, a, axis, dtype, keepdims, initial, where)
 
 
 @implements(np.prod)
 def prod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE,
-         where: Any = NO_VALUE) -> Tracer:
+         where: Any = NO_VALUE) -> Traced:
     refuse("prod", out=out)
     return _summed(reductions.reduce_prod, 1, np.multiply, a, axis, dtype, keepdims, initial, where)
 
 
 # ---- extremes -----------------------------------------------------------------------------------
-def _extreme(emit: Emit, ufunc: np.ufunc, a: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Tracer:
+def _extreme(emit: Emit, ufunc: np.ufunc, a: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Traced:
     x = as_tracer(a).ref
     if is_given(where) and where is not True and not is_given(initial):
         raise ValueError(f"{user_source()}: reduction operation '{ufunc.__name__}' has no identity, so to use a where "
@@ -99,7 +99,7 @@ def _is_empty(x: Ref, axes: tuple[int, ...]) -> bool:
     return any(scope.decide("==", x.shape[a], 0) for a in axes)
 
 
-def _extreme_from(emit: Emit, ufunc: np.ufunc, x: Ref, axis: Any, keepdims: Any, initial: Any, where: Any) -> Tracer:
+def _extreme_from(emit: Emit, ufunc: np.ufunc, x: Ref, axis: Any, keepdims: Any, initial: Any, where: Any) -> Traced:
     """The initial value joins as one more element of each reduction."""
     axes = as_axes(axis, len(x.shape))
     first = as_tracer(initial, x.builder).astype(x.dtype)
@@ -120,14 +120,14 @@ def _masked_by(x: Ref, where: Any, otherwise: Ref) -> Ref:
 
 @implements(np.max, np.amax)
 def max_(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE,
-         where: Any = NO_VALUE) -> Tracer:
+         where: Any = NO_VALUE) -> Traced:
     refuse("max", out=out)
     return _extreme(reductions.reduce_max, np.maximum, a, axis, keepdims, initial, where)
 
 
 @implements(np.min, np.amin)
 def min_(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE,
-         where: Any = NO_VALUE) -> Tracer:
+         where: Any = NO_VALUE) -> Traced:
     refuse("min", out=out)
     return _extreme(reductions.reduce_min, np.minimum, a, axis, keepdims, initial, where)
 
@@ -139,26 +139,26 @@ def ptp(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE) ->
 
 # ---- truth --------------------------------------------------------------------------------------
 @implements(np.any)
-def any_(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Tracer:
+def any_(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Traced:
     refuse("any", out=out)
     x = _masked(convert(as_tracer(a).ref, BOOL), where, False)
     return Tracer(fold(reductions.reduce_any, x, as_axes(axis, len(x.shape)), keepdims))
 
 
 @implements(np.all)
-def all_(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Tracer:
+def all_(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Traced:
     refuse("all", out=out)
     x = _masked(convert(as_tracer(a).ref, BOOL), where, True)
     return Tracer(fold(reductions.reduce_all, x, as_axes(axis, len(x.shape)), keepdims))
 
 
 @implements(np.count_nonzero)
-def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Tracer:
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Traced:
     return sum_(as_tracer(a) != 0, axis, keepdims=keepdims)
 
 
 # ---- positions ----------------------------------------------------------------------------------
-def _position(emit: Emit, name: str, a: Any, axis: Any, keepdims: Any) -> Tracer:
+def _position(emit: Emit, name: str, a: Any, axis: Any, keepdims: Any) -> Traced:
     x = as_tracer(a).ref
     rank = len(x.shape)
     flat = axis is None
@@ -173,19 +173,19 @@ def _position(emit: Emit, name: str, a: Any, axis: Any, keepdims: Any) -> Tracer
 
 
 @implements(np.argmax)
-def argmax(a: Any, axis: Any = None, out: None = None, *, keepdims: Any = NO_VALUE) -> Tracer:
+def argmax(a: Any, axis: Any = None, out: None = None, *, keepdims: Any = NO_VALUE) -> Traced:
     refuse("argmax", out=out)
     return _position(reductions.argmax, "argmax", a, axis, keepdims)
 
 
 @implements(np.argmin)
-def argmin(a: Any, axis: Any = None, out: None = None, *, keepdims: Any = NO_VALUE) -> Tracer:
+def argmin(a: Any, axis: Any = None, out: None = None, *, keepdims: Any = NO_VALUE) -> Traced:
     refuse("argmin", out=out)
     return _position(reductions.argmin, "argmin", a, axis, keepdims)
 
 
 # ---- running sums -------------------------------------------------------------------------------
-def _running(emit: Emit, a: Any, axis: Any, dtype: Any) -> Tracer:
+def _running(emit: Emit, a: Any, axis: Any, dtype: Any) -> Traced:
     x = as_tracer(a).ref
     x = convert(x, _wide(x.dtype) if dtype is None else as_dtype(dtype))
     if axis is None:
@@ -194,24 +194,24 @@ def _running(emit: Emit, a: Any, axis: Any, dtype: Any) -> Tracer:
 
 
 @implements(np.cumsum)
-def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Tracer:
+def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Traced:
     refuse("cumsum", out=out)
     return _running(reductions.cumsum, a, axis, dtype)
 
 
 @implements(np.cumprod)
-def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Tracer:
+def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Traced:
     refuse("cumprod", out=out)
     return _running(reductions.cumprod, a, axis, dtype)
 
 
-def _running_extreme(ufunc: np.ufunc, x: Tracer, axis: int) -> Tracer:
+def _running_extreme(ufunc: np.ufunc, x: Tracer, axis: int) -> Traced:
     """In log2(n) steps: after the step of width w each place holds the extreme of the last 2w. Guards only n's power of two."""
     scope, n, width = x.ref.builder.scope, x.ref.shape[axis], 1
     while not scope.decide("<=", n, width):
         head = Tracer(section(x.ref, axis, 0, width))
         later, earlier = Tracer(section(x.ref, axis, width, n - width)), Tracer(section(x.ref, axis, 0, n - width))
-        x = np.concatenate((head, UFUNCS[ufunc](later, earlier)), axis=axis)
+        x = xp.concatenate((head, UFUNCS[ufunc](later, earlier)), axis=axis)
         width *= 2
     return x
 
@@ -239,7 +239,7 @@ def _counts(x: Ref, axes: tuple[int, ...], where: Any, keepdims: Any) -> Any:
 
 def _divided(total: Ref, count: Any) -> Ref:
     if isinstance(count, Tracer):
-        return UFUNCS[np.true_divide](Tracer(total), count.astype(total.dtype)).ref
+        return arithmetic.div(total, broadcast(convert(count.ref, total.dtype), total.shape))
     return arithmetic.div(total, number(count, total))
 
 
@@ -249,7 +249,7 @@ def _mean(x: Ref, axes: tuple[int, ...], keepdims: Any, where: Any = True) -> Re
 
 @implements(np.mean)
 def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE, *,
-         where: Any = NO_VALUE) -> Tracer:
+         where: Any = NO_VALUE) -> Traced:
     refuse("mean", out=out)
     x = as_tracer(a).ref
     inner, result = _mean_dtypes(x.dtype, dtype)
@@ -258,7 +258,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims
 
 @implements(np.var)
 def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: Any = NO_VALUE, *,
-        where: Any = NO_VALUE, mean: Any = NO_VALUE, correction: Any = NO_VALUE) -> Tracer:
+        where: Any = NO_VALUE, mean: Any = NO_VALUE, correction: Any = NO_VALUE) -> Traced:
     refuse("var", out=out)
     x = as_tracer(a).ref
     inner, result = _mean_dtypes(x.dtype, dtype)
@@ -286,7 +286,7 @@ def _reduced_count(count: Any, ddof: Any, x: Ref) -> Any:
 
 @implements(np.std)
 def std(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: Any = NO_VALUE, *,
-        where: Any = NO_VALUE, mean: Any = NO_VALUE, correction: Any = NO_VALUE) -> Tracer:
+        where: Any = NO_VALUE, mean: Any = NO_VALUE, correction: Any = NO_VALUE) -> Traced:
     x = var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
     return Tracer(transcendental.sqrt(x.ref))
 
@@ -300,24 +300,24 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
         total = as_tracer(sized(product(x.ref.shape[k] for k in axes), x.ref.builder.scope), x.ref.builder)
     else:
         w = _weights(x, as_tracer(weights, x.ref.builder), axis, axes)
-        kind = np.result_type(x.dtype, w.dtype) if is_inexact(x.dtype) else np.result_type(x.dtype, w.dtype, np.float64)
+        kind = xp.result_type(x.dtype, w.dtype) if is_inexact(x.dtype) else xp.result_type(x.dtype, w.dtype, np.float64)
         w = w.astype(kind)
         total = sum_(w, axes, keepdims=keepdims)
         result = sum_(x * w, axes, keepdims=keepdims) / total
-    return (result, np.broadcast_to(total, result.shape).astype(result.dtype)) if returned else result
+    return (result, xp.broadcast_to(total, result.shape).astype(result.dtype)) if returned else result
 
 
-def _weights(x: Tracer, w: Tracer, axis: Any, axes: tuple[int, ...]) -> Tracer:
+def _weights(x: Tracer, w: Tracer, axis: Any, axes: tuple[int, ...]) -> Traced:
     """Weights at the shape of x: they have it, or that of the axes."""
     if w.ndim != x.ndim or axis is None:
         if axis is None and w.ndim != x.ndim:
             raise TypeError(f"{user_source()}: Axis must be specified when shapes of a and weights differ.")
         if w.ndim != len(axes):
             raise ValueError(f"{user_source()}: Shape of weights must be consistent with shape of a along specified axis.")
-        order = np.argsort(axes)
-        w = np.transpose(w, order)
-        w = np.reshape(w, [x.shape[a] if a in axes else 1 for a in range(x.ndim)])
-    return np.broadcast_to(w, x.shape)
+        order = xp.argsort(axes)
+        w = xp.transpose(w, order)
+        w = xp.reshape(w, [x.shape[a] if a in axes else 1 for a in range(x.ndim)])
+    return xp.broadcast_to(w, x.shape)
 
 
 # ---- without NaN --------------------------------------------------------------------------------
@@ -331,47 +331,47 @@ def _numbers(a: Any, otherwise: Any) -> tuple[Tracer, Tracer | None]:
 
 
 @implements(np.nansum)
-def nansum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Tracer:
+def nansum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Traced:
     return sum_(_numbers(a, 0)[0], axis, dtype, out, keepdims)
 
 
 @implements(np.nanprod)
-def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Tracer:
+def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Traced:
     return prod(_numbers(a, 1)[0], axis, dtype, out, keepdims)
 
 
 @implements(np.nancumsum)
-def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Tracer:
+def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Traced:
     return cumsum(_numbers(a, 0)[0], axis, dtype, out)
 
 
 @implements(np.nancumprod)
-def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Tracer:
+def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Traced:
     return cumprod(_numbers(a, 1)[0], axis, dtype, out)
 
 
 @implements(np.nanmean)
-def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Tracer:
+def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Traced:
     x, is_nan = _numbers(a, 0)
     return mean(x, axis, dtype, out, keepdims, where=True if is_nan is None else ~is_nan)
 
 
 @implements(np.nanvar)
-def nanvar(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: Any = NO_VALUE) -> Tracer:
+def nanvar(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: Any = NO_VALUE) -> Traced:
     x, is_nan = _numbers(a, 0)
     if is_nan is None:
         return var(x, axis, dtype, out, ddof, keepdims)
     count = sum_(~is_nan, axis, keepdims=keepdims)
     result = var(x, axis, dtype, out, ddof, keepdims, where=~is_nan)
-    return np.where(count <= ddof, np.array(np.nan, result.dtype), result)
+    return xp.where(count <= ddof, np.array(np.nan, result.dtype), result)
 
 
 @implements(np.nanstd)
-def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: Any = NO_VALUE) -> Tracer:
+def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: Any = NO_VALUE) -> Traced:
     return UFUNCS[np.sqrt](nanvar(a, axis, dtype, out, ddof, keepdims))
 
 
-def _nan_extreme(rule: Callable[..., Tracer], worst: float, a: Any, axis: Any, keepdims: Any) -> Tracer:
+def _nan_extreme(rule: Callable[..., Tracer], worst: float, a: Any, axis: Any, keepdims: Any) -> Traced:
     x, is_nan = _numbers(a, worst)
     out = rule(x, axis, keepdims=keepdims)
     if is_nan is None:
@@ -380,13 +380,13 @@ def _nan_extreme(rule: Callable[..., Tracer], worst: float, a: Any, axis: Any, k
 
 
 @implements(np.nanmax)
-def nanmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Tracer:
+def nanmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Traced:
     refuse("nanmax", out=out)
     return _nan_extreme(max_, -math.inf, a, axis, keepdims)
 
 
 @implements(np.nanmin)
-def nanmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Tracer:
+def nanmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Traced:
     refuse("nanmin", out=out)
     return _nan_extreme(min_, math.inf, a, axis, keepdims)
 
@@ -397,7 +397,7 @@ _REDUCE: dict[np.ufunc, Callable[..., Tracer]] = {
 
 
 def _reduce(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: None = None, keepdims: bool = False,
-            **options: Any) -> Tracer:
+            **options: Any) -> Traced:
     rule = _REDUCE.get(ufunc)
     if rule is None:
         raise unsupported(f"np.{ufunc.__name__}.reduce")
@@ -407,7 +407,7 @@ def _reduce(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: None
     return rule(a, axis, keepdims=keepdims, **options)
 
 
-def _accumulate(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: None = None) -> Tracer:
+def _accumulate(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: None = None) -> Traced:
     refuse(f"{ufunc.__name__}.accumulate", out=out)
     x = as_tracer(a)
     if ufunc in (np.add, np.multiply):
@@ -423,8 +423,8 @@ def _accumulate(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: 
 
 def _outer(ufunc: np.ufunc, a: Any, b: Any, **options: Any) -> Any:
     x, y = as_tracer(a) if isinstance(a, (list, tuple)) else a, as_tracer(b) if isinstance(b, (list, tuple)) else b
-    if np.ndim(x) and np.ndim(y):
-        x = x[(..., *[None] * np.ndim(y))]
+    if xp.ndim(x) and xp.ndim(y):
+        x = x[(..., *[None] * xp.ndim(y))]
     return UFUNCS[ufunc](x, y, **options)
 
 

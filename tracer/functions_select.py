@@ -39,7 +39,7 @@ from loopwright.tracer.promotion import (
     shape_of,
 )
 from loopwright.tracer.size import Size, sized
-from loopwright.tracer.tables import UFUNCS, implements, unsupported
+from loopwright.tracer.tables import UFUNCS, Traced, implements, unsupported, xp
 from loopwright.tracer.tracer import Tracer
 
 
@@ -58,7 +58,7 @@ def where(condition: Any, x: Any = NO_VALUE, y: Any = NO_VALUE, /) -> Any:
 
 
 @implements(np.select)
-def select_(condlist: Any, choicelist: Any, default: Any = 0) -> Tracer:
+def select_(condlist: Any, choicelist: Any, default: Any = 0) -> Traced:
     if len(condlist) != len(choicelist) or not condlist:
         raise ValueError(f"{user_source()}: list of cases must be same length as list of conditions, and not empty")
     kinds = [kind_of(as_operand(v)) for v in (*choicelist, default)]
@@ -82,34 +82,34 @@ def clip(a: Any, a_min: Any = NO_VALUE, a_max: Any = NO_VALUE, out: None = None,
 
 
 @implements(np.nan_to_num)
-def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Tracer:
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Traced:
     t = as_tracer(x)
     if not is_inexact(t.dtype):
         return t.copy()
     if t.dtype in COMPLEX:
-        re, im = (nan_to_num(part, True, nan, posinf, neginf) for part in (np.real(t), np.imag(t)))
+        re, im = (nan_to_num(part, True, nan, posinf, neginf) for part in (xp.real(t), xp.imag(t)))
         return re + im * lift_complex_unit(t)
     limits = np.finfo(t.dtype) if t.dtype.kind == "f" else None
     top = posinf if posinf is not None else (float(limits.max) if limits else 3.3895313892515355e38)
     low = neginf if neginf is not None else (float(limits.min) if limits else -3.3895313892515355e38)
-    out = where(np.isnan(t), nan, t)
+    out = where(xp.isnan(t), nan, t)
     out = where(t == math.inf, top, out)
     return where(t == -math.inf, low, out).astype(t.dtype)
 
 
-def lift_complex_unit(x: Tracer) -> Tracer:
+def lift_complex_unit(x: Tracer) -> Traced:
     """1j at a complex dtype."""
     return Tracer(lift(1j, x.dtype, x.ref.builder))
 
 
 @implements(np.real)
-def real(val: Any) -> Tracer:
+def real(val: Any) -> Traced:
     x = as_tracer(val)
     return x.made(arithmetic.real) if x.dtype in COMPLEX else x
 
 
 @implements(np.imag)
-def imag(val: Any) -> Tracer:
+def imag(val: Any) -> Traced:
     x = as_tracer(val)
     return x.made(arithmetic.imag) if x.dtype in COMPLEX else Tracer(full_like(x.ref, 0))
 
@@ -117,7 +117,7 @@ def imag(val: Any) -> Tracer:
 @implements(np.angle)
 def angle(z: Any, deg: bool = False) -> Any:
     x = as_tracer(z)
-    out = np.arctan2(np.imag(x), np.real(x))
+    out = xp.arctan2(xp.imag(x), xp.real(x))
     return out * (180 / math.pi) if deg else out
 
 
@@ -127,20 +127,20 @@ def round_(a: Any, decimals: Any = 0, out: None = None) -> Any:
     refuse("round", out=out)
     x, places = as_tracer(a), operator.index(decimals)
     if x.dtype in COMPLEX:
-        return round_(np.real(x), places) + round_(np.imag(x), places) * lift_complex_unit(x)
+        return round_(xp.real(x), places) + round_(xp.imag(x), places) * lift_complex_unit(x)
     if not is_float(x.dtype):
         if x.dtype == BOOL:
             raise unsupported("np.round of a bool array", "Convert it with x.astype(...) first.")
         return x.copy() if places >= 0 else _rounded_integer(x, places)
     if places == 0:
-        return np.rint(x)
+        return xp.rint(x)
     scale = 10.0 ** abs(places)
-    return np.rint(x * scale) / scale if places > 0 else np.rint(x / scale) * scale
+    return xp.rint(x * scale) / scale if places > 0 else xp.rint(x / scale) * scale
 
 
-def _rounded_integer(x: Tracer, places: int) -> Tracer:
+def _rounded_integer(x: Tracer, places: int) -> Traced:
     scale = 10.0 ** -places
-    return (np.rint(x / scale) * scale).astype(x.dtype)
+    return (xp.rint(x / scale) * scale).astype(x.dtype)
 
 
 @implements(np.fix)
@@ -155,22 +155,22 @@ def sinc(x: Any) -> Any:
     y = t * np.pi
     is_zero = t == 0
     safe = where(is_zero, 1, y)
-    return where(is_zero, 1, np.sin(safe) / safe).astype(y.dtype)
+    return where(is_zero, 1, xp.sin(safe) / safe).astype(y.dtype)
 
 
 # ---- comparison ---------------------------------------------------------------------------------
 @implements(np.isclose)
-def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Tracer:
+def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Traced:
     x, y = as_tracers(a, b)
     if not is_inexact(y.dtype):
         y = y.astype(F64)
-    near = (np.abs(x - y) <= atol + rtol * np.abs(y)) & np.isfinite(y) | (x == y)
-    return near | (np.isnan(x) & np.isnan(y)) if equal_nan else near
+    near = (xp.abs(x - y) <= atol + rtol * xp.abs(y)) & xp.isfinite(y) | (x == y)
+    return near | (xp.isnan(x) & xp.isnan(y)) if equal_nan else near
 
 
 @implements(np.allclose)
-def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Tracer:
-    return np.all(isclose(a, b, rtol, atol, equal_nan))
+def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Traced:
+    return xp.all(isclose(a, b, rtol, atol, equal_nan))
 
 
 @implements(np.array_equal)
@@ -180,19 +180,19 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     if x.ndim != y.ndim or not all(equate(scope, n, m) for n, m in zip(x.ref.shape, y.ref.shape, strict=True)):
         return False
     same = x == y
-    return np.all(same | (np.isnan(x) & np.isnan(y)) if equal_nan else same)
+    return xp.all(same | (xp.isnan(x) & xp.isnan(y)) if equal_nan else same)
 
 
 @implements(np.isin)
 def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None) -> Any:
     x, tests = as_tracers(element, test_elements)
-    found = np.any(x[..., None] == np.ravel(tests), axis=-1)
+    found = xp.any(x[..., None] == xp.ravel(tests), axis=-1)
     return ~found if invert else found
 
 
 # ---- lookup -------------------------------------------------------------------------------------
 @implements(np.take)
-def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: str = "raise") -> Tracer:
+def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: str = "raise") -> Traced:
     refuse("take", out=out)
     x, index = as_tracers(a, indices)
     if not is_integer(index.dtype):
@@ -203,45 +203,45 @@ def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: str = "
         x, axis = Tracer(reshape(x.ref, (product(x.ref.shape),))), 0
     k = as_axis(axis, x.ndim)
     if mode == "clip":  # NumPy's clip knows no negative indices
-        index = np.maximum(index, 0)
+        index = xp.maximum(index, 0)
     at = convert(index.ref, I64)
     moved = gather(x.ref, at, axes=(k,), batch=0, mode=mode)
     rank = len(at.shape)
     order = (*range(rank, rank + k), *range(rank), *range(rank + k, rank + x.ndim - 1))
-    return np.transpose(Tracer(moved), order).copy() if order != tuple(range(len(order))) else Tracer(moved)
+    return xp.transpose(Tracer(moved), order).copy() if order != tuple(range(len(order))) else Tracer(moved)
 
 
 @implements(np.take_along_axis)
-def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Tracer:
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Traced:
     x, index = as_tracers(arr, indices)
     if axis is None:
-        return take(np.ravel(x), index)
+        return take(xp.ravel(x), index)
     if x.ndim != index.ndim:
         raise ValueError(f"{user_source()}: `indices` and `arr` must have the same number of dimensions")
     k = as_axis(axis, x.ndim)
-    x, index = np.moveaxis(x, k, -1), np.moveaxis(index, k, -1)
+    x, index = xp.moveaxis(x, k, -1), xp.moveaxis(index, k, -1)
     scope = x.ref.builder.scope
     batch = broadcast_shapes(scope, x.ref.shape[:-1], index.ref.shape[:-1])
     source = broadcast(x.ref, (*batch, x.ref.shape[-1]))
     at = broadcast(convert(index.ref, I64), (*batch, index.ref.shape[-1]))
-    return np.moveaxis(Tracer(gather(source, at, axes=(len(batch),), batch=len(batch), mode="raise")), -1, k).copy()
+    return xp.moveaxis(Tracer(gather(source, at, axes=(len(batch),), batch=len(batch), mode="raise")), -1, k).copy()
 
 
 @implements(np.searchsorted)
-def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tracer:
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Traced:
     """By counting: O(len(a)) comparisons for each value. NaN sorts last."""
     x, values = as_tracers(a, v)
     x = x if sorter is None else take(x, sorter)
     values = values[..., None]
     before = x < values if side == "left" else x <= values
     if is_inexact(x.dtype) or is_inexact(values.dtype):
-        past = np.isnan(values)
-        before = before | (past & ~np.isnan(x) if side == "left" else past)
-    return np.sum(before, axis=-1)
+        past = xp.isnan(values)
+        before = before | (past & ~xp.isnan(x) if side == "left" else past)
+    return xp.sum(before, axis=-1)
 
 
 # ---- order --------------------------------------------------------------------------------------
-def _ordered(emit: Callable[..., Ref], a: Any, axis: Any) -> Tracer:
+def _ordered(emit: Callable[..., Ref], a: Any, axis: Any) -> Traced:
     x = as_tracer(a).ref
     if axis is None:
         x, axis = reshape(x, (product(x.shape),)), -1
@@ -249,28 +249,28 @@ def _ordered(emit: Callable[..., Ref], a: Any, axis: Any) -> Tracer:
 
 
 @implements(np.sort)
-def sort_(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tracer:
+def sort_(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Traced:
     refuse("sort", order=order)
     return _ordered(sort, a, axis)
 
 
 @implements(np.argsort)
-def argsort_(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tracer:
+def argsort_(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Traced:
     refuse("argsort", order=order)
     return _ordered(argsort, a, axis)
 
 
-def _lines(x: Tracer, axis: Any) -> Tracer:
+def _lines(x: Tracer, axis: Any) -> Traced:
     """x with the axes of a reduction merged into the last."""
     if axis is None:
         return Tracer(reshape(x.ref, (product(x.ref.shape),)))
     axes = [as_axis(k, x.ndim) for k in (axis if isinstance(axis, (tuple, list)) else (axis,))]
-    moved = np.moveaxis(x, axes, range(-len(axes), 0)).ref
+    moved = xp.moveaxis(x, axes, range(-len(axes), 0)).ref
     kept = len(moved.shape) - len(axes)
     return Tracer(reshape(moved, (*moved.shape[:kept], product(moved.shape[kept:]))))
 
 
-def _quantile(x: Tracer, q: Any, axis: Any, method: str, keepdims: Any) -> Tracer:
+def _quantile(x: Tracer, q: Any, axis: Any, method: str, keepdims: Any) -> Traced:
     if method not in _METHODS:
         raise unsupported(f"np.quantile(method={method!r})", f"The methods are {', '.join(_METHODS)}.")
     dtype = x.dtype if is_inexact(x.dtype) else F64
@@ -281,59 +281,59 @@ def _quantile(x: Tracer, q: Any, axis: Any, method: str, keepdims: Any) -> Trace
         raise IndexError(f"{user_source()}: quantile of an empty axis")
     level = as_tracer(q, lines.ref.builder)
     place = level.astype(F64) * Tracer(number(n - 1, lift(0.0, F64, lines.ref.builder)))
-    below = np.floor(place)
+    below = xp.floor(place)
     picks = [take(lines, i.astype(I64), axis=-1) for i in _METHODS[method](place, below)]
     if method == "linear":
         out = _lerp(picks[0], picks[1], (place - below).astype(dtype))
     else:
         out = picks[0] if len(picks) == 1 else (picks[0] + picks[1]) * np.array(0.5, dtype)
     worst = lines[..., -1]
-    out = np.moveaxis(out, range(out.ndim - level.ndim, out.ndim), range(level.ndim)) if level.ndim else out
-    out = where(np.isnan(worst), np.array(np.nan, dtype), out)
+    out = xp.moveaxis(out, range(out.ndim - level.ndim, out.ndim), range(level.ndim)) if level.ndim else out
+    out = where(xp.isnan(worst), np.array(np.nan, dtype), out)
     if is_given(keepdims) and keepdims:
         axes = range(x.ndim) if axis is None else [as_axis(k, x.ndim) for k in (axis if isinstance(axis, tuple) else (axis,))]
-        out = np.expand_dims(out, tuple(level.ndim + k for k in axes))
+        out = xp.expand_dims(out, tuple(level.ndim + k for k in axes))
     return out.copy() if out.owner == "view" else out
 
 
-def _lerp(low: Tracer, high: Tracer, t: Tracer) -> Tracer:
+def _lerp(low: Tracer, high: Tracer, t: Tracer) -> Traced:
     """NumPy's interpolation, exact at both ends."""
     distance = high - low
     return where(t >= 0.5, high - distance * (1 - t), low + distance * t)
 
 
 _METHODS: dict[str, Callable[[Tracer, Tracer], list[Tracer]]] = {
-    "linear": lambda place, below: [below, np.ceil(place)],
+    "linear": lambda place, below: [below, xp.ceil(place)],
     "lower": lambda place, below: [below],
-    "higher": lambda place, below: [np.ceil(place)],
-    "midpoint": lambda place, below: [below, np.ceil(place)],
-    "nearest": lambda place, below: [np.rint(place)],
+    "higher": lambda place, below: [xp.ceil(place)],
+    "midpoint": lambda place, below: [below, xp.ceil(place)],
+    "nearest": lambda place, below: [xp.rint(place)],
 }
 
 
 @implements(np.quantile)
 def quantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
-             keepdims: Any = False, *, weights: Any = None, interpolation: Any = None) -> Tracer:
+             keepdims: Any = False, *, weights: Any = None, interpolation: Any = None) -> Traced:
     refuse("quantile", out=out, weights=weights, interpolation=interpolation)
     return _quantile(as_tracer(a), q, axis, method, keepdims)
 
 
 @implements(np.percentile)
 def percentile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
-               keepdims: Any = False, *, weights: Any = None, interpolation: Any = None) -> Tracer:
+               keepdims: Any = False, *, weights: Any = None, interpolation: Any = None) -> Traced:
     refuse("percentile", out=out, weights=weights, interpolation=interpolation)
     level = as_tracer(q) / 100 if isinstance(q, Tracer) else np.asarray(q) / 100
     return _quantile(as_tracer(a), level, axis, method, keepdims)
 
 
 @implements(np.median)
-def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: Any = False) -> Tracer:
+def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: Any = False) -> Traced:
     """The mean of the two middle elements, which are one where their number is odd."""
     refuse("median", out=out)
     x = as_tracer(a)
     n = _lines(x, axis).ref.shape[-1]
     if x.ref.builder.scope.decide("==", n, 0):
-        return np.mean(x, axis, keepdims=keepdims)
+        return xp.mean(x, axis, keepdims=keepdims)
     if x.ref.builder.scope.decide("divides", 2, n):
         return _quantile(x, 0.5, axis, "midpoint", keepdims)
     return _quantile(x, 0.5, axis, "lower", keepdims)
@@ -345,7 +345,7 @@ def diff(a: Any, n: Any = 1, axis: Any = -1, prepend: Any = NO_VALUE, append: An
     x = as_tracer(a)
     k = as_axis(axis, x.ndim)
     parts = [_edge(p, x, k) for p in (prepend, x, append) if p is not NO_VALUE]
-    x = np.concatenate(parts, axis=k) if len(parts) > 1 else x
+    x = xp.concatenate(parts, axis=k) if len(parts) > 1 else x
     before = (slice(None),) * k
     for _ in range(operator.index(n)):
         later, earlier = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
@@ -354,13 +354,24 @@ def diff(a: Any, n: Any = 1, axis: Any = -1, prepend: Any = NO_VALUE, append: An
 
 
 def _edge(p: Any, x: Tracer, axis: int) -> Any:
-    return p if np.ndim(p) else np.broadcast_to(as_tracer(p, x.ref.builder), (*x.shape[:axis], 1, *x.shape[axis + 1:]))
+    return p if xp.ndim(p) else xp.broadcast_to(as_tracer(p, x.ref.builder), (*x.shape[:axis], 1, *x.shape[axis + 1:]))
 
 
 @implements(np.ediff1d)
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     refuse("ediff1d", to_end=to_end, to_begin=to_begin)
-    return diff(np.ravel(as_tracer(ary)))
+    return diff(xp.ravel(as_tracer(ary)))
+
+
+def _between_points(t: Tracer, xs: Tracer, ys: Tracer) -> Traced:
+    scope, n = xs.ref.builder.scope, xs.ref.shape[0]
+    if scope.decide("==", n, 0):
+        raise ValueError(f"{user_source()}: array of sample points is empty")
+    if scope.decide("==", n, 1):
+        return xp.broadcast_to(ys[0], t.shape)
+    k = clip(searchsorted(xs, t, side="right") - 1, 0, sized(n - 2, scope))
+    x0, x1, y0, y1 = take(xs, k), take(xs, k + 1), take(ys, k), take(ys, k + 1)
+    return where(t == x1, y1, (y1 - y0) / (x1 - x0) * (t - x0) + y0)
 
 
 @implements(np.interp)
@@ -370,14 +381,10 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     t, xs, ys = as_tracers(x, xp, fp)
     t, xs = t.astype(F64), xs.astype(F64)
     ys = ys if ys.dtype in COMPLEX else ys.astype(F64)
-    last = xs.ref.shape[0]
-    k = np.clip(searchsorted(xs, t, side="right") - 1, 0, sized(last - 2, xs.ref.builder.scope))
-    x0, x1, y0, y1 = take(xs, k), take(xs, k + 1), take(ys, k), take(ys, k + 1)
-    out = (y1 - y0) / (x1 - x0) * (t - x0) + y0
-    out = where(t == x1, y1, out)
+    out = _between_points(t, xs, ys)
     out = where(t < xs[0], ys[0] if left is None else left, out)
     out = where(t > xs[-1], ys[-1] if right is None else right, out)
-    return where(np.isnan(t), t, out)
+    return where(UFUNCS[np.isnan](t), t, out)
 
 
 # ---- results whose size depends on values -------------------------------------------------------
@@ -394,7 +401,7 @@ for _function in (np.argwhere, np.flatnonzero, np.unique_values, np.unique, np.e
 
 @implements(np.nonzero)
 def nonzero(a: Any) -> Any:
-    return np.nonzero(known_contents(as_tracer(a), "np.nonzero"))
+    return xp.nonzero(known_contents(as_tracer(a), "np.nonzero"))
 
 
 @implements(np.compress)
@@ -402,12 +409,12 @@ def compress(condition: Any, a: Any, axis: Any = None, out: None = None) -> Any:
     refuse("compress", out=out)
     if isinstance(condition, Tracer):
         condition = known_contents(condition, "np.compress")
-    return take(a, np.flatnonzero(condition), axis=axis)
+    return take(a, xp.flatnonzero(condition), axis=axis)
 
 
 # ---- dtypes -------------------------------------------------------------------------------------
 @implements(np.astype)
-def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: None = None, casting: str = "unsafe") -> Tracer:
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: None = None, casting: str = "unsafe") -> Traced:
     t, to = as_tracer(x), as_dtype(dtype)
     if not np.can_cast(t.dtype, to, casting):  # type: ignore[arg-type]
         raise TypeError(f"{user_source()}: Cannot cast array data from {t.dtype} to {to} according to the rule '{casting}'")
@@ -415,7 +422,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: None = None, cas
 
 
 @implements(np.copy)
-def copy_(a: Any, order: str = "K", subok: bool = False) -> Tracer:
+def copy_(a: Any, order: str = "K", subok: bool = False) -> Traced:
     return as_tracer(a).copy("C" if order == "C" else order)
 
 
@@ -427,8 +434,8 @@ def result_type(*xs: Any) -> np.dtype:
 
 implements(np.iscomplexobj)(lambda x: as_tracer(x).dtype in COMPLEX)
 implements(np.isrealobj)(lambda x: as_tracer(x).dtype not in COMPLEX)
-implements(np.iscomplex)(lambda x: np.imag(x) != 0)
-implements(np.isreal)(lambda x: np.imag(x) == 0)
+implements(np.iscomplex)(lambda x: xp.imag(x) != 0)
+implements(np.isreal)(lambda x: xp.imag(x) == 0)
 implements(np.isposinf)(lambda x, out=None: x == math.inf)
 implements(np.isneginf)(lambda x, out=None: x == -math.inf)
 implements(np.may_share_memory, np.shares_memory)(lambda a, b, max_work=None: a is b)

@@ -19,7 +19,7 @@ from loopwright.ir.source import user_source
 from loopwright.tracer.axes import as_axes, as_axis, as_shape, as_size, as_tracer, as_tracers
 from loopwright.tracer.promotion import broadcast, broadcast_shapes, equate, fits, reshape
 from loopwright.tracer.size import as_extent, sized
-from loopwright.tracer.tables import implements, unsupported
+from loopwright.tracer.tables import Traced, implements, unsupported, xp
 from loopwright.tracer.tracer import Tracer
 
 
@@ -60,11 +60,11 @@ def _cannot_reshape(scope: Scope, old: Shape, shape: Shape) -> ShapeError:
 
 
 @implements(np.reshape)
-def reshape_(a: Any, /, shape: Any = None, order: str = "C", *, newshape: Any = None, copy: bool | None = None) -> Tracer:
+def reshape_(a: Any, /, shape: Any = None, order: str = "C", *, newshape: Any = None, copy: bool | None = None) -> Traced:
     x = as_tracer(a)
     shape = as_shape(shape if shape is not None else newshape)
     if order == "F":
-        out = np.transpose(reshape_(np.transpose(x), tuple(reversed(_sizes(x, shape)))))
+        out = xp.transpose(reshape_(xp.transpose(x), tuple(reversed(_sizes(x, shape)))))
         return out.copy() if copy else out
     if order != "C":
         raise unsupported(f"np.reshape(order={order!r})", "The memory layout is not known while tracing: use order='C' or 'F'.")
@@ -81,10 +81,10 @@ def _sizes(x: Tracer, shape: Shape) -> list[Any]:
 
 
 @implements(np.ravel)
-def ravel(a: Any, order: str = "C") -> Tracer:
+def ravel(a: Any, order: str = "C") -> Traced:
     x = as_tracer(a)
     if order == "F":
-        return ravel(np.transpose(x))
+        return ravel(xp.transpose(x))
     if order == "K" or order == "A":
         raise unsupported(f"np.ravel(order={order!r})", "The memory layout is not known while tracing: use order='C' or 'F'.")
     flat = (product(x.ref.shape),)
@@ -95,14 +95,14 @@ def ravel(a: Any, order: str = "C") -> Tracer:
 
 
 # ---- order of axes ------------------------------------------------------------------------------
-def _permuted(x: Tracer, perm: tuple[int, ...]) -> Tracer:
+def _permuted(x: Tracer, perm: tuple[int, ...]) -> Traced:
     if perm == tuple(range(len(perm))):
         return x.made(lambda ref: ref)
     return x.made(lambda ref: transpose(ref, perm=perm))
 
 
 @implements(np.transpose)
-def transpose_(a: Any, axes: Any = None) -> Tracer:
+def transpose_(a: Any, axes: Any = None) -> Traced:
     x = as_tracer(a)
     if axes is None:
         return _permuted(x, tuple(reversed(range(x.ndim))))
@@ -113,7 +113,7 @@ def transpose_(a: Any, axes: Any = None) -> Tracer:
 
 
 @implements(np.matrix_transpose, np.linalg.matrix_transpose)
-def matrix_transpose(x: Any, /) -> Tracer:
+def matrix_transpose(x: Any, /) -> Traced:
     x = as_tracer(x)
     if x.ndim < 2:
         raise ValueError(f"{user_source()}: input array must be at least 2-dimensional, but it is {x.ndim}")
@@ -121,7 +121,7 @@ def matrix_transpose(x: Any, /) -> Tracer:
 
 
 @implements(np.swapaxes)
-def swapaxes(a: Any, axis1: Any, axis2: Any) -> Tracer:
+def swapaxes(a: Any, axis1: Any, axis2: Any) -> Traced:
     x = as_tracer(a)
     i, j = as_axis(axis1, x.ndim), as_axis(axis2, x.ndim)
     perm = list(range(x.ndim))
@@ -130,7 +130,7 @@ def swapaxes(a: Any, axis1: Any, axis2: Any) -> Tracer:
 
 
 @implements(np.moveaxis)
-def moveaxis(a: Any, source: Any, destination: Any) -> Tracer:
+def moveaxis(a: Any, source: Any, destination: Any) -> Traced:
     x = as_tracer(a)
     sources, targets = as_axes(source, x.ndim), as_axes(destination, x.ndim)
     if len(sources) != len(targets):
@@ -142,7 +142,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Tracer:
 
 
 @implements(np.rollaxis)
-def rollaxis(a: Any, axis: int, start: int = 0) -> Tracer:
+def rollaxis(a: Any, axis: int, start: int = 0) -> Traced:
     x = as_tracer(a)
     axis = as_axis(axis, x.ndim)
     start = start + x.ndim if start < 0 else start
@@ -151,7 +151,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Tracer:
 
 # ---- axes of size 1, and repeats ----------------------------------------------------------------
 @implements(np.squeeze)
-def squeeze(a: Any, axis: Any = None) -> Tracer:
+def squeeze(a: Any, axis: Any = None) -> Traced:
     x = as_tracer(a)
     scope, shape = x.ref.builder.scope, x.ref.shape
     axes = tuple(k for k, n in enumerate(shape) if scope.decide("==", n, 1)) if axis is None else as_axes(axis, x.ndim)
@@ -163,7 +163,7 @@ def squeeze(a: Any, axis: Any = None) -> Tracer:
 
 
 @implements(np.expand_dims)
-def expand_dims(a: Any, axis: Any) -> Tracer:
+def expand_dims(a: Any, axis: Any) -> Traced:
     x = as_tracer(a)
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
     axes = as_axes(tuple(axis) if isinstance(axis, list) else axis, x.ndim + count)
@@ -172,7 +172,7 @@ def expand_dims(a: Any, axis: Any) -> Tracer:
     return x.made(lambda ref: reshape(ref, shape))
 
 
-def _at_least(rank: int, x: Tracer) -> Tracer:
+def _at_least(rank: int, x: Tracer) -> Traced:
     if x.ndim >= rank:
         return x
     if rank == 3 and x.ndim == 2:
@@ -193,7 +193,7 @@ implements(np.atleast_3d)(lambda *arys: _each_at_least(3, arys))
 
 
 @implements(np.broadcast_to)
-def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Tracer:
+def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Traced:
     x = as_tracer(array)
     scope, target = x.ref.builder.scope, as_shape(shape)
     if not fits(scope, x.ref.shape, target):
@@ -204,14 +204,14 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Tracer:
 
 
 @implements(np.broadcast_arrays)
-def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Tracer, ...]:
+def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Traced, ...]:
     xs = as_tracers(*args)
     shape = broadcast_shapes(xs[0].ref.builder.scope, *[x.ref.shape for x in xs])
     return tuple(x.made(lambda ref: broadcast(ref, shape)) for x in xs)
 
 
 @implements(np.repeat)
-def repeat(a: Any, repeats: Any, axis: Any = None) -> Tracer:
+def repeat(a: Any, repeats: Any, axis: Any = None) -> Traced:
     x = as_tracer(a)
     if axis is None:
         x, axis = Tracer(reshape(x.ref, (product(x.ref.shape),))), 0
@@ -219,14 +219,14 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Tracer:
     times = as_extent(repeats)
     if times is None:
         counts = np.asarray(repeats)
-        return np.take(x, np.repeat(np.arange(int(x.shape[k])), counts), axis=k)
+        return xp.take(x, xp.repeat(xp.arange(int(x.shape[k])), counts), axis=k)
     shape = x.ref.shape
     spread = broadcast(reshape(x.ref, (*shape[:k + 1], 1, *shape[k + 1:])), (*shape[:k + 1], times, *shape[k + 1:]))
     return Tracer(reshape(spread, (*shape[:k], shape[k] * times, *shape[k + 1:])))
 
 
 @implements(np.tile)
-def tile(A: Any, reps: Any) -> Tracer:
+def tile(A: Any, reps: Any) -> Traced:
     x, times = as_tracer(A).ref, as_shape(reps)
     rank = max(len(x.shape), len(times))
     shape = (*[1] * (rank - len(x.shape)), *x.shape)
@@ -238,7 +238,7 @@ def tile(A: Any, reps: Any) -> Tracer:
 
 # ---- reversal and rotation ----------------------------------------------------------------------
 @implements(np.flip)
-def flip(m: Any, axis: Any = None) -> Tracer:
+def flip(m: Any, axis: Any = None) -> Traced:
     x = as_tracer(m)
     axes = as_axes(axis, x.ndim)
 
@@ -254,7 +254,7 @@ implements(np.flipud)(lambda m: flip(m, 0))
 
 
 @implements(np.rot90)
-def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Tracer:
+def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Traced:
     x = as_tracer(m)
     i, j = as_axes(tuple(axes), x.ndim)
     match k % 4:
@@ -268,7 +268,7 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Tracer:
 
 
 @implements(np.roll)
-def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
+def roll(a: Any, shift: Any, axis: Any = None) -> Traced:
     x = as_tracer(a)
     if axis is None:
         flat = Tracer(reshape(x.ref, (product(x.ref.shape),)))
@@ -281,24 +281,24 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
     return x.copy() if x is a else x
 
 
-def _rolled(x: Tracer, shift: Any, axis: int) -> Tracer:
+def _rolled(x: Tracer, shift: Any, axis: int) -> Traced:
     """x[..., (i - shift) mod n, ...]: two slices where the shift is a number no greater than the size."""
     scope, n = x.ref.builder.scope, x.ref.shape[axis]
     if scope.decide("==", n, 0):
         return x
     by = as_extent(shift)
     if by is None:
-        return np.take(x, _wrapped_positions(x, shift, n), axis=axis)
+        return xp.take(x, _wrapped_positions(x, shift, n), axis=axis)
     cut = scope.canonical(by * -1 if scope.decide("<=", by, 0) else n - by)
     if not (scope.decide("<=", 0, cut) and scope.decide("<=", cut, n)):
         cut = scope.canonical((by * -1) % n)
     head, tail = section(x.ref, axis, 0, cut), section(x.ref, axis, cut, n - cut)
-    return np.concatenate((Tracer(tail), Tracer(head)), axis=axis)
+    return xp.concatenate((Tracer(tail), Tracer(head)), axis=axis)
 
 
-def _wrapped_positions(x: Tracer, shift: Any, n: Extent) -> Tracer:
-    from_start = np.arange(sized(n, x.ref.builder.scope), like=x)
-    return np.remainder(from_start - shift, sized(n, x.ref.builder.scope))
+def _wrapped_positions(x: Tracer, shift: Any, n: Extent) -> Traced:
+    from_start = xp.arange(sized(n, x.ref.builder.scope), like=x)
+    return xp.remainder(from_start - shift, sized(n, x.ref.builder.scope))
 
 
 # ---- joining and splitting ----------------------------------------------------------------------
@@ -324,7 +324,7 @@ def _sections(n: Extent, indices_or_sections: Any, scope: Scope, exact: bool) ->
     return list(itertools.pairwise(ends))
 
 
-def _split(ary: Any, indices_or_sections: Any, axis: Any, exact: bool) -> list[Tracer]:
+def _split(ary: Any, indices_or_sections: Any, axis: Any, exact: bool) -> list[Traced]:
     x = as_tracer(ary)
     k = as_axis(axis, x.ndim)
     scope = x.ref.builder.scope
@@ -334,18 +334,18 @@ def _split(ary: Any, indices_or_sections: Any, axis: Any, exact: bool) -> list[T
 
 
 @implements(np.split)
-def split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Tracer]:
+def split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Traced]:
     return _split(ary, indices_or_sections, axis, exact=True)
 
 
 @implements(np.array_split)
-def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Tracer]:
+def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Traced]:
     return _split(ary, indices_or_sections, axis, exact=False)
 
 
 implements(np.vsplit)(lambda ary, sections: split(ary, sections, 0))
 implements(np.dsplit)(lambda ary, sections: split(ary, sections, 2))
-implements(np.hsplit)(lambda ary, sections: split(ary, sections, 1 if np.ndim(ary) > 1 else 0))
+implements(np.hsplit)(lambda ary, sections: split(ary, sections, 1 if xp.ndim(ary) > 1 else 0))
 
 
 @implements(np.shape)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from loopwright.ir import types
 from loopwright.ir.builder import Builder, Ref, innermost
 from loopwright.ir.dims import Dim, Extent, Shape, symbol, symbols_in, terms_of
 from loopwright.ir.errors import ArgumentError, DTypeError, LeakedValueError, ShapeError
@@ -21,7 +22,7 @@ from loopwright.ir.types import C128, COMPLEX, F64, I64, SHORT
 from loopwright.tracer.size import Size
 from loopwright.tracer.tracer import Tracer
 
-Kind = np.dtype | type[int] | type[float] | type[complex]  # a dtype, or the Python number that a weak scalar is
+Kind = Any  # np.dtype, or int, float, complex: the Python number that a weak scalar is
 WEAK: dict[str, Kind] = {"i": int, "u": int, "f": float, "c": complex}
 DEFAULT: dict[Any, np.dtype] = {int: I64, float: F64, complex: C128}
 
@@ -30,10 +31,9 @@ DEFAULT: dict[Any, np.dtype] = {int: I64, float: F64, complex: C128}
 @lru_cache(maxsize=256)
 def native(dtype: np.dtype) -> np.dtype:
     """The dtype of the IR that this one is, whatever its byte order. DTypeError when there is none."""
-    swapped = dtype.newbyteorder("=")
-    for known in SHORT:  # np.longlong equals int64 but hashes otherwise
-        if known == swapped:
-            return known
+    known = types.native(dtype)
+    if known in SHORT:
+        return known
     hint = " np.arange of a symbolic size makes such an array: use loopwright.numpy.arange." if dtype.kind == "O" else ""
     raise DTypeError(f"{user_source()}: dtype {dtype} is not supported. The dtypes are {', '.join(map(str, SHORT))}.{hint}")
 
@@ -67,7 +67,7 @@ _STAND_IN = {int: 0, float: 0.0, complex: 0j}
 
 
 @lru_cache(maxsize=4096)
-def result_kind(*kinds: Kind) -> np.dtype:
+def result_kind(*kinds: Any) -> np.dtype:
     """np.result_type, where only the kinds of Python numbers matter."""
     return native(np.result_type(*[_STAND_IN[k] if isinstance(k, type) else k for k in kinds]))
 
@@ -82,7 +82,7 @@ def resolve(ufunc: np.ufunc, kinds: tuple[Kind, ...], dtype: np.dtype | None = N
             casting: str = "same_kind") -> tuple[tuple[np.dtype, ...], tuple[np.dtype, ...]]:
     """The dtypes NumPy computes a ufunc at, and of its results. TypeError when it has no loop, in NumPy's words."""
     options: dict[str, Any] = {} if dtype is None else {"signature": (*[None] * ufunc.nin, *[dtype] * ufunc.nout)}
-    found = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout), casting=casting, **options)
+    found = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout), casting=casting, **options)  # type: ignore[arg-type]
     dtypes = [native(d) for d in found]
     return tuple(dtypes[:ufunc.nin]), tuple(dtypes[ufunc.nin:])
 

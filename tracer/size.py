@@ -239,11 +239,13 @@ def _creation_function(frame: FrameType) -> str | None:
 
 def _called_by_name(frame: FrameType) -> str | None:
     positions = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
-    if positions is None or positions[0] is None or positions[1] is None:
+    if positions is None:
         return None
     first, last, begin, end = positions
+    if first is None or last is None or begin is None or end is None:
+        return None
     lines = [linecache.getline(frame.f_code.co_filename, k).encode() for k in range(first, last + 1)]
-    if not all(lines) or begin is None or end is None:
+    if not all(lines):
         return None
     lines[-1] = lines[-1][:end]  # the end first: both columns count from the start of their line
     lines[0] = lines[0][begin:]

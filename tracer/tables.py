@@ -17,6 +17,10 @@ UFUNCS: dict[np.ufunc, Callable[..., Any]] = {}  # the function itself; keep_wea
 UFUNC_METHODS: dict[str, Callable[..., Any]] = {}  # "reduce", "accumulate", "outer", "at": called with the ufunc first
 FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}  # by NumPy function; indexing by operator.getitem and setitem
 
+# Rules are written with NumPy's own functions, which dispatch on what they get; NumPy's stubs speak of ndarrays only.
+xp: Any = np
+Traced = Any  # a Tracer
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 

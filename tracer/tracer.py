@@ -128,19 +128,19 @@ class Tracer(Operators):
         return self.size * self.itemsize
 
     @property
-    def T(self) -> Tracer:
+    def T(self) -> Any:
         return FUNCTIONS[np.transpose](self)
 
     @property
-    def mT(self) -> Tracer:
+    def mT(self) -> Any:
         return FUNCTIONS[np.matrix_transpose](self)
 
     @property
-    def real(self) -> Tracer:
+    def real(self) -> Any:
         return FUNCTIONS[np.real](self)
 
     @property
-    def imag(self) -> Tracer:
+    def imag(self) -> Any:
         return FUNCTIONS[np.imag](self)
 
     # ---- NumPy's protocols ----------------------------------------------------------------------
@@ -249,20 +249,20 @@ class Tracer(Operators):
         return bool((self == x).any())
 
     # ---- methods --------------------------------------------------------------------------------
-    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Tracer:
+    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
         return FUNCTIONS[np.astype](self, dtype, copy=copy, casting=casting)
 
     def copy(self, order: str = "C") -> Tracer:
         """A local array of the same value, which may be written."""
         return Tracer(self.ref, contiguous=order == "C")
 
-    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Tracer:
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
         return FUNCTIONS[np.reshape](self, shape[0] if len(shape) == 1 else shape, order=order, copy=copy)
 
-    def transpose(self, *axes: Any) -> Tracer:
+    def transpose(self, *axes: Any) -> Any:
         return FUNCTIONS[np.transpose](self, (axes[0] if len(axes) == 1 else axes) if axes else None)
 
-    def flatten(self, order: str = "C") -> Tracer:
+    def flatten(self, order: str = "C") -> Any:
         return FUNCTIONS[np.ravel](self, order).copy()
 
     def dot(self, other: Any) -> Any:

@@ -238,8 +238,9 @@ def _beyond_range(ufunc: np.ufunc, xs: tuple[Any, ...], dtypes: tuple[np.dtype, 
     return None
 
 
-_PYTHON = {np.equal: operator.eq, np.not_equal: operator.ne, np.less: operator.lt, np.less_equal: operator.le,
-           np.greater: operator.gt, np.greater_equal: operator.ge}
+_PYTHON: dict[np.ufunc, Callable[[Any, Any], Any]] = {
+    np.equal: operator.eq, np.not_equal: operator.ne, np.less: operator.lt, np.less_equal: operator.le,
+    np.greater: operator.gt, np.greater_equal: operator.ge}
 
 
 def _check_exponent(ufunc: np.ufunc, xs: tuple[Any, ...], dtypes: tuple[np.dtype, ...]) -> None:

@@ -32,7 +32,7 @@ from loopwright.tracer.promotion import (
     reshape,
     shape_of,
 )
-from loopwright.tracer.tables import UFUNC_METHODS, UFUNCS, implements, unsupported
+from loopwright.tracer.tables import UFUNC_METHODS, UFUNCS, Traced, implements, unsupported, xp
 from loopwright.tracer.tracer import Tracer
 
 
@@ -69,7 +69,7 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
     x.set_ref(write(x.ref, p, _updates(x, value, p.shape)))
 
 
-def _traced_mask(key: Any) -> Tracer | None:
+def _traced_mask(key: Any) -> Traced | None:
     """The key, if it is one traced boolean array whose values are not known."""
     if isinstance(key, tuple) and len(key) == 1:
         key = key[0]
@@ -115,7 +115,7 @@ def write_block(x: Ref, p: Plan, block: Ref) -> Ref:
     block = reshape(block, tuple(s.length for s in p.spans))
     if p.is_whole(x.shape):
         return block
-    attrs = {"shape": x.shape, "start": tuple(s.start for s in p.spans), "step": tuple(s.step for s in p.spans)}
+    attrs: dict[str, Any] = {"shape": x.shape, "start": tuple(s.start for s in p.spans), "step": tuple(s.step for s in p.spans)}
     inside = full(into=block.builder, value=True, shape=block.shape, dtype=BOOL)
     return select(pad(inside, **attrs, value=False), pad(block, **attrs, value=0), x)
 
@@ -141,7 +141,7 @@ def _masked(x: Ref, mask: Tracer, value: Any) -> Ref:
 
 # ---- x += v -------------------------------------------------------------------------------------
 @implements(operator.iadd)
-def in_place(ufunc: np.ufunc, x: Tracer, other: Any) -> Tracer:
+def in_place(ufunc: np.ufunc, x: Tracer, other: Any) -> Traced:
     """`x += v` and its kin: a rank-0 value is a number and is replaced; a local array is rebound at its own dtype and shape;
     for a view the result waits for the store that Python makes right after it in `x[i] += v`."""
     if not x.ndim:
@@ -163,7 +163,7 @@ def in_place(ufunc: np.ufunc, x: Tracer, other: Any) -> Tracer:
     return x
 
 
-def _unstored(view: Tracer, ref: Ref) -> Tracer:
+def _unstored(view: Tracer, ref: Ref) -> Traced:
     out = Tracer(ref, "view")
     out.unstored = view if view.base is None else view.base
     return out
@@ -205,11 +205,11 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
     if where is True:
         dst[...] = src
     else:
-        dst[...] = np.where(where, src, dst)
+        dst[...] = xp.where(where, src, dst)
 
 
 @implements(np.putmask)
 def putmask(a: Any, mask: Any, values: Any) -> None:
     """a[mask] = values, for one value or values of a's shape."""
     check_writable(a, "np.putmask")
-    a[...] = np.where(mask, values, a)
+    a[...] = xp.where(mask, values, a)
