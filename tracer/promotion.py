@@ -269,6 +269,8 @@ def constant(x: Any, dtype: np.dtype, shape: Shape, builder: Builder) -> Ref:
 
 def exact(x: Any, dtype: np.dtype) -> Any:
     """The Python number that a dtype holds for x. OverflowError for a Python int that it cannot hold."""
+    if type(x) is float and dtype == F64:
+        return x
     if isinstance(x, int) and dtype.kind in "iu" and not isinstance(x, bool):
         info = np.iinfo(dtype)
         if not info.min <= x <= info.max:

@@ -21,7 +21,7 @@ from loopwright.ir.ops import bitwise, comparison, transcendental
 from loopwright.ir.ops.construct import full_like, zeros_like
 from loopwright.ir.ops.selection import select
 from loopwright.ir.source import user_source
-from loopwright.ir.types import BOOL, COMPLEX, I64, is_inexact, is_integer
+from loopwright.ir.types import BOOL, COMPLEX, FLOATS, I64, is_inexact, is_integer
 from loopwright.tracer.promotion import (
     Kind,
     as_dtype,
@@ -207,8 +207,8 @@ def _check_call(ufunc: np.ufunc, args: tuple[Any, ...], where: Any, unknown: dic
         raise TypeError(f"{user_source()}: np.{ufunc.__name__} on traced values does not take {', '.join(unknown)}=")
 
 
-def _resolve(ufunc: np.ufunc, kinds: tuple[Kind, ...], dtype: np.dtype | None,
-             casting: str) -> tuple[tuple[np.dtype, ...], tuple[np.dtype, ...]]:
+def _resolve(ufunc: np.ufunc, kinds: tuple[Kind, ...], dtype: np.dtype | None = None,
+             casting: str = "same_kind") -> tuple[tuple[np.dtype, ...], tuple[np.dtype, ...]]:
     try:
         return resolve(ufunc, kinds, dtype, casting)
     except DTypeError:
@@ -221,7 +221,11 @@ def _emit(ufunc: np.ufunc, refs: list[Ref]) -> Any:
     try:
         return RULES[ufunc](*refs)
     except DTypeError as error:
-        raise DTypeError(f"{user_source()}: np.{ufunc.__name__}: {error}") from None
+        raise _at_line(ufunc, error) from None
+
+
+def _at_line(ufunc: np.ufunc, error: DTypeError) -> DTypeError:
+    return DTypeError(f"{user_source()}: np.{ufunc.__name__}: {error}")
 
 
 def _wrapped(x: Ref, dtype: np.dtype, is_weak: bool) -> Tracer:
@@ -250,9 +254,47 @@ def _check_exponent(ufunc: np.ufunc, xs: tuple[Any, ...], dtypes: tuple[np.dtype
 
 
 
+def _alike(args: tuple[Any, ...]) -> tuple[list[Ref], tuple[Kind, ...]] | None:
+    """The common case, for speed: traced arrays of one shape and dtype, and Python floats beside floating ones."""
+    found: Ref | None = None
+    for x in args:
+        if type(x) is Tracer:
+            found = x.ref
+            break
+    if found is None:
+        return None
+    t = found.type
+    refs, kinds = [], []
+    for x in args:
+        if type(x) is Tracer:
+            u = x.ref.type
+            if u.dtype is not t.dtype or u.weak or u.shape != t.shape:
+                return None
+            refs.append(x.ref)
+            kinds.append(t.dtype)
+        elif type(x) is float and t.dtype in FLOATS:
+            refs.append(constant(x, t.dtype, t.shape, found.builder))
+            kinds.append(float)
+        else:
+            return None
+    return refs, tuple(kinds)
+
+
 def _entry(ufunc: np.ufunc) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return apply(ufunc, args, **kwargs)
+    rule, count = RULES[ufunc], ufunc.nin
+
+    def call(*args: Any, keep_weak: bool = False, **options: Any) -> Any:
+        alike = None if options or ufunc.nout > 1 or len(args) != count else _alike(args)
+        if alike is None:
+            return apply(ufunc, args, keep_weak=keep_weak, **options)
+        refs, kinds = alike
+        inputs, outputs = _resolve(ufunc, kinds)
+        if any(r.value.type.dtype is not d for r, d in zip(refs, inputs, strict=True)):
+            return apply(ufunc, args, keep_weak=keep_weak)
+        try:
+            return Tracer(convert(rule(*refs), outputs[0]))
+        except DTypeError as error:
+            raise _at_line(ufunc, error) from None
     return call
 
 
