@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,7 @@ class Dim:
         return self * -1 + other
 
     def __mul__(self, other: Extent) -> Extent:
-        return _polynomial((tuple(sorted(a + b, key=str)), x * y)
-                           for a, x in self.terms for b, y in terms_of(other))
+        return _times(self, other)
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -126,6 +126,11 @@ def _polynomial(parts: Iterable[tuple[Monomial, int]]) -> Extent:
         return kept[0][1] if kept else 0
     # Constants last, then by text: `n*m + 2*n + 1`.
     return Dim(tuple(sorted(kept, key=lambda term: (-len(term[0]), str(term[0])))))
+
+
+@lru_cache(maxsize=1 << 14)  # a trace multiplies the same few sizes over and over
+def _times(a: Dim, b: Extent) -> Extent:
+    return _polynomial((tuple(sorted(x + y, key=str)), c * d) for x, c in a.terms for y, d in terms_of(b))
 
 
 def floordiv(a: Extent, b: Extent) -> Extent:
@@ -335,6 +340,8 @@ class Facts:
         return total
 
     def _shifted(self, x: Extent) -> Extent:
+        if all(isinstance(a, Symbol) and not self.low.get(a.name, 0) for atoms, _ in terms_of(x) for a in atoms):
+            return x
         out: Extent = 0
         for atoms, c in terms_of(x):
             out = out + product(self._shifted_atom(a) for a in atoms) * c

@@ -240,8 +240,8 @@ class _Grouping:
                 group.positions.setdefault(n.inputs[k], {})[at] = None
 
     def _recomputable(self, n: Node, form: Form, groups: list[Group]) -> bool:
-        """Cheap maps of at most one array are computed again by each reader; so is what has no operand at all."""
-        if not form.is_map or n.outputs[0] in self.results or not groups:
+        """Cheap maps of at most one array are computed again by each reader; so is cheap work on numbers alone."""
+        if not form.is_map or n.outputs[0] in self.results or not groups or own_cost(form.expr) >= EXPENSIVE:
             return False
         if any(g.root in self.lone or len(g.nodes) >= MOST_NODES for g in groups):
             return False
