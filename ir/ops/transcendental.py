@@ -50,8 +50,9 @@ hypot = elementwise(
 
 
 def _cosine(side: Ref, length: Ref) -> Ref:
-    """side / length, and 0 at the origin."""
-    return div(side, select(eq(length, zeros_like(length)), _one(length), length))
+    """side / length; at the origin the sides share, as in JAX."""
+    is_origin = eq(length, zeros_like(length))
+    return select(is_origin, full_like(length, 0.5), div(side, select(is_origin, _one(length), length)))
 
 
 # ---- exponentials and logarithms --------------------------------------------------------------------
