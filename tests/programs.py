@@ -5,7 +5,6 @@ of one type, movements, reductions, conversions, constants; and any op's own exa
 """
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from loopwright.ir.dims import evaluate, product, symbol, symbols_in
 from loopwright.ir.errors import DTypeError, ShapeError
 from loopwright.ir.graph import Graph
 from loopwright.ir.guards import Scope
+from loopwright.ir.interpreter import evaluate as run
 from loopwright.ir.op import Op
 from loopwright.ir.ops import TABLE
 from loopwright.ir.ops.elementwise import same_shape
@@ -28,12 +28,11 @@ SHAPES = ("", "n", "m", "n, m", "2, n", "n, 1", "n, 3, m", "3", "n, n")
 Make = Callable[[np.random.Generator, ArrayType], np.ndarray]
 
 
-@dataclass(frozen=True)
 class Program:
     """A graph, and for each parameter how its argument is drawn (None: anything of its type)."""
 
-    graph: Graph
-    makes: tuple[Make | None, ...]
+    def __init__(self, graph: Graph, makes: tuple[Make | None, ...]) -> None:
+        self.graph, self.makes = graph, makes
 
     def sizes(self, rng: np.random.Generator) -> dict[str, int]:
         """A size from 1 to 4 for each symbol."""
@@ -64,6 +63,16 @@ def wild(rng: np.random.Generator, t: ArrayType) -> np.ndarray:
         return out
     plain = rng.normal(size=t.shape) * rng.choice([1.0, 100.0], t.shape)
     return np.where(rng.random(t.shape) < 0.3, rng.choice(SPECIAL, t.shape), plain).astype(t.dtype)
+
+
+def outcome(g: Graph, args: list[np.ndarray]) -> list[np.ndarray] | None:
+    """What g gives, or None where that is an error: an integer to a negative power, an index out of range."""
+    try:
+        return run(g, args)
+    except ShapeError:
+        raise
+    except (ValueError, IndexError):
+        return None
 
 
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
