@@ -33,10 +33,12 @@ class Program:
 
 @dataclass(frozen=True)
 class Function:
-    """A kernel's internal function, and the stage of its region that each of its error sites belongs to."""
+    """A kernel's internal function, the stage of its region that each of its error sites belongs to, and whether it
+    can meet an error at all (a power of integers reports one without a site)."""
 
     name: str
     sites: tuple[int, ...]
+    can_fail: bool
 
 
 def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False) -> Program:
@@ -73,13 +75,13 @@ class _Module:
             text, shared = library_text(n, name, self.target)
             self.texts.append(text)
             self.shared.update(dict.fromkeys(shared))
-            return Function(name, (-1,))
+            return Function(name, (-1,), can_fail=True)
         scheduled = build_nest(n.regions[0], n.attrs["schedule"], name)
         kernel = emit_nest(scheduled.nest, self.target, self.fast_math)
         self.texts.append(kernel.text)
         self.shared.update(dict.fromkeys(sorted(kernel.declarations)))
         self.shared.update(dict.fromkeys(sorted(kernel.globals)))
-        return Function(name, scheduled.sites)
+        return Function(name, scheduled.sites, can_fail=f"call void @{name}_report(" in kernel.text)
 
     def text(self, entry: Writer) -> str:
         shared = dict.fromkeys((*self.shared, *entry.declarations))
@@ -148,7 +150,7 @@ class _Entry:
         buffers = [f"ptr {self._pointer(v)}" for v in (*n.inputs, *n.outputs)]
         sizes = [f"i64 {self.sizes.extent(symbol(s))}" for s in n.regions[0].symbols]
         self.w.do(f"call void @{f.name}({', '.join((*buffers, *sizes, 'ptr %error'))})")
-        if len(f.sites) > 1 or n.attrs["implementation"] != "generated":
+        if f.can_fail:
             self._check(n, f)
 
     def _check(self, n: Node, f: Function) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import loopwright as lw
 from loopwright.ir.builder import build
 from loopwright.ir.dims import Constraint, symbol
 from loopwright.ir.graph import Graph, Node
@@ -293,3 +294,30 @@ def test_a_broken_environment_is_another_key(monkeypatch):
     before = key(version())
     monkeypatch.setattr(cache, "source_digest", lambda: "other sources")
     assert key(version()) != before
+
+
+def picking():
+    return lw.jit(lambda x, i: x[i] + 1)
+
+
+def picking_elsewhere():
+    return lw.jit(lambda a, k: a[k] + 1)
+
+
+def test_errors_of_code_from_the_disk_name_this_functions_line(folder):
+    x = np.arange(5, dtype=np.float32)
+    for k, make in enumerate((picking, picking_elsewhere)):
+        f = make()
+        np.testing.assert_array_equal(f(x, np.array([1, -1])), [2, 5])
+        assert f._versions.entries[0].compiled.from_cache == (k == 1)
+        for _ in range(2):  # through Python, then through the native call
+            with pytest.raises(IndexError, match=r"index 7 is out of bounds for axis 0 with size 5") as caught:
+                f(x, np.array([0, 7]))
+            assert f"test_cache.py:{make.__code__.co_firstlineno + 1}" in str(caught.value)
+
+
+def test_negative_integer_powers_raise(folder):
+    f = lw.jit(lambda x, n: x ** n)
+    np.testing.assert_array_equal(f(np.array([2, 3]), np.array([3, 0])), [8, 1])
+    with pytest.raises(ValueError, match="Integers to negative integer powers are not allowed"):
+        f(np.array([2, 3]), np.array([3, -1]))

@@ -21,6 +21,7 @@ import numpy as np
 
 from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.engine import Library, load
+from loopwright.lower.runtime.objects import numpy_core
 
 VARIABLE = "LOOPWRIGHT_BLAS"
 _ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112
@@ -69,8 +70,7 @@ def _candidates() -> Iterator[str]:
         for folder in map(Path, spec.submodule_search_locations or () if spec else ()):
             for place in (folder.parent / f"{package}.libs", folder / ".dylibs", folder / ".libs"):
                 yield from map(str, sorted(place.glob("*openblas*")))
-    core: Any = np._core if hasattr(np, "_core") else np.core  # type: ignore[attr-defined]
-    yield core._multiarray_umath.__file__
+    yield numpy_core()._multiarray_umath.__file__
 
 
 def _probe(path: str) -> Blas | None:
@@ -87,7 +87,9 @@ def _probe(path: str) -> Blas | None:
 
 
 def _multiplies(function: Any, bits: int, dtype: type) -> bool:
-    a, b, c = np.arange(6, dtype=dtype).reshape(2, 3), np.arange(12, dtype=dtype).reshape(4, 3), np.full((2, 4), np.nan, dtype)
+    a: np.ndarray = np.arange(6, dtype=dtype).reshape(2, 3)
+    b: np.ndarray = np.arange(12, dtype=dtype).reshape(4, 3)
+    c: np.ndarray = np.full((2, 4), np.nan, dtype)
     real = ctypes.c_float if dtype is np.float32 else ctypes.c_double
     size = ctypes.c_int64 if bits == 64 else ctypes.c_int32
     function.restype = None

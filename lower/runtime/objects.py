@@ -56,8 +56,9 @@ def _read(ctype: Any, address: int) -> Any:
 
 def _try_arrays() -> bool:
     base = np.arange(24, dtype=np.float32)
-    arrays = [base, base.reshape(2, 3, 4), base.reshape(2, 3, 4)[:, ::2], np.zeros((), np.int8), np.zeros((3, 0, 2), np.int64),
-              np.frombuffer(bytes(17), np.uint8)[1:].view(np.float64)]
+    arrays: list[np.ndarray] = [
+        base, base.reshape(2, 3, 4), base.reshape(2, 3, 4)[:, ::2], np.zeros((), np.int8), np.zeros((3, 0, 2), np.int64),
+        np.frombuffer(bytes(17), np.uint8)[1:].view(np.float64)]
     return np.ndarray.__basicsize__ > ARRAY_FLAGS and all(map(_is_array_as_expected, arrays))
 
 
@@ -123,12 +124,16 @@ def _try_numpy_functions() -> bool:
             and type(number) is np.float32 and number == 2)
 
 
+def numpy_core() -> Any:
+    """NumPy's package of compiled modules, which NumPy 2 renamed."""
+    return np.core if np.__version__.startswith("1.") else np._core  # type: ignore[attr-defined]
+
+
 @cache
 def _numpy_table() -> int:
-    core: Any = np._core if hasattr(np, "_core") else np.core  # type: ignore[attr-defined]
     pointer: Callable[..., int] = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]  # type: ignore[attr-defined]
-    return pointer(core.multiarray._ARRAY_API, None)
+    return pointer(numpy_core().multiarray._ARRAY_API, None)
 
 
 def _numpy_address(name: str) -> int:
