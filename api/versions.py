@@ -13,7 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,8 +24,8 @@ from loopwright.ir.rewriting import simplify
 from loopwright.ir.signature import Result, ResultContainer, Signature, Version
 from loopwright.ir.source import user_source
 from loopwright.ir.types import ArrayType, native
-from loopwright.lower.compile import Compiled, compile_version
 from loopwright.lower.runtime.dispatcher import set_versions
+from loopwright.lower.runtime.lazy import compile_version
 from loopwright.tracer.promotion import newest_builder
 from loopwright.tracer.pytree import Structure, take, unflatten
 from loopwright.tracer.signatures import (
@@ -42,6 +42,9 @@ from loopwright.tracer.signatures import (
 )
 from loopwright.tracer.trace import Traced, as_ref, trace
 from loopwright.tracer.tracer import Tracer
+
+if TYPE_CHECKING:
+    from loopwright.lower.compile import Compiled
 
 WARN_AT, KEEP = 8, 64
 Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 import loopwright as lw
-from benchmarks.harness import Timing, interleaved, optional, table
+from benchmarks.harness import Timing, interleaved, optional
 
 
 def one_call() -> list[Timing]:
@@ -56,5 +56,4 @@ def _each_of_many(timings: list[Timing]) -> list[Timing]:
     return [Timing(t.workload, t.contender, t.median / CALLS, t.low / CALLS, t.high / CALLS, t.note) for t in timings]
 
 
-if __name__ == "__main__":
-    print(table(one_call() + more_arguments()))
+WORKLOADS = (one_call, more_arguments)

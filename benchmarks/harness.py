@@ -10,6 +10,9 @@ from dataclasses import asdict, dataclass
 from types import ModuleType
 
 
+QUICK = False  # run everything just often enough to see that it runs
+
+
 @dataclass(frozen=True)
 class Timing:
     """Seconds of one call: the median and quartiles over the rounds."""
@@ -36,6 +39,7 @@ def optional(name: str) -> ModuleType | None:
 def interleaved(workload: str, contenders: Mapping[str, Callable[[], object]], *, rounds: int = 15,
                 seconds: float = 0.02, notes: Mapping[str, str] | None = None) -> list[Timing]:
     """Time each contender in every round, each for about `seconds`; first a warm-up call of each."""
+    rounds, seconds = (2, 0.0) if QUICK else (rounds, seconds)
     repeats = {}
     for name, f in contenders.items():
         f()
@@ -61,7 +65,7 @@ def interleaved(workload: str, contenders: Mapping[str, Callable[[], object]], *
 def once_each(workload: str, contenders: Mapping[str, Callable[[], float]], *, rounds: int = 5) -> list[Timing]:
     """For what cannot be repeated in place (a compile): each contender's call gives its own seconds, once per round."""
     taken: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(rounds):
+    for _ in range(1 if QUICK else rounds):
         for name, f in contenders.items():
             taken[name].append(f())
     return [Timing(workload, name, statistics.median(t), *_quartiles(t)) for name, t in taken.items()]

@@ -6,7 +6,7 @@ operands and the dtypes it accepts; its numpy rule returns exactly the dtype tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from loopwright.ir.ops.broadcasting import spread
 from loopwright.ir.types import BF16, BOOL, C64, COMPLEX, F32, F64, FLOATS, INTEGERS, SHORT, ArrayType
 
 Dtypes = tuple[np.dtype, ...]
-Draw = Callable[[np.random.Generator, ArrayType], np.ndarray]
+Draw: TypeAlias = "Callable[[np.random.Generator, ArrayType], np.ndarray]"  # quoted: np.random is slow to import
 
 INEXACT: Dtypes = (*FLOATS, *COMPLEX)
 REAL: Dtypes = (*INTEGERS, *FLOATS)

@@ -1,4 +1,4 @@
-"""The one module that imports inside functions: optional and slow libraries are loaded when first needed.
+"""The one module that imports inside functions: the compiler and optional libraries are loaded when first needed.
 
 Guarantees: importing loopwright imports none of them; what `llvm()` returns is initialised for this machine.
 """
@@ -7,7 +7,11 @@ from __future__ import annotations
 import os
 import threading
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from loopwright.ir.signature import Version
+    from loopwright.lower.compile import Compiled
 
 # Held around every call into LLVM, so that a fork, which waits for it, never finds LLVM in the middle of something.
 LLVM_LOCK = threading.RLock()
@@ -30,3 +34,9 @@ def llvm_version() -> str:
     """Names what generates code: llvmlite's version and LLVM's."""
     import llvmlite
     return f"llvmlite {llvmlite.__version__}, LLVM {llvm().llvm_version_info}"
+
+
+def compile_version(version: Version) -> Compiled:
+    """Machine code for a version: see lower.compile."""
+    from loopwright.lower.compile import compile_version
+    return compile_version(version)
