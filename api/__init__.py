@@ -19,14 +19,17 @@ from loopwright.ir.errors import (
 )
 from loopwright.jacobians import hessian, jacfwd, jacrev
 from loopwright.jit import jit
+from loopwright.lower.runtime.pool import set_threads
 from loopwright.tracer.pytree import register_pytree_node
 from loopwright.tracer.size import SpecialisationWarning
 from loopwright.transforms import grad, jvp, linearize, value_and_grad, vjp, vmap
 from loopwright.versions import RecompilationWarning
 
+__version__ = "0.1.0"
+
 __all__ = [
     "ArgumentError", "ConcretizationError", "DTypeError", "GradientError", "LeakedValueError", "ParseError",
     "RecompilationWarning", "ShapeDeclarationError", "ShapeError", "SpecialisationWarning", "TraceStateError",
     "VerificationError", "WriteError", "float0", "grad", "hessian", "jacfwd", "jacrev", "jit", "jvp", "linearize", "make_graph",
-    "numpy", "parse", "register_pytree_node", "value_and_grad", "vjp", "vmap",
+    "numpy", "parse", "register_pytree_node", "set_threads", "value_and_grad", "vjp", "vmap",
 ]
