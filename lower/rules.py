@@ -25,7 +25,9 @@ WEIGHTS = {
     **dict.fromkeys(("div", "sqrt", "floor_divide", "remainder", "fmod"), 5),
     **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh", "sinh", "cosh",
                      "arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "arctan2", "erf", "cbrt", "hypot"), 15),
-    "power": 30,
+    **dict.fromkeys(("power", "erfc", "erfinv", "i0e", "i1e"), 30),
+    **dict.fromkeys(("lgamma", "digamma"), 60),
+    "zeta": 400,
 }
 EXPENSIVE = 15
 

@@ -15,6 +15,7 @@ from loopwright.ir.ops import (
     reductions,
     selection,
     sorting,
+    special,
     structural,
     transcendental,
 )
@@ -30,6 +31,6 @@ def _ops_of(*modules: ModuleType) -> dict[str, Op]:
 
 
 TABLE = _ops_of(
-    arithmetic, bitwise, broadcasting, comparison, construct, contraction, indexing, reductions, selection, sorting, structural,
-    transcendental,
+    arithmetic, bitwise, broadcasting, comparison, construct, contraction, indexing, reductions, selection, sorting, special,
+    structural, transcendental,
 )

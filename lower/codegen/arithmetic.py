@@ -12,7 +12,7 @@ import numpy as np
 
 from loopwright.ir.errors import DTypeError
 from loopwright.ir.types import BOOL, FLOATS, INTEGERS
-from loopwright.kernels import maths
+from loopwright.kernels import maths, maths_special
 from loopwright.lower.codegen.conversions import HALF, from_memory, machine_for, rounded, to_memory
 from loopwright.lower.codegen.machine import (
     SIGNED_COMPARE,
@@ -157,7 +157,7 @@ def _from_bits(at: Lanes, bits: str) -> str:
 
 
 FLOAT: dict[str, Emit] = {
-    **{name: _float(function) for name, function in maths.FUNCTIONS.items()},
+    **{name: _float(function) for name, function in {**maths.FUNCTIONS, **maths_special.FUNCTIONS}.items()},
     "neg": _exact(Machine.neg), "abs": _exact(Machine.abs), "sign": _exact(_sign), "floor": _exact(Machine.floor),
     "ceil": _exact(Machine.ceil), "trunc": _exact(Machine.trunc), "rint": _exact(Machine.round),
     "sqrt": _float(Machine.sqrt), "isnan": _exact(lambda m, x: m.compare("unordered", x, x)),
