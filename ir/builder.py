@@ -20,7 +20,7 @@ import numpy as np
 from loopwright.ir.attributes import map_extents
 from loopwright.ir.dims import Dim, Extent, Shape, evaluate, symbol
 from loopwright.ir.errors import LeakedValueError
-from loopwright.ir.graph import Graph, Node, Value, substitute_graph
+from loopwright.ir.graph import Graph, Node, Value, binding, renewed, substitute_graph
 from loopwright.ir.guards import Scope
 from loopwright.ir.op import Op
 from loopwright.ir.source import Source, user_source
@@ -134,7 +134,8 @@ class Builder:
         """Emit here, or on the floor where that is newer. For ops with one result."""
         return self.bind_all(op, args, attrs)[0]
 
-    def bind_all(self, op: Op, args: Sequence[Ref | np.ndarray], attrs: Mapping[str, Any], regions: tuple[Graph, ...] = ()) -> list[Ref]:
+    def bind_all(self, op: Op, args: Sequence[Ref | np.ndarray], attrs: Mapping[str, Any],
+                 regions: tuple[Graph, ...] = ()) -> list[Ref]:
         floor = _state.floor
         target = floor if floor is not None and floor.serial > self.serial else self
         if not target.alive:
@@ -168,7 +169,8 @@ class Builder:
         """An array that is no argument: a hidden parameter, held by reference."""
         return Ref(self, self.lift(array))
 
-    def emit(self, op: Op, inputs: tuple[Value, ...], attrs: Mapping[str, Any], regions: tuple[Graph, ...] = ()) -> tuple[Value, ...]:
+    def emit(self, op: Op, inputs: tuple[Value, ...], attrs: Mapping[str, Any],
+             regions: tuple[Graph, ...] = ()) -> tuple[Value, ...]:
         facts = self.scope.facts
         types = [v.type for v in inputs]
         if facts.equal or facts.divides:
@@ -210,9 +212,14 @@ class Builder:
         return self.known[v]
 
     def _run(self, node: Node) -> None:
+        inputs = [self.known[i] for i in node.inputs]
+        if node.op.binds is not None:
+            self.scope.hints.update(dict.fromkeys(binding(node), int(inputs[0])))
         attrs = {k: _sizes(a, self.scope) for k, a in node.attrs.items()}
+        if node.regions:
+            attrs |= {"regions": node.regions, "sizes": self.scope.hints}
         with np.errstate(all="ignore"):
-            out = node.op.numpy(*[self.known[i] for i in node.inputs], **attrs)
+            out = node.op.numpy(*inputs, **attrs)
         outs = out if isinstance(out, tuple) else (out,)
         self.known.update(zip(node.outputs, outs, strict=True))
 
@@ -250,6 +257,7 @@ def _sizes(a: Any, scope: Scope) -> Any:
 
 def inline(g: Graph, args: Sequence[Ref | np.ndarray], into: Builder, sizes: Mapping[str, Extent] | None = None) -> list[Ref]:
     """Emit g's nodes on args. Nodes without operands go to `into`, or to the newest builder among args if that is newer."""
+    g = renewed(g)
     for a in args:
         if isinstance(a, Ref) and a.builder.serial > into.serial:
             into = a.builder

@@ -5,6 +5,7 @@ values and symbols (`Graph.key`); node order is execution order; a graph uses no
 """
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -64,6 +65,16 @@ class Graph:
             found.update(dict.fromkeys(sorted(symbols_in(x))))
         return tuple(found)
 
+    @cached_property
+    def bound(self) -> frozenset[str]:
+        """The symbols that its nodes bind to numbers, at any depth. No symbol is bound twice on the way to a region."""
+        return frozenset().union(*(binding(n) for n in self.nodes), *(r.bound for n in self.nodes for r in n.regions))
+
+    @cached_property
+    def free_symbols(self) -> tuple[str, ...]:
+        """The symbols that it takes from its arguments or from the graph around it."""
+        return tuple([s for s in self.symbols if s not in self.bound]) if self.bound else self.symbols
+
     def _extents(self) -> Iterator[Extent]:
         for v in self.params:
             yield from v.type.shape
@@ -108,6 +119,15 @@ class Graph:
         return print_graph(self)
 
     __repr__ = __str__
+
+
+def binding(n: Node) -> tuple[str, ...]:
+    """The symbol that n binds, if it binds one."""
+    if n.op.binds is None:
+        return ()
+    name = symbol_of(n.attrs[n.op.binds])
+    assert name is not None, f"{n.op} must bind one symbol"
+    return (name,)
 
 
 class _Renaming:
@@ -160,6 +180,19 @@ def substitute_graph(g: Graph, to: Mapping[str, Extent], constraints: tuple[Cons
     if constraints is None:
         constraints = tuple(Constraint(c.relation, substitute(c.left, to), substitute(c.right, to)) for c in g.constraints)
     return Graph(params, nodes, tuple([new[v] for v in g.results]), constraints)
+
+
+_numbers = itertools.count(1)
+
+
+def fresh_symbol() -> Dim:
+    """A symbol that no other graph has, for a number that a node binds. No user can declare its name."""
+    return symbol(f"trips.{next(_numbers)}")
+
+
+def renewed(g: Graph) -> Graph:
+    """g with new names for the symbols that its nodes bind, so that it can be entered in a graph that has it already."""
+    return substitute_graph(g, {s: fresh_symbol() for s in sorted(g.bound)}) if g.bound else g
 
 
 def dependents(g: Graph, roots: Iterable[Value]) -> set[Value]:

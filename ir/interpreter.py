@@ -15,7 +15,7 @@ from loopwright.ir.attributes import map_extents
 from loopwright.ir.dims import evaluate as evaluate_extent
 from loopwright.ir.dims import symbol_of, symbols_in
 from loopwright.ir.errors import ArgumentError, ShapeError
-from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.graph import Graph, Node, Value, binding
 from loopwright.ir.types import ArrayType
 
 
@@ -35,6 +35,7 @@ def evaluate(g: Graph, args: Sequence[Any], sizes: Mapping[str, int] | None = No
     with np.errstate(all="ignore"):
         for node, spent in zip(g.nodes, last_uses(g), strict=True):
             env.update(zip(node.outputs, run_node(node, [env[v] for v in node.inputs], bound), strict=True))
+            bound.update(dict.fromkeys(binding(node), int(env[node.inputs[0]])) if node.op.binds else ())
             for v in spent:
                 del env[v]
     return [env[v] for v in g.results]
@@ -71,7 +72,7 @@ def bind_sizes(g: Graph, shapes: Iterable[tuple[int, ...]], sizes: Mapping[str, 
             name = symbol_of(extent)
             if name is not None and bound.setdefault(name, size) != size:
                 raise ShapeError(f"argument {k} has shape {shape}, its type is {v.type}, and {name} is {bound[name]}")
-    missing = [s for s in g.symbols if s not in bound]
+    missing = [s for s in g.free_symbols if s not in bound]
     if missing:
         raise ShapeError(f"no argument axis is exactly {', '.join(missing)}, so its size is not known: give it in sizes=")
     for c in g.constraints:
@@ -79,6 +80,33 @@ def bind_sizes(g: Graph, shapes: Iterable[tuple[int, ...]], sizes: Mapping[str, 
             used = {s: bound[s] for s in sorted(symbols_in(c.left) | symbols_in(c.right))}
             raise ShapeError(f"the graph holds where {c}, which is not so for {used}")
     return bound
+
+
+class Runner:
+    """A region run many times with the same sizes: what does not differ between runs is done once."""
+
+    def __init__(self, g: Graph, sizes: Mapping[str, int]) -> None:
+        self.g, self.sizes = g, sizes
+        self.steps = [(n, {k: map_extents(a, sizes) for k, a in n.attrs.items()}, spent)
+                      for n, spent in zip(g.nodes, last_uses(g), strict=True)]
+        self.shapes = [tuple([evaluate_extent(n, sizes) for n in v.type.shape]) for v in g.params]
+
+    def __call__(self, args: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The results for these arguments."""
+        for k, (x, v, shape) in enumerate(zip(args, self.g.params, self.shapes, strict=True)):
+            assert x.dtype == v.type.dtype and x.shape == shape, f"argument {k} of a region is {x.dtype}{x.shape}, not {v.type}"
+        if self.g.bound:
+            return evaluate(self.g, args, self.sizes)
+        env = dict(zip(self.g.params, args, strict=True))
+        for node, attrs, spent in self.steps:
+            inputs = [env[v] for v in node.inputs]
+            out = (node.op.numpy(*inputs, regions=node.regions, sizes=self.sizes, **attrs) if node.regions
+                   else node.op.numpy(*inputs, **attrs))
+            outs = out if isinstance(out, (tuple, list)) else (out,)
+            env.update(zip(node.outputs, [np.asarray(x, order="C") for x in outs], strict=True))
+            for v in spent:
+                del env[v]
+        return [env[v] for v in self.g.results]
 
 
 def last_uses(g: Graph) -> list[list[Value]]:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from loopwright.ir.dims import Shape
+from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.types import ArrayType
 
 if TYPE_CHECKING:
     from loopwright.ir.builder import Builder, Ref
-    from loopwright.ir.graph import Graph
+    from loopwright.ir.graph import Graph, Node
     from loopwright.ir.loops import Expr
 
 
@@ -30,6 +30,55 @@ class Example:
     operands: tuple[str, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
     draw: Mapping[int, Callable[[np.random.Generator, ArrayType], np.ndarray]] = field(default_factory=dict)
+
+
+Flags = Sequence[bool]
+
+
+class Engine(Protocol):
+    """The transforms of whole graphs, as rules of nodes with regions are given them. Flags say which parameters or
+    results take part; a result that is asked for and does not is given zeros (a tangent) or repeated (a batch)."""
+
+    def jvp(self, graph: Graph, active: Flags, wanted: Flags) -> Graph:
+        """Parameters, tangents of the active ones -> results, tangents of the wanted ones."""
+
+    def linearize(self, graph: Graph, active: Flags, wanted: Flags) -> tuple[Graph, Graph]:
+        """Parameters -> results, residuals; and residuals, tangents of the active parameters -> tangents of the wanted
+        results. The type of a residual holds only sizes that are known around the graph."""
+
+    def transpose(self, graph: Graph, unknown: Flags) -> Graph:
+        """Parameters that are known, cotangents of the results -> cotangents of the unknown parameters."""
+
+    def batch(self, graph: Graph, size: Extent, mapped: Flags, wanted: Flags) -> Graph:
+        """The same parameters and results, with one more axis in front of those that are mapped or wanted."""
+
+    def moving(self, graph: Graph, active: Flags) -> list[bool]:
+        """Which results may have a tangent."""
+
+    def varying(self, graph: Graph, mapped: Flags) -> list[bool]:
+        """Which results depend on a mapped parameter."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRules:
+    """The rules of an op with regions or several results: each over a whole node.
+
+    jvp        (engine, node, primals, tangents) -> (results, their tangents); a tangent of None is zero.
+    linearize  (engine, node, primals, tangents, behind) -> the same, with every operation on tangents in the builder `behind`
+               and everything else where the primals live.
+    transpose  (engine, node, args, cotangents) -> a cotangent or None per operand; an unknown operand is given as its
+               ArrayType. Left out where the op is never linear.
+    batch      (engine, size, node, args, mapped) -> (results, which of them are mapped).
+    reach      (node, flags of operands, through) -> flags of results: what depends on what; `through` answers for a region.
+    prune      (node, flags of results) -> a node of those results alone, that does no work for the others; None as it is.
+    """
+
+    jvp: Callable[[Engine, Node, list[Ref], list[Ref | None]], tuple[list[Ref], list[Ref | None]]]
+    linearize: Callable[[Engine, Node, list[Ref], list[Ref | None], Builder], tuple[list[Ref], list[Ref | None]]]
+    batch: Callable[[Engine, Extent, Node, list[Ref], Flags], tuple[list[Ref], list[bool]]]
+    reach: Callable[[Node, Flags, Callable[[Graph, Flags], list[bool]]], list[bool]]
+    transpose: Callable[[Engine, Node, list[Ref | ArrayType], list[Ref | None]], list[Ref | None]] | None = None
+    prune: Callable[[Node, Flags], Node | None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,7 +96,9 @@ class Op:
                    for a jointly linear op every linear operand) it is given as its ArrayType, else as a Ref.
     loop           (context, index, **attrs) -> Expr for the result's element at index; None for library calls.
     infer          for ops with regions or several results: (types, regions, **attrs) -> result types, in place of
-                   shape and dtype.
+                   shape and dtype. Its numpy takes regions= and sizes= where it has regions, and gives a tuple.
+    rules          for those ops: jvp, linearize, transpose and batch over a whole node, in place of the rules above.
+    binds          the attribute whose symbol is the number that operand 0 is, from this node on.
     """
 
     name: str
@@ -63,6 +114,8 @@ class Op:
     transpose: Mapping[int, Callable[..., Ref]] = field(default_factory=dict)
     infer: Callable[..., tuple[ArrayType, ...]] | None = None
     examples: tuple[Example, ...] = ()
+    rules: NodeRules | None = None
+    binds: str | None = None
     _known: dict[tuple[ArrayType, ...], tuple[ArrayType, ...]] = field(  # result types without attrs; a bounded memory
         default_factory=dict, init=False, repr=False)
 
@@ -95,6 +148,10 @@ class Op:
     def __call__(self, *args: Ref, into: Builder | None = None, **attrs: Any) -> Ref:
         """Emit a node where the operands live (the newest builder among them, or `into`) and return its result."""
         return args[0].bind(self, args, attrs) if args and into is None else _newest(args, into).bind(self, args, attrs)
+
+    def all(self, *args: Ref, into: Builder | None = None, regions: tuple[Graph, ...] = (), **attrs: Any) -> list[Ref]:
+        """Emit a node with regions or several results where the operands live, or in `into` if that is newer."""
+        return _newest(args, into if into is not None else args[0].builder).bind_all(self, args, attrs, regions)
 
     def __repr__(self) -> str:
         return self.name

@@ -8,7 +8,7 @@
 4. attributes are in the closed set (`ir.attributes`), named by strings;
 5. operands and attributes are those that the op takes: its inference accepts them without an error;
 6. an extent is a size: an int that is not negative, or a Dim;
-7. a region uses only symbols of the graph around it;
+7. a region uses only symbols of the graph around it, and those that its own nodes bind;
 8. constraints relate by `==`, `!=`, `<=` or `divides`.
 
 A broken graph raises VerificationError with its text, the message standing at the node.
@@ -59,7 +59,7 @@ def _verify(g: Graph, outermost: Graph, facts: Facts) -> None:
     own = _own_symbols(g)
     for node in g.nodes:
         for region in node.regions:
-            if strange := sorted(set(region.symbols) - own):
+            if strange := sorted(set(region.free_symbols) - own):
                 _fail(outermost, f"a region uses {', '.join(strange)}, which the graph around it does not", node)
             _verify_region(region, outermost, node, facts)
 

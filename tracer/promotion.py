@@ -81,6 +81,8 @@ def result_type(*xs: Any) -> np.dtype:
 def resolve(ufunc: np.ufunc, kinds: tuple[Kind, ...], dtype: np.dtype | None = None,
             casting: str = "same_kind") -> tuple[tuple[np.dtype, ...], tuple[np.dtype, ...]]:
     """The dtypes NumPy computes a ufunc at, and of its results. TypeError when it has no loop, in NumPy's words."""
+    if kinds and all(k is int for k in kinds) and len(kinds) == 2:
+        kinds = (I64, int)  # NumPy compares two Python integers as objects
     options: dict[str, Any] = {} if dtype is None else {"signature": (*[None] * ufunc.nin, *[dtype] * ufunc.nout)}
     found = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout), casting=casting, **options)  # type: ignore[arg-type]
     dtypes = [native(d) for d in found]

@@ -39,17 +39,19 @@ class Traced:
 
 
 def trace(f: Callable[[list[Tracer]], Any], types: Sequence[ArrayType], *, concrete: Sequence[Any] | None = None,
-          scope: Scope | None = None, is_floor: bool = False, is_sealed: bool = False, why: str = "") -> Traced:
+          scope: Scope | None = None, is_floor: bool = False, is_sealed: bool = False, owner: str = "argument",
+          why: str = "") -> Traced:
     """Run f on one tracer per type and close the graph of what it returns.
 
     concrete: per parameter the array it stands for (or None): Python may then ask for its values. scope: where guards
     go; that of the enclosing trace when left out. is_floor: everything run inside belongs to this graph. is_sealed: the graph
-    will be compiled, so Python sees no value from outside. why: whose trace it is, for messages ("jit of f").
+    will be compiled, so Python sees no value from outside. owner: that of the parameters (see Tracer). why: whose trace it
+    is, for messages ("jit of f").
     """
     builder = Builder(scope, why)
     with collector_paused(), _random_state_watched(is_sealed, why), tracing(builder, is_floor, is_sealed):
         values = concrete if concrete is not None else [None] * len(types)
-        params = [Tracer(builder.param(t, v), owner="argument") for t, v in zip(types, values, strict=True)]
+        params = [Tracer(builder.param(t, v), owner=owner) for t, v in zip(types, values, strict=True)]
         leaves, structure = flatten(f(params))
         graph, outer = builder.finish(_results(leaves, structure, builder, why))
     return Traced(graph, outer, structure, builder)

@@ -11,6 +11,8 @@ from loopwright.ir.ops import (
     comparison,
     construct,
     contraction,
+    control,
+    gradients,
     indexing,
     reductions,
     selection,
@@ -31,6 +33,6 @@ def _ops_of(*modules: ModuleType) -> dict[str, Op]:
 
 
 TABLE = _ops_of(
-    arithmetic, bitwise, broadcasting, comparison, construct, contraction, indexing, reductions, selection, sorting, special,
-    structural, transcendental,
+    arithmetic, bitwise, broadcasting, comparison, construct, contraction, control, gradients, indexing, reductions, selection,
+    sorting, special, structural, transcendental,
 )

@@ -1,0 +1,222 @@
+"""Structured control flow, with JAX's names, argument order and meaning: `import loopwright.lax as lax`.
+
+Guarantees: inside a trace each function is one node of the graph (a loop in machine code under `jit`), and differentiates
+and batches as such; without a traced operand it runs at once. Bodies are traced: Python runs once, not once per trip. Their
+parameters are their own and may be written in place. Reverse mode works through every loop, with any number of trips.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from loopwright.autodiff.calls import Operand, Place, name_of, operands, same, type_of
+from loopwright.ir.builder import Ref, innermost
+from loopwright.ir.dims import Dim, Extent, Facts, maximum
+from loopwright.ir.errors import ArgumentError, DTypeError, ShapeError
+from loopwright.ir.graph import Graph
+from loopwright.ir.op import Op
+from loopwright.ir.ops.control import scan as scan_op
+from loopwright.ir.ops.control import switch as switch_op
+from loopwright.ir.ops.control import while_ as while_op
+from loopwright.ir.ops.gradients import stop_gradient as stop_gradient_op
+from loopwright.ir.source import user_source
+from loopwright.ir.types import BOOL, I64, is_integer
+from loopwright.tracer.control import Carry, branches, refuse_traced_length, row_types, scan_body, while_body
+from loopwright.tracer.promotion import convert, lift_own
+from loopwright.tracer.pytree import flatten, paths, unflatten
+from loopwright.tracer.size import as_extent, sized
+from loopwright.tracer.tracer import Tracer
+
+__all__ = ["cond", "fori_loop", "map", "scan", "stop_gradient", "switch", "while_loop"]
+
+Function = Callable[..., Any]
+
+
+# ---- branches -------------------------------------------------------------------------------------
+def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any) -> Any:
+    """true_fun(*operands) if pred else false_fun(*operands); only one of them runs. pred: one bool, or a number (not 0).
+
+    The functions return the same structure, shapes and dtypes: else ArgumentError, ShapeError or DTypeError.
+
+    >>> cond(True, lambda x: x + 1, lambda x: x - 1, 3.0)
+    np.float64(4.0)
+    """
+    why = f"cond of {name_of(true_fun)} and {name_of(false_fun)}"
+    choice = _scalar(pred, why, "the predicate")
+    if type_of(choice).dtype != BOOL:
+        choice = _one(choice != 0 if not isinstance(choice, Ref) else Tracer(choice) != 0)
+    return _branch(choice, (false_fun, true_fun), (f"false_fun ({name_of(false_fun)})", f"true_fun ({name_of(true_fun)})"),
+                   operands, why)
+
+
+def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
+    """branches[index](*operands), with the index clamped into range; only one branch runs. See cond.
+
+    >>> switch(7, [np.sin, np.cos, lambda x: x * x], 3.0)
+    np.float64(9.0)
+    """
+    if not branches:
+        raise ArgumentError(f"{user_source()}: switch needs at least one branch.")
+    why = f"switch of {', '.join([name_of(f) for f in branches])}"
+    which = _scalar(index, why, "the index")
+    if not is_integer(type_of(which).dtype):
+        raise DTypeError(f"{user_source()}: {why}: the index must be an integer, got {type_of(which)}.")
+    last = len(branches) - 1
+    clamped = np.clip(Tracer(which), 0, last) if isinstance(which, Ref) else min(max(int(which), 0), last)  # type: ignore[call-overload]
+    return _branch(_one(clamped), branches, [f"branch {k} ({name_of(f)})" for k, f in enumerate(branches)], operands, why)
+
+
+def _one(x: Any) -> Operand:
+    return x.ref if isinstance(x, Tracer) else x
+
+
+def _scalar(x: Any, why: str, what: str) -> Operand:
+    """A number that steers control flow."""
+    value = operands([x], [what], why)[0]
+    t = type_of(value)
+    if t.shape:
+        raise ShapeError(f"{user_source()}: {why}: {what} must be a scalar, got {t}. Reduce it with np.all or np.any, or use "
+                         f"np.where to choose element by element.")
+    return value
+
+
+def _branch(choice: Operand, functions: Sequence[Function], names: Sequence[str], args: tuple[Any, ...], why: str) -> Any:
+    leaves, structure = flatten(args)
+    values = operands(leaves, paths(structure, "operand "), why)
+    made = branches(functions, names, structure, [type_of(x) for x in values], why)
+    here = _place([choice, *values, *made.outer], why, made.graphs)
+    index = convert(here.refs([choice])[0], I64)
+    outs = _emitted(switch_op, here, [index, *here.refs([*values, *made.outer])], made.graphs)
+    return unflatten(made.structure, here.results(outs)[0])
+
+
+def _place(values: Sequence[Any], why: str, graphs: Sequence[Graph]) -> Place:
+    return Place(values, why, next((g for g in graphs if g.free_symbols), None))
+
+
+def _emitted(op: Op, here: Place, refs: Sequence[Ref], regions: tuple[Graph, ...], **attrs: Any) -> list[Ref]:
+    return here.builder.bind_all(op, refs, attrs, regions)
+
+
+# ---- loops ----------------------------------------------------------------------------------------
+def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
+    """val = init_val; while cond_fun(val): val = body_fun(val); return val.
+
+    cond_fun gives one bool. body_fun keeps the structure, shapes and dtypes of val: else ArgumentError, ShapeError or
+    DTypeError. Works in reverse mode with any number of trips.
+
+    >>> while_loop(lambda x: x < 100, lambda x: x * 2, 3)
+    np.int64(192)
+    """
+    why = f"while_loop of {name_of(body_fun)}"
+    leaves, structure = flatten(init_val)
+    values = operands(leaves, paths(structure, "init_val"), why)
+    carry = Carry(structure, [type_of(x) for x in values], why)
+    test, step = while_body(cond_fun, body_fun, carry)
+    here = _place([*values, *test.outer, *step.outer], why, (*test.graphs, *step.graphs))
+    refs = here.refs([*test.outer, *step.outer]) + _started(here, values, carry)
+    outs = _emitted(while_op, here, refs, (*test.graphs, *step.graphs), condition_constants=len(test.outer),
+                    body_constants=len(step.outer))
+    return unflatten(structure, here.results(outs)[0])
+
+
+def _started(here: Place, values: Sequence[Operand], carry: Carry) -> list[Ref]:
+    """The initial carry at the types of the carry."""
+    return [convert(x, t.dtype, weak=t.weak) for x, t in zip(here.refs(values), carry.types, strict=True)]
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: int | bool | None = None) -> Any:
+    """val = init_val; for i in range(lower, upper): val = body_fun(i, val); return val.
+
+    With Python integers or sizes as bounds it is a scan, with traced integers a while_loop. See scan for `unroll`.
+
+    >>> fori_loop(1, 5, lambda i, x: x * i, 1.0)
+    np.float64(24.0)
+    """
+    why = f"fori_loop of {name_of(body_fun)}"
+    low, high = as_extent(lower), as_extent(upper)
+    if low is not None and high is not None:
+        length = high - low
+        count = length if Facts().prove("<=", 0, length) else maximum(length, 0)
+        (_, val), _ = _scanned(lambda c, _: ((c[0] + 1, body_fun(*c)), None), (lower, init_val), None, count, False,
+                               1 if unroll is None else unroll, why)
+        return val
+    for bound, what in ((lower, "lower"), (upper, "upper")):
+        t = type_of(_scalar(bound, why, what))
+        if not is_integer(t.dtype):
+            raise DTypeError(f"{user_source()}: {why}: {what} must be an integer, got {t}.")
+    return while_loop(lambda c: c[0] < upper, _named(lambda c: (c[0] + 1, body_fun(*c)), body_fun), (lower, init_val))[1]
+
+
+def _named(f: Function, like: Function) -> Function:
+    f.__name__ = name_of(like)
+    return f
+
+
+def scan(f: Function, init: Any, xs: Any = None, length: Any = None, reverse: bool = False,
+         unroll: int | bool = 1) -> tuple[Any, Any]:
+    """(carry, ys) after carry, y = f(carry, x) for every row x of xs, the last first if `reverse`; ys are the stacked y.
+
+    xs: a container of arrays with the same number of rows; None with `length`, an integer or a size. f returns a pair and
+    keeps the structure, shapes and dtypes of the carry: else ArgumentError, ShapeError or DTypeError. unroll: True, or at
+    least the length where that is an integer, writes every trip out; other numbers change nothing.
+
+    >>> scan(lambda total, x: (total + x, total), 0.0, np.arange(4.0))
+    (np.float64(6.0), array([0., 0., 1., 3.]))
+    """
+    why = f"scan of {name_of(f)}"
+    refuse_traced_length(length, why)
+    count = as_extent(length) if length is not None else None
+    if length is not None and count is None:
+        count = operator.index(length)
+    if isinstance(count, int) and count < 0:
+        raise ShapeError(f"{user_source()}: {why}: length must not be negative, got {count}.")
+    return _scanned(f, init, xs, count, reverse, unroll, why)
+
+
+def _scanned(f: Function, init: Any, xs: Any, length: Extent | None, reverse: bool, unroll: int | bool,
+             why: str) -> tuple[Any, Any]:
+    leaves, structure = flatten(init)
+    values = operands(leaves, paths(structure, "init"), why)
+    arrays, rows = flatten(xs)
+    stacks = operands(arrays, paths(rows, "xs"), why)
+    length, types = row_types([type_of(x) for x in stacks], paths(rows, "xs"), length, same, why)
+    carry = Carry(structure, [type_of(x) for x in values], why)
+    made = scan_body(f, carry, rows, types)
+    here = _place([*values, *stacks, *made.outer, *_size_operand(length)], why, made.graphs)
+    refs = here.refs(made.outer) + _started(here, values, carry) + here.refs(stacks)
+    attrs = {"length": length, "reverse": bool(reverse), "constants": len(made.outer), "carry": len(values)}
+    outs = _emitted(scan_op, here, refs, made.graphs, **attrs)
+    found = here.results(outs)[0]
+    return unflatten(structure, found[:len(values)]), unflatten(made.structure, found[len(values):])
+
+
+def _size_operand(length: Extent) -> list[Ref]:
+    """A value of the trace that a symbolic size belongs to: the loop goes there at least."""
+    around = innermost()
+    return [lift_own(sized(length, around.scope), around)] if isinstance(length, Dim) and around is not None else []
+
+
+def map(f: Function, xs: Any) -> Any:
+    """The stacked f(x) for every row x of xs, one after another; see vmap for all at once.
+
+    >>> map(lambda x: x * 2, np.arange(3.0))
+    array([0., 2., 4.])
+    """
+    return scan(_named(lambda _, x: ((), f(x)), f), (), xs)[1]
+
+
+# ---- derivatives ----------------------------------------------------------------------------------
+def stop_gradient(x: Any) -> Any:
+    """x itself; every derivative holds it constant. x: a container of arrays.
+
+    >>> from loopwright import grad
+    >>> grad(lambda x: x * stop_gradient(x))(3.0)
+    np.float64(3.0)
+    """
+    leaves, structure = flatten(x)
+    return unflatten(structure, [Tracer(stop_gradient_op(y.ref)) if isinstance(y, Tracer) and y.type.is_inexact else y
+                                 for y in leaves])
