@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from loopwright.ir.attributes import Attributes, attributes_key
-from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.graph import Graph, Node, Value, binding
 from loopwright.ir.op import Op
 from loopwright.ir.source import Source
 from loopwright.ir.types import ArrayType
@@ -84,13 +84,17 @@ class Rewriter:
 
 
 def live(nodes: Iterable[Node], results: Iterable[Value]) -> tuple[Node, ...]:
-    """The nodes that results need, in order."""
-    needed = set(results)
+    """The nodes that results need, in order. One that binds a symbol is needed by those that use the symbol."""
+    nodes, needed = list(nodes), set(results)
+    binds = any([n.op.binds is not None for n in nodes])
+    used: set[str] = set()
     kept: list[Node] = []
-    for node in reversed(list(nodes)):
-        if not needed.isdisjoint(node.outputs):
+    for node in reversed(nodes):
+        if not needed.isdisjoint(node.outputs) or (binds and not used.isdisjoint(binding(node))):
             needed.update(node.inputs)
             kept.append(node)
+            if binds:
+                used.update(Graph((), (node,), ()).symbols)
     return tuple(kept[::-1])
 
 

@@ -1,10 +1,10 @@
 """Partition a graph into kernels: what is computed together, before how.
 
-Guarantees: the result computes what the graph did; every node of it is a `kernel`, or a reshape that moves no byte;
-kernels are in an order in which each runs after what it reads. Grouping walks from the results back: a node joins the
-group that reads it if that group's loops reach each of its elements where they need it (a reduction: once per row); a
-node that groups share joins one of them as a further result, is computed again where that is cheaper than a store and
-loads, or becomes the root of a group of its own.
+Guarantees: the result computes what the graph did; every node of it is a `kernel`, a reshape that moves no byte, or
+control flow whose regions are partitioned alike; each runs after what it reads. Grouping walks from the results back: a
+node joins the group that reads it if that group's loops reach each of its elements where they need it (a reduction: once
+per row); a node that groups share joins one of them as a further result, is computed again where that is cheaper than a
+store and loads, or becomes the root of a group of its own.
 """
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from loopwright.ir.ops.structural import reshape
 from loopwright.ir.schedule import Schedule
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.composition import Position, fresh_indices, reads
+from loopwright.lower.control import is_control, split_at_trips
 from loopwright.lower.kernel import kernel, region_of
 from loopwright.lower.preparation import prepare
 from loopwright.lower.rules import EXPENSIVE, default_schedule, own_cost
@@ -58,7 +59,7 @@ class Form:
 
 def partition(g: Graph, target: Target, *, blas: bool) -> Graph:
     """g as kernels with default schedules; `blas` says whether matrix products may call the library."""
-    return _emit(_with_copies(prepare(g)), target, blas)
+    return _Partition(target, blas).graph(g)
 
 
 def _with_copies(g: Graph) -> Graph:
@@ -142,8 +143,9 @@ class _Grouping:
 
     def _readers(self, n: Node) -> list[Group]:
         found: dict[Group, None] = {}
-        for u in self.users.get(n.outputs[0], []):
-            found.update(dict.fromkeys(self.groups_of[u]))
+        for v in n.outputs:
+            for u in self.users.get(v, []):
+                found.update(dict.fromkeys(self.groups_of[u]))
         return list(found)
 
     def _new_group(self, n: Node, form: Form | None = None) -> Group:
@@ -276,38 +278,51 @@ def _loops_around(group: Group) -> list[Index]:
 
 
 # ---- emission -----------------------------------------------------------------------------------
-def _emit(g: Graph, target: Target, blas: bool) -> Graph:
-    grouping = _Grouping(g, blas)
-    position = {n: k for k, n in enumerate(g.nodes)}
-    made: dict[Value, Value] = {v: v for v in g.params}
-    schedules: dict[Any, Schedule] = {}  # equal regions are scheduled once
-    out: list[Node] = []
-    for group in _sorted(grouping.order, position):
-        nodes = sorted(group.nodes, key=position.__getitem__)
-        if group.root in grouping.lone:
-            out.append(_lone(group.root, made))
-            continue
+class _Partition:
+    """A graph and its regions, which share schedules."""
+
+    def __init__(self, target: Target, blas: bool) -> None:
+        self.target, self.blas = target, blas
+        self.schedules: dict[Any, Schedule] = {}  # equal regions are scheduled once
+
+    def graph(self, g: Graph) -> Graph:
+        """g as kernels, reshapes, and control flow whose regions are of the same kind."""
+        g = _with_copies(prepare(split_at_trips(g)))
+        grouping = _Grouping(g, self.blas)
+        position = {n: k for k, n in enumerate(g.nodes)}
+        made: dict[Value, Value] = {v: v for v in g.params}
+        out: list[Node] = []
+        for group in _sorted(grouping.order, position):
+            if group.root in grouping.lone:
+                out.append(self._lone(group.root, made))
+            else:
+                out.append(self._kernel(group, sorted(group.nodes, key=position.__getitem__), made))
+        return Graph(g.params, tuple(out), tuple(made[v] for v in g.results), g.constraints)
+
+    def _region(self, g: Graph) -> Graph:
+        """A region without what it knows of sizes, which is the entry's to check: so more regions are equal."""
+        return self.graph(Graph(g.params, g.nodes, g.results))
+
+    def _kernel(self, group: Group, nodes: list[Node], made: dict[Value, Value]) -> Node:
         results = [group.root.outputs[0], *(v for v in group.results if v is not group.root.outputs[0])]
         region, outside = region_of(nodes, results)
-        if region.key not in schedules:
-            schedules[region.key] = default_schedule(region, target)
-        attrs = {"implementation": "generated", "schedule": schedules[region.key]}
-        values = tuple(Value(v.type) for v in results)
-        out.append(Node(kernel, tuple(made[v] for v in outside), attrs, values, (region,), group.root.source))
+        if region.key not in self.schedules:
+            self.schedules[region.key] = default_schedule(region, self.target)
+        attrs = {"implementation": "generated", "schedule": self.schedules[region.key]}
+        inputs, values = tuple(made[v] for v in outside), tuple(Value(v.type) for v in results)
         made.update(zip(results, values, strict=True))
-    return Graph(g.params, tuple(out), tuple(made[v] for v in g.results), g.constraints)
+        return Node(kernel, inputs, attrs, values, (region,), group.root.source)
 
-
-def _lone(n: Node, made: dict[Value, Value]) -> Node:
-    value = Value(n.outputs[0].type)
-    inputs = tuple(made[v] for v in n.inputs)
-    made[n.outputs[0]] = value
-    if moves_nothing(n):
-        return Node(n.op, inputs, n.attrs, (value,), (), n.source)
-    region, _ = region_of([n], n.outputs)
-    distinct = tuple(dict.fromkeys(inputs))
-    name = "gemm" if match_gemm(n) else n.op.name
-    return Node(kernel, distinct, {"implementation": name}, (value,), (region,), n.source)
+    def _lone(self, n: Node, made: dict[Value, Value]) -> Node:
+        values, inputs = tuple(Value(v.type) for v in n.outputs), tuple(made[v] for v in n.inputs)
+        made.update(zip(n.outputs, values, strict=True))
+        if is_control(n):
+            return Node(n.op, inputs, n.attrs, values, tuple(map(self._region, n.regions)), n.source)
+        if moves_nothing(n):
+            return Node(n.op, inputs, n.attrs, values, (), n.source)
+        region, _ = region_of([n], n.outputs)
+        name = "gemm" if match_gemm(n) else n.op.name
+        return Node(kernel, tuple(dict.fromkeys(inputs)), {"implementation": name}, values, (region,), n.source)
 
 
 def _sorted(groups: list[Group], position: dict[Node, int]) -> list[Group]:

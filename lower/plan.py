@@ -1,14 +1,19 @@
 """The memory plan: where every value of a partitioned graph lives, over symbolic sizes.
 
 Guarantees: two values share scratch bytes only when the one is dead before the other is stored; a result lives in the
-caller's array; a value that is a reshape of another has that one's bytes. Scratch belongs to one activation.
+caller's array; a value that is a reshape of another has that one's bytes. Scratch belongs to one activation. Control
+flow gets the memory that its regions need, once for all its trips, as one slot of the graph around it.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-from loopwright.ir.dims import Extent
-from loopwright.ir.graph import Graph, Value
+from loopwright.ir.dims import Extent, floordiv, maximum
+from loopwright.ir.graph import Graph, Node, Value
+from loopwright.lower.control import carry_count, is_control, sized
+
+ON_STACK = 256  # bytes: slots of at most this known size are the function's own, so that values can live in registers
 
 
 @dataclass(frozen=True)
@@ -37,15 +42,74 @@ Place = Argument | ResultMemory | Scratch
 
 @dataclass(frozen=True)
 class Plan:
-    """A place for every value, and the bytes of every scratch slot (each is rounded up to a multiple of 64)."""
+    """A place for every value, the place of the memory that a node of control flow works in, and the bytes of every slot."""
 
     places: dict[Value, Place]
     slots: tuple[Extent, ...]
+    workspaces: dict[Node, Scratch] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> Extent:
+        """The scratch memory of all slots that are not on the stack."""
+        return total(self.slots)
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The memory of a node of control flow: a plan for each region, which take turns in the same bytes, and after them the
+    second buffer of each carry."""
+
+    plans: tuple[Plan, ...]
+    spare: tuple[Extent, ...]
+
+    @property
+    def shared(self) -> Extent:
+        """The bytes that the regions take turns in."""
+        need: Extent = 0
+        for plan in self.plans:
+            need = plan.bytes if need == 0 else need if plan.bytes == 0 else maximum(need, plan.bytes)
+        return need
+
+    @property
+    def bytes(self) -> Extent:
+        """All that the node needs."""
+        return self.shared + total(self.spare)
+
+
+def rounded(need: Extent) -> Extent:
+    """As a multiple of 64, which keeps every slot on lines of its own."""
+    return floordiv(need + 63, 64) * 64
+
+
+def on_stack(need: Extent) -> bool:
+    """Whether a slot is small enough for the function's own stack."""
+    return isinstance(need, int) and need <= ON_STACK
+
+
+def total(slots: Iterable[Extent]) -> Extent:
+    """The bytes of these slots, those on the stack aside."""
+    out: Extent = 0
+    for need in slots:
+        out = out if on_stack(need) else out + rounded(need)
+    return out
 
 
 def plan_memory(g: Graph) -> Plan:
     """Walk the kernels in order; a slot whose value was read for the last time serves the next value that fits."""
     return _Planner(g).plan()
+
+
+def plan_regions(n: Node) -> Regions:
+    """The memory of a node of control flow. One whose size is known only then takes it from the system then."""
+    if n.op is sized:
+        return Regions((), ())
+    carry = carry_count(n)
+    return Regions(tuple([plan_memory(r) for r in n.regions]), tuple([bytes_of(v) for v in n.outputs[:carry]]))
+
+
+def bytes_of(v: Value) -> Extent:
+    """What a value takes."""
+    return v.type.size * v.type.dtype.itemsize
 
 
 class _Planner:
@@ -64,6 +128,7 @@ class _Planner:
             self.places[self._stored(v)] = ResultMemory(k)
         self.slots: list[Extent] = []
         self.free: list[int] = []
+        self.workspaces: dict[Node, Scratch] = {}
 
     def _stored(self, v: Value) -> Value:
         return self.root.get(v, v)
@@ -73,24 +138,33 @@ class _Planner:
             if n.regions:
                 for v in n.outputs:
                     self._place(v)
+                if is_control(n):
+                    self._give_workspace(n)
                 dead = {self._stored(v) for v in (*n.inputs, *n.outputs) if self.last.get(self._stored(v), k) <= k}
                 self._release(dead)
         for v, root in self.root.items():
             self.places[v] = self.places[root]
-        return Plan(self.places, tuple(self.slots))
+        return Plan(self.places, tuple(self.slots), self.workspaces)
 
     def _place(self, v: Value) -> None:
-        if v in self.places:
-            return
-        need = v.type.size * v.type.dtype.itemsize
+        if v not in self.places:
+            self.places[v] = Scratch(self._slot(bytes_of(v)))
+
+    def _give_workspace(self, n: Node) -> None:
+        need = plan_regions(n).bytes
+        if need != 0:
+            slot = self._slot(need)
+            self.workspaces[n] = Scratch(slot)
+            self.free.append(slot)  # free again as soon as the node is done, which is before anything else is placed
+
+    def _slot(self, need: Extent) -> int:
         for slot in self.free:
-            if self.g.facts.prove("<=", need, self.slots[slot]):
+            if on_stack(need) == on_stack(self.slots[slot]) and self.g.facts.prove("<=", need, self.slots[slot]):
                 self.free.remove(slot)
-                self.places[v] = Scratch(slot)
-                return
-        self.places[v] = Scratch(len(self.slots))
+                return slot
         self.slots.append(need)
+        return len(self.slots) - 1
 
     def _release(self, dead: set[Value]) -> None:
         slots = {place.slot for v in dead if isinstance(place := self.places[v], Scratch)}
-        self.free += sorted(slots)
+        self.free += sorted(slots - set(self.free))

@@ -192,7 +192,7 @@ class Arguments:
         self.pointers.append(w.load("ptr", given, objects.ARRAY_DATA) if straight else "")
 
     def _check_sizes(self) -> None:
-        unbound = set(self.version.graph.symbols) - set(self.sizes.symbols)
+        unbound = set(self.version.graph.free_symbols) - set(self.sizes.symbols)
         if unbound:
             raise ValueError(f"no argument of {self.version.name} tells the size {', '.join(sorted(unbound))}")
         w, held = self.writer, []

@@ -15,8 +15,9 @@ from collections import Counter
 from collections.abc import Container as Names
 from typing import Any
 
-from loopwright.ir.dims import Extent
+from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph
+from loopwright.ir.ops.control import while_
 from loopwright.ir.signature import Container, Result, ResultContainer, ResultTree, Tree, Version
 from loopwright.lower.runtime import objects
 from loopwright.lower.runtime.arguments import MISS, Arguments
@@ -25,6 +26,7 @@ from loopwright.lower.runtime.writer import LIKELY_TEXT, Writer
 MISS_VALUE = "inttoptr (i64 1 to ptr)"
 RELEASE_ABOVE = 16384  # elements touched; letting go of the lock costs 30 to 50 ns
 LARGEST_SCALAR = 16  # bytes
+ERROR_WORDS = 7  # of the error: site + 1, index, axis, size; the exception that a signal raised
 RAISE = "lw_raise"
 FAIL = "fail"
 
@@ -99,7 +101,8 @@ class _Dispatch:
         sizes = self.arguments.sizes
         self.arguments.check()
         shapes = [[sizes.extent(x) for x in r.type.shape] for r in self.graph.results]
-        work = sizes.elements(_touched(self.graph))
+        touched = _touched(self.graph)
+        work = str(RELEASE_ABOVE + 1) if touched is None else sizes.elements(touched)
         sizes.check([], MISS)
         self.owned.clear()
         self._straighten()
@@ -147,9 +150,9 @@ class _Dispatch:
         """Call the entry, without Python's lock where the work is large."""
         w = self.writer
         args, results = self._table("ptr", self.arguments.pointers), self._table("ptr", self.buffers)
-        sizes = self._table("i64", [self.arguments.sizes.symbols[s] for s in self.graph.symbols])
-        error, status = w.slot("[4 x i64]"), w.slot("i32")
-        w.do(f"store [4 x i64] zeroinitializer, ptr {error}")
+        sizes = self._table("i64", [self.arguments.sizes.symbols[s] for s in self.graph.free_symbols])
+        error, status = w.slot(f"[{ERROR_WORDS} x i64]"), w.slot("i32")
+        w.do(f"store [{ERROR_WORDS} x i64] zeroinitializer, ptr {error}")
         call = f"call i32 @entry(ptr {args}, ptr {results}, ptr {sizes}, ptr {error})"
         small, large, done = w.fresh("small"), w.fresh("large"), w.fresh("done")
         w.branch(w.let(f"icmp ugt i64 {work}, {RELEASE_ABOVE}"), large, small)
@@ -176,8 +179,13 @@ class _Dispatch:
 
     def _answer_errors(self, status: str, error: str) -> None:
         w = self.writer
-        onwards, at_site, no_memory = w.fresh("fine"), w.fresh("site"), w.fresh("memory")
-        w.do(f"switch i32 {status}, label %{no_memory} [ i32 0, label %{onwards} i32 1, label %{at_site} ]")
+        onwards, at_site, no_memory, interrupted = w.fresh("fine"), w.fresh("site"), w.fresh("memory"), w.fresh("interrupted")
+        w.do(f"switch i32 {status}, label %{no_memory} [ i32 0, label %{onwards} i32 1, label %{at_site} "
+             f"i32 3, label %{interrupted} ]")
+        w.label(interrupted)
+        raised = [w.load("ptr", error, 8 * k) for k in (4, 5, 6)]
+        w.call("void", "PyErr_Restore", *(f"ptr {x}" for x in raised))
+        w.jump(FAIL)
         w.label(no_memory)
         w.call("ptr", "PyErr_NoMemory")
         w.jump(FAIL)
@@ -250,7 +258,18 @@ def _nodes(tree: ResultTree) -> int:
     return 1 + (sum(map(_nodes, tree.items)) if isinstance(tree, ResultContainer) else 0)
 
 
-def _touched(graph: Graph) -> Counter[Extent]:
-    """How many arrays of each size the graph reads or makes: a measure of its work."""
-    values = [*graph.params, *(v for n in graph.nodes for v in n.outputs)]
-    return Counter(v.type.size for v in values)
+def _touched(graph: Graph) -> Counter[Extent] | None:
+    """How many arrays of each size the graph reads or makes: a measure of its work. None where the number of a loop's trips
+    is not known before it runs; a branch counts as all of them."""
+    found = Counter([v.type.size for v in graph.params])
+    for n in graph.nodes:
+        inside = [_touched(r) for r in n.regions]
+        if n.op is while_ or n.op.binds is not None:
+            return None
+        found.update([v.type.size for v in n.outputs])
+        for counted in inside:
+            if counted is None:
+                return None
+            for size, count in counted.items():
+                found[product((size, n.attrs.get("length", 1)))] += count
+    return found

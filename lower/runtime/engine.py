@@ -15,6 +15,7 @@ from typing import Any
 from loopwright.lower.runtime.lazy import LLVM_LOCK, llvm
 from loopwright.lower.target import Target, host_target
 
+CONTROL = "control_"  # how the names of functions of control flow begin
 LIBRARIES_PER_ENGINE = 256  # linking slows down in an engine that holds thousands
 
 _serial = itertools.count()
@@ -35,7 +36,25 @@ def _parsed(text: str, target: Target) -> Any:
     module = llvm().parse_assembly(text)
     module.triple = target.triple
     module.verify()
+    if f"@{CONTROL}" in text:
+        _tighten(module, target)
     return module
+
+
+def _tighten(module: Any, target: Target) -> None:
+    """Functions of control flow take in the calls that they mark, and keep in registers what they can: what is written as
+    loops over memory becomes loops over numbers. All other functions stay as they are written."""
+    options = llvm().create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = options.slp_vectorization = False
+    with llvm().create_pass_builder(_target_machine(target), options) as builder:
+        with llvm().create_new_module_pass_manager() as whole:
+            whole.add_always_inliner_pass()
+            whole.add_global_dead_code_eliminate_pass()
+            whole.run(module, builder)
+        with builder.getFunctionPassManager() as each:
+            for function in module.functions:
+                if function.name.startswith(CONTROL) and not function.is_declaration:
+                    each.run(function, builder)
 
 
 def assemble(text: str, target: Target | None = None) -> bytes:

@@ -14,6 +14,7 @@ from loopwright.ir.dims import evaluate, symbol_of
 from loopwright.ir.signature import ArrayLeaf, Container, ObjectLeaf, Result, ResultTree, ScalarLeaf, Tree, Version
 from loopwright.ir.types import ArrayType
 from loopwright.lower.runtime.arguments import is_straight
+from loopwright.lower.runtime.dispatch_text import ERROR_WORDS
 
 _PYTHON_TYPES: dict[str, type] = {"f": float, "i": int, "c": complex, "b": bool}
 _CONTAINERS: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "none": type(None)}
@@ -32,12 +33,14 @@ def call(version: Version, entry: int, raise_error: Callable[[bytes], Any],
         raise Miss(version.name)
     graph = version.graph
     results = [np.empty([evaluate(x, sizes) for x in r.type.shape], r.type.dtype) for r in graph.results]
-    error = (ctypes.c_int64 * 4)()
+    error = (ctypes.c_int64 * ERROR_WORDS)()
     function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)(entry)
-    symbols = (ctypes.c_int64 * len(graph.symbols))(*(sizes[s] for s in graph.symbols))
+    symbols = (ctypes.c_int64 * len(graph.free_symbols))(*(sizes[s] for s in graph.free_symbols))
     status = function(_pointers(arrays), _pointers(results), symbols, error)
     if status == 1:
-        raise_error(bytes(error))
+        raise_error(bytes(error)[:32])
+    if status == 3:
+        ctypes.pythonapi.PyErr_Restore(*map(ctypes.c_void_p, error[4:]))
     if status != 0:
         raise MemoryError
     return _pack(version.results, results, set())

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from loopwright.lower.runtime import blas, pool, scratch
+from loopwright.lower.runtime import blas, pool, scratch, signals
 
 _FUNCTIONS: dict[str, Callable[[str], int | None]] = {
     "lw_parallel_for": lambda name: pool.library()[name],
     "lw_scratch_acquire": lambda name: scratch.library()[name],
     "lw_scratch_release": lambda name: scratch.library()[name],
+    "lw_poll": lambda name: signals.library()[name],
     "lw_gemm_f32": blas.address,
     "lw_gemm_f64": blas.address,
 }

@@ -9,10 +9,11 @@ LIKELY_TEXT = f'!{_LIKELY} = !{{!"branch_weights", i32 1000, i32 1}}'  # what `l
 
 
 class Writer:
-    """Straight-line appending; `body` puts the stack slots first and gives the text."""
+    """Straight-line appending; `body` puts the stack slots first, then the prologue, and gives the text."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
+        self._first: list[str] = []
         self._slots: list[str] = []
         self._declared: dict[str, str] = {}
         self._count = itertools.count()
@@ -40,6 +41,12 @@ class Writer:
         name = f"%{self.fresh('slot')}"
         self._slots.append(f"  {name} = alloca {type}, align {align}")
         return name
+
+    def prologue(self) -> Writer:
+        """A writer of what stands before everything written here, so that every block may use it."""
+        head = Writer()
+        head._lines, head._slots, head._declared, head._count = self._first, self._slots, self._declared, self._count
+        return head
 
     def field(self, base: str, offset: int) -> str:
         """The address `offset` bytes after base."""
@@ -93,7 +100,7 @@ class Writer:
 
     def body(self, header: str) -> str:
         """`define header` with what was written, without the declarations."""
-        return "\n".join((f"define {header} nounwind {{", *self._slots, *self._lines, "}"))
+        return "\n".join((f"define {header} nounwind {{", *self._slots, *self._first, *self._lines, "}"))
 
 
 def every(writer: Writer, conditions: list[str]) -> str:

@@ -1,0 +1,75 @@
+"""Control flow between kernels: what the lowering knows of the region ops, and the node that gives a size its value.
+
+Guarantees: `split_at_trips` leaves no `trips` node: what comes after one becomes the region of a `sized` node, whose
+function receives the size as an ordinary argument. So every function of a program knows all its sizes when it starts.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.dims import Dim, symbol_of
+from loopwright.ir.graph import Graph, Node
+from loopwright.ir.interpreter import evaluate
+from loopwright.ir.op import Op
+from loopwright.ir.ops.control import scan, switch, trips, while_
+from loopwright.ir.types import ArrayType
+from loopwright.lower.kernel import region_of
+
+
+def _result_types(types: Sequence[ArrayType], regions: tuple[Graph, ...], **attrs: Any) -> tuple[ArrayType, ...]:
+    return tuple([v.type for v in regions[0].results])
+
+
+def _run(count: np.ndarray, *arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping[str, int], size: Dim) -> tuple[Any, ...]:
+    name = symbol_of(size)
+    assert name is not None
+    return tuple(evaluate(regions[0], arrays, {**sizes, name: int(count)}))
+
+
+sized = Op(
+    name="sized",
+    doc="Runs its region on the operands after the first, which is the value of the size that the region uses.",
+    numpy=_run,
+    infer=_result_types,
+    binds="size",
+)
+
+
+def split_at_trips(g: Graph) -> Graph:
+    """g with all that follows its first `trips` node in the region of a `sized` node, which may hold another."""
+    k = next((k for k, n in enumerate(g.nodes) if n.op is trips), None)
+    if k is None:
+        return g
+    binding, count = g.nodes[k], g.nodes[k].inputs[0]
+    same = {binding.outputs[0]: count}
+    rest = [Node(n.op, tuple([same.get(v, v) for v in n.inputs]), n.attrs, n.outputs, n.regions, n.source) for n in g.nodes[k + 1:]]
+    made = {v for n in rest for v in n.outputs}
+    results = tuple([same.get(v, v) for v in g.results])
+    inner = tuple(dict.fromkeys([v for v in results if v in made]))
+    region, outside = region_of(rest, inner)
+    node = Node(sized, (count, *outside), {"size": binding.attrs["size"]}, inner, (region,), binding.source)
+    return Graph(g.params, (*g.nodes[:k], node), results, g.constraints)
+
+
+def _while_carry(n: Node) -> int:
+    return len(n.inputs) - int(n.attrs["condition_constants"]) - int(n.attrs["body_constants"])
+
+
+_CARRY: Mapping[Op, Callable[[Node], int]] = {
+    switch: lambda n: 0,
+    while_: _while_carry,
+    scan: lambda n: int(n.attrs["carry"]),
+}
+
+
+def carry_count(n: Node) -> int:
+    """How many of the node's results are handed from trip to trip. They are its first."""
+    return _CARRY[n.op](n)
+
+
+def is_control(n: Node) -> bool:
+    """Whether the node is control flow between kernels."""
+    return n.op is sized or n.op in _CARRY

@@ -1,0 +1,237 @@
+"""Control flow as machine code: a function for each structure, whose regions run in loops and branches of its own.
+
+Guarantees: no Python and no allocation per trip (what a trip needs is planned once); a carry is never read after its
+bytes were written: it has two buffers that take turns, or a copy at the end of the trip where it is small enough for
+registers; rows of scanned arrays are read and written in place; loops that may run long ask for signals.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from loopwright.ir.dims import symbol_of
+from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.op import Op
+from loopwright.ir.ops.control import scan, switch, while_
+from loopwright.ir.ops.regions import split
+from loopwright.lower.control import carry_count, sized
+from loopwright.lower.functions import FAILED, Frame, Function
+from loopwright.lower.plan import Argument, Place, Regions, ResultMemory, bytes_of, on_stack, plan_memory, plan_regions
+from loopwright.lower.runtime.writer import Writer
+
+SMALL_TEXT = 20_000  # characters of a function that may become part of another
+FEW_TRIPS = 1 << 16  # of small bodies: over before anybody could ask for an end
+FIRST_POLL = {True: 1024, False: 1}  # trips before the first question, by whether the body is small
+
+
+def control_function(whole: Graph, name: str, function_of: Callable[[Node], Function]) -> tuple[Function, str, tuple[str, ...]]:
+    """The function of the only node of `whole`, its text and the declarations it needs."""
+    n = whole.nodes[0]
+    symbols = {s: f"%n{k}" for k, s in enumerate(whole.free_symbols)}
+    operands = [f"%p{whole.params.index(v)}" for v in n.inputs]
+    results = [f"%r{k}" for k in range(len(n.outputs))]
+
+    def known(head: Writer) -> dict[str, str]:
+        own = {}
+        if n.op is sized:
+            own[str(symbol_of(n.attrs["size"]))] = head.call("i64", "llvm.smax.i64", f"i64 {head.load('i64', operands[0])}", "i64 0")
+        return symbols | own
+
+    frame = Frame(function_of, known, inlines=n.op is not sized)
+    _EMIT[n.op](_Control(frame, n, operands, results))
+    parameters = [*(f"ptr noalias %p{k}" for k in range(len(whole.params))), *(f"ptr noalias {r}" for r in results),
+                  "ptr %workspace", *(f"i64 {s}" for s in symbols.values()), "ptr %error"]
+    text = frame.text(f"internal void @{name}({', '.join(parameters)})")
+    is_small = frame.is_small and n.op is not sized and len(text) < SMALL_TEXT
+    return Function(name, tuple(frame.sites), frame.can_fail, is_small), text, frame.w.declarations
+
+
+class _Control:
+    """A node of control flow inside the function that is written for it."""
+
+    def __init__(self, frame: Frame, n: Node, operands: list[str], results: list[str]) -> None:
+        self.frame, self.w, self.node = frame, frame.w, n
+        self.operands, self.results = operands, results
+        self.memory: Regions = plan_regions(n)
+        self.scratch = [frame.scratch(plan, "%workspace") for plan in self.memory.plans]
+
+    def run(self, region: int, arguments: Sequence[str], results: Sequence[str]) -> None:
+        """Emit a region on these buffers."""
+        pointers = self.scratch[region] | {Argument(k): p for k, p in enumerate(arguments)}
+        pointers |= {ResultMemory(k): p for k, p in enumerate(results)}
+        self.frame.run(self.node.regions[region], self.memory.plans[region], pointers, region)
+
+    def carries(self, initial: Sequence[str], trips: str | None) -> list[_Carry]:
+        """The carries, which begin as `initial`; `trips`: how often they will change, where that is known."""
+        start = self.frame.sizes.extent(self.memory.shared)
+        spare = self.frame.slots(self.memory.spare, "%workspace", start)
+        kinds = [_Small if on_stack(need) else _Large for need in self.memory.spare]
+        values = self.node.outputs[:len(spare)]
+        return [kind(self.frame, *given, trips) for kind, *given in zip(kinds, values, initial, self.results, spare, strict=False)]
+
+    def leave(self) -> None:
+        """Both ways out."""
+        self.w.do("ret void")
+        if self.frame.can_fail:
+            self.w.label(FAILED)
+            self.w.do("ret void")
+
+
+# ---- carries ------------------------------------------------------------------------------------
+class _Small:
+    """A carry on the stack, copied at the end of each trip: the optimiser keeps it in registers."""
+
+    def __init__(self, frame: Frame, v: Value, initial: str, result: str, spare: str, trips: str | None) -> None:
+        self.frame, self.v, self.result, self.following = frame, v, result, spare
+        self.now = frame.stack(bytes_of(v))
+        frame.copy(v, initial, self.now)
+
+    def current(self) -> str:
+        return self.now
+
+    def next(self) -> str:
+        return self.following
+
+    def advance(self) -> None:
+        self.frame.copy(self.v, self.following, self.now)
+
+    def finish(self) -> None:
+        self.frame.copy(self.v, self.now, self.result)
+
+
+class _Large:
+    """A carry in two buffers that take turns, of which one is the result's. The initial value is read where it is. Where
+    the number of trips is known, the last one writes the result; else it is copied if it ended in the other buffer."""
+
+    def __init__(self, frame: Frame, v: Value, initial: str, result: str, spare: str, trips: str | None) -> None:
+        self.frame, self.v, self.result = frame, v, result
+        w = frame.w
+        self.first, self.second = result, spare
+        if trips is not None:
+            odd = w.let(f"trunc i64 {trips} to i1")
+            self.first = w.let(f"select i1 {odd}, ptr {result}, ptr {spare}")
+            self.second = w.let(f"select i1 {odd}, ptr {spare}, ptr {result}")
+        self.now, self.following = w.slot("ptr"), ""
+        w.store("ptr", initial, self.now)
+
+    def current(self) -> str:
+        return self.frame.w.load("ptr", self.now)
+
+    def next(self) -> str:
+        w = self.frame.w
+        in_first = w.let(f"icmp eq ptr {w.load('ptr', self.now)}, {self.first}")
+        self.following = w.let(f"select i1 {in_first}, ptr {self.second}, ptr {self.first}")
+        return self.following
+
+    def advance(self) -> None:
+        self.frame.w.store("ptr", self.following, self.now)
+
+    def finish(self) -> None:
+        w = self.frame.w
+        last, copy, done = w.load("ptr", self.now), w.fresh("copy"), w.fresh("done")
+        w.branch(w.let(f"icmp eq ptr {last}, {self.result}"), done, copy)
+        w.label(copy)
+        self.frame.copy(self.v, last, self.result)
+        w.jump(done)
+        w.label(done)
+
+
+_Carry = _Small | _Large
+
+
+# ---- loops --------------------------------------------------------------------------------------
+def _loop(c: _Control, carries: Sequence[_Carry], condition: Callable[[], str], body: Callable[[list[str], list[str]], None],
+          *, polls: bool) -> None:
+    """while condition(): body(buffers of the carries, buffers of the new ones)."""
+    w = c.w
+    head, trip, done = w.fresh("head"), w.fresh("trip"), w.fresh("done")
+    w.jump(head)
+    w.label(head)
+    w.branch(condition(), trip, done)
+    w.label(trip)
+    body([x.current() for x in carries], [x.next() for x in carries])
+    for x in carries:
+        x.advance()
+    if polls:
+        _poll(c.frame)
+    w.jump(head)
+    w.label(done)
+    for x in carries:
+        x.finish()
+
+
+def _poll(frame: Frame) -> None:
+    """Count down; at zero the runtime asks for signals, if it is time to, and says after how many trips to ask again."""
+    w, head, ask, on = frame.w, frame.head, frame.w.fresh("ask"), frame.w.fresh("on")
+    clock, left = w.slot("[3 x i64]"), w.slot("i64")
+    head.do(f"store [3 x i64] [ i64 {FIRST_POLL[frame.is_small]}, i64 0, i64 0 ], ptr {clock}")
+    head.store("i64", str(FIRST_POLL[frame.is_small]), left)
+    rest = w.let(f"sub i64 {w.load('i64', left)}, 1")
+    w.store("i64", rest, left)
+    w.branch(w.let(f"icmp sgt i64 {rest}, 0"), on, ask)
+    w.label(ask)
+    again = w.call("i64", "lw_poll", f"ptr {clock}", "ptr %error")
+    w.store("i64", again, left)
+    frame.can_fail = True
+    w.branch(w.let(f"icmp sgt i64 {again}, 0"), on, FAILED)
+    w.label(on)
+
+
+def _while(c: _Control) -> None:
+    n, w = c.node, c.w
+    for_condition, for_body, initial = split(c.operands, n.attrs["condition_constants"], n.attrs["body_constants"])
+    carries, flag = c.carries(initial, None), w.slot("i8")
+
+    def condition() -> str:
+        c.run(0, [*for_condition, *(x.current() for x in carries)], [flag])
+        return w.let(f"trunc i8 {w.load('i8', flag)} to i1")
+
+    _loop(c, carries, condition, lambda now, following: c.run(1, [*for_body, *now], following), polls=True)
+    c.leave()
+
+
+def _scan(c: _Control) -> None:
+    n, w, sizes = c.node, c.w, c.frame.sizes
+    count = carry_count(n)
+    length = sizes.extent(n.attrs["length"])
+    constants, initial, xs = split(c.operands, n.attrs["constants"], count)
+    carries, at = c.carries(initial, length), w.slot("i64")
+    last = w.let(f"sub i64 {length}, 1")
+    w.store("i64", "0", at)
+
+    def rows(bases: Sequence[str], values: Sequence[Value], k: str) -> list[str]:
+        return [w.let(f"getelementptr i8, ptr {base}, i64 {w.let(f'mul i64 {k}, {sizes.extent(bytes_of(v))}')}")
+                for base, v in zip(bases, values, strict=True)]
+
+    def body(now: list[str], following: list[str]) -> None:
+        region, step = n.regions[0], w.load("i64", at)
+        k = w.let(f"sub i64 {last}, {step}") if n.attrs["reverse"] else step
+        inputs = rows(xs, region.params[len(region.params) - len(xs):], k)
+        c.run(0, [*constants, *now, *inputs], [*following, *rows(c.results[count:], region.results[count:], k)])
+        w.store("i64", w.let(f"add i64 {step}, 1"), at)
+
+    few = isinstance(n.attrs["length"], int) and n.attrs["length"] <= FEW_TRIPS
+    _loop(c, carries, lambda: w.let(f"icmp slt i64 {w.load('i64', at)}, {length}"), body, polls=not few)
+    c.leave()
+
+
+# ---- branches and sizes -------------------------------------------------------------------------
+def _switch(c: _Control) -> None:
+    w = c.w
+    blocks, done = [w.fresh("branch") for _ in c.node.regions], w.fresh("done")
+    cases = " ".join(f"i64 {k}, label %{block}" for k, block in enumerate(blocks))
+    w.do(f"switch i64 {w.load('i64', c.operands[0])}, label %{blocks[-1]} [ {cases} ]")
+    for k, block in enumerate(blocks):
+        w.label(block)
+        c.run(k, c.operands[1:], c.results)
+        w.jump(done)
+    w.label(done)
+    c.leave()
+
+
+def _sized(c: _Control) -> None:
+    arguments, results = enumerate(c.operands[1:]), enumerate(c.results)
+    pointers: dict[Place, str] = {Argument(k): p for k, p in arguments} | {ResultMemory(k): p for k, p in results}
+    c.frame.run_in_scratch(c.node.regions[0], plan_memory(c.node.regions[0]), pointers, lambda w, failed: w.do("ret void"))
+
+
+_EMIT: Mapping[Op, Callable[[_Control], None]] = {switch: _switch, while_: _while, scan: _scan, sized: _sized}

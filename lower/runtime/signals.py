@@ -1,0 +1,118 @@
+"""Signals inside long loops of compiled code.
+
+    i64 @lw_poll(ptr clock, ptr error)      the number of trips after which to ask again; 0 to leave the loop
+
+`clock` is three i64 of the loop's activation: the number of trips to begin with, then zeros. The number doubles while
+the trips are quick and falls when they are slow, so that the clock is read some hundred times a second; every tenth of
+a second Python is asked for signals, with its lock held. When a handler raised, the error becomes (-2, 0, 0, 0, type,
+value, traceback), with the references of that exception.
+
+Guarantees: works with and without Python's lock held; no exception stays pending.
+"""
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import cache
+
+from loopwright.lower.runtime import objects
+from loopwright.lower.runtime.cache import assembled
+from loopwright.lower.runtime.engine import Library, load
+
+QUICK, SLOW, CHECK = 1_000_000, 10_000_000, 100_000_000  # ns
+MOST_TRIPS = 1 << 20
+_PYTHON = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Fetch")
+
+
+@cache
+def library() -> Library:
+    """The compiled function."""
+    where = {name: objects.address(name) for name in _PYTHON}
+    if sys.platform == "win32":
+        ticks = ctypes.WinDLL("kernel32").GetTickCount64
+        where["GetTickCount64"] = ctypes.cast(ticks, ctypes.c_void_p).value or 0
+    return load(assembled(_text(sys.platform)), where, ("lw_poll",))
+
+
+def _clock_text(platform: str) -> str:
+    """`i64 @now()` in nanoseconds, from some moment on."""
+    if platform == "win32":
+        return """
+declare i64 @GetTickCount64()
+define internal i64 @now() nounwind {
+  %ms = call i64 @GetTickCount64()
+  %ns = mul i64 %ms, 1000000
+  ret i64 %ns
+}"""
+    monotonic = 6 if platform == "darwin" else 1
+    return f"""
+declare i32 @clock_gettime(i32, ptr)
+define internal i64 @now() nounwind {{
+  %time = alloca [2 x i64], align 16
+  %status = call i32 @clock_gettime(i32 {monotonic}, ptr %time)
+  %seconds = load i64, ptr %time
+  %rest.at = getelementptr i64, ptr %time, i64 1
+  %rest = load i64, ptr %rest.at
+  %whole = mul i64 %seconds, 1000000000
+  %ns = add i64 %whole, %rest
+  ret i64 %ns
+}}"""
+
+
+def _text(platform: str) -> str:
+    return _clock_text(platform) + f"""
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare i32 @PyErr_CheckSignals()
+declare void @PyErr_Fetch(ptr, ptr, ptr)
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
+define i64 @lw_poll(ptr %clock, ptr %error) nounwind {{
+entry:
+  %now = call i64 @now()
+  %trips = load i64, ptr %clock
+  %polled.at = getelementptr i64, ptr %clock, i64 1
+  %polled = load i64, ptr %polled.at
+  store i64 %now, ptr %polled.at
+  %checked.at = getelementptr i64, ptr %clock, i64 2
+  %first = icmp eq i64 %polled, 0
+  br i1 %first, label %begin, label %measure
+begin:
+  store i64 %now, ptr %checked.at
+  ret i64 %trips
+measure:
+  %taken = sub i64 %now, %polled
+  %quick = icmp slt i64 %taken, {QUICK}
+  %slow = icmp sgt i64 %taken, {SLOW}
+  %doubled = shl i64 %trips, 1
+  %eighth = ashr i64 %trips, 3
+  %more = call i64 @llvm.smin.i64(i64 %doubled, i64 {MOST_TRIPS})
+  %fewer = call i64 @llvm.smax.i64(i64 %eighth, i64 1)
+  %kept = select i1 %slow, i64 %fewer, i64 %trips
+  %next = select i1 %quick, i64 %more, i64 %kept
+  store i64 %next, ptr %clock
+  %checked = load i64, ptr %checked.at
+  %since = sub i64 %now, %checked
+  %due = icmp sge i64 %since, {CHECK}
+  br i1 %due, label %check, label %go.on
+go.on:
+  ret i64 %next
+check:
+  store i64 %now, ptr %checked.at
+  %state = call i32 @PyGILState_Ensure()
+  %status = call i32 @PyErr_CheckSignals()
+  %raised = icmp ne i32 %status, 0
+  br i1 %raised, label %interrupted, label %calm
+calm:
+  call void @PyGILState_Release(i32 %state)
+  ret i64 %next
+interrupted:
+  %type = getelementptr i64, ptr %error, i64 4
+  %value = getelementptr i64, ptr %error, i64 5
+  %traceback = getelementptr i64, ptr %error, i64 6
+  call void @PyErr_Fetch(ptr %type, ptr %value, ptr %traceback)
+  store i64 -2, ptr %error
+  call void @PyGILState_Release(i32 %state)
+  ret i64 0
+}}
+"""

@@ -1,0 +1,392 @@
+"""Control flow as machine code: loops and branches give what the same program gives in NumPy, one structure is compiled
+once, memory is given back, errors name the user's line, and a signal ends a loop."""
+import gc
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import loopwright as lw
+from loopwright.ir import schedule
+from loopwright.ir.interpreter import evaluate
+from loopwright.ir.parser import parse
+from loopwright.ir.verifier import verify
+from loopwright.lower.kernel import kernel
+from loopwright.lower.partition import partition
+from loopwright.lower.control import sized
+from loopwright.lower.runtime import scratch
+from loopwright.lower.target import host_target
+from tests.loops import rows_of, scan, switch, while_
+from tests.scale import examples
+
+
+LOWERED = {op.name: op for op in (kernel, sized)}
+INSTRUCTIONS = {x.__name__: x for x in vars(schedule).values() if isinstance(x, type) and hasattr(x, "__dataclass_fields__")}
+
+
+def agree(f, *args, rtol=0.0, twice=True):
+    """The compiled function gives NumPy's values, on every call."""
+    compiled = lw.jit(f)
+    expected = f(*args)
+    for _ in range(2):
+        for got, want in zip(compiled(*args), expected, strict=True):
+            want = np.asarray(want)
+            assert got.dtype == want.dtype and got.shape == want.shape
+            np.testing.assert_allclose(got, want, rtol=rtol, atol=rtol)
+    return compiled
+
+
+def stages(f, *args):
+    """The partitioned graph as text."""
+    return lw.jit(f).lower(*args)
+
+
+# ---- scan -----------------------------------------------------------------------------------------
+def running(x, a, c):
+    (c,), (y,) = scan(lambda a, c, x: ((a * c + x,), (c,)), [a], [c], [x])
+    return c, y
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 10, 1000])
+def test_a_scan_of_numbers(n):
+    agree(running, np.linspace(0, 1, n), 0.5, 2.0) if n else empty_scan()
+
+
+def empty_scan():
+    c, y = lw.jit(running)(np.zeros(0), 0.5, 2.0)
+    assert c == 2.0 and y.shape == (0,)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("length", [1, 2, 5, 6])
+@pytest.mark.parametrize("n", [1, 3, 40, 700])
+def test_carries_and_rows_of_every_size(n, length, reverse):
+    def f(w, c, xs):
+        def body(w, c, d, x):
+            new = w * c + x
+            return (new, d - c), (np.sum(new), new - d)
+        carry, ys = scan(body, [w], [c, c + 1], [xs], reverse=reverse)
+        return *carry, *ys
+    rng = np.random.default_rng(n)
+    agree(f, rng.normal(size=n), rng.normal(size=n), rng.normal(size=(length, n)), rtol=1e-13)
+
+
+def test_one_compile_serves_every_length():
+    f = lw.jit(running)
+    for n in (5, 1, 0, 77):
+        x = np.arange(float(n))
+        c, y = f(x, 0.5, 1.0)
+        if n:
+            want, rows = running(x, 0.5, 1.0)
+            assert c == want
+            np.testing.assert_array_equal(y, rows)
+    assert f.compiles == 1
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "int64", "float32", "float64"])
+def test_carries_of_every_dtype(dtype):
+    def f(c, d, xs):
+        def body(c, d, x):
+            return (c ^ x if x.dtype.kind in "bui" else c + x, d | x if x.dtype.kind in "bui" else d * x), (c,)
+        carry, ys = scan(body, [], [c, d], [xs])
+        return *carry, *ys
+    xs = (np.arange(21).reshape(7, 3) % 5).astype(dtype)
+    agree(f, xs[0], xs[1], xs)
+    agree(f, xs[0, 0], xs[1, 0], xs[:, 0].copy())
+
+
+def test_carries_that_change_places():
+    def f(a, b, c, n):
+        carry, _ = scan(lambda a, b, c, x: ((b, c, a), ()), [], [a, b, c], [n])
+        return carry
+    for size in (1, 500):
+        a, b, c = (np.full(size, v) for v in (1.0, 2.0, 3.0))
+        for n in range(1, 5):
+            agree(f, a, b, c, np.zeros(n))
+
+
+def test_a_carry_that_stays_and_one_that_forgets():
+    def f(a, xs):
+        carry, ys = scan(lambda a, b, x: ((a, x), (b,)), [], [a, xs[0]], [xs])
+        return *carry, *ys
+    agree(f, np.arange(300.0), np.arange(1200.0).reshape(4, 300))
+
+
+def test_matrix_products_inside():
+    def f(w, h, xs):
+        (h,), (hs,) = scan(lambda w, h, x: ((np.tanh(h @ w + x),), (h,)), [w], [h], [xs])
+        return h, hs
+    rng = np.random.default_rng(0)
+    agree(f, rng.normal(size=(20, 20)) / 9, rng.normal(size=(6, 20)), rng.normal(size=(9, 6, 20)), rtol=1e-12)
+
+
+def test_sorts_and_sums_inside():
+    def f(xs):
+        (c,), (order,) = scan(lambda c, x: ((np.sort(c + x)[::-1],), (np.argsort(x),)), [], [xs[0]], [xs])
+        return c, order
+    agree(f, np.random.default_rng(1).normal(size=(5, 90)))
+
+
+# ---- while ----------------------------------------------------------------------------------------
+def collatz(n):
+    return while_(lambda n, k: n > 1, lambda n, k: (switch((n % 2).astype(np.int64), [lambda n: (n // 2,), lambda n: (3 * n + 1,)],
+                                                           n)[0], k + 1), [], [n, n * 0])
+
+
+def test_a_while_of_integers_with_a_branch_inside():
+    for n in (1, 2, 7, 27, 97):
+        agree(collatz, np.int64(n))
+
+
+@pytest.mark.parametrize("size", [1, 30, 1000])
+def test_a_while_with_large_carries(size):
+    def f(x, limit):
+        return while_(lambda limit, x, y, k: np.sum(np.abs(x)) < limit, lambda limit, x, y, k: (x + y, x, k + 1),
+                      [limit], [x, x * 0.5, np.int64(0) + 0 * limit.astype(np.int64)])
+    x = np.linspace(-1, 1, size) + 0.01
+    for limit in (0.0, 1.0, 1e3 * size, 1e5 * size):
+        agree(f, x, np.float64(limit), rtol=1e-13)
+
+
+def test_a_flag_as_carry():
+    def f(x):
+        return while_(lambda go, x: go, lambda go, x: (x < 50, x * 2), [], [x < 50, x])
+    agree(f, np.float64(3))
+    agree(f, np.float64(60))
+
+
+# ---- branches -------------------------------------------------------------------------------------
+def test_each_branch():
+    def f(k, x, y):
+        return switch(k, [lambda x, y: (x + y, np.sum(x)), lambda x, y: (y, x[0]), lambda x, y: (np.sort(x), np.max(y))], x, y)
+    x, y = np.array([3.0, 1.0, 2.0]), np.array([-1.0, 5.0, 0.0])
+    compiled = lw.jit(f)
+    for k in (0, 1, 2):
+        for got, want in zip(compiled(np.int64(k), x, y), f(k, x, y), strict=True):
+            np.testing.assert_array_equal(got, want)
+    assert compiled.compiles == 1
+
+
+# ---- nests ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("size", [1, 400])
+def test_loops_inside_loops(size):
+    def f(x, xs):
+        def outer(x, c, row):
+            (c,), (ys,) = scan(lambda x, c, y: ((c * 0.5 + y,), (np.sum(c) + x[0],)), [x], [c + row], [row * x])
+            c, k = while_(lambda c, k: np.sum(c) > 0.1, lambda c, k: (c * 0.3, k + 1), [], [c, 0 * np.sum(xs.shape[0] * c[0] > 1e9)])
+            return (c,), (ys, c * 1.0, k)
+        carry, ys = scan(outer, [x], [x], [xs])
+        return *carry, *ys
+    def g(x, xs):
+        def outer(x, c, n, row):
+            (c,), (ys,) = scan(lambda x, c, y: ((c * 0.5 + y,), (np.sum(c) + x[0],)), [x], [c + row], [row * x])
+            c, n = while_(lambda c, n: np.sum(c) > 0.1, lambda c, n: (c * 0.3, n + 1), [], [c, n])
+            return (c, n), (ys, c * 1.0, n)
+        carry, ys = scan(outer, [x], [x, np.int64(0)], [xs])
+        return *carry, *ys
+    rng = np.random.default_rng(3)
+    agree(g, rng.uniform(size=size), rng.uniform(size=(6, size)), rtol=1e-12)
+
+
+def test_a_while_in_a_while_in_a_branch():
+    def slow_product(a, b):
+        def body(a, i, t):
+            t, _ = while_(lambda a, t, j: j < a, lambda a, t, j: (t + 1, j + 1), [a], [t, 0 * a])
+            return i - 1, t
+        _, total = while_(lambda a, i, t: i > 0, body, [a], [b, 0 * a])
+        return (total,)
+
+    def f(k, a, b):
+        return switch(k, [slow_product, lambda a, b: (a * b,)], a, b)
+    for k in (0, 1):
+        agree(f, np.int64(k), np.int64(13), np.int64(11))
+
+
+# ---- sizes known at run time ----------------------------------------------------------------------
+def halvings(x):
+    """How often x can be halved before it is below 1, then as many rows, folded."""
+    _, count = while_(lambda x, k: x >= 1, lambda x, k: (x / 2, k + 1), [], [x, (0 * x).astype(np.int64)])
+    y, = rows_of(count, lambda rows, x: (np.sum(rows * x) + scan(lambda c, r: ((c + r,), ()), [], [x], [rows * 2.0])[0][0],), x)
+    return y, count
+
+
+@pytest.mark.parametrize("x", [0.3, 1.0, 2.0, 1000.0, 1e9])
+def test_arrays_with_a_row_per_trip(x):
+    agree(halvings, np.float64(x))
+
+
+def test_arrays_with_a_row_per_trip_inside_a_loop():
+    def f(xs):
+        (c,), (ys,) = scan(lambda c, x: ((c + halvings(x + c)[0],), (halvings(x)[1],)), [], [np.float64(0) * xs[0]], [xs])
+        return c, ys
+    agree(f, np.array([0.5, 3.0, 1e4, 0.1, 7.0]))
+
+
+def test_scratch_of_such_arrays_is_given_back():
+    def f(x, n, k):
+        def use(rows, x, k):
+            wide = rows[:, None] + x
+            return np.sum(np.sort(wide, axis=0)[::-1] * wide), x[k]
+        return rows_of(n, use, x, k)
+    compiled, x = lw.jit(f), np.arange(30.0)
+    compiled(x, np.int64(300), np.int64(0))
+    kept = scratch.kept()
+    for _ in range(3):
+        compiled(x, np.int64(300), np.int64(3))
+        with pytest.raises(IndexError):
+            compiled(x, np.int64(300), np.int64(30))
+    assert scratch.kept() == kept
+    got = compiled(x, np.int64(-5), np.int64(2))
+    assert got[0] == 0 and got[1] == 2
+    with pytest.raises(MemoryError):
+        compiled(x, np.int64(1 << 50), np.int64(0))
+    assert compiled(x, np.int64(300), np.int64(3))[1] == 3
+
+
+# ---- errors ---------------------------------------------------------------------------------------
+def test_an_index_out_of_range_leaves_the_loop_with_its_line():
+    def body(x, i, t):
+        return i + 1, t + x[i]  # the line
+
+    @lw.jit
+    def f(x, n):
+        return while_(lambda x, i, t: i < t.shape[0] + 1000000, lambda x, i, t: body(x, i, t), [x], [n, x * 0])
+
+    at = body.__code__.co_firstlineno + 1
+    for _ in range(3):
+        with pytest.raises(IndexError, match=rf"index 7 is out of bounds for axis 0 with size 7 .*{__name__.split('.')[-1]}.py:{at}\)"):
+            f(np.arange(7.0), np.int64(0))
+
+
+def test_the_line_is_right_for_each_of_two_loops_that_share_code():
+    def f(x, i, j):
+        def first(x, c, k):
+            return (c + x[k],), ()  # line one
+
+        def second(x, c, k):
+            return (c + x[k],), ()  # line two
+        a, _ = scan(first, [x], [x[0]], [i])
+        b, _ = scan(second, [x], [x[0]], [j])
+        return a[0], b[0]
+    compiled, at = lw.jit(f), f.__code__.co_firstlineno
+    x, fine, bad = np.arange(4.0), np.array([1, 2]), np.array([1, 4])
+    compiled(x, fine, fine)
+    with pytest.raises(IndexError, match=f"index 4 .*:{at + 2}\\)"):
+        compiled(x, bad, fine)
+    with pytest.raises(IndexError, match=f"index 4 .*:{at + 5}\\)"):
+        compiled(x, fine, bad)
+    assert compiled.lower(x, fine, fine).llvm.count("define internal void @control_") == 1
+
+
+def test_checks_of_a_branch_not_taken_do_not_fire():
+    def f(k, x, i):
+        return switch(k, [lambda x, i: (x[i],), lambda x, i: (x[0],)], x, i)
+    compiled, x = lw.jit(f), np.arange(3.0)
+    assert compiled(np.int64(1), x, np.int64(99))[0] == 0
+    with pytest.raises(IndexError):
+        compiled(np.int64(0), x, np.int64(99))
+
+
+# ---- what is compiled -----------------------------------------------------------------------------
+def nest(x, xs):
+    (c,), (ys,) = scan(lambda w, c, row: ((scan(lambda c, y: ((c * 0.5 + y,), ()), [], [c], [row + w])[0][0],), (np.sort(c),)),
+                       [x], [x], [xs])
+    n, total = while_(lambda c, n, t: n < 5, lambda c, n, t: (n + 1, t + np.sum(c)), [c], [np.int64(0) * np.int64(x.ndim), 0 * c[0]])
+    return c, ys, total
+
+
+def test_kernels_of_regions_print_parse_and_mean_the_same():
+    x, xs = np.arange(50.0), np.arange(150.0).reshape(3, 50)
+
+    def f(x, xs):
+        c, ys, _ = nest(x, xs)
+        return c, ys, halvings(c[3])[0]
+    graph = lw.make_graph(f)(x, xs)
+    parted = verify(partition(graph, host_target(), blas=False))
+    assert parse(str(parted), LOWERED, INSTRUCTIONS) == parted
+    for got, want in zip(evaluate(parted, [x, xs]), evaluate(graph, [x, xs]), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+def test_memory_is_taken_once_for_all_trips():
+    text = stages(nest, np.arange(50.0), np.arange(150.0).reshape(3, 50)).llvm
+    loops = [part for part in text.split("\ndefine ") if part.startswith("internal void @control_")]
+    assert len(loops) >= 2 and not any("lw_scratch_acquire" in part for part in loops)
+    assert "Py" not in "".join(loops)
+
+
+def test_equal_loops_are_compiled_once():
+    def f(x, y):
+        a, _ = scan(lambda c, r: ((c * 2 + r,), ()), [], [x[0]], [x])
+        b, _ = scan(lambda c, r: ((c * 2 + r,), ()), [], [y[0]], [y])
+        return a[0], b[0]
+    text = stages(f, np.ones(3), np.ones(4)).llvm
+    assert text.count("define internal void @control_") == 1
+
+
+# ---- signals --------------------------------------------------------------------------------------
+FOREVER = """
+    import os, signal, sys, threading, time
+    import numpy as np
+    import loopwright as lw
+    from tests.loops import scan, while_
+
+    @lw.jit
+    def f(x, limit):
+        {body}
+
+    f({arguments}, np.float64(-1))
+    before = f({arguments}, np.float64(-1))
+    for _ in range(2):
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        start = time.perf_counter()
+        try:
+            f({arguments}, np.float64(np.inf))
+        except KeyboardInterrupt:
+            assert time.perf_counter() - start < 1.5, "too late"
+            assert time.perf_counter() - start > 0.4, "too early"
+        else:
+            raise AssertionError("not interrupted")
+        after = f({arguments}, np.float64(-1))
+        assert all(np.array_equal(a, b) for a, b in zip(before, after))
+    print("interrupted")
+"""
+LOOPS = {
+    "numbers": ("return while_(lambda l, x: x < l, lambda l, x: (x * 0.5,), [limit], [x])", "np.float64(0)"),
+    "arrays": ("return while_(lambda l, x: np.sum(x) < l, lambda l, x: (np.sqrt(x) * 0.5,), [limit], [x])", "np.ones(100000)"),
+    "a nest": ("return while_(lambda l, x: x < l, lambda l, x: (while_(lambda y: y > 1, lambda y: (y - 1,), [], [x + 1000])[0] * 0,), "
+               "[limit], [x])", "np.float64(0)"),
+    "an inner loop": ("return scan(lambda l, c, x: ((while_(lambda l, c: c < l, lambda l, c: (c * 0.5,), [l], [c])[0],), ()), [limit], "
+                      "[x[0]], [x])[0]", "np.zeros(3)"),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_ctrl_c_ends_a_loop(name):
+    body, arguments = LOOPS[name]
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(FOREVER).format(body=body, arguments=arguments)],
+                           capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout.strip() == "interrupted", ended.stderr
+
+
+def test_other_threads_run_while_a_loop_does():
+    script = FOREVER.replace("    for _ in range(2):", """
+    ticks = []
+    def tick():
+        while not done:
+            ticks.append(1)
+            time.sleep(0.005)
+    done = False
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    for _ in range(2):""").replace('    print("interrupted")', '    done = True\n    ticker.join()\n    assert len(ticks) > 50, len(ticks)\n'
+                                   '    print("interrupted")')
+    body, arguments = LOOPS["numbers"]
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script).format(body=body, arguments=arguments)],
+                           capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout.strip() == "interrupted", ended.stderr
