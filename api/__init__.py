@@ -1,7 +1,7 @@
 """loopwright: a tracing compiler for NumPy functions."""
 from __future__ import annotations
 
-from loopwright import numpy
+from loopwright import lax, numpy
 from loopwright.autodiff.calls import float0
 from loopwright.inspection import make_graph, parse
 from loopwright.ir.errors import (
@@ -30,6 +30,6 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "ConcretizationError", "DTypeError", "GradientError", "LeakedValueError", "ParseError",
     "RecompilationWarning", "ShapeDeclarationError", "ShapeError", "SpecialisationWarning", "TraceStateError",
-    "VerificationError", "WriteError", "float0", "grad", "hessian", "jacfwd", "jacrev", "jit", "jvp", "linearize", "make_graph",
-    "numpy", "parse", "register_pytree_node", "set_threads", "value_and_grad", "vjp", "vmap",
+    "VerificationError", "WriteError", "float0", "grad", "hessian", "jacfwd", "jacrev", "jit", "jvp", "lax", "linearize",
+    "make_graph", "numpy", "parse", "register_pytree_node", "set_threads", "value_and_grad", "vjp", "vmap",
 ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from loopwright.autodiff import batching
@@ -31,7 +30,7 @@ from loopwright.autodiff.calls import (
     type_of,
 )
 from loopwright.autodiff.jvp import filled, push
-from loopwright.autodiff.linearize import Linear, pull_back, push_forward
+from loopwright.autodiff.linearize import Linear, at_residuals, pull_back, push_forward
 from loopwright.autodiff.linearize import linearize as linearize_graph
 from loopwright.ir.builder import Ref
 from loopwright.ir.dims import Extent
@@ -209,7 +208,7 @@ def _linearized(f: Function, primals: tuple[Any, ...], has_aux: bool,
         results, linear = linearize_graph(call.graph, call.primals, call.active, call.place.builder)
         types = [x.type for x in results[:result.leaf_count]]
         kept = call.place.values([*results, *call.place.refs(linear.residuals)])
-    linear = replace(linear, residuals=tuple(kept[len(results):]))
+    linear = at_residuals(linear, kept[len(results):])
     return call, [given(x) for x in kept[:len(results)]], linear, result, types
 
 

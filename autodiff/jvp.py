@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from loopwright.autodiff.regions import WALKS, Regions
 from loopwright.ir.builder import Builder, Ref, attributed
 from loopwright.ir.errors import GradientError
-from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.graph import Graph, Node, Value, renewed
 from loopwright.ir.op import Op
 from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.construct import full
@@ -21,15 +22,27 @@ from loopwright.ir.types import ArrayType
 Tangent = Ref | None
 
 
-def push(graph: Graph, primals: Sequence[Ref], tangents: Sequence[Tangent], into: Builder) -> tuple[list[Ref], list[Tangent]]:
-    """The results of graph and their tangents. Nodes without operands go to `into`."""
+def push(graph: Graph, primals: Sequence[Ref], tangents: Sequence[Tangent], into: Builder,
+         behind: Builder | None = None) -> tuple[list[Ref], list[Tangent]]:
+    """The results of graph and their tangents. Nodes without operands go to `into`. `behind`, newer than every primal, is
+    where all operations on tangents must go: loops are then run once for the primals, and once more for the tangents."""
+    graph = renewed(graph)
     env = dict(zip(graph.params, primals, strict=True))
     moving = {v: t for v, t in zip(graph.params, tangents, strict=True) if t is not None}
     with attributed() as attribute:
         for n in graph.nodes:
             attribute(n.source)
             inputs = [env[v] for v in n.inputs]
+            if n.op.rules is not None and not moving.keys().isdisjoint(n.inputs):
+                along, engine = [moving.get(v) for v in n.inputs], Regions(into.scope)
+                out, moved = (n.op.rules.jvp(engine, n, inputs, along) if behind is None
+                              else n.op.rules.linearize(engine, n, inputs, along, behind))
+                env.update(zip(n.outputs, out, strict=True))
+                moving.update((v, t) for v, t in zip(n.outputs, moved, strict=True) if t is not None)
+                continue
             env.update(zip(n.outputs, emit(n, inputs, into), strict=True))
+            if n.op.rules is not None:
+                continue
             result = n.outputs[0]
             if result.type.is_inexact and not moving.keys().isdisjoint(n.inputs):
                 t = _tangent(n.op, inputs, [moving.get(v) for v in n.inputs], env[result], n.attrs, n.source)
@@ -93,3 +106,6 @@ def tangent_type(type: ArrayType) -> ArrayType:
 def active(values: Sequence[Value]) -> tuple[bool, ...]:
     """Which values can have tangents."""
     return tuple(v.type.is_inexact for v in values)
+
+
+WALKS.push = push

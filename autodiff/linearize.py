@@ -7,14 +7,15 @@ with the primals, and what the linear graph captures are the residuals.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from loopwright.autodiff.jvp import push, tangent_type
 from loopwright.autodiff.transpose import pull
 from loopwright.ir.builder import Builder, Ref, inline
-from loopwright.ir.graph import Graph
+from loopwright.ir.dims import Extent, symbol_of
+from loopwright.ir.graph import Graph, substitute_graph
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,19 @@ def linearize(graph: Graph, primals: Sequence[Ref], arguments: Sequence[bool], i
     """The results, emitted where primals live, and the derivative with respect to the arguments that are marked."""
     behind = Builder(into.scope, into.why)
     tangents = [behind.param(tangent_type(x.type)) if a else None for x, a in zip(primals, arguments, strict=True)]
-    results, moved = push(graph, primals, tangents, into)
+    results, moved = push(graph, primals, tangents, into, behind)
     linear, residuals = behind.finish([t for t in moved if t is not None])
     return results, Linear(linear, tuple(residuals), tuple(arguments), tuple(t is not None for t in moved))
+
+
+def at_residuals(linear: Linear, residuals: Sequence[Ref | np.ndarray]) -> Linear:
+    """The same derivative with residuals that outlive the trace: arrays whose number of rows was a symbol have it known."""
+    count = len(linear.graph.params) - len(residuals)
+    sizes: dict[str, Extent] = {}
+    for v, x in zip(linear.graph.params[count:], residuals, strict=True):
+        if isinstance(x, np.ndarray):
+            sizes.update((s, n) for size, n in zip(v.type.shape, x.shape, strict=True) if (s := symbol_of(size)) is not None)
+    return replace(linear, graph=substitute_graph(linear.graph, sizes), residuals=tuple(residuals))
 
 
 def pull_back(linear: Linear, cotangents: Sequence[Ref | None], into: Builder) -> list[Ref | None]:

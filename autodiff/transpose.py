@@ -15,14 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from loopwright.autodiff.jvp import emit
+from loopwright.autodiff.regions import WALKS, Regions, varying_values
 from loopwright.ir.builder import Builder, Ref, attributed
-from loopwright.ir.graph import Graph, Node, Value, dependents
+from loopwright.ir.errors import GradientError
+from loopwright.ir.graph import Graph, Node, Value, renewed
 from loopwright.ir.op import Op
 from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.bitwise import bitwise_and, bitwise_not, bitwise_or
 from loopwright.ir.ops.comparison import ne
 from loopwright.ir.ops.construct import full, zeros_like
 from loopwright.ir.ops.elementwise import same_shape
+from loopwright.ir.ops.regions import blank
 from loopwright.ir.ops.selection import convert, select
 from loopwright.ir.ops.structural import reshape, transpose
 from loopwright.ir.types import ArrayType
@@ -62,10 +65,11 @@ def pull(graph: Graph, unknown: Sequence[bool], known: Sequence[Ref | np.ndarray
 
     `into` is the newest builder among known and cotangents, or newer.
     """
+    graph = renewed(graph)
     params = [v for v, u in zip(graph.params, unknown, strict=True) if u]
     rest = [v for v, u in zip(graph.params, unknown, strict=True) if not u]
     env = {v: x if isinstance(x, Ref) else into.capture(x) for v, x in zip(rest, known, strict=True)}
-    moving = dependents(graph, params)
+    moving = varying_values(graph, unknown)
     flow: _Flow = {}
     for v, ct in zip(graph.results, cotangents, strict=True):
         if v in moving and ct is not None:
@@ -74,11 +78,15 @@ def pull(graph: Graph, unknown: Sequence[bool], known: Sequence[Ref | np.ndarray
     with attributed() as attribute:
         for n in _needed(graph, moving, flow):
             attribute(n.source)
-            env.update(zip(n.outputs, emit(n, [env[v] for v in n.inputs], into), strict=True))
+            inputs = [blank(v.type, into) if v in moving else env[v] for v in n.inputs]  # a known output reads none of those
+            env.update(zip(n.outputs, emit(n, inputs, into), strict=True))
         for n in reversed(graph.nodes):
-            if (ct := flow.get(n.outputs[0])) is not None:
+            if not flow.keys().isdisjoint(n.outputs):
                 attribute(n.source)
-                _pull_node(n, ct, flow, env, moving)
+                if n.op.rules is not None:
+                    _pull_whole(n, flow, env, moving, into)
+                else:
+                    _pull_node(n, flow[n.outputs[0]], flow, env, moving)
     return [_whole(flow[v]) if v in flow else None for v in params]
 
 
@@ -87,11 +95,24 @@ def _needed(graph: Graph, moving: set[Value], flow: _Flow) -> list[Node]:
     reached = set(flow)
     kept = []
     for n in reversed(graph.nodes):
-        if n.outputs[0] in reached:
-            reached.update(n.inputs)
-            if n.outputs[0] not in moving:
+        if not reached.isdisjoint(n.outputs) or n.op.binds is not None:
+            if any(v in reached and v not in moving for v in n.outputs) or n.op.binds is not None:
                 kept.append(n)
+            reached.update(n.inputs)
     return kept[::-1]
+
+
+def _pull_whole(n: Node, flow: _Flow, env: dict[Value, Ref], moving: set[Value], into: Builder) -> None:
+    """The same for an op with rules over whole nodes."""
+    assert n.op.rules is not None
+    if n.op.rules.transpose is None:
+        raise GradientError(f"{n.source}: {n.op.name} is not linear, so it has no transpose.")
+    args: list[Ref | ArrayType] = [v.type if v in moving else env[v] for v in n.inputs]
+    cts = [_whole(flow[v]) if v in flow else None for v in n.outputs]
+    found = n.op.rules.transpose(Regions(into.scope), n, args, cts)
+    for v, ct in zip(n.inputs, found, strict=True):
+        if v in moving and ct is not None:
+            _arrive(flow, v, _Cotangent(ct, None, ct))
 
 
 def _pull_node(n: Node, ct: _Cotangent, flow: _Flow, env: dict[Value, Ref], moving: set[Value]) -> None:
@@ -178,3 +199,6 @@ def _whole(ct: _Cotangent) -> Ref:
         return ct.whole
     assert ct.support is not None
     return select(ct.support(), ct.value, zeros_like(ct.value))
+
+
+WALKS.pull = pull

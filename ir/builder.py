@@ -256,7 +256,8 @@ def _sizes(a: Any, scope: Scope) -> Any:
 
 
 def inline(g: Graph, args: Sequence[Ref | np.ndarray], into: Builder, sizes: Mapping[str, Extent] | None = None) -> list[Ref]:
-    """Emit g's nodes on args. Nodes without operands go to `into`, or to the newest builder among args if that is newer."""
+    """Emit g's nodes on args. Nodes without operands go to `into`, or to the newest builder among args if that is newer.
+    Symbols that g binds get new names."""
     g = renewed(g)
     for a in args:
         if isinstance(a, Ref) and a.builder.serial > into.serial:

@@ -6,7 +6,7 @@ values and symbols (`Graph.key`); node order is execution order; a graph uses no
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -193,14 +193,3 @@ def fresh_symbol() -> Dim:
 def renewed(g: Graph) -> Graph:
     """g with new names for the symbols that its nodes bind, so that it can be entered in a graph that has it already."""
     return substitute_graph(g, {s: fresh_symbol() for s in sorted(g.bound)}) if g.bound else g
-
-
-def dependents(g: Graph, roots: Iterable[Value]) -> set[Value]:
-    """Every value computed from roots, roots included."""
-    found = set(roots)
-    for n in g.nodes:
-        if any(v in found for v in n.inputs):
-            found.update(n.outputs)
-    return found
-
-

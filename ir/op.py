@@ -46,8 +46,8 @@ class Engine(Protocol):
         """Parameters -> results, residuals; and residuals, tangents of the active parameters -> tangents of the wanted
         results. The type of a residual holds only sizes that are known around the graph."""
 
-    def transpose(self, graph: Graph, unknown: Flags) -> Graph:
-        """Parameters that are known, cotangents of the results -> cotangents of the unknown parameters."""
+    def transpose(self, graph: Graph, unknown: Flags, arriving: Flags) -> Graph:
+        """Parameters that are known, cotangents of the results where they arrive -> cotangents of the unknown parameters."""
 
     def batch(self, graph: Graph, size: Extent, mapped: Flags, wanted: Flags) -> Graph:
         """The same parameters and results, with one more axis in front of those that are mapped or wanted."""

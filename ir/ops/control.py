@@ -4,22 +4,43 @@ Regions are closed graphs over the symbols of the graph around them. `switch` an
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
-from loopwright.ir.dims import Dim, symbol_of
+from loopwright.ir.builder import Builder, Ref
+from loopwright.ir.dims import Dim, Extent, symbol_of
 from loopwright.ir.errors import DTypeError, ShapeError
-from loopwright.ir.graph import Graph
+from loopwright.ir.graph import Graph, Node, Value, fresh_symbol
 from loopwright.ir.interpreter import Runner
-from loopwright.ir.op import Op
+from loopwright.ir.op import Engine, Flags, NodeRules, Op
+from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.branching import switch
-from loopwright.ir.ops.regions import check_types, split, types_of
-from loopwright.ir.ops.scanning import scan
+from loopwright.ir.ops.broadcasting import spread
+from loopwright.ir.ops.construct import full
+from loopwright.ir.ops.regions import (
+    blank,
+    carried,
+    check_types,
+    chosen,
+    filled,
+    given,
+    has,
+    newest,
+    rearranged,
+    split,
+    spread_out,
+    types_of,
+    unused,
+)
+from loopwright.ir.ops.scanning import each_node, scan
 from loopwright.ir.types import BOOL, I64, ArrayType
 
 __all__ = ["scan", "switch", "trips", "while_"]
+
+T = TypeVar("T")
+_COUNT = ArrayType((), I64)
 
 
 # ---- while ----------------------------------------------------------------------------------------
@@ -43,12 +64,86 @@ def _while_numpy(*arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping
     return tuple(state)
 
 
+def _parts(n: Node, xs: Iterable[T]) -> tuple[list[T], list[T], list[T]]:
+    """What belongs to the condition's constants, the body's constants and the carry."""
+    for_condition, for_body, carry = split(xs, n.attrs["condition_constants"], n.attrs["body_constants"])
+    return for_condition, for_body, carry
+
+
+def _reach(n: Node, flags: Flags, through: Callable[[Graph, Flags], list[bool]]) -> list[bool]:
+    """Where the condition depends on something, every result does."""
+    fh, fc, fk = _parts(n, flags)
+    fk, _ = carried(n.regions[1], fc, fk, [], through)
+    return [True] * len(fk) if through(n.regions[0], [*fh, *fk])[0] else fk
+
+
+def _jvp(engine: Engine, n: Node, primals: list[Ref], tangents: list[Ref | None]) -> tuple[list[Ref], list[Ref | None]]:
+    """One loop over both."""
+    condition, body = n.regions
+    _, ac, ak = _parts(n, has(tangents))
+    ak, _ = carried(body, ac, ak, [], engine.moving)
+    made = engine.jvp(body, [*ac, *ak], ak)
+    c, k, dc, dk = split(made.params, len(ac), len(ak), sum(ac))
+    step = rearranged(made, [*c, *dc, *k, *dk])
+    test = rearranged(condition, [*condition.params, *unused(types_of(dk))])
+    (ph, pc, pk), (_, tc, tk) = _parts(n, primals), _parts(n, tangents)
+    start = filled(chosen(tk, ak), chosen(pk, ak), newest(tangents))
+    outs = while_.all(*ph, *pc, *given(tc), *pk, *start, regions=(test, step), condition_constants=len(ph),
+                      body_constants=len(c) + len(dc))
+    return outs[:len(k)], spread_out(outs[len(k):], ak)
+
+
+def _linearize(engine: Engine, n: Node, primals: list[Ref], tangents: list[Ref | None],
+               behind: Builder) -> tuple[list[Ref], list[Ref | None]]:
+    """Count the trips, then run as many again as a scan, whose rules stack what its linear part needs."""
+    body = n.regions[1]
+    _, ac, ak = _parts(n, has(tangents))
+    ak, _ = carried(body, ac, ak, [], engine.moving)
+    results, count = _counted(n, primals)
+    length = fresh_symbol()
+    trips(count, size=length)
+    (_, pc, pk), (_, tc, tk) = _parts(n, primals), _parts(n, tangents)
+    if not any(ak):
+        return results, [None] * len(results)
+    attrs = {"length": length, "reverse": False, "constants": len(pc), "carry": len(pk)}
+    again = Node(scan, (*n.inputs[len(n.inputs) - len(pc) - len(pk):],), attrs, n.outputs, (body,), n.source)
+    assert scan.rules is not None
+    _, moved = scan.rules.linearize(engine, again, [*pc, *pk], [*tc, *tk], behind)
+    return results, moved
+
+
+def _counted(n: Node, args: Sequence[Ref]) -> tuple[list[Ref], Ref]:
+    """The results of a while, and how often its body ran."""
+    condition, body = n.regions
+    before, one, after = Value(_COUNT), Value(_COUNT), Value(_COUNT)
+    counting = (Node(full, (), {"value": 1, "shape": (), "dtype": I64}, (one,)), Node(add, (before, one), {}, (after,)))
+    step = Graph((*body.params, before), (*body.nodes, *counting), (*body.results, after))
+    test = rearranged(condition, [*condition.params, *unused([_COUNT])])
+    *results, count = while_.all(*args, blank(_COUNT, newest(args)), regions=(test, step), **n.attrs)
+    return results, count
+
+
+def _batch(engine: Engine, size: Extent, n: Node, args: list[Ref], mapped: Flags) -> tuple[list[Ref], list[bool]]:
+    """One loop over a batched body while all elements go on alike; where each has its own condition, a loop for each."""
+    condition, body = n.regions
+    fh, fc, fk = _parts(n, mapped)
+    has_k, _ = carried(body, fc, fk, [], engine.varying)
+    if engine.varying(condition, [*fh, *has_k])[0]:
+        return each_node(size, n, args, mapped)
+    step = engine.batch(body, size, [*fc, *has_k], has_k)
+    test = engine.batch(condition, size, [*fh, *has_k], [False])
+    h, c, k = _parts(n, args)
+    start = [spread(size, (a,), (f,))[0] if b else a for a, f, b in zip(k, fk, has_k, strict=True)]
+    return while_.all(*h, *c, *start, regions=(test, step), **n.attrs), has_k
+
+
 while_ = Op(
     name="while",
     doc="while(*condition constants, *body constants, *carry) with regions condition(condition constants, carry) -> bool[] and "
         "body(body constants, carry) -> carry, run while the condition holds. Results: the carry. The attributes are counts.",
     infer=_while_infer,
     numpy=_while_numpy,
+    rules=NodeRules(jvp=_jvp, linearize=_linearize, batch=_batch, reach=_reach),
 )
 
 

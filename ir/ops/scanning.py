@@ -1,19 +1,40 @@
 """scan: a region run a known number of times, with a carry from each run to the next and one row of each array per run."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
+from loopwright.ir.builder import Builder, Ref
 from loopwright.ir.dims import Extent
 from loopwright.ir.dims import evaluate as evaluate_extent
 from loopwright.ir.errors import ShapeError
-from loopwright.ir.graph import Graph
+from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.interpreter import Runner
-from loopwright.ir.op import Op
-from loopwright.ir.ops.regions import check_types, split, types_of
+from loopwright.ir.op import Engine, Flags, NodeRules, Op
+from loopwright.ir.ops.arithmetic import add
+from loopwright.ir.ops.broadcasting import spread
+from loopwright.ir.ops.regions import (
+    blank,
+    carried,
+    check_types,
+    chosen,
+    filled,
+    given,
+    has,
+    newest,
+    others,
+    rearranged,
+    split,
+    spread_out,
+    types_of,
+    unused,
+)
+from loopwright.ir.ops.structural import move_axis
 from loopwright.ir.types import ArrayType
+
+T = TypeVar("T")
 
 
 def row_type(t: ArrayType) -> ArrayType:
@@ -53,6 +74,124 @@ def _numpy(*arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping[str, 
     return (*state, *ys)
 
 
+# ---- derivatives ----------------------------------------------------------------------------------
+def _parts(n: Node, xs: Iterable[T]) -> tuple[list[T], list[T], list[T]]:
+    """What belongs to constants, carry and xs."""
+    constants, carry, rows = split(xs, n.attrs["constants"], n.attrs["carry"])
+    return constants, carry, rows
+
+
+def _reach(n: Node, flags: Flags, through: Callable[[Graph, Flags], list[bool]]) -> list[bool]:
+    carry, ys = carried(n.regions[0], *_parts(n, flags), through)
+    return [*carry, *ys]
+
+
+def _jvp(engine: Engine, n: Node, primals: list[Ref], tangents: list[Ref | None]) -> tuple[list[Ref], list[Ref | None]]:
+    """One loop over both."""
+    body, (ac, ak, ax) = n.regions[0], _parts(n, has(tangents))
+    ak, ay = carried(body, ac, ak, ax, engine.moving)
+    made = engine.jvp(body, [*ac, *ak, *ax], [*ak, *ay])
+    c, k, x, dc, dk, dx = split(made.params, len(ac), len(ak), len(ax), sum(ac), sum(ak))
+    k2, y, dk2, dy = split(made.results, len(ak), len(ay), sum(ak))
+    region = rearranged(made, [*c, *dc, *k, *dk, *x, *dx], [*k2, *dk2, *y, *dy])
+    (pc, pk, px), (tc, tk, tx) = _parts(n, primals), _parts(n, tangents)
+    start = filled(chosen(tk, ak), chosen(pk, ak), newest(tangents))
+    outs = scan.all(*pc, *given(tc), *pk, *start, *px, *given(tx), regions=(region,),
+                    **{**n.attrs, "constants": len(c) + len(dc), "carry": len(k) + len(dk)})
+    carry, moved, ys, rows = split(outs, len(k), len(dk), len(y))
+    return carry + ys, spread_out(moved, ak) + spread_out(rows, ay)
+
+
+def _linearize(engine: Engine, n: Node, primals: list[Ref], tangents: list[Ref | None],
+               behind: Builder) -> tuple[list[Ref], list[Ref | None]]:
+    """One loop that stacks what the other, over tangents alone, reads. Nothing that is at hand already is stacked."""
+    body, (ac, ak, ax) = n.regions[0], _parts(n, has(tangents))
+    ak, ay = carried(body, ac, ak, ax, engine.moving)
+    forward, linear = engine.linearize(body, [*ac, *ak, *ax], [*ak, *ay])
+    count = len(ak) + len(ay)
+    params, residuals = list(forward.params), forward.results[count:]
+    at_hand = {v: k for k, v in enumerate(params) if not len(ac) <= k < len(ac) + len(ak)}
+    stacked = [v for v in residuals if v not in at_hand]
+    outs = scan.all(*primals, regions=(rearranged(forward, params, [*forward.results[:count], *stacked]),), **n.attrs)
+    found = {**{v: primals[k] for v, k in at_hand.items()}, **dict(zip(stacked, outs[count:], strict=True))}
+    fixed = [at_hand.get(v, len(ac)) < len(ac) for v in residuals]
+    r, dc, dk, dx = split(linear.params, len(residuals), sum(ac), sum(ak))
+    region = rearranged(linear, [*chosen(r, fixed), *dc, *dk, *others(r, fixed), *dx])
+    (_, pk, _), (tc, tk, tx) = _parts(n, primals), _parts(n, tangents)
+    values = [found[v] for v in residuals]
+    moved = scan.all(*chosen(values, fixed), *given(tc), *filled(chosen(tk, ak), chosen(pk, ak), behind),
+                     *others(values, fixed), *given(tx), into=behind, regions=(region,),
+                     **{**n.attrs, "constants": sum(fixed) + len(dc), "carry": len(dk)})
+    return outs[:count], spread_out(moved[:len(dk)], ak) + spread_out(moved[len(dk):], ay)
+
+
+def _transpose(engine: Engine, n: Node, args: list[Ref | ArrayType], cts: list[Ref | None]) -> list[Ref | None]:
+    """The loop backwards: cotangents of constants add up, those of the carry are the carry, those of rows are stacked."""
+    body = n.regions[0]
+    (c, k, x), (lc, lk, lx) = _parts(n, args), _parts(n, [isinstance(a, ArrayType) for a in args])
+    mk, my = carried(body, lc, lk, lx, engine.varying)
+    into = newest([*args, *cts])
+    ctk, cty = split(cts, len(k))
+    arriving = [m and ct is not None for m, ct in zip(my, cty, strict=True)]
+    back = engine.transpose(body, [*lc, *mk, *lx], [*mk, *arriving])
+    dc, dk, _ = split(back.results, sum(lc), sum(mk))
+    region, sums = _summing(back, dc)
+    bc, bk, bx, bck, bcy = split(back.params, lc.count(False), mk.count(False), lx.count(False), sum(mk))
+    region = rearranged(region, [*bc, *sums, *bck, *bk, *bx, *bcy])
+    known = [a for a in c if isinstance(a, Ref)]
+    rows = [*_known_carry(n, args, mk, into), *(a for a in x if isinstance(a, Ref))]
+    start = [*(blank(v.type, into) for v in dc), *filled(chosen(ctk, mk), chosen(body.results[:len(k)], mk), into)]
+    outs = scan.all(*known, *start, *rows, *given(chosen(cty, arriving)), into=into, regions=(region,), constants=len(known),
+                    length=n.attrs["length"], reverse=not n.attrs["reverse"], carry=len(start))
+    oc, ok, ox = split(outs, len(dc), len(dk))
+    return [*spread_out(oc, lc), *spread_out(ok, mk), *spread_out(ox, lx)]
+
+
+def _summing(g: Graph, first: Sequence[Value]) -> tuple[Graph, list[Value]]:
+    """g with its first results added to values of before: new parameters."""
+    sums, totals = unused(types_of(first)), unused(types_of(first))
+    nodes = [Node(add, (a, b), {}, (t,)) for a, b, t in zip(sums, first, totals, strict=True)]
+    return Graph(g.params, (*g.nodes, *nodes), (*totals, *g.results[len(first):])), sums
+
+
+def _known_carry(n: Node, args: list[Ref | ArrayType], moving: list[bool], into: Builder) -> list[Ref]:
+    """What each part of the carry that is known is at the start of each trip."""
+    if all(moving):
+        return []
+    body, (c, k, _) = n.regions[0], _parts(n, args)
+    before = others(body.params[len(c):len(c) + len(k)], moving)
+    region = rearranged(body, body.params, [*body.results[:len(k)], *before])
+    start = [a if isinstance(a, Ref) else blank(a, into) for a in args]  # what is known depends on none of those
+    return scan.all(*start, into=into, regions=(region,), **n.attrs)[len(k):]
+
+
+def _batch(engine: Engine, size: Extent, n: Node, args: list[Ref], mapped: Flags) -> tuple[list[Ref], list[bool]]:
+    """The same loop over a batched body."""
+    body, (fc, fk, fx) = n.regions[0], _parts(n, mapped)
+    has_k, has_y = carried(body, fc, fk, fx, engine.varying)
+    region = engine.batch(body, size, [*fc, *has_k, *fx], [*has_k, *has_y])
+    c, k, x = _parts(n, args)
+    start = [spread(size, (a,), (f,))[0] if h else a for a, f, h in zip(k, fk, has_k, strict=True)]
+    rows = [move_axis(a, 0, 1) if f else a for a, f in zip(x, fx, strict=True)]
+    outs = scan.all(*c, *start, *rows, regions=(region,), **n.attrs)
+    ys = [move_axis(y, 1, 0) if f else y for y, f in zip(outs[len(k):], has_y, strict=True)]
+    return [*outs[:len(k)], *ys], [*has_k, *has_y]
+
+
+def each(size: Extent, g: Graph, args: Sequence[Ref], mapped: Flags) -> list[Ref]:
+    """g on one element of the mapped arguments after another: the meaning of a batch, whatever g holds."""
+    region = rearranged(g, [*others(g.params, mapped), *chosen(g.params, mapped)])
+    return scan.all(*others(args, mapped), *chosen(args, mapped), regions=(region,), length=size, reverse=False,
+                    constants=list(mapped).count(False), carry=0)
+
+
+def each_node(size: Extent, n: Node, args: Sequence[Ref], mapped: Flags) -> tuple[list[Ref], list[bool]]:
+    """The same of one node."""
+    params, results = unused(types_of(n.inputs)), unused(types_of(n.outputs))
+    g = Graph(tuple(params), (Node(n.op, tuple(params), n.attrs, tuple(results), n.regions, n.source),), tuple(results))
+    return each(size, g, args, mapped), [True] * len(results)
+
+
 scan = Op(
     name="scan",
     doc="scan(*constants, *carry, *xs) with the region body(constants, carry, a row of each x) -> (carry, a row of each y), "
@@ -60,4 +199,5 @@ scan = Op(
         "`length` rows. `constants` and `carry` are counts.",
     infer=_infer,
     numpy=_numpy,
+    rules=NodeRules(jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, reach=_reach),
 )

@@ -1,0 +1,181 @@
+"""The engine that rules of nodes with regions are given: the walks of this package as functions from graph to graph.
+
+Guarantees: a region that is made is closed, over the symbols of the graph around it; what a region leaves for its linear part
+(its residuals) has types that hold outside the region: arrays whose size is a trip count inside it are computed again from
+what they came from, and so are constants and what is repeated from smaller arrays.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from loopwright.ir.builder import Builder, Ref, build, inline, innermost, tracing
+from loopwright.ir.dims import Extent, symbols_in
+from loopwright.ir.graph import Graph, Node, Value, binding, renewed
+from loopwright.ir.guards import Scope
+from loopwright.ir.op import Flags
+from loopwright.ir.ops.broadcasting import broadcast, spread
+from loopwright.ir.ops.elementwise import no_tangent
+from loopwright.ir.ops.regions import blank, chosen, split, spread_out
+from loopwright.ir.types import ArrayType
+
+
+class Walks:
+    """The walks over graphs, entered by the modules that own them, so that imports stay one-way."""
+
+    push: Callable[..., tuple[list[Ref], list[Ref | None]]]
+    pull: Callable[..., list[Ref | None]]
+    batch: Callable[..., tuple[list[Ref], list[bool]]]
+
+
+WALKS = Walks()
+
+
+class Regions:
+    """An `ir.op.Engine`. `scope` is that of the trace around: its equalities of sizes hold inside regions too."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    def _build(self, rule: Callable[..., Sequence[Ref]], types: Sequence[ArrayType]) -> Graph:
+        g = build(rule, types, self.scope)
+        return Graph(g.params, g.nodes, g.results)
+
+    def jvp(self, graph: Graph, active: Flags, wanted: Flags) -> Graph:
+        """See ir.op.Engine."""
+        count = len(graph.params)
+
+        def rule(*refs: Ref) -> list[Ref]:
+            into = _here()
+            results, moved = WALKS.push(graph, refs[:count], spread_out(refs[count:], active), into)
+            return [*results, *_filled(results, moved, wanted, into)]
+        return self._build(rule, [*(v.type for v in graph.params), *map(_tangent_type, chosen(graph.params, active))])
+
+    def linearize(self, graph: Graph, active: Flags, wanted: Flags) -> tuple[Graph, Graph]:
+        """See ir.op.Engine."""
+        front = Builder(self.scope, "a region")
+        with tracing(front, is_floor=True):
+            primals = [front.param(v.type) for v in graph.params]
+            behind = Builder(self.scope, "a region")
+            tangents = [behind.param(_tangent_type(v)) if a else None for v, a in zip(graph.params, active, strict=True)]
+            results, moved = WALKS.push(graph, primals, tangents, front, behind)
+            linear, residuals = behind.finish(_filled(results, moved, wanted, behind))
+            forward, outer = front.finish([*results, *residuals])
+        assert not outer, "a region captured an outer value"
+        return self._kept(forward, linear, len(results), sum(active))
+
+    def _kept(self, forward: Graph, linear: Graph, results: int, tangents: int) -> tuple[Graph, Graph]:
+        """Choose what is kept; the linear part computes the rest again. Its parameters: residuals, then tangents."""
+        wanted = forward.results[results:]
+        kept, again = _recomputed(forward, wanted, set(linear.free_symbols))
+
+        def rule(*refs: Ref) -> list[Ref]:
+            into = _here()
+            env = dict(zip(kept, refs, strict=False))
+            for n in again:
+                env.update(zip(n.outputs, _emit(n, [env[v] for v in n.inputs], into), strict=True))
+            return inline(linear, [*refs[len(kept):], *(env[v] for v in wanted)], into)
+        types = [*(v.type for v in kept), *(v.type for v in linear.params[:tangents])]
+        return (Graph(forward.params, forward.nodes, (*forward.results[:results], *kept)), renewed(self._build(rule, types)))
+
+    def transpose(self, graph: Graph, unknown: Flags, arriving: Flags) -> Graph:
+        """See ir.op.Engine."""
+        known = [v for v, u in zip(graph.params, unknown, strict=True) if not u]
+
+        def rule(*refs: Ref) -> list[Ref]:
+            into = _here()
+            have, cts = split(refs, len(known))
+            found = WALKS.pull(graph, unknown, have, spread_out(cts, arriving), into)
+            return [blank(_tangent_type(v), into) if ct is None else ct
+                    for v, ct in zip(chosen(graph.params, unknown), found, strict=True)]
+        return self._build(rule, [*(v.type for v in known), *map(_tangent_type, chosen(graph.results, arriving))])
+
+    def batch(self, graph: Graph, size: Extent, mapped: Flags, wanted: Flags) -> Graph:
+        """See ir.op.Engine."""
+        def rule(*refs: Ref) -> list[Ref]:
+            results, has = WALKS.batch(graph, size, refs, mapped, _here())
+            assert all(w or not h for w, h in zip(wanted, has, strict=True)), "a result is mapped that should not be"
+            return [spread(size, (x,), (h,))[0] if w else x for x, w, h in zip(results, wanted, has, strict=True)]
+        types = [v.type.with_shape((size, *v.type.shape)) if m else v.type for v, m in zip(graph.params, mapped, strict=True)]
+        return self._build(rule, types)
+
+    def moving(self, graph: Graph, active: Flags) -> list[bool]:
+        """See ir.op.Engine."""
+        found = reached(graph, active, self.moving, _carries_tangents)
+        return [v in found for v in graph.results]
+
+    def varying(self, graph: Graph, mapped: Flags) -> list[bool]:
+        """See ir.op.Engine."""
+        found = reached(graph, mapped, self.varying)
+        return [v in found for v in graph.results]
+
+
+def reached(graph: Graph, flags: Flags, through: Callable[[Graph, Flags], list[bool]],
+            passes: Callable[[Node, Value], bool] = lambda n, v: True) -> set[Value]:
+    """Every value that depends on a marked parameter; `passes` says whether a node's output lets it through."""
+    found = set(chosen(graph.params, flags))
+    for n in graph.nodes:
+        if not found.isdisjoint(n.inputs):
+            own = n.outputs if n.op.rules is None else chosen(
+                n.outputs, n.op.rules.reach(n, [v in found for v in n.inputs], through))
+            found.update([v for v in own if passes(n, v)])
+    return found
+
+
+def varying_values(graph: Graph, flags: Flags) -> set[Value]:
+    """Every value that depends on a marked parameter."""
+    return reached(graph, flags, Regions(Scope()).varying)
+
+
+def _carries_tangents(n: Node, v: Value) -> bool:
+    return v.type.is_inexact and n.op.jvp is not no_tangent
+
+
+def _here() -> Builder:
+    """The region that is being built."""
+    here = innermost()
+    assert here is not None
+    return here
+
+
+def _filled(results: Sequence[Ref], moved: Sequence[Ref | None], wanted: Flags, into: Builder) -> list[Ref]:
+    """The tangents of the wanted results."""
+    return [blank(_tangent_type(x), into) if t is None else t
+            for x, t in chosen(zip(results, moved, strict=True), wanted)]
+
+
+def _tangent_type(x: Value | Ref) -> ArrayType:
+    return x.type.with_shape(x.type.shape)
+
+
+def _emit(n: Node, inputs: Sequence[Ref], into: Builder) -> list[Ref]:
+    return into.bind_all(n.op, inputs, n.attrs, n.regions)
+
+
+def symbols_of(n: Node) -> set[str]:
+    """Every symbol that a node uses, and that which it binds; those that its regions bind aside."""
+    return {*Graph(n.inputs, (n,), n.outputs).free_symbols, *binding(n)}
+
+
+def _recomputed(g: Graph, wanted: Sequence[Value], symbols: set[str]) -> tuple[list[Value], list[Node]]:
+    """What to keep so that the nodes given, run again, make the wanted values; they bind the symbols too."""
+    own = {s for n in g.nodes for s in binding(n)}
+    cheap = {v for n in g.nodes if not n.inputs or n.op is broadcast for v in n.outputs}
+    made = {v for n in g.nodes for v in n.outputs}
+
+    def again(v: Value) -> bool:
+        return v in made and (v in cheap or any(not own.isdisjoint(symbols_in(x)) for x in v.type.shape))
+
+    kept = dict.fromkeys([v for v in wanted if not again(v)])
+    needed = {v for v in wanted if again(v)}
+    needed_symbols = symbols | {s for v in needed for x in v.type.shape for s in symbols_in(x)}
+    nodes = []
+    for n in reversed(g.nodes):
+        if not needed.isdisjoint(n.outputs) or not needed_symbols.isdisjoint(binding(n)):
+            nodes.append(n)
+            needed_symbols |= symbols_of(n)
+            for v in n.inputs:
+                if again(v):
+                    needed.add(v)
+                else:
+                    kept.setdefault(v)
+    return list(kept), nodes[::-1]
