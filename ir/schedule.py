@@ -81,9 +81,21 @@ class Parallel:
     """
 
 
-Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Parallel
+@dataclass(frozen=True)
+class InPlace:
+    """Let a root that updates a copy of the region's parameter number `operand` update that parameter's own bytes: the
+    caller gives the same buffer for both. Nothing else may read what an update may have changed.
+
+    before: for i: y[i] = x[i];  y[k] = v                          after: x[k] = v
+    """
+
+    operand: int
+
+
+Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Parallel | InPlace
 Schedule = tuple[Instruction, ...]
-_KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (Inline, ComputeAt, Fuse, Vectorize, Unroll, Parallel)}
+_KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
+    Inline, ComputeAt, Fuse, Vectorize, Unroll, Parallel, InPlace)}
 
 
 def to_json(schedule: Schedule) -> str:

@@ -11,19 +11,21 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.dims import Dim, symbol_of
-from loopwright.ir.graph import Graph, Node
+from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.interpreter import evaluate
 from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan, switch, trips, while_
+from loopwright.ir.schedule import InPlace
 from loopwright.ir.types import ArrayType
-from loopwright.lower.kernel import region_of
+from loopwright.lower.kernel import kernel, region_of
 
 
 def _result_types(types: Sequence[ArrayType], regions: tuple[Graph, ...], **attrs: Any) -> tuple[ArrayType, ...]:
     return tuple([v.type for v in regions[0].results])
 
 
-def _run(count: np.ndarray, *arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping[str, int], size: Dim) -> tuple[Any, ...]:
+def _run(count: np.ndarray, *arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping[str, int],
+         size: Dim) -> tuple[Any, ...]:
     name = symbol_of(size)
     assert name is not None
     return tuple(evaluate(regions[0], arrays, {**sizes, name: int(count)}))
@@ -45,7 +47,8 @@ def split_at_trips(g: Graph) -> Graph:
         return g
     binding, count = g.nodes[k], g.nodes[k].inputs[0]
     same = {binding.outputs[0]: count}
-    rest = [Node(n.op, tuple([same.get(v, v) for v in n.inputs]), n.attrs, n.outputs, n.regions, n.source) for n in g.nodes[k + 1:]]
+    rest = [Node(n.op, tuple([same.get(v, v) for v in n.inputs]), n.attrs, n.outputs, n.regions, n.source)
+            for n in g.nodes[k + 1:]]
     made = {v for n in rest for v in n.outputs}
     results = tuple([same.get(v, v) for v in g.results])
     inner = tuple(dict.fromkeys([v for v in results if v in made]))
@@ -68,6 +71,39 @@ _CARRY: Mapping[Op, Callable[[Node], int]] = {
 def carry_count(n: Node) -> int:
     """How many of the node's results are handed from trip to trip. They are its first."""
     return _CARRY[n.op](n)
+
+
+def carried_by(n: Node, region: int) -> dict[int, Value]:
+    """For each result of a region that is a carry, by its number: the parameter that it will be on the next trip."""
+    body, count = n.regions[region], 0 if n.op is sized else carry_count(n)
+    if count == 0 or len(body.results) < count:  # a branch, or a condition
+        return {}
+    first = len(body.params) - count if n.op is while_ else int(n.attrs["constants"])
+    return {k: body.params[first + k] for k in range(count)} if region == len(n.regions) - 1 else {}
+
+
+def in_place(n: Node) -> tuple[bool, ...]:
+    """Which carries of a partitioned loop stay in one buffer: all that makes their next value is one update in place, or an
+    inner loop that is alone to read them."""
+    if n.op is sized:
+        return ()
+    body, carried = n.regions[-1], carried_by(n, len(n.regions) - 1)
+    return tuple([_stays(body, v, body.results[k]) for k, v in carried.items()])
+
+
+def _stays(body: Graph, v: Value, result: Value) -> bool:
+    k = next((k for k, n in enumerate(body.nodes) if result in n.outputs), None)
+    if k is None:
+        return False
+    n = body.nodes[k]
+    if n.op is kernel:
+        updates = [x.operand for x in n.attrs.get("schedule", ()) if isinstance(x, InPlace)]
+        return [n.inputs[x] for x in updates] == [v]
+    if n.op not in (scan, while_) or any(v in m.inputs for m in body.nodes[k + 1:]) or n.inputs.count(v) != 1:
+        return False
+    number, count = n.outputs.index(result), carry_count(n)
+    first = len(n.inputs) - count if n.op is while_ else int(n.attrs["constants"])
+    return number < count and n.inputs[first + number] is v and in_place(n)[number]
 
 
 def is_control(n: Node) -> bool:

@@ -47,7 +47,8 @@ def source_at(n: Node, path: Path) -> Source | None:
 class Frame:
     """The function's text: `w` writes its blocks, `head` what is worked out when it starts."""
 
-    def __init__(self, function_of: Callable[[Node], Function], symbols: Callable[[Writer], dict[str, str]], *, inlines: bool) -> None:
+    def __init__(self, function_of: Callable[[Node], Function], symbols: Callable[[Writer], dict[str, str]], *,
+                 inlines: bool) -> None:
         self.function_of, self.inlines = function_of, inlines
         self.w = Writer()
         self.head = self.w.prologue()

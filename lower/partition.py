@@ -8,21 +8,22 @@ store and loads, or becomes the root of a group of its own.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.loops import Expr, Index, Prefix, Reduce, Scatter
+from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.structural import reshape
-from loopwright.ir.schedule import Schedule
+from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.composition import Position, fresh_indices, reads
-from loopwright.lower.control import is_control, split_at_trips
+from loopwright.lower.control import carried_by, is_control, split_at_trips
 from loopwright.lower.kernel import kernel, region_of
 from loopwright.lower.preparation import prepare
 from loopwright.lower.rules import EXPENSIVE, default_schedule, own_cost
+from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import Target
 
 MOST_NODES = 64  # of one group: bounds register pressure and the depth of expressions
@@ -98,8 +99,11 @@ def _drops_ones(n: Node) -> bool:
 
 
 class _Grouping:
-    def __init__(self, g: Graph, blas: bool) -> None:
+    """`carried`: for some results, by number, the parameter whose bytes they have if they are made by updates of it alone."""
+
+    def __init__(self, g: Graph, blas: bool, carried: Mapping[int, Value]) -> None:
         self.g, self.blas, self.fresh = g, blas, fresh_indices()
+        self.updates = self._updates(carried)
         self.users: dict[Value, list[Node]] = {}
         for n in g.nodes:
             for v in n.inputs:
@@ -110,6 +114,29 @@ class _Grouping:
         self.lone: set[Node] = set()  # library calls and reshapes between kernels
         for n in reversed(g.nodes):
             self._place(n)
+        for n, (v, _) in self.updates.items():
+            self._after_readers(n, v)
+
+    def _updates(self, carried: Mapping[int, Value]) -> dict[Node, tuple[Value, set[Value]]]:
+        """Nodes that make a result by updates of the parameter that it may replace: that, and all that depends on it."""
+        producer = {v: n for n in self.g.nodes for v in n.outputs}
+        found: dict[Node, tuple[Value, set[Value]]] = {}
+        for k, v in carried.items():
+            n = producer.get(self.g.results[k])
+            if n is None or n.op.loop is None or v not in n.inputs:
+                continue
+            e = self._form(n).expr
+            if isinstance(e, Scatter) and e.base == Load(n.inputs.index(v), e.at, v.type.dtype):
+                found[n] = v, _dependents(self.g, v) if e.over else set()
+        return found
+
+    def _after_readers(self, n: Node, v: Value) -> None:
+        """Whatever reads the old value goes before the update, if it can."""
+        group, = self.groups_of[n]
+        for reader in self.users.get(v, []):
+            for other in self.groups_of[reader]:
+                if other is not group and not self._leads_to(group, other):
+                    other.readers.add(group)
 
     def _place(self, n: Node) -> None:
         if n.op.loop is None or (self.blas and match_gemm(n)) or (moves_nothing(n) and not self._fusable_reshape(n)):
@@ -167,11 +194,16 @@ class _Grouping:
         """The group that n can be computed in, such that every other reader can run after it."""
         shared = len(groups) > 1 or n.outputs[0] in self.results
         for group in groups:
-            if group.root in self.lone or len(group.nodes) >= MOST_NODES or not self._fits(n, form, group, shared):
+            if not self._open(n, group) or not self._fits(n, form, group, shared):
                 continue
             if not any(other is not group and self._leads_to(other, group) for other in groups):
                 return group
         return None
+
+    def _open(self, n: Node, group: Group) -> bool:
+        """Whether the group takes n in. Several updates in place must not read what others of them change."""
+        _, dependent = self.updates.get(group.root, (None, ()))
+        return group.root not in self.lone and len(group.nodes) < MOST_NODES and n.outputs[0] not in dependent
 
     def _fits(self, n: Node, form: Form, group: Group, shared: bool) -> bool:
         v = n.outputs[0]
@@ -245,7 +277,7 @@ class _Grouping:
         """Cheap maps of at most one array are computed again by each reader; so is cheap work on numbers alone."""
         if not form.is_map or n.outputs[0] in self.results or not groups or own_cost(form.expr) >= EXPENSIVE:
             return False
-        if any(g.root in self.lone or len(g.nodes) >= MOST_NODES for g in groups):
+        if not all(self._open(n, g) for g in groups):
             return False
         if any(len(self._positions(n.outputs[0], g)) > MOST_POSITIONS for g in groups):
             return False
@@ -267,6 +299,15 @@ class _Grouping:
         return False
 
 
+def _dependents(g: Graph, v: Value) -> set[Value]:
+    """Every value computed from v, v included."""
+    found = {v}
+    for n in g.nodes:
+        if not found.isdisjoint(n.inputs):
+            found.update(n.outputs)
+    return found
+
+
 def _over_last(n: Node) -> bool:
     axes = n.attrs.get("axes", (n.attrs.get("axis"),))
     return n.inputs[0].type.rank - 1 in axes if len(n.inputs) == 1 else False
@@ -285,23 +326,27 @@ class _Partition:
         self.target, self.blas = target, blas
         self.schedules: dict[Any, Schedule] = {}  # equal regions are scheduled once
 
-    def graph(self, g: Graph) -> Graph:
+    def graph(self, g: Graph, carried: Mapping[int, Value] = {}) -> Graph:
         """g as kernels, reshapes, and control flow whose regions are of the same kind."""
         g = _with_copies(prepare(split_at_trips(g)))
-        grouping = _Grouping(g, self.blas)
+        grouping = _Grouping(g, self.blas, carried)
         position = {n: k for k, n in enumerate(g.nodes)}
         made: dict[Value, Value] = {v: v for v in g.params}
         out: list[Node] = []
+        updates: dict[Node, Value] = {}
         for group in _sorted(grouping.order, position):
             if group.root in grouping.lone:
                 out.append(self._lone(group.root, made))
             else:
                 out.append(self._kernel(group, sorted(group.nodes, key=position.__getitem__), made))
+                if group.root in grouping.updates:
+                    updates[out[-1]] = made[grouping.updates[group.root][0]]
+        out = [_in_place(n, updates[n], out[k + 1:]) if n in updates else n for k, n in enumerate(out)]
         return Graph(g.params, tuple(out), tuple(made[v] for v in g.results), g.constraints)
 
-    def _region(self, g: Graph) -> Graph:
+    def _region(self, g: Graph, carried: Mapping[int, Value]) -> Graph:
         """A region without what it knows of sizes, which is the entry's to check: so more regions are equal."""
-        return self.graph(Graph(g.params, g.nodes, g.results))
+        return self.graph(Graph(g.params, g.nodes, g.results), carried)
 
     def _kernel(self, group: Group, nodes: list[Node], made: dict[Value, Value]) -> Node:
         results = [group.root.outputs[0], *(v for v in group.results if v is not group.root.outputs[0])]
@@ -317,12 +362,29 @@ class _Partition:
         values, inputs = tuple(Value(v.type) for v in n.outputs), tuple(made[v] for v in n.inputs)
         made.update(zip(n.outputs, values, strict=True))
         if is_control(n):
-            return Node(n.op, inputs, n.attrs, values, tuple(map(self._region, n.regions)), n.source)
+            regions = tuple([self._region(r, carried_by(n, k)) for k, r in enumerate(n.regions)])
+            return Node(n.op, inputs, n.attrs, values, regions, n.source)
         if moves_nothing(n):
             return Node(n.op, inputs, n.attrs, values, (), n.source)
         region, _ = region_of([n], n.outputs)
         name = "gemm" if match_gemm(n) else n.op.name
         return Node(kernel, tuple(dict.fromkeys(inputs)), {"implementation": name}, values, (region,), n.source)
+
+
+def _in_place(n: Node, v: Value, later: Sequence[Node]) -> Node:
+    """The kernel n, updating v where it lies if nothing later reads it or a reshape of it."""
+    same = {v}
+    for m in later:
+        if any(x in same for x in m.inputs):
+            if not moves_nothing(m):
+                return n
+            same.update(m.outputs)
+    schedule = (*n.attrs["schedule"], InPlace(n.inputs.index(v)))
+    try:
+        build_nest(n.regions[0], schedule, "trial")
+    except ScheduleError:
+        return n
+    return Node(n.op, n.inputs, {**n.attrs, "schedule": schedule}, n.outputs, n.regions, n.source)
 
 
 def _sorted(groups: list[Group], position: dict[Node, int]) -> list[Group]:

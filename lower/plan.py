@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from loopwright.ir.dims import Extent, floordiv, maximum
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.lower.control import carry_count, is_control, sized
+from loopwright.lower.control import carry_count, in_place, is_control, sized
 
 ON_STACK = 256  # bytes: slots of at most this known size are the function's own, so that values can live in registers
 
@@ -57,10 +57,11 @@ class Plan:
 @dataclass(frozen=True)
 class Regions:
     """The memory of a node of control flow: a plan for each region, which take turns in the same bytes, and after them the
-    second buffer of each carry."""
+    second buffer of each carry that does not stay in place."""
 
     plans: tuple[Plan, ...]
     spare: tuple[Extent, ...]
+    in_place: tuple[bool, ...] = ()
 
     @property
     def shared(self) -> Extent:
@@ -103,8 +104,9 @@ def plan_regions(n: Node) -> Regions:
     """The memory of a node of control flow. One whose size is known only then takes it from the system then."""
     if n.op is sized:
         return Regions((), ())
-    carry = carry_count(n)
-    return Regions(tuple([plan_memory(r) for r in n.regions]), tuple([bytes_of(v) for v in n.outputs[:carry]]))
+    stays = in_place(n)
+    spare = [0 if stays[k] else bytes_of(v) for k, v in enumerate(n.outputs[:carry_count(n)])]
+    return Regions(tuple([plan_memory(r) for r in n.regions]), tuple(spare), stays)
 
 
 def bytes_of(v: Value) -> Extent:

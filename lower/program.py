@@ -12,6 +12,7 @@ from typing import Any
 
 from loopwright.ir.attributes import attributes_key
 from loopwright.ir.graph import Graph, Node
+from loopwright.ir.schedule import InPlace
 from loopwright.ir.source import Source
 from loopwright.lower.codegen import emit_nest
 from loopwright.lower.control import is_control
@@ -78,7 +79,8 @@ class _Module:
         made = emit_nest(scheduled.nest, self.target, self.fast_math)
         self._add(made.text, (*sorted(made.declarations), *sorted(made.globals)))
         sites = tuple([((0, stage),) for stage in scheduled.sites])
-        is_small = len(made.text) < SMALL_TEXT and all(on_stack(bytes_of(v)) for v in n.outputs)
+        updates = any(isinstance(x, InPlace) for x in n.attrs["schedule"])
+        is_small = len(made.text) < SMALL_TEXT and (updates or all(on_stack(bytes_of(v)) for v in n.outputs))
         return Function(name, sites, f"call void @{name}_report(" in made.text, is_small)
 
     def _control(self, whole: Graph) -> Function:

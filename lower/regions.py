@@ -13,7 +13,7 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan, switch, while_
 from loopwright.ir.ops.regions import split
-from loopwright.lower.control import carry_count, sized
+from loopwright.lower.control import carry_count, in_place, sized
 from loopwright.lower.functions import FAILED, Frame, Function
 from loopwright.lower.plan import Argument, Place, Regions, ResultMemory, bytes_of, on_stack, plan_memory, plan_regions
 from loopwright.lower.runtime.writer import Writer
@@ -23,7 +23,8 @@ FEW_TRIPS = 1 << 16  # of small bodies: over before anybody could ask for an end
 FIRST_POLL = {True: 1024, False: 1}  # trips before the first question, by whether the body is small
 
 
-def control_function(whole: Graph, name: str, function_of: Callable[[Node], Function]) -> tuple[Function, str, tuple[str, ...]]:
+def control_function(whole: Graph, name: str,
+                     function_of: Callable[[Node], Function]) -> tuple[Function, str, tuple[str, ...]]:
     """The function of the only node of `whole`, its text and the declarations it needs."""
     n = whole.nodes[0]
     symbols = {s: f"%n{k}" for k, s in enumerate(whole.free_symbols)}
@@ -33,12 +34,15 @@ def control_function(whole: Graph, name: str, function_of: Callable[[Node], Func
     def known(head: Writer) -> dict[str, str]:
         own = {}
         if n.op is sized:
-            own[str(symbol_of(n.attrs["size"]))] = head.call("i64", "llvm.smax.i64", f"i64 {head.load('i64', operands[0])}", "i64 0")
+            count = head.load("i64", operands[0])
+            own[str(symbol_of(n.attrs["size"]))] = head.call("i64", "llvm.smax.i64", f"i64 {count}", "i64 0")
         return symbols | own
 
     frame = Frame(function_of, known, inlines=n.op is not sized)
     _EMIT[n.op](_Control(frame, n, operands, results))
-    parameters = [*(f"ptr noalias %p{k}" for k in range(len(whole.params))), *(f"ptr noalias {r}" for r in results),
+    shared = any(in_place(n))  # then an initial carry may be the result already
+    parameters = [*(f"ptr {'' if shared else 'noalias '}%p{k}" for k in range(len(whole.params))),
+                  *(f"ptr {'' if shared else 'noalias '}{r}" for r in results),
                   "ptr %workspace", *(f"i64 {s}" for s in symbols.values()), "ptr %error"]
     text = frame.text(f"internal void @{name}({', '.join(parameters)})")
     is_small = frame.is_small and n.op is not sized and len(text) < SMALL_TEXT
@@ -62,11 +66,12 @@ class _Control:
 
     def carries(self, initial: Sequence[str], trips: str | None) -> list[_Carry]:
         """The carries, which begin as `initial`; `trips`: how often they will change, where that is known."""
-        start = self.frame.sizes.extent(self.memory.shared)
-        spare = self.frame.slots(self.memory.spare, "%workspace", start)
-        kinds = [_Small if on_stack(need) else _Large for need in self.memory.spare]
+        spare = self.frame.slots(self.memory.spare, "%workspace", self.frame.sizes.extent(self.memory.shared))
+        kinds = [_InPlace if stays else _Small if on_stack(need) else _Large
+                 for need, stays in zip(self.memory.spare, self.memory.in_place, strict=True)]
         values = self.node.outputs[:len(spare)]
-        return [kind(self.frame, *given, trips) for kind, *given in zip(kinds, values, initial, self.results, spare, strict=False)]
+        given = zip(kinds, values, initial, self.results, spare, strict=False)  # more results follow
+        return [kind(self.frame, v, start, result, other, trips) for kind, v, start, result, other in given]
 
     def leave(self) -> None:
         """Both ways out."""
@@ -135,7 +140,32 @@ class _Large:
         w.label(done)
 
 
-_Carry = _Small | _Large
+class _InPlace:
+    """A carry that each trip updates where it lies, in the result's bytes. An outer loop may give it there already."""
+
+    def __init__(self, frame: Frame, v: Value, initial: str, result: str, spare: str, trips: str | None) -> None:
+        self.result, w = result, frame.w
+        copy, on = w.fresh("copy"), w.fresh("on")
+        w.branch(w.let(f"icmp eq ptr {initial}, {result}"), on, copy)
+        w.label(copy)
+        frame.copy(v, initial, result)
+        w.jump(on)
+        w.label(on)
+
+    def current(self) -> str:
+        return self.result
+
+    def next(self) -> str:
+        return self.result
+
+    def advance(self) -> None:
+        """Nothing is to be done."""
+
+    def finish(self) -> None:
+        """The result is there."""
+
+
+_Carry = _Small | _Large | _InPlace
 
 
 # ---- loops --------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ twice is kept in a row.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -25,11 +26,12 @@ WEIGHTS = {
     **dict.fromkeys(("div", "sqrt", "floor_divide", "remainder", "fmod"), 5),
     **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh", "sinh", "cosh",
                      "arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "arctan2", "erf", "cbrt", "hypot"), 15),
-    **dict.fromkeys(("power", "erfc", "erfinv", "i0e", "i1e"), 30),
+    **dict.fromkeys(("power", "erfc", "erfcx", "erfinv", "ndtri", "i0e", "i1e"), 30),
     **dict.fromkeys(("lgamma", "digamma"), 60),
-    "zeta": 400,
+    **dict.fromkeys(("zeta", "gammainc", "gammaincc", "gammainc_slope", "betainc"), 400),
 }
 EXPENSIVE = 15
+TINY = 16  # elements of a value that may live in registers
 
 
 def own_cost(e: Expr) -> int:
@@ -95,7 +97,7 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     placement = [_placement(s, k) for k in range(len(s.stages))]
     lanes = _lanes_rules(s, placement, target)
     loops = 0 if isinstance(s.root.expr, Scatter) else len(s.index) - isinstance(s.root.expr, Prefix)
-    parallel: list[Instruction] = [Parallel()] if loops else []
+    parallel: list[Instruction] = [Parallel()] if loops and not _is_tiny(region) else []
     schedule = (*placement, *lanes, *parallel)
     return (*schedule, *_fuse_rules(region, schedule))
 
@@ -145,6 +147,8 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
     """Lanes run along the loop that reads memory contiguously: each reduction's last index, or the root's last axis."""
     region, root = s.region, s.region.results[0]
     lanes = target.vector_bits // (8 * _widest(region))
+    if _is_tiny(region):
+        return _tiny_lanes(s, lanes)
     if lanes < 2:
         return []
     if isinstance(s.root.expr, Prefix):
@@ -164,6 +168,21 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
     if s.index:
         out += [Vectorize(_number(s), len(s.index) - 1, lanes), Unroll(_number(s), _in_flight(s, 4))]
     return out
+
+
+def _is_tiny(region: Graph) -> bool:
+    """Whether all that is computed is a few known numbers: a step of a loop, which keeps them in registers."""
+    return all(isinstance(v.type.size, int) and v.type.size <= TINY for n in region.nodes for v in (*n.inputs, *n.outputs))
+
+
+def _tiny_lanes(s: Survey, lanes: int) -> list[Instruction]:
+    """No lane without an element: a masked store is slow to read back."""
+    if not s.index or isinstance(s.root.expr, Prefix | Scatter):
+        return []
+    size = s.root.node.outputs[0].type.shape[-1]
+    assert isinstance(size, int)
+    fitting = math.gcd(size, lanes)
+    return [Vectorize(_number(s), len(s.index) - 1, fitting)] if fitting > 1 else []
 
 
 def _number(s: Survey) -> int:

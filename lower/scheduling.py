@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.graph import Graph, Value
-from loopwright.ir.loops import Expr, Index, Load, Local, Prefix, Reduce, Scatter
+from loopwright.ir.loops import Expr, Index, Load, Local, Prefix, Reduce, Scatter, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Reduction, Scan, Statement, Store
-from loopwright.ir.schedule import ComputeAt, Fuse, Inline, Instruction, Parallel, Schedule, Unroll, Vectorize
+from loopwright.ir.schedule import ComputeAt, Fuse, Inline, InPlace, Instruction, Parallel, Schedule, Unroll, Vectorize
 from loopwright.lower.composition import Composer, Position
 from loopwright.lower.fusing import fuse_loops
 
@@ -40,6 +40,7 @@ class Decisions:
     unroll: dict[int, int] = field(default_factory=dict)
     fused: list[Fuse] = field(default_factory=list)
     parallel: bool = False
+    in_place: InPlace | None = None
 
 
 def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
@@ -61,6 +62,9 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.fused.append(x)
             case Parallel():
                 d.parallel = True
+            case InPlace(operand):
+                _check(0 <= operand < len(region.params), x, "the region has no such parameter")
+                d.in_place = x
     return d
 
 
@@ -83,6 +87,8 @@ class _NestBuilder:
         self.index = tuple(Index(f"i{a}") for a in range(self.root.type.rank))
         self.ready: dict[Value, Expr | str] = {}  # a local, or the name of a local row
         self.names = {v: f"x{k}" for k, v in enumerate(region.params)}
+        if decisions.in_place is not None:
+            self.names[region.params[decisions.in_place.operand]] = "y0"
         self.outputs = {v: f"y{k}" for k, v in reversed(list(enumerate(region.results)))}
         self.composer = Composer(region, self.names, self.kept)
         self.over: dict[int, tuple[tuple[Index, Extent], ...]] = {}  # of each reduction stage
@@ -106,7 +112,7 @@ class _NestBuilder:
         if self.d.parallel:
             _check(len(body) == 1 and isinstance(body[0], For), Parallel(), "the root has no outermost loop of its own")
             body = tuple(dataclasses.replace(s, parallel=True) for s in body if isinstance(s, For))
-        inputs = [Buffer(self.names[v], v.type.shape, v.type.dtype, "input") for v in self.region.params]
+        inputs = [Buffer(f"x{k}", v.type.shape, v.type.dtype, "input") for k, v in enumerate(self.region.params)]
         outputs = [Buffer(f"y{k}", v.type.shape, v.type.dtype, "output") for k, v in enumerate(self.region.results)]
         nest = Nest(self.name, (*inputs, *outputs), self.region.symbols, body)
         for fuse in self.d.fused:
@@ -122,6 +128,8 @@ class _NestBuilder:
 
     def _body(self) -> tuple[Statement, ...]:
         expr_kind = self.composer.compute(self.root, self.index)
+        if self.d.in_place is not None:
+            _check(isinstance(expr_kind, Scatter), self.d.in_place, "the root is not an update")
         match expr_kind:
             case Scatter():
                 return self._scatter(expr_kind)
@@ -222,6 +230,12 @@ class _NestBuilder:
         """Start as the base, then update in C order."""
         out = self.outputs[self.root]
         start = self._loop_over(range(len(self.index)), [Store(out, self.index, s.base)])
+        if self.d.in_place is not None:
+            _check(s.base == Load(out, self.index, s.dtype), self.d.in_place, "the root does not start as that parameter")
+            others = (s.value, *s.target, *([] if s.when is None else [s.when]))
+            alone = not s.over or not any(isinstance(x, Load) and x.array == out for e in others for x in walk(e))
+            _check(alone, self.d.in_place, "updates read what others of them change")
+            start = ()
         self.over[self.root_stage] = s.over
         update: list[Statement] = [Store(out, s.target, s.value, s.combine, s.when)]
         rank = len(self.index)
