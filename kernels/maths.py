@@ -332,14 +332,14 @@ def _pow_specials(m: Writer, x: str, y: str, magnitude: str) -> str:
 
 
 def _pow_single(m: Writer, x: str, y: str) -> str:
-    """f32 in f64, where a plain logarithm is precise enough."""
+    """f32 in f64 as 2^(y log2|x|), where a plain logarithm is precise enough; powers of two are exact."""
     w = m.wide
     wx, wy = m.widen(x), m.widen(y)
     a = w.abs(wx)
-    logarithm = _log_core(w, _split(w, a, normal=True))
+    s = _split(w, a, normal=True)
+    logarithm = w.fma(w.add(s.r, s.correction), LOG2E, w.add(s.k, w.table(DOUBLE.log2_of, s.index)))
     logarithm = w.select(w.compare("eq", a, 0.0), -INF, w.select(w.compare("eq", a, INF), INF, logarithm))
-    power = exp(w, w.mul(wy, logarithm))
-    return m.narrow(_pow_specials(w, wx, wy, power))
+    return m.narrow(_pow_specials(w, wx, wy, exp2(w, w.mul(wy, logarithm))))
 
 
 def _cbrt(m: Writer, x: str) -> str:
