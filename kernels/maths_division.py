@@ -35,7 +35,7 @@ def _long_division(m: Writer, a: str, b: str) -> str:
         distance = inner.iselect(inner.icompare("gt", distance, 0), distance, 0)
         scaled = inner.scale(b, inner.to_float(distance))
         rest = inner.select(defined, _step(inner, now[0], scaled, inner.div(now[0], scaled)), 0.0)
-        return inner.compare("ge", rest, b), [rest]
+        return inner.both(defined, inner.compare("ge", rest, b)), [rest]  # a lane without a remainder never waits
     return m.repeat([m.select(defined, a, 0.0)], body)[0]
 
 
