@@ -18,6 +18,7 @@ from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.structural import reshape
 from loopwright.ir.schedule import Schedule
 from loopwright.kernels.gemm import match_gemm
+from loopwright.lower.complexes import without_complex
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.kernel import kernel, region_of
 from loopwright.lower.preparation import prepare
@@ -57,8 +58,9 @@ class Form:
 
 
 def partition(g: Graph, target: Target, *, blas: bool) -> Graph:
-    """g as kernels with default schedules; `blas` says whether matrix products may call the library."""
-    return _emit(_with_copies(prepare(g)), target, blas)
+    """g as kernels with default schedules, complex numbers as pairs of real ones; `blas` says whether matrix products may
+    call the library."""
+    return _emit(_with_copies(prepare(without_complex(g))), target, blas)
 
 
 def _with_copies(g: Graph) -> Graph:

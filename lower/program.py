@@ -43,14 +43,14 @@ class Function:
 
 def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False) -> Program:
     """The program of a graph. DTypeError where it holds a dtype that has no machine code."""
-    return lower_kernels(partition(g, target, blas=blas), target, fast_math=fast_math)
+    return lower_kernels(partition(g, target, blas=blas), target, g.symbols, fast_math=fast_math)
 
 
-def lower_kernels(kernels: Graph, target: Target, *, fast_math: bool = False) -> Program:
-    """The program of a partitioned graph."""
+def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], *, fast_math: bool = False) -> Program:
+    """The program of a partitioned graph. `symbols`: those of the graph that it was, in the order of the entry's sizes."""
     module = _Module(target, fast_math)
     functions = [module.function(n) if n.regions else None for n in kernels.nodes]
-    entry = _Entry(kernels, plan_memory(kernels), functions)
+    entry = _Entry(kernels, symbols, plan_memory(kernels), functions)
     return Program(module.text(entry.text()), tuple(entry.sites), kernels)
 
 
@@ -92,12 +92,12 @@ class _Module:
 class _Entry:
     """The entry: sizes, scratch, then each kernel in order, leaving at the first error."""
 
-    def __init__(self, g: Graph, plan: Plan, functions: list[Function | None]) -> None:
+    def __init__(self, g: Graph, symbols: tuple[str, ...], plan: Plan, functions: list[Function | None]) -> None:
         self.g, self.plan, self.functions = g, plan, functions
         self.sites: list[Source | None] = [None]
         self.w = Writer()
         self.w.label("entry")
-        loaded = {s: self.w.load("i64", "%sizes", 8 * k) for k, s in enumerate(g.symbols)}
+        loaded = {s: self.w.load("i64", "%sizes", 8 * k) for k, s in enumerate(symbols)}
         self.sizes = Sizes(self.w, loaded)
         self.pointers: dict[object, str] = {}
 
