@@ -76,9 +76,9 @@ def pull(graph: Graph, unknown: Sequence[bool], known: Sequence[Ref | np.ndarray
             attribute(n.source)
             env.update(zip(n.outputs, emit(n, [env[v] for v in n.inputs], into), strict=True))
         for n in reversed(graph.nodes):
-            if (ct := flow.get(n.outputs[0])) is not None:
+            if (arrived := flow.get(n.outputs[0])) is not None:
                 attribute(n.source)
-                _pull_node(n, ct, flow, env, moving)
+                _pull_node(n, arrived, flow, env, moving)
     return [_whole(flow[v]) if v in flow else None for v in params]
 
 
