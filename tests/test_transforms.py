@@ -196,6 +196,22 @@ def test_tables_are_read_at_traced_places():
     close(vmap(lambda k, *, t: t[k] * 2)(np.array([0, 1]), t=np.array([[3, 5.0], [7, 9]])), [6, 18])
 
 
+def test_integers_with_values_index_real_arrays():
+    labels = np.array([2, 0])
+    close(grad(lambda w, y: np.sum(w * np.eye(3)[y]))(np.ones((2, 3)), labels), np.eye(3)[labels])
+    with pytest.raises(ConcretizationError, match=r"test_transforms\.py:\d+"):
+        lw.jit(grad(lambda w, y: np.sum(w * np.eye(3)[y])))(np.ones((2, 3)), labels)
+    with pytest.raises(ConcretizationError, match=r"test_transforms\.py:\d+"):
+        grad(lambda x: np.sum(np.asarray(x)))(np.ones(2))
+
+
+def test_errors_of_values_name_the_line():
+    with pytest.raises(IndexError, match=r"index 7 is out of bounds for axis 0 with size 3 \(at .*test_transforms\.py:\d+\)"):
+        grad(lambda x: x[np.array(7)])(np.ones(3))
+    with pytest.raises(IndexError, match=r"test_transforms\.py"):
+        vmap(lambda x, k: x[k], (None, 0))(np.ones(3), np.array([1, 7]))
+
+
 def test_arrays_that_are_not_differentiated_cannot_be_written():
     def f(x, y):
         y[0] = 5
