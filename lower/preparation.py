@@ -1,8 +1,8 @@
 """Before the partition: give library calls the axis orders that they take, and let contractions read transposed operands.
 
-Guarantees: the same values; sorts run along the last axis; running folds are made at the dtype they accumulate in; a contraction
-reads through a transpose wherever its result keeps its axis order, and gives its result transposed by exchanging its
-operands, so that the transposes are dead if nothing else reads them.
+Guarantees: the same values; sorts run along the last axis; running folds are made at the dtype they accumulate in; a
+contraction reads through a transpose wherever its result keeps its axis order, and gives its result transposed by
+exchanging its operands, so that the transposes are dead if nothing else reads them.
 """
 from __future__ import annotations
 
