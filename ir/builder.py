@@ -134,7 +134,8 @@ class Builder:
         """Emit here, or on the floor where that is newer. For ops with one result."""
         return self.bind_all(op, args, attrs)[0]
 
-    def bind_all(self, op: Op, args: Sequence[Ref | np.ndarray], attrs: Mapping[str, Any], regions: tuple[Graph, ...] = ()) -> list[Ref]:
+    def bind_all(self, op: Op, args: Sequence[Ref | np.ndarray], attrs: Mapping[str, Any],
+                 regions: tuple[Graph, ...] = ()) -> list[Ref]:
         floor = _state.floor
         target = floor if floor is not None and floor.serial > self.serial else self
         if not target.alive:
@@ -168,7 +169,8 @@ class Builder:
         """An array that is no argument: a hidden parameter, held by reference."""
         return Ref(self, self.lift(array))
 
-    def emit(self, op: Op, inputs: tuple[Value, ...], attrs: Mapping[str, Any], regions: tuple[Graph, ...] = ()) -> tuple[Value, ...]:
+    def emit(self, op: Op, inputs: tuple[Value, ...], attrs: Mapping[str, Any],
+             regions: tuple[Graph, ...] = ()) -> tuple[Value, ...]:
         facts = self.scope.facts
         types = [v.type for v in inputs]
         if facts.equal or facts.divides:

@@ -49,7 +49,7 @@ class Survey:
     """Where each stage of a region is read, followed back from the root through everything that is computed inline."""
 
     region: Graph
-    index: Position
+    index: tuple[Index, ...]
     stages: list[Reading]
     level: int
 
@@ -58,7 +58,7 @@ class Survey:
         return next(s for s in self.stages if s.node.outputs[0] is self.region.results[0])
 
 
-def root_index(region: Graph) -> Position:
+def root_index(region: Graph) -> tuple[Index, ...]:
     """The loop variables of the root's axes."""
     return tuple(Index(f"i{a}") for a in range(region.results[0].type.rank))
 

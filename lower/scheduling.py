@@ -80,7 +80,7 @@ class _NestBuilder:
         self.number = {n.outputs[0]: k for k, n in enumerate(region.nodes)}
         self.root = region.results[0]
         self.root_stage = self.number[self.root]
-        self.index = tuple(Index(f"i{a}") for a in range(self.root.type.rank))
+        self.index: tuple[Index, ...] = tuple(Index(f"i{a}") for a in range(self.root.type.rank))
         self.ready: dict[Value, Expr | str] = {}  # a local, or the name of a local row
         self.names = {v: f"x{k}" for k, v in enumerate(region.params)}
         self.outputs = {v: f"y{k}" for k, v in reversed(list(enumerate(region.results)))}
@@ -189,9 +189,9 @@ class _NestBuilder:
         lets, value = self._fold(stage, name, self.composer.compute(v, self.index[:place.level]))
         if not lets:
             lets = [Let(name, value)]
-        self.ready[v] = Local(name, v.type.dtype)
+        self.ready[v] = local = Local(name, v.type.dtype)
         if v in self.outputs and v is not self.root:
-            lets = [*lets, Store(self.outputs[v], self.index[:place.level], self.ready[v])]
+            lets = [*lets, Store(self.outputs[v], self.index[:place.level], local)]
         return lets
 
     def _row(self, stage: int) -> Buffer:

@@ -187,8 +187,11 @@ def test_schedules_are_json():
 def test_products_take_and_give_transposed_matrices():
     """x.T @ y and (x @ y).T are one library call each, with no transpose beside it."""
     t = (1, 0)
-    square = ArrayType((N, N), F64)
-    graph = build(lambda x, y: [transpose(dot_general(transpose(x, perm=t), y, contract=((1, 0),), batch=()), perm=t)], [square] * 2)
+
+    def f(x, y):
+        return [transpose(dot_general(transpose(x, perm=t), y, contract=((1, 0),), batch=()), perm=t)]
+
+    graph = build(f, [ArrayType((N, N), F64)] * 2)
     parted = partition(graph, TARGET, blas=True)
     assert [n.attrs["implementation"] for n in parted.nodes] == ["gemm"]
     x, y = np.random.default_rng(0).normal(size=(2, 4, 4))
