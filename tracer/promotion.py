@@ -82,6 +82,8 @@ def resolve(ufunc: np.ufunc, kinds: tuple[Kind, ...], dtype: np.dtype | None = N
             casting: str = "same_kind") -> tuple[tuple[np.dtype, ...], tuple[np.dtype, ...]]:
     """The dtypes NumPy computes a ufunc at, and of its results. TypeError when it has no loop, in NumPy's words."""
     options: dict[str, Any] = {} if dtype is None else {"signature": (*[None] * ufunc.nin, *[dtype] * ufunc.nout)}
+    if all(k is int for k in kinds):
+        kinds = (I64,) * len(kinds)  # NumPy compares Python ints as objects
     found = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout), casting=casting, **options)  # type: ignore[arg-type]
     dtypes = [native(d) for d in found]
     return tuple(dtypes[:ufunc.nin]), tuple(dtypes[ufunc.nin:])
