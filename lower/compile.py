@@ -94,10 +94,9 @@ class SiteErrors:
 
     def __call__(self, error: bytes) -> NoReturn:
         site, index, axis, size = struct.unpack("<4q", error)
-        source = self.sites[site - 1]
-        where = f" (at {source})" if source else ""
-        if axis < 0:
-            raise ValueError(_NEGATIVE_POWER + where)
+        if axis < 0:  # a power has no site: its line is that of one of the graph's powers
+            raise ValueError(_NEGATIVE_POWER + _at(" or ".join(map(str, self.powers))))
+        where = _at(str(self.sites[site - 1] or ""))
         index = index - size if index < 0 else index  # as the user wrote it: compiled code has wrapped negative ones
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {size}{where}")
 
