@@ -10,11 +10,14 @@ import struct
 from functools import cached_property
 from typing import Any, NoReturn
 
+import numpy as np
+
 from loopwright.ir.graph import Graph
+from loopwright.ir.ops.selection import FIRST_NARROW_AXIS
 from loopwright.ir.ops.transcendental import power
 from loopwright.ir.signature import Version
 from loopwright.ir.source import Source
-from loopwright.ir.types import is_integer
+from loopwright.ir.types import INTEGERS, is_integer
 from loopwright.lower.program import Program, lower_graph
 from loopwright.lower.runtime import blas, cache, fallback
 from loopwright.lower.runtime.cache import Entry
@@ -87,16 +90,21 @@ class _Missed:
 
 
 class SiteErrors:
-    """Raises what compiled code reported: an index out of range, or an integer power with a negative exponent."""
+    """Raises what compiled code reported: an index out of range, an integer power with a negative exponent, a Python int
+    that does not fit."""
 
     def __init__(self, sites: tuple[Source | None, ...], powers: tuple[Source, ...]) -> None:
         self.sites, self.powers = sites, powers
 
     def __call__(self, error: bytes) -> NoReturn:
         site, index, axis, size = struct.unpack("<4q", error)
-        if axis < 0:  # a power has no site: its line is that of one of the graph's powers
+        if axis == -1:  # a power has no site: its line is that of one of the graph's powers
             raise ValueError(_NEGATIVE_POWER + _at(" or ".join(map(str, self.powers))))
         where = _at(str(self.sites[site - 1] or ""))
+        if axis <= FIRST_NARROW_AXIS:
+            dtype = INTEGERS[FIRST_NARROW_AXIS - axis]
+            least = np.iinfo(dtype).min if dtype.itemsize < 8 else 0
+            raise OverflowError(f"Python integer {index + least} out of bounds for {dtype}{where}")
         index = index - size if index < 0 else index  # as the user wrote it: compiled code has wrapped negative ones
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {size}{where}")
 

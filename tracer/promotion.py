@@ -291,6 +291,8 @@ def convert(x: Ref, dtype: np.dtype, weak: bool = False) -> Ref:
         return x
     if t.dtype in COMPLEX and dtype not in COMPLEX and dtype.kind != "b":
         return convert(TABLE["real"](x), dtype)
+    if t.weak and t.dtype == I64 and dtype.kind in "iu" and dtype != I64:
+        return TABLE["narrow"](x, dtype=dtype)
     return TABLE["convert"](x, dtype=dtype, weak=weak)
 
 
