@@ -1,1 +1,1 @@
-"""Part of loopwright."""
+"""Derivatives and batching: walks over graphs that emit where their arguments live, and the calls they serve."""
