@@ -191,8 +191,9 @@ class _Grouping:
         return len(positions) == 1 and not self._repeats(v, group, positions)
 
     def _storable(self, v: Value, group: Group) -> bool:
-        """Whether the group's loops visit each element of v once: at its full depth, or once per row."""
-        if isinstance(group.expr, Prefix | Scatter):
+        """Whether the group's loops visit each element of v once, and nothing past it: at its full depth, or once per row.
+        A slice or a concatenation reads at the loops' own indices an array that has more positions than they, or fewer."""
+        if isinstance(group.expr, Prefix | Scatter) or not _spans(v, group):
             return False
         full = v.type.rank == len(group.index)
         return full or v.type.rank == group.level
@@ -200,7 +201,7 @@ class _Grouping:
     def _fits_row(self, n: Node, group: Group) -> bool:
         """A reduction joins as a value of each row: the rows are those that the group has, or gets."""
         rank, root_rank = n.outputs[0].type.rank, len(group.index)
-        if isinstance(group.expr, Prefix | Scatter) or (rank == 0 and root_rank > 0):
+        if isinstance(group.expr, Prefix | Scatter) or (rank == 0 and root_rank > 0) or not _spans(n.outputs[0], group):
             return False
         if group.level not in (None, rank) or group.last_axis not in (None, _over_last(n)):
             return False
@@ -265,6 +266,11 @@ class _Grouping:
             if len(seen) > MOST_VISITS:
                 return True
         return False
+
+
+def _spans(v: Value, group: Group) -> bool:
+    """Whether v has as many positions along each axis as the group's loops."""
+    return v.type.shape == group.root.outputs[0].type.shape[:v.type.rank]
 
 
 def _over_last(n: Node) -> bool:
