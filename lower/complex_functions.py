@@ -1,10 +1,10 @@
 """Elementary functions of complex numbers on pairs of real ones.
 
 Guarantees: the branches are NumPy's, told apart by the signs of zeros on the cuts; within a few units in the last place of
-|result|, without overflow or underflow on the way where the result has neither, but for these limits: `arccos` and
-`arccosh` lose small results nearer to 1 than the square root of the least normal number; powers whose exponent is no whole
-number below 100 go through exp(y log x), and lose as many bits as y log x has before its point. Infinities follow C99's
-annex G where a part stays definite; which part of an indefinite result is NaN may differ from NumPy's.
+|result|, without overflow on the way where the result has none. Limits: powers whose exponent is no whole number below 100
+go through exp(y log x), and lose as many bits as y log x has before its point; `arccos` and `arccosh` of 1 with a subnormal
+imaginary part lose one part of the result. At infinities and NaN the results are those of C99's annex G where they are
+definite; which part of an indefinite result is NaN, and the signs of zeros beside NaN, may differ from NumPy's.
 """
 from __future__ import annotations
 
@@ -62,9 +62,12 @@ def _stretched(x: Part) -> tuple[Part, Part]:
     return where(is_large, x - _copysign(x.like(step), x), x), where(is_large, x.like(math.exp(step)), 1)
 
 
-def _kept_infinite(grown: Part, product: Part) -> Part:
-    """The real part stays infinite where its growing factor is, though the angle be no number."""
-    return where(call(comparison.isinf, grown) & call(comparison.isnan, product), abs(grown), product)
+def _with_ends(z: Pair, w: Pair, indefinite: Part) -> Pair:
+    """w = f(z), where f grows with |re z|: infinite with it though the angle be no number, but not so `indefinite`."""
+    at_end = call(comparison.isinf, z.re) & call(comparison.isnan, w.re)
+    no_angle = indefinite & call(comparison.isfinite, z.re) & ~call(comparison.isfinite, z.im)
+    re = where(no_angle, w.re.like(math.nan), where(at_end, w.re.like(math.inf), w.re))
+    return Pair(re, where(no_angle, w.im.like(math.nan), w.im))
 
 
 def _scaling(x: Part, y: Part) -> tuple[Part, Part, int]:
@@ -90,16 +93,15 @@ def _log_length(x: Part, y: Part) -> Part:
 # ---- exponentials and logarithms ------------------------------------------------------------------
 def exp(z: Pair) -> Pair:
     """e^re (cos im + i sin im)"""
-    x, factor = _stretched(z.re)
-    x = where(z.re < 0, z.re, x)
-    grown = call(transcendental.exp, x)
-    factor = where(z.re < 0, z.re.like(1), factor)
+    x, factor = _stretched(_larger(z.re, z.re.like(0)))
+    grown = call(transcendental.exp, where(z.re < 0, z.re, x))
     re = _times(grown, call(transcendental.cos, z.im)) * factor
     im = _times(grown, call(transcendental.sin, z.im)) * factor
-    return Pair(_kept_infinite(grown, re), im)
+    return _with_ends(z, Pair(re, im), z.re.equals(z.re))
 
 
 def exp2(z: Pair) -> Pair:
+    """e^(z log 2)"""
     return exp(z.scaled(LN2))
 
 
@@ -107,7 +109,7 @@ def expm1(z: Pair) -> Pair:
     """expm1(re) cos(im) - 2 sin(im/2)^2 + i e^re sin(im)"""
     half = call(transcendental.sin, z.im * 0.5)
     re = call(transcendental.expm1, z.re) * call(transcendental.cos, z.im) - half * half * 2
-    return Pair(re, _times(call(transcendental.exp, z.re), call(transcendental.sin, z.im)))
+    return Pair(re, where(z.im.equals(0), z.im, call(transcendental.exp, z.re) * call(transcendental.sin, z.im)))
 
 
 def log(z: Pair) -> Pair:
@@ -206,7 +208,7 @@ def sinh(z: Pair) -> Pair:
     grown = call(transcendental.sinh, x)
     re = _times(grown, call(transcendental.cos, z.im)) * factor
     im = _times(call(transcendental.cosh, x), call(transcendental.sin, z.im)) * factor
-    return Pair(_kept_infinite(grown, re), im)
+    return _with_ends(z, Pair(re, im), z.re.differs(0))
 
 
 def cosh(z: Pair) -> Pair:
@@ -215,7 +217,7 @@ def cosh(z: Pair) -> Pair:
     grown = call(transcendental.cosh, x)
     re = _times(grown, call(transcendental.cos, z.im)) * factor
     im = _times(call(transcendental.sinh, x), call(transcendental.sin, z.im)) * factor
-    return Pair(_kept_infinite(grown, re), im)
+    return _with_ends(z, Pair(re, im), z.re.differs(0))
 
 
 def tanh(z: Pair) -> Pair:
@@ -229,15 +231,20 @@ def tanh(z: Pair) -> Pair:
     cross = call(transcendental.sin, y) * call(transcendental.cos, y)
     far = Pair(_copysign(x.like(1), x), _times(cross, call(transcendental.exp, abs(x) * -2) * 4))
     near = Pair(beta * _sqrt(s * s + 1) * s / below, where(y.equals(0), y, t / below))
-    return pair_where(is_far, far, near)
+    w = pair_where(is_far, far, near)
+    no_angle = call(comparison.isfinite, x) & ~call(comparison.isfinite, y)
+    re = where(no_angle & x.differs(0), x.like(math.nan), where(x.equals(0), x, w.re))
+    return Pair(re, where(no_angle, x.like(math.nan), w.im))
 
 
 def arcsin(z: Pair) -> Pair:
+    """Odd, and conj(z) goes to the conjugate."""
     re, _, im = _arc(z)
     return Pair(_copysign(re, z.re), _copysign(im, z.im))
 
 
 def arccos(z: Pair) -> Pair:
+    """arccos(-z) = pi - arccos(z)"""
     _, re, im = _arc(z)
     return Pair(where(call(comparison.signbit, z.re), math.pi - re, re), -_copysign(im, z.im))
 
@@ -256,7 +263,8 @@ def arctanh(z: Pair) -> Pair:
     re = call(transcendental.log1p, x * 4 / ((x - 1) * (x - 1) + where(is_thin, y.like(0), y * y))) * 0.25
     re = where(x.equals(1) & is_thin, (LN2 - call(transcendental.log, y)) * 0.5, re)
     im = _arctan2(y * 2, (1 - x) * (x + 1) - where(is_thin, y.like(0), y * y)) * 0.5
-    im = where(x.equals(1) & is_thin, _arctan2(y.like(2), -y) * 0.5, im)
+    im = where(x.equals(1) & is_thin, y.like(math.pi / 4), im)
+    im = where(y.equals(0) & (x <= 1), y, im)
     most, length = _larger(x, y), _hypot(x * 0.5, y * 0.5)
     is_far, is_small = most > 1 / eps, most < math.sqrt(eps) / 4
     far_re = where(call(comparison.isinf, most), x.like(0), x * 0.5 / length / length * 0.5)

@@ -166,7 +166,8 @@ def _reduce_prod(x: Pair, axes: tuple[int, ...]) -> Pair:
 
     def longer(part: Part, first: float) -> Part:
         merged = reshape(permute(part.ref, (*rest, *sorted(axes))), shape=(*kept, count))
-        return Part(pad(merged, shape=(*kept, count + 1), start=(*(0 for _ in kept), 1), step=(1,) * (len(kept) + 1), value=first))
+        start, step = (*(0 for _ in kept), 1), (1,) * (len(kept) + 1)
+        return Part(pad(merged, shape=(*kept, count + 1), start=start, step=step, value=first))
     products = _cumprod(Pair(longer(x.re, 1.0), longer(x.im, 0.0)), len(kept))
     re, im = (reshape(section(p.ref, len(kept), count, 1), shape=kept) for p in (products.re, products.im))
     return Pair(Part(re), Part(im))
@@ -203,7 +204,8 @@ RULES: dict[Op, Rule] = {
     t.log2: functions.times(functions.log, 1 / math.log(2)), t.log10: functions.times(functions.log, 1 / math.log(10)),
     t.sqrt: functions.sqrt, t.power: functions.power,
     t.sinh: functions.sinh, t.cosh: functions.cosh, t.tanh: functions.tanh,
-    t.sin: functions.turned(functions.sinh), t.cos: functions.at_turned(functions.cosh), t.tan: functions.turned(functions.tanh),
+    t.sin: functions.turned(functions.sinh), t.cos: functions.at_turned(functions.cosh),
+    t.tan: functions.turned(functions.tanh),
     t.arcsin: functions.arcsin, t.arccos: functions.arccos, t.arctan: functions.mirrored(functions.arctanh),
     t.arcsinh: functions.mirrored(functions.arcsin), t.arccosh: functions.arccosh, t.arctanh: functions.arctanh,
 }

@@ -1,4 +1,5 @@
-"""Kernels that call hand-written or library code: matrix products, sorts and complex running products, with the loops around them."""
+"""Kernels that call hand-written or library code, with the loops around them: matrix products, sorts, and running products
+of complex numbers."""
 from __future__ import annotations
 
 from collections.abc import Callable
