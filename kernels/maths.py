@@ -213,7 +213,8 @@ def log1p(m: Writer, x: str) -> str:
     return m.copysign(_log_specials(m, u, m.select(m.compare("lt", m.abs(x), 2.0 ** -(f.mantissa + 3)), x, y)), x)
 
 
-def _log_to_base(m: Writer, x: str, factor: tuple[float, float], of: tuple[float, ...], unit: tuple[float, float] | None) -> str:
+def _log_to_base(m: Writer, x: str, factor: tuple[float, float], of: tuple[float, ...],
+                 unit: tuple[float, float] | None) -> str:
     """log(x) times factor; unit is the logarithm of 2 to the base (None: 1)."""
     s = _split(m, x)
     high = m.table(of, s.index)
@@ -375,8 +376,9 @@ def _hypot(m: Writer, x: str, y: str) -> str:
     a, b = m.abs(x), m.abs(y)
     large = m.maximum(a, b)
     small = m.minimum(a, b)
-    factor = m.select(m.compare("gt", large, 2.0 ** 500), 2.0 ** -600, m.select(m.compare("lt", large, 2.0 ** -400), 2.0 ** 600, 1.0))
-    back = m.select(m.compare("gt", large, 2.0 ** 500), 2.0 ** 600, m.select(m.compare("lt", large, 2.0 ** -400), 2.0 ** -600, 1.0))
+    huge, tiny = m.compare("gt", large, 2.0 ** 500), m.compare("lt", large, 2.0 ** -400)
+    factor = m.select(huge, 2.0 ** -600, m.select(tiny, 2.0 ** 600, 1.0))
+    back = m.select(huge, 2.0 ** 600, m.select(tiny, 2.0 ** -600, 1.0))
     large, small = m.mul(large, factor), m.mul(small, factor)
     root = m.mul(m.sqrt(m.fma(large, large, m.mul(small, small))), back)
     root = m.select(m.compare("unordered", a, b), NAN, root)

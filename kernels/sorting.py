@@ -113,7 +113,8 @@ class _Sort:
         element = self.load("%data", "%i")
         key = self.key_of(element)
         self.do("br label %shift", "shift:", "%j = phi i64 [ %i, %insert ], [ %j1, %move ]",
-                "%inside = icmp sgt i64 %j, %first", "br i1 %inside, label %look, label %placed", "look:", "%j1 = sub i64 %j, 1")
+                "%inside = icmp sgt i64 %j, %first", "br i1 %inside, label %look, label %placed", "look:",
+                "%j1 = sub i64 %j, 1")
         left = self.load("%data", "%j1")
         goes = self.less(key, self.key_of(left))
         self.do(f"br i1 {goes}, label %move, label %placed", "move:")

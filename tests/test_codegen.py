@@ -40,7 +40,8 @@ def values(dtype, n, seed=0):
         info = np.iinfo(dtype)
         edges = rng.choice(np.array([info.min, info.max, 0, 1, 2, 3, info.max // 2, 7], dtype), n)
         edges = np.where(rng.random(n) < 0.2, np.array(-1).astype(dtype), edges)
-        return np.where(rng.random(n) < 0.5, edges, rng.integers(info.min, info.max, n, endpoint=True, dtype=dtype)).astype(dtype)
+        spread = rng.integers(info.min, info.max, n, endpoint=True, dtype=dtype)
+        return np.where(rng.random(n) < 0.5, edges, spread).astype(dtype)
     with np.errstate(all="ignore"):
         return np.where(rng.random(n) < 0.4, rng.choice(SPECIAL, n), rng.normal(size=n) * 5).astype(dtype)
 

@@ -217,7 +217,8 @@ def _total(context: Context, folding: Fold, over: Over, lanes: int, unroll: int)
     def merge(scope: Scope, a: State, b: State) -> State:
         return folding.merge(scope, a, b, shape.lanes)
     blocks = _blocks(extent, 1) if folding.cascades else ()
-    return _cascade(context.scope, ("0", context.kernel.extent(extent)), blocks, list(zip(kinds, zero, strict=True)), partial, merge)
+    span = ("0", context.kernel.extent(extent))
+    return _cascade(context.scope, span, blocks, list(zip(kinds, zero, strict=True)), partial, merge)
 
 
 def _blocks(extent: Extent, step: int) -> tuple[int, ...]:
@@ -245,33 +246,37 @@ def _cascade(scope: Scope, span: tuple[str, str], blocks: tuple[int, ...], zero:
 
 def _vector_total(context: Context, folding: Fold, index: Index, extent: Extent, lanes: int, unroll: int) -> State:
     """The last index over the lanes: unrolled vectors, then single ones, then a masked one."""
-    spans = vector_spans(context, extent, lanes, unroll)
-    one = replace(context, lanes=lanes, parts=1)
     state: State | None = None
-    for span in spans:
-        wide = replace(context, lanes=lanes, parts=span.parts, vector=index.name)
-        kinds, zero = folding.types(wide), folding.zero(wide)
-        if span.masked or span.parts == 1 and state is not None:
-            state = _rest(context, folding, index, span, lanes, state or folding.zero(one))
-            continue
-
-        def partial(scope: Scope, low: str, high: str, wide: Context = wide, kinds: list[str] = kinds, zero: State = zero) -> State:
-            def body(inner: Scope, at: str, now: list[str]) -> list[str]:
-                return folding.step(wide.bind_index(index.name, at, inner), now, index.name)
-            step = str(lanes * wide.parts)
-            return folding.join(scope, loop(scope, low, high, step, list(zip(kinds, zero, strict=True)), body), lanes)
-
-        def merge(scope: Scope, a: State, b: State) -> State:
-            return folding.merge(scope, a, b, lanes)
-        blocks = _blocks(extent, lanes * span.parts) if folding.cascades else ()
-        start = list(zip(folding.types(one), folding.zero(one), strict=True))
-        state = _cascade(context.scope, (span.low, span.high), blocks, start, partial, merge)
-    return state if state is not None else folding.zero(one)
+    for span in vector_spans(context, extent, lanes, unroll):
+        if state is None and not span.masked:
+            state = _main(context, folding, index, extent, span, lanes)
+        else:
+            state = _rest(context, folding, index, span, lanes, state)
+    return state if state is not None else folding.zero(replace(context, lanes=lanes, parts=1))
 
 
-def _rest(context: Context, folding: Fold, index: Index, span: Span, lanes: int, state: State) -> State:
+def _main(context: Context, folding: Fold, index: Index, extent: Extent, span: Span, lanes: int) -> State:
+    """The unrolled loop, in blocks, its accumulators joined."""
+    wide = replace(context, lanes=lanes, parts=span.parts, vector=index.name)
+    one = replace(context, lanes=lanes, parts=1)
+    start = list(zip(folding.types(wide), folding.zero(wide), strict=True))
+
+    def partial(scope: Scope, low: str, high: str) -> State:
+        def body(inner: Scope, at: str, now: list[str]) -> list[str]:
+            return folding.step(wide.bind_index(index.name, at, inner), now, index.name)
+        return folding.join(scope, loop(scope, low, high, str(lanes * span.parts), start, body), lanes)
+
+    def merge(scope: Scope, a: State, b: State) -> State:
+        return folding.merge(scope, a, b, lanes)
+    blocks = _blocks(extent, lanes * span.parts) if folding.cascades else ()
+    zero = list(zip(folding.types(one), folding.zero(one), strict=True))
+    return _cascade(context.scope, (span.low, span.high), blocks, zero, partial, merge)
+
+
+def _rest(context: Context, folding: Fold, index: Index, span: Span, lanes: int, state: State | None) -> State:
     """What the unrolled loop leaves, going on from its state."""
     wide = replace(context, lanes=lanes, parts=1, vector=index.name)
+    state = state or folding.zero(wide)
     kinds = folding.types(wide)
 
     def body(inner: Scope, at: str, now: list[str]) -> list[str]:

@@ -341,7 +341,10 @@ def _store_part(context: Context, dtype: np.dtype, address: Address, part: int, 
         if mask is None:
             scope.do(line.format(pointer))
             return
-        branch(scope, mask, lambda inner: inner.do(line.format(pointer)) or ())
+        def write(inner: Scope) -> Carried:
+            inner.do(line.format(pointer))
+            return ()
+        branch(scope, mask, write)
     elif address.offsets is None and isinstance(address.stride, int) and abs(address.stride) == 1:
         _store_consecutive(scope, element, address, part, lanes, raw, mask)
     else:
