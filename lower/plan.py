@@ -11,6 +11,9 @@ from loopwright.ir.dims import Extent
 from loopwright.ir.graph import Graph, Value
 
 
+MOST_TRIED = 4  # sizes of free slots that are compared with a need by proof
+
+
 @dataclass(frozen=True)
 class Argument:
     """The bytes of the caller's argument."""
@@ -63,7 +66,8 @@ class _Planner:
         for k, v in enumerate(g.results):
             self.places[self._stored(v)] = ResultMemory(k)
         self.slots: list[Extent] = []
-        self.free: list[int] = []
+        self.free: dict[Extent, list[int]] = {}  # free slots by size
+        self.fits: dict[tuple[Extent, Extent], bool] = {}
 
     def _stored(self, v: Value) -> Value:
         return self.root.get(v, v)
@@ -83,14 +87,20 @@ class _Planner:
         if v in self.places:
             return
         need = v.type.size * v.type.dtype.itemsize
-        for slot in self.free:
-            if self.g.facts.prove("<=", need, self.slots[slot]):
-                self.free.remove(slot)
-                self.places[v] = Scratch(slot)
+        others = [size for size, slots in self.free.items() if slots][-MOST_TRIED:]
+        for size in (need, *others):
+            if self.free.get(size) and self._fits(need, size):
+                self.places[v] = Scratch(self.free[size].pop())
                 return
         self.places[v] = Scratch(len(self.slots))
         self.slots.append(need)
 
+    def _fits(self, need: Extent, size: Extent) -> bool:
+        if (need, size) not in self.fits:
+            self.fits[need, size] = need == size or self.g.facts.prove("<=", need, size) is True
+        return self.fits[need, size]
+
     def _release(self, dead: set[Value]) -> None:
         slots = {place.slot for v in dead if isinstance(place := self.places[v], Scratch)}
-        self.free += sorted(slots)
+        for slot in sorted(slots):
+            self.free.setdefault(self.slots[slot], []).append(slot)
