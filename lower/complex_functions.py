@@ -139,7 +139,7 @@ def sqrt(z: Pair) -> Pair:
 
 # ---- powers -----------------------------------------------------------------------------------------
 def power(x: Pair, y: Pair) -> Pair:
-    """As NumPy: whole exponents below 100 are multiplied out, 0 to a positive power is 0 and to another NaN, z^0 is 1."""
+    """As NumPy: whole exponents below 100 are multiplied out; z^0 is 1; 0 to a power with re > 0 is 0, to another NaN."""
     known = _whole(y)
     if known is not None:
         return _multiplied_out(x, known)
@@ -148,7 +148,7 @@ def power(x: Pair, y: Pair) -> Pair:
     is_whole = y.im.equals(0) & n.equals(y.re) & (abs(n) < MOST_POWER)
     result = pair_where(is_whole, _whole_power(x, where(is_whole, n, 0)), wide)
     is_zero = x.re.equals(0) & x.im.equals(0)
-    at_zero = pair_where((y.re > 0) & y.im.equals(0), x.constant(0), x.constant(complex(math.nan, math.nan)))
+    at_zero = pair_where(y.re > 0, x.constant(0), x.constant(complex(math.nan, math.nan)))
     result = pair_where(is_zero, at_zero, result)
     return pair_where(y.re.equals(0) & y.im.equals(0), x.constant(1), result)
 
