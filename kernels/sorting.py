@@ -33,7 +33,7 @@ def argsort_text(dtype: np.dtype) -> tuple[str, str]:
 
 def _short(dtype: np.dtype) -> str:
     if dtype in COMPLEX:
-        raise DTypeError(f"sort on {dtype}: complex numbers are not compiled yet")
+        raise DTypeError(f"sort on {dtype}: complex numbers have no compiled sort")
     return SHORT[dtype]
 
 

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.graph import Graph, Value
-from loopwright.ir.loops import Expr, Index, Load, Local, Prefix, Reduce, Scatter
+from loopwright.ir.loops import Expr, Index, Load, Local, Prefix, Reduce, Scatter, integer
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Reduction, Scan, Statement, Store
-from loopwright.ir.schedule import ComputeAt, Fuse, Inline, Instruction, Parallel, Schedule, Unroll, Vectorize
+from loopwright.ir.schedule import ComputeAt, Fuse, Inline, Instruction, Interleave, Parallel, Schedule, Unroll, Vectorize
 from loopwright.lower.composition import Composer, Position
 from loopwright.lower.fusing import fuse_loops
+
+MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
 
 
 class ScheduleError(ValueError):
@@ -39,6 +41,7 @@ class Decisions:
     vector: dict[tuple[int, int], int] = field(default_factory=dict)
     unroll: dict[int, int] = field(default_factory=dict)
     fused: list[Fuse] = field(default_factory=list)
+    interleave: bool = False
     parallel: bool = False
 
 
@@ -59,9 +62,17 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.unroll[stage] = factor
             case Fuse():
                 d.fused.append(x)
+            case Interleave():
+                _check(is_short(region.results[0].type.shape), x, "the root's last axis has no small constant size")
+                d.interleave = True
             case Parallel():
                 d.parallel = True
     return d
+
+
+def is_short(shape: Shape) -> bool:
+    """Whether the last axis has a size that a loop's body may spell out."""
+    return bool(shape) and isinstance(shape[-1], int) and 1 <= shape[-1] <= MOST_INTERLEAVED
 
 
 def _check(fine: bool, instruction: Instruction, why: str) -> None:
@@ -86,7 +97,8 @@ class _NestBuilder:
         self.outputs = {v: f"y{k}" for k, v in reversed(list(enumerate(region.results)))}
         self.composer = Composer(region, self.names, self.kept)
         self.over: dict[int, tuple[tuple[Index, Extent], ...]] = {}  # of each reduction stage
-        rank = self.root.type.rank
+        self.loops = self.index[:-1] if decisions.interleave else self.index
+        rank = len(self.loops)
         self.vector_root = rank > 0 and (self.root_stage, rank - 1) in decisions.vector
         self.level = min([p.level for p in decisions.placed.values()], default=rank)
 
@@ -122,6 +134,8 @@ class _NestBuilder:
 
     def _body(self) -> tuple[Statement, ...]:
         expr_kind = self.composer.compute(self.root, self.index)
+        plain = not isinstance(expr_kind, Scatter | Prefix | Reduce)
+        _check(plain or not self.d.interleave, Interleave(), "the root is a fold")
         match expr_kind:
             case Scatter():
                 return self._scatter(expr_kind)
@@ -130,7 +144,7 @@ class _NestBuilder:
         return self._nested()
 
     def _nested(self) -> tuple[Statement, ...]:
-        rank = len(self.index)
+        rank = len(self.loops)
         self.composer = Composer(self.region, self.names, self.kept)  # the probe above kept nothing ready
         rows = [s for k in sorted(self.d.placed) if self.d.placed[k].level == self.level < rank for s in self._place(k)]
         inner: list[Statement] = [s for k in sorted(self.d.placed) if self.d.placed[k].level == rank for s in self._place(k)]
@@ -141,20 +155,25 @@ class _NestBuilder:
     def _loop_over(self, axes: range, body: Sequence[Statement]) -> list[Statement]:
         shape, out = self.root.type.shape, list(body)
         for a in reversed(axes):
-            vector = self.vector_root and a == len(shape) - 1
+            vector = self.vector_root and a == len(self.loops) - 1
             lanes = self.d.vector[self.root_stage, a] if vector else 1
             unroll = self.d.unroll.get(self.root_stage, 1) if vector else 1
             out = [For(self.index[a], shape[a], tuple(out), lanes, unroll)]
         return out
 
     def _store_root(self) -> list[Statement]:
+        if self.d.interleave:
+            last = self.root.type.shape[-1]
+            assert isinstance(last, int)
+            places = [(*self.loops, integer(k)) for k in range(last)]
+            return [Store(self.outputs[self.root], at, self.composer.compute(self.root, at)) for at in places]
         value = self.composer.compute(self.root, self.index)
         lets, value = self._fold(self.root_stage, f"r{self.root_stage}", value)
         return [*lets, Store(self.outputs[self.root], self.index, value)]
 
     def _fold(self, stage: int, name: str, value: Expr) -> tuple[list[Statement], Expr]:
         """A reduction as a statement, where its loops are not those of lanes of the root."""
-        in_lanes = self.vector_root and self.level == len(self.index)
+        in_lanes = self.vector_root and self.level == len(self.loops)
         if not isinstance(value, Reduce):
             return [], value
         self.over[stage] = value.over

@@ -15,10 +15,10 @@ from loopwright.ir.ops.arithmetic import add, div, mul, sub
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.reductions import reduce_max
-from loopwright.ir.ops.structural import concatenate, slice_, transpose
+from loopwright.ir.ops.structural import concatenate, reshape, slice_, transpose
 from loopwright.ir.ops.transcendental import exp, sqrt, tanh
 from loopwright.ir.parser import parse_type
-from loopwright.ir.schedule import ComputeAt, Fuse, Inline, Parallel, Vectorize, from_json, to_json
+from loopwright.ir.schedule import ComputeAt, Fuse, Inline, Interleave, Parallel, Vectorize, from_json, to_json
 from loopwright.ir.types import F32, F64, ArrayType
 from loopwright.ir.verifier import verify
 from loopwright.lower.partition import partition
@@ -192,6 +192,18 @@ def test_loops_compute_a_shared_value_only_if_they_span_it(case):
 
 def region_of(f):
     return build(lambda x: [f(x)], [ROWS])
+
+
+def test_a_choice_along_a_short_last_axis_is_a_store_for_each():
+    def f(x, y):
+        return [concatenate(reshape(exp(x), shape=(N, M, 1)), reshape(mul(x, y), shape=(N, M, 1)), axis=2)]
+    parted = compare(build(f, [ROWS, ROWS]), list(np.random.default_rng(1).normal(size=(2, 3, 21)).astype("f4")))
+    [n] = parted.nodes
+    schedule = n.attrs["schedule"]
+    assert Interleave() in schedule and any(isinstance(x, Vectorize) and x.loop == 1 for x in schedule)
+    assert from_json(to_json(schedule)) == schedule
+    with pytest.raises(ScheduleError, match="no small constant size"):
+        build_nest(region_of(exp), (Interleave(),), "k")
 
 
 def test_illegal_instructions_are_refused():
