@@ -1,8 +1,8 @@
 """What graphs promise. Each test's docstring is the promise, in short.
 
 Elsewhere: attributes, special floats and text in test_text.py; canonical numbering, equality and hash in test_graph.py;
-invariants in test_verifier.py; rules that import no engine in test_layers.py; costs in test_rewriting.py; schedules as data, and
-nests of default schedules, in test_scheduling.py.
+invariants in test_verifier.py; rules that import no engine in test_layers.py; costs in test_rewriting.py; schedules as data,
+and nests of default schedules, in test_scheduling.py.
 """
 import re
 
@@ -51,8 +51,8 @@ def test_graphs_compare_by_structure():
 
 def test_text_round_trip_keeps_structure():
     """The text round trip uses that one equality."""
-    for f in (lambda x: np.sum(np.tanh(x @ x.T), axis=0), lambda x: x[1:, ::-1].reshape(-1), lambda x: np.where(x > 0, x, np.nan),
-              lambda x: x[[0, 1, 1]], lambda x: np.sort(x, axis=0)):
+    for f in (lambda x: np.sum(np.tanh(x @ x.T), axis=0), lambda x: x[1:, ::-1].reshape(-1),
+              lambda x: np.where(x > 0, x, np.nan), lambda x: x[[0, 1, 1]], lambda x: np.sort(x, axis=0)):
         for g in (graph(f, np.ones((3, 4))), graph(lw.grad(lambda x, f=f: np.sum(f(x))), np.ones((3, 4)))):
             again = lw.parse(str(g))
             assert again == g and hash(again) == hash(g) and str(again) == str(g)
@@ -88,11 +88,11 @@ def test_a_graph_declares_its_symbols():
 
 
 @pytest.mark.parametrize("f", [
-    lambda x: x[x > 0], lambda x: np.nonzero(x), lambda x: np.unique(x), lambda x: np.argwhere(x > 0), lambda x: np.flatnonzero(x),
-    lambda x: np.compress(x[0] > 0, x, axis=1), lambda x: np.extract(x > 0, x),
+    lambda x: x[x > 0], lambda x: np.nonzero(x), lambda x: np.unique(x), lambda x: np.argwhere(x > 0),
+    lambda x: np.flatnonzero(x), lambda x: np.compress(x[0] > 0, x, axis=1), lambda x: np.extract(x > 0, x),
 ])
 def test_no_op_makes_a_symbol_from_data(f):
-    """Shapes that depend on values are refused under jit and vmap, naming `where` (or `size=`); under un-jitted grad they work."""
+    """Shapes that depend on values are refused under jit and vmap, naming `where` (or `size=`)."""
     x = np.arange(6.0).reshape(2, 3) - 2
     for transform in (lw.jit, lw.vmap, lambda f: lw.jit(lw.grad(lambda x: np.sum(f(x))))):
         with pytest.raises(lw.ConcretizationError, match=r"np\.where|size="):
