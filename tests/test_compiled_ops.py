@@ -203,6 +203,59 @@ def special_values(dtype: np.dtype) -> np.ndarray:
     return np.array([*above, np.nan, 3.0, *[-x for x in above]], dtype)
 
 
+# ---- broadcasting and layouts -----------------------------------------------------------------------
+SHAPES = [((7, 5), (5,)), ((7, 1), (1, 5)), ((), (4, 3)), ((3, 1, 2), (4, 1)), ((1,), (6,)), ((0, 3), (3,)), ((2, 3), (2, 3)),
+          ((1, 1), ()), ((2, 1, 3, 1), (5, 1, 4)), ((33,), (33,))]
+BINARY = [np.add, np.multiply, np.maximum, np.less, np.equal, np.logical_xor, np.true_divide, np.copysign]
+REAL_ONLY = [np.maximum, np.less, np.copysign]
+TYPED = ["bool", "int8", "uint16", "int32", "int64", "uint64", "float16", "float32", "float64", "complex64"]
+
+
+def laid_out(x: np.ndarray, k: int) -> np.ndarray:
+    """x by value in layout k: plain, reversed, strided, Fortran, byte-swapped, read-only, misaligned."""
+    match k % 7:
+        case 1:
+            return np.flip(x).copy()[(..., *[slice(None, None, -1)] * x.ndim)]
+        case 2:
+            wide = np.zeros((*x.shape, 3), x.dtype)
+            wide[..., 1] = x
+            return wide[..., 1]
+        case 3:
+            return np.array(x, order="F")
+        case 4:
+            return x.astype(x.dtype.newbyteorder())
+        case 5:
+            x = x.copy()
+            x.setflags(write=False)
+        case 6:
+            raw = np.zeros(x.nbytes + 1, np.uint8)[1:]
+            raw[:] = np.frombuffer(x.tobytes(), np.uint8)
+            return raw.view(x.dtype).reshape(x.shape)
+    return x
+
+
+@pytest.mark.parametrize("ufunc", BINARY, ids=lambda u: u.__name__)
+def test_broadcast_shapes_dtypes_and_layouts(ufunc):
+    """Through `jit`: each pair of shapes at pairs of dtypes, in any layout, all in one compile; then in other layouts."""
+    f = lw.jit(lambda pairs: [ufunc(a, b) for a, b in pairs])
+    rng = np.random.default_rng(0)
+    pairs = []
+    for k, (first, second) in enumerate([*SHAPES, *SHAPES]):
+        a, b = TYPED[k % len(TYPED)], TYPED[(3 * k + k // len(TYPED)) % len(TYPED)]
+        if "complex64" in (a, b) and ufunc in REAL_ONLY:
+            continue
+        pairs.append(tuple(draw(rng, ArrayType(s, np.dtype(d))) for s, d in ((first, a), (second, b))))
+    with np.errstate(all="ignore"):
+        expected = [ufunc(a, b) for a, b in pairs]
+    for turn in (0, 3, 5):
+        got = f([(laid_out(a, k + turn), laid_out(b, 3 * k + 2 * turn)) for k, (a, b) in enumerate(pairs)])
+        for (a, b), x, y in zip(pairs, got, expected, strict=True):
+            what = f"{ufunc.__name__} of {a.dtype}{a.shape} and {b.dtype}{b.shape}"
+            assert x.dtype == y.dtype and x.shape == y.shape and type(x) is type(y), what
+            np.testing.assert_array_equal(x, y, err_msg=what)
+    assert f.compiles == 1
+
+
 # ---- agreement --------------------------------------------------------------------------------------
 def agree(op: Op, e: Example, operands: Sequence[np.ndarray], got: np.ndarray, want: np.ndarray, what: str) -> None:
     assert got.dtype == want.dtype and got.shape == want.shape, f"{what}: {got.dtype}{got.shape}, not {want.dtype}{want.shape}"

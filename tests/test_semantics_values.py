@@ -73,6 +73,19 @@ def test_python_ints_written_in_the_program_must_fit():
         same(lw.jit(lambda x, n=number: x < n)(x), x < number)  # comparisons are of numbers
 
 
+def test_python_int_arguments_must_fit_at_the_call():
+    """A Python int that does not fit the other operand's dtype raises OverflowError at the call, whatever was compiled for."""
+    for dtype, fits, wrong in (("int8", -128, 300), ("uint8", 255, -1), ("int32", 2**31 - 1, 2**31), ("uint64", 5, -1)):
+        x = np.ones(2, dtype)
+        for f, numpy in ((np.multiply, np.multiply), (lambda x, k: np.maximum(k, x), np.maximum),
+                         (lambda x, k: lw.vmap(lambda y: y * k)(x), np.multiply)):
+            g = lw.jit(lambda x, k, f=f: f(x, k))
+            same(g(x, fits), numpy(x, fits))
+            with pytest.raises(OverflowError, match=rf"Python integer {wrong} out of bounds for {dtype}"):
+                g(x, wrong)
+            assert g.compiles == 1
+
+
 @pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 def test_foreign_arrays():
     """Masked arrays and matrices are refused by name; memmap is accepted."""
@@ -84,8 +97,9 @@ def test_foreign_arrays():
 # ---- results ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("f", [
     lambda x: x, lambda x: (x, x), lambda x: x.T, lambda x: x[1:], lambda x: x[::-1], lambda x: x.reshape(-1),
-    lambda x: x[None], lambda x: (x + 1, x + 1), lambda x: [x.T, {"a": x.T}], lambda x: np.broadcast_to(x, (2, *x.shape)), lambda x: x + 0,
-    lambda x: x.astype(x.dtype), lambda x: np.swapaxes(x, 0, 1), lambda x: (x * 2)[:, 0], lambda x: x.real,
+    lambda x: x[None], lambda x: (x + 1, x + 1), lambda x: [x.T, {"a": x.T}], lambda x: x + 0,
+    lambda x: np.broadcast_to(x, (2, *x.shape)), lambda x: x.astype(x.dtype), lambda x: np.swapaxes(x, 0, 1),
+    lambda x: (x * 2)[:, 0], lambda x: x.real,
 ])
 def test_results_are_fresh(f):
     """Results are fresh, writeable, C-contiguous arrays that share no memory with arguments or each other."""
