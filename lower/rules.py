@@ -90,12 +90,14 @@ def survey(region: Graph) -> Survey:
 
 
 def _interleaves(region: Graph, index: Position, fresh: Callable[[], Index]) -> bool:
-    """Whether the root does no more than choose by the position along a short last axis: then each choice is a store, and
-    lanes run along the axis before."""
+    """Whether the root does no more than choose by the position along a short last axis, or has one position there: then
+    each is a store, and lanes run along the axis before."""
     root = next(n for n in region.nodes if n.outputs[0] is region.results[0])
     if not is_short(root.outputs[0].type.shape) or any(v.type.rank == len(index) for v in region.results[1:]):
         return False
     e = reads(root, index, fresh)[0]
+    if root.outputs[0].type.shape[-1] == 1:
+        return len(index) > 1 and not isinstance(e, Reduce | Prefix | Scatter)
     return isinstance(e, When) and any(x == index[-1] for x in walk(e.cond))
 
 
