@@ -200,6 +200,12 @@ def test_what_numpy_cannot_hand_over():
         for n in (2, 5):
             np.testing.assert_array_equal(ours(np.ones((n, 3))), np.full(n, 2.0))
         assert ours.compiles == 1
+        alike = lw.jit(lambda x: (np.zeros(x.shape[0], like=x), np.empty((2, x.shape[1]), like=x) * 0,
+                                  np.arange(x.shape[0], like=x)))
+        for n, m in ((2, 3), (5, 4), (2, 9)):
+            for got, expected in zip(alike(np.ones((n, m))), (np.zeros(n), np.zeros((2, m)), np.arange(n)), strict=True):
+                np.testing.assert_array_equal(got, expected)
+        assert alike.compiles == 1
     for f, spelling in ((lambda x: np.array(x), r"lw\.numpy\.array"), (lambda x: np.asarray(x), r"lw\.numpy\.array"),
                         (lambda x: np.float64(x[0, 0]), r"astype|lw\.numpy"),
                         (lambda x: math.sin(x[0, 0]), r"np\.where|static"),
