@@ -20,12 +20,13 @@ from loopwright.ir.errors import DTypeError
 from loopwright.ir.op import Op
 from loopwright.ir.ops import TABLE
 from loopwright.ir.parser import parse_type
-from loopwright.ir.signature import ArrayLeaf, Result, ResultContainer, Signature, Version
+from loopwright.ir.signature import ArrayLeaf, Result, ResultContainer, ScalarLeaf, Signature, Version
 from loopwright.ir.types import C64, C128, COMPLEX, F32, F64, I8, ArrayType, is_inexact
 from loopwright.ir.verifier import verify
 from loopwright.lower.compile import compile_version
 from loopwright.lower.complexes import RULES, without_complex
 from loopwright.lower.partition import partition
+from loopwright.lower.runtime import fallback
 from loopwright.lower.target import host_target
 from tests.scale import examples
 from tests.test_ops import concrete, draw, symbols_of
@@ -275,6 +276,36 @@ def test_conversions(dtype):
         close(lw.jit(lambda z: z.astype(dtype))(z), z.astype(dtype))
         back = z.astype(dtype)
     close(lw.jit(lambda x: x.astype(complex))(back), back.astype(complex))
+
+
+def test_calls_through_python():
+    """As interpreters call whose objects generated code cannot read."""
+    graph = build(lambda x, s: [TABLE["mul"](x, x), TABLE["exp"](s)], [parse_type("c64[n, 2]"), parse_type("c128[]")])
+    tree = ResultContainer("tuple", (Result(0), Result(1)))
+    signature = Signature((ArrayLeaf(graph.params[0].type), ScalarLeaf(graph.params[1].type, True)))
+    version = Version("f", signature, graph, (), tree)
+    code = compile_version(version)
+    x = (np.arange(6).reshape(3, 2) * (1 - 1j)).astype(np.complex64)
+    for got in (code.call((x, 1j), {}), fallback.call(version, code.library["entry"], None, (x, 1j), {})):
+        close(got[0], x * x)
+        close(got[1], np.exp(1j))
+
+
+@pytest.mark.parametrize("bits", ["128", "256", "host"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int8, np.int64])
+def test_every_second_element(dtype, bits, monkeypatch):
+    """Parts lie two elements apart, as steps of 2 do in any array: nothing between or beyond them is touched."""
+    if bits != "host":
+        monkeypatch.setenv("LOOPWRIGHT_VECTOR_BITS", bits)
+    read = lw.jit(lambda x: (x[:, ::2] * 2, x[:, 1::2] + x[:, 1::2]))
+    write = lw.jit(lambda x: (np.stack([x, -x], axis=-1), np.stack([x.T, x.T, -x.T], axis=-1), x[..., None] * 2))
+    for n in (1, 2, 16, 17, 33, 64, 131):
+        x = np.arange(3 * n).reshape(3, n).astype(dtype)
+        for got, want in zip(read(x), (x[:, ::2] * 2, x[:, 1::2] * 2), strict=True):
+            np.testing.assert_array_equal(got, want)
+        expected = np.stack([x, -x], axis=-1), np.stack([x.T, x.T, -x.T], axis=-1), x[..., None] * 2
+        for got, want in zip(write(x), expected, strict=True):
+            np.testing.assert_array_equal(got, want)
 
 
 # ---- programs -------------------------------------------------------------------------------------------
