@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from loopwright.ir.dims import Extent
 from loopwright.ir.graph import Graph, Value
 
-
 MOST_TRIED = 4  # sizes of free slots that are compared with a need by proof
 
 
