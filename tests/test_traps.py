@@ -144,6 +144,21 @@ def test_denormals_are_not_flushed():
         assert lw.jit(lambda x: np.sum(x))(x) == np.sum(x) > 0
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float32", "float64"])
+def test_positions_where_all_is_the_identity(dtype):
+    """The first position is right where no element is better than the value that a fold starts from."""
+    info = np.array([False, True]) if dtype == "bool" else (
+        np.array([-np.inf, np.inf], dtype) if dtype[0] == "f" else np.array([np.iinfo(dtype).min, np.iinfo(dtype).max], dtype))
+    for f, value in ((np.argmax, info[0]), (np.argmin, info[1])):
+        for axis in (0, 1, None):
+            g = lw.jit(lambda x, f=f, axis=axis: f(x, axis=axis))
+            for shape in ((4, 6), (5, 17), (40, 3), (3, 130), (1, 1)):
+                x = np.full(shape, value)
+                same(g(x), f(x, axis=axis))
+                x[-1, -1] = info[0] if value == info[1] else info[1]
+                same(g(x), f(x, axis=axis))
+
+
 # ---- sums -------------------------------------------------------------------------------------------
 def adversaries(n, dtype):
     rng = np.random.default_rng(n)

@@ -30,7 +30,9 @@ FUNCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bi
 class Fold:
     """One reduction: its components and how they combine. `wide` is the shape (lanes, parts) of the state."""
 
-    def __init__(self, context: Context, monoid: str, body: Term, dtype: np.dtype, also: tuple[Store, ...]) -> None:
+    def __init__(self, context: Context, monoid: str, body: Term, dtype: np.dtype, also: tuple[Store, ...],
+                 over_lanes: bool = False) -> None:
+        self.over_lanes = over_lanes  # the lanes are elements of one fold, not of the result
         self.monoid, self.body, self.dtype, self.also = monoid, body, dtype, also
         self.kernel = context.kernel
         self.positions = monoid in ("argmax", "argmin")
@@ -46,10 +48,14 @@ class Fold:
         return [value] * context.parts + position
 
     def zero(self, context: Context) -> State:
-        """The identity. Positions start at each lane's first element, so that an array of the identity alone is right."""
+        """The identity. Positions start at the first element that a lane takes, so that an array of the identity alone is
+        right."""
         value = constant_text(_identity(self.monoid, self.work), register_type(self.work), context.lanes)
-        first = [counting(part * context.lanes, context.lanes) for part in range(context.parts)] if self.positions else []
-        return [value] * context.parts + first
+        if not self.positions:
+            return [value] * context.parts
+        if not self.over_lanes:
+            return [value] * context.parts + [constant_text(0, "i64", context.lanes)] * context.parts
+        return [value] * context.parts + [counting(part * context.lanes, context.lanes) for part in range(context.parts)]
 
     def at(self, scope: Scope, lanes: int) -> Lanes:
         return Lanes(scope, self.work, lanes, self.kernel.target, self.kernel.flags)
@@ -183,7 +189,7 @@ Partial = Callable[[Scope, str, str], State]  # the fold of [low, high), from th
 def fold(context: Context, monoid: str, over: Over, body: Term, dtype: np.dtype, *, also: tuple[Store, ...] = (),
          lanes: int = 1, unroll: int = 1) -> Value:
     """The reduction's value at the end of the context's scope. `lanes` > 1: the last index runs over the lanes."""
-    folding = Fold(context, monoid, body, dtype, also)
+    folding = Fold(context, monoid, body, dtype, also, over_lanes=lanes > 1 or unroll > 1)
     if also:
         context.kernel.forget()
     if lanes > 1 or unroll > 1:
