@@ -36,6 +36,18 @@ def test_rank_0_results_are_numpy_scalars(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes_are_numpys(dtype):
+    """Values and dtypes are NumPy's, whatever goes in."""
+    x = np.array([[1, 0, 3], [2, 2, 1]]).astype(dtype)
+    for f in (np.sum, np.prod, np.mean, np.cumsum, np.angle, np.exp, np.abs, np.any, np.std, np.sqrt, np.real, np.argmax):
+        if dtype.startswith("complex") and f is np.argmax:
+            continue
+        got, expected = lw.jit(lambda x, f=f: f(x))(x), f(x)
+        assert got.dtype == expected.dtype and got.shape == expected.shape, f
+        np.testing.assert_allclose(got, expected, rtol=5e-3 if got.dtype == np.float16 else 1e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_python_numbers_are_weak_and_all_else_is_strong(dtype):
     """Python int, float and complex arguments are traced, weakly typed per NEP 50; bool and NumPy scalars are strong."""
     x = np.ones(3, dtype)
