@@ -21,7 +21,7 @@ from loopwright.lower.codegen.machine import Machine, constant_text, register_ty
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Scope, loop
 
-BLOCKS = (64, 64, 32)  # additions in a row: blocks of blocks, blocks, iterations
+BLOCKS = (16, 16, 16, 16)  # additions in a row: blocks of blocks, blocks, iterations
 Over = tuple[tuple[Index, Extent], ...]
 State = list[str]  # registers: all parts of the first component, then of the second (arg folds: value, position)
 FUNCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bitwise_or", "all": "bitwise_and"}
