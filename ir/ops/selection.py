@@ -10,7 +10,7 @@ from loopwright.ir.errors import DTypeError
 from loopwright.ir.loops import Apply, Bounded, Expr, Literal, LoopContext, minus, plus
 from loopwright.ir.op import Example, Op
 from loopwright.ir.ops.construct import zeros_like
-from loopwright.ir.ops.elementwise import pointwise, same_dtype
+from loopwright.ir.ops.elementwise import between, pointwise, same_dtype
 from loopwright.ir.types import BOOL, C64, C128, COMPLEX, DTYPES, F32, F64, I32, I64, INTEGERS, U8, U64, ArrayType, is_inexact
 
 
@@ -123,6 +123,6 @@ narrow: Op = Op(
     batch=lambda size, args, mapped, dtype: narrow(args[0], dtype=dtype),
     loop=_narrow_loop,
     jvp=lambda primals, tangents, out, dtype: None,
-    examples=tuple(Example(("i64[n]",), {"dtype": dtype}, {0: lambda rng, t: rng.integers(0, 100, t.shape)})
+    examples=tuple(Example(("i64[n]",), {"dtype": dtype}, {0: between(0, 100)})
                    for dtype in (U8, I32, U64, I64)),
 )
