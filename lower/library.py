@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Node
+from loopwright.ir.types import SHORT
 from loopwright.kernels.gemm import match_gemm
-from loopwright.kernels.sorting import argsort_text, sort_text
+from loopwright.kernels.sorting import argsort_text
 from loopwright.lower.products import running_product_text
 from loopwright.lower.runtime.sizes import Sizes
 from loopwright.lower.runtime.writer import Writer
@@ -85,15 +86,14 @@ def _sort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, 
     row_bytes = n * type.dtype.itemsize
     whole = sizes.extent(type.size * type.dtype.itemsize)
     w.call("void", "llvm.memcpy.p0.p0.i64", "ptr %out", f"ptr {inputs[0]}", f"i64 {whole}", "i1 false")
-    name, text = sort_text(type.dtype)
 
     def sort_rows(temp: str) -> None:
         def one(at: list[str]) -> None:
-            w.do(f"call void @{name}(ptr {at[0]}, ptr {temp}, i64 {sizes.extent(n)})")
+            w.call("void", f"lw_sort_{SHORT[type.dtype]}", f"ptr {at[0]}", f"ptr {temp}", f"i64 {sizes.extent(n)}")
         _each(w, sizes, rows, ["%out"], [sizes.extent(row_bytes)], one)
 
     _with_scratch(w, sizes, row_bytes, sort_rows)
-    return (text,)
+    return ()
 
 
 def _argsort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The sort's text on its own, against NumPy's stable sort."""
+"""The sort's text on its own, and the sort that compiled code calls, against NumPy's."""
 import ctypes
 from functools import cache
 
@@ -6,9 +6,9 @@ import ml_dtypes  # noqa: F401  (registers bfloat16)
 import numpy as np
 import pytest
 
-from loopwright.ir.types import BOOL, FLOATS, INTEGERS
+from loopwright.ir.types import BF16, BOOL, FLOATS, INTEGERS, SHORT
 from loopwright.kernels.sorting import argsort_text, sort_text
-from loopwright.lower.runtime import engine
+from loopwright.lower.runtime import engine, sorting
 from loopwright.lower.target import host_target
 
 SIZES = (0, 1, 2, 3, 15, 16, 17, 31, 32, 33, 48, 100, 1000)
@@ -70,3 +70,24 @@ def test_runs_that_are_sorted_or_reversed(n):
         y = x.copy()
         compiled(x.dtype, False)(y, np.empty_like(x))
         assert np.array_equal(y, np.sort(x))
+
+
+@pytest.mark.parametrize("numpys", [True, False])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_sort_that_compiled_code_calls(dtype, numpys, monkeypatch):
+    """NumPy's own function, or ours where there is none: rows of any length, NaN last."""
+    if not numpys:
+        monkeypatch.setattr(sorting, "numpy_sort", lambda dtype: None)
+    library = sorting._library.__wrapped__(dtype)
+    sort = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(library[f"lw_sort_{SHORT[dtype]}"])
+    for n in (0, 1, 2, 17, 1000):
+        x = (np.random.default_rng(n).normal(size=n) * 40).astype(dtype)
+        if dtype.kind == "f":
+            x[::7] = np.nan
+        wanted = np.sort(x.astype("f4") if dtype == BF16 else x).astype(dtype)
+        sort(x.ctypes.data, np.empty_like(x).ctypes.data, n)
+        np.testing.assert_array_equal(x.astype("f8"), wanted.astype("f8"))
+
+
+def test_numpys_sorts_are_found():
+    assert all(sorting.numpy_sort(d) for d in DTYPES if d != BF16)
