@@ -85,7 +85,8 @@ def test_the_sort_that_compiled_code_calls(dtype, numpys, monkeypatch):
         if dtype.kind == "f":
             x[::7] = np.nan
         wanted = np.sort(x.astype("f4") if dtype == BF16 else x).astype(dtype)
-        sort(x.ctypes.data, np.empty_like(x).ctypes.data, n)
+        temp = np.empty_like(x)
+        sort(x.ctypes.data, temp.ctypes.data, n)
         np.testing.assert_array_equal(x.astype("f8"), wanted.astype("f8"))
 
 
