@@ -2,15 +2,16 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from loopwright.autodiff.calls import Function, name_of, operands, part, type_of
+from loopwright.autodiff.calls import Function, name_of, operands, part, rebuilt, type_of
 from loopwright.autodiff.jvp import tangent_type, zeros
 from loopwright.ir.builder import Builder, Ref, innermost
-from loopwright.ir.dims import product
+from loopwright.ir.dims import Extent
 from loopwright.ir.errors import GradientError
 from loopwright.ir.ops.comparison import eq
 from loopwright.ir.ops.construct import iota
@@ -20,7 +21,7 @@ from loopwright.ir.source import user_source
 from loopwright.ir.types import COMPLEX, I64, ArrayType
 from loopwright.tracer.pytree import Structure, flatten, paths, unflatten
 from loopwright.tracer.tracer import Tracer
-from loopwright.transforms import check_input, check_output, linearize, vjp, vmap
+from loopwright.transforms import check_input, check_output, linearize_of, vjp_of, vmap
 
 
 def jacfwd(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False) -> Function:
@@ -43,12 +44,12 @@ def jacfwd(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False,
             check_input(t, name, why, holomorphic, allow_int=False)
             if t.dtype in COMPLEX and not holomorphic:
                 raise GradientError(f"{user_source()}: {why}: {name} has type {t}: pass holomorphic=True, or use jacrev.")
-        result, push, *aux = linearize(some.function, *some.chosen, has_aux=has_aux)
+        result, push, *aux = linearize_of(some, has_aux, why)
         leaves, structure = flatten(result)
-        columns = [(c, _shape(x)) for c, x in zip(_on_basis(lambda t: push(*t), types, some.structure, -1),
-                                                  flatten(some.chosen)[0], strict=True)]
+        columns = [(c, _shape(some.leaves[k]))
+                   for c, k in zip(_on_basis(lambda t: push(*t), types, some.structure, -1), some.places, strict=False)]
         rows = [[np.reshape(c[j], (*_shape(y), *shape)) for c, shape in columns] for j, y in enumerate(leaves)]
-        found = unflatten(structure, [some.gradient(row) for row in rows])
+        found = unflatten(structure, [rebuilt(some, argnums, row) for row in rows])
         return (found, *aux) if has_aux else found
     return jacobian
 
@@ -68,13 +69,13 @@ def jacrev(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False,
         some = part(f, argnums, args, kwargs, why)
         for x, name in zip(some.values, some.names, strict=True):
             check_input(type_of(x), name, why, holomorphic, allow_int)
-        result, pull, *aux = vjp(some.function, *some.chosen, has_aux=has_aux)
+        result, pull, *aux = vjp_of(some, has_aux, why)
         leaves, structure = flatten(result)
         types = [type_of(x) for x in operands(leaves, paths(structure, "result"), why)]
         for t in types:
             check_output(t, why, holomorphic)
         rows = _on_basis(pull, types, structure, 0)
-        found = [some.gradient([np.reshape(x, (*_shape(y), *_shape(x)[1:])) for x in row])
+        found = [rebuilt(some, argnums, [np.reshape(x, (*_shape(y), *_shape(x)[1:])) for x in row])
                  for row, y in zip(rows, leaves, strict=True)]
         return (unflatten(structure, found), *aux) if has_aux else unflatten(structure, found)
     return jacobian
@@ -104,14 +105,15 @@ def _on_basis(linear: Function, types: Sequence[ArrayType], structure: Structure
 
 def _basis(t: ArrayType) -> Any:
     """Every basis vector of the arrays of type t, along a new axis in front."""
-    n = product(t.shape)
+    fixed = [n for n in t.shape if isinstance(n, int)]
+    if len(fixed) == t.rank:
+        return np.eye(math.prod(fixed), dtype=t.dtype).reshape(-1, *fixed) if 0 not in fixed else np.zeros((0, *fixed), t.dtype)
     around = innermost()
-    if around is None or not any(not isinstance(x, int) for x in t.shape):
-        return np.eye(int(n), dtype=t.dtype).reshape(n, *t.shape)  # type: ignore[call-overload]
-    return Tracer(reshape(convert(_diagonal(n, around), dtype=t.dtype), shape=(n, *t.shape)))
+    assert around is not None, "symbolic sizes belong to a trace"
+    return Tracer(reshape(convert(_diagonal(t.size, around), dtype=t.dtype), shape=(t.size, *t.shape)))
 
 
-def _diagonal(n: Any, into: Builder) -> Ref:
+def _diagonal(n: Extent, into: Builder) -> Ref:
     row, column = (iota(into=into, shape=(n, n), axis=axis, dtype=I64) for axis in (0, 1))
     return eq(row, column)
 

@@ -8,6 +8,7 @@ shape and dtype of its argument.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,15 +16,14 @@ from loopwright.autodiff import batching
 from loopwright.autodiff.calls import (
     Call,
     Function,
-    Operand,
+    Inputs,
     Place,
-    argument_names,
     directions,
     given,
+    inputs,
     name_of,
-    operands,
     part,
-    protected,
+    rebuilt,
     result_structure,
     same,
     traced_call,
@@ -40,6 +40,7 @@ from loopwright.ir.ops.structural import move_axis
 from loopwright.ir.source import user_source
 from loopwright.ir.types import COMPLEX, FLOATS, ArrayType
 from loopwright.tracer.pytree import LEAF, Structure, broadcast_prefix, flatten, paths, unflatten
+from loopwright.tracer.size import Size
 from loopwright.tracer.trace import collector_paused
 
 
@@ -63,10 +64,10 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
         some = part(f, argnums, args, kwargs, why)
         for x, name in zip(some.values, some.names, strict=True):
             check_input(type_of(x), name, why, holomorphic, allow_int)
-        call = traced_call(some.function, some.structure, some.values, why)
+        call = traced_call(some, why)
         _check_scalar(call, result_structure(call, has_aux), holomorphic)
         results, gradients = _gradient(call)
-        return unflatten(call.traced.structure, results), some.gradient(gradients)
+        return unflatten(call.traced.structure, results), rebuilt(some, argnums, gradients)
     return value_and_gradient
 
 
@@ -130,7 +131,7 @@ def _gradient(call: Call) -> tuple[list[Any], list[Any]]:
         results, linear = linearize_graph(call.graph, call.primals, call.active, into)
         one = filled(results[0].type, 1, into)
         found = pull_back(linear, [one, *[None] * (len(results) - 1)], into)
-        return call.place.results(results, found[:len(call.values)], call.types)
+        return call.place.results(results, found[:len(call.types)], call.types)
 
 
 # ---- forward and reverse at a point ---------------------------------------------------------------
@@ -144,15 +145,13 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError(f"{user_source()}: {why}: primals and tangents are tuples with one entry for each argument of the "
                             f"function, got {type(primals).__name__} and {type(tangents).__name__}.")
-    leaves, structure = flatten(tuple(primals))
-    names = argument_names(structure)
-    values = operands(leaves, names, why)
-    along = directions(tuple(tangents), structure, names, [type_of(x) for x in values], why, "tangent")
-    call = traced_call(f, structure, values, why, tangents=along)
+    some = inputs(f, tuple(primals), {}, why)
+    along = directions(tuple(tangents), some.structure, some.names, [type_of(x) for x in some.values], why, "tangent")
+    call = traced_call(some, why, tangents=along)
     result = result_structure(call, has_aux)
     with collector_paused():
-        some = iter(call.place.refs(along))
-        results, moved = push(call.graph, call.primals, [next(some) if a else None for a in call.active], call.place.builder)
+        rest = iter(call.place.refs(along))
+        results, moved = push(call.graph, call.primals, [next(rest) if a else None for a in call.active], call.place.builder)
         n = result.leaf_count
         out, found = call.place.results(results, moved[:n], [x.type for x in results[:n]])
     return _with_aux(call, out, has_aux, unflatten(result, found))
@@ -165,17 +164,22 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     >>> pull(2.0)
     (np.float64(2.0),)
     """
-    call, out, linear, result, types = _linearized(f, primals, has_aux, f"vjp of {name_of(f)}")
+    return vjp_of(inputs(f, primals, {}, why := f"vjp of {name_of(f)}"), has_aux, why)
+
+
+def vjp_of(some: Inputs, has_aux: bool, why: str) -> tuple[Any, ...]:
+    """vjp of a call, with respect to its values."""
+    call, out, linear, result, types = _linearized(some, has_aux, why)
 
     def pullback(cotangent: Any) -> Any:
-        why = f"the pullback of {name_of(f)}"
+        why = f"the pullback of {name_of(some.f)}"
         arriving = directions(cotangent, result, paths(result, "result"), types, why, "cotangent")
         place = Place([*arriving, *linear.residuals], why, linear.graph)
         with collector_paused():
-            some = iter(place.refs(arriving))
-            every = [next(some) if t.is_inexact else None for t in types] + [None] * (len(linear.results) - len(types))
+            rest = iter(place.refs(arriving))
+            every = [next(rest) if t.is_inexact else None for t in types] + [None] * (len(linear.results) - len(types))
             found = pull_back(linear, every, place.builder)
-            return unflatten(call.structure, place.results([], found[:len(call.values)], call.types)[1])
+            return unflatten(some.structure, place.results([], found[:len(call.types)], call.types)[1])
     return _with_aux(call, out, has_aux, pullback)
 
 
@@ -186,11 +190,16 @@ def linearize(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, .
     >>> push(1.0)
     np.float64(6.0)
     """
-    call, out, linear, result, types = _linearized(f, primals, has_aux, f"linearize of {name_of(f)}")
+    return linearize_of(inputs(f, primals, {}, why := f"linearize of {name_of(f)}"), has_aux, why)
+
+
+def linearize_of(some: Inputs, has_aux: bool, why: str) -> tuple[Any, ...]:
+    """linearize of a call, with respect to its values."""
+    call, out, linear, result, types = _linearized(some, has_aux, why)
 
     def pushforward(*tangents: Any) -> Any:
-        why = f"the pushforward of {name_of(f)}"
-        along = directions(tangents, call.structure, argument_names(call.structure), call.types, why, "tangent")
+        why = f"the pushforward of {name_of(some.f)}"
+        along = directions(tangents, some.structure, some.names, call.types, why, "tangent")
         place = Place([*along, *linear.residuals], why, linear.graph)
         with collector_paused():
             moved = push_forward(linear, place.refs(along), place.builder)
@@ -198,11 +207,9 @@ def linearize(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, .
     return _with_aux(call, out, has_aux, pushforward)
 
 
-def _linearized(f: Function, primals: tuple[Any, ...], has_aux: bool,
-                why: str) -> tuple[Call, list[Any], Linear, Structure, list[ArrayType]]:
+def _linearized(some: Inputs, has_aux: bool, why: str) -> tuple[Call, list[Any], Linear, Structure, list[ArrayType]]:
     """The call, its results, the derivative there, and the structure and types of the results that are not aux."""
-    leaves, structure = flatten(primals)
-    call = traced_call(f, structure, operands(leaves, argument_names(structure), why), why)
+    call = traced_call(some, why)
     result = result_structure(call, has_aux)
     with collector_paused():
         results, linear = linearize_graph(call.graph, call.primals, call.active, call.place.builder)
@@ -235,33 +242,24 @@ def vmap(f: Function, in_axes: Any = 0, out_axes: Any = 0, *, axis_size: int | N
 
     @functools.wraps(f, updated=())
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        (leaves, structure), (named, names) = flatten(args), flatten(kwargs)
-        axes = _axes(in_axes, structure, why, "in_axes") + [0] * len(named)
-        every = [*argument_names(structure), *paths(names, "keyword argument ")]
-        over = [k for k, axis in enumerate(axes) if axis is not None]
-        leaves = leaves + named
-        values = operands([leaves[k] for k in over], [every[k] for k in over], why)
-        front = [_axis(type_of(x), axes[k], every[k], why) for x, k in zip(values, over, strict=True)]
-        size = _size(values, front, [every[k] for k in over], axis_size, why)
-        fixed = protected(leaves)
-
-        def function(*elements: Any) -> Any:
-            every = list(fixed)
-            for k, x in zip(over, elements, strict=True):
-                every[k] = x
-            return f(*unflatten(structure, every[:structure.leaf_count]), **unflatten(names, every[structure.leaf_count:]))
-        call = traced_call(function, flatten(tuple(over))[1], values, why, has_values=False,
-                           types=[_element(type_of(x), a) for x, a in zip(values, front, strict=True)])
+        _, whole = flatten((args, kwargs))
+        axes = _axes(in_axes, whole.children[0], why, "in_axes") + [0] * whole.children[1].leaf_count
+        some = inputs(f, args, kwargs, why, [k for k, axis in enumerate(axes) if axis is not None])
+        types = [type_of(x) for x in some.values]
+        over = [_axis(t, axis, name, why) for t, axis, name in
+                zip(types, [a for a in axes if a is not None], some.names, strict=True)]
+        size = _size([t.shape[a] for t, a in zip(types, over, strict=True)], over, some.names, axis_size, why)
+        call = traced_call(some, why, elements=[_element(t, a) for t, a in zip(types, over, strict=True)])
         to = _axes(out_axes, call.traced.structure, why, "out_axes")
-        return unflatten(call.traced.structure, _mapped(call, front, size, to))
+        return unflatten(call.traced.structure, _mapped(call, over, size, to))
     return mapped
 
 
-def _mapped(call: Call, front: Sequence[int], size: Extent, to: Sequence[int | None]) -> list[Any]:
-    """The results of the call over every element, with the mapped axis where `to` says."""
-    n = len(front)
+def _mapped(call: Call, over: Sequence[int], size: Extent, to: Sequence[int | None]) -> list[Any]:
+    """The results of the call over every element of the axes `over`, with the mapped axis where `to` says."""
+    n = len(over)
     with collector_paused():
-        refs = [move_axis(x, a, 0) for x, a in zip(call.primals[:n], front, strict=True)] + call.primals[n:]
+        refs = [move_axis(x, a, 0) for x, a in zip(call.primals[:n], over, strict=True)] + call.primals[n:]
         results, has = batching.push(call.graph, size, refs, [k < n for k in range(len(refs))], call.place.builder)
         return call.place.results([_placed(x, h, axis, size, call.why) for x, h, axis in zip(results, has, to, strict=True)])[0]
 
@@ -296,11 +294,11 @@ def _axis(t: ArrayType, axis: int, name: str, why: str) -> int:
     return axis % t.rank
 
 
-def _size(values: Sequence[Operand], axes: Sequence[int], names: Sequence[str], given: int | None, why: str) -> Extent:
+def _size(sizes: Sequence[Extent], axes: Sequence[int], names: Sequence[str], axis_size: Any, why: str) -> Extent:
     """The size of the mapped axis, on which all arguments must agree."""
-    found = [(type_of(x).shape[a], f"axis {a} of {name}") for x, a, name in zip(values, axes, names, strict=True)]
-    if given is not None:
-        found.insert(0, (given, "axis_size"))
+    found = [(n, f"axis {a} of {name}") for n, a, name in zip(sizes, axes, names, strict=True)]
+    if axis_size is not None:
+        found.insert(0, (axis_size.extent if isinstance(axis_size, Size) else operator.index(axis_size), "axis_size"))
     if not found:
         raise ArgumentError(f"{user_source()}: {why}: nothing is mapped: give an argument an axis in in_axes, or axis_size.")
     size, first = found[0]

@@ -2,11 +2,12 @@
 
 Guarantees: with a traced operand the transform is emitted into the newest trace that an operand belongs to, and gives
 tracers; without one it is run at once by NumPy, and gives fresh, writeable, C-contiguous arrays that share no memory with
-the operands or each other, and NumPy scalars for rank 0. Arrays that a function is given but not traced over are
-read-only to it.
+the operands or each other, and NumPy scalars for rank 0. Every array argument reaches the function as a traced value, also
+where the transform leaves it alone; numbers, strings and other objects that it leaves alone are passed as they are.
 """
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,6 +56,7 @@ def operands(leaves: Sequence[Any], names: Sequence[str], why: str) -> list[Oper
 
 
 def _operand(x: Any) -> Operand:
+    known: Operand = x
     if isinstance(x, Tracer):
         return x.ref
     if isinstance(x, np.ndarray):
@@ -69,7 +71,7 @@ def _operand(x: Any) -> Operand:
     elif not isinstance(x, (float, complex)):
         raise ArgumentError(f"expected an array, a number or a container of them, got {type(x).__name__}. Convert it, register "
                             f"its type with register_pytree_node, or close over it if it is a setting rather than data.")
-    return x
+    return known
 
 
 def type_of(x: Operand) -> ArrayType:
@@ -82,18 +84,6 @@ def type_of(x: Operand) -> ArrayType:
 def _concrete(x: Operand) -> Any:
     """What Python sees of an operand that is asked for its value: an array, or the outer value to ask in turn."""
     return x if isinstance(x, (Ref, np.ndarray)) else np.asarray(x, dtype=type_of(x).dtype)
-
-
-def protected(tree: Any) -> Any:
-    """The same arguments with every array read-only: they are not traced, so a write would be seen outside."""
-    leaves, structure = flatten(tree)
-    return unflatten(structure, [_read_only(x) if isinstance(x, np.ndarray) else x for x in leaves])
-
-
-def _read_only(x: np.ndarray) -> np.ndarray:
-    view = x.view()
-    view.flags.writeable = False
-    return view
 
 
 # ---- where a transform emits ------------------------------------------------------------------------
@@ -151,13 +141,80 @@ def _fresh(results: Sequence[np.ndarray], operands: Sequence[Any]) -> list[np.nd
 
 # ---- traced calls ---------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Call:
-    """A function traced on `values`, the leaves of `structure`, and where its transform goes."""
+class Inputs:
+    """The arguments of a call: `values` are what the transform is about, the leaves of `structure`; `fixed` are the other
+    arrays."""
 
-    traced: Traced
+    f: Function
+    leaves: list[Any]
+    whole: Structure
+    places: list[int]  # where among leaves the values, then the fixed arrays, are
+    names: list[str]
     values: list[Operand]
-    place: Place
+    fixed: list[Operand]
     structure: Structure
+
+    def __call__(self, some: Sequence[Any]) -> Any:
+        """f, with other leaves for the values and the fixed arrays."""
+        every = list(self.leaves)
+        for k, x in zip(self.places, some, strict=True):
+            every[k] = x
+        args, kwargs = unflatten(self.whole, every)
+        return self.f(*args, **kwargs)
+
+
+def inputs(f: Function, args: tuple[Any, ...], kwargs: dict[str, Any], why: str, chosen: Sequence[int] | None = None,
+           structure: Structure | None = None) -> Inputs:
+    """Take a call apart. chosen: which leaves the transform is about, in its order, all of them when left out."""
+    leaves, whole = flatten((args, kwargs))
+    chosen = range(len(leaves)) if chosen is None else chosen
+    names = leaf_names(whole)
+    rest = sorted({k for k, x in enumerate(leaves) if isinstance(x, np.ndarray)}.difference(chosen))
+    values, fixed = (operands([leaves[k] for k in some], [names[k] for k in some], why) for some in (chosen, rest))
+    return Inputs(f, leaves, whole, [*chosen, *rest], [names[k] for k in chosen], values, fixed,
+                  structure or whole.children[0])
+
+
+def leaf_names(whole: Structure) -> list[str]:
+    """Names of the leaves of (args, kwargs), for messages."""
+    args, kwargs = whole.children
+    return [*argument_names(args), *paths(kwargs, "keyword argument ")]
+
+
+def argument_names(structure: Structure) -> list[str]:
+    """Names of the leaves of a tuple of arguments, for messages."""
+    return [f"argument {i}{path}" for i, c in enumerate(structure.children) for path in paths(c)]
+
+
+def part(f: Function, argnums: int | Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any], why: str) -> Inputs:
+    """The inputs of a call, about the positional arguments that argnums names, in its order."""
+    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    for i in numbers:
+        if not -len(args) <= i < len(args):
+            raise ArgumentError(f"{user_source()}: {why}: argnums={argnums} names argument {i}, but the call has {len(args)} "
+                                f"positional arguments. Differentiated arguments are passed by position.")
+    numbers = [i % len(args) for i in numbers]
+    if len(set(numbers)) < len(numbers):
+        raise ArgumentError(f"{user_source()}: {why}: argnums={argnums} names an argument twice.")
+    _, structure = flatten(tuple([args[i] for i in numbers]))
+    ends = list(itertools.accumulate([flatten(x)[1].leaf_count for x in args], initial=0))
+    return inputs(f, args, kwargs, why, [k for i in numbers for k in range(ends[i], ends[i + 1])], structure)
+
+
+def rebuilt(some: Inputs, argnums: int | Sequence[int], leaves: Sequence[Any]) -> Any:
+    """One entry for each value of a `part`, in the containers of its arguments."""
+    tree = unflatten(some.structure, leaves)
+    return tree[0] if isinstance(argnums, int) else tree
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function traced on its inputs, and where its transform goes. Parameters of the graph: values, fixed arrays, and
+    what the function captured."""
+
+    inputs: Inputs
+    traced: Traced
+    place: Place
     why: str
 
     @property
@@ -167,25 +224,27 @@ class Call:
     @cached_property
     def types(self) -> list[ArrayType]:
         """The types of the values."""
-        return [type_of(x) for x in self.values]
+        return [type_of(x) for x in self.inputs.values]
 
     @cached_property
     def primals(self) -> list[Ref]:
         """What to pass for each parameter of the graph."""
-        return self.place.refs([*self.values, *self.traced.outer])
+        return self.place.refs([*self.inputs.values, *self.inputs.fixed, *self.traced.outer])
 
     @property
     def active(self) -> list[bool]:
-        """Which parameters of the graph have tangents: the inexact values, and nothing that the function captured."""
-        return [t.is_inexact for t in self.types] + [False] * len(self.traced.outer)
+        """Which parameters of the graph have tangents: the inexact values."""
+        return [t.is_inexact for t in self.types] + [False] * (len(self.graph.params) - len(self.types))
 
 
-def traced_call(f: Function, structure: Structure, values: list[Operand], why: str, *, has_values: bool = True,
-                types: Sequence[ArrayType] | None = None, tangents: Sequence[Operand] = ()) -> Call:
-    """Trace f(*tree of values). has_values: Python may ask for them. types: those of the values, where other than theirs."""
-    traced = trace(lambda leaves: f(*unflatten(structure, leaves)), types or [type_of(x) for x in values],
-                   concrete=[_concrete(x) for x in values] if has_values else None, why=why)
-    return Call(traced, values, Place([*values, *traced.outer, *tangents], why, traced.graph), structure, why)
+def traced_call(some: Inputs, why: str, *, elements: Sequence[ArrayType] | None = None,
+                tangents: Sequence[Operand] = ()) -> Call:
+    """Trace a call. elements: types that stand for those of the values, of which Python then sees nothing."""
+    values, fixed = some.values, some.fixed
+    types = [*(elements if elements is not None else map(type_of, values)), *map(type_of, fixed)]
+    known = [*([None] * len(values) if elements is not None else map(_concrete, values)), *map(_concrete, fixed)]
+    traced = trace(some, types, concrete=known, why=why)
+    return Call(some, traced, Place([*values, *fixed, *traced.outer, *tangents], why, traced.graph), why)
 
 
 def result_structure(call: Call, has_aux: bool) -> Structure:
@@ -197,51 +256,6 @@ def result_structure(call: Call, has_aux: bool) -> Structure:
         raise ArgumentError(f"{user_source()}: {call.why} with has_aux=True: the function must return a pair (result, aux), "
                             f"got {found}.")
     return found.children[0]
-
-
-def argument_names(structure: Structure, numbers: Sequence[int] | None = None) -> list[str]:
-    """Names of the leaves of a tuple of arguments, for messages."""
-    numbers = numbers if numbers is not None else range(len(structure.children))
-    return [f"argument {i}{path}" for i, c in zip(numbers, structure.children, strict=True) for path in paths(c)]
-
-
-@dataclass(frozen=True)
-class Part:
-    """A function of some of the arguments of a call, the others fixed."""
-
-    function: Function
-    chosen: tuple[Any, ...]
-    structure: Structure
-    names: list[str]
-    values: list[Operand]
-    alone: bool
-
-    def gradient(self, leaves: Sequence[Any]) -> Any:
-        """One entry per leaf, in the container of the chosen arguments."""
-        tree = unflatten(self.structure, leaves)
-        return tree[0] if self.alone else tree
-
-
-def part(f: Function, argnums: int | Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any], why: str) -> Part:
-    """f as a function of the arguments that argnums names."""
-    alone, count = isinstance(argnums, int), len(args)
-    wanted = [argnums] if isinstance(argnums, int) else list(argnums)
-    for i in wanted:
-        if not -count <= i < count:
-            raise ArgumentError(f"{user_source()}: {why}: argnums={argnums} names argument {i}, but the call has {count} "
-                                f"positional arguments. Differentiated arguments are passed by position.")
-    numbers = [i % count for i in wanted]
-    chosen = tuple([args[i] for i in numbers])
-    leaves, structure = flatten(chosen)
-    names = argument_names(structure, numbers)
-    rest, named = protected(([None if i in numbers else x for i, x in enumerate(args)], kwargs))
-
-    def function(*some: Any) -> Any:
-        every = list(rest)
-        for i, x in zip(numbers, some, strict=True):
-            every[i] = x
-        return f(*every, **named)
-    return Part(function, chosen, structure, names, operands(leaves, names, why), alone)
 
 
 # ---- tangents and cotangents that users pass --------------------------------------------------------

@@ -65,7 +65,7 @@ def _tangent(op: Op, primals: Sequence[Ref], tangents: Sequence[Tangent], out: R
         raise GradientError(f"{source}: {op.name} has no derivative. Keep it off the path from the differentiated arguments, "
                             f"or hold its operand constant.")
     if op.jointly:
-        return op(*_filled(op, primals, tangents), **attrs)
+        return op(*_with_zeros(op, primals, tangents), **attrs)
     total: Tangent = None
     for k in op.linear:
         if (t := tangents[k]) is not None:
@@ -73,11 +73,11 @@ def _tangent(op: Op, primals: Sequence[Ref], tangents: Sequence[Tangent], out: R
     return total
 
 
-def _filled(op: Op, primals: Sequence[Ref], tangents: Sequence[Tangent]) -> list[Ref]:
+def _with_zeros(op: Op, primals: Sequence[Ref], tangents: Sequence[Tangent]) -> list[Ref]:
     """The operands of a jointly linear op, tangents for primals, zeros where there is none."""
     newest = max((t.builder for t in tangents if t is not None), key=lambda b: b.serial)
-    filled = [zeros(x.type, newest) if t is None else t for x, t in zip(primals, tangents, strict=True)]
-    return [filled[k] if k in op.linear else x for k, x in enumerate(primals)]
+    every = [zeros(x.type, newest) if t is None else t for x, t in zip(primals, tangents, strict=True)]
+    return [every[k] if k in op.linear else x for k, x in enumerate(primals)]
 
 
 def plus(a: Tangent, b: Tangent) -> Tangent:

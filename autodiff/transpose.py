@@ -81,12 +81,13 @@ def pull(graph: Graph, unknown: Sequence[bool], known: Sequence[Ref | np.ndarray
             inputs = [blank(v.type, into) if v in moving else env[v] for v in n.inputs]  # a known output reads none of those
             env.update(zip(n.outputs, emit(n, inputs, into), strict=True))
         for n in reversed(graph.nodes):
-            if not flow.keys().isdisjoint(n.outputs):
-                attribute(n.source)
-                if n.op.rules is not None:
+            if n.op.rules is not None:
+                if not flow.keys().isdisjoint(n.outputs):
+                    attribute(n.source)
                     _pull_whole(n, flow, env, moving, into)
-                else:
-                    _pull_node(n, flow[n.outputs[0]], flow, env, moving)
+            elif (arrived := flow.get(n.outputs[0])) is not None:
+                attribute(n.source)
+                _pull_node(n, arrived, flow, env, moving)
     return [_whole(flow[v]) if v in flow else None for v in params]
 
 

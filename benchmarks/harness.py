@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from types import ModuleType
 
-
 QUICK = False  # run everything just often enough to see that it runs
 
 

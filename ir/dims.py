@@ -265,6 +265,22 @@ class Constraint:
         raise ValueError(f"unknown relation {self.relation}")
 
 
+def _solved(x: Extent, other: Extent) -> tuple[str, Extent] | None:
+    """(x's name, other) where x is a symbol that other does not hold."""
+    name = symbol_of(x)
+    return (name, other) if name is not None and name not in symbols_in(other) else None
+
+
+def _solved_linear(d: Extent) -> tuple[str, Extent] | None:
+    """A symbol and what it is where d == 0: d = c*s + rest, without s in the rest, and c divides the rest."""
+    for atoms, c in terms_of(d):
+        if len(atoms) == 1 and isinstance(atoms[0], Symbol):
+            name, rest = atoms[0].name, d - Dim(((atoms, c),))
+            if name not in symbols_in(rest) and all(k % c == 0 for _, k in terms_of(rest)):
+                return name, _polynomial((t, -k // c) for t, k in terms_of(rest))
+    return None
+
+
 @dataclass
 class Facts:
     """What is known about symbols: lower bounds, equalities used as rewrites, other inequalities, divisibility."""
@@ -305,16 +321,16 @@ class Facts:
                 self._learn_at_least_zero(sign - 1)
 
     def _unify(self, a: Extent, b: Extent) -> None:
-        for x, other in ((b, a), (a, b)):
-            name = symbol_of(x)
-            if name is None or name in symbols_in(other):
-                continue
-            bound = self.low.get(name, 0)
-            self.equal = {k: substitute(v, {name: other}) for k, v in self.equal.items()} | {name: other}
-            if bound:
-                self._learn_at_least_zero(other - bound)
+        """Make the equality a rewrite of one symbol, if it can be solved for one; else remember both inequalities."""
+        solved = _solved(b, a) or _solved(a, b) or _solved_linear(a - b)
+        if solved is None:
+            self.at_least_zero += [a - b, b - a]
             return
-        self.at_least_zero += [a - b, b - a]
+        name, other = solved
+        least = self.low.get(name, 0)
+        self.equal = {k: substitute(v, {name: other}) for k, v in self.equal.items()} | {name: other}
+        if not isinstance(other, int) and not self._at_least(other, least):
+            self._learn_at_least_zero(other - least)
 
     def canonical(self, x: Extent) -> Extent:
         """x under the known equalities and divisibilities: two sizes proved equal by them become one object."""

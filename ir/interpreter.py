@@ -44,10 +44,11 @@ def evaluate(g: Graph, args: Sequence[Any], sizes: Mapping[str, int] | None = No
 def run_node(node: Node, args: Sequence[np.ndarray], sizes: Mapping[str, int]) -> list[np.ndarray]:
     """The outputs of one node for these operands and sizes."""
     attrs = {k: map_extents(a, sizes) for k, a in node.attrs.items()} if sizes else node.attrs
-    if node.regions:
-        out = node.op.numpy(*args, regions=node.regions, sizes=sizes, **attrs)
-    else:
-        out = node.op.numpy(*args, **attrs)
+    try:
+        extra = {"regions": node.regions, "sizes": sizes} if node.regions else {}
+        out = node.op.numpy(*args, **extra, **attrs)
+    except (IndexError, ValueError) as error:  # NumPy's own, of values: an index out of range, a negative integer exponent
+        raise type(error)(f"{error} (at {node.source})" if node.source else str(error)) from None
     outs = [np.asarray(x, order="C") for x in (out if isinstance(out, (tuple, list)) else (out,))]
     for x, v in zip(outs, node.outputs, strict=True):
         _check(x, v.type, sizes, f"the NumPy meaning of {node.op.name}", AssertionError, AssertionError)

@@ -30,7 +30,7 @@ def _hashed_once(cls: type[T]) -> type[T]:
             self.__dict__["_hash"] = known
         return known
 
-    cls.__hash__ = __hash__  # type: ignore[assignment, method-assign]
+    cls.__hash__ = __hash__  # type: ignore[method-assign]
     return cls
 
 

@@ -52,7 +52,7 @@ class Fuse:
 @dataclass(frozen=True)
 class Vectorize:
     """Run `loop` of `stage` `lanes` at a time. Loops count the stage's axes, then its reduction's indices, before any
-    Fuse; only the last of either may be vectorised.
+    Fuse; only the last of either may be vectorised (of the root's axes that which is last before an Interleave).
 
     before: for i: y[i] = x[i] + 1                                 after: for i by 16: y[i:i+16] = x[i:i+16] + 1
     """
@@ -74,6 +74,14 @@ class Unroll:
 
 
 @dataclass(frozen=True)
+class Interleave:
+    """Store every position of the root's last axis, of a small constant size, in one step of the loops before it.
+
+    before: for i: for k < 2: y[i, k] = a[i] if k < 1 else b[i]    after: for i: { y[i, 0] = a[i];  y[i, 1] = b[i] }
+    """
+
+
+@dataclass(frozen=True)
 class Parallel:
     """Let the pool share out the root's outermost loop.
 
@@ -92,10 +100,10 @@ class InPlace:
     operand: int
 
 
-Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Parallel | InPlace
+Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Parallel | InPlace
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
-    Inline, ComputeAt, Fuse, Vectorize, Unroll, Parallel, InPlace)}
+    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Parallel, InPlace)}
 
 
 def to_json(schedule: Schedule) -> str:

@@ -6,6 +6,7 @@ factor of two of the best polynomial.
 """
 from __future__ import annotations
 
+import itertools
 import struct
 import textwrap
 from collections.abc import Callable
@@ -101,10 +102,10 @@ def log_table(single: bool) -> list[float]:
 
 
 def pow_table() -> list[float]:
-    """1 / c in nine bits for the 128 intervals from POW_FIRST on, equally many bit patterns each."""
+    """1 / c in eight bits for the 128 intervals from POW_FIRST on, equally many bit patterns each: z / c - 1 is exact."""
     bits = struct.unpack("<q", struct.pack("<d", POW_FIRST))[0]
     edges = [struct.unpack("<d", struct.pack("<q", bits + (k << 45)))[0] for k in range(129)]
-    return [1.0 if low <= 1 < high else round(2 / (low + high) * 512) / 512 for low, high in zip(edges, edges[1:], strict=False)]
+    return [1.0 if low <= 1 < high else round(2 / (low + high) * 256) / 256 for low, high in itertools.pairwise(edges)]
 
 
 def split(x: Any, bits: int) -> float:

@@ -213,7 +213,8 @@ def log1p(m: Writer, x: str) -> str:
     return m.copysign(_log_specials(m, u, m.select(m.compare("lt", m.abs(x), 2.0 ** -(f.mantissa + 3)), x, y)), x)
 
 
-def _log_to_base(m: Writer, x: str, factor: tuple[float, float], of: tuple[float, ...], unit: tuple[float, float] | None) -> str:
+def _log_to_base(m: Writer, x: str, factor: tuple[float, float], of: tuple[float, ...],
+                 unit: tuple[float, float] | None) -> str:
     """log(x) times factor; unit is the logarithm of 2 to the base (None: 1)."""
     s = _split(m, x)
     high = m.table(of, s.index)
@@ -332,14 +333,14 @@ def _pow_specials(m: Writer, x: str, y: str, magnitude: str) -> str:
 
 
 def _pow_single(m: Writer, x: str, y: str) -> str:
-    """f32 in f64, where a plain logarithm is precise enough."""
+    """f32 in f64 as 2^(y log2|x|), where a plain logarithm is precise enough; powers of two are exact."""
     w = m.wide
     wx, wy = m.widen(x), m.widen(y)
     a = w.abs(wx)
-    logarithm = _log_core(w, _split(w, a, normal=True))
+    s = _split(w, a, normal=True)
+    logarithm = w.fma(w.add(s.r, s.correction), LOG2E, w.add(s.k, w.table(DOUBLE.log2_of, s.index)))
     logarithm = w.select(w.compare("eq", a, 0.0), -INF, w.select(w.compare("eq", a, INF), INF, logarithm))
-    power = exp(w, w.mul(wy, logarithm))
-    return m.narrow(_pow_specials(w, wx, wy, power))
+    return m.narrow(_pow_specials(w, wx, wy, exp2(w, w.mul(wy, logarithm))))
 
 
 def _cbrt(m: Writer, x: str) -> str:
@@ -375,8 +376,9 @@ def _hypot(m: Writer, x: str, y: str) -> str:
     a, b = m.abs(x), m.abs(y)
     large = m.maximum(a, b)
     small = m.minimum(a, b)
-    factor = m.select(m.compare("gt", large, 2.0 ** 500), 2.0 ** -600, m.select(m.compare("lt", large, 2.0 ** -400), 2.0 ** 600, 1.0))
-    back = m.select(m.compare("gt", large, 2.0 ** 500), 2.0 ** 600, m.select(m.compare("lt", large, 2.0 ** -400), 2.0 ** -600, 1.0))
+    huge, tiny = m.compare("gt", large, 2.0 ** 500), m.compare("lt", large, 2.0 ** -400)
+    factor = m.select(huge, 2.0 ** -600, m.select(tiny, 2.0 ** 600, 1.0))
+    back = m.select(huge, 2.0 ** 600, m.select(tiny, 2.0 ** -600, 1.0))
     large, small = m.mul(large, factor), m.mul(small, factor)
     root = m.mul(m.sqrt(m.fma(large, large, m.mul(small, small))), back)
     root = m.select(m.compare("unordered", a, b), NAN, root)

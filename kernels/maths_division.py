@@ -33,9 +33,10 @@ def _long_division(m: Writer, a: str, b: str) -> str:
     def body(inner: Writer, now: list[str]) -> tuple[str, list[str]]:
         distance = inner.isub(inner.isub(_exponent(inner, now[0]), divisor), 50)
         distance = inner.iselect(inner.icompare("gt", distance, 0), distance, 0)
-        scaled = inner.scale(b, inner.to_float(distance))
+        half = inner.ashr(distance, 1)  # in two steps: from the least to the greatest number it is further than `scale` goes
+        scaled = inner.scale(inner.scale(b, inner.to_float(half)), inner.to_float(inner.isub(distance, half)))
         rest = inner.select(defined, _step(inner, now[0], scaled, inner.div(now[0], scaled)), 0.0)
-        return inner.compare("ge", rest, b), [rest]
+        return inner.both(defined, inner.compare("ge", rest, b)), [rest]  # a lane without a remainder never waits
     return m.repeat([m.select(defined, a, 0.0)], body)[0]
 
 

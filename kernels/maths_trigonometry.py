@@ -5,6 +5,8 @@ that no argument loses precision.
 """
 from __future__ import annotations
 
+import itertools
+
 from loopwright.kernels import maths_tables as t
 from loopwright.kernels.maths_writer import Writer, cancelling, estrin, horner, quick_two_sum, two_product, two_sum
 
@@ -42,7 +44,7 @@ def _reduce_far(m: Writer, x: str) -> tuple[str, str, str]:
     start = m.iadd(exponent, 64 - 52 - 2)
     word, shift = m.ashr(start, 6), m.iand(start, 63)
     words = [m.integer_table(t.TWO_OVER_PI, m.iadd(word, k)) for k in range(4)]
-    w = [m.ior(m.shl(a, shift), m.lshr(m.lshr(b, 1), m.isub(63, shift))) for a, b in zip(words, words[1:], strict=False)]
+    w = [m.ior(m.shl(a, shift), m.lshr(m.lshr(b, 1), m.isub(63, shift))) for a, b in itertools.pairwise(words)]
     middle, carry = _add_carry(m, m.imul(number, w[1]), _high_product(m, number, w[2]))
     high = m.iadd(m.iadd(m.imul(number, w[0]), _high_product(m, number, w[1])), carry)
     quadrant = m.ashr(m.iadd(high, 1 << 61), 62)

@@ -33,7 +33,7 @@ def argsort_text(dtype: np.dtype) -> tuple[str, str]:
 
 def _short(dtype: np.dtype) -> str:
     if dtype in COMPLEX:
-        raise DTypeError(f"sort on {dtype}: complex numbers are not compiled yet")
+        raise DTypeError(f"sort on {dtype}: complex numbers have no compiled sort")
     return SHORT[dtype]
 
 
@@ -113,7 +113,8 @@ class _Sort:
         element = self.load("%data", "%i")
         key = self.key_of(element)
         self.do("br label %shift", "shift:", "%j = phi i64 [ %i, %insert ], [ %j1, %move ]",
-                "%inside = icmp sgt i64 %j, %first", "br i1 %inside, label %look, label %placed", "look:", "%j1 = sub i64 %j, 1")
+                "%inside = icmp sgt i64 %j, %first", "br i1 %inside, label %look, label %placed", "look:",
+                "%j1 = sub i64 %j, 1")
         left = self.load("%data", "%j1")
         goes = self.less(key, self.key_of(left))
         self.do(f"br i1 {goes}, label %move, label %placed", "move:")

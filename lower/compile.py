@@ -10,9 +10,14 @@ import struct
 from functools import cached_property
 from typing import Any, NoReturn
 
+import numpy as np
+
 from loopwright.ir.graph import Graph
+from loopwright.ir.ops.selection import FIRST_NARROW_AXIS
+from loopwright.ir.ops.transcendental import power
 from loopwright.ir.signature import Version
 from loopwright.ir.source import Source
+from loopwright.ir.types import INTEGERS, is_integer
 from loopwright.lower.program import Program, lower_graph
 from loopwright.lower.runtime import blas, cache, fallback
 from loopwright.lower.runtime.cache import Entry
@@ -85,19 +90,27 @@ class _Missed:
 
 
 class SiteErrors:
-    """Raises what compiled code reported: an index out of range, or an integer power with a negative exponent."""
+    """Raises what compiled code reported: an index out of range, an integer power with a negative exponent, a Python int
+    that does not fit."""
 
-    def __init__(self, sites: tuple[Source | None, ...]) -> None:
-        self.sites = sites
+    def __init__(self, sites: tuple[Source | None, ...], powers: tuple[Source, ...]) -> None:
+        self.sites, self.powers = sites, powers
 
     def __call__(self, error: bytes) -> NoReturn:
         site, index, axis, size = struct.unpack("<4q", error)
-        source = self.sites[site - 1]
-        where = f" (at {source})" if source else ""
-        if axis < 0:
-            raise ValueError(_NEGATIVE_POWER + where)
+        if axis == -1:  # a power has no site: its line is that of one of the graph's powers
+            raise ValueError(_NEGATIVE_POWER + _at(" or ".join(map(str, self.powers))))
+        where = _at(str(self.sites[site - 1] or ""))
+        if axis <= FIRST_NARROW_AXIS:
+            dtype = INTEGERS[FIRST_NARROW_AXIS - axis]
+            least = np.iinfo(dtype).min if dtype.itemsize < 8 else 0
+            raise OverflowError(f"Python integer {index + least} out of bounds for {dtype}{where}")
         index = index - size if index < 0 else index  # as the user wrote it: compiled code has wrapped negative ones
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {size}{where}")
+
+
+def _at(where: str) -> str:
+    return f" (at {where})" if where else ""
 
 
 def compile_version(version: Version) -> Compiled:
@@ -111,7 +124,7 @@ def compile_version(version: Version) -> Compiled:
         text = module_text(version, program.text)
         entry = Entry(assemble(text, target), {"imports": imported(text), "sites": _numbered(version.graph, program.sites)})
         cache.write(key, entry)
-    errors = SiteErrors(_sources(version.graph, entry.metadata["sites"]))
+    errors = SiteErrors(_sources(version.graph, entry.metadata["sites"]), _powers(version.graph))
     library = link(version, entry.code, entry.metadata["imports"], errors)
     compiled = Compiled(version, target, use_blas, library, from_cache=program is None)
     if program is not None:
@@ -123,6 +136,12 @@ def _numbered(g: Graph, sites: tuple[Source | None, ...]) -> list[int]:
     """Each site's line by its number among the different lines of the graph, so that it holds when lines move."""
     number = {source: k for k, source in enumerate(dict.fromkeys(lines(g)))}
     return [number.get(source, -1) for source in sites]
+
+
+def _powers(g: Graph) -> tuple[Source, ...]:
+    """The lines of powers of integers."""
+    found = [n.source for n in g.nodes if n.op is power and is_integer(n.outputs[0].type.dtype)]
+    return tuple(dict.fromkeys(source for source in found if source))
 
 
 def _sources(g: Graph, numbers: list[int]) -> tuple[Source | None, ...]:

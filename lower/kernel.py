@@ -22,7 +22,7 @@ def _run(*arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping[str, in
 
 kernel = Op(
     name="kernel",
-    doc="Runs its region. `implementation`: generated (by `schedule`), gemm, sort or argsort.",
+    doc="Runs its region. `implementation`: generated (by `schedule`), gemm, sort, argsort or running_product.",
     numpy=_run,
     infer=_result_types,
 )

@@ -1,12 +1,15 @@
-"""Kernels that call hand-written or library code: matrix products and sorts, with the loops around them."""
+"""Kernels that call hand-written or library code, with the loops around them: matrix products, sorts, and running products
+of complex numbers."""
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Node
+from loopwright.ir.types import SHORT
 from loopwright.kernels.gemm import match_gemm
-from loopwright.kernels.sorting import argsort_text, sort_text
+from loopwright.kernels.sorting import argsort_text
+from loopwright.lower.products import running_product_text
 from loopwright.lower.runtime.sizes import Sizes
 from loopwright.lower.runtime.writer import Writer
 from loopwright.lower.target import Target
@@ -18,7 +21,7 @@ def library_text(n: Node, name: str, target: Target) -> tuple[str, tuple[str, ..
     w.label("entry")
     region = n.regions[0]
     sizes = Sizes(w, {s: f"%n{k}" for k, s in enumerate(region.symbols)})
-    emit = {"gemm": _gemm, "sort": _sort, "argsort": _argsort}[n.attrs["implementation"]]
+    emit = {"gemm": _gemm, "sort": _sort, "argsort": _argsort, "running_product": _running_product}[n.attrs["implementation"]]
     shared = emit(w, sizes, region.nodes[0], [f"%p{region.params.index(v)}" for v in region.nodes[0].inputs])
     w.do("ret void")
     parameters = [*(f"ptr %p{k}" for k in range(len(region.params))), "ptr %out",
@@ -83,15 +86,14 @@ def _sort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, 
     row_bytes = n * type.dtype.itemsize
     whole = sizes.extent(type.size * type.dtype.itemsize)
     w.call("void", "llvm.memcpy.p0.p0.i64", "ptr %out", f"ptr {inputs[0]}", f"i64 {whole}", "i1 false")
-    name, text = sort_text(type.dtype)
 
     def sort_rows(temp: str) -> None:
         def one(at: list[str]) -> None:
-            w.do(f"call void @{name}(ptr {at[0]}, ptr {temp}, i64 {sizes.extent(n)})")
+            w.call("void", f"lw_sort_{SHORT[type.dtype]}", f"ptr {at[0]}", f"ptr {temp}", f"i64 {sizes.extent(n)}")
         _each(w, sizes, rows, ["%out"], [sizes.extent(row_bytes)], one)
 
     _with_scratch(w, sizes, row_bytes, sort_rows)
-    return (text,)
+    return ()
 
 
 def _argsort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
@@ -106,4 +108,17 @@ def _argsort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[st
         _each(w, sizes, rows, [inputs[0], "%out"], [sizes.extent(n * keys.itemsize), sizes.extent(n * 8)], one)
 
     _with_scratch(w, sizes, n * 8, sort_rows)
+    return (text,)
+
+
+def _running_product(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
+    """The running products of each row of pairs."""
+    type = node.outputs[0].type
+    n = type.shape[-2]
+    name, text = running_product_text(type.dtype)
+
+    def one(at: list[str]) -> None:
+        w.do(f"call void @{name}(ptr {at[0]}, ptr {at[1]}, i64 {sizes.extent(n)})")
+
+    _each(w, sizes, product(type.shape[:-2]), [inputs[0], "%out"], [sizes.extent(n * 2 * type.dtype.itemsize)] * 2, one)
     return (text,)

@@ -18,6 +18,7 @@ from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.structural import reshape
 from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.kernels.gemm import match_gemm
+from loopwright.lower.complexes import without_complex
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.control import carried_by, is_control, split_at_trips
 from loopwright.lower.kernel import kernel, region_of
@@ -59,8 +60,9 @@ class Form:
 
 
 def partition(g: Graph, target: Target, *, blas: bool) -> Graph:
-    """g as kernels with default schedules; `blas` says whether matrix products may call the library."""
-    return _Partition(target, blas).graph(g)
+    """g as kernels with default schedules, complex numbers as pairs of real ones; `blas` says whether matrix products may
+    call the library."""
+    return _Partition(target, blas).graph(without_complex(g))
 
 
 def _with_copies(g: Graph) -> Graph:
@@ -223,8 +225,9 @@ class _Grouping:
         return len(positions) == 1 and not self._repeats(v, group, positions)
 
     def _storable(self, v: Value, group: Group) -> bool:
-        """Whether the group's loops visit each element of v once: at its full depth, or once per row."""
-        if isinstance(group.expr, Prefix | Scatter):
+        """Whether the group's loops visit each element of v once, and nothing past it: at its full depth, or once per row.
+        A slice or a concatenation reads at the loops' own indices an array that has more positions than they, or fewer."""
+        if isinstance(group.expr, Prefix | Scatter) or not _spans(v, group):
             return False
         full = v.type.rank == len(group.index)
         return full or v.type.rank == group.level
@@ -232,7 +235,7 @@ class _Grouping:
     def _fits_row(self, n: Node, group: Group) -> bool:
         """A reduction joins as a value of each row: the rows are those that the group has, or gets."""
         rank, root_rank = n.outputs[0].type.rank, len(group.index)
-        if isinstance(group.expr, Prefix | Scatter) or (rank == 0 and root_rank > 0):
+        if isinstance(group.expr, Prefix | Scatter) or (rank == 0 and root_rank > 0) or not _spans(n.outputs[0], group):
             return False
         if group.level not in (None, rank) or group.last_axis not in (None, _over_last(n)):
             return False
@@ -306,6 +309,11 @@ def _dependents(g: Graph, v: Value) -> set[Value]:
         if not found.isdisjoint(n.inputs):
             found.update(n.outputs)
     return found
+
+
+def _spans(v: Value, group: Group) -> bool:
+    """Whether v has as many positions along each axis as the group's loops."""
+    return v.type.shape == group.root.outputs[0].type.shape[:v.type.rank]
 
 
 def _over_last(n: Node) -> bool:

@@ -1,8 +1,8 @@
 """Before the partition: give library calls the axis orders that they take, and let contractions read transposed operands.
 
-Guarantees: the same values; sorts run along the last axis; a contraction reads through a transpose wherever its result
-keeps its axis order, and gives its result transposed by exchanging its operands, so that the transposes are dead if
-nothing else reads them.
+Guarantees: the same values; sorts run along the last axis; running folds are made at the dtype they accumulate in; a
+contraction reads through a transpose wherever its result keeps its axis order, and gives its result transposed by
+exchanging its operands, so that the transposes are dead if nothing else reads them.
 """
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from collections import Counter
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.ops.contraction import dot_general
+from loopwright.ir.ops.reductions import accumulator, cumprod, cumsum
+from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.sorting import argsort, sort
 from loopwright.ir.ops.structural import transpose
+from loopwright.ir.types import ArrayType
 
 
 def prepare(g: Graph) -> Graph:
@@ -24,6 +27,8 @@ def prepare(g: Graph) -> Graph:
         new = [n]
         if n.op in (sort, argsort):
             new = _sort_last(n)
+        elif n.op in (cumsum, cumprod) and accumulator(n.outputs[0].type.dtype) != n.outputs[0].type.dtype:
+            new = _run_wide(n)
         elif n.op is dot_general:
             new = [_read_through(n, producer)]
         elif n.op is transpose and reads[n.inputs[0]] == 1:
@@ -45,6 +50,16 @@ def _sort_last(n: Node) -> list[Node]:
     return [Node(transpose, (x,), {"perm": perm}, (swapped,), (), n.source),
             Node(n.op, (swapped,), {**n.attrs, "axis": last}, (ordered,), (), n.source),
             Node(transpose, (ordered,), {"perm": perm}, (y,), (), n.source)]
+
+
+def _run_wide(n: Node) -> list[Node]:
+    """A running fold of f16 is one of f32 between conversions: each is then a stage that can be scheduled."""
+    x, y = n.inputs[0], n.outputs[0]
+    dtype = accumulator(x.type.dtype)
+    wide, folded = Value(ArrayType(x.type.shape, dtype)), Value(ArrayType(y.type.shape, dtype))
+    return [Node(convert, (x,), {"dtype": dtype}, (wide,), (), n.source),
+            Node(n.op, (wide,), n.attrs, (folded,), (), n.source),
+            Node(convert, (folded,), {"dtype": y.type.dtype}, (y,), (), n.source)]
 
 
 def _exchange(n: Node, product: Node | None) -> Node:

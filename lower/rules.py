@@ -7,18 +7,18 @@ twice is kept in a row.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from loopwright.ir.dims import Extent
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.loops import Apply, Expr, Index, Load, Prefix, Reduce, Scatter, walk
+from loopwright.ir.loops import Apply, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
 from loopwright.ir.nest import Nest
-from loopwright.ir.schedule import ComputeAt, Fuse, Inline, Instruction, Parallel, Schedule, Unroll, Vectorize
+from loopwright.ir.schedule import ComputeAt, Fuse, Inline, Instruction, Interleave, Parallel, Schedule, Unroll, Vectorize
 from loopwright.ir.types import BF16, F16
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.fusing import expressions, together
-from loopwright.lower.scheduling import build_nest
+from loopwright.lower.scheduling import build_nest, is_short
 from loopwright.lower.target import Target
 
 # Cost of one scalar operation, in adds; what is not listed costs 1.
@@ -53,16 +53,17 @@ class Survey:
     """Where each stage of a region is read, followed back from the root through everything that is computed inline."""
 
     region: Graph
-    index: Position
+    index: tuple[Index, ...]
     stages: list[Reading]
     level: int
+    loops: int  # the number of the root's axes that are loops: all, or all but one that is interleaved
 
     @property
     def root(self) -> Reading:
         return next(s for s in self.stages if s.node.outputs[0] is self.region.results[0])
 
 
-def root_index(region: Graph) -> Position:
+def root_index(region: Graph) -> tuple[Index, ...]:
     """The loop variables of the root's axes."""
     return tuple(Index(f"i{a}") for a in range(region.results[0].type.rank))
 
@@ -88,7 +89,20 @@ def survey(region: Graph) -> Survey:
         stages[k] = Reading(node, expr, readers[k])
     kept = [s for s in stages if s is not None]
     levels = [s.node.outputs[0].type.rank for s in kept if isinstance(s.expr, Reduce)]
-    return Survey(region, index, kept, min(levels, default=len(index)))
+    loops = len(index) - _interleaves(region, index, fresh)
+    return Survey(region, index, kept, min(levels, default=loops), loops)
+
+
+def _interleaves(region: Graph, index: Position, fresh: Callable[[], Index]) -> bool:
+    """Whether the root does no more than choose by the position along a short last axis, or has one position there: then
+    each is a store, and lanes run along the axis before."""
+    root = next(n for n in region.nodes if n.outputs[0] is region.results[0])
+    if not is_short(root.outputs[0].type.shape) or any(v.type.rank == len(index) for v in region.results[1:]):
+        return False
+    e = reads(root, index, fresh)[0]
+    if root.outputs[0].type.shape[-1] == 1:
+        return len(index) > 1 and not isinstance(e, Reduce | Prefix | Scatter)
+    return isinstance(e, When) and any(x == index[-1] for x in walk(e.cond))
 
 
 def default_schedule(region: Graph, target: Target) -> Schedule:
@@ -96,9 +110,10 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     s = survey(region)
     placement = [_placement(s, k) for k in range(len(s.stages))]
     lanes = _lanes_rules(s, placement, target)
-    loops = 0 if isinstance(s.root.expr, Scatter) else len(s.index) - isinstance(s.root.expr, Prefix)
+    loops = 0 if isinstance(s.root.expr, Scatter) else s.loops - isinstance(s.root.expr, Prefix)
+    interleave: list[Instruction] = [Interleave()] if s.loops < len(s.index) else []
     parallel: list[Instruction] = [Parallel()] if loops and not _is_tiny(region) else []
-    schedule = (*placement, *lanes, *parallel)
+    schedule = (*placement, *interleave, *lanes, *parallel)
     return (*schedule, *_fuse_rules(region, schedule))
 
 
@@ -111,8 +126,9 @@ def _placement(s: Survey, stage: int) -> Instruction:
         return Inline(stage)
     if v in s.region.results or isinstance(reading.expr, Reduce):
         return ComputeAt(stage, v.type.rank)
-    aligned = all(position == s.index[:v.type.rank] for _, position in reading.readers)
-    if 0 < v.type.rank == s.level < len(s.index) and aligned and own_cost(reading.expr):
+    aligned = all(position == s.index[:v.type.rank] for _, position in reading.readers) \
+        and v.type.shape == s.region.results[0].type.shape[:v.type.rank]
+    if 0 < v.type.rank == s.level < s.loops and aligned and own_cost(reading.expr):
         return ComputeAt(stage, s.level)
     if _worth_a_row(s, reading):
         return ComputeAt(stage, s.level, within=_first_fold(s, reading))
@@ -125,6 +141,8 @@ def _worth_a_row(s: Survey, reading: Reading) -> bool:
     positions = {position for _, position in reading.readers}
     if own_cost(reading.expr) < EXPENSIVE or v.type.rank <= s.level or s.level == 0 or len(positions) < 2:
         return False
+    if v.type.shape[:s.level] != s.region.results[0].type.shape[:s.level]:
+        return False  # the loops go past it, or not to its end
     return all(p[:s.level] == s.index[:s.level] and all(isinstance(x, Index) for x in p[s.level:]) for p in positions)
 
 
@@ -163,10 +181,10 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
             e = s.stages[k].expr
             assert isinstance(e, Reduce)
             out += [Vectorize(k, s.stages[k].node.outputs[0].type.rank + len(e.over) - 1, lanes), Unroll(k, _in_flight(s, 8))]
-        if s.level == len(s.index):
+        if s.level == s.loops:
             return out
-    if s.index:
-        out += [Vectorize(_number(s), len(s.index) - 1, lanes), Unroll(_number(s), _in_flight(s, 4))]
+    if s.loops:
+        out += [Vectorize(_number(s), s.loops - 1, lanes), Unroll(_number(s), _in_flight(s, 4))]
     return out
 
 
@@ -212,17 +230,22 @@ def _scatter_lanes(s: Survey, e: Scatter, lanes: int) -> list[Instruction]:
 def _across(s: Survey, placement: list[Instruction]) -> bool:
     """Whether lanes across the root's last axis, with serial reductions inside, read memory better than lanes along the
     reductions: the fewer scattered reads win, and a tie goes to the reductions."""
-    if not s.index or s.level != len(s.index):
+    if not s.loops or s.level != s.loops:
         return False
-    composed = list(expressions(build_nest(s.region, tuple(placement), "probe").nest.body))
+    composed = list(expressions(_probe(s, placement).body))
     folds = [x for e in composed for x in walk(e) if isinstance(x, Reduce)]
-    lasts = {s.index[-1]}
+    lasts = {s.index[s.loops - 1]}
     inner = _fold_indices(s, placement, folds)
     return _scattered(composed, lasts) < _scattered(composed, inner)
 
 
+def _probe(s: Survey, placement: list[Instruction]) -> Nest:
+    interleave = (Interleave(),) if s.loops < len(s.index) else ()
+    return build_nest(s.region, (*placement, *interleave), "probe").nest
+
+
 def _fold_indices(s: Survey, placement: list[Instruction], folds: list[Reduce]) -> set[Index]:
-    nest = build_nest(s.region, tuple(placement), "probe").nest
+    nest = _probe(s, placement)
     found = {f.over[-1][0] for f in folds if f.over}
     todo = list(nest.body)
     while todo:
@@ -254,8 +277,8 @@ def _fuse_rules(region: Graph, schedule: Schedule) -> list[Instruction]:
     if isinstance(s.root.expr, Scatter | Prefix):
         return out
     scheduled = build_nest(region, schedule, "probe")
-    rank, shape = len(s.index), region.results[0].type.shape
-    axes = list(zip(s.index, shape, strict=True))
+    rank, shape = s.loops, region.results[0].type.shape
+    axes = list(zip(s.index[:rank], shape, strict=False))
     for first, last in ((0, s.level), (s.level, rank)):
         out += _runs(scheduled.nest, axes, first, last, _number(s), 0)
     if not _across_lanes(s, schedule):
@@ -266,8 +289,8 @@ def _fuse_rules(region: Graph, schedule: Schedule) -> list[Instruction]:
 
 def _across_lanes(s: Survey, schedule: Schedule) -> bool:
     """Whether the root's lanes hold the reductions."""
-    lanes = any(isinstance(x, Vectorize) and (x.stage, x.loop) == (_number(s), len(s.index) - 1) for x in schedule)
-    return lanes and s.level == len(s.index)
+    lanes = any(isinstance(x, Vectorize) and (x.stage, x.loop) == (_number(s), s.loops - 1) for x in schedule)
+    return lanes and s.level == s.loops
 
 
 def _runs(nest: Nest, loops: list[tuple[Index, Extent]], first: int, last: int, stage: int, offset: int) -> list[Instruction]:

@@ -11,11 +11,24 @@ from dataclasses import dataclass, field
 
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.graph import Graph, Value
-from loopwright.ir.loops import Expr, Index, Load, Local, Prefix, Reduce, Scatter, walk
+from loopwright.ir.loops import Expr, Index, Load, Local, Prefix, Reduce, Scatter, integer, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Reduction, Scan, Statement, Store
-from loopwright.ir.schedule import ComputeAt, Fuse, Inline, InPlace, Instruction, Parallel, Schedule, Unroll, Vectorize
+from loopwright.ir.schedule import (
+    ComputeAt,
+    Fuse,
+    Inline,
+    InPlace,
+    Instruction,
+    Interleave,
+    Parallel,
+    Schedule,
+    Unroll,
+    Vectorize,
+)
 from loopwright.lower.composition import Composer, Position
 from loopwright.lower.fusing import fuse_loops
+
+MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
 
 
 class ScheduleError(ValueError):
@@ -39,6 +52,7 @@ class Decisions:
     vector: dict[tuple[int, int], int] = field(default_factory=dict)
     unroll: dict[int, int] = field(default_factory=dict)
     fused: list[Fuse] = field(default_factory=list)
+    interleave: bool = False
     parallel: bool = False
     in_place: InPlace | None = None
 
@@ -60,12 +74,20 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.unroll[stage] = factor
             case Fuse():
                 d.fused.append(x)
+            case Interleave():
+                _check(is_short(region.results[0].type.shape), x, "the root's last axis has no small constant size")
+                d.interleave = True
             case Parallel():
                 d.parallel = True
             case InPlace(operand):
                 _check(0 <= operand < len(region.params), x, "the region has no such parameter")
                 d.in_place = x
     return d
+
+
+def is_short(shape: Shape) -> bool:
+    """Whether the last axis has a size that a loop's body may spell out."""
+    return bool(shape) and isinstance(shape[-1], int) and 1 <= shape[-1] <= MOST_INTERLEAVED
 
 
 def _check(fine: bool, instruction: Instruction, why: str) -> None:
@@ -84,7 +106,7 @@ class _NestBuilder:
         self.number = {n.outputs[0]: k for k, n in enumerate(region.nodes)}
         self.root = region.results[0]
         self.root_stage = self.number[self.root]
-        self.index = tuple(Index(f"i{a}") for a in range(self.root.type.rank))
+        self.index: tuple[Index, ...] = tuple(Index(f"i{a}") for a in range(self.root.type.rank))
         self.ready: dict[Value, Expr | str] = {}  # a local, or the name of a local row
         self.names = {v: f"x{k}" for k, v in enumerate(region.params)}
         if decisions.in_place is not None:
@@ -92,7 +114,8 @@ class _NestBuilder:
         self.outputs = {v: f"y{k}" for k, v in reversed(list(enumerate(region.results)))}
         self.composer = Composer(region, self.names, self.kept)
         self.over: dict[int, tuple[tuple[Index, Extent], ...]] = {}  # of each reduction stage
-        rank = self.root.type.rank
+        self.loops = self.index[:-1] if decisions.interleave else self.index
+        rank = len(self.loops)
         self.vector_root = rank > 0 and (self.root_stage, rank - 1) in decisions.vector
         self.level = min([p.level for p in decisions.placed.values()], default=rank)
 
@@ -128,6 +151,8 @@ class _NestBuilder:
 
     def _body(self) -> tuple[Statement, ...]:
         expr_kind = self.composer.compute(self.root, self.index)
+        plain = not isinstance(expr_kind, Scatter | Prefix | Reduce)
+        _check(plain or not self.d.interleave, Interleave(), "the root is a fold")
         if self.d.in_place is not None:
             _check(isinstance(expr_kind, Scatter), self.d.in_place, "the root is not an update")
         match expr_kind:
@@ -138,7 +163,7 @@ class _NestBuilder:
         return self._nested()
 
     def _nested(self) -> tuple[Statement, ...]:
-        rank = len(self.index)
+        rank = len(self.loops)
         self.composer = Composer(self.region, self.names, self.kept)  # the probe above kept nothing ready
         rows = [s for k in sorted(self.d.placed) if self.d.placed[k].level == self.level < rank for s in self._place(k)]
         inner: list[Statement] = [s for k in sorted(self.d.placed) if self.d.placed[k].level == rank for s in self._place(k)]
@@ -149,20 +174,25 @@ class _NestBuilder:
     def _loop_over(self, axes: range, body: Sequence[Statement]) -> list[Statement]:
         shape, out = self.root.type.shape, list(body)
         for a in reversed(axes):
-            vector = self.vector_root and a == len(shape) - 1
+            vector = self.vector_root and a == len(self.loops) - 1
             lanes = self.d.vector[self.root_stage, a] if vector else 1
             unroll = self.d.unroll.get(self.root_stage, 1) if vector else 1
             out = [For(self.index[a], shape[a], tuple(out), lanes, unroll)]
         return out
 
     def _store_root(self) -> list[Statement]:
+        if self.d.interleave:
+            last = self.root.type.shape[-1]
+            assert isinstance(last, int)
+            places = [(*self.loops, integer(k)) for k in range(last)]
+            return [Store(self.outputs[self.root], at, self.composer.compute(self.root, at)) for at in places]
         value = self.composer.compute(self.root, self.index)
         lets, value = self._fold(self.root_stage, f"r{self.root_stage}", value)
         return [*lets, Store(self.outputs[self.root], self.index, value)]
 
     def _fold(self, stage: int, name: str, value: Expr) -> tuple[list[Statement], Expr]:
         """A reduction as a statement, where its loops are not those of lanes of the root."""
-        in_lanes = self.vector_root and self.level == len(self.index)
+        in_lanes = self.vector_root and self.level == len(self.loops)
         if not isinstance(value, Reduce):
             return [], value
         self.over[stage] = value.over
@@ -197,9 +227,9 @@ class _NestBuilder:
         lets, value = self._fold(stage, name, self.composer.compute(v, self.index[:place.level]))
         if not lets:
             lets = [Let(name, value)]
-        self.ready[v] = Local(name, v.type.dtype)
+        self.ready[v] = local = Local(name, v.type.dtype)
         if v in self.outputs and v is not self.root:
-            lets = [*lets, Store(self.outputs[v], self.index[:place.level], self.ready[v])]
+            lets = [*lets, Store(self.outputs[v], self.index[:place.level], local)]
         return lets
 
     def _row(self, stage: int) -> Buffer:

@@ -49,3 +49,9 @@ def test_no_import_hides_in_a_function(path):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             for node in ast.walk(function):
                 assert not imported(node), f"{name}:{node.lineno} imports inside a function"
+
+
+def test_the_architecture_page_names_every_module():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    modules = [p for folder in MAY_IMPORT for p in (ROOT / folder).glob("*.py") if p.name != "__init__.py"]
+    assert [str(p.relative_to(ROOT)) for p in modules if f"`{p.name}`" not in page] == []

@@ -11,7 +11,15 @@ import pytest
 import loopwright as lw
 from loopwright.autodiff.calls import float0
 from loopwright.ir import builder as builders
-from loopwright.ir.errors import ArgumentError, ConcretizationError, DTypeError, GradientError, LeakedValueError, ShapeError
+from loopwright.ir.errors import (
+    ArgumentError,
+    ConcretizationError,
+    DTypeError,
+    GradientError,
+    LeakedValueError,
+    ShapeError,
+    WriteError,
+)
 from loopwright.jacobians import hessian, jacfwd, jacrev
 from loopwright.transforms import grad, jvp, linearize, value_and_grad, vjp, vmap
 
@@ -168,13 +176,40 @@ def test_argnums():
     assert grad(f, (0, 1))(2.0, 3.0, 4.0) == (12, 4) and grad(f, [2, 0])(2.0, 3.0, 4.0) == (1, 12)
     with pytest.raises(ArgumentError, match="argnums=3 names argument 3, but the call has 3"):
         grad(f, 3)(2.0, 3.0, 4.0)
+    with pytest.raises(ArgumentError, match="names an argument twice"):
+        grad(f, (0, -3))(2.0, 3.0, 4.0)
 
 
-def test_what_is_not_differentiated_is_passed_as_it_is():
+def test_what_is_not_differentiated():
+    """Arrays are traced, with values; everything else is passed as it is."""
     def f(x, mode, *, n, table):
-        assert mode == "sum" and isinstance(table["a"], np.ndarray)
+        assert mode == "sum" and type(n) is int
         return x * n * float(table["a"][1])
     assert grad(f)(2.0, "sum", n=3, table={"a": np.arange(2.0)}) == 3
+
+
+def test_tables_are_read_at_traced_places():
+    table, scores = np.arange(10.0) ** 2, np.array([0.1, 3.0, 0.2])
+    assert grad(lambda w, t: np.sum(w * t[np.argmax(w)]))(scores, table).tolist() == [1, 1, 1]
+    close(grad(lambda w, t: np.sum(w * t[np.argsort(w)]))(scores, table), [0, 4, 1])
+    close(vmap(lambda t, k: t[k], (None, 0))(table, np.array([3, 5])), [9, 25])
+    close(vmap(lambda k, *, t: t[k] * 2)(np.array([0, 1]), t=np.array([[3, 5.0], [7, 9]])), [6, 18])
+
+
+def test_integers_with_values_index_real_arrays():
+    labels = np.array([2, 0])
+    close(grad(lambda w, y: np.sum(w * np.eye(3)[y]))(np.ones((2, 3)), labels), np.eye(3)[labels])
+    with pytest.raises(ConcretizationError, match=r"test_transforms\.py:\d+"):
+        lw.jit(grad(lambda w, y: np.sum(w * np.eye(3)[y])))(np.ones((2, 3)), labels)
+    with pytest.raises(ConcretizationError, match=r"test_transforms\.py:\d+"):
+        grad(lambda x: np.sum(np.asarray(x)))(np.ones(2))
+
+
+def test_errors_of_values_name_the_line():
+    with pytest.raises(IndexError, match=r"index 7 is out of bounds for axis 0 with size 3 \(at .*test_transforms\.py:\d+\)"):
+        grad(lambda x: x[np.array(7)])(np.ones(3))
+    with pytest.raises(IndexError, match=r"test_transforms\.py"):
+        vmap(lambda x, k: x[k], (None, 0))(np.ones(3), np.array([1, 7]))
 
 
 def test_arrays_that_are_not_differentiated_cannot_be_written():
@@ -182,9 +217,10 @@ def test_arrays_that_are_not_differentiated_cannot_be_written():
         y[0] = 5
         return np.sum(x * y)
     y = np.ones(3)
-    with pytest.raises(ValueError, match="read-only"):
-        grad(f)(np.ones(3), y)
-    assert y[0] == 1 and y.flags.writeable
+    for call in (lambda: grad(f)(np.ones(3), y), lambda: vmap(f, (0, None))(np.ones((2, 3)), y)):
+        with pytest.raises(WriteError, match=r"test_transforms\.py:\d+"):
+            call()
+    assert y[0] == 1
 
 
 def test_aux():

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.exceptions import AxisError
 
-from loopwright.ir.builder import Builder
+from loopwright.ir.builder import Builder, innermost
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.source import user_source
+from loopwright.tracer.indexing import content_guard
 from loopwright.tracer.promotion import lift_own, newest_builder
 from loopwright.tracer.size import as_extent
 from loopwright.tracer.tables import unsupported
@@ -31,6 +32,7 @@ def as_axes(axis: Any, rank: int) -> tuple[int, ...]:
     """None, an axis or several as distinct axes counted from the front, in the order given."""
     if axis is None:
         return tuple(range(rank))
+    axis = known_list(axis)
     axes = tuple([as_axis(a, rank) for a in (axis if isinstance(axis, (tuple, list, range)) else (axis,))])
     if len(set(axes)) != len(axes):
         raise ValueError(f"{user_source()}: repeated axis in {axis}")
@@ -50,9 +52,18 @@ def as_tracers(*xs: Any) -> list[Tracer]:
 
 def as_shape(shape: Any) -> Shape:
     """A user's shape: an integer, a Size or a sequence of them."""
-    if isinstance(shape, np.ndarray):
-        shape = shape.tolist()
+    shape = known_list(shape)
     return tuple([as_size(n) for n in shape]) if isinstance(shape, (tuple, list)) else (as_size(shape),)
+
+
+def known_list(x: Any) -> Any:
+    """A setting given as an array, as the lists that it holds: the trace then holds only while it does. Others unchanged."""
+    if not isinstance(x, np.ndarray):
+        return x
+    builder = innermost()
+    if builder is not None:
+        content_guard(builder, x)
+    return x.tolist()
 
 
 def as_size(n: Any) -> Extent:

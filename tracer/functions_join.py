@@ -16,7 +16,7 @@ from loopwright.ir.ops.selection import select
 from loopwright.ir.ops.structural import concatenate, pad, transpose
 from loopwright.ir.source import user_source
 from loopwright.ir.types import I64
-from loopwright.tracer.axes import as_axis, as_size, as_tracer, as_tracers, refuse
+from loopwright.tracer.axes import as_axis, as_size, as_tracer, as_tracers, known_list, refuse
 from loopwright.tracer.promotion import (
     as_dtype,
     as_operand,
@@ -153,7 +153,7 @@ def _pairs(x: Any, rank: int, convert_one: Any) -> list[tuple[Any, Any]]:
     if isinstance(x, dict):
         given = {as_axis(k, rank): v if isinstance(v, (tuple, list)) else (v, v) for k, v in x.items()}
         return [tuple(map(convert_one, given.get(k, (0, 0)))) for k in range(rank)]
-    x = x.tolist() if isinstance(x, np.ndarray) else x
+    x = known_list(x)
     if not isinstance(x, (tuple, list)):
         return [(convert_one(x), convert_one(x))] * rank
     if x and not isinstance(x[0], (tuple, list, np.ndarray)):

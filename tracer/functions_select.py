@@ -117,7 +117,7 @@ def imag(val: Any) -> Traced:
 @implements(np.angle)
 def angle(z: Any, deg: bool = False) -> Any:
     x = as_tracer(z)
-    out = xp.arctan2(xp.imag(x), xp.real(x))
+    out = xp.arctan2(xp.imag(x), xp.real(x)) if x.dtype.kind == "c" else xp.arctan2(0, x)  # of bool: float64, as NumPy's
     return out * (180 / math.pi) if deg else out
 
 

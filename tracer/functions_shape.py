@@ -16,7 +16,7 @@ from loopwright.ir.errors import ShapeError
 from loopwright.ir.guards import Scope
 from loopwright.ir.ops.structural import reverse, section, transpose
 from loopwright.ir.source import user_source
-from loopwright.tracer.axes import as_axes, as_axis, as_shape, as_size, as_tracer, as_tracers
+from loopwright.tracer.axes import as_axes, as_axis, as_shape, as_size, as_tracer, as_tracers, known_list
 from loopwright.tracer.promotion import broadcast, broadcast_shapes, equate, fits, reshape
 from loopwright.tracer.size import as_extent, sized
 from loopwright.tracer.tables import Traced, implements, unsupported, xp
@@ -106,7 +106,7 @@ def transpose_(a: Any, axes: Any = None) -> Traced:
     x = as_tracer(a)
     if axes is None:
         return _permuted(x, tuple(reversed(range(x.ndim))))
-    perm = as_axes(tuple(axes) if isinstance(axes, (list, np.ndarray)) else axes, x.ndim)
+    perm = as_axes(axes, x.ndim)
     if len(perm) != x.ndim:
         raise ValueError(f"{user_source()}: axes don't match array")
     return _permuted(x, perm)
@@ -218,7 +218,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Traced:
     k = as_axis(axis, x.ndim)
     times = as_extent(repeats)
     if times is None:
-        counts = np.asarray(repeats)
+        counts = np.asarray(known_list(repeats))
         return xp.take(x, xp.repeat(xp.arange(int(x.shape[k])), counts), axis=k)
     shape = x.ref.shape
     spread = broadcast(reshape(x.ref, (*shape[:k + 1], 1, *shape[k + 1:])), (*shape[:k + 1], times, *shape[k + 1:]))
@@ -306,7 +306,7 @@ def _sections(n: Extent, indices_or_sections: Any, scope: Scope, exact: bool) ->
     """Start and end of each part."""
     parts = as_extent(indices_or_sections)
     if parts is None:
-        bounds = [0, *map(as_size, indices_or_sections), n]
+        bounds = [0, *map(as_size, known_list(indices_or_sections)), n]
         return list(itertools.pairwise(bounds))
     count = scope.value(parts)
     if count <= 0:

@@ -84,6 +84,8 @@ def resolve(ufunc: np.ufunc, kinds: tuple[Kind, ...], dtype: np.dtype | None = N
     if kinds and all(k is int for k in kinds) and len(kinds) == 2:
         kinds = (I64, int)  # NumPy compares two Python integers as objects
     options: dict[str, Any] = {} if dtype is None else {"signature": (*[None] * ufunc.nin, *[dtype] * ufunc.nout)}
+    if all(k is int for k in kinds):
+        kinds = (I64,) * len(kinds)  # NumPy compares Python ints as objects
     found = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout), casting=casting, **options)  # type: ignore[arg-type]
     dtypes = [native(d) for d in found]
     return tuple(dtypes[:ufunc.nin]), tuple(dtypes[ufunc.nin:])
@@ -291,6 +293,8 @@ def convert(x: Ref, dtype: np.dtype, weak: bool = False) -> Ref:
         return x
     if t.dtype in COMPLEX and dtype not in COMPLEX and dtype.kind != "b":
         return convert(TABLE["real"](x), dtype)
+    if t.weak and t.dtype == I64 and dtype.kind in "iu" and dtype != I64:
+        return TABLE["narrow"](x, dtype=dtype)
     return TABLE["convert"](x, dtype=dtype, weak=weak)
 
 

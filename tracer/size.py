@@ -167,6 +167,8 @@ class Size:
 
     def __index__(self) -> int:
         extent = self.extent
+        if not isinstance(extent, int) and _is_handed_on(sys._getframe(1)):
+            return self.scope.hint(extent)
         value = self.scope.value(extent)
         creator = None if isinstance(extent, int) else _creation_function(sys._getframe(1))
         if creator:
@@ -238,6 +240,22 @@ def _creation_function(frame: FrameType) -> str | None:
 
 
 def _called_by_name(frame: FrameType) -> str | None:
+    call = _call_at(frame)
+    called = None if call is None else _named(call.func, frame)
+    return next((f.__name__ for f in _BUILT_IN if f is called), None)
+
+
+def _is_handed_on(frame: FrameType) -> bool:
+    """Whether this frame calls np.zeros(n, like=x) of a traced x: NumPy looks at n first, and then hands n itself to x."""
+    call = _call_at(frame)
+    if call is None or not any(f is _named(call.func, frame) for f in _BUILT_IN):
+        return False
+    like = next((_named(k.value, frame) for k in call.keywords if k.arg == "like"), None)
+    return not isinstance(like, np.ndarray) and hasattr(type(like), "__array_function__")
+
+
+def _call_at(frame: FrameType) -> ast.Call | None:
+    """The call that this frame makes, as it is written; None where its text is not known."""
     positions = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
     if positions is None:
         return None
@@ -253,8 +271,7 @@ def _called_by_name(frame: FrameType) -> str | None:
         call = ast.parse(b"".join(lines).decode().strip(), mode="eval").body
     except SyntaxError:
         return None
-    called = _named(call.func, frame) if isinstance(call, ast.Call) else None
-    return next((f.__name__ for f in _BUILT_IN if f is called), None)
+    return call if isinstance(call, ast.Call) else None
 
 
 def _named(x: ast.expr, frame: FrameType) -> Any:

@@ -252,8 +252,6 @@ def _check_exponent(ufunc: np.ufunc, xs: tuple[Any, ...], dtypes: tuple[np.dtype
         raise ValueError(f"{user_source()}: Integers to negative integer powers are not allowed.")
 
 
-
-
 def _alike(args: tuple[Any, ...]) -> tuple[list[Ref], tuple[Kind, ...]] | None:
     """The common case, for speed: traced arrays of one shape and dtype, and Python floats beside floating ones."""
     found: Ref | None = None
@@ -264,7 +262,8 @@ def _alike(args: tuple[Any, ...]) -> tuple[list[Ref], tuple[Kind, ...]] | None:
     if found is None:
         return None
     t = found.type
-    refs, kinds = [], []
+    refs: list[Ref] = []
+    kinds: list[Kind] = []
     for x in args:
         if type(x) is Tracer:
             u = x.ref.type

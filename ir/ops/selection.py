@@ -7,10 +7,11 @@ import numpy as np
 
 from loopwright.ir.builder import Ref
 from loopwright.ir.errors import DTypeError
+from loopwright.ir.loops import Apply, Bounded, Expr, Literal, LoopContext, minus, plus
 from loopwright.ir.op import Example, Op
 from loopwright.ir.ops.construct import zeros_like
-from loopwright.ir.ops.elementwise import pointwise, same_dtype
-from loopwright.ir.types import BOOL, C64, C128, COMPLEX, DTYPES, F32, F64, I32, INTEGERS, U8, ArrayType, is_inexact
+from loopwright.ir.ops.elementwise import between, pointwise, same_dtype
+from loopwright.ir.types import BOOL, C64, C128, COMPLEX, DTYPES, F32, F64, I32, I64, INTEGERS, U8, U64, ArrayType, is_inexact
 
 
 # ---- select -------------------------------------------------------------------------------------
@@ -78,4 +79,50 @@ convert: Op = pointwise(
               Example(("c128[]",), {"dtype": C64}), Example(("f32[]",), {"dtype": C128}), Example(("c64[n]",), {"dtype": F32}),
               Example(("i64[n, 1]",), {"dtype": U8}), Example(("f64[]",), {"dtype": F64, "weak": True}),
               Example(("u8[n]",), {"dtype": I32})),
+)
+
+
+# ---- narrow -------------------------------------------------------------------------------------
+def _narrow_dtype(x: ArrayType, dtype: np.dtype) -> np.dtype:
+    if x.dtype != I64 or dtype not in INTEGERS:
+        raise DTypeError(f"narrow: takes i64 to an integer dtype, not {x} to {dtype}")
+    return dtype
+
+
+def _narrow_numpy(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    info = np.iinfo(dtype)
+    bad = [v for v in np.ravel(x).tolist() if not info.min <= v <= info.max]
+    if bad:
+        raise OverflowError(f"Python integer {bad[0]} out of bounds for {dtype}")
+    return x.astype(dtype)
+
+
+def narrow_axis(dtype: np.dtype) -> int:
+    """What a failed check reports in place of an axis."""
+    return FIRST_NARROW_AXIS - INTEGERS.index(dtype)
+
+
+def _narrow_loop(context: LoopContext, index: tuple[Expr, ...], dtype: np.dtype) -> Expr:
+    """The offset from the least value, checked against the number of values; for u64 only the sign is in question."""
+    x, info = context.load(0, index), np.iinfo(dtype)
+    if dtype.itemsize == 8:
+        sign = Apply("right_shift", (x, Literal(63, I64)), I64)
+        return Apply("convert", (plus(x, Bounded(sign, 1, narrow_axis(dtype))),), dtype) if info.min == 0 else x
+    low = Literal(info.min, I64)
+    offset = Bounded(minus(x, low), info.max - info.min + 1, narrow_axis(dtype))
+    return Apply("convert", (plus(offset, low),), dtype)
+
+
+FIRST_NARROW_AXIS = -2  # -1 marks an integer power with a negative exponent
+narrow: Op = Op(
+    name="narrow",
+    doc="A Python int (i64) at the integer dtype of its partner; OverflowError where it does not fit, as NumPy's.",
+    shape=lambda x, dtype: x.shape,
+    dtype=_narrow_dtype,
+    numpy=_narrow_numpy,
+    batch=lambda size, args, mapped, dtype: narrow(args[0], dtype=dtype),
+    loop=_narrow_loop,
+    jvp=lambda primals, tangents, out, dtype: None,
+    examples=tuple(Example(("i64[n]",), {"dtype": dtype}, {0: between(0, 100)})
+                   for dtype in (U8, I32, U64, I64)),
 )

@@ -284,6 +284,9 @@ def _concatenate_loop(context: LoopContext, index: tuple[Expr, ...], axis: int) 
         if high - low == 1:
             return context.load(low, (*index[:axis], minus(index[axis], integer(ends[low])), *index[axis + 1:]))
         middle = (low + high) // 2
+        match index[axis], ends[middle]:
+            case Literal(int(at)), int(end):
+                return among(low, middle) if at < end else among(middle, high)
         return When(less(index[axis], integer(ends[middle])), among(low, middle), among(middle, high))
     return among(0, len(context.types))
 

@@ -81,8 +81,7 @@ def emitter(fn: str, dtype: np.dtype) -> Emit:
     table = FLOAT if dtype in FLOATS else INTEGER if dtype in INTEGERS else BOOLEAN if dtype == BOOL else {}
     found = table.get(fn)
     if found is None:
-        what = "complex numbers are not compiled yet" if dtype.kind == "c" else "the function is not defined for it"
-        raise DTypeError(f"{fn} on {dtype}: {what}")
+        raise DTypeError(f"{fn} on {dtype}: the function is not defined for it")
     return found
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -255,22 +256,27 @@ def raise_where(context: Context, scope: Scope, bad: tuple[str, ...], lanes: int
     site, axis, size = numbers
     kernel = context.kernel
 
-    def report_part(inner: Scope, part: int) -> None:
+    def report_part(inner: Scope, part: int) -> Carried:
         at = "0" if index is None else index[part]
         if lanes > 1 and index is not None:
-            bits = inner.emit(f"bitcast <{lanes} x i1> {bad[part]} to i{lanes}")
-            lane = inner.call(f"i{lanes}", f"llvm.cttz.i{lanes}", [(f"i{lanes}", bits), ("i1", "false")])
-            # a lane number needs 32 bits: i2 and i4 would read as negative
-            lane = inner.emit(f"zext i{lanes} {lane} to i32") if lanes < 32 else inner.emit(f"trunc i{lanes} {lane} to i32") \
-                if lanes > 32 else lane
-            at = inner.emit(f"extractelement <{lanes} x i64> {index[part]}, i32 {lane}")
+            at = _first_lane(inner, bad[part], index[part], lanes)
         inner.do(f"call void @{kernel.report}(ptr %error, i64 {site}, i64 {at}, i64 {axis}, i64 {size})")
+        return ()
 
     def report(inner: Scope) -> Carried:
-        for part in range(len(bad)):
-            if len(bad) == 1:
-                report_part(inner, part)
-            else:
-                branch(inner, any_lane(inner, bad[part], lanes), lambda s, part=part: report_part(s, part) or ())
+        if len(bad) == 1:
+            return report_part(inner, 0)
+        for part in range(len(bad)):  # the first report stays, so parts go in loop order
+            branch(inner, any_lane(inner, bad[part], lanes), partial(report_part, part=part))
         return ()
     branch(scope, any_part(scope, bad, lanes), report, rare=True)
+
+
+def _first_lane(scope: Scope, mask: str, values: str, lanes: int) -> str:
+    """The i64 in the first lane that is set."""
+    bits = f"i{lanes}"
+    mask = scope.emit(f"bitcast <{lanes} x i1> {mask} to {bits}")
+    lane = scope.call(bits, f"llvm.cttz.{bits}", [(bits, mask), ("i1", "false")])
+    if lanes != 32:
+        lane = scope.emit(f"{'zext' if lanes < 32 else 'trunc'} {bits} {lane} to i32")
+    return scope.emit(f"extractelement <{lanes} x i64> {values}, i32 {lane}")

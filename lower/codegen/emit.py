@@ -26,7 +26,9 @@ ATTRIBUTES = 'nounwind "prefer-vector-width"="512" "no-trapping-math"="true"'
 STACK_BYTES = 1 << 15  # local buffers beyond this come from the scratch pool
 OUT_OF_MEMORY = -1  # what error[0] becomes when scratch memory cannot be had
 
-REPORT = f"""define internal void @{{name}}(ptr %error, i64 %site, i64 %index, i64 %axis, i64 %size) noinline cold {ATTRIBUTES} {{{{
+# Of several threads one stores its offence, whole.
+REPORT = f"""define internal void @{{name}}(ptr %error, i64 %site, i64 %index, i64 %axis, i64 %size) \
+noinline cold {ATTRIBUTES} {{{{
 entry:
   %old = cmpxchg ptr %error, i64 0, i64 %site monotonic monotonic
   %first = extractvalue {{{{ i64, i1 }}}} %old, 1
@@ -76,7 +78,8 @@ class Generator:
         buffers = {b.name: b for b in self.nest.buffers}
         kernel = self.kernel(buffers, {b.name: f"%b{k}" for k, b in enumerate(self.nest.buffers)})
         context = Context(kernel, kernel.root, {})
-        self.with_scratch(context, _locals(self.nest.body), lambda inside: self.statements(inside, self.nest.body, parallel=True))
+        self.with_scratch(context, _locals(self.nest.body),
+                          lambda inside: self.statements(inside, self.nest.body, parallel=True))
         self.finish(self.nest.name, self.parameters(), kernel)
         text = "\n\n".join([REPORT.format(name=self.report), *self.functions])
         return KernelText(self.nest.name, text + "\n", frozenset(self.declarations), frozenset(self.constants))
@@ -147,9 +150,9 @@ class Generator:
             case Let(name=name, value=value):
                 return self.named(context, name, context.evaluate(kernel.terms.of(value)))
             case Reduction(name=name, monoid=monoid, over=over, body=expr, dtype=dtype):
-                value = fold(context, monoid, over, kernel.terms.of(expr), dtype, also=statement.also,
+                folded = fold(context, monoid, over, kernel.terms.of(expr), dtype, also=statement.also,
                              lanes=statement.lanes, unroll=statement.unroll)
-                return self.named(context, name, value)
+                return self.named(context, name, folded)
             case Scan():
                 self.scan(context, statement)
             case Allocate():

@@ -10,13 +10,23 @@ import numpy as np
 from loopwright.ir.loops import Apply, Bounded, Index, Literal, Load, Local, Prefix, Reduce, Size, When
 from loopwright.ir.types import BOOL, I64
 from loopwright.lower.codegen.arithmetic import emitter
-from loopwright.lower.codegen.context import Context, Mask, Value, active_only, any_part, literal, place_of, raise_where, splat_register
+from loopwright.lower.codegen.context import (
+    Context,
+    Mask,
+    Value,
+    active_only,
+    any_part,
+    literal,
+    place_of,
+    raise_where,
+    splat_register,
+)
 from loopwright.lower.codegen.conversions import convert
 from loopwright.lower.codegen.folds import fold, prefix
 from loopwright.lower.codegen.machine import constant_text, register_type, vector_type
 from loopwright.lower.codegen.memory import load
 from loopwright.lower.codegen.terms import Term
-from loopwright.lower.codegen.text import Carried, Scope, branch
+from loopwright.lower.codegen.text import Arm, Carried, Scope, branch
 
 
 def evaluate(context: Context, term: Term) -> Value:
@@ -171,11 +181,11 @@ def _bounded(context: Context, term: Term) -> Value:
     scope = context.scope.climb(max(value.scope.depth, context.depth(term)))
     extent = context.kernel.extent(term.expr.extent)
     at = context.writer(I64, scope, value.lanes)
-    size = splat_register(context.kernel.root, "i64", extent, value.lanes) if extent.startswith("%") else at.constant(int(extent))
+    known = not extent.startswith("%")
+    size = at.constant(int(extent)) if known else splat_register(context.kernel.root, "i64", extent, value.lanes)
     fits = [at.op("icmp ult", r, size) for r in value.parts]
-    masks = vector_type("i1", value.lanes)
     bad = tuple(at.mask("xor", ok, constant_text(True, "i1", value.lanes)) for ok in fits)
-    if value.varies and masks:
+    if value.varies:
         bad = active_only(context, scope, bad)
     raise_where(context, scope, bad, value.lanes, value.parts, (str(term.expr.site + 1), str(term.expr.axis), extent))
     safe = tuple(at.select(ok, r, 0) for ok, r in zip(fits, value.parts, strict=True))
@@ -204,11 +214,11 @@ def _branched(context: Context, test: Value, term: Term) -> Value:
     """One condition for all lanes: a real branch."""
     kind = vector_type(register_type(term.dtype), context.lanes)
 
-    def arm(which: Term) -> object:
+    def arm(which: Term) -> Arm:
         def emit(scope: Scope) -> Carried:
             return [(kind, r) for r in context.spread(context.at(scope).evaluate(which))]
         return emit
-    joined = branch(context.scope, test.parts[0], arm(term.args[1]), arm(term.args[2]))  # type: ignore[arg-type]
+    joined = branch(context.scope, test.parts[0], arm(term.args[1]), arm(term.args[2]))
     return Value(tuple(joined), term.dtype, context.lanes, context.scope)
 
 

@@ -21,7 +21,7 @@ from loopwright.lower.codegen.machine import Machine, constant_text, register_ty
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Scope, loop
 
-BLOCKS = (64, 64, 32)  # additions in a row: blocks of blocks, blocks, iterations
+BLOCKS = (16, 16, 16, 16)  # additions in a row: blocks of blocks, blocks, iterations
 Over = tuple[tuple[Index, Extent], ...]
 State = list[str]  # registers: all parts of the first component, then of the second (arg folds: value, position)
 FUNCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bitwise_or", "all": "bitwise_and"}
@@ -30,7 +30,9 @@ FUNCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bi
 class Fold:
     """One reduction: its components and how they combine. `wide` is the shape (lanes, parts) of the state."""
 
-    def __init__(self, context: Context, monoid: str, body: Term, dtype: np.dtype, also: tuple[Store, ...]) -> None:
+    def __init__(self, context: Context, monoid: str, body: Term, dtype: np.dtype, also: tuple[Store, ...],
+                 over_lanes: bool = False) -> None:
+        self.over_lanes = over_lanes  # the lanes are elements of one fold, not of the result
         self.monoid, self.body, self.dtype, self.also = monoid, body, dtype, also
         self.kernel = context.kernel
         self.positions = monoid in ("argmax", "argmin")
@@ -46,10 +48,14 @@ class Fold:
         return [value] * context.parts + position
 
     def zero(self, context: Context) -> State:
-        """The identity. Positions start at each lane's first element, so that an array of the identity alone is right."""
+        """The identity. Positions start at the first element that a lane takes, so that an array of the identity alone is
+        right."""
         value = constant_text(_identity(self.monoid, self.work), register_type(self.work), context.lanes)
-        first = [counting(part * context.lanes, context.lanes) for part in range(context.parts)] if self.positions else []
-        return [value] * context.parts + first
+        if not self.positions:
+            return [value] * context.parts
+        if not self.over_lanes:
+            return [value] * context.parts + [constant_text(0, "i64", context.lanes)] * context.parts
+        return [value] * context.parts + [counting(part * context.lanes, context.lanes) for part in range(context.parts)]
 
     def at(self, scope: Scope, lanes: int) -> Lanes:
         return Lanes(scope, self.work, lanes, self.kernel.target, self.kernel.flags)
@@ -183,7 +189,7 @@ Partial = Callable[[Scope, str, str], State]  # the fold of [low, high), from th
 def fold(context: Context, monoid: str, over: Over, body: Term, dtype: np.dtype, *, also: tuple[Store, ...] = (),
          lanes: int = 1, unroll: int = 1) -> Value:
     """The reduction's value at the end of the context's scope. `lanes` > 1: the last index runs over the lanes."""
-    folding = Fold(context, monoid, body, dtype, also)
+    folding = Fold(context, monoid, body, dtype, also, over_lanes=lanes > 1 or unroll > 1)
     if also:
         context.kernel.forget()
     if lanes > 1 or unroll > 1:
@@ -217,7 +223,8 @@ def _total(context: Context, folding: Fold, over: Over, lanes: int, unroll: int)
     def merge(scope: Scope, a: State, b: State) -> State:
         return folding.merge(scope, a, b, shape.lanes)
     blocks = _blocks(extent, 1) if folding.cascades else ()
-    return _cascade(context.scope, ("0", context.kernel.extent(extent)), blocks, list(zip(kinds, zero, strict=True)), partial, merge)
+    span = ("0", context.kernel.extent(extent))
+    return _cascade(context.scope, span, blocks, list(zip(kinds, zero, strict=True)), partial, merge)
 
 
 def _blocks(extent: Extent, step: int) -> tuple[int, ...]:
@@ -245,33 +252,37 @@ def _cascade(scope: Scope, span: tuple[str, str], blocks: tuple[int, ...], zero:
 
 def _vector_total(context: Context, folding: Fold, index: Index, extent: Extent, lanes: int, unroll: int) -> State:
     """The last index over the lanes: unrolled vectors, then single ones, then a masked one."""
-    spans = vector_spans(context, extent, lanes, unroll)
-    one = replace(context, lanes=lanes, parts=1)
     state: State | None = None
-    for span in spans:
-        wide = replace(context, lanes=lanes, parts=span.parts, vector=index.name)
-        kinds, zero = folding.types(wide), folding.zero(wide)
-        if span.masked or span.parts == 1 and state is not None:
-            state = _rest(context, folding, index, span, lanes, state or folding.zero(one))
-            continue
-
-        def partial(scope: Scope, low: str, high: str, wide: Context = wide, kinds: list[str] = kinds, zero: State = zero) -> State:
-            def body(inner: Scope, at: str, now: list[str]) -> list[str]:
-                return folding.step(wide.bind_index(index.name, at, inner), now, index.name)
-            step = str(lanes * wide.parts)
-            return folding.join(scope, loop(scope, low, high, step, list(zip(kinds, zero, strict=True)), body), lanes)
-
-        def merge(scope: Scope, a: State, b: State) -> State:
-            return folding.merge(scope, a, b, lanes)
-        blocks = _blocks(extent, lanes * span.parts) if folding.cascades else ()
-        start = list(zip(folding.types(one), folding.zero(one), strict=True))
-        state = _cascade(context.scope, (span.low, span.high), blocks, start, partial, merge)
-    return state if state is not None else folding.zero(one)
+    for span in vector_spans(context, extent, lanes, unroll):
+        if state is None and not span.masked:
+            state = _main(context, folding, index, extent, span, lanes)
+        else:
+            state = _rest(context, folding, index, span, lanes, state)
+    return state if state is not None else folding.zero(replace(context, lanes=lanes, parts=1))
 
 
-def _rest(context: Context, folding: Fold, index: Index, span: Span, lanes: int, state: State) -> State:
+def _main(context: Context, folding: Fold, index: Index, extent: Extent, span: Span, lanes: int) -> State:
+    """The unrolled loop, in blocks, its accumulators joined."""
+    wide = replace(context, lanes=lanes, parts=span.parts, vector=index.name)
+    one = replace(context, lanes=lanes, parts=1)
+    start = list(zip(folding.types(wide), folding.zero(wide), strict=True))
+
+    def partial(scope: Scope, low: str, high: str) -> State:
+        def body(inner: Scope, at: str, now: list[str]) -> list[str]:
+            return folding.step(wide.bind_index(index.name, at, inner), now, index.name)
+        return folding.join(scope, loop(scope, low, high, str(lanes * span.parts), start, body), lanes)
+
+    def merge(scope: Scope, a: State, b: State) -> State:
+        return folding.merge(scope, a, b, lanes)
+    blocks = _blocks(extent, lanes * span.parts) if folding.cascades else ()
+    zero = list(zip(folding.types(one), folding.zero(one), strict=True))
+    return _cascade(context.scope, (span.low, span.high), blocks, zero, partial, merge)
+
+
+def _rest(context: Context, folding: Fold, index: Index, span: Span, lanes: int, state: State | None) -> State:
     """What the unrolled loop leaves, going on from its state."""
     wide = replace(context, lanes=lanes, parts=1, vector=index.name)
+    state = state or folding.zero(wide)
     kinds = folding.types(wide)
 
     def body(inner: Scope, at: str, now: list[str]) -> list[str]:

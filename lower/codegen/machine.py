@@ -4,6 +4,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 
 import numpy as np
 
@@ -303,7 +304,7 @@ class Machine:
         return self._constant_array(f"[{len(values)} x {self.element}] [{text}]")
 
     def _constant_array(self, initial: str) -> str:
-        name = f"@table_{struct.unpack('<I', struct.pack('<i', _digest(initial)))[0]:08x}"
+        name = f"@table_{_digest(initial):016x}"
         self.scope.function.constants.add(f"{name} = private unnamed_addr constant {initial}, align 64")
         return name
 
@@ -361,8 +362,5 @@ def any_lane(scope: Scope, mask: str, lanes: int) -> str:
 
 
 def _digest(text: str) -> int:
-    """A stable 32-bit number for text (FNV-1a), so that equal tables share one name in a module."""
-    value = 0x811C9DC5
-    for byte in text.encode():
-        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return value - (1 << 32) if value >> 31 else value
+    """A stable number for text, so that equal tables share one name in a module."""
+    return int.from_bytes(sha256(text.encode()).digest()[:8], "big")

@@ -181,6 +181,8 @@ def _load_part(context: Context, scope: Scope, dtype: np.dtype, address: Address
         return _load_scalar(context, scope, element, _lane_pointer(context, scope, element, address, part), mask)
     if address.offsets is None and isinstance(address.stride, int) and abs(address.stride) == 1:
         return _load_consecutive(scope, dtype, address, part, lanes, mask)
+    if address.offsets is None and address.stride == 2 and mask is None:
+        return _load_every_second(scope, element, address, part, lanes)
     return _gather(context, scope, dtype, address, part, mask)
 
 
@@ -226,6 +228,20 @@ def _load_consecutive(scope: Scope, dtype: np.dtype, address: Address, part: int
         value = scope.call(kind, f"llvm.masked.load.{suffix(kind)}.p0", [
             ("ptr", pointer), ("i32", str(width(element))), (vector_type("i1", lanes), mask), (kind, "zeroinitializer")])
     return reverse(scope, element, value, lanes) if back else value
+
+
+def _load_every_second(scope: Scope, element: str, address: Address, part: int, lanes: int) -> str:
+    """Two vectors that end with the last element wanted, so that nothing past it is read, and the lanes among them."""
+    kind = vector_type(element, lanes)
+    first = _vector_pointer_at(scope, element, address, 2 * part * lanes)
+    second = _vector_pointer_at(scope, element, address, 2 * part * lanes + lanes - 1)
+    low, high = (scope.emit(f"load {kind}, ptr {p}, align {width(element)}") for p in (first, second))
+    places = (2 * lane if 2 * lane < lanes else 2 * lane + 1 for lane in range(lanes))  # high begins with low's last element
+    return scope.emit(f"shufflevector {kind} {low}, {kind} {high}, <{lanes} x i32> <{', '.join(f'i32 {x}' for x in places)}>")
+
+
+def _vector_pointer_at(scope: Scope, element: str, address: Address, offset: int) -> str:
+    return scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {offset}") if offset else address.pointer
 
 
 def _vector_pointer(scope: Scope, element: str, address: Address, part: int, lanes: int) -> str:
@@ -341,14 +357,30 @@ def _store_part(context: Context, dtype: np.dtype, address: Address, part: int, 
         if mask is None:
             scope.do(line.format(pointer))
             return
-        branch(scope, mask, lambda inner: inner.do(line.format(pointer)) or ())
+        def write(inner: Scope) -> Carried:
+            inner.do(line.format(pointer))
+            return ()
+        branch(scope, mask, write)
     elif address.offsets is None and isinstance(address.stride, int) and abs(address.stride) == 1:
         _store_consecutive(scope, element, address, part, lanes, raw, mask)
+    elif address.offsets is None and address.stride == 2 and mask is None:
+        _store_every_second(scope, element, address, part, lanes, raw)
     else:
         kind, many = vector_type(element, lanes), vector_type("ptr", lanes)
         scope.run(f"llvm.masked.scatter.{suffix(kind)}.{suffix(many)}", [
             (kind, raw), (many, _pointers(context, scope, element, address, part)), ("i32", str(width(element))),
             (vector_type("i1", lanes), mask or constant_text(True, "i1", lanes))])
+
+
+def _store_every_second(scope: Scope, element: str, address: Address, part: int, lanes: int, raw: str) -> None:
+    """Two vectors with every lane twice, of which every second one is stored."""
+    kind, mask = vector_type(element, lanes), ", ".join(f"i1 {lane % 2 == 0}".lower() for lane in range(lanes))
+    for half in (0, 1):
+        places = ", ".join(f"i32 {(half * lanes + lane) // 2}" for lane in range(lanes))
+        spread = scope.emit(f"shufflevector {kind} {raw}, {kind} poison, <{lanes} x i32> <{places}>")
+        pointer = _vector_pointer_at(scope, element, address, (2 * part + half) * lanes)
+        scope.run(f"llvm.masked.store.{suffix(kind)}.p0", [
+            (kind, spread), ("ptr", pointer), ("i32", str(width(element))), (vector_type("i1", lanes), f"<{mask}>")])
 
 
 def _store_consecutive(scope: Scope, element: str, address: Address, part: int, lanes: int, raw: str, mask: str | None) -> None:

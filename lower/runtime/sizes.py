@@ -91,7 +91,7 @@ class Sizes:
 
     def elements(self, counted: dict[Extent, int]) -> str:
         """The sum of these sizes times their counts."""
-        total: Extent = 0
+        total = "0"
         for size, count in counted.items():
-            total = total + product((size, count))
-        return self.extent(total)
+            total = self.writer.let(f"add i64 {total}, {self.extent(product((size, count)))}")
+        return total

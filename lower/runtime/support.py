@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from loopwright.lower.runtime import blas, pool, scratch, signals
+from loopwright.lower.runtime import blas, pool, scratch, signals, sorting
 
 _FUNCTIONS: dict[str, Callable[[str], int | None]] = {
     "lw_parallel_for": lambda name: pool.library()[name],
@@ -17,5 +17,5 @@ _FUNCTIONS: dict[str, Callable[[str], int | None]] = {
 
 def address(name: str) -> int | None:
     """The address of a runtime function; None for names that are not one (or not available on this machine)."""
-    find = _FUNCTIONS.get(name)
+    find = sorting.address if name.startswith(sorting.PREFIX) else _FUNCTIONS.get(name)
     return None if find is None else find(name)

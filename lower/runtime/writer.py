@@ -8,6 +8,9 @@ _LIKELY = 900  # a metadata number that no other text of a module uses
 LIKELY_TEXT = f'!{_LIKELY} = !{{!"branch_weights", i32 1000, i32 1}}'  # what `likely` refers to, once a module
 
 
+LONG = 600  # lines
+
+
 class Writer:
     """Straight-line appending; `body` puts the stack slots first, then the prologue, and gives the text."""
 
@@ -90,6 +93,11 @@ class Writer:
         self.do(f"br label %{to}")
 
     @property
+    def _attributes(self) -> str:
+        """Long straight-line code is not worth optimising: it runs once a call, and costs LLVM more than all the kernels."""
+        return "nounwind noinline optnone" if len(self._lines) > LONG else "nounwind"
+
+    @property
     def declarations(self) -> tuple[str, ...]:
         """What the text declares."""
         return tuple(self._declared.values())
@@ -100,7 +108,7 @@ class Writer:
 
     def body(self, header: str) -> str:
         """`define header` with what was written, without the declarations."""
-        return "\n".join((f"define {header} nounwind {{", *self._slots, *self._first, *self._lines, "}"))
+        return "\n".join((f"define {header} {self._attributes} {{", *self._slots, *self._first, *self._lines, "}"))
 
 
 def every(writer: Writer, conditions: list[str]) -> str:

@@ -1,0 +1,211 @@
+"""Complex numbers as pairs of real ones: after this pass no node computes at a complex dtype.
+
+Guarantees: the same numbers as NumPy's loops over the same bytes: a parameter c128[n, m] becomes f64[n, m, 2], its very
+memory, and so does a result; other parameters, symbols and constraints stay. An op without a rule here is a DTypeError
+that names it: `sort` and `argsort`.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.builder import Builder, Ref, attributed
+from loopwright.ir.dims import Extent, Shape
+from loopwright.ir.errors import DTypeError
+from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.guards import Scope
+from loopwright.ir.op import Op
+from loopwright.ir.ops import arithmetic, comparison, construct, contraction, indexing, reductions, selection, structural
+from loopwright.ir.ops import transcendental as t
+from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
+from loopwright.ir.ops.elementwise import real_part
+from loopwright.ir.ops.structural import concatenate, move_axis, pad, permute, reshape, section
+from loopwright.ir.rewriting import simplify
+from loopwright.ir.types import BOOL, COMPLEX, ArrayType
+from loopwright.lower import complex_functions as functions
+from loopwright.lower.pairs import Pair, Part, as_pair, call, is_true, pair_where
+from loopwright.lower.products import running_product
+
+Known = Part | Pair
+Rule = Callable[..., Known]
+
+
+def without_complex(g: Graph) -> Graph:
+    """g on pairs of real numbers; g itself where nothing is complex."""
+    values = [*g.params, *(v for n in g.nodes for v in n.outputs)]
+    if not any(v.type.dtype in COMPLEX for v in values):
+        return g
+    builder = Builder(Scope(), "complex arithmetic")
+    known: dict[Value, Known] = {v: _parameter(builder, v.type) for v in g.params}
+    with attributed() as attribute:
+        for n in g.nodes:
+            attribute(n.source)
+            known.update(_rewritten(builder, n, known))
+        results = [_stored(known[v]) for v in g.results]
+    made, _ = builder.finish(results)
+    return simplify(Graph(made.params, made.nodes, made.results, g.constraints))
+
+
+def _parameter(builder: Builder, type: ArrayType) -> Known:
+    if type.dtype not in COMPLEX:
+        return Part(builder.param(type))
+    whole = builder.param(ArrayType((*type.shape, 2), real_part(type.dtype)))
+    re, im = (reshape(section(whole, type.rank, k, 1), shape=type.shape) for k in (0, 1))
+    return Pair(Part(re), Part(im))
+
+
+def _stored(x: Known) -> Ref:
+    """A result as it lies in memory."""
+    return x.ref if isinstance(x, Part) else _joined(x)
+
+
+def _joined(x: Pair) -> Ref:
+    shape = x.re.ref.shape
+    return concatenate(*[reshape(p.ref, shape=(*shape, 1)) for p in (x.re, x.im)], axis=len(shape))
+
+
+def _rewritten(builder: Builder, n: Node, known: dict[Value, Known]) -> dict[Value, Known]:
+    operands = [known[v] for v in n.inputs]
+    if not any(v.type.dtype in COMPLEX for v in (*n.inputs, *n.outputs)):
+        refs = [x.ref for x in operands if isinstance(x, Part)]
+        made = builder.bind_all(n.op, refs, n.attrs, n.regions)
+        return {v: Part(r) for v, r in zip(n.outputs, made, strict=True)}
+    rule = RULES.get(n.op)
+    if rule is None:
+        raise DTypeError(f"{n.op.name} on {(*n.inputs, *n.outputs)[0].type}: it has no machine code for complex numbers. "
+                         f"Take np.abs, np.real or np.imag of them first, or call the function without jit.")
+    into = {} if operands else {"into": builder}
+    return {n.outputs[0]: rule(*operands, **into, **n.attrs)}
+
+
+# ---- forms of rules ---------------------------------------------------------------------------------
+def _each(op: Op) -> Rule:
+    """The op on real parts and on imaginary parts; operands that are real are the same for both."""
+    def rule(*xs: Known, **attrs: Any) -> Pair:
+        re, im = ([x.ref if isinstance(x, Part) else part(x).ref for x in xs] for part in (_re, _im))
+        return Pair(Part(op(*re, **attrs)), Part(op(*im, **attrs)))
+    return rule
+
+
+def _re(x: Pair) -> Part:
+    return x.re
+
+
+def _im(x: Pair) -> Part:
+    return x.im
+
+
+def _either(op: Op) -> Rule:
+    """Whether the question is answered with yes by one of the parts."""
+    return lambda z: call(op, z.re) | call(op, z.im)
+
+
+# ---- rules of their own -----------------------------------------------------------------------------
+def _convert(x: Known, dtype: np.dtype, weak: bool = False) -> Known:
+    if dtype in COMPLEX:
+        part = real_part(dtype)
+        return x.to(part) if isinstance(x, Pair) else as_pair(x.to(part))
+    z = as_pair(x)
+    return is_true(z) if dtype == BOOL else z.re.to(dtype)
+
+
+def _full(into: Builder, value: complex, shape: Shape, dtype: np.dtype) -> Pair:
+    value, part = complex(value), real_part(dtype)
+    return Pair(*[Part(construct.full(into=into, value=construct.scalar(x, part), shape=shape, dtype=part))
+                  for x in (value.real, value.imag)])
+
+
+def _iota(into: Builder, shape: Shape, axis: int, dtype: np.dtype) -> Pair:
+    return as_pair(Part(construct.iota(into=into, shape=shape, axis=axis, dtype=real_part(dtype))))
+
+
+def _pad(x: Pair, value: complex, **attrs: Any) -> Pair:
+    value, part = complex(value), x.re.dtype
+    return Pair(Part(pad(x.re.ref, value=construct.scalar(value.real, part), **attrs)),
+                Part(pad(x.im.ref, value=construct.scalar(value.imag, part), **attrs)))
+
+
+def _gather(x: Pair, *indices: Part, axes: tuple[int, ...], batch: int, mode: str) -> Pair:
+    """Outside the array there is NaN + 0i."""
+    at = [i.ref for i in indices]
+    return Pair(Part(indexing.gather(x.re.ref, *at, axes=axes, batch=batch, mode=mode)),
+                Part(indexing.gather(x.im.ref, *at, axes=axes, batch=batch, mode="zero" if mode == "fill" else mode)))
+
+
+def _dot(x: Known, y: Known, dtype: np.dtype | None = None, **attrs: Any) -> Pair:
+    """Four real products."""
+    part = None if dtype is None else real_part(dtype)
+    x, y = as_pair(x), as_pair(y)
+
+    def product(a: Part, b: Part) -> Part:
+        return Part(contraction.dot_general(a.ref, b.ref, dtype=part, **attrs))
+    return Pair(product(x.re, y.re) - product(x.im, y.im), product(x.re, y.im) + product(x.im, y.re))
+
+
+def _cumprod(x: Pair, axis: int) -> Pair:
+    """The library's running products run along the last axis of pairs."""
+    last = len(x.re.ref.shape) - 1
+    moved = Pair(*[Part(move_axis(p.ref, axis, last)) for p in (x.re, x.im)])
+    out = running_product(_joined(moved))
+    shape = out.shape[:-1]
+    re, im = (move_axis(reshape(section(out, len(shape), k, 1), shape=shape), last, axis) for k in (0, 1))
+    return Pair(Part(re), Part(im))
+
+
+def _reduce_prod(x: Pair, axes: tuple[int, ...]) -> Pair:
+    """The last of the running products that begin with 1."""
+    if not axes:
+        return x
+    shape = x.re.ref.shape
+    rest = tuple(a for a in range(len(shape)) if a not in axes)
+    kept = tuple(shape[a] for a in rest)
+    count: Extent = math.prod((shape[a] for a in axes), start=1)
+
+    def longer(part: Part, first: float) -> Part:
+        merged = reshape(permute(part.ref, (*rest, *sorted(axes))), shape=(*kept, count))
+        start, step = (*(0 for _ in kept), 1), (1,) * (len(kept) + 1)
+        return Part(pad(merged, shape=(*kept, count + 1), start=start, step=step, value=first))
+    products = _cumprod(Pair(longer(x.re, 1.0), longer(x.im, 0.0)), len(kept))
+    re, im = (reshape(section(p.ref, len(kept), count, 1), shape=kept) for p in (products.re, products.im))
+    return Pair(Part(re), Part(im))
+
+
+RULES: dict[Op, Rule] = {
+    arithmetic.add: lambda x, y: x + y,
+    arithmetic.sub: lambda x, y: x - y,
+    arithmetic.neg: lambda x: -x,
+    arithmetic.mul: lambda x, y: x * y,
+    arithmetic.div: lambda x, y: x / y,
+    arithmetic.real: lambda z: z.re,
+    arithmetic.imag: lambda z: z.im,
+    arithmetic.conj: lambda z: Pair(z.re, -z.im),
+    arithmetic.abs: lambda z: call(t.hypot, z.re, z.im),
+    comparison.eq: lambda x, y: x.re.equals(y.re) & x.im.equals(y.im),
+    comparison.ne: lambda x, y: x.re.differs(y.re) | x.im.differs(y.im),
+    comparison.isnan: _either(comparison.isnan),
+    comparison.isinf: _either(comparison.isinf),
+    comparison.isfinite: lambda z: call(comparison.isfinite, z.re) & call(comparison.isfinite, z.im),
+    selection.select: pair_where,
+    selection.convert: _convert,
+    construct.full: _full,
+    construct.iota: _iota,
+    **{op: _each(op) for op in (broadcast, reduce_sum, reductions.cumsum, structural.reshape, structural.transpose,
+                                structural.slice_, structural.concatenate, indexing.scatter, indexing.scatter_add)},
+    structural.pad: _pad,
+    indexing.gather: _gather,
+    contraction.dot_general: _dot,
+    reductions.cumprod: _cumprod,
+    reductions.reduce_prod: _reduce_prod,
+    t.exp: functions.exp, t.exp2: functions.exp2, t.expm1: functions.expm1,
+    t.log: functions.log, t.log1p: functions.log1p,
+    t.log2: functions.times(functions.log, 1 / math.log(2)), t.log10: functions.times(functions.log, 1 / math.log(10)),
+    t.sqrt: functions.sqrt, t.power: functions.power,
+    t.sinh: functions.sinh, t.cosh: functions.cosh, t.tanh: functions.tanh,
+    t.sin: functions.turned(functions.sinh), t.cos: functions.at_turned(functions.cosh),
+    t.tan: functions.turned(functions.tanh),
+    t.arcsin: functions.arcsin, t.arccos: functions.arccos, t.arctan: functions.mirrored(functions.arctanh),
+    t.arcsinh: functions.mirrored(functions.arcsin), t.arccosh: functions.arccosh, t.arctanh: functions.arctanh,
+}

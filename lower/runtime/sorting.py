@@ -1,0 +1,59 @@
+"""Sorts of one row, for compiled code: NumPy's own sort functions where they pass, else our merge sort.
+
+    void @lw_sort_<dtype>(ptr data, ptr temp, i64 n)        in place; temp holds n elements
+
+Guarantees: ascending, NaN last, as `np.sort`; NumPy's function is used only for dtypes whose sort needs nothing but the
+data, and after it sorted a row rightly.
+"""
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+import numpy as np
+
+from loopwright.ir.types import BF16, BY_SHORT
+from loopwright.kernels.sorting import sort_text
+from loopwright.lower.runtime.cache import assembled
+from loopwright.lower.runtime.engine import Library, load
+from loopwright.lower.runtime.objects import address as object_address
+
+PREFIX = "lw_sort_"
+# PyArray_ArrFuncs begins with 21 casts and 12 other functions; then come the sorts, the default one first.
+_DEFAULT_SORT = (21 + 12) * ctypes.sizeof(ctypes.c_void_p)
+_Sort = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_void_p)
+
+
+def address(name: str) -> int:
+    """The address of `lw_sort_<dtype>`."""
+    return _library(BY_SHORT[name.removeprefix(PREFIX)])[name]
+
+
+@cache
+def _library(dtype: np.dtype) -> Library:
+    name, text = sort_text(dtype)
+    theirs = numpy_sort(dtype)
+    if theirs is None:
+        return load(assembled(text.replace("define internal ", "define ", 1)), {}, [name])
+    shim = (f"declare i32 @numpy_sort(ptr, i64, ptr)\ndefine void @{name}(ptr %data, ptr %temp, i64 %n) nounwind {{\n"
+            "  %unused = call i32 @numpy_sort(ptr %data, i64 %n, ptr null)\n  ret void\n}\n")
+    return load(assembled(shim), {"numpy_sort": theirs}, [name])
+
+
+@cache
+def numpy_sort(dtype: np.dtype) -> int | None:
+    """The address of NumPy's sort of this dtype, tried on a row; None where it has none that stands alone."""
+    if dtype == BF16:  # another package's dtype: sorted through comparisons of array elements
+        return None
+    functions = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(object_address("_PyDataType_GetArrFuncs"))(dtype)
+    found = ctypes.c_void_p.from_address(functions + _DEFAULT_SORT).value if functions else None
+    return found if found and _sorts(_Sort(found), dtype) else None
+
+
+def _sorts(sort: ctypes._CFuncPtr, dtype: np.dtype) -> bool:
+    """Whether it sorts a long enough row with repeats, extremes and NaN as np.sort does."""
+    row = (np.arange(1000) * 7919 % 1009 - 500).astype(dtype)
+    if dtype.kind == "f":
+        row[::97], row[5], row[6] = np.nan, np.inf, -np.inf
+    wanted = np.sort(row)
+    return sort(row.ctypes.data, row.size, None) == 0 and np.array_equal(row, wanted, equal_nan=dtype.kind == "f")
