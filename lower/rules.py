@@ -85,7 +85,7 @@ def survey(region: Graph) -> Survey:
         stages[k] = Reading(node, expr, readers[k])
     kept = [s for s in stages if s is not None]
     levels = [s.node.outputs[0].type.rank for s in kept if isinstance(s.expr, Reduce)]
-    loops = len(index) - _interleaves(region, index, fresh)
+    loops = len(index) - (len(index) not in levels and _interleaves(region, index, fresh))
     return Survey(region, index, kept, min(levels, default=loops), loops)
 
 

@@ -38,6 +38,7 @@ def resolve_shape(scope: Scope, old: Shape, shape: Shape) -> Shape:
             raise _cannot_reshape(scope, old, shape)
         rest = scope.canonical(floordiv(scope.canonical(total), known))
         shape = tuple(rest if n == -1 else n for n in shape)
+        equate(scope, rest * known, total)  # a quotient by a sum does not cancel: that fixes the sizes
     elif not equate(scope, product(shape), total):
         raise _cannot_reshape(scope, old, shape)
     return scope.canonical_shape(shape)
