@@ -175,7 +175,7 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
             e = s.stages[k].expr
             assert isinstance(e, Reduce)
             out += [Vectorize(k, s.stages[k].node.outputs[0].type.rank + len(e.over) - 1, lanes), Unroll(k, _in_flight(s, 8))]
-        if s.level == s.loops:
+        if s.level == s.loops or isinstance(s.root.expr, Reduce):  # a reduction of rows that have a value of their own
             return out
     if s.loops:
         out += [Vectorize(_number(s), s.loops - 1, lanes), Unroll(_number(s), _in_flight(s, 4))]

@@ -25,6 +25,9 @@ ONCE_WRONG: dict[str, tuple[Callable[..., Any], tuple[tuple[tuple[int, ...], ...
     "a quotient of products of sums": (lambda x: np.reshape(x[1:], (-1, x.shape[0] - 1)),
                                        (((2, 3),), ((4, 5),), ((7, 1),), ((7, 0),))),
     "a quotient by a sum": (lambda x: np.reshape(x, (-1, x.shape[0] - 1)), (((2, 3),), ((3, 4),), ((7, 6),), ((7, 0),))),
+    "a reduction of rows of matrices that have a value of their own": (
+        lambda x: np.any(np.exp(x - np.max(x, axis=(1, 2), keepdims=True)) > 0.4, axis=-1),
+        (((3, 5, 8),), ((2, 1, 33),), ((1, 9, 1),))),
     "a reduction of all axes of a short root": (
         lambda x: np.sum((x.mean(-1, keepdims=True) ** 2)[..., None] * x.mean(-1, keepdims=True)[..., None, :], axis=-1) * 0.2,
         (((4, 2, 1),), ((4, 2, 3),), ((0, 2, 1),))),
