@@ -159,7 +159,9 @@ def floordiv(a: Extent, b: Extent) -> Extent:
 
 def _exact_quotient(a: Extent, b: Extent) -> Extent | None:
     """The q with q * b == a, by long division on leading terms, if it is found."""
-    (lead, c), quotient, rest = terms_of(b)[0], 0, a
+    lead, c = terms_of(b)[0]
+    quotient: Extent = 0
+    rest = a
     for _ in range(len(terms_of(a))):
         atoms, k = terms_of(rest)[0]
         if k % c or any(atoms.count(x) < lead.count(x) for x in lead):
