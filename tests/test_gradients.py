@@ -187,3 +187,4 @@ def test_smooth_functions_have_second_derivatives_where_their_formulas_have_kink
         np.testing.assert_allclose(second, [[0.25, -0.25], [-0.25, 0.25]], atol=1e-15)
         second = lw.jit(lw.hessian(lambda v: np.logaddexp2(v[0], v[1])))(np.array([x, x]))
         np.testing.assert_allclose(second, np.log(2) * np.array([[0.25, -0.25], [-0.25, 0.25]]), atol=1e-15)
+    np.testing.assert_allclose(lw.jit(lw.grad(lw.grad(np.sinc)))(0.0), -np.pi**2 / 3)  # not of where(x == 0, 1, ...)
