@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.attributes import map_extents
-from loopwright.ir.dims import Dim, Extent, Shape, evaluate, symbol
+from loopwright.ir.dims import Constraint, Dim, Extent, Shape, evaluate, substitute, symbol
 from loopwright.ir.errors import LeakedValueError
 from loopwright.ir.graph import Graph, Node, Value, binding, renewed, substitute_graph
 from loopwright.ir.guards import Scope
@@ -238,9 +238,10 @@ class Builder:
 
 def _canonical_graph(g: Graph, scope: Scope, constraints: tuple[Any, ...]) -> Graph:
     """g with sizes under the equalities; a guard that only said two symbols are one is spent by that."""
-    to = {s: scope.canonical(symbol(s)) for s in g.symbols}
-    kept = tuple(c for c in constraints if not (c.relation == "==" and scope.canonical(c.left) == scope.canonical(c.right)))
-    return substitute_graph(Graph(g.params, g.nodes, g.results, kept), to)
+    symbols = {s: scope.canonical(symbol(s)) for s in g.symbols}
+    guards = [Constraint(c.relation, substitute(c.left, symbols), substitute(c.right, symbols)) for c in constraints]
+    kept = tuple(c for c in guards if c.relation != "==" or c.left != c.right)
+    return substitute_graph(g, scope.facts.equal | symbols, kept)
 
 
 def _canonical(a: Any, scope: Scope) -> Any:

@@ -134,7 +134,7 @@ def _times(a: Dim, b: Extent) -> Extent:
 
 
 def floordiv(a: Extent, b: Extent) -> Extent:
-    """floor(a / b): exact when b is a monomial that divides every term of a; else an atom."""
+    """floor(a / b): exact when b divides a as a polynomial, or is a monomial that divides some of its terms; else an atom."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b
     if isinstance(a, int) and a == 0:
@@ -152,9 +152,25 @@ def floordiv(a: Extent, b: Extent) -> Extent:
         if whole:  # floor((c*q + r) / c) = q + floor(r / c)
             exact = _polynomial((_without(t, atoms), k // c) for t, k in whole)
             return exact + floordiv(_polynomial(rest), b)
-    if isinstance(a, int) and isinstance(b, Dim) and a < 0:
-        return Dim((((Call("floordiv", (a, b)),), 1),))
+    elif (quotient := _exact_quotient(a, b)) is not None:
+        return quotient
     return Dim((((Call("floordiv", (a, b)),), 1),))
+
+
+def _exact_quotient(a: Extent, b: Extent) -> Extent | None:
+    """The q with q * b == a, by long division on leading terms, if it is found."""
+    lead, c = terms_of(b)[0]
+    quotient: Extent = 0
+    rest = a
+    for _ in range(len(terms_of(a))):
+        atoms, k = terms_of(rest)[0]
+        if k % c or any(atoms.count(x) < lead.count(x) for x in lead):
+            return None
+        term = _polynomial([(_without(atoms, lead), k // c)])
+        quotient, rest = quotient + term, rest - b * term
+        if rest == 0:
+            return quotient
+    return None
 
 
 def _without(monomial: Monomial, atoms: Monomial) -> Monomial:
@@ -196,7 +212,7 @@ def product(extents: Iterable[Extent]) -> Extent:
 
 
 def substitute(x: Extent, to: Mapping[str, Extent]) -> Extent:
-    """x with symbols replaced by name, everywhere at once."""
+    """x with symbols replaced by name, and calls by their text, everywhere at once."""
     if isinstance(x, int) or not to:
         return x
     if (name := symbol_of(x)) is not None:  # most sizes are one symbol
@@ -210,7 +226,13 @@ def substitute(x: Extent, to: Mapping[str, Extent]) -> Extent:
 def _substitute_atom(a: Atom, to: Mapping[str, Extent]) -> Extent:
     if isinstance(a, Symbol):
         return to.get(a.name, Dim((((a,), 1),)))
-    return _BUILD[a.fn](substitute(a.args[0], to), substitute(a.args[1], to))
+    new = _BUILD[a.fn](substitute(a.args[0], to), substitute(a.args[1], to))
+    if isinstance(new, int):
+        return new
+    out: Extent = 0
+    for atoms, c in new.terms:
+        out = out + product(to.get(str(x), Dim((((x,), 1),))) if isinstance(x, Call) else Dim((((x,), 1),)) for x in atoms) * c
+    return out
 
 
 def evaluate(x: Extent, sizes: Mapping[str, int]) -> int:
@@ -271,14 +293,21 @@ def _solved(x: Extent, other: Extent) -> tuple[str, Extent] | None:
     return (name, other) if name is not None and name not in symbols_in(other) else None
 
 
-def _solved_linear(d: Extent) -> tuple[str, Extent] | None:
-    """A symbol and what it is where d == 0: d = c*s + rest, without s in the rest, and c divides the rest."""
+def _solved_linear(d: Extent, kind: type[Symbol] | type[Call]) -> tuple[str, Extent] | None:
+    """An atom and what it is where d == 0: d = c*atom + rest, without the atom in the rest, and c divides the rest."""
     for atoms, c in terms_of(d):
-        if len(atoms) == 1 and isinstance(atoms[0], Symbol):
-            name, rest = atoms[0].name, d - Dim(((atoms, c),))
-            if name not in symbols_in(rest) and all(k % c == 0 for _, k in terms_of(rest)):
+        if len(atoms) == 1 and isinstance(atoms[0], kind):
+            name, rest = str(atoms[0]), d - Dim(((atoms, c),))
+            if name not in _atoms_in(rest) and all(k % c == 0 for _, k in terms_of(rest)):
                 return name, _polynomial((t, -k // c) for t, k in terms_of(rest))
     return None
+
+
+def _atoms_in(x: Extent) -> frozenset[str]:
+    """The text of every symbol and call in x, however deep."""
+    own = [a for atoms, _ in terms_of(x) for a in atoms]
+    inner = [_atoms_in(y) for a in own if isinstance(a, Call) for y in a.args]
+    return frozenset(map(str, own)).union(*inner)
 
 
 @dataclass
@@ -286,7 +315,8 @@ class Facts:
     """What is known about symbols: lower bounds, equalities used as rewrites, other inequalities, divisibility."""
 
     low: dict[str, int] = field(default_factory=dict)
-    equal: dict[str, Extent] = field(default_factory=dict)
+    equal: dict[str, Extent] = field(default_factory=dict)  # of symbols, and of calls by their text
+    calls: dict[str, Extent] = field(default_factory=dict)  # the calls among them
     at_least_zero: list[Extent] = field(default_factory=list)
     unequal: list[Extent] = field(default_factory=list)
     divides: list[tuple[Extent, Extent]] = field(default_factory=list)
@@ -322,15 +352,34 @@ class Facts:
 
     def _unify(self, a: Extent, b: Extent) -> None:
         """Make the equality a rewrite of one symbol, if it can be solved for one; else remember both inequalities."""
-        solved = _solved(b, a) or _solved(a, b) or _solved_linear(a - b)
+        if a == b:
+            return
+        solved = _solved(b, a) or _solved(a, b) or _solved_linear(a - b, Symbol)
         if solved is None:
-            self.at_least_zero += [a - b, b - a]
+            self._unify_call(a - b)
             return
         name, other = solved
         least = self.low.get(name, 0)
-        self.equal = {k: substitute(v, {name: other}) for k, v in self.equal.items()} | {name: other}
+        self._rewrite(name, other)
         if not isinstance(other, int) and not self._at_least(other, least):
             self._learn_at_least_zero(other - least)
+
+    def _unify_call(self, d: Extent) -> None:
+        """Where no symbol can be solved for, a rewrite of one floordiv, min or max, if there is one; d is 0 in any case."""
+        solved = _solved_linear(d, Call)
+        self.at_least_zero += [d, d * -1]
+        if solved is not None:
+            self.calls[solved[0]] = next(Dim(((t, 1),)) for t, _ in terms_of(d) if len(t) == 1 and str(t[0]) == solved[0])
+            self._rewrite(*solved)
+
+    def _rewrite(self, name: str, other: Extent) -> None:
+        """Replace an atom from now on, in what is known too: a call that reads otherwise now is learned anew."""
+        to = {name: other}
+        self.equal = {k: substitute(v, to) for k, v in self.equal.items()} | to
+        for key, call in list(self.calls.items()):
+            if key != name and (now := substitute(call, to)) != call:
+                del self.calls[key]
+                self.learn(Constraint("==", now, self.equal.pop(key)))
 
     def canonical(self, x: Extent) -> Extent:
         """x under the known equalities and divisibilities: two sizes proved equal by them become one object."""

@@ -1,7 +1,8 @@
 """Guards: questions about sizes that the prover could not answer, answered by this call's sizes and recorded.
 
 Guarantees: a question answered once is a fact for every later question of the same trace; `Scope.decide` records a
-guard only when the answer did not follow from earlier ones; a guard names the user's line that asked.
+guard only when the answer did not follow from earlier ones, or makes one object of two sizes; a guard names the user's
+line that asked.
 """
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ class Scope:
         if relation == "divides" and self.decide("==", a, 0):
             return False
         known = self.facts.prove(relation, a, b)
-        if known is not None:
+        if known is not None and not (relation == "==" and known and self._apart(a, b)):
             return known
         if relation == "<":
             return self.decide("<=", a + 1, b)
@@ -60,6 +61,10 @@ class Scope:
         self.guards.append(Guard(constraint, user_source()))
         self.facts.learn(constraint)
         return answer
+
+    def _apart(self, a: Extent, b: Extent) -> bool:
+        """Whether two sizes that are proved equal, by bounds, are yet to become one object: the guard that says so does."""
+        return self.canonical(a) != self.canonical(b) and all(Constraint("==", a, b) != g.constraint for g in self.guards)
 
     def _constraint(self, relation: str, a: Extent, b: Extent, answer: bool) -> Constraint:
         """The weakest fact that gives this answer; sizes above 0 or 1 share one bound instead of two exclusions."""

@@ -89,7 +89,7 @@ def survey(region: Graph) -> Survey:
         stages[k] = Reading(node, expr, readers[k])
     kept = [s for s in stages if s is not None]
     levels = [s.node.outputs[0].type.rank for s in kept if isinstance(s.expr, Reduce)]
-    loops = len(index) - _interleaves(region, index, fresh)
+    loops = len(index) - (len(index) not in levels and _interleaves(region, index, fresh))
     return Survey(region, index, kept, min(levels, default=loops), loops)
 
 
@@ -181,7 +181,7 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
             e = s.stages[k].expr
             assert isinstance(e, Reduce)
             out += [Vectorize(k, s.stages[k].node.outputs[0].type.rank + len(e.over) - 1, lanes), Unroll(k, _in_flight(s, 8))]
-        if s.level == s.loops:
+        if s.level == s.loops or isinstance(s.root.expr, Reduce):  # a reduction of rows that have a value of their own
             return out
     if s.loops:
         out += [Vectorize(_number(s), s.loops - 1, lanes), Unroll(_number(s), _in_flight(s, 4))]

@@ -52,7 +52,8 @@ MACHINES = {"host": {}, "avx2": {"LOOPWRIGHT_VECTOR_BITS": "256"},
 ELEMENTARY = {"arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "cbrt", "cos", "cosh", "erf", "exp",
               "exp2", "expm1", "hypot", "log", "log10", "log1p", "log2", "power", "sin", "sinh", "tan", "tanh"}
 UNSIGNED_ZERO = {"max", "min", "fmax", "fmin"}  # which of 0.0 and -0.0 is larger depends on NumPy's vectors
-MANY_TERMS = {"reduce_sum", "reduce_prod", "cumsum", "cumprod", "dot_general", "scatter_add"}
+MANY_TERMS = {"reduce_sum", "reduce_prod", "cumsum", "cumprod", "dot_general", "scatter_add",
+              "logaddexp", "logaddexp2"}  # these two add terms that may cancel
 SORTS = {"sort", "argsort"}  # of complex numbers they are refused by name
 TELLING = (BOOL, I8, U16, I32, I64, F16, F32, F64)
 UNITS, COMPLEX_UNITS = 2, 8

@@ -178,3 +178,13 @@ def test_chains_of_singular_functions_stay_masked(outer, inner):
     assert g[0] == g[1] == 0
     np.testing.assert_allclose(g[2:], want, rtol=1e-6, atol=1e-6)
     assert np.all(np.isfinite(grad(lambda x: np.sum(grad(f)(x)))(x)))
+
+
+def test_smooth_functions_have_second_derivatives_where_their_formulas_have_kinks():
+    """log(exp(x) + exp(y)) is computed from max and abs, which are not smooth at x == y; it is."""
+    for x in (0.0, 1.5):
+        second = lw.hessian(lambda v: np.logaddexp(v[0], v[1]))(np.array([x, x]))
+        np.testing.assert_allclose(second, [[0.25, -0.25], [-0.25, 0.25]], atol=1e-15)
+        second = lw.jit(lw.hessian(lambda v: np.logaddexp2(v[0], v[1])))(np.array([x, x]))
+        np.testing.assert_allclose(second, np.log(2) * np.array([[0.25, -0.25], [-0.25, 0.25]]), atol=1e-15)
+    np.testing.assert_allclose(lw.jit(lw.grad(lw.grad(np.sinc)))(0.0), -np.pi**2 / 3)  # not of where(x == 0, 1, ...)

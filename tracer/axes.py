@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.exceptions import AxisError
 
-from loopwright.ir.builder import Builder, innermost
-from loopwright.ir.dims import Extent, Shape
+from loopwright.ir.builder import Builder, Ref, innermost
+from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.source import user_source
 from loopwright.tracer.indexing import content_guard
-from loopwright.tracer.promotion import lift_own, newest_builder
+from loopwright.tracer.promotion import lift_own, newest_builder, reshape
 from loopwright.tracer.size import as_extent
 from loopwright.tracer.tables import unsupported
 from loopwright.tracer.tracer import Tracer
@@ -37,6 +37,13 @@ def as_axes(axis: Any, rank: int) -> tuple[int, ...]:
     if len(set(axes)) != len(axes):
         raise ValueError(f"{user_source()}: repeated axis in {axis}")
     return axes
+
+
+def along(x: Ref, axis: Any) -> tuple[Ref, int]:
+    """x and an axis of it; without an axis x in one line, as a number is where it is said to have one."""
+    if axis is None or not x.shape:
+        x, axis = reshape(x, (product(x.shape),)), 0 if axis is None else axis
+    return x, as_axis(axis, len(x.shape))
 
 
 def as_tracer(x: Any, builder: Builder | None = None) -> Tracer:

@@ -21,7 +21,7 @@ from loopwright.ir.ops.selection import select
 from loopwright.ir.ops.structural import section
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BF16, BOOL, COMPLEX, F16, F32, F64, I64, U64, is_inexact
-from loopwright.tracer.axes import NO_VALUE, as_axes, as_axis, as_tracer, is_given, refuse, without
+from loopwright.tracer.axes import NO_VALUE, along, as_axes, as_axis, as_tracer, is_given, refuse, without
 from loopwright.tracer.promotion import as_dtype, as_operand, broadcast, broadcast_shapes, convert, lift_to, reshape, shape_of
 from loopwright.tracer.size import sized
 from loopwright.tracer.tables import UFUNC_METHODS, UFUNCS, Traced, implements, unsupported, xp
@@ -34,6 +34,14 @@ def fold(emit: Emit, x: Ref, axes: tuple[int, ...], keepdims: Any = False) -> Re
     """A reduction over axes, which may be none."""
     out = emit(x, axes=tuple(sorted(axes))) if axes else x
     return reshape(out, without(x.shape, axes, True)) if is_given(keepdims) and keepdims else out
+
+
+def _folded_axes(axis: Any, rank: int) -> tuple[int, ...]:
+    """The axes of a reduction. NumPy lets a number have one, of which nothing is left to reduce."""
+    if rank == 0 and axis is not None and not isinstance(axis, tuple):
+        as_axis(axis, 1)
+        return ()
+    return as_axes(axis, rank)
 
 
 def _masked(x: Ref, where: Any, otherwise: Any) -> Ref:
@@ -58,7 +66,7 @@ def _summed(emit: Emit, identity: int, combine: np.ufunc, a: Any, axis: Any, dty
     x = as_tracer(a).ref
     x = convert(x, _wide(x.dtype) if dtype is None else as_dtype(dtype))
     x = _masked(x, where, identity)
-    out = Tracer(fold(emit, x, as_axes(axis, len(x.shape)), keepdims))
+    out = Tracer(fold(emit, x, _folded_axes(axis, len(x.shape)), keepdims))
     return UFUNCS[combine](out, initial).astype(x.dtype) if is_given(initial) else out
 
 
@@ -84,7 +92,7 @@ def _extreme(emit: Emit, ufunc: np.ufunc, a: Any, axis: Any, keepdims: Any, init
                          f"mask one has to specify 'initial'")
     if is_given(initial):
         return _extreme_from(emit, ufunc, x, axis, keepdims, initial, where)
-    axes = as_axes(axis, len(x.shape))
+    axes = _folded_axes(axis, len(x.shape))
     if _is_empty(x, axes):
         shape = without(x.shape, axes)
         if not x.builder.scope.decide("==", product(shape), 0):
@@ -101,7 +109,7 @@ def _is_empty(x: Ref, axes: tuple[int, ...]) -> bool:
 
 def _extreme_from(emit: Emit, ufunc: np.ufunc, x: Ref, axis: Any, keepdims: Any, initial: Any, where: Any) -> Traced:
     """The initial value joins as one more element of each reduction."""
-    axes = as_axes(axis, len(x.shape))
+    axes = _folded_axes(axis, len(x.shape))
     first = as_tracer(initial, x.builder).astype(x.dtype)
     x = _masked_by(x, where, first.ref)
     if _is_empty(x, axes):
@@ -142,14 +150,14 @@ def ptp(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE) ->
 def any_(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Traced:
     refuse("any", out=out)
     x = _masked(convert(as_tracer(a).ref, BOOL), where, False)
-    return Tracer(fold(reductions.reduce_any, x, as_axes(axis, len(x.shape)), keepdims))
+    return Tracer(fold(reductions.reduce_any, x, _folded_axes(axis, len(x.shape)), keepdims))
 
 
 @implements(np.all)
 def all_(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Traced:
     refuse("all", out=out)
     x = _masked(convert(as_tracer(a).ref, BOOL), where, True)
-    return Tracer(fold(reductions.reduce_all, x, as_axes(axis, len(x.shape)), keepdims))
+    return Tracer(fold(reductions.reduce_all, x, _folded_axes(axis, len(x.shape)), keepdims))
 
 
 @implements(np.count_nonzero)
@@ -161,9 +169,8 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Traced:
 def _position(emit: Emit, name: str, a: Any, axis: Any, keepdims: Any) -> Traced:
     x = as_tracer(a).ref
     rank = len(x.shape)
-    flat = axis is None
-    x = reshape(x, (product(x.shape),)) if flat else x
-    k = as_axis(0 if flat else axis, len(x.shape))
+    flat = axis is None or rank == 0
+    x, k = along(x, axis)
     if _is_empty(x, (k,)):
         raise ValueError(f"{user_source()}: attempt to get {name} of an empty sequence")
     out = emit(x, axis=k)
@@ -188,9 +195,8 @@ def argmin(a: Any, axis: Any = None, out: None = None, *, keepdims: Any = NO_VAL
 def _running(emit: Emit, a: Any, axis: Any, dtype: Any) -> Traced:
     x = as_tracer(a).ref
     x = convert(x, _wide(x.dtype) if dtype is None else as_dtype(dtype))
-    if axis is None:
-        x, axis = reshape(x, (product(x.shape),)), 0
-    return Tracer(emit(x, axis=as_axis(axis, len(x.shape))))
+    x, k = along(x, axis)
+    return Tracer(emit(x, axis=k))
 
 
 @implements(np.cumsum)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.ir.builder import Ref
 from loopwright.ir.dims import product
 from loopwright.ir.ops import arithmetic
 from loopwright.ir.ops.construct import full_like
@@ -20,7 +19,7 @@ from loopwright.ir.ops.selection import select
 from loopwright.ir.ops.sorting import argsort, sort
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BOOL, COMPLEX, F64, I64, is_float, is_inexact, is_integer
-from loopwright.tracer.axes import NO_VALUE, as_axis, as_tracer, as_tracers, is_given, refuse
+from loopwright.tracer.axes import NO_VALUE, along, as_axis, as_tracer, as_tracers, is_given, refuse
 from loopwright.tracer.functions_reduce import number
 from loopwright.tracer.indexing import known_contents
 from loopwright.tracer.promotion import (
@@ -151,11 +150,14 @@ def fix(x: Any, out: None = None) -> Any:
 
 @implements(np.sinc)
 def sinc(x: Any) -> Any:
-    t = as_tracer(x)
-    y = t * np.pi
-    is_zero = t == 0
-    safe = where(is_zero, 1, y)
-    return where(is_zero, 1, xp.sin(safe) / safe).astype(y.dtype)
+    """sin(pi x) / (pi x); near 0 its Taylor series, whose derivatives are those of the function."""
+    y = as_tracer(x) * np.pi
+    near = xp.abs(y) < 0.5
+    z, series = where(near, y * y, 0), 0.0
+    for k in reversed(range(9)):  # the first term left out is below 0.5 ** 18 / 19!
+        series = series * z + (-1) ** k / math.factorial(2 * k + 1)
+    safe = where(near, 1, y)
+    return where(near, series, xp.sin(safe) / safe).astype(y.dtype)
 
 
 # ---- comparison ---------------------------------------------------------------------------------
@@ -199,9 +201,8 @@ def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: str = "
         raise TypeError(f"{user_source()}: take needs integer indices, got {index.dtype}")
     if mode not in MODES:
         raise ValueError(f"{user_source()}: mode must be one of {', '.join(MODES)}, got {mode!r}")
-    if axis is None:
-        x, axis = Tracer(reshape(x.ref, (product(x.ref.shape),))), 0
-    k = as_axis(axis, x.ndim)
+    ref, k = along(x.ref, axis)
+    x = Tracer(ref)
     if mode == "clip":  # NumPy's clip knows no negative indices
         index = xp.maximum(index, 0)
     at = convert(index.ref, I64)
@@ -241,23 +242,20 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Trac
 
 
 # ---- order --------------------------------------------------------------------------------------
-def _ordered(emit: Callable[..., Ref], a: Any, axis: Any) -> Traced:
-    x = as_tracer(a).ref
-    if axis is None:
-        x, axis = reshape(x, (product(x.shape),)), -1
-    return Tracer(emit(x, axis=as_axis(axis, len(x.shape))))
-
-
 @implements(np.sort)
 def sort_(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Traced:
     refuse("sort", order=order)
-    return _ordered(sort, a, axis)
+    x = as_tracer(a).ref
+    if axis is None:
+        x, axis = reshape(x, (product(x.shape),)), -1
+    return Tracer(sort(x, axis=as_axis(axis, len(x.shape))))  # a number has no axis to sort along
 
 
 @implements(np.argsort)
 def argsort_(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Traced:
     refuse("argsort", order=order)
-    return _ordered(argsort, a, axis)
+    x, k = along(as_tracer(a).ref, axis)
+    return Tracer(argsort(x, axis=k))
 
 
 def _lines(x: Tracer, axis: Any) -> Traced:

@@ -16,7 +16,7 @@ from loopwright.ir.errors import ShapeError
 from loopwright.ir.guards import Scope
 from loopwright.ir.ops.structural import reverse, section, transpose
 from loopwright.ir.source import user_source
-from loopwright.tracer.axes import as_axes, as_axis, as_shape, as_size, as_tracer, as_tracers, known_list
+from loopwright.tracer.axes import along, as_axes, as_axis, as_shape, as_size, as_tracer, as_tracers, known_list
 from loopwright.tracer.promotion import broadcast, broadcast_shapes, equate, fits, reshape
 from loopwright.tracer.size import as_extent, sized
 from loopwright.tracer.tables import Traced, implements, unsupported, xp
@@ -38,6 +38,7 @@ def resolve_shape(scope: Scope, old: Shape, shape: Shape) -> Shape:
             raise _cannot_reshape(scope, old, shape)
         rest = scope.canonical(floordiv(scope.canonical(total), known))
         shape = tuple(rest if n == -1 else n for n in shape)
+        equate(scope, rest * known, total)  # a quotient by a sum does not cancel: that fixes the sizes
     elif not equate(scope, product(shape), total):
         raise _cannot_reshape(scope, old, shape)
     return scope.canonical_shape(shape)
@@ -212,10 +213,8 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Traced, ...]:
 
 @implements(np.repeat)
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Traced:
-    x = as_tracer(a)
-    if axis is None:
-        x, axis = Tracer(reshape(x.ref, (product(x.ref.shape),))), 0
-    k = as_axis(axis, x.ndim)
+    ref, k = along(as_tracer(a).ref, axis)
+    x = Tracer(ref)
     times = as_extent(repeats)
     if times is None:
         counts = np.asarray(known_list(repeats))

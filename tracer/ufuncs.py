@@ -108,20 +108,6 @@ def _complex_rint(x: Ref) -> Ref:
     return a.add(re, a.mul(im, full_like(im, 1j)))
 
 
-def _logaddexp(x: Ref, y: Ref) -> Ref:
-    """max + log1p(exp(-|x - y|)); equal infinities have no difference."""
-    return a.add(a.max(x, y), transcendental.log1p(transcendental.exp(a.neg(a.abs(_difference(x, y))))))
-
-
-def _logaddexp2(x: Ref, y: Ref) -> Ref:
-    tail = transcendental.log1p(transcendental.exp2(a.neg(a.abs(_difference(x, y)))))
-    return a.add(a.max(x, y), a.mul(tail, full_like(tail, math.log2(math.e))))
-
-
-def _difference(x: Ref, y: Ref) -> Ref:
-    return select(comparison.eq(x, y), zeros_like(x), a.sub(x, y))
-
-
 def _heaviside(x: Ref, at_zero: Ref) -> Ref:
     zero = zeros_like(x)
     step = select(comparison.lt(x, zero), zero, full_like(x, 1))
@@ -168,7 +154,7 @@ RULES: dict[np.ufunc, Rule] = {
     np.greater: _ordered(comparison.lt, False, swap=True), np.greater_equal: _ordered(comparison.le, False, swap=True),
     np.logical_and: _truths(bitwise.bitwise_and), np.logical_or: _truths(bitwise.bitwise_or),
     np.logical_xor: _truths(bitwise.bitwise_xor), np.logical_not: lambda x: bitwise.bitwise_not(convert(x, BOOL)),
-    np.logaddexp: _logaddexp, np.logaddexp2: _logaddexp2, np.heaviside: _heaviside,
+    np.logaddexp: transcendental.logaddexp, np.logaddexp2: transcendental.logaddexp2, np.heaviside: _heaviside,
     np.deg2rad: _scaled(math.pi / 180), np.radians: _scaled(math.pi / 180),
     np.rad2deg: _scaled(180 / math.pi), np.degrees: _scaled(180 / math.pi),
 }

@@ -108,11 +108,12 @@ def elementwise(name: str, numpy: Callable[..., Any], arity: int, accepts: Dtype
                      numpy=numpy if steps else _through_f32(numpy), examples=_examples(arity, accepts, draws), **rules)
 
 
-def pointwise(*, name: str, **rules: Any) -> Op:
-    """An op that works element by element, whatever its dtypes: its shape, batch and loop rules."""
+def pointwise(*, name: str, loop: Callable[..., Expr] | None = None, **rules: Any) -> Op:
+    """An op that works element by element, whatever its dtypes: its shape and batch rules, and its loop rule unless its
+    elements are made of those of other ops."""
     def batch(size: Extent, args: tuple[Ref, ...], mapped: tuple[bool, ...], **attrs: Any) -> Ref:
         return op(*spread(size, args, mapped), **attrs)
-    op = Op(name=name, shape=same_shape, batch=batch, loop=elementwise_loop(name), **rules)
+    op = Op(name=name, shape=same_shape, batch=batch, loop=loop or elementwise_loop(name), **rules)
     return op
 
 

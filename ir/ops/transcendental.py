@@ -11,13 +11,14 @@ from collections.abc import Callable
 import numpy as np
 
 from loopwright.ir.builder import Ref
+from loopwright.ir.loops import Apply, Expr, Literal, LoopContext
 from loopwright.ir.op import Op
 from loopwright.ir.ops.arithmetic import Tangents, add, along, div, mul, neg, sub
 from loopwright.ir.ops.comparison import eq
-from loopwright.ir.ops.construct import full_like, zeros_like
+from loopwright.ir.ops.construct import full_like, scalar, zeros_like
 from loopwright.ir.ops.elementwise import INEXACT, NUMBERS, Draw, between, elementwise
 from loopwright.ir.ops.selection import select
-from loopwright.ir.types import F64, FLOATS, ArrayType, is_integer
+from loopwright.ir.types import BOOL, F64, FLOATS, ArrayType, is_integer
 
 
 def _function(name: str, numpy: Callable[..., object], derivative: Callable[[Ref, Ref], Ref], *, doc: str,
@@ -149,3 +150,32 @@ erf = _function(
     "erf", _erf_numpy, lambda x, out: mul(exp(neg(mul(x, x))), full_like(x, 2 / math.sqrt(math.pi))), accepts=FLOATS,
     doc="The error function, 2 / sqrt(pi) times the integral of exp(-t*t) from 0 to x.",
 )
+
+
+# ---- log(exp(x) + exp(y)) -----------------------------------------------------------------------
+def _logaddexp(name: str, numpy: Callable[..., object], exponential: Op, scale: float, *, doc: str) -> Op:
+    """max + scale * log1p(b ** -|x - y|), where equal numbers, infinities among them, have no difference.
+
+    The derivative is b ** (x - out) dx + b ** (y - out) dy: smooth at x == y, where the parts of the formula are not.
+    """
+    def loop(context: LoopContext, index: tuple[Expr, ...]) -> Expr:
+        dtype = context.result.dtype
+
+        def apply(fn: str, *args: Expr) -> Expr:
+            return Apply(fn, args, BOOL if fn == "eq" else dtype)
+
+        x, y = context.load(0, index), context.load(1, index)
+        apart = apply("select", apply("eq", x, y), Literal(0.0, dtype), apply("sub", x, y))
+        tail = apply("log1p", apply(exponential.name, apply("neg", apply("abs", apart))))
+        return apply("add", apply("max", x, y), apply("mul", tail, Literal(scalar(scale, dtype), dtype)))
+
+    def share(x: Ref, out: Ref) -> Ref:
+        return exponential(select(eq(x, out), zeros_like(x), sub(x, out)))
+
+    return elementwise(
+        name, numpy, 2, FLOATS, doc=doc, loop=loop,
+        jvp=lambda primals, tangents, out: along(tangents, *(lambda t, x=x: mul(t, share(x, out)) for x in primals)))
+
+
+logaddexp = _logaddexp("logaddexp", np.logaddexp, exp, 1.0, doc="log(exp(x) + exp(y)) without overflow.")
+logaddexp2 = _logaddexp("logaddexp2", np.logaddexp2, exp2, 1 / math.log(2), doc="log2(2 ** x + 2 ** y) without overflow.")

@@ -8,6 +8,7 @@ data, and after it sorted a row rightly.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -50,7 +51,7 @@ def numpy_sort(dtype: np.dtype) -> int | None:
     return found if found and _sorts(_Sort(found), dtype) else None
 
 
-def _sorts(sort: ctypes._CFuncPtr, dtype: np.dtype) -> bool:
+def _sorts(sort: Callable[[int, int, None], int], dtype: np.dtype) -> bool:
     """Whether it sorts a long enough row with repeats, extremes and NaN as np.sort does."""
     row = (np.arange(1000) * 7919 % 1009 - 500).astype(dtype)
     if dtype.kind == "f":
