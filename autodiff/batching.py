@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from loopwright.autodiff.jvp import emit
-from loopwright.autodiff.regions import WALKS, Regions, symbols_of
+from loopwright.autodiff.regions import WALKS, Regions
 from loopwright.ir.builder import Builder, Ref, attributed
 from loopwright.ir.dims import Extent
-from loopwright.ir.graph import Graph, Node, Value, binding, renewed
+from loopwright.ir.graph import Graph, Node, Value, binding, renewed, symbols_of
 from loopwright.ir.ops.scanning import each
 
 

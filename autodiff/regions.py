@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from loopwright.ir.builder import Builder, Ref, build, inline, innermost, tracing
 from loopwright.ir.dims import Extent, symbols_in
-from loopwright.ir.graph import Graph, Node, Value, binding, renewed
+from loopwright.ir.graph import Graph, Node, Value, binding, renewed, symbols_of
 from loopwright.ir.guards import Scope
 from loopwright.ir.op import Flags
 from loopwright.ir.ops.broadcasting import broadcast, spread
@@ -149,11 +149,6 @@ def _tangent_type(x: Value | Ref) -> ArrayType:
 
 def _emit(n: Node, inputs: Sequence[Ref], into: Builder) -> list[Ref]:
     return into.bind_all(n.op, inputs, n.attrs, n.regions)
-
-
-def symbols_of(n: Node) -> set[str]:
-    """Every symbol that a node uses, and that which it binds; those that its regions bind aside."""
-    return {*Graph(n.inputs, (n,), n.outputs).free_symbols, *binding(n)}
 
 
 def _recomputed(g: Graph, wanted: Sequence[Value], symbols: set[str]) -> tuple[list[Value], list[Node]]:
