@@ -19,7 +19,7 @@ from loopwright.ir.ops.structural import reshape
 from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.composition import Position, fresh_indices, reads
-from loopwright.lower.control import carried_by, is_control, split_at_trips
+from loopwright.lower.control import carried_by, is_control, is_last_use, split_at_trips
 from loopwright.lower.kernel import kernel, region_of
 from loopwright.lower.preparation import prepare
 from loopwright.lower.rules import EXPENSIVE, default_schedule, own_cost
@@ -223,8 +223,9 @@ class _Grouping:
         return len(positions) == 1 and not self._repeats(v, group, positions)
 
     def _storable(self, v: Value, group: Group) -> bool:
-        """Whether the group's loops visit each element of v once: at its full depth, or once per row."""
-        if isinstance(group.expr, Prefix | Scatter):
+        """Whether the group's loops visit each element of v once, and nothing past it: at its full depth, or once per row.
+        A slice or a concatenation reads at the loops' own indices an array that has more positions than they, or fewer."""
+        if isinstance(group.expr, Prefix | Scatter) or not _spans(v, group):
             return False
         full = v.type.rank == len(group.index)
         return full or v.type.rank == group.level
@@ -232,7 +233,7 @@ class _Grouping:
     def _fits_row(self, n: Node, group: Group) -> bool:
         """A reduction joins as a value of each row: the rows are those that the group has, or gets."""
         rank, root_rank = n.outputs[0].type.rank, len(group.index)
-        if isinstance(group.expr, Prefix | Scatter) or (rank == 0 and root_rank > 0):
+        if isinstance(group.expr, Prefix | Scatter) or (rank == 0 and root_rank > 0) or not _spans(n.outputs[0], group):
             return False
         if group.level not in (None, rank) or group.last_axis not in (None, _over_last(n)):
             return False
@@ -299,6 +300,11 @@ class _Grouping:
         return False
 
 
+def _spans(v: Value, group: Group) -> bool:
+    """Whether v has as many positions along each axis as the group's loops."""
+    return v.type.shape == group.root.outputs[0].type.shape[:v.type.rank]
+
+
 def _dependents(g: Graph, v: Value) -> set[Value]:
     """Every value computed from v, v included."""
     found = {v}
@@ -341,7 +347,7 @@ class _Partition:
                 out.append(self._kernel(group, sorted(group.nodes, key=position.__getitem__), made))
                 if group.root in grouping.updates:
                     updates[out[-1]] = made[grouping.updates[group.root][0]]
-        out = [_in_place(n, updates[n], out[k + 1:]) if n in updates else n for k, n in enumerate(out)]
+        out = [_in_place(out, k, updates[n]) if n in updates else n for k, n in enumerate(out)]
         return Graph(g.params, tuple(out), tuple(made[v] for v in g.results), g.constraints)
 
     def _region(self, g: Graph, carried: Mapping[int, Value]) -> Graph:
@@ -371,14 +377,11 @@ class _Partition:
         return Node(kernel, tuple(dict.fromkeys(inputs)), {"implementation": name}, values, (region,), n.source)
 
 
-def _in_place(n: Node, v: Value, later: Sequence[Node]) -> Node:
-    """The kernel n, updating v where it lies if nothing later reads it or a reshape of it."""
-    same = {v}
-    for m in later:
-        if any(x in same for x in m.inputs):
-            if not moves_nothing(m):
-                return n
-            same.update(m.outputs)
+def _in_place(nodes: Sequence[Node], k: int, v: Value) -> Node:
+    """Kernel k, updating v where it lies if nothing else or later reads that memory."""
+    n = nodes[k]
+    if not is_last_use(nodes, k, v):
+        return n
     schedule = (*n.attrs["schedule"], InPlace(n.inputs.index(v)))
     try:
         build_nest(n.regions[0], schedule, "trial")

@@ -13,6 +13,7 @@ from loopwright.ir.dims import Extent, floordiv, maximum
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.lower.control import carry_count, in_place, is_control, sized
 
+MOST_TRIED = 4  # sizes of free slots that are compared with a need by proof
 ON_STACK = 256  # bytes: slots of at most this known size are the function's own, so that values can live in registers
 
 
@@ -129,7 +130,8 @@ class _Planner:
         for k, v in enumerate(g.results):
             self.places[self._stored(v)] = ResultMemory(k)
         self.slots: list[Extent] = []
-        self.free: list[int] = []
+        self.free: dict[Extent, list[int]] = {}  # free slots by size
+        self.fits: dict[tuple[Extent, Extent], bool] = {}
         self.workspaces: dict[Node, Scratch] = {}
 
     def _stored(self, v: Value) -> Value:
@@ -155,18 +157,26 @@ class _Planner:
     def _give_workspace(self, n: Node) -> None:
         need = plan_regions(n).bytes
         if need != 0:
-            slot = self._slot(need)
-            self.workspaces[n] = Scratch(slot)
-            self.free.append(slot)  # free again as soon as the node is done, which is before anything else is placed
+            self.workspaces[n] = Scratch(self._slot(need))
+            self._free(self.workspaces[n].slot)  # again as soon as the node is done, before anything else is placed
 
     def _slot(self, need: Extent) -> int:
-        for slot in self.free:
-            if on_stack(need) == on_stack(self.slots[slot]) and self.g.facts.prove("<=", need, self.slots[slot]):
-                self.free.remove(slot)
-                return slot
+        others = [size for size, slots in self.free.items() if slots][-MOST_TRIED:]
+        for size in (need, *others):
+            if self.free.get(size) and self._fits(need, size):
+                return self.free[size].pop()
         self.slots.append(need)
         return len(self.slots) - 1
 
+    def _fits(self, need: Extent, size: Extent) -> bool:
+        if (need, size) not in self.fits:
+            fits = need == size or (on_stack(need) == on_stack(size) and self.g.facts.prove("<=", need, size) is True)
+            self.fits[need, size] = fits
+        return self.fits[need, size]
+
+    def _free(self, slot: int) -> None:
+        self.free.setdefault(self.slots[slot], []).append(slot)
+
     def _release(self, dead: set[Value]) -> None:
-        slots = {place.slot for v in dead if isinstance(place := self.places[v], Scratch)}
-        self.free += sorted(slots - set(self.free))
+        for slot in sorted({place.slot for v in dead if isinstance(place := self.places[v], Scratch)}):
+            self._free(slot)

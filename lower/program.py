@@ -39,13 +39,13 @@ class Program:
 
 def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False) -> Program:
     """The program of a graph. DTypeError where it holds a dtype that has no machine code."""
-    return lower_kernels(partition(g, target, blas=blas), target, fast_math=fast_math)
+    return lower_kernels(partition(g, target, blas=blas), target, g.free_symbols, fast_math=fast_math)
 
 
-def lower_kernels(kernels: Graph, target: Target, *, fast_math: bool = False) -> Program:
-    """The program of a partitioned graph."""
+def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], *, fast_math: bool = False) -> Program:
+    """The program of a partitioned graph. `symbols`: those of the graph that it was, in the order of the entry's sizes."""
     module = _Module(target, fast_math)
-    frame = _entry(kernels, module)
+    frame = _entry(kernels, symbols, module)
     whole = Node(kernel, kernels.params, {}, kernels.results, (kernels,))
     sites = (None, *(source_at(whole, path) for path in frame.sites[1:]))
     return Program(module.text(frame), sites, kernels)
@@ -99,10 +99,10 @@ class _Module:
         return "\n".join((*shared, *self.texts, body))
 
 
-def _entry(g: Graph, module: _Module) -> Frame:
+def _entry(g: Graph, symbols: tuple[str, ...], module: _Module) -> Frame:
     """The entry: sizes, scratch, then each kernel in order, leaving at the first error."""
     def sizes(head: Writer) -> dict[str, str]:
-        return {s: head.load("i64", "%sizes", 8 * k) for k, s in enumerate(g.free_symbols)}
+        return {s: head.load("i64", "%sizes", 8 * k) for k, s in enumerate(symbols)}
 
     frame = Frame(module.function, sizes, inlines=False)
     pointers: dict[Place, str] = {Argument(k): frame.head.load("ptr", "%args", 8 * k) for k in range(len(g.params))}

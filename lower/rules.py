@@ -111,7 +111,8 @@ def _placement(s: Survey, stage: int) -> Instruction:
         return Inline(stage)
     if v in s.region.results or isinstance(reading.expr, Reduce):
         return ComputeAt(stage, v.type.rank)
-    aligned = all(position == s.index[:v.type.rank] for _, position in reading.readers)
+    aligned = all(position == s.index[:v.type.rank] for _, position in reading.readers) \
+        and v.type.shape == s.region.results[0].type.shape[:v.type.rank]
     if 0 < v.type.rank == s.level < len(s.index) and aligned and own_cost(reading.expr):
         return ComputeAt(stage, s.level)
     if _worth_a_row(s, reading):
@@ -125,6 +126,8 @@ def _worth_a_row(s: Survey, reading: Reading) -> bool:
     positions = {position for _, position in reading.readers}
     if own_cost(reading.expr) < EXPENSIVE or v.type.rank <= s.level or s.level == 0 or len(positions) < 2:
         return False
+    if v.type.shape[:s.level] != s.region.results[0].type.shape[:s.level]:
+        return False  # the loops go past it, or not to its end
     return all(p[:s.level] == s.index[:s.level] and all(isinstance(x, Index) for x in p[s.level:]) for p in positions)
 
 

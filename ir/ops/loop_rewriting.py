@@ -59,7 +59,7 @@ def hoisted(part: Part) -> tuple[Part, list[Node]]:
     g = part.region
     fixed, heavy = set(part.constants), set()
     for n in g.nodes:
-        if not n.regions and fixed.issuperset(n.inputs) and not can_fail(n):
+        if not n.regions and fixed.issuperset(n.inputs) and not can_fail(n) and _is_sized_outside(n, g):
             fixed.update(n.outputs)
             if n.inputs and n.op not in _MOVES:
                 heavy.update(n.outputs)
@@ -67,11 +67,17 @@ def hoisted(part: Part) -> tuple[Part, list[Node]]:
     taken = [v for n in g.nodes for v in n.outputs if v in heavy and v in read]
     if not taken:
         return part, []
-    outside = copied(needed_nodes(g, taken), dict(zip(part.constants, part.operands, strict=True)))
+    unbound = Graph(g.params, tuple([n for n in g.nodes if n.op.binds is None]), g.results)
+    outside = copied(needed_nodes(unbound, taken), dict(zip(part.constants, part.operands, strict=True)))
     inside = Graph((*part.constants, *taken, *g.params[len(part.operands):]),
                    tuple([n for n in g.nodes if heavy.isdisjoint(n.outputs)]), g.results)
     inside = Graph(inside.params, needed_nodes(inside, inside.results), inside.results)
     return Part(inside, (*part.operands, *(outside.value[v] for v in taken))), outside.nodes
+
+
+def _is_sized_outside(n: Node, g: Graph) -> bool:
+    """Whether no size of n is a number that g binds."""
+    return not g.bound or g.bound.isdisjoint(Graph((), (n,), ()).symbols)
 
 
 @dataclass(frozen=True)
