@@ -111,10 +111,15 @@ class Regions:
 
 def reached(graph: Graph, flags: Flags, through: Callable[[Graph, Flags], list[bool]],
             passes: Callable[[Node, Value], bool] = lambda n, v: True) -> set[Value]:
-    """Every value that depends on a marked parameter; `passes` says whether a node's output lets it through."""
-    found = set(chosen(graph.params, flags))
+    """Every value that depends on a marked parameter; `passes` says whether a node's output lets it through. What is as large
+    as a marked count depends on that count."""
+    found, symbols = set(chosen(graph.params, flags)), set[str]()
     for n in graph.nodes:
         if not found.isdisjoint(n.inputs):
+            symbols.update(binding(n))
+        if symbols and not symbols.isdisjoint(symbols_of(n)):
+            found.update([v for v in n.outputs if passes(n, v)])
+        elif not found.isdisjoint(n.inputs):
             own = n.outputs if n.op.rules is None else chosen(
                 n.outputs, n.op.rules.reach(n, [v in found for v in n.inputs], through))
             found.update([v for v in own if passes(n, v)])
