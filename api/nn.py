@@ -82,7 +82,7 @@ def hard_silu(x: Any) -> Array:
 def sparse_plus(x: Any) -> Array:
     """0 below -1, x above 1, (x + 1)^2 / 4 between."""
     x = inexact(x)
-    return xp.where(x <= -1, 0, xp.where(x >= 1, x, (xp.where(xp.abs(x) < 1, x, 0) + 1) ** 2 / 4))
+    return xp.where(x <= -1, 0, xp.where(x >= 1, x, (xp.where(xp.abs(x) >= 1, 0, x) + 1) ** 2 / 4))
 
 
 @quiet

@@ -25,7 +25,7 @@ from loopwright.ir.types import BF16, C64, COMPLEX, F32, F64, FLOATS, I32, I64, 
 from loopwright.random_bits import blocks, encrypt, random_bits
 from loopwright.scipy.special import erf, erfinv
 from loopwright.tracer.axes import as_axis, as_shape, as_tracer, as_tracers
-from loopwright.tracer.promotion import as_dtype, broadcast_shapes, shape_of
+from loopwright.tracer.promotion import as_dtype, broadcast_shapes, fits, shape_of
 from loopwright.tracer.size import as_extent, sized
 from loopwright.tracer.tracer import Tracer
 
@@ -113,7 +113,7 @@ def _shape_with(name: str, shape: Any, *parameters: Any) -> tuple[Any, ...]:
     if shape is None:
         return tuple(sized(n, scope) for n in own)
     given = as_shape(shape if isinstance(shape, (tuple, list, np.ndarray)) else (shape,))
-    if len(own) > len(given) or broadcast_shapes(scope, given, own) != scope.canonical_shape(given):
+    if not fits(scope, own, given):
         raise ShapeError(f"{user_source()}: random.{name}: parameters of shape {scope.describe(own)} do not broadcast to shape="
                          f"{scope.describe(given)}.")
     return tuple(sized(n, scope) for n in given)

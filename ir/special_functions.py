@@ -18,7 +18,8 @@ INF, NAN = math.inf, math.nan
 
 
 class Arithmetic(Protocol):
-    """f64. Relations of `compare` are lt le eq ne gt ge (false for NaN but ne) and unordered."""
+    """f64. minimum and maximum give the second operand where it is NaN. Relations of `compare` are lt le eq ne gt ge (false for
+    NaN but ne) and unordered."""
 
     def constant(self, value: float) -> Any: ...
     def add(self, a: Any, b: Any) -> Any: ...
@@ -130,8 +131,8 @@ HALF_LOG_2PI = 0.9189385332046727
 
 def _shifted(m: Arithmetic, a: Number) -> tuple[Number, Number]:
     """For a in [0, 8): y in [1, 3) that differs from it by a whole number, and the steps down to it (0 below 3)."""
-    steps = m.maximum(0.0, m.sub(m.floor(m.minimum(a, 8.0)), 2.0))
-    return m.select(m.compare("lt", a, 1.0), m.add(a, 1.0), m.sub(m.minimum(a, 8.0), steps)), steps
+    steps = m.maximum(0.0, m.sub(m.floor(m.minimum(8.0, a)), 2.0))
+    return m.select(m.compare("lt", a, 1.0), m.add(a, 1.0), m.sub(m.minimum(8.0, a), steps)), steps
 
 
 def _lgamma_positive(m: Arithmetic, a: Number) -> Number:
@@ -146,7 +147,7 @@ def _lgamma_positive(m: Arithmetic, a: Number) -> Number:
     low, high = _polynomial(m, m.sub(y, 1.5), t.LGAMMA_LOW), _polynomial(m, m.sub(y, 2.5), t.LGAMMA_HIGH)
     base = m.mul(m.mul(u, m.sub(u, 1.0)), m.select(m.compare("lt", y, 2.0), low, high))
     near = m.add(base, m.select(is_small, m.neg(logarithm), logarithm))
-    inverse = m.div(1.0, m.maximum(a, 8.0))
+    inverse = m.div(1.0, m.maximum(8.0, a))
     rest = m.fma(_polynomial(m, m.sub(m.mul(inverse, inverse), 1 / 128), t.STIRLING), inverse, HALF_LOG_2PI - 0.5)
     far = m.add(m.mul(m.sub(a, 0.5), m.sub(logarithm, 1.0)), rest)
     return m.select(is_large, far, near)
@@ -181,7 +182,7 @@ def _digamma_positive(m: Arithmetic, a: Number) -> Number:
     low, high = _polynomial(m, m.sub(y, 1.5), t.DIGAMMA_LOW), _polynomial(m, m.sub(y, 2.5), t.DIGAMMA_HIGH)
     distance = m.sub(m.sub(y, t.DIGAMMA_ROOT[0]), t.DIGAMMA_ROOT[1])
     near = m.fma(distance, m.select(m.compare("lt", y, 2.0), low, high), sums)
-    large = m.maximum(a, 8.0)
+    large = m.maximum(8.0, a)
     inverse = m.div(1.0, large)
     square = m.mul(inverse, inverse)
     rest = m.fma(_polynomial(m, m.sub(square, 1 / 128), t.DIGAMMA_REST), square, m.mul(inverse, 0.5))
@@ -229,7 +230,7 @@ EPSILON = 2.0 ** -53
 
 def _gamma_density(m: Arithmetic, a: Number, x: Number) -> Number:
     """x^a e^-x / gamma(a), around the maximum at a by Stirling's formula where a is large."""
-    large = m.maximum(a, 8.0)
+    large = m.maximum(8.0, a)
     off = m.div(m.sub(x, large), large)
     inverse = m.div(1.0, large)
     rest = m.mul(_polynomial(m, m.sub(m.mul(inverse, inverse), 1 / 128), t.STIRLING), inverse)
@@ -362,8 +363,8 @@ def _not_zero(m: Arithmetic, x: Number) -> Number:
 # ---- Bessel functions -------------------------------------------------------------------------------
 def _bessel(m: Arithmetic, a: Number, near: tuple[float, ...], far: tuple[float, ...]) -> tuple[Number, Number, Number]:
     """The series below 8, the one beyond it over sqrt(a), and where that holds."""
-    inverse = m.div(1.0, m.maximum(a, 8.0))
-    below = _chebyshev(m, m.fma(m.minimum(a, 8.0), 0.25, -1.0), near)
+    inverse = m.div(1.0, m.maximum(8.0, a))
+    below = _chebyshev(m, m.fma(m.minimum(8.0, a), 0.25, -1.0), near)
     return below, m.mul(_chebyshev(m, m.fma(inverse, 16.0, -1.0), far), m.sqrt(inverse)), m.compare("gt", a, 8.0)
 
 

@@ -74,13 +74,16 @@ class Continuous(_Distribution):
     @quiet
     def logpdf(self, x: Any, *args: Any, **named: Any) -> Array:
         """The logarithm of the density."""
-        z, below, above, shapes, scale = self._standard("logpdf", x, args, named)
+        return self._log_density("logpdf", x, args, named)
+
+    def _log_density(self, method: str, x: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Array:
+        z, below, above, shapes, scale = self._standard(method, x, args, named)
         return xp.where(below | above, -math.inf, self._formula("logpdf")(z, *shapes) - xp.log(scale))
 
     @quiet
     def pdf(self, x: Any, *args: Any, **named: Any) -> Array:
         """The density."""
-        return _exponential(self.logpdf(x, *args, **named))
+        return _exponential(self._log_density("pdf", x, args, named))
 
     @quiet
     def cdf(self, x: Any, *args: Any, **named: Any) -> Array:
