@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.ir.attributes import map_extents
-from loopwright.ir.dims import Dim, Extent, Shape, evaluate, symbol
+from loopwright.ir.attributes import extents_in, map_extents
+from loopwright.ir.dims import Dim, Extent, Shape, evaluate, symbol, symbols_in
 from loopwright.ir.errors import LeakedValueError
 from loopwright.ir.graph import Graph, Node, Value, binding, renewed, substitute_graph, symbols_of
 from loopwright.ir.guards import Scope
@@ -138,10 +138,22 @@ class Builder:
                  regions: tuple[Graph, ...] = ()) -> list[Ref]:
         floor = _state.floor
         target = floor if floor is not None and floor.serial > self.serial else self
+        if self.scope.counts:
+            target = self._where_counted(target, attrs, regions)
         if not target.alive:
             raise target.leaked()
         outs = target.emit(op, tuple([target.lift(a) for a in args]), attrs, regions)
         return [Ref(target, v) for v in outs]
+
+    def _where_counted(self, target: Builder, attrs: Mapping[str, Any], regions: tuple[Graph, ...]) -> Builder:
+        """target, or the newer builder in which a symbol is bound that the op uses: it cannot go further out."""
+        symbols = {s for a in attrs.values() for x in extents_in(a) for s in symbols_in(x)}
+        symbols.update(*(g.free_symbols for g in regions))
+        for s in symbols & self.scope.counts.keys():
+            builder = self.scope.counts[s].builder
+            if builder.alive and builder.serial > target.serial:
+                target = builder
+        return target
 
     def leaked(self) -> LeakedValueError:
         return LeakedValueError(
