@@ -13,6 +13,7 @@ from loopwright.ir.cost import bytes_moved, flops
 from loopwright.ir.dims import Extent, evaluate
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.parser import parse
+from loopwright.lower.control import is_control
 from loopwright.tracer.pytree import take
 from loopwright.tracer.signatures import Parameters
 from loopwright.tracer.trace import trace
@@ -117,14 +118,21 @@ def _version_lines(number: int, entry: Entry, sizes: Mapping[str, int] | None) -
     return lines
 
 
-def _kernel_lines(k: int, node: Node, sizes: Mapping[str, int] | None) -> list[str]:
+def _kernel_lines(k: int | str, node: Node, sizes: Mapping[str, int] | None, indent: str = "  ") -> list[str]:
+    if is_control(node):  # what is inside counts for one trip
+        lines = [f"{indent}kernel {k} ({node.op.name}):"]
+        for r, region in enumerate(node.regions):
+            name = f"{k}.{r}" if len(node.regions) > 1 else str(k)
+            for inner, n in enumerate(region.nodes):
+                lines += _kernel_lines(f"{name}.{inner}", n, None, indent + "  ")
+        return lines
     ops = [n.op.name for region in node.regions for n in region.nodes] or [node.op.name]
     work, traffic = flops(node), bytes_moved(node)
     implementation = node.attrs.get("implementation", node.op.name)
-    lines = [f"  kernel {k} ({implementation}): {' '.join(ops)}",
-             f"    {_amount(work, sizes)} flops, {_amount(traffic, sizes)} bytes"]
+    lines = [f"{indent}kernel {k} ({implementation}): {' '.join(ops)}",
+             f"{indent}  {_amount(work, sizes)} flops, {_amount(traffic, sizes)} bytes"]
     if sizes is not None:
-        lines.append(f"    {_limit(evaluate(work, sizes), evaluate(traffic, sizes))}")
+        lines.append(f"{indent}  {_limit(evaluate(work, sizes), evaluate(traffic, sizes))}")
     return lines
 
 

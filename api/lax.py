@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from loopwright import eager
 from loopwright.autodiff.calls import Operand, Place, name_of, operands, same, type_of
 from loopwright.ir.builder import Ref, innermost
 from loopwright.ir.dims import Dim, Extent, Facts, maximum
@@ -24,13 +25,15 @@ from loopwright.ir.ops.control import while_ as while_op
 from loopwright.ir.ops.gradients import stop_gradient as stop_gradient_op
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BOOL, I64, is_integer
-from loopwright.tracer.control import Carry, branches, refuse_traced_length, row_types, scan_body, while_body
+from loopwright.tracer.control import Carry, branches, check_pair, refuse_traced_length, row_types, scan_body, while_body
 from loopwright.tracer.promotion import convert, lift_own
 from loopwright.tracer.pytree import flatten, paths, unflatten
 from loopwright.tracer.size import as_extent, sized
+from loopwright.tracer.tables import xp
 from loopwright.tracer.tracer import Tracer
+from loopwright.transforms import vmap
 
-__all__ = ["cond", "fori_loop", "map", "scan", "stop_gradient", "switch", "while_loop"]
+__all__ = ["associative_scan", "cond", "fori_loop", "map", "scan", "stop_gradient", "switch", "while_loop"]
 
 Function = Callable[..., Any]
 
@@ -86,6 +89,8 @@ def _scalar(x: Any, why: str, what: str) -> Operand:
 def _branch(choice: Operand, functions: Sequence[Function], names: Sequence[str], args: tuple[Any, ...], why: str) -> Any:
     leaves, structure = flatten(args)
     values = operands(leaves, paths(structure, "operand "), why)
+    if innermost() is None:
+        return eager.call(functions[int(choice)], values, structure, why)  # type: ignore[arg-type]
     made = branches(functions, names, structure, [type_of(x) for x in values], why)
     here = _place([choice, *values, *made.outer], why, made.graphs)
     index = convert(here.refs([choice])[0], I64)
@@ -115,6 +120,8 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     leaves, structure = flatten(init_val)
     values = operands(leaves, paths(structure, "init_val"), why)
     carry = Carry(structure, [type_of(x) for x in values], why)
+    if innermost() is None:
+        return unflatten(structure, eager.while_loop(cond_fun, body_fun, values, carry))
     test, step = while_body(cond_fun, body_fun, carry)
     here = _place([*values, *test.outer, *step.outer], why, (*test.graphs, *step.graphs))
     refs = here.refs([*test.outer, *step.outer]) + _started(here, values, carry)
@@ -184,7 +191,12 @@ def _scanned(f: Function, init: Any, xs: Any, length: Extent | None, reverse: bo
     arrays, rows = flatten(xs)
     stacks = operands(arrays, paths(rows, "xs"), why)
     length, types = row_types([type_of(x) for x in stacks], paths(rows, "xs"), length, same, why)
+    if isinstance(length, int) and length > 0 and (unroll is True or (unroll is not False and unroll >= length > 1)):
+        return _written_out(f, init, xs, length, reverse)
     carry = Carry(structure, [type_of(x) for x in values], why)
+    if innermost() is None and length != 0:  # for no trip at all a trace tells the types
+        found, ys = eager.scan(f, values, [np.asarray(x) for x in stacks], rows, int(length), reverse, carry)  # type: ignore
+        return unflatten(structure, found), ys
     made = scan_body(f, carry, rows, types)
     here = _place([*values, *stacks, *made.outer, *_size_operand(length)], why, made.graphs)
     refs = here.refs(made.outer) + _started(here, values, carry) + here.refs(stacks)
@@ -194,19 +206,88 @@ def _scanned(f: Function, init: Any, xs: Any, length: Extent | None, reverse: bo
     return unflatten(structure, found[:len(values)]), unflatten(made.structure, found[len(values):])
 
 
+def _written_out(f: Function, init: Any, xs: Any, length: int, reverse: bool) -> tuple[Any, Any]:
+    """A scan without a loop, of at least one trip."""
+    (leaves, rows), carry, found = flatten(xs), init, []
+    for k in reversed(range(length)) if reverse else range(length):
+        carry, y = check_pair(f(carry, unflatten(rows, [x[k] for x in leaves])), f"scan of {name_of(f)}")
+        found.append(flatten(y))
+    columns = zip(*([ys for ys, _ in reversed(found)] if reverse else [ys for ys, _ in found]), strict=True)
+    return carry, unflatten(found[0][1], [xp.stack(column) for column in columns])
+
+
 def _size_operand(length: Extent) -> list[Ref]:
     """A value of the trace that a symbolic size belongs to: the loop goes there at least."""
     around = innermost()
     return [lift_own(sized(length, around.scope), around)] if isinstance(length, Dim) and around is not None else []
 
 
-def map(f: Function, xs: Any) -> Any:
-    """The stacked f(x) for every row x of xs, one after another; see vmap for all at once.
+def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
+    """The stacked f(x) for every row x of xs, one after another, or `batch_size` at once as by vmap.
 
     >>> map(lambda x: x * 2, np.arange(3.0))
     array([0., 2., 4.])
     """
-    return scan(_named(lambda _, x: ((), f(x)), f), (), xs)[1]
+    def one(_: Any, x: Any) -> tuple[Any, Any]:
+        return (), f(x)
+    one.__name__ = name_of(f)
+    if batch_size is None:
+        return scan(one, (), xs)[1]
+    if batch_size < 1:
+        raise ShapeError(f"{user_source()}: map of {name_of(f)}: batch_size must be at least 1, got {batch_size}.")
+    leaves, rows = flatten(xs)
+    why = f"map of {name_of(f)}"
+    row_types([type_of(x) for x in operands(leaves, paths(rows, "xs"), why)], paths(rows, "xs"), None, same, why)
+    whole = leaves[0].shape[0] // batch_size
+    groups = [xp.reshape(x[:whole * batch_size], (whole, batch_size, *x.shape[1:])) for x in leaves]
+    many = vmap(f)
+    found, structure = flatten(scan(lambda _, x: ((), many(x)), (), unflatten(rows, groups))[1])
+    found = [xp.reshape(y, (whole * batch_size, *y.shape[2:])) for y in found]
+    if leaves[0].shape[0] % batch_size == 0:
+        return unflatten(structure, found)
+    rest = flatten(many(unflatten(rows, [x[whole * batch_size:] for x in leaves])))[0]
+    return unflatten(structure, [xp.concatenate([y, z]) for y, z in zip(found, rest, strict=True)])
+
+
+def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+    """Running results of an associative operation along an axis: out[k] = fn(out[k - 1], elems[k]), in about log2(n) steps
+    that each work on whole arrays. The container of arrays `elems` is what fn takes twice and gives, for many elements at
+    once. reverse: from the last to the first. A symbolic number of elements is fixed to this call's.
+
+    >>> associative_scan(np.multiply, np.arange(1.0, 5.0))
+    array([ 1.,  2.,  6., 24.])
+    """
+    leaves, structure = flatten(elems)
+    why = f"associative_scan of {name_of(fn)}"
+    if not leaves:
+        raise ArgumentError(f"{user_source()}: {why}: there is nothing to run over: pass at least one array.")
+    xs = [xp.moveaxis(x, axis, 0) for x in leaves]
+    row_types([type_of(x) for x in operands(xs, paths(structure, "elems"), why)], paths(structure, "elems"), None, same, why)
+    xs = [x[::-1] for x in xs] if reverse else xs
+
+    def combined(a: list[Any], b: list[Any]) -> list[Any]:
+        return flatten(fn(unflatten(structure, a), unflatten(structure, b)))[0]
+    found = _running(combined, xs, operator.index(xs[0].shape[0]))
+    found = [x[::-1] for x in found] if reverse else found
+    return unflatten(structure, [xp.moveaxis(x, 0, axis) for x in found])
+
+
+def _running(fn: Callable[[list[Any], list[Any]], list[Any]], xs: list[Any], count: int) -> list[Any]:
+    """Running results over the first axis: of pairs first, and from those the ones between."""
+    if count < 2:
+        return xs
+    odd = _running(fn, fn([x[0:count - 1:2] for x in xs], [x[1:count:2] for x in xs]), count // 2)
+    between = fn([y[:(count - 1) // 2] for y in odd], [x[2:count:2] for x in xs]) if count > 2 else [x[2:] for x in xs]
+    even = [xp.concatenate([x[:1], y]) for x, y in zip(xs, between, strict=True)]
+    return [_interleaved(a, b, count) for a, b in zip(even, odd, strict=True)]
+
+
+def _interleaved(even: Any, odd: Any, count: int) -> Any:
+    """even[0], odd[0], even[1], odd[1], ..., `count` in all."""
+    half = count // 2
+    pairs = xp.stack([even[:half], odd], axis=1)
+    both = xp.reshape(pairs, (2 * half, *odd.shape[1:]))
+    return xp.concatenate([both, even[half:]]) if count % 2 else both
 
 
 # ---- derivatives ----------------------------------------------------------------------------------

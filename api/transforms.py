@@ -30,7 +30,7 @@ from loopwright.autodiff.calls import (
     type_of,
 )
 from loopwright.autodiff.jvp import filled, push
-from loopwright.autodiff.linearize import Linear, at_residuals, pull_back, push_forward
+from loopwright.autodiff.linearize import Linear, kept, pull_back, push_forward
 from loopwright.autodiff.linearize import linearize as linearize_graph
 from loopwright.ir.builder import Ref
 from loopwright.ir.dims import Extent
@@ -214,9 +214,8 @@ def _linearized(some: Inputs, has_aux: bool, why: str) -> tuple[Call, list[Any],
     with collector_paused():
         results, linear = linearize_graph(call.graph, call.primals, call.active, call.place.builder)
         types = [x.type for x in results[:result.leaf_count]]
-        kept = call.place.values([*results, *call.place.refs(linear.residuals)])
-    linear = at_residuals(linear, kept[len(results):])
-    return call, [given(x) for x in kept[:len(results)]], linear, result, types
+        out, linear = kept(linear, call.place, results)
+    return call, [given(x) for x in out], linear, result, types
 
 
 def _with_aux(call: Call, out: Sequence[Any], has_aux: bool, second: Any) -> tuple[Any, ...]:

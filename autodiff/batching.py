@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from loopwright.autodiff.jvp import emit
-from loopwright.autodiff.regions import WALKS, Regions, symbols_of
+from loopwright.autodiff.regions import WALKS, Regions
 from loopwright.ir.builder import Builder, Ref, attributed
 from loopwright.ir.dims import Extent
-from loopwright.ir.graph import Graph, Node, Value, binding, renewed
+from loopwright.ir.graph import Graph, Node, Value, binding, renewed, symbols_of
 from loopwright.ir.ops.scanning import each
 
 
@@ -42,8 +42,9 @@ class _Batch:
                 attribute(n.source)
                 if n.op.binds is not None and not self.has.isdisjoint(n.inputs):
                     before, inside, after = _around(nodes[k:])
-                    self.run(before, ())
-                    self._each(inside, {*results, *(v for m in after for v in m.inputs)})
+                    read = {*results, *(v for m in after for v in m.inputs)}
+                    self.run(before, read | {v for m in inside for v in m.inputs})
+                    self._each(inside, read)
                     return self.run(after, results)
                 self._node(n)
 
@@ -74,14 +75,17 @@ class _Batch:
 def _around(nodes: Sequence[Node]) -> tuple[list[Node], list[Node], list[Node]]:
     """The nodes that the symbol which the first one binds keeps together, what can run before them, and what follows."""
     symbols = set(binding(nodes[0]))
-    mentions = {n: symbols_of(n) for n in nodes}
+    bound = {s for n in nodes for s in binding(n)}
+    mentions = {n: symbols_of(n) & bound for n in nodes}
     while True:
         core = {n for n in nodes if not symbols.isdisjoint(mentions[n])}
         below, above = _dependents(nodes, core), _dependencies(nodes, core)
-        inside = [n for n in nodes if n in core or (n in below and n in above)]
-        grown = symbols | {s for n in inside for s in binding(n)}
+        inside = {n for n in nodes if n in core or (n in below and n in above)}
+        before, after = [n for n in nodes if n not in below], [n for n in nodes if n in below and n not in inside]
+        cut = set[str]().union(*(mentions[n] for n in before)) & set[str]().union(*(mentions[n] for n in after))
+        grown = symbols.union(cut, *(mentions[n] for n in inside))  # none may be used on both sides of what stays together
         if grown == symbols:
-            return [n for n in nodes if n not in below], inside, [n for n in nodes if n in below and n not in set(inside)]
+            return before, [n for n in nodes if n in inside], after
         symbols = grown
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from loopwright.autodiff.calls import Place
 from loopwright.autodiff.jvp import push, tangent_type
 from loopwright.autodiff.transpose import pull
 from loopwright.ir.builder import Builder, Ref, inline
-from loopwright.ir.dims import Extent, symbol_of
 from loopwright.ir.graph import Graph, substitute_graph
 
 
@@ -42,14 +43,16 @@ def linearize(graph: Graph, primals: Sequence[Ref], arguments: Sequence[bool], i
     return results, Linear(linear, tuple(residuals), tuple(arguments), tuple(t is not None for t in moved))
 
 
-def at_residuals(linear: Linear, residuals: Sequence[Ref | np.ndarray]) -> Linear:
-    """The same derivative with residuals that outlive the trace: arrays whose number of rows was a symbol have it known."""
-    count = len(linear.graph.params) - len(residuals)
-    sizes: dict[str, Extent] = {}
-    for v, x in zip(linear.graph.params[count:], residuals, strict=True):
-        if isinstance(x, np.ndarray):
-            sizes.update((s, n) for size, n in zip(v.type.shape, x.shape, strict=True) if (s := symbol_of(size)) is not None)
-    return replace(linear, graph=substitute_graph(linear.graph, sizes), residuals=tuple(residuals))
+def kept(linear: Linear, place: Place, results: Sequence[Ref]) -> tuple[list[Any], Linear]:
+    """The results, and the derivative over residuals, as they outlive the place: where it is run at once, trip counts that were
+    symbols are known."""
+    counts = {s: x for s, x in place.builder.scope.counts.items() if s in linear.graph.free_symbols}
+    values = place.values([*results, *place.refs(linear.residuals), *counts.values()])
+    out, rest = values[:len(results)], values[len(results):]
+    residuals, found = rest[:len(linear.residuals)], rest[len(linear.residuals):]
+    sizes = {} if place.is_traced else {s: int(x) for s, x in zip(counts, found, strict=True)}
+    graph = substitute_graph(linear.graph, sizes) if sizes else linear.graph
+    return out, replace(linear, graph=graph, residuals=tuple(residuals))
 
 
 def pull_back(linear: Linear, cotangents: Sequence[Ref | None], into: Builder) -> list[Ref | None]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from loopwright.ir.builder import Builder, Ref, build, inline, innermost, tracing
 from loopwright.ir.dims import Extent, symbols_in
-from loopwright.ir.graph import Graph, Node, Value, binding, renewed
+from loopwright.ir.graph import Graph, Node, Value, binding, renewed, symbols_of
 from loopwright.ir.guards import Scope
 from loopwright.ir.op import Flags
 from loopwright.ir.ops.broadcasting import broadcast, spread
@@ -111,10 +111,15 @@ class Regions:
 
 def reached(graph: Graph, flags: Flags, through: Callable[[Graph, Flags], list[bool]],
             passes: Callable[[Node, Value], bool] = lambda n, v: True) -> set[Value]:
-    """Every value that depends on a marked parameter; `passes` says whether a node's output lets it through."""
-    found = set(chosen(graph.params, flags))
+    """Every value that depends on a marked parameter; `passes` says whether a node's output lets it through. What is as large
+    as a marked count depends on that count."""
+    found, symbols = set(chosen(graph.params, flags)), set[str]()
     for n in graph.nodes:
         if not found.isdisjoint(n.inputs):
+            symbols.update(binding(n))
+        if symbols and not symbols.isdisjoint(symbols_of(n)):
+            found.update([v for v in n.outputs if passes(n, v)])
+        elif not found.isdisjoint(n.inputs):
             own = n.outputs if n.op.rules is None else chosen(
                 n.outputs, n.op.rules.reach(n, [v in found for v in n.inputs], through))
             found.update([v for v in own if passes(n, v)])
@@ -149,11 +154,6 @@ def _tangent_type(x: Value | Ref) -> ArrayType:
 
 def _emit(n: Node, inputs: Sequence[Ref], into: Builder) -> list[Ref]:
     return into.bind_all(n.op, inputs, n.attrs, n.regions)
-
-
-def symbols_of(n: Node) -> set[str]:
-    """Every symbol that a node uses, and that which it binds; those that its regions bind aside."""
-    return {*Graph(n.inputs, (n,), n.outputs).free_symbols, *binding(n)}
 
 
 def _recomputed(g: Graph, wanted: Sequence[Value], symbols: set[str]) -> tuple[list[Value], list[Node]]:

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.ir.attributes import map_extents
-from loopwright.ir.dims import Constraint, Dim, Extent, Shape, evaluate, substitute, symbol
+from loopwright.ir.attributes import extents_in, map_extents
+from loopwright.ir.dims import Constraint, Dim, Extent, Shape, evaluate, substitute, symbol, symbols_in
 from loopwright.ir.errors import LeakedValueError
-from loopwright.ir.graph import Graph, Node, Value, binding, renewed, substitute_graph
+from loopwright.ir.graph import Graph, Node, Value, binding, renewed, substitute_graph, symbols_of
 from loopwright.ir.guards import Scope
 from loopwright.ir.op import Op
 from loopwright.ir.source import Source, user_source
@@ -138,10 +138,22 @@ class Builder:
                  regions: tuple[Graph, ...] = ()) -> list[Ref]:
         floor = _state.floor
         target = floor if floor is not None and floor.serial > self.serial else self
+        if self.scope.counts:
+            target = self._where_counted(target, attrs, regions)
         if not target.alive:
             raise target.leaked()
         outs = target.emit(op, tuple([target.lift(a) for a in args]), attrs, regions)
         return [Ref(target, v) for v in outs]
+
+    def _where_counted(self, target: Builder, attrs: Mapping[str, Any], regions: tuple[Graph, ...]) -> Builder:
+        """target, or the newer builder in which a symbol is bound that the op uses: it cannot go further out."""
+        symbols = {s for a in attrs.values() for x in extents_in(a) for s in symbols_in(x)}
+        symbols.update(*(g.free_symbols for g in regions))
+        for s in symbols & self.scope.counts.keys():
+            builder = self.scope.counts[s].builder
+            if builder.alive and builder.serial > target.serial:
+                target = builder
+        return target
 
     def leaked(self) -> LeakedValueError:
         return LeakedValueError(
@@ -181,6 +193,8 @@ class Builder:
         self.nodes.append(node)
         for v in outputs:
             self.producer[v] = node
+        if op.binds is not None:
+            self.scope.counts.update((s, Ref(self, inputs[0])) for s in binding(node))
         return outputs
 
     def concrete(self, v: Value) -> Any:
@@ -213,8 +227,7 @@ class Builder:
 
     def _run(self, node: Node) -> None:
         inputs = [self.known[i] for i in node.inputs]
-        if node.op.binds is not None:
-            self.scope.hints.update(dict.fromkeys(binding(node), int(inputs[0])))
+        self._count(node)
         attrs = {k: _sizes(a, self.scope) for k, a in node.attrs.items()}
         if node.regions:
             attrs |= {"regions": node.regions, "sizes": self.scope.hints}
@@ -222,6 +235,12 @@ class Builder:
             out = node.op.numpy(*inputs, **attrs)
         outs = out if isinstance(out, tuple) else (out,)
         self.known.update(zip(node.outputs, outs, strict=True))
+
+    def _count(self, node: Node) -> None:
+        """Make the numbers known that the symbols of a node are in this call, where nodes bind those."""
+        for s in symbols_of(node) & self.scope.counts.keys() - self.scope.hints.keys() if self.scope.counts else ():
+            count = self.scope.counts[s]
+            self.scope.hints[s] = int(count.builder.concrete(count.value))
 
     def finish(self, results: Sequence[Ref | np.ndarray]) -> tuple[Graph, list[Ref | np.ndarray]]:
         """The closed graph, captures as trailing parameters, and the outer values to pass for them."""

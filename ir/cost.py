@@ -27,8 +27,8 @@ from loopwright.ir.types import ArrayType
 DIVISIONS = frozenset(("div", "sqrt", "floor_divide", "remainder", "fmod"))
 TRANSCENDENTAL = frozenset((
     "cbrt", "hypot", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "power", "sin", "cos", "tan", "arcsin", "arccos",
-    "arctan", "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "erf", "erfc", "erfinv",
-    "lgamma", "digamma", "zeta", "i0e", "i1e"))
+    "arctan", "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "erf", "erfc", "erfcx", "erfinv", "ndtri",
+    "lgamma", "digamma", "zeta", "gammainc", "gammaincc", "gammainc_slope", "betainc", "i0e", "i1e"))
 COMPARISONS = 20  # a sort of n compares each element about log2(n) times: 20 for a million
 LIBRARY: Mapping[str, Callable[[ArrayType], Extent]] = {
     "sort": lambda x: x.size * COMPARISONS,
@@ -81,7 +81,7 @@ def _flops(e: Expr) -> Extent:
         case Prefix(body=body):
             return _flops(body) + 1  # running: each element adds one to the one before
         case Scatter(over=over, value=value, combine=combine):
-            return (_flops(value) + (1 if combine == "add" else 0)) * product(n for _, n in over)
+            return (_flops(value) + (0 if combine == "set" else 1)) * product(n for _, n in over)
     return 0
 
 

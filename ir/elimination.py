@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from loopwright.ir.attributes import Attributes, attributes_key
-from loopwright.ir.graph import Graph, Node, Value, binding
+from loopwright.ir.graph import Graph, Node, Value, binding, symbols_of
 from loopwright.ir.op import Op
 from loopwright.ir.source import Source
 from loopwright.ir.types import ArrayType
@@ -36,12 +36,42 @@ class Rewriter:
         for node in self.graph.nodes:
             self.source = node.source
             inputs = tuple([new[v] for v in node.inputs])
-            if len(node.outputs) == 1 and not node.regions:
+            if node.op.rules is not None and node.regions:
+                new.update(self.whole(node, inputs))
+            elif len(node.outputs) == 1 and not node.regions:
                 new[node.outputs[0]] = self.apply(node.op, inputs, node.attrs, node.outputs[0].type, node)
             else:
                 new.update(zip(node.outputs, self.share(node, inputs), strict=True))
         results = tuple([new[v] for v in self.graph.results])
         return Graph(self.graph.params, live(self.nodes, results), results, self.graph.constraints)
+
+    def whole(self, node: Node, inputs: tuple[Value, ...]) -> dict[Value, Value]:
+        """What each output of control flow becomes: its regions rewritten, and work moved into and out of them."""
+        rules = node.op.rules
+        assert rules is not None
+        node = Node(node.op, inputs, node.attrs, node.outputs, node.regions, node.source)
+        found = rules.absorb(node, self.producer.get) if rules.absorb is not None else None
+        nodes, become = found or ([node], {})
+        new: dict[Value, Value] = {}
+        for n in nodes:
+            self._rewritten(n, new)
+        return {v: new.get(become.get(v, v), become.get(v, v)) for v in node.outputs}
+
+    def _rewritten(self, node: Node, new: dict[Value, Value]) -> None:
+        """Emit one node of a rewriting, whose operands may be outputs of those before."""
+        rules = node.op.rules
+        if rules is not None and node.regions:
+            regions = tuple([Rewriter(g, self.replace).run() for g in node.regions])
+            node = Node(node.op, node.inputs, node.attrs, node.outputs, regions, node.source)
+            parts = (rules.hoist(node) if rules.hoist is not None else None) or [node]
+        else:
+            parts = [node]
+        for n in parts:
+            inputs = tuple([new.get(v, v) for v in n.inputs])
+            if len(n.outputs) == 1 and not n.regions:
+                new[n.outputs[0]] = self.apply(n.op, inputs, n.attrs, n.outputs[0].type)
+            else:
+                new.update(zip(n.outputs, self.share(n, inputs), strict=True))
 
     def apply(self, op: Op, inputs: tuple[Value, ...], attrs: Attributes, type: ArrayType, node: Node | None = None) -> Value:
         """A value for op on inputs. `node` is one that may be taken over as it is, where its operands did not change."""
@@ -60,7 +90,7 @@ class Rewriter:
 
     def share(self, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
         """The outputs of a node with regions or several results. Regions are equal only over the same symbols."""
-        key = node.op, inputs, attributes_key(node.attrs), tuple([(r, r.symbols) for r in node.regions])
+        key = node.op, inputs, attributes_key(node.attrs), tuple([(r, r.free_symbols) for r in node.regions])
         known = self.shared.get(key)
         if known is None:
             known = self.shared[key] = node.outputs
@@ -84,21 +114,25 @@ class Rewriter:
 
 
 def live(nodes: Iterable[Node], results: Iterable[Value]) -> tuple[Node, ...]:
-    """The nodes that results need, in order. One that binds a symbol is needed by those that use the symbol."""
+    """The nodes that results need, in order, and of control flow what they need of it. One that binds a symbol is needed by
+    those that use the symbol."""
     nodes, needed = list(nodes), set(results)
-    binds = any([n.op.binds is not None for n in nodes])
+    binds = any(n.op.binds is not None for n in nodes)
     used: set[str] = set()
     kept: list[Node] = []
     for node in reversed(nodes):
-        if not needed.isdisjoint(node.outputs) or (binds and not used.isdisjoint(binding(node))):
-            needed.update(node.inputs)
-            kept.append(node)
-            if binds:
-                used.update(Graph((), (node,), ()).symbols)
+        if needed.isdisjoint(node.outputs) and (not binds or used.isdisjoint(binding(node))):
+            continue
+        if node.op.rules is not None and node.op.rules.prune is not None:
+            node = node.op.rules.prune(node, [v in needed for v in node.outputs]) or node
+        needed.update(node.inputs)
+        if binds:
+            used |= symbols_of(node)
+        kept.append(node)
     return tuple(kept[::-1])
 
 
 def remove_dead(g: Graph) -> Graph:
     """g without the nodes that no result needs."""
     nodes = live(g.nodes, g.results)
-    return g if len(nodes) == len(g.nodes) else Graph(g.params, nodes, g.results, g.constraints)
+    return g if nodes == g.nodes else Graph(g.params, nodes, g.results, g.constraints)

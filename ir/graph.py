@@ -182,6 +182,11 @@ def substitute_graph(g: Graph, to: Mapping[str, Extent], constraints: tuple[Cons
     return Graph(params, nodes, tuple([new[v] for v in g.results]), constraints)
 
 
+def symbols_of(n: Node) -> set[str]:
+    """Every symbol that a node uses, and that which it binds; those that its regions bind aside."""
+    return {*Graph(n.inputs, (n,), n.outputs).free_symbols, *binding(n)}
+
+
 _numbers = itertools.count(1)
 
 

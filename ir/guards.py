@@ -7,6 +7,7 @@ line that asked.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,7 @@ class Scope:
     hints: dict[str, int] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
     facts: Facts = field(default_factory=Facts)
+    counts: dict[str, Any] = field(default_factory=dict)  # the symbols that nodes bind, and the traced value that each is
     contents: list[tuple[np.ndarray, bytes]] = field(default_factory=list)  # arrays whose bytes steered the trace, and those
 
     def canonical(self, x: Extent) -> Extent:

@@ -183,4 +183,4 @@ def _update(out: np.ndarray, expr: Scatter, environment: Environment) -> None:
         target = tuple([int(_scalar(i, here)) for i in expr.target])
         assert all(0 <= i < n for i, n in zip(target, out.shape, strict=True)), f"a scatter into {out.shape} at {target}"
         value = _scalar(expr.value, here)
-        out[target] = apply(TABLE["add"], [out[target], value], out.dtype) if expr.combine == "add" else value
+        out[target] = value if expr.combine == "set" else apply(TABLE[expr.combine], [out[target], value], out.dtype)

@@ -146,8 +146,8 @@ class Prefix:
 @dataclass(frozen=True)
 class Scatter:
     """A whole array: starts as `base` (at `at`), then for every point of `over`, in C order, `[target]` is set to
-    `value` or has it added (combine "set" or "add"); a point where `when` does not hold is skipped, its target and
-    value unevaluated (None: no point is). Only as the outermost expression of an op."""
+    `value` (combine "set") or to what the function `combine` of two numbers makes of it and `value`; a point where `when` does
+    not hold is skipped, its target and value unevaluated (None: no point is). Only as the outermost expression of an op."""
 
     at: tuple[Index, ...]
     base: Expr

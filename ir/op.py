@@ -16,7 +16,7 @@ from loopwright.ir.types import ArrayType
 
 if TYPE_CHECKING:
     from loopwright.ir.builder import Builder, Ref
-    from loopwright.ir.graph import Graph, Node
+    from loopwright.ir.graph import Graph, Node, Value
     from loopwright.ir.loops import Expr
 
 
@@ -71,6 +71,9 @@ class NodeRules:
     batch      (engine, size, node, args, mapped) -> (results, which of them are mapped).
     reach      (node, flags of operands, through) -> flags of results: what depends on what; `through` answers for a region.
     prune      (node, flags of results) -> a node of those results alone, that does no work for the others; None as it is.
+    absorb     (node, producer of each operand) -> nodes that do the same and know more inside their regions, and values that
+               some results are; None as it is.
+    hoist      (node) -> the work that its regions repeat, as nodes before it, and the node without it; None as it is.
     """
 
     jvp: Callable[[Engine, Node, list[Ref], list[Ref | None]], tuple[list[Ref], list[Ref | None]]]
@@ -79,6 +82,8 @@ class NodeRules:
     reach: Callable[[Node, Flags, Callable[[Graph, Flags], list[bool]]], list[bool]]
     transpose: Callable[[Engine, Node, list[Ref | ArrayType], list[Ref | None]], list[Ref | None]] | None = None
     prune: Callable[[Node, Flags], Node | None] | None = None
+    absorb: Callable[[Node, Callable[[Value], Node | None]], tuple[list[Node], dict[Value, Value]] | None] | None = None
+    hoist: Callable[[Node], list[Node] | None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

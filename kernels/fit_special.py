@@ -32,7 +32,7 @@ def polynomial(f: Function, low: Any, high: Any, degree: int) -> list[Any]:
     radius = (mp.mpf(high) - low) / 2
     out = [mp.mpf(0)] * (degree + 1)
     before, now = [mp.mpf(1)], [mp.mpf(0), mp.mpf(1)]  # T0 and T1, lowest first
-    for k, c in enumerate(chebyshev(f, low, high, degree)):
+    for c in chebyshev(f, low, high, degree):
         for power, factor in enumerate(before):
             out[power] += c * factor
         doubled = [mp.mpf(0), *(2 * v for v in now)]
@@ -92,11 +92,13 @@ def bessel(order: int, at_infinity: bool) -> Function:
 # name: (function, low, high, degree)
 POLYNOMIALS: dict[str, tuple[Function, Any, Any, int]] = {
     # (1 + 2 x) e^(x^2) erfc(x) for t = (x - 3.75) / (x + 3.75)
-    "ERFCX": (lambda t: (lambda x: (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x))(3.75 * (1 + t) / (1 - t)), -0.77, 0.77, 24),
+    "ERFCX": (lambda t: (lambda x: (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x))(3.75 * (1 + t) / (1 - t)), -0.8, 1, 26),
     # erfinv(x) / x in w = -log(1 - x^2), and in the root of w
     "ERFINV_NEAR": (inverse_erf, 0, 6.25, 24),
     "ERFINV_MIDDLE": (lambda s: inverse_erf(s * s), 2.5, 4, 18),
     "ERFINV_FAR": (lambda s: inverse_erf(s * s), 4, 6.0625, 18),
+    # in t = (s - 13) / (s + 13) for the root s of w
+    "ERFINV_TAIL": (lambda t: inverse_erf((13 * (1 + t) / (1 - t)) ** 2), -0.375, 0.375, 25),
     "LGAMMA_LOW": (log_gamma_quotient, 1, 2, 22),
     "LGAMMA_HIGH": (log_gamma_quotient, 2, 3, 18),
     "STIRLING": (stirling_rest, 0, mp.mpf(1) / 64, 7),
@@ -116,7 +118,8 @@ SERIES: dict[str, tuple[Function, Any, Any, int]] = {
 def error(f: Function, low: Any, high: Any, approximation: Function) -> float:
     """The largest relative error over a grid."""
     low, high = mp.mpf(low), mp.mpf(high)
-    return float(max(abs(approximation(x) / f(x) - 1) for x in (low + (high - low) * (k + mp.mpf(1) / 3) / 40 for k in range(40))))
+    points = [low + (high - low) * (k + mp.mpf(1) / 3) / 40 for k in range(40)]
+    return float(max(abs(approximation(x) / f(x) - 1) for x in points))
 
 
 def show(name: str, values: list[Any]) -> None:
@@ -136,8 +139,9 @@ def main() -> None:
         show(name, c)
     for name, (f, low, high, degree) in SERIES.items():
         c, middle, radius = chebyshev(f, low, high, degree), (mp.mpf(low) + high) / 2, (mp.mpf(high) - low) / 2
-        print("# %s: %.1e" % (name, error(f, low, high, lambda x, c=c, m=middle, r=radius: mp.fsum(
-            v * mp.chebyt(k, (x - m) / r) for k, v in enumerate(c)))))
+        worst = error(f, low, high, lambda x, c=c, m=middle, r=radius: mp.fsum(
+            v * mp.chebyt(k, (x - m) / r) for k, v in enumerate(c)))
+        print(f"# {name}: {worst:.1e}")
         show(name, c)
     root = float(DIGAMMA_ROOT)
     show("DIGAMMA_ROOT", [root, DIGAMMA_ROOT - root])

@@ -8,7 +8,8 @@ from loopwright.ir import special_functions
 from loopwright.kernels import maths
 from loopwright.kernels.maths_writer import Writer
 
-NAMES = ("erfc", "erfinv", "lgamma", "digamma", "zeta", "i0e", "i1e")
+NAMES = ("erfc", "erfcx", "erfinv", "ndtri", "lgamma", "digamma", "zeta", "gammainc", "gammaincc", "gammainc_slope",
+         "betainc", "i0e", "i1e")
 
 
 class Registers:

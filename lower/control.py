@@ -99,11 +99,20 @@ def _stays(body: Graph, v: Value, result: Value) -> bool:
     if n.op is kernel:
         updates = [x.operand for x in n.attrs.get("schedule", ()) if isinstance(x, InPlace)]
         return [n.inputs[x] for x in updates] == [v]
-    if n.op not in (scan, while_) or any(v in m.inputs for m in body.nodes[k + 1:]) or n.inputs.count(v) != 1:
+    if n.op not in (scan, while_) or not is_last_use(body.nodes, k, v):
         return False
     number, count = n.outputs.index(result), carry_count(n)
     first = len(n.inputs) - count if n.op is while_ else int(n.attrs["constants"])
     return number < count and n.inputs[first + number] is v and in_place(n)[number]
+
+
+def is_last_use(nodes: Sequence[Node], k: int, v: Value) -> bool:
+    """Whether node k of a partitioned graph reads v once, and no later one reads its bytes: v, or a reshape of it."""
+    same = {v}
+    for n in nodes:
+        if not n.regions and n.inputs[0] in same:
+            same.update(n.outputs)
+    return sum(x in same for x in nodes[k].inputs) == 1 and not any(x in same for n in nodes[k + 1:] for x in n.inputs)
 
 
 def is_control(n: Node) -> bool:

@@ -20,7 +20,7 @@ from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.complexes import without_complex
 from loopwright.lower.composition import Position, fresh_indices, reads
-from loopwright.lower.control import carried_by, is_control, split_at_trips
+from loopwright.lower.control import carried_by, is_control, is_last_use, split_at_trips
 from loopwright.lower.kernel import kernel, region_of
 from loopwright.lower.preparation import prepare
 from loopwright.lower.rules import EXPENSIVE, default_schedule, own_cost
@@ -302,6 +302,11 @@ class _Grouping:
         return False
 
 
+def _spans(v: Value, group: Group) -> bool:
+    """Whether v has as many positions along each axis as the group's loops."""
+    return v.type.shape == group.root.outputs[0].type.shape[:v.type.rank]
+
+
 def _dependents(g: Graph, v: Value) -> set[Value]:
     """Every value computed from v, v included."""
     found = {v}
@@ -349,7 +354,7 @@ class _Partition:
                 out.append(self._kernel(group, sorted(group.nodes, key=position.__getitem__), made))
                 if group.root in grouping.updates:
                     updates[out[-1]] = made[grouping.updates[group.root][0]]
-        out = [_in_place(n, updates[n], out[k + 1:]) if n in updates else n for k, n in enumerate(out)]
+        out = [_in_place(out, k, updates[n]) if n in updates else n for k, n in enumerate(out)]
         return Graph(g.params, tuple(out), tuple(made[v] for v in g.results), g.constraints)
 
     def _region(self, g: Graph, carried: Mapping[int, Value]) -> Graph:
@@ -379,14 +384,11 @@ class _Partition:
         return Node(kernel, tuple(dict.fromkeys(inputs)), {"implementation": name}, values, (region,), n.source)
 
 
-def _in_place(n: Node, v: Value, later: Sequence[Node]) -> Node:
-    """The kernel n, updating v where it lies if nothing later reads it or a reshape of it."""
-    same = {v}
-    for m in later:
-        if any(x in same for x in m.inputs):
-            if not moves_nothing(m):
-                return n
-            same.update(m.outputs)
+def _in_place(nodes: Sequence[Node], k: int, v: Value) -> Node:
+    """Kernel k, updating v where it lies if nothing else or later reads that memory."""
+    n = nodes[k]
+    if not is_last_use(nodes, k, v):
+        return n
     schedule = (*n.attrs["schedule"], InPlace(n.inputs.index(v)))
     try:
         build_nest(n.regions[0], schedule, "trial")

@@ -13,9 +13,9 @@ from loopwright.ir.dims import Extent, floordiv, maximum
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.lower.control import carry_count, in_place, is_control, sized
 
+MOST_TRIED = 4  # sizes of free slots that are compared with a need by proof
 ON_STACK = 256  # bytes: slots of at most this known size are the function's own, so that values can live in registers
 
-MOST_TRIED = 4  # sizes of free slots that are compared with a need by proof
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,8 @@ class _Planner:
     def _give_workspace(self, n: Node) -> None:
         need = plan_regions(n).bytes
         if need != 0:
-            slot = self._slot(need)
-            self.workspaces[n] = Scratch(slot)
-            self._give_back(slot)  # free again as soon as the node is done, which is before anything else is placed
+            self.workspaces[n] = Scratch(self._slot(need))
+            self._free(self.workspaces[n].slot)  # again as soon as the node is done, before anything else is placed
 
     def _slot(self, need: Extent) -> int:
         others = [size for size, slots in self.free.items() if slots][-MOST_TRIED:]
@@ -172,16 +171,13 @@ class _Planner:
 
     def _fits(self, need: Extent, size: Extent) -> bool:
         if (need, size) not in self.fits:
-            alike = on_stack(need) == on_stack(size)
-            self.fits[need, size] = need == size or (alike and self.g.facts.prove("<=", need, size) is True)
+            fits = need == size or (on_stack(need) == on_stack(size) and self.g.facts.prove("<=", need, size) is True)
+            self.fits[need, size] = fits
         return self.fits[need, size]
 
-    def _release(self, dead: set[Value]) -> None:
-        slots = {place.slot for v in dead if isinstance(place := self.places[v], Scratch)}
-        for slot in sorted(slots):
-            self._give_back(slot)
+    def _free(self, slot: int) -> None:
+        self.free.setdefault(self.slots[slot], []).append(slot)
 
-    def _give_back(self, slot: int) -> None:
-        free = self.free.setdefault(self.slots[slot], [])
-        if slot not in free:
-            free.append(slot)
+    def _release(self, dead: set[Value]) -> None:
+        for slot in sorted({place.slot for v in dead if isinstance(place := self.places[v], Scratch)}):
+            self._free(slot)

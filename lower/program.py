@@ -39,7 +39,7 @@ class Program:
 
 def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False) -> Program:
     """The program of a graph. DTypeError where it holds a dtype that has no machine code."""
-    return lower_kernels(partition(g, target, blas=blas), target, g.symbols, fast_math=fast_math)
+    return lower_kernels(partition(g, target, blas=blas), target, g.free_symbols, fast_math=fast_math)
 
 
 def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], *, fast_math: bool = False) -> Program:

@@ -259,8 +259,8 @@ def _switch(c: _Control) -> None:
 
 
 def _sized(c: _Control) -> None:
-    arguments, results = enumerate(c.operands[1:]), enumerate(c.results)
-    pointers: dict[Place, str] = {Argument(k): p for k, p in arguments} | {ResultMemory(k): p for k, p in results}
+    pointers: dict[Place, str] = {Argument(k): p for k, p in enumerate(c.operands[1:])}
+    pointers |= {ResultMemory(k): p for k, p in enumerate(c.results)}
     c.frame.run_in_scratch(c.node.regions[0], plan_memory(c.node.regions[0]), pointers, lambda w, failed: w.do("ret void"))
 
 

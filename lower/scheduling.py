@@ -259,13 +259,12 @@ class _NestBuilder:
     def _scatter(self, s: Scatter) -> tuple[Statement, ...]:
         """Start as the base, then update in C order."""
         out = self.outputs[self.root]
-        start = self._loop_over(range(len(self.index)), [Store(out, self.index, s.base)])
+        start = [] if self.d.in_place else self._loop_over(range(len(self.index)), [Store(out, self.index, s.base)])
         if self.d.in_place is not None:
             _check(s.base == Load(out, self.index, s.dtype), self.d.in_place, "the root does not start as that parameter")
             others = (s.value, *s.target, *([] if s.when is None else [s.when]))
             alone = not s.over or not any(isinstance(x, Load) and x.array == out for e in others for x in walk(e))
             _check(alone, self.d.in_place, "updates read what others of them change")
-            start = ()
         self.over[self.root_stage] = s.over
         update: list[Statement] = [Store(out, s.target, s.value, s.combine, s.when)]
         rank = len(self.index)

@@ -388,10 +388,18 @@ def test_equal_loops_are_compiled_once():
     assert text.count("define internal void @control_") == 1
 
 
+def test_explain_shows_what_a_loop_runs():
+    x, xs = np.arange(50.0), np.arange(150.0).reshape(3, 50)
+    text = lw.jit(nest).explain(x, xs)
+    assert "(scan):" in text and "(while):" in text and "sort" in text and "flops" in text
+    assert "(sized):" in lw.jit(halvings).explain(np.float64(9))
+
+
 # ---- signals --------------------------------------------------------------------------------------
 FOREVER = """
     import os, signal, sys, threading, time
     import numpy as np
+    {before}
     import loopwright as lw
     from tests.loops import scan, while_
 
@@ -425,12 +433,21 @@ LOOPS = {
 }
 
 
+def interrupted(name, script=FOREVER, before=""):
+    """Run the script on that loop in a process of its own: it must end well and say nothing."""
+    body, arguments = LOOPS[name]
+    text = textwrap.dedent(script).format(body=body, arguments=arguments, before=before)
+    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout.strip() == "interrupted" and not ended.stderr, ended.stderr
+
+
 @pytest.mark.parametrize("name", LOOPS)
 def test_ctrl_c_ends_a_loop(name):
-    body, arguments = LOOPS[name]
-    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(FOREVER).format(body=body, arguments=arguments)],
-                           capture_output=True, text=True, timeout=60, check=False)
-    assert ended.stdout.strip() == "interrupted", ended.stderr
+    interrupted(name)
+
+
+def test_ctrl_c_ends_a_loop_that_python_called():
+    interrupted("numbers", before="from loopwright.lower.runtime import objects; objects.unsupported = lambda: 'a trial'")
 
 
 TICKER = """
@@ -452,8 +469,4 @@ TICKED = """
 
 
 def test_other_threads_run_while_a_loop_does():
-    body, arguments = LOOPS["numbers"]
-    script = FOREVER.replace("    for _ in range(2):", f"{TICKER}    for _ in range(2):") + TICKED
-    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script).format(body=body, arguments=arguments)],
-                           capture_output=True, text=True, timeout=60, check=False)
-    assert ended.stdout.strip() == "interrupted" and not ended.stderr, ended.stderr
+    interrupted("numbers", FOREVER.replace("    for _ in range(2):", f"{TICKER}    for _ in range(2):") + TICKED)

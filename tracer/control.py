@@ -80,7 +80,8 @@ def _type(x: Any) -> ArrayType:
 
 def _same_shape(a: ArrayType, b: ArrayType) -> bool:
     here = innermost()
-    assert here is not None
+    if here is None:
+        return a.shape == b.shape
     return a.rank == b.rank and all(equate(here.scope, m, n) for m, n in zip(a.shape, b.shape, strict=True))
 
 
@@ -179,17 +180,21 @@ class Carry:
     def taken(self, tree: Any) -> list[Any]:
         """The leaves of a new carry at the types of the carry. What a Python number must become is noted in `promoted`."""
         leaves, structure = flatten(tree)
-        if structure != self.structure:
-            raise ArgumentError(f"{user_source()}: {self.why}: the new carry must have the structure of the initial one, "
-                                f"{self.structure}, but the body returned {structure}.")
+        self.check_structure(structure)
         found = []
         for k, (x, path) in enumerate(zip(leaves, paths(structure, "carry"), strict=True)):
             x = _at(_weak(x), self.types[k])
-            self.promoted[k] = self._promoted(self.types[k], _type(x), path)
+            self.promoted[k] = self.promotion(self.types[k], _type(x), path)
             found.append(x)
         return found
 
-    def _promoted(self, old: ArrayType, new: ArrayType, path: str) -> ArrayType:
+    def check_structure(self, structure: Structure) -> None:
+        """ArgumentError for a new carry of another structure."""
+        if structure != self.structure:
+            raise ArgumentError(f"{user_source()}: {self.why}: the new carry must have the structure of the initial one, "
+                                f"{self.structure}, but the body returned {structure}.")
+
+    def promotion(self, old: ArrayType, new: ArrayType, path: str) -> ArrayType:
         """The type of one leaf of the carry, given that a trip turns `old` into `new`."""
         if not _same_shape(old, new):
             raise ShapeError(f"{user_source()}: {self.why}: {path} is {old} before a trip and {new} after it, but its shape "
@@ -211,10 +216,8 @@ def scan_body(f: Callable[[Any, Any], Any], carry: Carry, rows: Structure, row_t
     structure = Structure(tuple, None, (carry.structure, rows))
 
     def finish(result: Any) -> Any:
-        if not isinstance(result, (tuple, list)) or len(result) != 2:
-            raise ArgumentError(f"{user_source()}: {why}: the body must return a pair (carry, y), got {type(result).__name__}. "
-                                f"Return (carry, None) where there is nothing to stack.")
-        return carry.taken(result[0]), result[1]
+        new, y = check_pair(result, why)
+        return carry.taken(new), y
 
     made = _until_stable(lambda: _traced(f, structure, [*carry.types, *row_types], finish, f"the body of {why}"), carry)
     n = count + len(row_types)
@@ -226,7 +229,7 @@ def while_body(condition: Callable[[Any], Any], body: Callable[[Any], Any], carr
     """The regions of a condition and a body of a carry. Parameters: what each captured, then the carry."""
     why, alone = carry.why, Structure(tuple, None, (carry.structure,))
     step = _until_stable(lambda: _traced(body, alone, carry.types, carry.taken, f"the body of {why}"), carry)
-    test = _traced(condition, alone, carry.types, lambda x: _truth(x, why), f"the condition of {why}")
+    test = _traced(condition, alone, carry.types, lambda x: check_truth(x, why), f"the condition of {why}")
     return _loop_regions(test, len(carry.types)), _loop_regions(step, len(carry.types))
 
 
@@ -244,8 +247,19 @@ def _until_stable(make: Callable[[], Traced], carry: Carry) -> Traced:
         carry.types = list(carry.promoted)
 
 
-def _truth(x: Any, why: str) -> Any:
-    t = _type(x) if isinstance(x, (Tracer, np.ndarray, np.generic, bool, int, float)) else None
+def check_pair(result: Any, why: str) -> tuple[Any, Any]:
+    """What the body of a scan returned. ArgumentError unless it is a pair."""
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise ArgumentError(f"{user_source()}: {why}: the body must return a pair (carry, y), got {type(result).__name__}. "
+                            f"Return (carry, None) where there is nothing to stack.")
+    return result[0], result[1]
+
+
+def check_truth(x: Any, why: str) -> Any:
+    """What a condition returned. DTypeError unless it is one bool."""
+    t = x.type if isinstance(x, Tracer) else None
+    if isinstance(x, (np.ndarray, np.generic, bool, int, float)):
+        t = ArrayType(np.shape(x), np.asarray(x).dtype)
     if t is None or t.dtype != BOOL or t.shape:
         raise DTypeError(f"{user_source()}: {why}: the condition must be one bool (bool[]), got {t or type(x).__name__}. "
                          f"Compare (x > 0), or reduce with np.all or np.any.")

@@ -9,13 +9,14 @@ import numpy as np
 from loopwright.ir.builder import Builder, Ref, inline
 from loopwright.ir.dims import Extent
 from loopwright.ir.errors import DTypeError
-from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.graph import Graph, Node, Value, renewed
 from loopwright.ir.interpreter import Runner
 from loopwright.ir.op import Engine, Flags, NodeRules, Op
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.comparison import le
 from loopwright.ir.ops.construct import full, full_like, scalar
 from loopwright.ir.ops.elementwise import same_shape
+from loopwright.ir.ops.loop_rewriting import Part, Producer, absorbed, copied, needed, shrunk
 from loopwright.ir.ops.regions import (
     check_types,
     chosen,
@@ -159,11 +160,39 @@ def is_harmless(g: Graph) -> bool:
                for n in g.nodes)
 
 
+# ---- rewriting ------------------------------------------------------------------------------------
+def _prune(n: Node, wanted: Flags) -> Node | None:
+    """Without results that are not wanted, and operands that no branch then needs."""
+    params = [False] * (len(n.inputs) - 1)
+    for g in n.regions:
+        found = needed(g, chosen(g.results, wanted))
+        params = either(params, [v in found for v in g.params])
+    if all(wanted) and all(params):
+        return None
+    return Node(switch, (n.inputs[0], *chosen(n.inputs[1:], params)), {}, tuple(chosen(n.outputs, wanted)),
+                tuple([shrunk(g, params, wanted) for g in n.regions]), n.source)
+
+
+def _absorb(n: Node, producer: Producer) -> tuple[list[Node], dict[Value, Value]] | None:
+    """The branch itself where the index is a number; else operands that are one number made inside the branches."""
+    index = producer(n.inputs[0])
+    if index is not None and index.op is full:
+        g = renewed(n.regions[index.attrs["value"]])
+        made = copied(g.nodes, dict(zip(g.params, n.inputs[1:], strict=True)))
+        return made.nodes, {v: made.value[r] for v, r in zip(n.outputs, g.results, strict=True)}
+    parts = [absorbed(Part(g, n.inputs[1:]), producer) for g in n.regions]
+    if len({p.operands for p in parts}) != 1 or len(parts[0].operands) == len(n.inputs) - 1:
+        return None
+    regions = tuple([p.region for p in parts])
+    return [Node(switch, (n.inputs[0], *parts[0].operands), {}, n.outputs, regions, n.source)], {}
+
+
 switch = Op(
     name="switch",
     doc="The region of this number, run on the operands: switch(index: i64[], *operands), one region per branch, all of one "
         "type. The index is in range.",
     infer=_infer,
     numpy=_numpy,
-    rules=NodeRules(jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, reach=_reach),
+    rules=NodeRules(jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, reach=_reach, prune=_prune,
+                    absorb=_absorb),
 )

@@ -19,6 +19,17 @@ from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.branching import switch
 from loopwright.ir.ops.broadcasting import spread
 from loopwright.ir.ops.construct import full
+from loopwright.ir.ops.loop_rewriting import (
+    Part,
+    Producer,
+    absorbed,
+    hoisted,
+    live_carry,
+    needed,
+    shrunk,
+    unchanged_carry,
+    with_constants,
+)
 from loopwright.ir.ops.regions import (
     blank,
     carried,
@@ -28,6 +39,7 @@ from loopwright.ir.ops.regions import (
     given,
     has,
     newest,
+    others,
     rearranged,
     split,
     spread_out,
@@ -137,13 +149,55 @@ def _batch(engine: Engine, size: Extent, n: Node, args: list[Ref], mapped: Flags
     return while_.all(*h, *c, *start, regions=(test, step), **n.attrs), has_k
 
 
+def _made(n: Node, test: Part, step: Part, carry: Sequence[Value], outputs: Sequence[Value]) -> Node:
+    """A while like n of other regions, whose constants are those of the parts."""
+    attrs = {"condition_constants": len(test.operands), "body_constants": len(step.operands)}
+    return Node(while_, (*test.operands, *step.operands, *carry), attrs, tuple(outputs), (test.region, step.region), n.source)
+
+
+def _prune(n: Node, wanted: Flags) -> Node | None:
+    """Without the parts of the carry and the constants that neither the condition nor anything wanted depends on."""
+    condition, body = n.regions
+    h, c, k = _parts(n, n.inputs)
+    carry = live_carry([(condition, len(h)), (body, len(c))], wanted, condition.results, ())
+    for_test, for_step = needed(condition, condition.results), needed(body, chosen(body.results, carry))
+    keep_h, keep_c = [v in for_test for v in condition.params[:len(h)]], [v in for_step for v in body.params[:len(c)]]
+    if all([*carry, *keep_h, *keep_c]):
+        return None
+    test = Part(shrunk(condition, [*keep_h, *carry], [True]), tuple(chosen(h, keep_h)))
+    step = Part(shrunk(body, [*keep_c, *carry], carry), tuple(chosen(c, keep_c)))
+    return _made(n, test, step, chosen(k, carry), chosen(n.outputs, carry))
+
+
+def _absorb(n: Node, producer: Producer) -> tuple[list[Node], dict[Value, Value]] | None:
+    """With carry that never changes as constants, and constants that are one number inside."""
+    condition, body = n.regions
+    h, c, k = _parts(n, n.inputs)
+    fixed = unchanged_carry(body, len(c), len(k))
+    constant = chosen(k, fixed)
+    test = absorbed(Part(with_constants(condition, len(h), fixed), (*h, *constant)), producer)
+    step = absorbed(Part(with_constants(body, len(c), fixed, fixed), (*c, *constant)), producer)
+    if len(test.operands) + len(step.operands) == len(h) + len(c) and not any(fixed):
+        return None
+    node = _made(n, test, step, others(k, fixed), others(n.outputs, fixed))
+    return [node], dict(zip(chosen(n.outputs, fixed), constant, strict=True))
+
+
+def _hoist(n: Node) -> list[Node] | None:
+    h, c, k = _parts(n, n.inputs)
+    test, before = hoisted(Part(n.regions[0], tuple(h)))
+    step, more = hoisted(Part(n.regions[1], tuple(c)))
+    return [*before, *more, _made(n, test, step, k, n.outputs)] if before or more else None
+
+
 while_ = Op(
     name="while",
     doc="while(*condition constants, *body constants, *carry) with regions condition(condition constants, carry) -> bool[] and "
         "body(body constants, carry) -> carry, run while the condition holds. Results: the carry. The attributes are counts.",
     infer=_while_infer,
     numpy=_while_numpy,
-    rules=NodeRules(jvp=_jvp, linearize=_linearize, batch=_batch, reach=_reach),
+    rules=NodeRules(jvp=_jvp, linearize=_linearize, batch=_batch, reach=_reach, prune=_prune, absorb=_absorb,
+                    hoist=_hoist),
 )
 
 

@@ -28,10 +28,11 @@ from loopwright.ir.dims import Extent, Shape, evaluate, product
 from loopwright.ir.errors import DTypeError, ShapeError
 from loopwright.ir.loops import Apply, Bounded, Expr, Index, Literal, LoopContext, Scatter, When, integer, less, minus, plus
 from loopwright.ir.op import Example, Op
+from loopwright.ir.ops.arithmetic import div, mul
 from loopwright.ir.ops.broadcasting import broadcast, operand_dtype, spread
 from loopwright.ir.ops.comparison import eq
 from loopwright.ir.ops.construct import full, iota, scalar, zeros_like
-from loopwright.ir.ops.selection import select
+from loopwright.ir.ops.selection import convert, select
 from loopwright.ir.ops.structural import reshape
 from loopwright.ir.types import BOOL, I64, INTEGERS, ArrayType, is_inexact
 
@@ -251,6 +252,9 @@ def _scatter_dtype(base: ArrayType, updates: ArrayType, *indices: ArrayType, **a
     return base.dtype
 
 
+_AT = {"add": np.add.at, "mul": np.multiply.at, "max": np.maximum.at, "min": np.minimum.at}
+
+
 def _scatter_numpy(combine: str) -> Callable[..., np.ndarray]:
     def numpy(base: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: Axes, batch: int, mode: str) -> np.ndarray:
         layout = _Layout(axes, batch, base.ndim, indices[0].ndim)
@@ -258,10 +262,10 @@ def _scatter_numpy(combine: str) -> Callable[..., np.ndarray]:
         out = np.array(base)  # a copy, also of a scalar
         view, to = np.transpose(out, layout.order), _flat_places(positions, counts, batch)
         flat = updates.reshape(counts.size, *(base.shape[a] for a in layout.rest))[np.flatnonzero(counts)]
-        if combine == "add":
-            np.add.at(view, to, flat)
-        else:
+        if combine == "set":
             view[to] = flat
+        else:
+            _AT[combine](view, to, flat)
         return out
     return numpy
 
@@ -282,13 +286,14 @@ def _scatter_loop(combine: str) -> Callable[..., Expr]:
     return loop
 
 
-def _scatter(name: str, combine: str, doc: str, transpose: dict[int, Callable[..., Ref]]) -> Op:
+def _scatter(name: str, combine: str, doc: str, dtypes: Sequence[str] = ("f16", "bf16", "f32", "c128", "i8", "bool"),
+             **rules: Any) -> Op:
     def batched(size: Extent, args: tuple[Ref, ...], mapped: tuple[bool, ...], axes: Axes, batch: int, mode: str) -> Ref:
         return op(*spread(size, args, mapped), axes=tuple(a + 1 for a in axes), batch=batch + 1, mode=mode)
 
     op = Op(
         name=name, doc=doc, shape=_scatter_shape(name), dtype=_scatter_dtype, numpy=_scatter_numpy(combine),
-        loop=_scatter_loop(combine), batch=batched, linear=(0, 1), jointly=True, transpose=transpose,
+        loop=_scatter_loop(combine), batch=batched, **rules,
         examples=(
             Example(("f64[5]", "f64[n]", "i64[n]"), _attrs((0,)), {2: _picks(-5, 5)}),
             Example(("f64[n, 3]", "f64[n]", "i64[]"), _attrs((1,)), {2: _picks(-3, 3)}),
@@ -303,7 +308,7 @@ def _scatter(name: str, combine: str, doc: str, transpose: dict[int, Callable[..
             Example(("f64[n, m]", "f64[7]", "i64[7]", "i64[7]"), _attrs((1, 0), mode="wrap"),
                     {2: _picks(-9, 9), 3: _picks(-9, 9)}),
             *(Example((f"{d}[3]", f"{d}[n]", "i64[n]"), _attrs((0,)), {2: _picks(-3, 3)})
-              for d in ("f16", "bf16", "f32", "c128", "i8", "bool")),
+              for d in dtypes),
         ))
     return op
 
@@ -350,9 +355,46 @@ def _scatter_add_transpose_updates(ct: Ref, base: ArrayType | Ref, updates: Arra
 scatter = _scatter(
     "scatter", "set",
     "base with `updates`, shaped as gather's result, written at indices along `axes`; the last in C order stays.",
-    {0: _scatter_transpose_base, 1: _scatter_transpose_updates})
+    linear=(0, 1), jointly=True, transpose={0: _scatter_transpose_base, 1: _scatter_transpose_updates})
 
 scatter_add = _scatter(
     "scatter_add", "add",
     "base with `updates`, shaped as gather's result, added at indices along `axes`, one after another in C order.",
-    {0: lambda ct, base, updates, *indices, axes, batch, mode: ct, 1: _scatter_add_transpose_updates})
+    linear=(0, 1), jointly=True,
+    transpose={0: lambda ct, base, updates, *indices, axes, batch, mode: ct, 1: _scatter_add_transpose_updates})
+
+
+# ---- scatters that are not linear -----------------------------------------------------------------
+def _scatter_tangent(base: Ref | None, updates: Ref | None, like: tuple[Ref, Ref], indices: tuple[Ref, ...],
+                     **attrs: Any) -> Ref:
+    """The tangents of base and updates added up where the updates go; None is zero."""
+    first, second = (t if t is not None else zeros_like(x) for t, x in zip((base, updates), like, strict=True))
+    return scatter_add(first, second, *indices, **attrs)
+
+
+def _scatter_extreme_jvp(primals: tuple[Ref, ...], tangents: tuple[Ref | None, ...], out: Ref, **attrs: Any) -> Ref:
+    """Those that equal the extreme share it."""
+    base, updates, *indices = primals
+    wins = eq(base, out), eq(updates, gather(out, *indices, **attrs))
+    count = scatter_add(*(convert(w, dtype=out.dtype) for w in wins), *indices, **attrs)
+    kept = [None if t is None else select(w, t, zeros_like(t)) for w, t in zip(wins, tangents[:2], strict=True)]
+    return div(_scatter_tangent(*kept, (base, updates), tuple(indices), **attrs), count)
+
+
+def _scatter_mul_jvp(primals: tuple[Ref, ...], tangents: tuple[Ref | None, ...], out: Ref, **attrs: Any) -> Ref:
+    """The product times the sum of relative changes: not for factors of 0."""
+    base, updates, *indices = primals
+    relative = [None if t is None else div(t, x) for t, x in zip(tangents[:2], (base, updates), strict=True)]
+    return mul(out, _scatter_tangent(*relative, (base, updates), tuple(indices), **attrs))
+
+
+_ORDERED_EXAMPLES = ("f16", "bf16", "f32", "i8", "bool")
+scatter_max = _scatter(
+    "scatter_max", "max", "base with the greatest of each element and the updates for it.", _ORDERED_EXAMPLES,
+    jvp=_scatter_extreme_jvp)
+scatter_min = _scatter(
+    "scatter_min", "min", "base with the least of each element and the updates for it.", _ORDERED_EXAMPLES,
+    jvp=_scatter_extreme_jvp)
+scatter_mul = _scatter(
+    "scatter_mul", "mul", "base with each element times the updates for it, one after another in C order; derivatives take all "
+    "factors for nonzero.", jvp=_scatter_mul_jvp)

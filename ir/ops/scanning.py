@@ -15,6 +15,17 @@ from loopwright.ir.interpreter import Runner
 from loopwright.ir.op import Engine, Flags, NodeRules, Op
 from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.broadcasting import spread
+from loopwright.ir.ops.loop_rewriting import (
+    Part,
+    Producer,
+    absorbed,
+    hoisted,
+    live_carry,
+    needed,
+    shrunk,
+    unchanged_carry,
+    with_constants,
+)
 from loopwright.ir.ops.regions import (
     blank,
     carried,
@@ -192,6 +203,47 @@ def each_node(size: Extent, n: Node, args: Sequence[Ref], mapped: Flags) -> tupl
     return each(size, g, args, mapped), [True] * len(results)
 
 
+# ---- rewriting ------------------------------------------------------------------------------------
+def _made(n: Node, part: Part, rest: Sequence[Value], outputs: Sequence[Value], carry: int) -> Node:
+    """A scan like n of another region, whose constants are the part's."""
+    attrs = {**n.attrs, "constants": len(part.operands), "carry": carry}
+    return Node(scan, (*part.operands, *rest), attrs, tuple(outputs), (part.region,), n.source)
+
+
+def _prune(n: Node, wanted: Flags) -> Node | None:
+    """Without the parts of the carry, rows and constants that nothing wanted depends on."""
+    body, (c, k, x) = n.regions[0], _parts(n, n.inputs)
+    ys = wanted[len(k):]
+    carry = live_carry([(body, len(c))], wanted[:len(k)], (), chosen(body.results[len(k):], ys))
+    results = [*carry, *ys]
+    found = needed(body, chosen(body.results, results))
+    params = [v in found for v in body.params]
+    params[len(c):len(c) + len(k)] = carry
+    if all(results) and all(params):
+        return None
+    kept = _parts(n, params)
+    part = Part(shrunk(body, params, results), tuple(chosen(c, kept[0])))
+    return _made(n, part, [*chosen(k, carry), *chosen(x, kept[2])], chosen(n.outputs, results), sum(carry))
+
+
+def _absorb(n: Node, producer: Producer) -> tuple[list[Node], dict[Value, Value]] | None:
+    """With carry that never changes as constants, and constants that are one number inside."""
+    body, (c, k, x) = n.regions[0], _parts(n, n.inputs)
+    fixed = unchanged_carry(body, len(c), len(k))
+    whole = [*fixed, *[False] * (len(n.outputs) - len(k))]
+    part = absorbed(Part(with_constants(body, len(c), fixed, whole), (*c, *chosen(k, fixed))), producer)
+    if len(part.operands) == len(c) and not any(fixed):
+        return None
+    node = _made(n, part, [*others(k, fixed), *x], others(n.outputs, whole), fixed.count(False))
+    return [node], dict(zip(chosen(n.outputs, whole), chosen(k, fixed), strict=True))
+
+
+def _hoist(n: Node) -> list[Node] | None:
+    c, k, x = _parts(n, n.inputs)
+    part, before = hoisted(Part(n.regions[0], tuple(c)))
+    return [*before, _made(n, part, [*k, *x], n.outputs, len(k))] if before else None
+
+
 scan = Op(
     name="scan",
     doc="scan(*constants, *carry, *xs) with the region body(constants, carry, a row of each x) -> (carry, a row of each y), "
@@ -199,5 +251,6 @@ scan = Op(
         "`length` rows. `constants` and `carry` are counts.",
     infer=_infer,
     numpy=_numpy,
-    rules=NodeRules(jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, reach=_reach),
+    rules=NodeRules(jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, reach=_reach, prune=_prune,
+                    absorb=_absorb, hoist=_hoist),
 )

@@ -324,8 +324,8 @@ def _store(context: Context, statement: Store) -> None:
     term = kernel.terms.of(Load(statement.buffer, statement.index, buffer.dtype))
     value = context.evaluate(kernel.terms.of(statement.value))
     address = locate(context, buffer, index)
-    if statement.combine == "add":
-        value = _added(context, term, value, address)
+    if statement.combine != "set":
+        value = _combined(context, statement.combine, term, value, address)
     if address.uniform and not value.varies:
         context = context.scalar()
     mask = _mask(context, index, address.scope)
@@ -336,16 +336,16 @@ def _store(context: Context, statement: Store) -> None:
     kernel.wrote(buffer.name)
 
 
-def _added(context: Context, term: Term, value: Value, address: Address) -> Value:
-    """The sum with what is stored there, rounded as its dtype."""
+def _combined(context: Context, combine: str, term: Term, value: Value, address: Address) -> Value:
+    """The function of what is stored there and the value, rounded as its dtype."""
     if context.vector is not None and (address.offsets is not None or address.stride == 0):
-        raise ValueError("a store that adds where vector lanes may meet in one element must run in serial loops")
+        raise ValueError("a store that combines where vector lanes may meet in one element must run in serial loops")
     kernel = context.kernel
     kernel.wrote(address.buffer)
     old = context.evaluate(term)
-    add = emitter("add", value.dtype)
+    emit = emitter(combine, value.dtype)
     at = context.writer(value.dtype, context.scope)
-    return Value(tuple(add(at, a, b) for a, b in zip(context.spread(old), context.spread(value), strict=True)),
+    return Value(tuple(emit(at, a, b) for a, b in zip(context.spread(old), context.spread(value), strict=True)),
                  value.dtype, context.lanes, context.scope)
 
 

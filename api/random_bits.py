@@ -1,0 +1,132 @@
+"""Threefry-2x32 with 20 rounds, and random bits for an array of any shape.
+
+Guarantees: element i of an array, counted in C order, gets the block with counter i, whatever the shape: the bits are
+JAX's with `jax_threefry_partitionable=True`. On traced keys every step is an elementwise op on positions, so that drawing
+fuses with its consumer. The algorithm is Salmon and others, "Parallel random numbers: as easy as 1, 2, 3" (2011).
+"""
+from __future__ import annotations
+
+import math
+from functools import reduce
+from typing import Any, Protocol
+
+import numpy as np
+
+from loopwright.ir.builder import Builder, Ref, innermost
+from loopwright.ir.dims import Extent, Shape, product
+from loopwright.ir.ops.arithmetic import add, mul
+from loopwright.ir.ops.bitwise import bitwise_or, bitwise_xor, left_shift, right_shift
+from loopwright.ir.ops.construct import full, full_like, iota, size_value
+from loopwright.ir.types import U32, U64
+from loopwright.tracer.promotion import broadcast, convert
+from loopwright.tracer.tracer import Tracer
+
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = 0x1BD11BDA
+Word = Any  # uint32: an ndarray or a Ref
+
+
+class _Words(Protocol):
+    """Arithmetic on words; the second operand may be a number or a word of rank 0."""
+
+    def add(self, a: Word, b: Word) -> Word: ...
+    def xor(self, a: Word, b: Word) -> Word: ...
+    def rotate(self, a: Word, by: int) -> Word: ...
+
+
+class _NumpyWords:
+    def add(self, a: Word, b: Word) -> Word:
+        return np.add(a, np.asarray(b, U32))
+
+    def xor(self, a: Word, b: Word) -> Word:
+        return np.bitwise_xor(a, np.asarray(b, U32))
+
+    def rotate(self, a: Word, by: int) -> Word:
+        return np.bitwise_or(np.left_shift(a, U32.type(by)), np.right_shift(a, U32.type(32 - by)))
+
+
+class _TracedWords:
+    def add(self, a: Word, b: Word) -> Word:
+        return add(a, _like(a, b))
+
+    def xor(self, a: Word, b: Word) -> Word:
+        return bitwise_xor(a, _like(a, b))
+
+    def rotate(self, a: Word, by: int) -> Word:
+        return bitwise_or(left_shift(a, full_like(a, by)), right_shift(a, full_like(a, 32 - by)))
+
+
+def _like(a: Ref, b: Ref | int) -> Ref:
+    return full_like(a, b) if isinstance(b, int) else broadcast(b, a.shape)
+
+
+def _rounds(m: _Words, first: Word, second: Word, x: Word, y: Word) -> tuple[Word, Word]:
+    """The block of counter (x, y) under the key (first, second)."""
+    keys = (first, second, m.xor(m.xor(first, second), PARITY))
+    x, y = m.add(x, first), m.add(y, second)
+    for group in range(5):
+        for by in ROTATIONS[group % 2]:
+            x = m.add(x, y)
+            y = m.xor(m.rotate(y, by), x)
+        x = m.add(x, keys[(group + 1) % 3])
+        y = m.add(y, m.add(keys[(group + 2) % 3], group + 1))
+    return x, y
+
+
+# ---- counters -------------------------------------------------------------------------------------
+def counters(key: Any, shape: Shape) -> tuple[Word, Word]:
+    """The high and low words of the position of every element, where the key lives."""
+    if isinstance(key, Tracer):
+        return _traced_counters(innermost() or key.ref.builder, shape)
+    sizes = [n for n in shape if isinstance(n, int)]
+    assert len(sizes) == len(shape), "a symbolic size outside its trace"
+    flat = np.arange(math.prod(sizes), dtype=U64).reshape(sizes)
+    return (flat >> U64.type(32)).astype(U32), flat.astype(U32)
+
+
+def _traced_counters(into: Builder, shape: Shape) -> tuple[Ref, Ref]:
+    """The high word is 0 while the size stays below 2^32: a guard where the size is symbolic."""
+    shape = into.scope.canonical_shape(shape)
+    if into.scope.decide("<", product(shape), 2 ** 32):
+        low = _positions(into, shape, U32)
+        return full_like(low, 0), low
+    flat = _positions(into, shape, U64)
+    return convert(right_shift(flat, full_like(flat, 32)), U32), convert(flat, U32)
+
+
+def _positions(into: Builder, shape: Shape, dtype: np.dtype) -> Ref:
+    """Each element's position in C order, modulo the dtype's range."""
+    terms = []
+    for axis in range(len(shape)):
+        at = iota(into=into, shape=shape, axis=axis, dtype=dtype)
+        stride = product(shape[axis + 1:])
+        terms.append(at if isinstance(stride, int) and stride == 1 else mul(at, _like_size(at, stride)))
+    return reduce(add, terms) if terms else full(into=into, value=0, shape=(), dtype=dtype)
+
+
+def _like_size(x: Ref, n: Extent) -> Ref:
+    number = size_value(into=x.builder, size=n)
+    return broadcast(convert(number, x.dtype), x.shape)
+
+
+# ---- draws ----------------------------------------------------------------------------------------
+def blocks(key: Any, shape: Shape) -> tuple[Any, Any]:
+    """uint32[shape] twice: the block of every position under a key."""
+    x, y = counters(key, shape)
+    return encrypt(key, x, y)
+
+
+def encrypt(key: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """The block of the counter (x, y) under a key, on plain or traced words."""
+    if not isinstance(key, Tracer):
+        return _rounds(_NumpyWords(), key[0], key[1], x, y)
+    first, second = _rounds(_TracedWords(), key[0].ref, key[1].ref, x, y)
+    return Tracer(first), Tracer(second)
+
+
+def random_bits(key: Any, width: int, shape: Shape) -> Any:
+    """Unsigned integers of 8, 16, 32 or 64 random bits."""
+    first, second = blocks(key, shape)
+    if width == 64:
+        return (first.astype(U64) << U64.type(32)) | second.astype(U64)
+    return (first ^ second).astype(np.dtype(f"u{width // 8}"))

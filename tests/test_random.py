@@ -1,0 +1,204 @@
+"""Random numbers: JAX's bits and values by vectors kept here, the same in every way of running, and their statistics."""
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import loopwright as lw
+from loopwright import random
+
+VECTORS = json.loads((Path(__file__).parent / "vectors" / "random.json").read_text())
+KEY = random.key(VECTORS["key"])
+# Values that are exact arithmetic on bits; the others go through functions that JAX rounds otherwise.
+EXACT = ("split", "fold_in", "bits", "uniform_float", "randint", "bernoulli", "rademacher", "permutation", "choice",
+         "geometric")
+TOLERANCE = {"float32": 1e-6, "float64": 1e-13, "complex128": 1e-13}
+
+
+def array(x: dict) -> np.ndarray:
+    """A vector as the array that it is."""
+    dtype = np.dtype(x["dtype"])
+    numbers = [float.fromhex(v) if isinstance(v, str) else v for v in x["values"]]
+    flat = np.array(numbers, np.zeros(0, dtype).real.dtype if dtype.kind == "c" else dtype)
+    return flat.view(dtype).reshape(x["shape"])
+
+
+def tupled(x):
+    return tuple(x) if isinstance(x, list) else x
+
+
+def assert_vector(name: str, found: np.ndarray, want: np.ndarray) -> None:
+    assert found.dtype == want.dtype and found.shape == want.shape
+    if name.startswith(EXACT):
+        np.testing.assert_array_equal(found, want)
+    else:
+        tolerance = TOLERANCE[str(want.dtype)]
+        np.testing.assert_allclose(found, want, rtol=tolerance, atol=tolerance / 10)
+
+
+# ---- the same as JAX --------------------------------------------------------------------------------
+@pytest.mark.parametrize("seed, want", VECTORS["seeds"])
+def test_seeds_give_the_keys_of_jax(seed, want):
+    np.testing.assert_array_equal(random.key(seed), array(want))
+    np.testing.assert_array_equal(random.PRNGKey(np.int64(seed)), array(want))
+    np.testing.assert_array_equal(lw.jit(random.key)(np.int64(seed)), array(want))
+
+
+@pytest.mark.parametrize("name", VECTORS["calls"])
+def test_vectors(name):
+    function, args, kwargs, want = VECTORS["calls"][name]
+    given = [tupled(a) for a in args]
+    found = getattr(random, function)(KEY, *given, **kwargs)
+    assert_vector(name, np.asarray(found), array(want))
+
+
+@pytest.mark.parametrize("name", ["split_shape", "fold_in", "bits_uint8", "bits_uint64", "uniform_float16", "uniform_float32",
+                                  "uniform_range", "randint_int8", "randint_uint64", "randint_full", "bernoulli_high",
+                                  "permutation", "choice_once", "normal_float64", "truncated_normal"])
+def test_vectors_compiled(name):
+    function, args, kwargs, want = VECTORS["calls"][name]
+    given = [tupled(a) for a in args]
+    found = lw.jit(lambda key: getattr(random, function)(key, *given, **kwargs))(KEY)
+    assert_vector(name, np.asarray(found), array(want))
+
+
+def test_jax_where_it_is_installed():
+    jax = pytest.importorskip("jax", reason="compares with jax.random where that is installed")
+    key = random.key(7)
+    with jax.enable_x64(True), jax.threefry_partitionable(True):
+        for shape in ((), (0,), (1,), (129,), (3, 1, 5)):
+            np.testing.assert_array_equal(random.uniform(key, shape), jax.random.uniform(key, shape))
+            np.testing.assert_array_equal(random.bits(key, shape, "uint16"), jax.random.bits(key, shape, "uint16"))
+            np.testing.assert_allclose(random.normal(key, shape), jax.random.normal(key, shape), rtol=1e-13)
+        x = np.arange(2000.0)
+        np.testing.assert_array_equal(random.permutation(key, x), jax.random.permutation(key, x))
+        grid = np.arange(24.0).reshape(4, 6)
+        for options in ({}, {"axis": 1}, {"axis": 1, "independent": True}):
+            want = jax.random.permutation(key, grid, **options)
+            np.testing.assert_array_equal(random.permutation(key, grid, **options), want)
+        p = np.array([0.1, 0.2, 0.3, 0.4])
+        for options in ({}, {"replace": False}, {"p": p}, {"p": p, "replace": False}):
+            want = jax.random.choice(key, grid, (2, 2), **options)
+            np.testing.assert_array_equal(random.choice(key, grid, (2, 2), **options), want)
+        logits = np.log(np.arange(1.0, 13.0)).reshape(3, 4)
+        for options in ({}, {"axis": 0}, {"shape": (5, 3)}, {"shape": (2, 3), "replace": False}):
+            want = jax.random.categorical(key, logits, **options)
+            np.testing.assert_array_equal(random.categorical(key, logits, **options), want)
+        low, high = np.array([1, 2, 3]), np.array([[4], [50]])
+        np.testing.assert_array_equal(random.randint(key, (2, 3), low, high), jax.random.randint(key, (2, 3), low, high))
+
+
+# ---- the same in every way of running ---------------------------------------------------------------
+def test_one_compile_draws_for_every_size():
+    def f(key, x):
+        a, b = random.split(key)
+        n = x.shape[0]
+        return (random.normal(a, x.shape) + x, random.permutation(b, x), random.randint(a, x.shape, 0, n),
+                random.split(key, n), random.choice(b, x, (3,)), random.uniform(a, (n, 2), np.float32))
+    compiled = lw.jit(f)
+    for n in (5, 9, 40):
+        for got, want in zip(compiled(KEY, np.arange(float(n))), f(KEY, np.arange(float(n))), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-14)
+    assert compiled.compiles == 1
+
+
+def test_vmap_of_keys_is_a_loop_over_keys():
+    keys = random.split(KEY, 4)
+
+    def f(key):
+        return (random.normal(key, (3,)), random.permutation(key, 6), random.bits(key), random.split(key),
+                random.bernoulli(key, 0.3))
+    for how in (lw.vmap(f), lw.jit(lw.vmap(f))):
+        for k, results in enumerate(zip(*how(keys), strict=True)):
+            for got, want in zip(results, f(keys[k]), strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-14)
+
+
+def test_the_contents_of_a_captured_key_are_no_constant():
+    key = random.key(0).copy()
+    draw = lw.jit(lambda x: x + random.uniform(key, x.shape))
+    first = draw(np.zeros(4))
+    key[:] = random.key(1)
+    np.testing.assert_array_equal(draw(np.zeros(4)), random.uniform(random.key(1), (4,)))
+    assert not np.array_equal(first, draw(np.zeros(4)))
+
+
+def test_draws_fuse_with_what_uses_them():
+    graph = lw.make_graph(lambda key, x: x * random.uniform(key, x.shape))(KEY, np.zeros(8))
+    assert {n.op.name for n in graph.nodes} <= {
+        "add", "bitwise_or", "bitwise_xor", "broadcast", "convert", "full", "gather", "iota", "left_shift", "mul", "reshape",
+        "right_shift", "slice"}
+
+
+def test_samples_are_differentiable_in_their_parameters():
+    value = random.normal(KEY)
+    gradient = lw.grad(lambda m, s: m + s * random.normal(KEY), (0, 1))(1.0, 2.0)
+    np.testing.assert_allclose(gradient, (1.0, value))
+    low = random.uniform(KEY)
+    np.testing.assert_allclose(lw.grad(lambda b: random.uniform(KEY, (), minval=0.0, maxval=b))(3.0), low)
+    slope = lw.grad(lambda a: random.truncated_normal(KEY, a, 3.0))(0.5)
+    step = 1e-6
+    difference = (random.truncated_normal(KEY, 0.5 + step, 3.0) - random.truncated_normal(KEY, 0.5 - step, 3.0)) / (2 * step)
+    np.testing.assert_allclose(slope, difference, rtol=1e-6)
+
+
+# ---- distributions ----------------------------------------------------------------------------------
+MOMENTS = {  # mean and variance
+    "uniform": ((), 1 / 2, 1 / 12), "normal": ((), 0, 1), "exponential": ((), 1, 1), "laplace": ((), 0, 2),
+    "gumbel": ((), 0.5772156649, math.pi ** 2 / 6), "logistic": ((), 0, math.pi ** 2 / 3), "rademacher": ((), 0, 1),
+    "pareto": ((5.0,), 1.25, 5 / 48), "rayleigh": ((2.0,), 2 * math.sqrt(math.pi / 2), (4 - math.pi) / 2 * 4),
+    "wald": ((2.0,), 2, 8), "geometric": ((0.3,), 1 / 0.3, 0.7 / 0.09), "lognormal": ((0.5,), math.exp(0.125), 0.36470),
+    "triangular": ((1.0, 2.0, 5.0), 8 / 3, 13 / 18), "bernoulli": ((0.3,), 0.3, 0.21),
+    "maxwell": ((), 2 * math.sqrt(2 / math.pi), 3 - 8 / math.pi),
+}
+
+
+@pytest.mark.parametrize("name", MOMENTS)
+def test_moments(name):
+    parameters, mean, variance = MOMENTS[name]
+    count = 40_000
+    x = np.asarray(getattr(random, name)(random.key(3), *parameters, shape=(count,)), float)
+    assert abs(x.mean() - mean) < 6 * math.sqrt(variance / count)
+    np.testing.assert_allclose(x.var(), variance, rtol=0.12)
+
+
+def test_a_normal_sample_passes_the_test_of_kolmogorov():
+    stats = pytest.importorskip("scipy.stats", reason="the distribution functions of SciPy")
+    assert stats.kstest(random.normal(random.key(5), (20_000,)), "norm").pvalue > 1e-3
+    assert stats.kstest(random.uniform(random.key(6), (20_000,)), "uniform").pvalue > 1e-3
+    assert stats.kstest(random.laplace(random.key(7), (20_000,)), "laplace").pvalue > 1e-3
+
+
+def test_truncated_normal_stays_inside():
+    x = random.truncated_normal(KEY, 1.0, 1.5, (1000,))
+    assert x.min() > 1.0 and x.max() < 1.5
+    assert random.truncated_normal(KEY, np.zeros(3), 1.0).shape == (3,)
+
+
+def test_permutation_permutes():
+    for n in (0, 1, 2, 1700):
+        np.testing.assert_array_equal(np.sort(random.permutation(KEY, n)), np.arange(n))
+
+
+# ---- errors -----------------------------------------------------------------------------------------
+def test_errors_name_the_fix():
+    with pytest.raises(lw.ArgumentError, match="Use vmap to draw from several keys"):
+        random.normal(random.split(KEY, 3))
+    with pytest.raises(lw.ArgumentError, match=r"Make one with random\.key"):
+        random.normal(np.zeros(2))
+    with pytest.raises(lw.ArgumentError, match="a seed is one integer"):
+        random.key(np.zeros(3))
+    with pytest.raises(OverflowError):
+        random.key(2 ** 63)
+    with pytest.raises(lw.DTypeError, match="makes floating numbers"):
+        random.uniform(KEY, (2,), np.int32)
+    with pytest.raises(lw.DTypeError, match="makes integers"):
+        random.randint(KEY, (2,), 0, 3, np.float32)
+    with pytest.raises(lw.ShapeError, match="do not broadcast"):
+        random.truncated_normal(KEY, np.zeros(3), 1.0, (2,))
+    with pytest.raises(ValueError, match="without replacement"):
+        random.choice(KEY, 3, (4,), replace=False)
+    with pytest.raises(lw.ArgumentError, match="static argument"):
+        lw.jit(lambda n: random.permutation(KEY, n))(3)
