@@ -151,7 +151,7 @@ def fraction_width(dtype: np.dtype) -> int:
 
 def limits(dtype: np.dtype) -> Any:
     """What numbers a floating dtype holds."""
-    return ml_dtypes.finfo(dtype) if dtype == BF16 else np.finfo(dtype)
+    return ml_dtypes.finfo(dtype) if dtype == BF16 else np.finfo(dtype)  # type: ignore[no-untyped-call]
 
 
 # ---- a key for every element ----------------------------------------------------------------------
