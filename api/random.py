@@ -7,7 +7,7 @@ and int64. Sizes in `shape` may be symbolic. Every function uses up its key: spl
 
 >>> key = PRNGKey(0)
 >>> uniform(key, (2,))
-array([0.41845711, 0.14326212])
+array([0.41845711, 0.21629545])
 """
 from __future__ import annotations
 
