@@ -25,7 +25,7 @@ __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 _MODES = {None: "fill", "drop": "fill", "fill": "fill", "clip": "clip", "promise_in_bounds": "promise_in_bounds"}
 
 
-def _placed(name: str, data: Any, segment_ids: Any, num_segments: Any, mode: str | None) -> tuple[Tracer | Any, ...]:
+def _placed(name: str, data: Any, segment_ids: Any, num_segments: Any, mode: str | None) -> tuple[Array, Array, Any, str]:
     """data, the segments as int64, their number and the mode of the scatter."""
     data, ids = (x if isinstance(x, Tracer) else xp.asarray(x) for x in (data, segment_ids))
     if ids.dtype not in INTEGERS:
@@ -45,7 +45,7 @@ def _placed(name: str, data: Any, segment_ids: Any, num_segments: Any, mode: str
     return data, ids.astype(I64), num_segments, _MODES[mode]
 
 
-def _combined(op: Op, data: Array, ids: Array, num_segments: Any, mode: str, neutral: Any) -> Array:
+def _combined(op: Op, neutral: Any, data: Array, ids: Array, num_segments: Any, mode: str) -> Array:
     """The scatter of the rows into an array of the neutral element. Negative numbers do not count from the end."""
     if mode == "fill":
         ids = xp.where(ids < 0, np.iinfo(I64).max, ids)
@@ -68,22 +68,22 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: Any = None, indices_a
     >>> segment_sum(np.array([1.0, 2.0, 3.0]), np.array([0, 1, 0]), 3)
     array([4., 2., 0.])
     """
-    return _combined(scatter_add, *_placed("segment_sum", data, segment_ids, num_segments, mode), 0)
+    return _combined(scatter_add, 0, *_placed("segment_sum", data, segment_ids, num_segments, mode))
 
 
 @quiet
 def segment_prod(data: Any, segment_ids: Any, num_segments: Any = None, indices_are_sorted: bool = False,
                  unique_indices: bool = False, bucket_size: int | None = None, mode: str | None = None) -> Array:
     """[num_segments, ...]: the products of the rows of each segment. First and second derivatives hold for zeros, too."""
-    data, ids, count, mode = _placed("segment_prod", data, segment_ids, num_segments, mode)
+    data, ids, count, way = _placed("segment_prod", data, segment_ids, num_segments, mode)
     if not (isinstance(data, Tracer) and is_inexact(data.dtype)):
-        return _combined(scatter_mul, data, ids, count, mode, 1)
+        return _combined(scatter_mul, 1, data, ids, count, way)
     is_zero = data == 0
     zeros = xp.where(is_zero, data, 0)  # their values are nothing, their tangents are not
-    rest = _combined(scatter_mul, xp.where(is_zero, data.dtype.type(1), data), ids, count, mode, 1)
-    number = _combined(scatter_add, is_zero.astype(I64), ids, count, mode, 0)
-    first = _combined(scatter_add, zeros, ids, count, mode, 0)
-    pairs = (first * first - _combined(scatter_add, zeros * zeros, ids, count, mode, 0)) / 2
+    rest = _combined(scatter_mul, 1, xp.where(is_zero, data.dtype.type(1), data), ids, count, way)
+    number = _combined(scatter_add, 0, is_zero.astype(I64), ids, count, way)
+    first = _combined(scatter_add, 0, zeros, ids, count, way)
+    pairs = (first * first - _combined(scatter_add, 0, zeros * zeros, ids, count, way)) / 2
     return rest * xp.where(number == 0, data.dtype.type(1), xp.where(number == 1, first, xp.where(number == 2, pairs, 0)))
 
 
@@ -92,7 +92,7 @@ def segment_max(data: Any, segment_ids: Any, num_segments: Any = None, indices_a
                 unique_indices: bool = False, bucket_size: int | None = None, mode: str | None = None) -> Array:
     """[num_segments, ...]: the greatest rows of each segment, element by element. Ties share the derivative."""
     placed = _placed("segment_max", data, segment_ids, num_segments, mode)
-    return _combined(scatter_max, *placed, _extreme(placed[0].dtype, -1))
+    return _combined(scatter_max, _extreme(placed[0].dtype, -1), *placed)
 
 
 @quiet
@@ -100,7 +100,7 @@ def segment_min(data: Any, segment_ids: Any, num_segments: Any = None, indices_a
                 unique_indices: bool = False, bucket_size: int | None = None, mode: str | None = None) -> Array:
     """[num_segments, ...]: the least rows of each segment, element by element. Ties share the derivative."""
     placed = _placed("segment_min", data, segment_ids, num_segments, mode)
-    return _combined(scatter_min, *placed, _extreme(placed[0].dtype, 1))
+    return _combined(scatter_min, _extreme(placed[0].dtype, 1), *placed)
 
 
 def _extreme(dtype: np.dtype, sign: int) -> Any:

@@ -7,23 +7,23 @@ and int64. Sizes in `shape` may be symbolic. Every function uses up its key: spl
 
 >>> key = PRNGKey(0)
 >>> uniform(key, (2,))
-array([0.41845711, 0.14326212])
+array([0.41845711, 0.21629545])
 """
 from __future__ import annotations
 
 import math
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from loopwright.arrays import Array, inexact_type, quiet, xp
+from loopwright.arrays import Array, inexact_type, quiet, stopped, xp
 from loopwright.ir.builder import Builder, innermost
 from loopwright.ir.errors import ArgumentError, DTypeError, ShapeError
 from loopwright.ir.source import user_source
-from loopwright.ir.types import BF16, C64, COMPLEX, F32, F64, FLOATS, I32, I64, INTEGERS, U32, U64
-from loopwright.random_bits import blocks, encrypt, random_bits
-from loopwright.scipy.special import erf, erfinv
+from loopwright.ir.types import C64, COMPLEX, F32, F64, FLOATS, I32, I64, INTEGERS, U32, U64
+from loopwright.random_bits import blocks, encrypt, fraction, fraction_width, limits, random_bits
+from loopwright.random_rejection import draw_gamma, draw_poisson
+from loopwright.scipy.special import erf, erfinv, gammainc, gammaln, softmax
 from loopwright.tracer.axes import as_axis, as_shape, as_tracer, as_tracers
 from loopwright.tracer.promotion import as_dtype, broadcast_shapes, fits, shape_of
 from loopwright.tracer.size import as_extent, sized
@@ -132,10 +132,6 @@ def _parameters(dtype: np.dtype, *xs: Any) -> Any:
     return out[0] if len(out) == 1 else out
 
 
-def _limits(dtype: np.dtype) -> Any:
-    return ml_dtypes.finfo(dtype) if dtype == BF16 else np.finfo(dtype)
-
-
 # ---- uniform numbers ------------------------------------------------------------------------------
 @quiet
 def bits(key: Key, shape: Any = (), dtype: Any = None) -> Array:
@@ -158,12 +154,8 @@ def uniform(key: Key, shape: Any = (), dtype: Any = None, minval: Any = 0.0, max
 
 
 def _unit(key: Key, shape: tuple[Any, ...], dtype: np.dtype) -> Array:
-    """k 2^-m in [0, 1) with m bits of mantissa: what JAX makes by writing k into the mantissa of 1 and subtracting 1."""
-    mantissa = _limits(dtype).nmant
-    width = 8 if mantissa < 8 else 8 * dtype.itemsize
-    drawn = random_bits(key, width, as_shape(shape))
-    number = (drawn >> drawn.dtype.type(width - mantissa)).astype(I32 if width < 64 else I64)  # signed: quicker to convert
-    return number.astype(dtype) * dtype.type(2.0 ** -mantissa)
+    """Fractions in [0, 1)."""
+    return fraction(random_bits(key, fraction_width(dtype), as_shape(shape)), dtype)
 
 
 @quiet
@@ -231,7 +223,7 @@ def bernoulli(key: Key, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
     if mode == "low":
         return uniform(key, shape, dtype) < p
     drawn = uniform(key, (2, *shape), dtype)
-    return drawn[1] * dtype.type(2.0 ** -_limits(dtype).nmant) < p - drawn[0]
+    return drawn[1] * dtype.type(2.0 ** -limits(dtype).nmant) < p - drawn[0]
 
 
 @quiet
@@ -371,13 +363,13 @@ def exponential(key: Key, shape: Any = (), dtype: Any = None) -> Array:
 def gumbel(key: Key, shape: Any = (), dtype: Any = None, mode: str | None = None) -> Array:
     """Density exp(-x - exp(-x)). mode "high" resolves the upper tail below the spacing of uniform numbers."""
     found, shape = _float("gumbel", dtype), _extents(shape)
-    limits = _limits(found)
+    held = limits(found)
     if mode in (None, "low"):
-        return -xp.log(-xp.log(uniform(key, shape, found, float(limits.tiny), 1.0)))
+        return -xp.log(-xp.log(uniform(key, shape, found, float(held.tiny), 1.0)))
     if mode != "high":
         raise ValueError(f"{user_source()}: random.gumbel: mode must be 'high' or 'low', got {mode!r}.")
     drawn = uniform(key, (2, *shape), found)
-    x = xp.where(drawn[0] >= 0.5, drawn[0], drawn[0] + found.type(2.0 ** -limits.nmant) * drawn[1] + found.type(limits.tiny))
+    x = xp.where(drawn[0] >= 0.5, drawn[0], drawn[0] + found.type(2.0 ** -held.nmant) * drawn[1] + found.type(held.tiny))
     return -xp.log(-xp.log1p(-x))
 
 
@@ -385,7 +377,7 @@ def gumbel(key: Key, shape: Any = (), dtype: Any = None, mode: str | None = None
 def laplace(key: Key, shape: Any = (), dtype: Any = None) -> Array:
     """Density exp(-|x|) / 2."""
     found = _float("laplace", dtype)
-    u = uniform(key, shape, found, float(found.type(-1) + _limits(found).epsneg), 1.0)
+    u = uniform(key, shape, found, float(found.type(-1) + limits(found).epsneg), 1.0)
     return xp.sign(u) * xp.log1p(-xp.abs(u))
 
 
@@ -393,7 +385,7 @@ def laplace(key: Key, shape: Any = (), dtype: Any = None) -> Array:
 def logistic(key: Key, shape: Any = (), dtype: Any = None) -> Array:
     """Distribution function 1 / (1 + exp(-x))."""
     found = _float("logistic", dtype)
-    x = uniform(key, shape, found, float(_limits(found).tiny), 1.0)
+    x = uniform(key, shape, found, float(limits(found).tiny), 1.0)
     return xp.log(x) - xp.log1p(-x)
 
 
@@ -401,7 +393,7 @@ def logistic(key: Key, shape: Any = (), dtype: Any = None) -> Array:
 def cauchy(key: Key, shape: Any = (), dtype: Any = None) -> Array:
     """Density 1 / (pi (1 + x^2))."""
     found = _float("cauchy", dtype)
-    u = uniform(key, shape, found, float(_limits(found).eps), 1.0)
+    u = uniform(key, shape, found, float(limits(found).eps), 1.0)
     return xp.tan(found.type(math.pi) * (u - found.type(0.5)))
 
 
@@ -472,3 +464,106 @@ def maxwell(key: Key, shape: Any = (), dtype: Any = None) -> Array:
     found, shape = _float("maxwell", dtype), _extents(shape)
     drawn = normal(key, (*shape, 3), found)
     return xp.sqrt(xp.sum(drawn * drawn, axis=-1))
+
+
+# ---- distributions by rejection ---------------------------------------------------------------------
+@quiet
+def gamma(key: Key, a: Any, shape: Any = None, dtype: Any = None) -> Array:
+    """Density x^(a - 1) exp(-x) / gamma(a) on [0, inf). Its derivative in a keeps the probability of less than the sample."""
+    found, shape = _float("gamma", dtype), _shape_with("gamma", shape, a)
+    a = xp.broadcast_to(_parameters(found, a), shape)
+    sample = draw_gamma(_checked(key), stopped(a), logarithm=False)
+    return sample + _implicit_change(sample, a) if isinstance(a, Tracer) else sample
+
+
+@quiet
+def loggamma(key: Key, a: Any, shape: Any = None, dtype: Any = None) -> Array:
+    """The logarithm of a gamma number, which keeps its precision where that is as good as 0."""
+    found, shape = _float("loggamma", dtype), _shape_with("loggamma", shape, a)
+    a = xp.broadcast_to(_parameters(found, a), shape)
+    sample = draw_gamma(_checked(key), stopped(a), logarithm=True)
+    if not isinstance(a, Tracer):
+        return sample
+    size = xp.maximum(xp.exp(sample), found.type(limits(found).tiny))
+    return sample + _implicit_change(size, a) / size
+
+
+def _implicit_change(sample: Array, a: Array) -> Array:
+    """Nothing, with the derivative -(d gammainc / d a) / density that the sample has."""
+    held = stopped(a)
+    density = xp.exp((held - 1) * xp.log(sample) - sample - gammaln(held))
+    p = gammainc(a, sample)
+    return -(p - stopped(p)) / density
+
+
+@quiet
+def chisquare(key: Key, df: Any, shape: Any = None, dtype: Any = None) -> Array:
+    """The sum of df squares of normal numbers."""
+    found = _float("chisquare", dtype)
+    return xp.exp(loggamma(key, _parameters(found, df) / 2, shape, found)) * 2
+
+
+@quiet
+def f(key: Key, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Array:
+    """The quotient of two chi-square numbers, each over its degrees of freedom."""
+    found, shape = _float("f", dtype), _shape_with("f", shape, dfnum, dfden)
+    below, above = _pair(_checked(key))
+    top, bottom = _parameters(found, dfnum, dfden)
+    return (chisquare(above, top, shape, found) / top) / (chisquare(below, bottom, shape, found) / bottom)
+
+
+@quiet
+def t(key: Key, df: Any, shape: Any = None, dtype: Any = None) -> Array:
+    """Student's t with df degrees of freedom."""
+    found, shape = _float("t", dtype), _shape_with("t", shape, df)
+    first, second = _pair(_checked(key))
+    half = _parameters(found, df) / 2
+    return normal(first, shape, found) * xp.sqrt(half / gamma(second, half, shape, found))
+
+
+@quiet
+def beta(key: Key, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Array:
+    """Density proportional to x^(a - 1) (1 - x)^(b - 1) on [0, 1]."""
+    found, shape = _float("beta", dtype), _shape_with("beta", shape, a, b)
+    first, second = _pair(_checked(key))
+    one, other = loggamma(first, a, shape, found), loggamma(second, b, shape, found)
+    largest = xp.maximum(one, other)
+    one, other = xp.exp(one - largest), xp.exp(other - largest)
+    return one / (one + other)
+
+
+@quiet
+def dirichlet(key: Key, alpha: Any, shape: Any = None, dtype: Any = None) -> Array:
+    """[*shape, k]: shares that sum to 1, with concentrations alpha along the last axis."""
+    found = _float("dirichlet", dtype)
+    alpha = _parameters(found, alpha)
+    if not alpha.ndim:
+        raise ShapeError(f"{user_source()}: random.dirichlet: alpha needs an axis of concentrations, got a number.")
+    batch = alpha.shape[:-1] if shape is None else _extents(shape)
+    return softmax(loggamma(key, alpha, (*batch, alpha.shape[-1]), found), -1)
+
+
+@quiet
+def generalized_normal(key: Key, p: Any, shape: Any = (), dtype: Any = None) -> Array:
+    """Density proportional to exp(-|x|^p)."""
+    found, shape = _float("generalized_normal", dtype), _extents(shape)
+    first, second = _pair(_checked(key))
+    p = _parameters(found, p)
+    return rademacher(second, shape, found) * gamma(first, 1 / p, shape, found) ** (1 / p)
+
+
+@quiet
+def ball(key: Key, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> Array:
+    """[*shape, d]: points uniform in the unit ball of the p-norm."""
+    found, shape = _float("ball", dtype), _extents(shape)
+    first, second = _pair(_checked(key))
+    g, e = generalized_normal(first, p, (*shape, d), found), exponential(second, shape, found)
+    return g / ((xp.sum(xp.abs(g) ** p, -1) + e) ** (1 / p))[..., None]
+
+
+@quiet
+def poisson(key: Key, lam: Any, shape: Any = None, dtype: Any = None) -> Array:
+    """The number of events of rate lam (int64 by default): Knuth's method below 10, rejection beyond (Hormann)."""
+    found, shape = I64 if dtype is None else as_dtype(dtype), _shape_with("poisson", shape, lam)
+    rate = stopped(_parameters(F32, lam))  # as in JAX, whatever the dtypes
+    return draw_poisson(_checked(key), xp.broadcast_to(rate, shape)).astype(found)

@@ -10,6 +10,7 @@ import math
 from functools import reduce
 from typing import Any, Protocol
 
+import ml_dtypes
 import numpy as np
 
 from loopwright.ir.builder import Builder, Ref, innermost
@@ -17,7 +18,7 @@ from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.ops.arithmetic import add, mul
 from loopwright.ir.ops.bitwise import bitwise_or, bitwise_xor, left_shift, right_shift
 from loopwright.ir.ops.construct import full, full_like, iota, size_value
-from loopwright.ir.types import U32, U64
+from loopwright.ir.types import BF16, I32, I64, U32, U64
 from loopwright.tracer.promotion import broadcast, convert
 from loopwright.tracer.tracer import Tracer
 
@@ -126,7 +127,44 @@ def encrypt(key: Any, x: Any, y: Any) -> tuple[Any, Any]:
 
 def random_bits(key: Any, width: int, shape: Shape) -> Any:
     """Unsigned integers of 8, 16, 32 or 64 random bits."""
-    first, second = blocks(key, shape)
+    return joined(*blocks(key, shape), width)
+
+
+def joined(first: Any, second: Any, width: int) -> Any:
+    """The bits of a block as one unsigned integer."""
     if width == 64:
         return (first.astype(U64) << U64.type(32)) | second.astype(U64)
     return (first ^ second).astype(np.dtype(f"u{width // 8}"))
+
+
+def fraction(drawn: Any, dtype: np.dtype) -> Any:
+    """k 2^-m in [0, 1) with m bits of mantissa: what JAX makes by writing k into the mantissa of 1 and subtracting 1."""
+    width, mantissa = 8 * drawn.dtype.itemsize, limits(dtype).nmant
+    number = (drawn >> drawn.dtype.type(width - mantissa)).astype(I32 if width < 64 else I64)  # signed: quicker to convert
+    return number.astype(dtype) * dtype.type(2.0 ** -mantissa)
+
+
+def fraction_width(dtype: np.dtype) -> int:
+    """The random bits that a fraction takes."""
+    return 8 if limits(dtype).nmant < 8 else 8 * dtype.itemsize
+
+
+def limits(dtype: np.dtype) -> Any:
+    """What numbers a floating dtype holds."""
+    return ml_dtypes.finfo(dtype) if dtype == BF16 else np.finfo(dtype)  # type: ignore[no-untyped-call]
+
+
+# ---- a key for every element ----------------------------------------------------------------------
+def encrypt_each(keys: tuple[Any, Any], number: int) -> tuple[Any, Any]:
+    """The block of one counter under each of many keys: uint32 arrays of their words."""
+    first, second = keys
+    if not isinstance(first, Tracer):
+        zeros = np.zeros(np.shape(first), U32)
+        return _rounds(_NumpyWords(), first, second, zeros, zeros + U32.type(number))
+    x, y = _rounds(_TracedWords(), first.ref, second.ref, full_like(first.ref, 0), full_like(first.ref, number))
+    return Tracer(x), Tracer(y)
+
+
+def fraction_each(keys: tuple[Any, Any], dtype: np.dtype) -> Any:
+    """A fraction under each key."""
+    return fraction(joined(*encrypt_each(keys, 0), fraction_width(dtype)), dtype)

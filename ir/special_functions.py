@@ -393,8 +393,9 @@ class NumpyArithmetic:
     copysign, minimum, maximum = np.copysign, np.minimum, np.maximum
     both, either, iand = np.logical_and, np.logical_or, np.bitwise_and
     exp, log, log1p, sin, tan, power = np.exp, np.log, np.log1p, np.sin, np.tan, np.power
-    _relations = {"lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal, "gt": np.greater,
-                  "ge": np.greater_equal, "unordered": lambda a, b: np.isnan(a) | np.isnan(b)}
+    _relations: dict[str, Callable[[Any, Any], Any]] = {
+        "lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal, "gt": np.greater,
+        "ge": np.greater_equal, "unordered": lambda a, b: np.isnan(a) | np.isnan(b)}
 
     def constant(self, value: float) -> Any:
         return np.float64(value)

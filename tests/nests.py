@@ -63,7 +63,7 @@ def _store(s, env):
     array, value = env.arrays[s.buffer], evaluate_expr(s.value, env)
     assert all(0 <= i < n for i, n in zip(at, array.shape, strict=True))
     assert value.dtype == array.dtype, (s.buffer, value.dtype, array.dtype)
-    array[at] = apply(TABLE["add"], [array[at], value], array.dtype) if s.combine == "add" else value
+    array[at] = value if s.combine == "set" else apply(TABLE[s.combine], [array[at], value], array.dtype)
 
 
 def _scan(s, env):

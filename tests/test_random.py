@@ -202,3 +202,53 @@ def test_errors_name_the_fix():
         random.choice(KEY, 3, (4,), replace=False)
     with pytest.raises(lw.ArgumentError, match="static argument"):
         lw.jit(lambda n: random.permutation(KEY, n))(3)
+
+
+# ---- distributions by rejection ---------------------------------------------------------------------
+REJECTED = {
+    "gamma": (np.array([0.3, 1.0, 2.5, 30.0]),), "loggamma": (np.array([0.01, 0.3, 1.0, 2.5]),), "beta": (0.5, np.ones(6)),
+    "dirichlet": (np.array([[0.5, 1.0, 3.0]]),), "t": (np.full(6, 3.0),), "chisquare": (np.full(6, 3.0),),
+    "f": (3.0, np.ones(6)), "poisson": (np.array([0.0, 0.5, 3.0, 9.5, 12.0, 400.0]),),
+}
+
+
+@pytest.mark.parametrize("name", REJECTED)
+def test_rejection_is_that_of_jax(name):
+    jax = pytest.importorskip("jax", reason="compares with jax.random where that is installed")
+    with jax.enable_x64(True), jax.threefry_partitionable(True):
+        want = np.asarray(getattr(jax.random, name)(KEY, *REJECTED[name]))
+    found = getattr(random, name)(KEY, *REJECTED[name])
+    assert found.dtype == want.dtype
+    np.testing.assert_allclose(found, want, rtol=1e-12)
+
+
+def test_rejection_compiles_and_batches():
+    a = np.array([0.3, 2.5, 30.0])
+    np.testing.assert_allclose(lw.jit(random.gamma)(KEY, a), random.gamma(KEY, a), rtol=1e-13)
+    keys = random.split(KEY, 2)
+    np.testing.assert_allclose(lw.vmap(lambda k: random.poisson(k, a))(keys), [random.poisson(k, a) for k in keys])
+
+
+@pytest.mark.parametrize("name, parameters, mean, variance", [
+    ("gamma", (2.5,), 2.5, 2.5), ("gamma", (0.4,), 0.4, 0.4), ("beta", (2.0, 3.0), 0.4, 0.04), ("chisquare", (3.0,), 3, 6),
+    ("t", (9.0,), 0, 9 / 7), ("poisson", (3.5,), 3.5, 3.5), ("poisson", (40.0,), 40, 40)])
+def test_moments_of_rejection(name, parameters, mean, variance):
+    x = np.asarray(getattr(random, name)(random.key(3), *parameters, shape=(20_000,)), float)
+    assert abs(x.mean() - mean) < 6 * math.sqrt(variance / 20_000)
+    np.testing.assert_allclose(x.var(), variance, rtol=0.15)
+
+
+def test_gamma_is_differentiable_in_its_parameter():
+    """The slope keeps the distribution function of the sample: d gammainc(a, x(a)) / d a = 0."""
+    special = pytest.importorskip("scipy.special")
+    a, h = np.array([0.3, 1.0, 2.5, 30.0]), 1e-6
+    x = random.gamma(KEY, a)
+    want = (special.gammaincinv(a + h, special.gammainc(a, x)) - special.gammaincinv(a - h, special.gammainc(a, x))) / (2 * h)
+    np.testing.assert_allclose(lw.grad(lambda a: np.sum(random.gamma(KEY, a)))(a), want, rtol=1e-5)
+    np.testing.assert_allclose(lw.grad(lambda a: np.sum(random.loggamma(KEY, a)))(a), want / x, rtol=1e-5)
+
+
+def test_points_in_a_ball():
+    x = random.ball(KEY, 3, shape=(500,))
+    assert x.shape == (500, 3) and np.all(np.linalg.norm(x, axis=-1) <= 1)
+    assert abs(np.mean(np.linalg.norm(x, axis=-1) ** 3) - 0.5) < 0.08

@@ -365,11 +365,10 @@ scatter_add = _scatter(
 
 
 # ---- scatters that are not linear -----------------------------------------------------------------
-def _scatter_tangent(base: Ref | None, updates: Ref | None, like: tuple[Ref, Ref], indices: tuple[Ref, ...],
-                     **attrs: Any) -> Ref:
+def _scatter_tangent(tangents: Sequence[Ref | None], primals: Sequence[Ref], **attrs: Any) -> Ref:
     """The tangents of base and updates added up where the updates go; None is zero."""
-    first, second = (t if t is not None else zeros_like(x) for t, x in zip((base, updates), like, strict=True))
-    return scatter_add(first, second, *indices, **attrs)
+    first, second = (t if t is not None else zeros_like(x) for t, x in zip(tangents, primals[:2], strict=True))
+    return scatter_add(first, second, *primals[2:], **attrs)
 
 
 def _scatter_extreme_jvp(primals: tuple[Ref, ...], tangents: tuple[Ref | None, ...], out: Ref, **attrs: Any) -> Ref:
@@ -378,14 +377,13 @@ def _scatter_extreme_jvp(primals: tuple[Ref, ...], tangents: tuple[Ref | None, .
     wins = eq(base, out), eq(updates, gather(out, *indices, **attrs))
     count = scatter_add(*(convert(w, dtype=out.dtype) for w in wins), *indices, **attrs)
     kept = [None if t is None else select(w, t, zeros_like(t)) for w, t in zip(wins, tangents[:2], strict=True)]
-    return div(_scatter_tangent(*kept, (base, updates), tuple(indices), **attrs), count)
+    return div(_scatter_tangent(kept, primals, **attrs), count)
 
 
 def _scatter_mul_jvp(primals: tuple[Ref, ...], tangents: tuple[Ref | None, ...], out: Ref, **attrs: Any) -> Ref:
     """The product times the sum of relative changes: not for factors of 0."""
-    base, updates, *indices = primals
-    relative = [None if t is None else div(t, x) for t, x in zip(tangents[:2], (base, updates), strict=True)]
-    return mul(out, _scatter_tangent(*relative, (base, updates), tuple(indices), **attrs))
+    relative = [None if t is None else div(t, x) for t, x in zip(tangents[:2], primals[:2], strict=True)]
+    return mul(out, _scatter_tangent(relative, primals, **attrs))
 
 
 _ORDERED_EXAMPLES = ("f16", "bf16", "f32", "i8", "bool")

@@ -54,7 +54,7 @@ def _with_logarithm(name: str, function: Callable[..., Ref], numpy: np.ufunc, po
     """x function(y), 0 where x is 0 and y no NaN, with the derivatives that the product has elsewhere."""
     def value(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
-            return np.where((x == 0) & ~np.isnan(y), x.dtype.type(0), x * numpy(y))
+            return np.asarray(np.where((x == 0) & ~np.isnan(y), x.dtype.type(0), x * numpy(y)))
 
     def loop(context: LoopContext, index: tuple[Expr, ...]) -> Expr:
         x, y, dtype = context.load(0, index), context.load(1, index), context.result.dtype
@@ -84,7 +84,8 @@ def _entr_loop(context: LoopContext, index: tuple[Expr, ...]) -> Expr:
 
 def _entr_numpy(x: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
-        return np.where(x < 0, x.dtype.type(-math.inf), np.where(x == 0, x.dtype.type(0), -(x * np.log(x))))
+        value = np.where(x == 0, x.dtype.type(0), -(x * np.log(x)))
+        return np.asarray(np.where(x < 0, x.dtype.type(-math.inf), value))
 
 
 entr = replace(elementwise(
