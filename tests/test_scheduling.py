@@ -26,6 +26,7 @@ from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import Target
 from tests.nests import run_nest
 from tests.scale import examples
+from tests.test_ops import TOLERANCE
 
 TARGET = Target("x86_64-unknown-linux-gnu", "", "+avx2,+fma", 256)
 N, M = symbol("n"), symbol("m")
@@ -75,7 +76,8 @@ def compare(graph, arrays, sizes=None):
     for got, want in zip(outs, evaluate(graph, arrays, sizes), strict=True):
         want = as_stored(np.asarray(want))
         assert got.dtype == want.dtype and got.shape == want.shape
-        np.testing.assert_allclose(got, want, rtol=2e-4 if want.dtype.itemsize < 8 else 1e-10, atol=1e-5)
+        tolerance = TOLERANCE.get(want.dtype, 0)
+        np.testing.assert_allclose(got.astype("f8"), want.astype("f8"), rtol=tolerance, atol=tolerance)
     return parted
 
 
