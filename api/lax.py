@@ -68,8 +68,11 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
     if not is_integer(type_of(which).dtype):
         raise DTypeError(f"{user_source()}: {why}: the index must be an integer, got {type_of(which)}.")
     last = len(branches) - 1
-    clamped = np.clip(Tracer(which), 0, last) if isinstance(which, Ref) else min(max(int(which), 0), last)  # type: ignore[call-overload]
-    return _branch(_one(clamped), branches, [f"branch {k} ({name_of(f)})" for k, f in enumerate(branches)], operands, why)
+    if isinstance(which, Ref):
+        which = xp.clip(Tracer(which), 0, last).ref
+    else:
+        which = min(max(int(which), 0), last)  # type: ignore[arg-type]
+    return _branch(which, branches, [f"branch {k} ({name_of(f)})" for k, f in enumerate(branches)], operands, why)
 
 
 def _one(x: Any) -> Operand:

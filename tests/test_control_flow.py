@@ -310,7 +310,7 @@ BOTH = pytest.mark.parametrize("run", [lambda f, *args: f(*args), lambda f, *arg
 
 @BOTH
 @pytest.mark.parametrize("body, error, words", [
-    (lambda c: {"a": c["a"], "b": np.concatenate([c["b"], c["b"]])}, lw.ShapeError, ["carry['b']", "before a trip", "after it"]),
+    (lambda c: {"a": c["a"], "b": np.concatenate([c["b"], c["b"]])}, lw.ShapeError, ["carry['b']", "before a", "after it"]),
     (lambda c: {"a": c["a"] + 1j, "b": c["b"]}, lw.DTypeError, ["carry['a']", "f32[]", "c64[]"]),
     (lambda c: (c["a"], c["b"]), lw.ArgumentError, ["structure", "dict", "tuple"]),
 ])

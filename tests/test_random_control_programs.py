@@ -143,7 +143,7 @@ def check(f, names, x, want):
 
 
 @pytest.mark.skipif(JAX is None, reason="JAX is not installed; differences are the expectation then")
-@examples(6)
+@examples(4)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_random_control_flow_under_stacks_of_transforms_is_that_of_jax(seed):
     f, names, x = draw(np.random.default_rng(seed))
@@ -156,7 +156,7 @@ class Exact(Differences, Plain):
     """Plain loops and differences."""
 
 
-@examples(40)
+@examples(30)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_random_control_flow_under_stacks_of_transforms_has_the_derivatives_of_differences(seed):
     f, names, x = draw(np.random.default_rng(seed))

@@ -57,7 +57,7 @@ def absorbed(part: Part, producer: Producer) -> Part:
 def hoisted(part: Part) -> tuple[Part, list[Node]]:
     """The part without work that is the same in every trip, and that work as nodes on the operands."""
     g = part.region
-    fixed, heavy = set(part.constants), set()
+    fixed, heavy = set(part.constants), set[Value]()
     for n in g.nodes:
         if not n.regions and fixed.issuperset(n.inputs) and not can_fail(n) and _is_sized_outside(n, g):
             fixed.update(n.outputs)
