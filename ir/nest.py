@@ -42,8 +42,8 @@ class For:
 
 @dataclass(frozen=True)
 class Store:
-    """buffer[index] = value, or the function `combine` of what is there and value unless that is "set". Where `when` does not hold nothing happens: index and value are
-    not evaluated."""
+    """buffer[index] = value, or the function `combine` of what is there and value unless that is "set". Where `when`
+    does not hold nothing happens: index and value are not evaluated."""
 
     buffer: str
     index: tuple[Expr, ...]

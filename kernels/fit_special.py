@@ -5,7 +5,7 @@ Each polynomial interpolates its function at Chebyshev nodes in 300-bit arithmet
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import mpmath as mp
@@ -128,6 +128,14 @@ def show(name: str, values: list[Any]) -> None:
     print(f"{name} = (\n    " + "\n    ".join(lines) + ",\n)")
 
 
+def _polynomial_at(c: Sequence[Any], middle: Any) -> Callable[[Any], Any]:
+    return lambda x: mp.polyval([mp.mpf(float(v)) for v in c], x - middle)
+
+
+def _series_at(c: Sequence[Any], middle: Any, radius: Any) -> Callable[[Any], Any]:
+    return lambda x: mp.fsum(v * mp.chebyt(k, (x - middle) / radius) for k, v in enumerate(c))
+
+
 def main() -> None:
     """Print the module."""
     print('"""Numbers of the special functions, printed by `kernels/fit_special.py`, which says what each is.\n')
@@ -135,13 +143,11 @@ def main() -> None:
     print('The comment is the largest relative error of what is fitted.\n"""')
     for name, (f, low, high, degree) in POLYNOMIALS.items():
         c, middle = polynomial(f, low, high, degree), (mp.mpf(low) + high) / 2
-        print(f"# {name}: {error(f, low, high, lambda x, c=c, m=middle: mp.polyval([mp.mpf(float(v)) for v in c], x - m)):.1e}")
+        print(f"# {name}: {error(f, low, high, _polynomial_at(c, middle)):.1e}")
         show(name, c)
     for name, (f, low, high, degree) in SERIES.items():
         c, middle, radius = chebyshev(f, low, high, degree), (mp.mpf(low) + high) / 2, (mp.mpf(high) - low) / 2
-        worst = error(f, low, high, lambda x, c=c, m=middle, r=radius: mp.fsum(
-            v * mp.chebyt(k, (x - m) / r) for k, v in enumerate(c)))
-        print(f"# {name}: {worst:.1e}")
+        print(f"# {name}: {error(f, low, high, _series_at(c, middle, radius)):.1e}")
         show(name, c)
     root = float(DIGAMMA_ROOT)
     show("DIGAMMA_ROOT", [root, DIGAMMA_ROOT - root])

@@ -316,11 +316,6 @@ def _dependents(g: Graph, v: Value) -> set[Value]:
     return found
 
 
-def _spans(v: Value, group: Group) -> bool:
-    """Whether v has as many positions along each axis as the group's loops."""
-    return v.type.shape == group.root.outputs[0].type.shape[:v.type.rank]
-
-
 def _over_last(n: Node) -> bool:
     axes = n.attrs.get("axes", (n.attrs.get("axis"),))
     return n.inputs[0].type.rank - 1 in axes if len(n.inputs) == 1 else False
