@@ -1,7 +1,7 @@
 """loopwright: a tracing compiler for NumPy functions."""
 from __future__ import annotations
 
-from loopwright import lax, numpy
+from loopwright import lax, numpy, scipy
 from loopwright.autodiff.calls import float0
 from loopwright.inspection import make_graph, parse
 from loopwright.ir.errors import (
@@ -31,5 +31,6 @@ __all__ = [
     "ArgumentError", "ConcretizationError", "DTypeError", "GradientError", "LeakedValueError", "ParseError",
     "RecompilationWarning", "ShapeDeclarationError", "ShapeError", "SpecialisationWarning", "TraceStateError",
     "VerificationError", "WriteError", "float0", "grad", "hessian", "jacfwd", "jacrev", "jit", "jvp", "lax", "linearize",
-    "make_graph", "numpy", "parse", "register_pytree_node", "set_threads", "value_and_grad", "vjp", "vmap",
+    "make_graph", "numpy", "parse", "register_pytree_node", "scipy", "set_threads", "value_and_grad", "vjp",
+    "vmap",
 ]

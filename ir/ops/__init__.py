@@ -14,6 +14,7 @@ from loopwright.ir.ops import (
     control,
     gradients,
     indexing,
+    linalg,
     reductions,
     selection,
     sorting,
@@ -33,6 +34,6 @@ def _ops_of(*modules: ModuleType) -> dict[str, Op]:
 
 
 TABLE = _ops_of(
-    arithmetic, bitwise, broadcasting, comparison, construct, contraction, control, gradients, indexing, reductions, selection,
-    sorting, special, structural, transcendental,
+    arithmetic, bitwise, broadcasting, comparison, construct, contraction, control, gradients, indexing, linalg, reductions,
+    selection, sorting, special, structural, transcendental,
 )
