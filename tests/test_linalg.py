@@ -1,4 +1,5 @@
 """Linear algebra on traced arrays: values against NumPy and SciPy, derivatives against differences, batches, errors."""
+import doctest
 import os
 import subprocess
 import sys
@@ -12,7 +13,9 @@ import loopwright as lw
 import loopwright.numpy as lnp
 import loopwright.scipy.linalg as sla
 from loopwright.ir.types import F32, F64
-from loopwright.lower.runtime import lapack
+from loopwright.lower.runtime import engine, lapack
+from loopwright.lower.runtime.lapack_text import lapack_text
+from loopwright.lower.target import host_target
 
 SQUARE = ((0, 0), (1, 1), (4, 4), (2, 3, 3), (0, 2, 2), (2, 0, 0), (2, 1, 3, 3))
 RECTANGLES = (*SQUARE, (5, 3), (3, 5), (0, 3), (3, 0), (2, 4, 1), (1, 4))
@@ -320,6 +323,15 @@ def test_what_does_not_fit_is_refused(f, x, error, message):
 
 def test_the_library_is_found():
     assert lapack.available()
+
+
+@pytest.mark.parametrize("suffix", ["f32", "f64"])
+def test_libraries_with_narrow_integers_are_served(suffix):
+    assert engine.assemble(lapack_text(suffix, 32), host_target())
+
+
+def test_examples_of_the_scipy_names_are_right():
+    assert doctest.testmod(sla, extraglobs={"np": np}).failed == 0
 
 
 def test_without_a_library_the_error_names_it(tmp_path):

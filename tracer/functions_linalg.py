@@ -33,7 +33,7 @@ from loopwright.tracer.tables import Traced, implements, unsupported, xp
 from loopwright.tracer.tracer import Tracer
 
 # NumPy's own classes of results, which it has no public names for.
-_RESULTS: tuple[Any, ...] = tuple([type(f(np.eye(1))) for f in (np.linalg.eigh, np.linalg.qr, np.linalg.svd, np.linalg.slogdet)])
+_RESULTS: Any = [type(f(np.eye(1))) for f in (np.linalg.eigh, np.linalg.qr, np.linalg.svd, np.linalg.slogdet)]
 _EighResult, _QRResult, _SVDResult, _SlogdetResult = _RESULTS
 
 
