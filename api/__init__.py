@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from loopwright import lax, nn, numpy, ops, random, scipy
 from loopwright.autodiff.calls import float0
+from loopwright.custom import checkpoint, checkpoint_policies, custom_jvp, custom_vjp, remat
 from loopwright.inspection import make_graph, parse
 from loopwright.ir.errors import (
     ArgumentError,
@@ -20,17 +21,19 @@ from loopwright.ir.errors import (
 from loopwright.jacobians import hessian, jacfwd, jacrev
 from loopwright.jit import jit
 from loopwright.lower.runtime.pool import set_threads
+from loopwright.tools import ShapeDtypeStruct, eval_shape, hvp, linear_transpose
 from loopwright.tracer.pytree import register_pytree_node
 from loopwright.tracer.size import SpecialisationWarning
 from loopwright.transforms import grad, jvp, linearize, value_and_grad, vjp, vmap
-from loopwright.versions import RecompilationWarning
+from loopwright.versions import RecompilationWarning, disable_jit
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError", "ConcretizationError", "DTypeError", "GradientError", "LeakedValueError", "ParseError",
-    "RecompilationWarning", "ShapeDeclarationError", "ShapeError", "SpecialisationWarning", "TraceStateError",
-    "VerificationError", "WriteError", "float0", "grad", "hessian", "jacfwd", "jacrev", "jit", "jvp", "lax", "linearize",
-    "make_graph", "nn", "numpy", "ops", "parse", "random", "register_pytree_node", "scipy", "set_threads", "value_and_grad",
-    "vjp", "vmap",
+    "RecompilationWarning", "ShapeDeclarationError", "ShapeDtypeStruct", "ShapeError", "SpecialisationWarning",
+    "TraceStateError", "VerificationError", "WriteError", "checkpoint", "checkpoint_policies", "custom_jvp", "custom_vjp",
+    "disable_jit", "eval_shape", "float0", "grad", "hessian", "hvp", "jacfwd", "jacrev", "jit", "jvp", "lax",
+    "linear_transpose", "linearize", "make_graph", "nn", "numpy", "ops", "parse", "random", "register_pytree_node", "remat",
+    "scipy", "set_threads", "value_and_grad", "vjp", "vmap",
 ]

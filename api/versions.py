@@ -11,7 +11,8 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,8 @@ import numpy as np
 
 from loopwright.ir.builder import Ref, inline, innermost, running
 from loopwright.ir.dims import symbol_of
+from loopwright.ir.expansion import expanded
 from loopwright.ir.guards import Guard
-from loopwright.ir.rewriting import simplify
 from loopwright.ir.signature import Result, ResultContainer, Signature, Version
 from loopwright.ir.source import user_source
 from loopwright.ir.types import ArrayType, native
@@ -51,6 +52,36 @@ Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype]
 _publishing = threading.RLock()  # around compiling and publishing, never around user code
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_publishing.acquire, after_in_parent=_publishing.release, after_in_child=_publishing.release)
+
+
+class _Without(threading.local):
+    depth = 0  # of disable_jit, on this thread
+
+
+_without = _Without()
+
+
+@contextmanager
+def disable_jit(disable: bool = True) -> Iterator[None]:
+    """Inside, on this thread, jitted functions are ordinary Python functions: `print` shows values, a debugger steps through
+    them, and nothing is compiled. disable=False changes nothing.
+
+    >>> import numpy as np, loopwright as lw
+    >>> with lw.disable_jit():
+    ...     lw.jit(lambda x: x + 1 if x > 0 else x)(np.float64(2.0))
+    np.float64(3.0)
+    """
+    if not disable:
+        yield
+        return
+    thread = threading.get_ident()
+    running.append(thread)  # compiled calls then ask Python
+    _without.depth += 1
+    try:
+        yield
+    finally:
+        _without.depth -= 1
+        running.remove(thread)
 
 
 class RecompilationWarning(UserWarning):
@@ -129,6 +160,8 @@ class Versions:
 
     def slow(self, *args: Any, **kwargs: Any) -> Any:
         """Answer a call that no published version took."""
+        if _without.depth:
+            return self.f(*args, **kwargs)
         call = self.parameters.call(args, kwargs)
         if call.is_traced:
             return self._inlined(call)
@@ -223,7 +256,7 @@ def drafted(call: Call, types: Sequence[ArrayType], traced: Traced, name: str, f
         results = ResultContainer("tuple", tuple([Result(k) for k in range(len(traced.graph.results))]))
     arrays = tuple([x for x in traced.outer if isinstance(x, np.ndarray)])
     scope = traced.builder.scope
-    version = Version(name=name, signature=form, graph=simplify(traced.graph), guards=tuple(scope.guards), results=results,
+    version = Version(name=name, signature=form, graph=expanded(traced.graph), guards=tuple(scope.guards), results=results,
                       hidden=arrays, objects=objects, fast_math=fast_math)
     sizes = {s: (k, axis) for k, t in enumerate(types) for axis, n in enumerate(t.shape) if (s := symbol_of(n))}
     return Draft(version, found is not None, traced.structure, sizes, tuple([(x, _layout(x)) for x in arrays]),

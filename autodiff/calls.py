@@ -81,7 +81,7 @@ def type_of(x: Operand) -> ArrayType:
     return x.type if isinstance(x, Ref) else number_type(x)
 
 
-def _concrete(x: Operand) -> Any:
+def concrete(x: Operand) -> Any:
     """What Python sees of an operand that is asked for its value: an array, or the outer value to ask in turn."""
     return x if isinstance(x, (Ref, np.ndarray)) else np.asarray(x, dtype=type_of(x).dtype)
 
@@ -242,7 +242,7 @@ def traced_call(some: Inputs, why: str, *, elements: Sequence[ArrayType] | None 
     """Trace a call. elements: types that stand for those of the values, of which Python then sees nothing."""
     values, fixed = some.values, some.fixed
     types = [*(elements if elements is not None else map(type_of, values)), *map(type_of, fixed)]
-    known = [*([None] * len(values) if elements is not None else map(_concrete, values)), *map(_concrete, fixed)]
+    known = [*([None] * len(values) if elements is not None else map(concrete, values)), *map(concrete, fixed)]
     traced = trace(some, types, concrete=known, why=why)
     return Call(some, traced, Place([*values, *fixed, *traced.outer, *tangents], why, traced.graph), why)
 

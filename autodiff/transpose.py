@@ -119,6 +119,10 @@ def _pull_whole(n: Node, flow: _Flow, env: dict[Value, Ref], moving: set[Value],
 def _pull_node(n: Node, ct: _Cotangent, flow: _Flow, env: dict[Value, Ref], moving: set[Value]) -> None:
     """Add to the cotangents of n's operands what arrives at its result."""
     jointly = n.op.linear if n.op.jointly else ()
+    along = [k for k, v in enumerate(n.inputs) if v in moving]
+    if not set(along) <= set(n.op.linear) or (len(along) > 1 and not n.op.jointly):
+        raise GradientError(f"{n.source}: {n.op.name} is not linear in what is transposed here. Only linear functions have a "
+                            f"transpose: linearize gives the linear part of any function.")
     args: list[Ref | ArrayType] = [v.type if v in moving or k in jointly else env[v] for k, v in enumerate(n.inputs)]
     for k, v in enumerate(n.inputs):
         if v in moving:

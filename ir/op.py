@@ -104,6 +104,8 @@ class Op:
                    shape and dtype. Its numpy takes regions= and sizes= where it has regions, and gives a tuple.
     rules          for those ops: jvp, linearize, transpose and batch over a whole node, in place of the rules above.
     binds          the attribute whose symbol is the number that operand 0 is, from this node on.
+    expand         (node) -> the graph that stands for it where no derivative is taken any more, on the same operands.
+    apart          that graph is there to be computed again: nothing in it is shared with equal nodes around it.
     """
 
     name: str
@@ -121,6 +123,8 @@ class Op:
     examples: tuple[Example, ...] = ()
     rules: NodeRules | None = None
     binds: str | None = None
+    expand: Callable[[Node], Graph] | None = None
+    apart: bool = False
     _known: dict[tuple[ArrayType, ...], tuple[ArrayType, ...]] = field(  # result types without attrs; a bounded memory
         default_factory=dict, init=False, repr=False)
 

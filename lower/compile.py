@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from loopwright.ir.graph import Graph
+from loopwright.ir.ops.linalg import FAILURES, FIRST_FAILURE_AXIS
 from loopwright.ir.ops.selection import FIRST_NARROW_AXIS
 from loopwright.ir.ops.transcendental import power
 from loopwright.ir.signature import Version
@@ -91,7 +92,7 @@ class _Missed:
 
 class SiteErrors:
     """Raises what compiled code reported: an index out of range, an integer power with a negative exponent, a Python int
-    that does not fit."""
+    that does not fit, a matrix that cannot be factored."""
 
     def __init__(self, sites: tuple[Source | None, ...], powers: tuple[Source, ...]) -> None:
         self.sites, self.powers = sites, powers
@@ -101,6 +102,8 @@ class SiteErrors:
         if axis == -1:  # a power has no site: its line is that of one of the graph's powers
             raise ValueError(_NEGATIVE_POWER + _at(" or ".join(map(str, self.powers))))
         where = _at(str(self.sites[site - 1] or ""))
+        if axis <= FIRST_FAILURE_AXIS:
+            raise np.linalg.LinAlgError(f"{FAILURES[FIRST_FAILURE_AXIS - axis]}{where}")
         if axis <= FIRST_NARROW_AXIS:
             dtype = INTEGERS[FIRST_NARROW_AXIS - axis]
             least = np.iinfo(dtype).min if dtype.itemsize < 8 else 0

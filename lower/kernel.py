@@ -22,7 +22,8 @@ def _run(*arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping[str, in
 
 kernel = Op(
     name="kernel",
-    doc="Runs its region. `implementation`: generated (by `schedule`), gemm, sort, argsort or running_product.",
+    doc="Runs its region. `implementation`: generated (by `schedule`), gemm, sort, argsort, running_product, or an op of "
+        "linear algebra by its name.",
     numpy=_run,
     infer=_result_types,
 )

@@ -1,15 +1,20 @@
-"""Kernels that call hand-written or library code, with the loops around them: matrix products, sorts, and running products
-of complex numbers."""
+"""Kernels that call hand-written or library code, with the loops around them: matrix products, sorts, running products
+of complex numbers, linear algebra."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from loopwright.ir.dims import Extent, product
+from loopwright.ir.errors import DTypeError
 from loopwright.ir.graph import Node
+from loopwright.ir.op import Op
+from loopwright.ir.ops import linalg
 from loopwright.ir.types import SHORT
 from loopwright.kernels.gemm import match_gemm
 from loopwright.kernels.sorting import argsort_text
 from loopwright.lower.products import running_product_text
+from loopwright.lower.runtime import blas, lapack
 from loopwright.lower.runtime.sizes import Sizes
 from loopwright.lower.runtime.writer import Writer
 from loopwright.lower.target import Target
@@ -18,15 +23,18 @@ from loopwright.lower.target import Target
 def library_text(n: Node, name: str, target: Target) -> tuple[str, tuple[str, ...]]:
     """`define internal void @name(ptr buffers..., i64 symbols..., ptr %error)`, and the shared text that it needs."""
     w = Writer()
-    w.label("entry")
     region = n.regions[0]
     sizes = Sizes(w, {s: f"%n{k}" for k, s in enumerate(region.symbols)})
-    emit = {"gemm": _gemm, "sort": _sort, "argsort": _argsort, "running_product": _running_product}[n.attrs["implementation"]]
+    emit = _IMPLEMENTATIONS[n.attrs["implementation"]]
     shared = emit(w, sizes, region.nodes[0], [f"%p{region.params.index(v)}" for v in region.nodes[0].inputs])
     w.do("ret void")
-    parameters = [*(f"ptr %p{k}" for k in range(len(region.params))), "ptr %out",
+    parameters = [*(f"ptr %p{k}" for k in range(len(region.params))), *_outputs(n),
                   *(f"i64 %n{k}" for k in range(len(region.symbols))), "ptr %error"]
     return w.body(f"internal void @{name}({', '.join(parameters)})"), (*shared, *w.declarations)
+
+
+def _outputs(n: Node) -> list[str]:
+    return ["ptr %out", *(f"ptr %out{k}" for k in range(1, len(n.outputs)))]
 
 
 def _gemm(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
@@ -122,3 +130,77 @@ def _running_product(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> 
 
     _each(w, sizes, product(type.shape[:-2]), [inputs[0], "%out"], [sizes.extent(n * 2 * type.dtype.itemsize)] * 2, one)
     return (text,)
+
+
+def _linear_algebra(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
+    """One call for each matrix of the batch; the first that fails is reported when all are done."""
+    call = LAPACK_CALLS[node.op]
+    first = node.inputs[0].type
+    if not lapack.available():
+        raise DTypeError(f"{node.source}: {node.op.name} needs a LAPACK library with BLAS, and none is in use: see "
+                         f"{blas.VARIABLE}. Call the function without jit.")
+    outputs = [text.split()[1] for text in _outputs(node)]
+    values = [*node.inputs, *node.outputs]
+    rank = first.rank - 2
+    steps = [sizes.extent(product(v.type.shape[rank:]) * v.type.dtype.itemsize) for v in values]
+    numbers = [f"i64 {sizes.extent(x)}" for x in call.numbers(node)]
+    status = w.slot("i64")
+    w.store("i64", "0", status)
+
+    def one(at: list[str]) -> None:
+        answer = w.call("i64", f"lw_{node.op.name}_{SHORT[first.dtype]}", *(f"ptr {p}" for p in at), *numbers)
+        before = w.load("i64", status)
+        w.store("i64", w.let(f"select i1 {w.let(f'icmp eq i64 {before}, 0')}, i64 {answer}, i64 {before}"), status)
+
+    _each(w, sizes, product(first.shape[:rank]), [*inputs, *outputs], steps, one)
+    _report(w, w.load("i64", status), linalg.FIRST_FAILURE_AXIS - call.failure)
+    return ()
+
+
+def _report(w: Writer, status: str, axis: int) -> None:
+    """A failure is the error of this kernel's one site; -1 is that of memory."""
+    failed, full = w.let(f"icmp ne i64 {status}, 0"), w.let(f"icmp slt i64 {status}, 0")
+    bad, good = w.fresh("bad"), w.fresh("good")
+    w.branch(failed, bad, good)
+    w.label(bad)
+    w.store("i64", w.let(f"select i1 {full}, i64 -1, i64 2"), "%error")
+    w.store("i64", str(axis), "%error", 16)
+    w.jump(good)
+    w.label(good)
+
+
+@dataclass(frozen=True)
+class LapackCall:
+    """What a function of `runtime.lapack` is given besides matrices, and which failure its answer means."""
+
+    numbers: Callable[[Node], tuple[Extent, ...]]
+    failure: int
+
+
+def _order(n: Node) -> tuple[Extent, ...]:
+    return (n.inputs[0].type.shape[-1],)
+
+
+def _right_sides(n: Node) -> tuple[Extent, ...]:
+    flags = [int(n.attrs[name]) for name in ("lower", "transposed", "unit") if name in n.attrs]
+    return (*n.inputs[1].type.shape[-2:], *flags)
+
+
+def _rows_and_columns(n: Node) -> tuple[Extent, ...]:
+    return (*n.inputs[0].type.shape[-2:], *(int(f) for f in n.attrs.values()))
+
+
+LAPACK_CALLS: Mapping[Op, LapackCall] = {
+    linalg.cholesky: LapackCall(_order, linalg.NOT_POSITIVE),
+    linalg.solve: LapackCall(_right_sides, linalg.SINGULAR),
+    linalg.triangular_solve: LapackCall(_right_sides, linalg.SINGULAR),
+    linalg.slogdet: LapackCall(_order, linalg.SINGULAR),
+    linalg.eigh: LapackCall(_order, linalg.NO_EIGENVALUES),
+    linalg.svd: LapackCall(_rows_and_columns, linalg.NO_SINGULAR_VALUES),
+    linalg.pinv: LapackCall(_rows_and_columns, linalg.NO_SINGULAR_VALUES),
+    linalg.qr: LapackCall(_rows_and_columns, linalg.SINGULAR),
+}
+_IMPLEMENTATIONS: Mapping[str, Callable[[Writer, Sizes, Node, list[str]], tuple[str, ...]]] = {
+    "gemm": _gemm, "sort": _sort, "argsort": _argsort, "running_product": _running_product,
+    **{op.name: _linear_algebra for op in LAPACK_CALLS},
+}

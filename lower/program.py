@@ -74,7 +74,7 @@ class _Module:
         name = f"kernel_{next(self.number)}"
         if n.attrs["implementation"] != "generated":
             self._add(*library_text(n, name, self.target))
-            return Function(name, ((),), can_fail=True, is_small=False)
+            return Function(name, ((), ((0, 0),)), can_fail=True, is_small=False)
         scheduled = build_nest(n.regions[0], n.attrs["schedule"], name)
         made = emit_nest(scheduled.nest, self.target, self.fast_math)
         self._add(made.text, (*sorted(made.declarations), *sorted(made.globals)))

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from loopwright.tracer import functions_create as functions_create
 from loopwright.tracer import functions_join as functions_join
+from loopwright.tracer import functions_linalg as functions_linalg
 from loopwright.tracer import functions_linear as functions_linear
 from loopwright.tracer import functions_reduce as functions_reduce
 from loopwright.tracer import functions_select as functions_select

@@ -33,7 +33,7 @@ from loopwright.tracer.promotion import (
     resolve,
     result_kind,
 )
-from loopwright.tracer.tables import UFUNCS, Traced, implements, unsupported, xp
+from loopwright.tracer.tables import UFUNCS, Traced, implements, xp
 from loopwright.tracer.tracer import Tracer
 
 Pairs = tuple[tuple[int, int], ...]
@@ -198,7 +198,7 @@ def multi_dot(arrays: Any, *, out: None = None) -> Any:
 def matrix_power(a: Any, n: Any) -> Traced:
     x, power = as_tracer(a), operator.index(n)
     if power < 0:
-        raise unsupported("np.linalg.matrix_power with a negative exponent")
+        x, power = xp.linalg.inv(x), -power
     if power == 0:
         return xp.broadcast_to(xp.eye(x.shape[-1], dtype=x.dtype, like=x), x.shape).copy()
     result = None
@@ -363,9 +363,13 @@ def _matrix_norm(x: Tracer, ord: Any, axes: tuple[int, ...], keepdims: bool) -> 
     row, column = axes
     if ord is None or ord == "fro":
         return _euclidean(x, axes, keepdims)
+    if ord in (2, -2, "nuc"):
+        values = xp.linalg.svdvals(xp.moveaxis(x, axes, (-2, -1)))
+        out = xp.sum(values, axis=-1) if ord == "nuc" else values[..., 0 if ord == 2 else -1]
+        return xp.expand_dims(out, axes) if keepdims else out
     sums = {1: (row, column), -1: (row, column), math.inf: (column, row), -math.inf: (column, row)}
     if ord not in sums:
-        raise unsupported(f"np.linalg.norm(ord={ord!r}) of matrices", "It needs singular values.")
+        raise ValueError(f"{user_source()}: Invalid norm order {ord!r} for matrices.")
     first, second = sums[ord]
     totals = xp.sum(xp.abs(x), axis=first, keepdims=True)
     out = (np.max if ord > 0 else np.min)(totals, axis=second, keepdims=True)

@@ -12,8 +12,11 @@ from loopwright.ir.ops import (
     construct,
     contraction,
     control,
+    custom,
     gradients,
     indexing,
+    linalg,
+    recomputation,
     reductions,
     selection,
     sorting,
@@ -33,6 +36,6 @@ def _ops_of(*modules: ModuleType) -> dict[str, Op]:
 
 
 TABLE = _ops_of(
-    arithmetic, bitwise, broadcasting, comparison, construct, contraction, control, gradients, indexing, reductions, selection,
-    sorting, special, structural, transcendental,
+    arithmetic, bitwise, broadcasting, comparison, construct, contraction, control, custom, gradients, indexing, linalg,
+    recomputation, reductions, selection, sorting, special, structural, transcendental,
 )
