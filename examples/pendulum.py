@@ -45,8 +45,8 @@ def advance(y, span, p):
         following = h * np.clip(0.9 * (TOLERANCE / (error + 1e-30)) ** (1 / 3), 0.2, 5.0)
         return np.where(accepted, t + h, t), np.where(accepted, end, y), following, tried + 1
 
-    t, y, h, tried = lax.while_loop(going, step, (0.0 * span, y, 0.01 + 0.0 * span, 0))
-    return y, tried
+    state = lax.while_loop(going, step, (0.0 * span, y, 0.01 + 0.0 * span, 0))
+    return state[1], state[3]
 
 
 def path(p, spans):
@@ -80,7 +80,8 @@ def main():
     print(f"{np.sum(tried)} steps of the solver for {spans.sum():.1f} s of swinging; {time.perf_counter() - start:.1f} s in all")
 
     step = 1e-5
-    differences = [(misfit(p + step * e, spans, seen) - misfit(p - step * e, spans, seen)) / (2 * step) for e in np.eye(2)]
+    differences = [(misfit(p + step * e, spans, seen) - misfit(p - step * e, spans, seen)) / (2 * step)
+                   for e in np.eye(2)]
     elsewhere = np.array([0.2, 1.9])
     wanted = [(misfit(elsewhere + step * e, spans, seen) - misfit(elsewhere - step * e, spans, seen)) / (2 * step)
               for e in np.eye(2)]

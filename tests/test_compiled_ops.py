@@ -54,7 +54,8 @@ ELEMENTARY = {"arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "ar
 UNSIGNED_ZERO = {"max", "min", "fmax", "fmin"}  # which of 0.0 and -0.0 is larger depends on NumPy's vectors
 MANY_TERMS = {"reduce_sum", "reduce_prod", "cumsum", "cumprod", "dot_general", "scatter_add",
               "logaddexp", "logaddexp2"}  # these two add terms that may cancel
-SPECIAL = {op.name for op in vars(special).values() if isinstance(op, Op)}  # slow to compile; tests/test_special.py compiles them
+# Slow to compile; tests/test_special.py compiles them.
+SPECIAL = {op.name for op in vars(special).values() if isinstance(op, Op)}
 SORTS = {"sort", "argsort", "scatter_mul"}  # of complex numbers they are refused by name
 TELLING = (BOOL, I8, U16, I32, I64, F16, F32, F64)
 UNITS, COMPLEX_UNITS = 2, 8
