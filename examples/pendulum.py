@@ -77,7 +77,8 @@ def main():
         if k % 6 == 0:
             print(f"iteration {k:2d}  misfit {value:.6f}  damping {p[0]:.4f}  gravity/length {p[1]:.4f}")
     tried = lw.jit(path)(p, spans)[1]
-    print(f"{np.sum(tried)} steps of the solver for {spans.sum():.1f} s of swinging; {time.perf_counter() - start:.1f} s in all")
+    print(f"{np.sum(tried)} steps of the solver for {spans.sum():.1f} s of swinging; "
+          f"{time.perf_counter() - start:.1f} s in all")
 
     step = 1e-5
     differences = [(misfit(p + step * e, spans, seen) - misfit(p - step * e, spans, seen)) / (2 * step)
