@@ -28,7 +28,7 @@ DIVISIONS = frozenset(("div", "sqrt", "floor_divide", "remainder", "fmod"))
 TRANSCENDENTAL = frozenset((
     "cbrt", "hypot", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "power", "sin", "cos", "tan", "arcsin", "arccos",
     "arctan", "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "erf", "erfc", "erfcx", "erfinv", "ndtri",
-    "lgamma", "digamma", "zeta", "gammainc", "gammaincc", "gammainc_slope", "betainc", "i0e", "i1e"))
+    "lgamma", "digamma", "zeta", "logaddexp", "logaddexp2", "gammainc", "gammaincc", "gammainc_slope", "betainc", "i0e", "i1e"))
 COMPARISONS = 20  # a sort of n compares each element about log2(n) times: 20 for a million
 LIBRARY: Mapping[str, Callable[[ArrayType], Extent]] = {
     "sort": lambda x: x.size * COMPARISONS,

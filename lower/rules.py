@@ -198,8 +198,7 @@ def _tiny_lanes(s: Survey, lanes: int) -> list[Instruction]:
     if not s.index or isinstance(s.root.expr, Prefix | Scatter):
         return []
     size = s.root.node.outputs[0].type.shape[-1]
-    assert isinstance(size, int)
-    fitting = math.gcd(size, lanes)
+    fitting = math.gcd(size, lanes) if isinstance(size, int) else 1  # an array without elements may have other axes
     return [Vectorize(_number(s), len(s.index) - 1, fitting)] if fitting > 1 else []
 
 

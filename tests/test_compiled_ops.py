@@ -23,7 +23,7 @@ from loopwright.ir.builder import Ref, build
 from loopwright.ir.dims import symbol, symbol_of, symbols_in
 from loopwright.ir.errors import ShapeError
 from loopwright.ir.op import Example, Op
-from loopwright.ir.ops import TABLE, special
+from loopwright.ir.ops import TABLE, linalg, special
 from loopwright.ir.ops.elementwise import same_shape
 from loopwright.ir.parser import parse_type
 from loopwright.ir.signature import ArrayLeaf, Result, ResultContainer, Signature, Version
@@ -54,8 +54,8 @@ ELEMENTARY = {"arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "ar
 UNSIGNED_ZERO = {"max", "min", "fmax", "fmin"}  # which of 0.0 and -0.0 is larger depends on NumPy's vectors
 MANY_TERMS = {"reduce_sum", "reduce_prod", "cumsum", "cumprod", "dot_general", "scatter_add",
               "logaddexp", "logaddexp2"}  # these two add terms that may cancel
-# Slow to compile; tests/test_special.py compiles them.
-SPECIAL = {op.name for op in vars(special).values() if isinstance(op, Op)}
+# Slow to compile, or LAPACK's own rounding: tests/test_special.py and tests/test_linalg.py compile them.
+SPECIAL = {op.name for module in (special, linalg) for op in vars(module).values() if isinstance(op, Op)}
 SORTS = {"sort", "argsort", "scatter_mul"}  # of complex numbers they are refused by name
 TELLING = (BOOL, I8, U16, I32, I64, F16, F32, F64)
 UNITS, COMPLEX_UNITS = 2, 8

@@ -87,8 +87,8 @@ def test_foreign_operands_get_their_turn():
 
 
 def test_unknown_functions_are_refused_by_name():
-    with pytest.raises(TypeError, match=LINE + r"np\.linalg\.svd is not supported on traced values yet"):
-        run(lambda x: np.linalg.svd(x), X)
+    with pytest.raises(TypeError, match=LINE + r"np\.linalg\.eigvals is not supported on traced values yet"):
+        run(lambda x: np.linalg.eigvals(x), X)
     with pytest.raises(TypeError, match=r"np\.sum\(out=\.\.\.\) is not supported|np\.sum.*real ndarray"):
         run(lambda x: np.sum(x, axis=0, out=np.zeros(4)), X)
 

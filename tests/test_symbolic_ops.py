@@ -18,7 +18,10 @@ from loopwright.ir.verifier import verify
 from tests.scale import examples
 from tests.test_ops import Case, cases, derivative, vector_jacobian
 
-OPS = [pytest.param(op, id=name) for name, op in TABLE.items() if any(example.operands for example in op.examples)]
+# Without a second derivative in some operand, which GradientError says: tests/test_special.py has what they do.
+REFUSING = {"zeta", "gammainc", "gammaincc", "gammainc_slope", "betainc"}
+OPS = [pytest.param(op, id=name) for name, op in TABLE.items()
+       if any(example.operands for example in op.examples) and name not in REFUSING]
 
 
 def graph_of(op: Op, example: Example) -> Graph:
