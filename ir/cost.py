@@ -27,7 +27,7 @@ from loopwright.ir.types import ArrayType
 DIVISIONS = frozenset(("div", "sqrt", "floor_divide", "remainder", "fmod"))
 TRANSCENDENTAL = frozenset((
     "cbrt", "hypot", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "power", "sin", "cos", "tan", "arcsin", "arccos",
-    "arctan", "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "erf"))
+    "arctan", "arctan2", "logaddexp", "logaddexp2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "erf"))
 COMPARISONS = 20  # a sort of n compares each element about log2(n) times: 20 for a million
 LIBRARY: Mapping[str, Callable[[ArrayType], Extent]] = {
     "sort": lambda x: x.size * COMPARISONS,
