@@ -29,7 +29,7 @@ def _target_machine(target: Target) -> Any:
     explicit vectors run as fast as at 2 and 3, and compile in less time; passes before it (sroa, instcombine,
     simplifycfg) cost what they save."""
     return llvm().Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=1, reloc="pic", codemodel="small")
+        cpu=target.cpu, features=target.features, opt=1, reloc="static", codemodel="large")
 
 
 def _parsed(text: str, target: Target) -> Any:
