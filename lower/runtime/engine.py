@@ -27,7 +27,8 @@ _current: list[Any] = []  # the LLJIT in use, and how many libraries it was give
 def _target_machine(target: Target) -> Any:
     """The features are given in full: the processor's name can be wrong on virtual machines. Level 1 of code generation:
     explicit vectors run as fast as at 2 and 3, and compile in less time; passes before it (sroa, instcombine,
-    simplifycfg) cost what they save."""
+    simplifycfg) cost what they save. The large code model: in a process that holds much, constants and callees can lie
+    further than 2 GiB from the code."""
     return llvm().Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=target.features, opt=1, reloc="static", codemodel="large")
 
