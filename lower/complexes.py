@@ -1,13 +1,14 @@
 """Complex numbers as pairs of real ones: after this pass no node computes at a complex dtype.
 
 Guarantees: the same numbers as NumPy's loops over the same bytes: a parameter c128[n, m] becomes f64[n, m, 2], its very
-memory, and so does a result; other parameters, symbols and constraints stay. An op without a rule here is a DTypeError
-that names it: `sort` and `argsort`.
+memory, and so does a result; other parameters, symbols and constraints stay. What goes into a region or comes out of one (a
+carry, rows, an operand or result of a branch) is two arrays, real parts and imaginary parts. An op without a rule here is a
+DTypeError that names it: `sort` and `argsort`.
 """
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from loopwright.ir.op import Op
 from loopwright.ir.ops import arithmetic, comparison, construct, contraction, indexing, reductions, selection, structural
 from loopwright.ir.ops import transcendental as t
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
+from loopwright.ir.ops.control import scan, switch, while_
 from loopwright.ir.ops.elementwise import real_part
 from loopwright.ir.ops.structural import concatenate, move_axis, pad, permute, reshape, section
 from loopwright.ir.rewriting import simplify
@@ -35,18 +37,25 @@ Rule = Callable[..., Known]
 
 def without_complex(g: Graph) -> Graph:
     """g on pairs of real numbers; g itself where nothing is complex."""
+    return simplify(_in_parts(g, _parameter, _stored)) if _holds_complex(g) else g
+
+
+def _holds_complex(g: Graph) -> bool:
     values = [*g.params, *(v for n in g.nodes for v in n.outputs)]
-    if not any(v.type.dtype in COMPLEX for v in values):
-        return g
+    return any(v.type.dtype in COMPLEX for v in values) or any(_holds_complex(r) for n in g.nodes for r in n.regions)
+
+
+def _in_parts(g: Graph, parameter: Callable[[Builder, ArrayType], Known], stored: Callable[[Known], Sequence[Ref]]) -> Graph:
+    """g on real numbers; `parameter` and `stored` say how a complex number comes in and goes out."""
     builder = Builder(Scope(), "complex arithmetic")
-    known: dict[Value, Known] = {v: _parameter(builder, v.type) for v in g.params}
+    known: dict[Value, Known] = {v: parameter(builder, v.type) for v in g.params}
     with attributed() as attribute:
         for n in g.nodes:
             attribute(n.source)
             known.update(_rewritten(builder, n, known))
-        results = [_stored(known[v]) for v in g.results]
+        results = [r for v in g.results for r in stored(known[v])]
     made, _ = builder.finish(results)
-    return simplify(Graph(made.params, made.nodes, made.results, g.constraints))
+    return Graph(made.params, made.nodes, made.results, g.constraints)
 
 
 def _parameter(builder: Builder, type: ArrayType) -> Known:
@@ -57,9 +66,9 @@ def _parameter(builder: Builder, type: ArrayType) -> Known:
     return Pair(Part(re), Part(im))
 
 
-def _stored(x: Known) -> Ref:
+def _stored(x: Known) -> list[Ref]:
     """A result as it lies in memory."""
-    return x.ref if isinstance(x, Part) else _joined(x)
+    return [x.ref if isinstance(x, Part) else _joined(x)]
 
 
 def _joined(x: Pair) -> Ref:
@@ -69,6 +78,8 @@ def _joined(x: Pair) -> Ref:
 
 def _rewritten(builder: Builder, n: Node, known: dict[Value, Known]) -> dict[Value, Known]:
     operands = [known[v] for v in n.inputs]
+    if n.regions:
+        return _with_regions(builder, n, operands)
     if not any(v.type.dtype in COMPLEX for v in (*n.inputs, *n.outputs)):
         refs = [x.ref for x in operands if isinstance(x, Part)]
         made = builder.bind_all(n.op, refs, n.attrs, n.regions)
@@ -79,6 +90,33 @@ def _rewritten(builder: Builder, n: Node, known: dict[Value, Known]) -> dict[Val
                          f"Take np.abs, np.real or np.imag of them first, or call the function without jit.")
     into = {} if operands else {"into": builder}
     return {n.outputs[0]: rule(*operands, **into, **n.attrs)}
+
+
+# ---- regions ----------------------------------------------------------------------------------------
+_COUNTS: dict[Op, tuple[str, ...]] = {scan: ("constants", "carry"), while_: ("condition_constants", "body_constants"),
+                                      switch: ()}  # attributes that say how many operands are of a kind, in their order
+
+
+def _with_regions(builder: Builder, n: Node, operands: Sequence[Known]) -> dict[Value, Known]:
+    """Control flow over real parts and imaginary parts, each beside the other."""
+    counts, rest = {}, [len(_separate(x)) for x in operands]
+    for name in _COUNTS[n.op]:
+        counts[name], rest = sum(rest[:n.attrs[name]]), rest[n.attrs[name]:]
+    regions = tuple([_in_parts(r, _parameters, _separate) for r in n.regions])
+    refs = [r for x in operands for r in _separate(x)]
+    made = iter(builder.bind_all(n.op, refs, {**n.attrs, **counts}, regions))
+    return {v: Pair(Part(next(made)), Part(next(made))) if v.type.dtype in COMPLEX else Part(next(made)) for v in n.outputs}
+
+
+def _parameters(builder: Builder, type: ArrayType) -> Known:
+    if type.dtype not in COMPLEX:
+        return Part(builder.param(type))
+    part = ArrayType(type.shape, real_part(type.dtype))
+    return Pair(Part(builder.param(part)), Part(builder.param(part)))
+
+
+def _separate(x: Known) -> list[Ref]:
+    return [x.ref] if isinstance(x, Part) else [x.re.ref, x.im.ref]
 
 
 # ---- forms of rules ---------------------------------------------------------------------------------
