@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.ir.cost import bytes_moved, flops
-from loopwright.ir.dims import Extent, evaluate
+from loopwright.ir.cost import bytes_moved, flops, trips
+from loopwright.ir.dims import Extent, evaluate, symbols_in
 from loopwright.ir.graph import Graph, Node
+from loopwright.ir.ops.control import scan, while_
 from loopwright.ir.parser import parse
 from loopwright.lower.control import is_control
 from loopwright.tracer.pytree import take
@@ -120,7 +121,7 @@ def _version_lines(number: int, entry: Entry, sizes: Mapping[str, int] | None) -
 
 def _kernel_lines(k: int | str, node: Node, sizes: Mapping[str, int] | None, indent: str = "  ") -> list[str]:
     if is_control(node):  # what is inside counts for one trip
-        lines = [f"{indent}kernel {k} ({node.op.name}):"]
+        lines = [f"{indent}kernel {k} ({node.op.name}):{_all_trips(node, sizes)}"]
         for r, region in enumerate(node.regions):
             name = f"{k}.{r}" if len(node.regions) > 1 else str(k)
             for inner, n in enumerate(region.nodes):
@@ -136,8 +137,18 @@ def _kernel_lines(k: int | str, node: Node, sizes: Mapping[str, int] | None, ind
     return lines
 
 
+def _all_trips(node: Node, sizes: Mapping[str, int] | None) -> str:
+    """How often a loop runs, and what that costs; of one whose trip count is data, what a trip costs."""
+    work = f"{_amount(flops(node), sizes)} flops, {_amount(bytes_moved(node), sizes)} bytes"
+    if node.op is scan:
+        return f" {_amount(trips(node), sizes)} trips, {work}"
+    return f" {work} per trip" if node.op is while_ else ""
+
+
 def _amount(x: Extent, sizes: Mapping[str, int] | None) -> str:
-    return str(x) if sizes is None or isinstance(x, int) else f"{x} = {evaluate(x, sizes):,}"
+    if sizes is None or isinstance(x, int) or not symbols_in(x) <= sizes.keys():  # of what a region counts
+        return str(x)
+    return f"{x} = {evaluate(x, sizes):,}"
 
 
 def _limit(work: int, traffic: int) -> str:

@@ -2,7 +2,8 @@
 
 An element's flops are the operations in its `loop` expression, those that compute an index aside, weighted by kind: 1
 for what a CPU does in one instruction, 4 for division and roots, 10 for transcendental functions. A reduction multiplies
-by its extents. Ops without a loop rule have a formula of their own, an approximation.
+by its extents. Ops without a loop rule have a formula of their own, an approximation. A scan costs what its body does times
+its length, which may be a size; what has no such number, a while, counts for one trip, and a switch for all its branches.
 """
 from __future__ import annotations
 
@@ -40,6 +41,15 @@ def weight(fn: str) -> int:
     """The cost of one elementwise operation."""
     return 10 if fn in TRANSCENDENTAL else 4 if fn in DIVISIONS else 1
 
+CONTROL = frozenset(("scan", "while", "switch"))
+
+
+def trips(node: Node) -> Extent:
+    """How often the regions of a node run, where that is a number or a size; 1 elsewhere."""
+    length: Extent = node.attrs["length"] if node.op.name == "scan" else 1
+    return length
+
+
 
 def element(node: Node) -> Expr | None:
     """The loop expression of one element of a node's result, at indices i0, i1, ...; None for a library call."""
@@ -57,7 +67,7 @@ def flops(x: Graph | Node) -> Extent:
     if isinstance(x, Graph):
         return sum((flops(n) for n in x.nodes), 0)
     if x.regions:
-        return sum((flops(r) for r in x.regions), 0)
+        return trips(x) * sum((flops(r) for r in x.regions), 0)
     expr = element(x)
     if expr is None:
         operand = x.inputs[0].type if x.inputs else x.outputs[0].type
@@ -98,6 +108,8 @@ def _read(node: Node, k: int) -> Extent:
     t = node.inputs[k].type
     expr = None if node.regions else element(node)
     whole = t.size
+    if x.op.name in CONTROL:
+        return trips(x) * sum((bytes_moved(r) for r in x.regions), 0)
     if expr is not None and not isinstance(expr, Scatter):
         touched = _loads(expr, k) * node.outputs[0].type.size
         if Facts().prove("<=", touched, whole):
