@@ -37,10 +37,6 @@ LIBRARY: Mapping[str, Callable[[ArrayType], Extent]] = {
 }
 
 
-def weight(fn: str) -> int:
-    """The cost of one elementwise operation."""
-    return 10 if fn in TRANSCENDENTAL else 4 if fn in DIVISIONS else 1
-
 CONTROL = frozenset(("scan", "while", "switch"))
 
 
@@ -49,6 +45,10 @@ def trips(node: Node) -> Extent:
     length: Extent = node.attrs["length"] if node.op.name == "scan" else 1
     return length
 
+
+def weight(fn: str) -> int:
+    """The cost of one elementwise operation."""
+    return 10 if fn in TRANSCENDENTAL else 4 if fn in DIVISIONS else 1
 
 
 def element(node: Node) -> Expr | None:
@@ -97,9 +97,12 @@ def _flops(e: Expr) -> Extent:
 
 def bytes_moved(x: Graph | Node) -> Extent:
     """Bytes read and written: of a node its operands (only what it loads, where that is surely less) and results; of a
-    graph the sum over its nodes, as if each ran alone. A kernel's region moves nothing of its own."""
+    graph the sum over its nodes, as if each ran alone. Control flow moves what its regions do; a kernel's region moves nothing
+    of its own."""
     if isinstance(x, Graph):
         return sum((bytes_moved(n) for n in x.nodes), 0)
+    if x.op.name in CONTROL:
+        return trips(x) * sum((bytes_moved(r) for r in x.regions), 0)
     written = sum((v.type.size * v.type.dtype.itemsize for v in x.outputs), 0)
     return written + sum((_read(x, k) for k in range(len(x.inputs))), 0)
 
@@ -108,8 +111,6 @@ def _read(node: Node, k: int) -> Extent:
     t = node.inputs[k].type
     expr = None if node.regions else element(node)
     whole = t.size
-    if x.op.name in CONTROL:
-        return trips(x) * sum((bytes_moved(r) for r in x.regions), 0)
     if expr is not None and not isinstance(expr, Scatter):
         touched = _loads(expr, k) * node.outputs[0].type.size
         if Facts().prove("<=", touched, whole):
