@@ -10,13 +10,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from loopwright.autodiff.jvp import tangent_type, zeros
 from loopwright.ir.builder import Builder, Ref, innermost
+from loopwright.ir.cached import cached_property
 from loopwright.ir.dims import Extent
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.errors import ArgumentError, DTypeError, ShapeError

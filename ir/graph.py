@@ -8,10 +8,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from loopwright.ir.attributes import Attributes, attributes_key, extents_in, map_extents
+from loopwright.ir.cached import cached_property
 from loopwright.ir.dims import Constraint, Dim, Extent, Facts, substitute, symbol, symbol_of, symbols_in
 from loopwright.ir.op import Op
 from loopwright.ir.printer import print_graph

@@ -7,11 +7,11 @@ own trace, also when the code came from the disk.
 from __future__ import annotations
 
 import struct
-from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
 
+from loopwright.ir.cached import cached_property
 from loopwright.ir.graph import Graph
 from loopwright.ir.ops.linalg import FAILURES, FIRST_FAILURE_AXIS
 from loopwright.ir.ops.selection import FIRST_NARROW_AXIS

@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from loopwright.ir.cached import cached_property
 from loopwright.ir.types import BOOL
 from loopwright.lower.runtime.lazy import LLVM_LOCK, llvm
 

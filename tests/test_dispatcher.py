@@ -3,7 +3,6 @@ import contextlib
 import copy
 import ctypes
 import gc
-import os
 import resource
 import sys
 import threading
@@ -25,6 +24,7 @@ from loopwright.lower.runtime import objects
 from loopwright.lower.runtime.dispatcher import NativeFunction, set_versions
 from loopwright.lower.runtime.fallback import Miss
 from tests.entries import ADD_ONE, ENTRY, Loaded, copying, version_of
+from tests.forking import check_in_child, needs_fork
 from tests.scale import examples
 
 N, M = symbol("n"), symbol("m")
@@ -555,14 +555,13 @@ def test_threads_call_one_function():
     assert not failures
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@needs_fork
 def test_a_forked_child_calls_and_compiles():
     f, x = function_of(add_one()), np.zeros(3, np.float32)
-    child = os.fork()
-    if child == 0:
-        g = function_of(add_one())
-        os._exit(0 if f(x).sum() == 3 and g(x).sum() == 3 else 1)
-    assert os.waitpid(child, 0)[1] == 0
+
+    def check():
+        assert f(x).sum() == 3 and function_of(add_one())(x).sum() == 3
+    check_in_child(check)
 
 
 def test_bfloat16_results_are_scalars_of_ml_dtypes():

@@ -1,7 +1,6 @@
 """Text to loaded code: what is refused, what stays loaded, what is found by name."""
 import ctypes
 import gc
-import os
 import subprocess
 import sys
 import threading
@@ -11,6 +10,7 @@ import pytest
 from loopwright.lower.runtime import engine
 from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.target import Target, host_target
+from tests.forking import check_in_child, needs_fork, of_threads
 
 
 def adding(number):
@@ -91,7 +91,8 @@ def test_threads_compile():
     assert answers == {k: [10 * k + j for j in range(10)] for k in range(4)}
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@needs_fork
+@of_threads
 def test_a_child_forked_while_another_thread_compiles():
     stop = threading.Event()
 
@@ -99,14 +100,14 @@ def test_a_child_forked_while_another_thread_compiles():
         while not stop.is_set():
             loaded(adding(1))
 
+    def check():
+        assert run(loaded(adding(2)), 1) == 3
+
     thread = threading.Thread(target=work)
     thread.start()
     try:
         for _ in range(10):
-            child = os.fork()
-            if child == 0:
-                os._exit(0 if run(loaded(adding(2)), 1) == 3 else 1)
-            assert os.waitpid(child, 0)[1] == 0
+            check_in_child(check)
     finally:
         stop.set()
         thread.join()
@@ -134,6 +135,7 @@ def test_the_process_ends_in_peace(kind):
     script = f"""
 import ctypes, threading, time
 from loopwright.lower.runtime import engine
+from tests.forking import check_in_child, needs_fork, of_threads
 text = '''define void @f() {{
 entry:
   br label %again

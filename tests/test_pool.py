@@ -15,6 +15,7 @@ from loopwright.lower.runtime import pool, scratch
 from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.engine import load
 from loopwright.lower.runtime.pool_text import EXPORTS
+from tests.forking import check_in_child, needs_fork, of_threads
 from tests.scale import examples
 
 BODIES = """
@@ -193,23 +194,24 @@ def test_naps_where_there_is_no_futex():
         assert not thread.is_alive()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@needs_fork
+@of_threads
 def test_forked_children_have_their_own_workers(loops):
+    def check():
+        assert not pool._pool.workers and (loops.count(1000, 3, 20)[0] == 20).all() and len(pool._pool.workers) == 2
+
     pool.set_threads(3)
     try:
         loops.count(100, 1)
         for _ in range(3):
-            child = os.fork()
-            if child == 0:
-                ok = not pool._pool.workers and (loops.count(1000, 3, 20)[0] == 20).all() and len(pool._pool.workers) == 2
-                os._exit(0 if ok else 1)
-            assert os.waitpid(child, 0)[1] == 0
+            check_in_child(check)
         assert (loops.count(1000, 3)[0] == 1).all()
     finally:
         pool.set_threads(None)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@needs_fork
+@of_threads
 def test_fork_while_another_thread_loops(loops):
     stop = threading.Event()
 
@@ -217,14 +219,14 @@ def test_fork_while_another_thread_loops(loops):
         while not stop.is_set():
             loops.count(1000, 1, 10)
 
+    def check():
+        assert (loops.count(1000, 3)[0] == 1).all()
+
     thread = threading.Thread(target=work)
     thread.start()
     try:
         for _ in range(5):
-            child = os.fork()
-            if child == 0:
-                os._exit(0 if (loops.count(1000, 3)[0] == 1).all() else 1)
-            assert os.waitpid(child, 0)[1] == 0
+            check_in_child(check)
     finally:
         stop.set()
         thread.join()

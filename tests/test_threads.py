@@ -1,6 +1,5 @@
 """Two threads may trace and call one function at once; nothing is locked while user code runs."""
 import gc
-import os
 import sys
 import threading
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 
 import loopwright as lw
+from tests.forking import check_in_child, needs_fork, of_threads
 
 
 def together(count, work):
@@ -119,8 +119,8 @@ def test_a_function_may_be_dropped_while_it_runs():
     together(2, work)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+@needs_fork
+@of_threads
 def test_a_child_of_fork_compiles_while_another_thread_was_compiling():
     stop = threading.Event()
 
@@ -129,18 +129,15 @@ def test_a_child_of_fork_compiles_while_another_thread_was_compiling():
         while not stop.is_set():
             j += 1
             lw.jit(lambda x, j=j: x + j)(1.0)
+
+    def check():
+        assert lw.jit(lambda x: x * 3)(2.0) == 6.0
+
     thread = threading.Thread(target=compile_on_and_on)
     thread.start()
     try:
         for _ in range(3):
-            child = os.fork()
-            if child == 0:
-                code = 1
-                try:
-                    code = 0 if lw.jit(lambda x: x * 3)(2.0) == 6.0 else 2
-                finally:
-                    os._exit(code)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            check_in_child(check)
     finally:
         stop.set()
         thread.join(60)

@@ -6,7 +6,6 @@ and kinks in test_gradients.py; forks while other threads compile in test_thread
 test_static_arguments.py; a size that no argument tells in test_dispatcher.py.
 """
 import math
-import os
 import warnings
 
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 
 import loopwright as lw
 from loopwright.lower.runtime.pool import set_threads
+from tests.forking import check_in_child, needs_fork, of_threads
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FLOATS = ["float16", "float32", "float64"]
@@ -362,21 +362,16 @@ def test_no_warning_of_numpys_comes_from_compiled_code():
         lw.grad(lambda x: np.sum(np.sqrt(x) / x))(x)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+@needs_fork
+@of_threads
 def test_a_forked_child_runs_parallel_kernels_compiled_before_and_after():
     x = np.arange(3e6)
     f = lw.jit(lambda x: np.sum(np.sqrt(x) * 2))
     before = f(x)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            again, new = f(x), lw.jit(lambda x: np.sum(np.sqrt(x) * 3))(x)
-            code = 0 if again == before and np.isclose(new, before * 1.5) else 2
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def check():
+        assert f(x) == before and np.isclose(lw.jit(lambda x: np.sum(np.sqrt(x) * 3))(x), before * 1.5)
+    check_in_child(check)
     assert f(x) == before
 
 
