@@ -3,17 +3,25 @@
 Guarantees: two values share scratch bytes only when the one is dead before the other is stored; a result lives in the
 caller's array; a value that is a reshape of another has that one's bytes. Scratch belongs to one activation. Control
 flow gets the memory that its regions need, once for all its trips, as one slot of the graph around it.
+
+A slot may serve values whose sizes cannot be compared: it is as large as the largest of them, which costs no more than a
+slot for each. Which of the free slots serves a value is judged at a nominal size of every symbol.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
-from loopwright.ir.dims import Extent, floordiv, maximum
+from loopwright.ir.dims import Extent, evaluate, floordiv, maximum
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.lower.control import carry_count, in_place, is_control, sized
 
-MOST_TRIED = 4  # sizes of free slots that are compared with a need by proof
+MOST_TRIED = 4  # free slots, and sizes that one held, that are compared with a need by proof
+NOMINAL = 64  # every symbol, where sizes that cannot be compared are
+MOST_GROWTH = NOMINAL // 2  # between the sizes of values that share a slot: an axis more or less is too much
 ON_STACK = 256  # bytes: slots of at most this known size are the function's own, so that values can live in registers
 
 
@@ -116,6 +124,20 @@ def bytes_of(v: Value) -> Extent:
     return v.type.size * v.type.dtype.itemsize
 
 
+@lru_cache(maxsize=1 << 12)
+def nominal(need: Extent) -> int:
+    """A size with NOMINAL for every symbol, to compare what no proof does."""
+    return evaluate(need, defaultdict(lambda: NOMINAL))
+
+
+def _largest(needs: Sequence[Extent]) -> Extent:
+    """The largest of some sizes, as a tree of comparisons: no deeper than it must be."""
+    if len(needs) == 1:
+        return needs[0]
+    half = len(needs) // 2
+    return maximum(_largest(needs[:half]), _largest(needs[half:]))
+
+
 class _Planner:
     def __init__(self, g: Graph) -> None:
         self.g = g
@@ -130,8 +152,8 @@ class _Planner:
         self.places: dict[Value, Place] = {v: Argument(k) for k, v in enumerate(g.params)}
         for k, v in enumerate(g.results):
             self.places[self._stored(v)] = ResultMemory(k)
-        self.slots: list[Extent] = []
-        self.free: dict[Extent, list[int]] = {}  # free slots by size
+        self.slots: list[list[Extent]] = []  # what each has to hold in turn
+        self.free: list[tuple[int, int]] = []  # the free slots with their nominal bytes, by these
         self.fits: dict[tuple[Extent, Extent], bool] = {}
         self.workspaces: dict[Node, Scratch] = {}
 
@@ -149,7 +171,7 @@ class _Planner:
                 self._release(dead)
         for v, root in self.root.items():
             self.places[v] = self.places[root]
-        return Plan(self.places, tuple(self.slots), self.workspaces)
+        return Plan(self.places, tuple(map(_largest, self.slots)), self.workspaces)
 
     def _place(self, v: Value) -> None:
         if v not in self.places:
@@ -162,21 +184,44 @@ class _Planner:
             self._free(self.workspaces[n].slot)  # again as soon as the node is done, before anything else is placed
 
     def _slot(self, need: Extent) -> int:
-        others = [size for size, slots in self.free.items() if slots][-MOST_TRIED:]
-        for size in (need, *others):
-            if self.free.get(size) and self._fits(need, size):
-                return self.free[size].pop()
-        self.slots.append(need)
-        return len(self.slots) - 1
+        """A free slot that holds so much already, else the one that has to grow least, else a new one."""
+        size = nominal(need)
+        at = bisect_left(self.free, (size, 0))
+        near = [k for k in (*range(at, at + MOST_TRIED), at - 1) if 0 <= k < len(self.free)]
+        found = next((k for k in near if self._holds(self.slots[self.free[k][1]], need)), None)
+        if found is None:
+            found = min([k for k in near if self._may_grow(k, need, size)], default=None,
+                        key=lambda k: max(size, self.free[k][0]) / max(1, min(size, self.free[k][0])))
+        if found is None:
+            self.slots.append([need])
+            return len(self.slots) - 1
+        slot = self.free.pop(found)[1]
+        held = self.slots[slot]
+        if not self._holds(held, need):
+            last = [x for x in held[-MOST_TRIED:] if not self._fits(x, need)]
+            self.slots[slot] = [*held[:-MOST_TRIED], *last, need]
+        return slot
+
+    def _holds(self, held: Sequence[Extent], need: Extent) -> bool:
+        """Whether a slot that held such values surely has room."""
+        return need in held or any(self._fits(need, x) for x in held[-MOST_TRIED:])
+
+    def _may_grow(self, k: int, need: Extent, size: int) -> bool:
+        """Whether free slot k may serve a need that is not known to fit."""
+        other, slot = self.free[k]
+        low, high = sorted((size, other))
+        return high <= MOST_GROWTH * low and not any(map(on_stack, (need, *self.slots[slot])))
 
     def _fits(self, need: Extent, size: Extent) -> bool:
+        if need == size:
+            return True
         if (need, size) not in self.fits:
-            fits = need == size or (on_stack(need) == on_stack(size) and self.g.facts.prove("<=", need, size) is True)
-            self.fits[need, size] = fits
+            fits = on_stack(need) == on_stack(size) and nominal(need) < nominal(size)
+            self.fits[need, size] = fits and self.g.facts.prove("<=", need, size) is True
         return self.fits[need, size]
 
     def _free(self, slot: int) -> None:
-        self.free.setdefault(self.slots[slot], []).append(slot)
+        insort(self.free, (max(map(nominal, self.slots[slot])), slot))
 
     def _release(self, dead: set[Value]) -> None:
         for slot in sorted({place.slot for v in dead if isinstance(place := self.places[v], Scratch)}):
