@@ -8,6 +8,8 @@ from loopwright.inspection import make_graph, parse
 from loopwright.ir.errors import (
     ArgumentError,
     ConcretizationError,
+    AxisNameError,
+    CollectiveError,
     DTypeError,
     GradientError,
     LeakedValueError,
@@ -30,8 +32,9 @@ from loopwright.versions import RecompilationWarning, disable_jit
 __version__ = "0.1.0"
 
 __all__ = [
-    "ArgumentError", "ConcretizationError", "DTypeError", "GradientError", "LeakedValueError", "ParseError",
-    "RecompilationWarning", "ShapeDeclarationError", "ShapeDtypeStruct", "ShapeError", "SpecialisationWarning",
+    "ArgumentError", "AxisNameError", "CollectiveError", "ConcretizationError", "DTypeError", "GradientError",
+    "LeakedValueError", "ParseError", "RecompilationWarning", "ShapeDeclarationError", "ShapeDtypeStruct", "ShapeError",
+    "SpecialisationWarning",
     "TraceStateError", "VerificationError", "WriteError", "checkpoint", "checkpoint_policies", "custom_jvp", "custom_vjp",
     "disable_jit", "eval_shape", "float0", "grad", "hessian", "hvp", "jacfwd", "jacrev", "jit", "jvp", "lax",
     "linear_transpose", "linearize", "make_graph", "nn", "numpy", "ops", "parse", "random", "register_pytree_node", "remat",

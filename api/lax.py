@@ -1,4 +1,5 @@
-"""Structured control flow, with JAX's names, argument order and meaning: `import loopwright.lax as lax`.
+"""Structured control flow, with JAX's names, argument order and meaning: `import loopwright.lax as lax`. The collectives of
+`loopwright.collectives` are here, too.
 
 Guarantees: inside a trace each function is one node of the graph (a loop in machine code under `jit`), and differentiates
 and batches as such; without a traced operand it runs at once. Bodies are traced: Python runs once, not once per trip. Their
@@ -14,6 +15,7 @@ import numpy as np
 
 from loopwright import eager
 from loopwright.autodiff.calls import Operand, Place, name_of, operands, same, type_of
+from loopwright.collectives import all_gather, axis_index, axis_size, pmax, pmean, pmin, ppermute, psum, psum_scatter
 from loopwright.ir.builder import Ref, innermost
 from loopwright.ir.dims import Dim, Extent, Facts, maximum
 from loopwright.ir.errors import ArgumentError, DTypeError, ShapeError
@@ -33,7 +35,10 @@ from loopwright.tracer.tables import xp
 from loopwright.tracer.tracer import Tracer
 from loopwright.transforms import vmap
 
-__all__ = ["associative_scan", "cond", "fori_loop", "map", "scan", "stop_gradient", "switch", "while_loop"]
+__all__ = [
+    "all_gather", "associative_scan", "axis_index", "axis_size", "cond", "fori_loop", "map", "pmax", "pmean", "pmin",
+    "ppermute", "psum", "psum_scatter", "scan", "stop_gradient", "switch", "while_loop",
+]
 
 Function = Callable[..., Any]
 

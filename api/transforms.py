@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from loopwright.autodiff import batching
@@ -19,6 +19,7 @@ from loopwright.autodiff.calls import (
     Inputs,
     Place,
     directions,
+    element_call,
     given,
     inputs,
     name_of,
@@ -225,15 +226,20 @@ def _with_aux(call: Call, out: Sequence[Any], has_aux: bool, second: Any) -> tup
 
 
 # ---- batching -------------------------------------------------------------------------------------
-def vmap(f: Function, in_axes: Any = 0, out_axes: Any = 0, *, axis_size: int | None = None) -> Function:
+def vmap(f: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Hashable | None = None,
+         axis_size: int | None = None) -> Function:
     """f over one more axis of its arguments, all elements at once.
 
     in_axes: the axis of each argument that is mapped: an integer, None (not mapped), or a container of these that matches
-    the arguments as far as it goes. Keyword arguments are mapped over axis 0. out_axes: where the axis goes in each result.
+    the arguments as far as it goes. Keyword arguments are mapped over axis 0. out_axes: where the axis goes in each result;
+    None for one that is the same for all elements. axis_name: what lax.psum and the other collectives in f call the axis.
     axis_size: its size, needed where nothing is mapped. ShapeError where sizes differ.
 
     >>> vmap(lambda x, y: x * y, in_axes=(0, None))(np.arange(3.0), 2.0)
     array([0., 2., 4.])
+    >>> from loopwright import lax
+    >>> vmap(lambda x: x / lax.psum(x, "rows"), axis_name="rows")(np.arange(5.0))
+    array([0. , 0.1, 0.2, 0.3, 0.4])
     """
     why = f"vmap of {name_of(f)}"
     if isinstance(in_axes, list):
@@ -248,7 +254,7 @@ def vmap(f: Function, in_axes: Any = 0, out_axes: Any = 0, *, axis_size: int | N
         over = [_axis(t, axis, name, why) for t, axis, name in
                 zip(types, [a for a in axes if a is not None], some.names, strict=True)]
         size = _size([t.shape[a] for t, a in zip(types, over, strict=True)], over, some.names, axis_size, why)
-        call = traced_call(some, why, elements=[_element(t, a) for t, a in zip(types, over, strict=True)])
+        call = element_call(some, why, [_element(t, a) for t, a in zip(types, over, strict=True)], size, axis_name)
         to = _axes(out_axes, call.traced.structure, why, "out_axes")
         return unflatten(call.traced.structure, _mapped(call, over, size, to))
     return mapped
@@ -256,10 +262,11 @@ def vmap(f: Function, in_axes: Any = 0, out_axes: Any = 0, *, axis_size: int | N
 
 def _mapped(call: Call, over: Sequence[int], size: Extent, to: Sequence[int | None]) -> list[Any]:
     """The results of the call over every element of the axes `over`, with the mapped axis where `to` says."""
-    n = len(over)
+    n, index = len(over), len(call.inputs.places) if call.axis is not None else -1
     with collector_paused():
         refs = [move_axis(x, a, 0) for x, a in zip(call.primals[:n], over, strict=True)] + call.primals[n:]
-        results, has = batching.push(call.graph, size, refs, [k < n for k in range(len(refs))], call.place.builder)
+        mapped = [k < n or k == index for k in range(len(refs))]
+        results, has = batching.push(call.graph, size, refs, mapped, call.place.builder, call.axis)
         return call.place.results([_placed(x, h, axis, size, call.why) for x, h, axis in zip(results, has, to, strict=True)])[0]
 
 

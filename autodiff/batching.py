@@ -13,14 +13,16 @@ from loopwright.autodiff.regions import WALKS, Regions
 from loopwright.ir.builder import Builder, Ref, attributed
 from loopwright.ir.dims import Extent
 from loopwright.ir.graph import Graph, Node, Value, binding, renewed, symbols_of
+from loopwright.ir.ops.collectives import refuse_collectives
 from loopwright.ir.ops.scanning import each
 
 
 def push(graph: Graph, size: Extent, args: Sequence[Ref], mapped: Sequence[bool],
-         into: Builder) -> tuple[list[Ref], list[bool]]:
-    """The results of graph, and which of them are mapped. Nodes without operands go to `into`."""
+         into: Builder, axis: str | None = None) -> tuple[list[Ref], list[bool]]:
+    """The results of graph, and which of them are mapped. Nodes without operands go to `into`. `axis` is the new axis where
+    collectives go across it."""
     graph = renewed(graph)
-    batch = _Batch(size, into)
+    batch = _Batch(size, into, axis)
     batch.env.update(zip(graph.params, args, strict=True))
     batch.has.update(v for v, m in zip(graph.params, mapped, strict=True) if m)
     batch.run(graph.nodes, graph.results)
@@ -30,8 +32,8 @@ def push(graph: Graph, size: Extent, args: Sequence[Ref], mapped: Sequence[bool]
 class _Batch:
     """One walk: the value of each value of the graph, and those that have the new axis."""
 
-    def __init__(self, size: Extent, into: Builder) -> None:
-        self.size, self.into, self.engine = size, into, Regions(into.scope)
+    def __init__(self, size: Extent, into: Builder, axis: str | None) -> None:
+        self.size, self.into, self.engine = size, into, Regions(into.scope, axis)
         self.env: dict[Value, Ref] = {}
         self.has: set[Value] = set()
 
@@ -67,6 +69,7 @@ class _Batch:
         params = dict.fromkeys(v for n in nodes for v in n.inputs if v not in made)
         results = [v for v in made if v in read]
         g = Graph(tuple(params), tuple(nodes), tuple(results))
+        refuse_collectives(g, self.engine.axis, nodes[0].source, "each element has its own number of trips")
         found = each(self.size, g, [self.env[v] for v in params], [v in self.has for v in params])
         self.env.update(zip(results, found, strict=True))
         self.has.update(results)

@@ -8,21 +8,23 @@ where the transform leaves it alone; numbers, strings and other objects that it 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from loopwright.autodiff.jvp import tangent_type, zeros
+from loopwright.autodiff.named_axes import NamedAxis, identity, named
 from loopwright.ir.builder import Builder, Ref, innermost
 from loopwright.ir.cached import cached_property
-from loopwright.ir.dims import Extent
+from loopwright.ir.dims import Dim, Extent
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.errors import ArgumentError, DTypeError, ShapeError
 from loopwright.ir.graph import Graph
 from loopwright.ir.guards import Scope
 from loopwright.ir.interpreter import evaluate
+from loopwright.ir.ops.construct import iota, size_value
 from loopwright.ir.source import user_source
 from loopwright.ir.types import COMPLEX, I64, ArrayType, native
 from loopwright.tracer.promotion import convert, exact, lift_own
@@ -209,13 +211,15 @@ def rebuilt(some: Inputs, argnums: int | Sequence[int], leaves: Sequence[Any]) -
 
 @dataclass(frozen=True)
 class Call:
-    """A function traced on its inputs, and where its transform goes. Parameters of the graph: values, fixed arrays, and
-    what the function captured."""
+    """A function traced on its inputs, and where its transform goes. Parameters of the graph: values, fixed arrays, the
+    element's number on `axis` where the call is over an axis with a name, and what the function captured."""
 
     inputs: Inputs
     traced: Traced
     place: Place
     why: str
+    axis: str | None = None
+    size: Extent = 0
 
     @property
     def graph(self) -> Graph:
@@ -229,7 +233,9 @@ class Call:
     @cached_property
     def primals(self) -> list[Ref]:
         """What to pass for each parameter of the graph."""
-        return self.place.refs([*self.inputs.values, *self.inputs.fixed, *self.traced.outer])
+        here = self.place.builder
+        index = [] if self.axis is None else [iota(into=here, shape=(self.size,), axis=0, dtype=I64)]
+        return self.place.refs([*self.inputs.values, *self.inputs.fixed, *index, *self.traced.outer])
 
     @property
     def active(self) -> list[bool]:
@@ -237,14 +243,39 @@ class Call:
         return [t.is_inexact for t in self.types] + [False] * (len(self.graph.params) - len(self.types))
 
 
-def traced_call(some: Inputs, why: str, *, elements: Sequence[ArrayType] | None = None,
-                tangents: Sequence[Operand] = ()) -> Call:
-    """Trace a call. elements: types that stand for those of the values, of which Python then sees nothing."""
+def traced_call(some: Inputs, why: str, tangents: Sequence[Operand] = ()) -> Call:
+    """Trace a call."""
     values, fixed = some.values, some.fixed
-    types = [*(elements if elements is not None else map(type_of, values)), *map(type_of, fixed)]
-    known = [*([None] * len(values) if elements is not None else map(concrete, values)), *map(concrete, fixed)]
-    traced = trace(some, types, concrete=known, why=why)
+    types, known = map(type_of, [*values, *fixed]), map(concrete, [*values, *fixed])
+    traced = trace(some, list(types), concrete=list(known), why=why)
     return Call(some, traced, Place([*values, *fixed, *traced.outer, *tangents], why, traced.graph), why)
+
+
+def element_call(some: Inputs, why: str, elements: Sequence[ArrayType], size: Extent, name: Hashable | None) -> Call:
+    """Trace a call for one of `size` elements: `elements` are the types of their values, of which Python sees nothing. `name`
+    is what collectives call the axis."""
+    values, fixed = some.values, some.fixed
+    types, known = [*elements, *map(type_of, fixed)], [*[None] * len(values), *map(concrete, fixed)]
+    axis = None if name is None else identity(name)
+
+    def inside(xs: list[Tracer]) -> Any:
+        with named(NamedAxis(name, axis or "", size, xs[-1].ref)):
+            return some(xs[:-1])
+    if axis is None:
+        traced = trace(some, types, concrete=known, why=why)
+    else:
+        traced = trace(inside, [*types, ArrayType((), I64)], concrete=[*known, None], why=why)
+    where = [*values, *fixed, *traced.outer]
+    if isinstance(size, Dim) and not any(isinstance(x, Ref) for x in where):
+        where.append(_sized_here(size))
+    return Call(some, traced, Place(where, why, traced.graph), why, axis, size)
+
+
+def _sized_here(size: Extent) -> Ref:
+    """A value of the trace that a symbolic size belongs to."""
+    around = innermost()
+    assert around is not None, "symbolic sizes belong to a trace"
+    return size_value(into=around, size=size)
 
 
 def result_structure(call: Call, has_aux: bool) -> Structure:

@@ -33,8 +33,8 @@ WALKS = Walks()
 class Regions:
     """An `ir.op.Engine`. `scope` is that of the trace around: its equalities of sizes hold inside regions too."""
 
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
+    def __init__(self, scope: Scope, axis: str | None = None) -> None:
+        self.scope, self.axis = scope, axis
 
     def _build(self, rule: Callable[..., Sequence[Ref]], types: Sequence[ArrayType]) -> Graph:
         g = build(rule, types, self.scope)
@@ -92,7 +92,7 @@ class Regions:
     def batch(self, graph: Graph, size: Extent, mapped: Flags, wanted: Flags) -> Graph:
         """See ir.op.Engine."""
         def rule(*refs: Ref) -> list[Ref]:
-            results, has = WALKS.batch(graph, size, refs, mapped, _here())
+            results, has = WALKS.batch(graph, size, refs, mapped, _here(), self.axis)
             assert all(w or not h for w, h in zip(wanted, has, strict=True)), "a result is mapped that should not be"
             return [spread(size, (x,), (h,))[0] if w else x for x, w, h in zip(results, wanted, has, strict=True)]
         types = [v.type.with_shape((size, *v.type.shape)) if m else v.type for v, m in zip(graph.params, mapped, strict=True)]
@@ -105,8 +105,12 @@ class Regions:
 
     def varying(self, graph: Graph, mapped: Flags) -> list[bool]:
         """See ir.op.Engine."""
-        found = reached(graph, mapped, self.varying)
+        found = reached(graph, mapped, self.varying, self._differs)
         return [v in found for v in graph.results]
+
+    def _differs(self, n: Node, v: Value) -> bool:
+        """Whether the elements of the axis that is being batched may have results of their own."""
+        return not n.op.alike or n.op.across is None or n.attrs[n.op.across] != self.axis
 
 
 def reached(graph: Graph, flags: Flags, through: Callable[[Graph, Flags], list[bool]],

@@ -26,6 +26,14 @@ class WriteError(TypeError):
     """An in-place write that cannot be a functional update."""
 
 
+class AxisNameError(NameError):
+    """A collective over a name that no `vmap` around it has given to its axis."""
+
+
+class CollectiveError(ValueError):
+    """A collective that not all elements of its axis reach together."""
+
+
 class GradientError(TypeError):
     """A derivative that does not exist: integer input, non-scalar output, or an op without a rule."""
 

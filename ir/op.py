@@ -37,7 +37,10 @@ Flags = Sequence[bool]
 
 class Engine(Protocol):
     """The transforms of whole graphs, as rules of nodes with regions are given them. Flags say which parameters or
-    results take part; a result that is asked for and does not is given zeros (a tangent) or repeated (a batch)."""
+    results take part; a result that is asked for and does not is given zeros (a tangent) or repeated (a batch). `axis` is the
+    mapped axis that is being batched, where collectives go across it."""
+
+    axis: str | None
 
     def jvp(self, graph: Graph, active: Flags, wanted: Flags) -> Graph:
         """Parameters, tangents of the active ones -> results, tangents of the wanted ones."""
@@ -106,6 +109,8 @@ class Op:
     binds          the attribute whose symbol is the number that operand 0 is, from this node on.
     expand         (node) -> the graph that stands for it where no derivative is taken any more, on the same operands.
     apart          that graph is there to be computed again: nothing in it is shared with equal nodes around it.
+    across         the attribute that names the mapped axis whose elements it brings together: batching that axis removes it.
+    alike          whether all of those elements then have the same result.
     """
 
     name: str
@@ -125,6 +130,8 @@ class Op:
     binds: str | None = None
     expand: Callable[[Node], Graph] | None = None
     apart: bool = False
+    across: str | None = None
+    alike: bool = False
     _known: dict[tuple[ArrayType, ...], tuple[ArrayType, ...]] = field(  # result types without attrs; a bounded memory
         default_factory=dict, init=False, repr=False)
 

@@ -8,6 +8,7 @@ from loopwright.ir.ops import (
     arithmetic,
     bitwise,
     broadcasting,
+    collectives,
     comparison,
     construct,
     contraction,
@@ -36,6 +37,6 @@ def _ops_of(*modules: ModuleType) -> dict[str, Op]:
 
 
 TABLE = _ops_of(
-    arithmetic, bitwise, broadcasting, comparison, construct, contraction, control, custom, gradients, indexing, linalg,
-    recomputation, reductions, selection, sorting, special, structural, transcendental,
+    arithmetic, bitwise, broadcasting, collectives, comparison, construct, contraction, control, custom, gradients, indexing,
+    linalg, recomputation, reductions, selection, sorting, special, structural, transcendental,
 )

@@ -145,7 +145,7 @@ def _batch(engine: Engine, size: Extent, n: Node, args: list[Ref], mapped: Flags
         regions = tuple([engine.batch(g, size, mapped[1:], wanted) for g in n.regions])
         return switch.all(*args, regions=regions), wanted
     if not all(map(is_harmless, n.regions)):
-        return each_node(size, n, args, mapped)
+        return each_node(engine, size, n, args, mapped)
     rows = [inline(engine.batch(g, size, mapped[1:], [True] * len(n.outputs)), args[1:], args[0].builder) for g in n.regions]
     found = rows[-1]
     for k in reversed(range(len(rows) - 1)):

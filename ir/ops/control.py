@@ -141,7 +141,7 @@ def _batch(engine: Engine, size: Extent, n: Node, args: list[Ref], mapped: Flags
     fh, fc, fk = _parts(n, mapped)
     has_k, _ = carried(body, fc, fk, [], engine.varying)
     if engine.varying(condition, [*fh, *has_k])[0]:
-        return each_node(size, n, args, mapped)
+        return each_node(engine, size, n, args, mapped)
     step = engine.batch(body, size, [*fc, *has_k], has_k)
     test = engine.batch(condition, size, [*fh, *has_k], [False])
     h, c, k = _parts(n, args)

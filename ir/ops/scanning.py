@@ -15,6 +15,7 @@ from loopwright.ir.interpreter import Runner
 from loopwright.ir.op import Engine, Flags, NodeRules, Op
 from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.broadcasting import spread
+from loopwright.ir.ops.collectives import refuse_collectives
 from loopwright.ir.ops.loop_rewriting import (
     Part,
     Producer,
@@ -196,10 +197,11 @@ def each(size: Extent, g: Graph, args: Sequence[Ref], mapped: Flags) -> list[Ref
                     constants=list(mapped).count(False), carry=0)
 
 
-def each_node(size: Extent, n: Node, args: Sequence[Ref], mapped: Flags) -> tuple[list[Ref], list[bool]]:
-    """The same of one node."""
+def each_node(engine: Engine, size: Extent, n: Node, args: Sequence[Ref], mapped: Flags) -> tuple[list[Ref], list[bool]]:
+    """The same of one node, in which elements go their own ways."""
     params, results = unused(types_of(n.inputs)), unused(types_of(n.outputs))
     g = Graph(tuple(params), (Node(n.op, tuple(params), n.attrs, tuple(results), n.regions, n.source),), tuple(results))
+    refuse_collectives(g, engine.axis, n.source, f"each element goes its own way through the {n.op.name} around it")
     return each(size, g, args, mapped), [True] * len(results)
 
 
