@@ -19,7 +19,18 @@ from loopwright.ir.errors import DTypeError
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.guards import Scope
 from loopwright.ir.op import Op
-from loopwright.ir.ops import arithmetic, comparison, construct, contraction, indexing, reductions, selection, structural
+from loopwright.ir.ops import (
+    arithmetic,
+    comparison,
+    construct,
+    contraction,
+    convolution,
+    indexing,
+    reductions,
+    selection,
+    structural,
+    windows,
+)
 from loopwright.ir.ops import transcendental as t
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
 from loopwright.ir.ops.control import scan, switch, while_
@@ -160,10 +171,13 @@ def _iota(into: Builder, shape: Shape, axis: int, dtype: np.dtype) -> Pair:
     return as_pair(Part(construct.iota(into=into, shape=shape, axis=axis, dtype=real_part(dtype))))
 
 
-def _pad(x: Pair, value: complex, **attrs: Any) -> Pair:
-    value, part = complex(value), x.re.dtype
-    return Pair(Part(pad(x.re.ref, value=construct.scalar(value.real, part), **attrs)),
-                Part(pad(x.im.ref, value=construct.scalar(value.imag, part), **attrs)))
+def _filling(op: Op) -> Rule:
+    """An op that puts a value where its operand has nothing."""
+    def rule(x: Pair, value: complex, **attrs: Any) -> Pair:
+        value, part = complex(value), x.re.dtype
+        return Pair(Part(op(x.re.ref, value=construct.scalar(value.real, part), **attrs)),
+                    Part(op(x.im.ref, value=construct.scalar(value.imag, part), **attrs)))
+    return rule
 
 
 def _gather(x: Pair, *indices: Part, axes: tuple[int, ...], batch: int, mode: str) -> Pair:
@@ -173,14 +187,16 @@ def _gather(x: Pair, *indices: Part, axes: tuple[int, ...], batch: int, mode: st
                 Part(indexing.gather(x.im.ref, *at, axes=axes, batch=batch, mode="zero" if mode == "fill" else mode)))
 
 
-def _dot(x: Known, y: Known, dtype: np.dtype | None = None, **attrs: Any) -> Pair:
+def _bilinear(op: Op) -> Rule:
     """Four real products."""
-    part = None if dtype is None else real_part(dtype)
-    x, y = as_pair(x), as_pair(y)
+    def rule(x: Known, y: Known, dtype: np.dtype | None = None, **attrs: Any) -> Pair:
+        part = None if dtype is None else real_part(dtype)
+        x, y = as_pair(x), as_pair(y)
 
-    def product(a: Part, b: Part) -> Part:
-        return Part(contraction.dot_general(a.ref, b.ref, dtype=part, **attrs))
-    return Pair(product(x.re, y.re) - product(x.im, y.im), product(x.re, y.im) + product(x.im, y.re))
+        def product(a: Part, b: Part) -> Part:
+            return Part(op(a.ref, b.ref, dtype=part, **attrs))
+        return Pair(product(x.re, y.re) - product(x.im, y.im), product(x.re, y.im) + product(x.im, y.re))
+    return rule
 
 
 def _cumprod(x: Pair, axis: int) -> Pair:
@@ -231,10 +247,11 @@ RULES: dict[Op, Rule] = {
     construct.full: _full,
     construct.iota: _iota,
     **{op: _each(op) for op in (broadcast, reduce_sum, reductions.cumsum, structural.reshape, structural.transpose,
-                                structural.slice_, structural.concatenate, indexing.scatter, indexing.scatter_add)},
-    structural.pad: _pad,
+                                structural.slice_, structural.concatenate, windows.overlap_add, indexing.scatter,
+                                indexing.scatter_add)},
+    structural.pad: _filling(pad), windows.windows: _filling(windows.windows),
     indexing.gather: _gather,
-    contraction.dot_general: _dot,
+    contraction.dot_general: _bilinear(contraction.dot_general), convolution.conv: _bilinear(convolution.conv),
     reductions.cumprod: _cumprod,
     reductions.reduce_prod: _reduce_prod,
     t.exp: functions.exp, t.exp2: functions.exp2, t.expm1: functions.expm1,

@@ -336,7 +336,7 @@ class _Partition:
 
     def graph(self, g: Graph, carried: Mapping[int, Value] = {}) -> Graph:
         """g as kernels, reshapes, and control flow whose regions are of the same kind."""
-        g = _with_copies(prepare(split_at_trips(g)))
+        g = _with_copies(prepare(split_at_trips(g), self.blas))
         grouping = _Grouping(g, self.blas, carried)
         position = {n: k for k, n in enumerate(g.nodes)}
         made: dict[Value, Value] = {v: v for v in g.params}

@@ -1,4 +1,5 @@
-"""Before the partition: give library calls the axis orders that they take, and let contractions read transposed operands.
+"""Before the partition: give library calls the axis orders that they take, and let contractions read transposed operands;
+convolutions become such contractions where the library multiplies.
 
 Guarantees: the same values; sorts run along the last axis; running folds are made at the dtype they accumulate in; a
 contraction reads through a transpose wherever its result keeps its axis order, and gives its result transposed by
@@ -16,10 +17,11 @@ from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.sorting import argsort, sort
 from loopwright.ir.ops.structural import transpose
 from loopwright.ir.types import ArrayType
+from loopwright.lower.convolution import as_products, is_product
 
 
-def prepare(g: Graph) -> Graph:
-    """g with the rules of this module applied, in one walk."""
+def prepare(g: Graph, blas: bool) -> Graph:
+    """g with the rules of this module applied, in one walk; `blas` says whether matrix products may call the library."""
     producer: dict[Value, Node] = {}
     nodes: list[Node] = []
     reads = Counter(v for n in g.nodes for v in n.inputs) + Counter(g.results)
@@ -29,6 +31,8 @@ def prepare(g: Graph) -> Graph:
             new = _sort_last(n)
         elif n.op in (cumsum, cumprod) and accumulator(n.outputs[0].type.dtype) != n.outputs[0].type.dtype:
             new = _run_wide(n)
+        elif blas and is_product(n):
+            new = as_products(n)
         elif n.op is dot_general:
             new = [_read_through(n, producer)]
         elif n.op is transpose and reads[n.inputs[0]] == 1:

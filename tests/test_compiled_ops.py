@@ -52,7 +52,7 @@ MACHINES = {"host": {}, "avx2": {"LOOPWRIGHT_VECTOR_BITS": "256"},
 ELEMENTARY = {"arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "cbrt", "cos", "cosh", "erf", "exp",
               "exp2", "expm1", "hypot", "log", "log10", "log1p", "log2", "power", "sin", "sinh", "tan", "tanh"}
 UNSIGNED_ZERO = {"max", "min", "fmax", "fmin"}  # which of 0.0 and -0.0 is larger depends on NumPy's vectors
-MANY_TERMS = {"reduce_sum", "reduce_prod", "cumsum", "cumprod", "dot_general", "scatter_add",
+MANY_TERMS = {"reduce_sum", "reduce_prod", "cumsum", "cumprod", "dot_general", "conv", "overlap_add", "scatter_add",
               "logaddexp", "logaddexp2"}  # these two add terms that may cancel
 # Slow to compile, or LAPACK's own rounding: tests/test_special.py and tests/test_linalg.py compile them.
 SPECIAL = {op.name for module in (special, linalg) for op in vars(module).values() if isinstance(op, Op)}

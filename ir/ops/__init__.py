@@ -13,6 +13,7 @@ from loopwright.ir.ops import (
     construct,
     contraction,
     control,
+    convolution,
     custom,
     gradients,
     indexing,
@@ -24,6 +25,7 @@ from loopwright.ir.ops import (
     special,
     structural,
     transcendental,
+    windows,
 )
 
 
@@ -38,5 +40,5 @@ def _ops_of(*modules: ModuleType) -> dict[str, Op]:
 
 TABLE = _ops_of(
     arithmetic, bitwise, broadcasting, collectives, comparison, construct, contraction, control, custom, gradients, indexing,
-    linalg, recomputation, reductions, selection, sorting, special, structural, transcendental,
+    linalg, recomputation, reductions, selection, sorting, special, structural, transcendental, windows, convolution,
 )

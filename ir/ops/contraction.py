@@ -57,7 +57,7 @@ def _dot_dtype(lhs: ArrayType, rhs: ArrayType, contract: Pairs, batch: Pairs, dt
     return lhs.dtype if dtype is None else dtype
 
 
-def _accumulator(dtype: np.dtype) -> np.dtype:
+def product_dtype(dtype: np.dtype) -> np.dtype:
     """The dtype in which products are made and summed for a result of `dtype`."""
     if dtype in (F16, BF16):
         return F32
@@ -68,7 +68,7 @@ def _accumulator(dtype: np.dtype) -> np.dtype:
 def _dot_numpy(lhs: np.ndarray, rhs: np.ndarray, contract: Pairs, batch: Pairs, dtype: np.dtype | None = None) -> np.ndarray:
     """As one batched matrix product, so that BLAS does the work."""
     result = lhs.dtype if dtype is None else dtype
-    accumulator = _accumulator(result)
+    accumulator = product_dtype(result)
     left_free, right_free = _free(lhs.ndim, 0, contract, batch), _free(rhs.ndim, 1, contract, batch)
     shape = (*(lhs.shape[a] for a, _ in batch), *(lhs.shape[a] for a in left_free), *(rhs.shape[a] for a in right_free))
     b = (math.prod(lhs.shape[a] for a, _ in batch),) if batch else ()  # NumPy is faster at two axes than at three
@@ -85,7 +85,7 @@ def _dot_loop(context: LoopContext, index: tuple[Expr, ...], contract: Pairs, ba
     """result[b.., m.., n..] = sum over k.. of lhs * rhs."""
     lhs, rhs = context.types
     result = context.result.dtype
-    accumulator = _accumulator(result)
+    accumulator = product_dtype(result)
     inner = tuple((context.fresh(), lhs.shape[left]) for left, _ in contract)
     free = _free(lhs.rank, 0, contract, batch), _free(rhs.rank, 1, contract, batch)
     split = len(batch) + len(free[0])

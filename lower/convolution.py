@@ -1,0 +1,184 @@
+"""Convolutions as matrix products, where the library multiplies: windows of one image after another, times the kernel.
+
+Guarantees: the same sums in another order; never more than the windows of one image (of one feature, in the gradient of a
+kernel) are in memory beside the operands; what is copied is read and written along contiguous memory where the last axis of
+the left operand allows it. A group with a single output feature has no matrix in it and stays a loop over its own sums.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loopwright.ir.builder import Ref, build
+from loopwright.ir.dims import Extent, Shape
+from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.ops.arithmetic import add
+from loopwright.ir.ops.contraction import dot_general
+from loopwright.ir.ops.control import scan
+from loopwright.ir.ops.convolution import GROUP, IMAGE, conv
+from loopwright.ir.ops.regions import blank
+from loopwright.ir.ops.structural import move_axis, permute, reshape
+from loopwright.ir.ops.windows import windows
+from loopwright.ir.types import F32, F64, ArrayType
+
+
+@dataclass(frozen=True)
+class Named:
+    """An array whose axes have names: g group, n image, c input feature, o output feature, y0.. space, k0.. the kernel's."""
+
+    ref: Ref
+    names: tuple[str, ...]
+
+    def ordered(self, names: Sequence[str]) -> Ref:
+        """The array with its axes in this order."""
+        return permute(self.ref, tuple([self.names.index(a) for a in names]))
+
+    def size(self, name: str) -> Extent:
+        return self.ref.shape[self.names.index(name)]
+
+    def dropped(self, name: str) -> Named:
+        """Without an axis of size 1."""
+        return Named(reshape(self.ref, shape=tuple([n for a, n in zip(self.names, self.ref.shape, strict=True) if a != name])),
+                     without(self.names, name))
+
+    def first(self, name: str) -> Named:
+        """With an axis moved to the front."""
+        return Named(move_axis(self.ref, self.names.index(name), 0), (name, *without(self.names, name)))
+
+
+def without(names: Sequence[str], *some: str) -> tuple[str, ...]:
+    """The names but some."""
+    return tuple([a for a in names if a not in some])
+
+
+@dataclass(frozen=True)
+class Space:
+    """How windows go along the spatial axes."""
+
+    stride: tuple[int, ...]
+    lhs_dilation: tuple[int, ...]
+    rhs_dilation: tuple[int, ...]
+    low: Shape
+    count: Shape
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple([f"y{k}" for k in range(len(self.count))])
+
+    @property
+    def kernel(self) -> tuple[str, ...]:
+        return tuple([f"k{k}" for k in range(len(self.count))])
+
+    def windows(self, lhs: Named, rhs: Named) -> Named:
+        """The windows of lhs, without axes for positions of which there is one; lhs itself where each is the element there."""
+        size = tuple([rhs.size(k) for k in self.kernel])
+        ones = (1,) * len(size)
+        extent = tuple([lhs.size(y) for y in self.names])
+        if size == self.stride == self.lhs_dilation == ones and self.low == (0,) * len(size) and self.count == extent:
+            return lhs
+        found = windows(lhs.ref, axes=tuple([lhs.names.index(y) for y in self.names]), window=size, stride=self.stride,
+                        dilation=self.rhs_dilation, base=self.lhs_dilation, low=self.low, count=self.count, value=0)
+        if size == ones:
+            return Named(reshape(found, shape=found.shape[:len(lhs.names)]), lhs.names)
+        return Named(found, (*lhs.names, *self.kernel))
+
+
+def is_product(n: Node) -> bool:
+    """Whether a convolution becomes matrix products."""
+    if n.op is not conv or n.outputs[0].type.dtype not in (F32, F64) or n.inputs[0].type.dtype != n.outputs[0].type.dtype:
+        return False
+    kernel, axes = n.inputs[1].type.shape, n.attrs["rhs_axes"]
+    return kernel[axes[GROUP]] == 1 or kernel[axes[IMAGE]] != 1
+
+
+def as_products(n: Node) -> list[Node]:
+    """The nodes that compute a convolution by matrix products."""
+    a = n.attrs
+    space = Space(a["stride"], a["lhs_dilation"], a["rhs_dilation"], a["low"], a["count"])
+    out = _named(a["out_axes"], ("g", "n", "o", *space.names))
+
+    def rule(x: Ref, y: Ref) -> list[Ref]:
+        lhs = Named(x, _named(a["lhs_axes"], ("g", "n", "c", *space.names)))
+        rhs = Named(y, _named(a["rhs_axes"], ("g", "o", "c", *space.kernel)))
+        if lhs.size("g") != 1:
+            return [_in_turn(lhs, rhs, space, out).ordered(out)]
+        found = _in_turn(lhs.dropped("g"), rhs.dropped("g"), space, without(out, "g")).ordered(without(out, "g"))
+        return [reshape(found, shape=n.outputs[0].type.shape)]
+    return _placed(build(rule, [v.type for v in n.inputs]), n)
+
+
+def _named(axes: Sequence[int], kinds: Sequence[str]) -> tuple[str, ...]:
+    return tuple([kinds[axes.index(a)] for a in range(len(axes))])
+
+
+def _placed(g: Graph, n: Node) -> list[Node]:
+    """The nodes of a graph in the place of n."""
+    to: dict[Value, Value] = dict(zip(g.params, n.inputs, strict=True)) | dict(zip(g.results, n.outputs, strict=True))
+    return [Node(m.op, tuple([to.get(v, v) for v in m.inputs]), m.attrs, tuple([to.get(v, v) for v in m.outputs]), m.regions,
+                 n.source) for m in g.nodes]
+
+
+def _in_turn(lhs: Named, rhs: Named, space: Space, out: tuple[str, ...]) -> Named:
+    """One image after another, or one feature where those are further apart in memory, added up."""
+    along = "n" if lhs.names.index("n") < lhs.names.index("c") else "c"
+    if along == "n" and lhs.size("n") == 1:
+        return _product(lhs, rhs, space, out)
+    if lhs.names[-1] == "c" and all(rhs.size(k) == 1 for k in space.kernel):
+        return _product(lhs, rhs, space, out)
+    lhs = lhs.first(along)
+    if along == "n":
+        return _each_image(lhs, rhs, space, out)
+    return _each_feature(lhs, rhs.first("c"), space, out)
+
+
+def _each_image(lhs: Named, rhs: Named, space: Space, out: tuple[str, ...]) -> Named:
+    names: list[tuple[str, ...]] = []
+
+    def body(kernel: Ref, image: Ref) -> list[Ref]:
+        found = _product(Named(image, lhs.names[1:]), Named(kernel, rhs.names), space, without(out, "n"))
+        names.append(found.names)
+        return [found.ref]
+    region = build(body, [rhs.ref.type, _row(lhs)])
+    images, = scan.all(rhs.ref, lhs.ref, regions=(region,), length=lhs.size("n"), reverse=False, constants=1, carry=0)
+    return Named(images, ("n", *names[0]))
+
+
+def _each_feature(lhs: Named, rhs: Named, space: Space, out: tuple[str, ...]) -> Named:
+    names: list[tuple[str, ...]] = []
+
+    def product(feature: Ref, kernel: Ref) -> Ref:
+        found = _product(Named(feature, lhs.names[1:]), Named(kernel, rhs.names[1:]), space, out)
+        names.append(found.names)
+        return found.ref
+    rows = [_row(lhs), _row(rhs)]
+    total, = [v.type for v in build(lambda *row: [product(*row)], rows).results]
+    region = build(lambda carry, *row: [add(carry, product(*row))], [total, *rows])
+    found, = scan.all(blank(total, lhs.ref.builder), lhs.ref, rhs.ref, regions=(region,), length=lhs.size("c"), reverse=False,
+                      constants=0, carry=1)
+    return Named(found, names[0])
+
+
+def _row(x: Named) -> ArrayType:
+    return x.ref.type.with_shape(x.ref.shape[1:])
+
+
+def _product(lhs: Named, rhs: Named, space: Space, out: tuple[str, ...]) -> Named:
+    """The windows of lhs times the kernel as one matrix product, the side that `out` begins with on the left."""
+    seen = space.windows(lhs, rhs)
+    for k in without(space.kernel, *seen.names):
+        rhs = rhs.dropped(k)
+    front = tuple([a for a in seen.names if a == "g"])
+    rows = tuple([a for a in seen.names if a in ("n", *space.names)])
+    positions, features = without(rhs.names, "g", "o", "c"), tuple([a for a in rhs.names if a == "c"])
+    if lhs.names[-1:] == features:
+        summed = (*sorted(positions), *features)
+        patches = Named(seen.ordered((*front, *rows, *summed)), (*front, *rows, *summed))
+    else:
+        summed = (*features, *sorted(positions))
+        patches = Named(seen.ordered((*front, *summed, *rows)), (*front, *summed, *rows))
+    names = (*front, *summed, "o") if rhs.names[-1] == "o" else (*front, "o", *summed)
+    kernel = Named(rhs.ordered(names), names)
+    sides = (kernel, patches) if out.index("o") < min([out.index(a) for a in rows], default=0) else (patches, kernel)
+    pairs = [tuple([(sides[0].names.index(a), sides[1].names.index(a)) for a in some]) for some in (summed, front)]
+    found = dot_general(*[x.ref for x in sides], contract=pairs[0], batch=pairs[1], dtype=None)
+    return Named(found, (*front, *[a for x in sides for a in without(x.names, *front, *summed)]))
