@@ -11,7 +11,7 @@ def fmod(m: Writer, x: str, y: str) -> str:
     a, b = m.abs(x), m.abs(y)
     quotient = m.div(a, b)
     far = m.both(m.compare("ge", quotient, 2.0 ** 52), m.both(m.compare("lt", a, INF), m.compare("gt", b, 0.0)))
-    rest = m.rarely(far, _step(m, a, b, quotient), lambda inner: _long_division(inner, a, b))
+    rest = m.rarely(far, _step(m, a, b, quotient), lambda inner: inner.apart("fmod_far", (a, b), _long_division))
     rest = m.select(m.compare("eq", b, INF), a, rest)
     bad = m.either(m.compare("eq", a, INF), m.compare("eq", b, 0.0))
     bad = m.either(bad, m.compare("unordered", a, b))

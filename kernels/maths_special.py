@@ -23,7 +23,7 @@ class Registers:
 
     def _applied(self, name: str, *args: Any) -> str:
         m = self._writer
-        return maths.FUNCTIONS[name](m, *(a if isinstance(a, str) else m.constant(a) for a in args))
+        return m.apart(name, [a if isinstance(a, str) else m.constant(a) for a in args], maths.FUNCTIONS[name])
 
     def exp(self, a: Any) -> str:
         return self._applied("exp", a)

@@ -118,10 +118,10 @@ def _circular(m: Writer, x: str, quarter: int) -> str:
     n, r, low = _reduce(m, x)
     usual = _turned(m, n, *_sin_cos(m, r, low), quarter)
 
-    def far(inner: Writer) -> str:
+    def far(inner: Writer, x: str) -> str:
         n, r, low = _reduce_far(inner, x)
         return inner.add(_turned(inner, n, *_sin_cos(inner, r, low), quarter), inner.sub(x, x))
-    return m.rarely(m.compare("gt", m.abs(x), NEAR64), usual, far)
+    return m.rarely(m.compare("gt", m.abs(x), NEAR64), usual, lambda inner: inner.apart(f"circular{quarter}_far", (x,), far))
 
 
 def _circular_single(m: Writer, x: str, quarter: int) -> str:
@@ -130,8 +130,11 @@ def _circular_single(m: Writer, x: str, quarter: int) -> str:
     for part in HALF_PI_SINGLE:
         r = m.fma(n, -part, r)
     usual = _turned(m, n, *_sin_cos(m, r, None), quarter)
+
+    def in_double(inner: Writer, x: str) -> str:
+        return inner.narrow(_circular(inner.wide, inner.widen(x), quarter))
     return m.rarely(m.compare("gt", m.abs(x), NEAR32), usual,
-                    lambda inner: inner.narrow(_circular(inner.wide, inner.widen(x), quarter)))
+                    lambda inner: inner.apart(f"circular{quarter}_wide", (x,), in_double))
 
 
 def sin(m: Writer, x: str) -> str:
@@ -151,8 +154,11 @@ def tan(m: Writer, x: str) -> str:
         s, c = _sin_cos(inner, r, low)
         odd = inner.icompare("ne", inner.iand(inner.to_int(n), 1), 0)
         return inner.div(inner.select(odd, inner.neg(c), s), inner.select(odd, s, c))
+
+    def far(inner: Writer, bounded: str) -> str:
+        return ratio(inner, *_reduce_far(inner, bounded))
     y = m.rarely(m.compare("gt", m.abs(bounded), NEAR64), ratio(m, *_reduce(m, bounded)),
-                 lambda inner: ratio(inner, *_reduce_far(inner, bounded)))
+                 lambda inner: inner.apart("tan_far", (bounded,), far))
     return m.select(m.compare("eq", x, 0.0), x, y)
 
 

@@ -5,7 +5,7 @@ this; another backend gets the same functions by implementing it again.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 F = str | float
@@ -14,7 +14,8 @@ W = TypeVar("W", bound="Writer")
 
 
 class Writer(Protocol):
-    """Floats of `bits` (32 or 64). Relations of `compare` are lt le eq ne gt ge (false for NaN but ne) and unordered."""
+    """Floats of `bits` (32 or 64). Relations of `compare` are lt le eq ne gt ge (false for NaN but ne) and unordered.
+    `apart` is body(a writer, *operands), floats all, written once for all that need it: name and bits say which it is."""
 
     @property
     def bits(self) -> int: ...
@@ -65,6 +66,7 @@ class Writer(Protocol):
     def table(self, values: tuple[float, ...], index: str) -> str: ...
     def integer_table(self, values: tuple[int, ...], index: str) -> str: ...
     def rarely(self: W, mask: str, usual: str, unusual: Callable[[W], str]) -> str: ...
+    def apart(self: W, name: str, operands: Sequence[str], body: Callable[..., str]) -> str: ...
     def repeat(self: W, floats: list[str], body: Callable[[W, list[str]], tuple[str, list[str]]]) -> list[str]: ...
 
 

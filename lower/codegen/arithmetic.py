@@ -76,8 +76,11 @@ class Lanes:
 Emit = Callable[..., str]  # (Lanes, *registers) -> register
 
 
-def emitter(fn: str, dtype: np.dtype) -> Emit:
-    """How fn is computed on operands of dtype. DTypeError where NumPy has no such function."""
+def emitter(fn: str, dtype: np.dtype, *, apart: bool = False) -> Emit:
+    """How fn is computed on operands of dtype; `apart`: by a call, if it is a formula. DTypeError where NumPy has no such
+    function."""
+    if apart and fn in FORMULAS and dtype in FLOATS:
+        return _float(lambda m, *args: m.apart(fn, args, FORMULAS[fn]))
     table = FLOAT if dtype in FLOATS else INTEGER if dtype in INTEGERS else BOOLEAN if dtype == BOOL else {}
     found = table.get(fn)
     if found is None:
@@ -155,8 +158,9 @@ def _from_bits(at: Lanes, bits: str) -> str:
     return from_memory(m, m.scope.emit(f"trunc {m.int_type} {bits} to {vector_type('i16', m.lanes)}"), at.dtype)
 
 
+FORMULAS: dict[str, Callable[..., str]] = {**maths.FUNCTIONS, **maths_special.FUNCTIONS}
 FLOAT: dict[str, Emit] = {
-    **{name: _float(function) for name, function in {**maths.FUNCTIONS, **maths_special.FUNCTIONS}.items()},
+    **{name: _float(function) for name, function in FORMULAS.items()},
     "neg": _exact(Machine.neg), "abs": _exact(Machine.abs), "sign": _exact(_sign), "floor": _exact(Machine.floor),
     "ceil": _exact(Machine.ceil), "trunc": _exact(Machine.trunc), "rint": _exact(Machine.round),
     "sqrt": _float(Machine.sqrt), "isnan": _exact(lambda m, x: m.compare("unordered", x, x)),

@@ -62,6 +62,7 @@ class Kernel:
     report: str
     evaluator: Callable[[Context, Term], Value]
     store: Callable[[Context, Store], None]
+    maths_apart: bool  # whether it calls its formulas, or has them in its own text
     versions: dict[str, int] = field(default_factory=dict)
 
     @property

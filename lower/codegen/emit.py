@@ -15,14 +15,14 @@ from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Reduction, Scan
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate
 from loopwright.lower.codegen.folds import Fold, fold, masked, vector_spans
-from loopwright.lower.codegen.machine import memory_type
+from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.memory import store
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
-from loopwright.lower.codegen.work import CHUNK, THRESHOLD, work_of
+from loopwright.lower.codegen.work import CHUNK, THRESHOLD, maths_weight, work_of
 from loopwright.lower.target import Target
 
-ATTRIBUTES = 'nounwind "prefer-vector-width"="512" "no-trapping-math"="true"'
+MOST_IN_PLACE = 90  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
 STACK_BYTES = 1 << 15  # local buffers beyond this come from the scratch pool
 OUT_OF_MEMORY = -1  # what error[0] becomes when scratch memory cannot be had
 
@@ -68,11 +68,12 @@ class Generator:
         self.terms = Terms()
         self.report = f"{nest.name}_report"
         self.symbols = {name: f"%n{k}" for k, name in enumerate(nest.symbols)}
+        self.maths_apart = maths_weight(nest.body) > MOST_IN_PLACE
 
     def kernel(self, buffers: dict[str, Buffer], pointers: dict[str, str]) -> Kernel:
         """A fresh function that sees these buffers."""
         return Kernel(self.nest.name, Function(self.declarations, self.constants), self.terms, self.target, self.flags,
-                      buffers, self.symbols, pointers, self.report, evaluate, store)
+                      buffers, self.symbols, pointers, self.report, evaluate, store, self.maths_apart)
 
     def run(self) -> KernelText:
         buffers = {b.name: b for b in self.nest.buffers}

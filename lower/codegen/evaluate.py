@@ -125,7 +125,7 @@ def _apply(context: Context, term: Term, fn: str, dtype: np.dtype) -> Value:
     if fn == "power" and dtype.kind == "i":
         scope = context.scope.climb(scope.depth)
         _refuse_negative(context, scope, args[1])
-    emit = emitter(fn, args[0].dtype)
+    emit = emitter(fn, args[0].dtype, apart=context.kernel.maths_apart)
     at = context.writer(args[0].dtype, scope, lanes)
     registers = tuple(emit(at, *(_register(a, part, lanes) for a in args)) for part in range(parts))
     return Value(registers, dtype, lanes, scope)

@@ -2,17 +2,18 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
 import numpy as np
 
 from loopwright.ir.types import BF16, BOOL, F16, F32, F64
-from loopwright.lower.codegen.text import Scope, branch, repeat
+from loopwright.lower.codegen.text import Function, Scope, branch, repeat
 from loopwright.lower.target import Target
 
 TABLE_BITS = 512
+ATTRIBUTES = 'nounwind "prefer-vector-width"="512" "no-trapping-math"="true"'  # of every function of the generator
 
 
 def register_type(dtype: np.dtype) -> str:
@@ -344,6 +345,15 @@ class Machine:
             return [(kind, inner.select(mask, unusual(inner), usual))]
         return branch(self.scope, self.any(mask), replaced, None, [(kind, usual)], rare=True)[0]
 
+    def apart(self, name: str, operands: Sequence[str], body: Callable[..., str]) -> str:
+        """body(machine, *operands) by a call of a function that all kernels of a module share."""
+        made = _apart(name, self.bits, self.lanes, self.target, self.flags, len(operands), body)
+        function, kind = self.scope.function, self.float_type
+        function.declarations |= made.declarations
+        function.constants |= made.texts
+        listed = ", ".join(f"{kind} {x}" for x in operands)
+        return self.scope.emit(f"call {_convention(self.target)}{kind} @{made.name}({listed})")
+
     def repeat(self, floats: list[str], body: Callable[[Machine, list[str]], tuple[str, list[str]]]) -> list[str]:
         """do (mask, floats) = body(machine, floats) while any lane of mask."""
         def step(scope: Scope, now: list[str]) -> tuple[str, list[str]]:
@@ -351,6 +361,38 @@ class Machine:
             mask, new = body(inner, now)
             return inner.any(mask), new
         return repeat(self.scope, [(self.float_type, x) for x in floats], step)
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A function of its own: its name, and what a module needs for it: declarations, its text and the constants in it."""
+
+    name: str
+    declarations: frozenset[str]
+    texts: frozenset[str]
+
+
+def _convention(target: Target) -> str:
+    """Calls that leave half of the vector registers as they are: what is live around a call stays where it is."""
+    return "intel_ocl_bicc " if target.is_x86 else "aarch64_vector_pcs " if target.is_arm64 else ""
+
+
+_known_apart: dict[object, Apart] = {}  # a bounded memory: names are those of formulas
+
+
+def _apart(name: str, bits: int, lanes: int, target: Target, flags: str, arity: int, body: Callable[..., str]) -> Apart:
+    key = name, bits, lanes, target, flags
+    if key not in _known_apart:
+        function = Function(set(), set())
+        m = Machine(function.root, bits, lanes, target, flags)
+        kind, operands = m.float_type, [f"%x{k}" for k in range(arity)]
+        symbol = f"lw_{name}_{suffix(kind)}{'_fast' if flags else ''}"
+        result = body(m, *operands)
+        listed = ", ".join(f"{kind} {x}" for x in operands)
+        header = f"define internal {_convention(target)}{kind} @{symbol}({listed})"
+        text = f"{header} memory(none) willreturn {ATTRIBUTES} {{\n{function.body()}\n  ret {kind} {result}\n}}"
+        _known_apart[key] = Apart(symbol, frozenset(function.declarations), frozenset((*function.constants, text)))
+    return _known_apart[key]
 
 
 def any_lane(scope: Scope, mask: str, lanes: int) -> str:

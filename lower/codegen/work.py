@@ -4,9 +4,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from loopwright.ir.dims import Extent, product
-from loopwright.ir.loops import Apply, Expr, Load, Prefix, Reduce, When
+from loopwright.ir.loops import Apply, Expr, Load, Prefix, Reduce, When, walk
 from loopwright.ir.nest import Allocate, For, Let, Reduction, Scan, Statement, Store
+from loopwright.ir.types import FLOATS
 from loopwright.kernels.maths import FUNCTIONS
+from loopwright.lower.codegen.arithmetic import FORMULAS
+from loopwright.lower.fusing import expressions
+from loopwright.lower.rules import WEIGHTS
 
 # One unit is about a simple vectorised instruction on one element; some 16k elements of light work make a chunk.
 CHUNK = 1 << 16
@@ -20,6 +24,15 @@ def work_of(body: Sequence[Statement]) -> Extent:
     for statement in body:
         total = total + _of(statement)
     return total
+
+
+def maths_weight(body: Sequence[Statement]) -> int:
+    """What the formulas in the statements cost for one element, each once."""
+    seen: dict[int, Expr] = {}
+    for e in expressions(body):
+        walk(e, seen)
+    sites = {x for x in seen.values() if isinstance(x, Apply) and x.fn in FORMULAS and x.dtype in FLOATS}
+    return sum(WEIGHTS.get(x.fn, 1) for x in sites)
 
 
 def _of(statement: Statement) -> Extent:
