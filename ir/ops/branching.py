@@ -13,16 +13,19 @@ from loopwright.ir.graph import Graph, Node, Value, renewed
 from loopwright.ir.interpreter import Runner
 from loopwright.ir.op import Engine, Flags, NodeRules, Op
 from loopwright.ir.ops.broadcasting import broadcast
-from loopwright.ir.ops.comparison import le
+from loopwright.ir.ops.comparison import eq, le
 from loopwright.ir.ops.construct import full, full_like, scalar
 from loopwright.ir.ops.elementwise import same_shape
 from loopwright.ir.ops.loop_rewriting import Part, Producer, absorbed, copied, needed, shrunk
+from loopwright.ir.ops.masking import chosen_rows, pays, region, replaced_rows
+from loopwright.ir.ops.reductions import reduce_any
 from loopwright.ir.ops.regions import (
     check_types,
     chosen,
     either,
     given,
     has,
+    newest,
     rearranged,
     replaced,
     spread_out,
@@ -30,11 +33,11 @@ from loopwright.ir.ops.regions import (
     types_of,
     unused,
 )
-from loopwright.ir.ops.scanning import each_node
-from loopwright.ir.ops.selection import select
+from loopwright.ir.ops.scanning import each_node, refuse_unlike
+from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.structural import reshape, transpose
 from loopwright.ir.ops.transcendental import power
-from loopwright.ir.types import I64, ArrayType
+from loopwright.ir.types import BOOL, I64, ArrayType
 
 
 def _infer(types: Sequence[ArrayType], regions: tuple[Graph, ...]) -> tuple[ArrayType, ...]:
@@ -139,18 +142,39 @@ def _transpose(engine: Engine, n: Node, args: list[Ref | ArrayType], cts: list[R
 # ---- batching -------------------------------------------------------------------------------------
 def _batch(engine: Engine, size: Extent, n: Node, args: list[Ref], mapped: Flags) -> tuple[list[Ref], list[bool]]:
     """With one index for all, batched branches. With an index each: every branch where that can do no harm, else one element
-    after another, so that what a branch not taken would do (fail, not end, be NaN) is not seen."""
+    after another or every branch for those that take it, so that what a branch not taken would do (fail, not end, be NaN) is
+    not seen."""
     if not mapped[0]:
         wanted = _through_all(n, mapped[1:], engine.varying)
         regions = tuple([engine.batch(g, size, mapped[1:], wanted) for g in n.regions])
         return switch.all(*args, regions=regions), wanted
     if not all(map(is_harmless, n.regions)):
-        return each_node(engine, size, n, args, mapped)
+        own = [v.type for v, f in zip(n.inputs, mapped, strict=True) if f]
+        return (_masked if size != 0 and pays(n.regions, own) else each_node)(engine, size, n, args, mapped)
     rows = [inline(engine.batch(g, size, mapped[1:], [True] * len(n.outputs)), args[1:], args[0].builder) for g in n.regions]
     found = rows[-1]
     for k in reversed(range(len(rows) - 1)):
-        at = le(args[0], full_like(args[0], k))
-        found = [select(broadcast(at, shape=x.shape, axes=(0,)), x, y) for x, y in zip(rows[k], found, strict=True)]
+        found = chosen_rows(le(args[0], full_like(args[0], k)), rows[k], found)
+    return found, [True] * len(found)
+
+
+def _masked(engine: Engine, size: Extent, n: Node, args: list[Ref], mapped: Flags) -> tuple[list[Ref], list[bool]]:
+    """Each branch that some element takes, for all."""
+    refuse_unlike(engine, n)
+    scope, types = newest(args).scope, [ArrayType((size,), BOOL), *types_of(args[1:])]
+    found: list[Ref] = []
+    for k, g in enumerate(n.regions):
+        branch = engine.batch(g, size, mapped[1:], [True] * len(n.outputs))
+
+        def taken(active: Ref, *xs: Ref, branch: Graph = branch) -> list[Ref]:
+            return inline(branch, replaced_rows(active, xs, mapped[1:]), active.builder)
+
+        def skipped(active: Ref, *xs: Ref, branch: Graph = branch) -> list[Ref]:
+            return [blank(tangent_type(v.type), active.builder) for v in branch.results]
+        active = eq(args[0], full_like(args[0], k))
+        some = convert(reduce_any(active, axes=(0,)), dtype=I64)
+        rows = switch.all(some, active, *args[1:], regions=(region(skipped, types, scope), region(taken, types, scope)))
+        found = chosen_rows(active, rows, found) if found else rows
     return found, [True] * len(found)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from loopwright.ir.builder import Builder, Ref
+from loopwright.ir.builder import Builder, Ref, inline
 from loopwright.ir.dims import Dim, Extent, symbol_of
 from loopwright.ir.errors import DTypeError, ShapeError
 from loopwright.ir.graph import Graph, Node, Value, fresh_symbol
@@ -30,6 +30,8 @@ from loopwright.ir.ops.loop_rewriting import (
     unchanged_carry,
     with_constants,
 )
+from loopwright.ir.ops.masking import chosen_rows, pays, region, replaced_rows
+from loopwright.ir.ops.reductions import reduce_any
 from loopwright.ir.ops.regions import (
     blank,
     carried,
@@ -46,7 +48,7 @@ from loopwright.ir.ops.regions import (
     types_of,
     unused,
 )
-from loopwright.ir.ops.scanning import each_node, scan
+from loopwright.ir.ops.scanning import each_node, refuse_unlike, scan
 from loopwright.ir.types import BOOL, I64, ArrayType
 
 __all__ = ["scan", "switch", "trips", "while_"]
@@ -141,12 +143,35 @@ def _batch(engine: Engine, size: Extent, n: Node, args: list[Ref], mapped: Flags
     fh, fc, fk = _parts(n, mapped)
     has_k, _ = carried(body, fc, fk, [], engine.varying)
     if engine.varying(condition, [*fh, *has_k])[0]:
-        return each_node(engine, size, n, args, mapped)
+        own = [v.type for v, f in zip(n.inputs, [*fh, *fc, *[True] * len(fk)], strict=True) if f]
+        return (_masked if size != 0 and pays(n.regions, own) else each_node)(engine, size, n, args, mapped)
     step = engine.batch(body, size, [*fc, *has_k], has_k)
     test = engine.batch(condition, size, [*fh, *has_k], [False])
     h, c, k = _parts(n, args)
     start = [spread(size, (a,), (f,))[0] if b else a for a, f, b in zip(k, fk, has_k, strict=True)]
     return while_.all(*h, *c, *start, regions=(test, step), **n.attrs), has_k
+
+
+def _masked(engine: Engine, size: Extent, n: Node, args: list[Ref], mapped: Flags) -> tuple[list[Ref], list[bool]]:
+    """One loop, whose first carry says which elements go on. The carry of the others stays."""
+    refuse_unlike(engine, n)
+    (fh, fc, fk), (h, c, k) = _parts(n, mapped), _parts(n, args)
+    own = [True] * len(k)
+    test = engine.batch(n.regions[0], size, [*fh, *own], [True])
+    step = engine.batch(n.regions[1], size, [*fc, *own], own)
+    start = spread(size, tuple(k), tuple(fk))
+    first = inline(test, [*h, *start], newest(args))
+
+    def trip(*refs: Ref) -> list[Ref]:
+        ph, pc, (active, *now) = split(refs, len(h), len(c))
+        then = inline(step, replaced_rows(active, [*pc, *now], [*fc, *own]), active.builder)
+        now = chosen_rows(active, then, now)
+        return [*inline(test, [*ph, *now], active.builder), *now]
+    scope, carry = newest(args).scope, types_of([*first, *start])
+    regions = (region(lambda active, *_: [reduce_any(active, axes=(0,))], carry, scope),
+               region(trip, [*types_of([*h, *c]), *carry], scope))
+    outs = while_.all(*h, *c, *first, *start, regions=regions, condition_constants=0, body_constants=len(h) + len(c))
+    return outs[1:], own
 
 
 def _made(n: Node, test: Part, step: Part, carry: Sequence[Value], outputs: Sequence[Value]) -> Node:

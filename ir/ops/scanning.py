@@ -199,6 +199,17 @@ def each(size: Extent, g: Graph, args: Sequence[Ref], mapped: Flags) -> list[Ref
 
 def each_node(engine: Engine, size: Extent, n: Node, args: Sequence[Ref], mapped: Flags) -> tuple[list[Ref], list[bool]]:
     """The same of one node, in which elements go their own ways."""
+    refuse_unlike(engine, n)
+    return each(size, _alone(n), args, mapped), [True] * len(n.outputs)
+
+
+def refuse_unlike(engine: Engine, n: Node) -> None:
+    """CollectiveError where elements meet in a node in which they go their own ways."""
+    refuse_collectives(_alone(n), engine.axis, n.source, f"each element goes its own way through the {n.op.name} around it")
+
+
+def _alone(n: Node) -> Graph:
+    """A graph of one node."""
     params, results = unused(types_of(n.inputs)), unused(types_of(n.outputs))
     g = Graph(tuple(params), (Node(n.op, tuple(params), n.attrs, tuple(results), n.regions, n.source),), tuple(results))
     refuse_collectives(g, engine.axis, n.source, f"each element goes its own way through the {n.op.name} around it")
