@@ -20,6 +20,7 @@ from loopwright.ir.ops.loop_rewriting import Part, Producer, absorbed, copied, n
 from loopwright.ir.ops.masking import chosen_rows, pays, region, replaced_rows
 from loopwright.ir.ops.reductions import reduce_any
 from loopwright.ir.ops.regions import (
+    blank,
     check_types,
     chosen,
     either,

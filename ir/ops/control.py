@@ -138,7 +138,8 @@ def _counted(n: Node, args: Sequence[Ref]) -> tuple[list[Ref], Ref]:
 
 
 def _batch(engine: Engine, size: Extent, n: Node, args: list[Ref], mapped: Flags) -> tuple[list[Ref], list[bool]]:
-    """One loop over a batched body while all elements go on alike; where each has its own condition, a loop for each."""
+    """One loop over a batched body while all elements go on alike. Where each has its own condition, a loop for each, or one
+    that goes on while some element does."""
     condition, body = n.regions
     fh, fc, fk = _parts(n, mapped)
     has_k, _ = carried(body, fc, fk, [], engine.varying)

@@ -211,9 +211,7 @@ def refuse_unlike(engine: Engine, n: Node) -> None:
 def _alone(n: Node) -> Graph:
     """A graph of one node."""
     params, results = unused(types_of(n.inputs)), unused(types_of(n.outputs))
-    g = Graph(tuple(params), (Node(n.op, tuple(params), n.attrs, tuple(results), n.regions, n.source),), tuple(results))
-    refuse_collectives(g, engine.axis, n.source, f"each element goes its own way through the {n.op.name} around it")
-    return each(size, g, args, mapped), [True] * len(results)
+    return Graph(tuple(params), (Node(n.op, tuple(params), n.attrs, tuple(results), n.regions, n.source),), tuple(results))
 
 
 # ---- rewriting ------------------------------------------------------------------------------------
