@@ -1,15 +1,18 @@
 """loopwright: a tracing compiler for NumPy functions."""
 from __future__ import annotations
 
-from loopwright import lax, nn, numpy, ops, random, scipy
+from loopwright import debug, lax, nn, numpy, ops, random, scipy
 from loopwright.autodiff.calls import float0
+from loopwright.callbacks import pure_callback
+from loopwright.checks import check
 from loopwright.custom import checkpoint, checkpoint_policies, custom_jvp, custom_vjp, remat
 from loopwright.inspection import make_graph, parse
 from loopwright.ir.errors import (
     ArgumentError,
-    ConcretizationError,
     AxisNameError,
+    CheckError,
     CollectiveError,
+    ConcretizationError,
     DTypeError,
     GradientError,
     LeakedValueError,
@@ -32,11 +35,11 @@ from loopwright.versions import RecompilationWarning, disable_jit
 __version__ = "0.1.0"
 
 __all__ = [
-    "ArgumentError", "AxisNameError", "CollectiveError", "ConcretizationError", "DTypeError", "GradientError",
+    "ArgumentError", "AxisNameError", "CheckError", "CollectiveError", "ConcretizationError", "DTypeError", "GradientError",
     "LeakedValueError", "ParseError", "RecompilationWarning", "ShapeDeclarationError", "ShapeDtypeStruct", "ShapeError",
-    "SpecialisationWarning",
-    "TraceStateError", "VerificationError", "WriteError", "checkpoint", "checkpoint_policies", "custom_jvp", "custom_vjp",
-    "disable_jit", "eval_shape", "float0", "grad", "hessian", "hvp", "jacfwd", "jacrev", "jit", "jvp", "lax",
-    "linear_transpose", "linearize", "make_graph", "nn", "numpy", "ops", "parse", "random", "register_pytree_node", "remat",
-    "scipy", "set_threads", "value_and_grad", "vjp", "vmap",
+    "SpecialisationWarning", "TraceStateError", "VerificationError", "WriteError", "check", "checkpoint",
+    "checkpoint_policies", "custom_jvp", "custom_vjp", "debug", "disable_jit", "eval_shape", "float0", "grad", "hessian",
+    "hvp", "jacfwd", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "make_graph", "nn", "numpy", "ops",
+    "parse", "pure_callback", "random", "register_pytree_node", "remat", "scipy", "set_threads", "value_and_grad", "vjp",
+    "vmap",
 ]

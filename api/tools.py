@@ -49,7 +49,7 @@ class ShapeDtypeStruct:
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype})"
 
 
-def _types(leaves: Sequence[Any], names: Sequence[str], why: str) -> list[ArrayType]:
+def declared_types(leaves: Sequence[Any], names: Sequence[str], why: str) -> list[ArrayType]:
     """The types of arrays, numbers and ShapeDtypeStructs."""
     out = []
     for x, name in zip(leaves, names, strict=True):
@@ -66,7 +66,7 @@ def _types(leaves: Sequence[Any], names: Sequence[str], why: str) -> list[ArrayT
 def _abstract(f: Function, args: tuple[Any, ...], kwargs: dict[str, Any], why: str) -> tuple[list[ArrayType], Traced]:
     """The types of a call's leaves, and f traced on them without their values."""
     leaves, structure = flatten((args, kwargs))
-    types = _types(leaves, leaf_names(structure), why)
+    types = declared_types(leaves, leaf_names(structure), why)
 
     def run(xs: list[Any]) -> Any:
         positional, keywords = unflatten(structure, xs)

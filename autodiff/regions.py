@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from loopwright.ir.builder import Builder, Ref, build, inline, innermost, tracing
 from loopwright.ir.dims import Extent, symbols_in
-from loopwright.ir.graph import Graph, Node, Value, binding, renewed, symbols_of
+from loopwright.ir.graph import Graph, Node, Value, binding, renewed, silenced, symbols_of
 from loopwright.ir.guards import Scope
 from loopwright.ir.op import Flags
 from loopwright.ir.ops.broadcasting import broadcast, spread
@@ -175,7 +175,7 @@ def _recomputed(g: Graph, wanted: Sequence[Value], symbols: set[str]) -> tuple[l
     nodes = []
     for n in reversed(g.nodes):
         if not needed.isdisjoint(n.outputs) or not needed_symbols.isdisjoint(binding(n)):
-            nodes.append(n)
+            nodes.append(silenced(n))
             needed_symbols |= symbols_of(n)
             for v in n.inputs:
                 if again(v):

@@ -1,18 +1,28 @@
 """Attributes of nodes: a closed set of plain values, with a bit-exact key and substitution of sizes.
 
-The set: bool, int, float, complex, str, None, np.dtype, Dim, enums, frozen dataclasses of these, and tuples.
+The set: bool, int, float, complex, str, None, np.dtype, Dim, Callback, enums, frozen dataclasses of these, and tuples.
 """
 from __future__ import annotations
 
 import dataclasses
 import enum
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.dims import Dim, Extent, substitute
+
+
+@dataclass(frozen=True)
+class Callback:
+    """A Python function that a program calls. Equal names are the same function; text carries the name alone."""
+
+    name: str
+    function: Callable[..., Any] | None = field(default=None, compare=False)
+
 
 Attribute = Any  # the closed set above; Python cannot spell "a frozen dataclass of attributes"
 Attributes = Mapping[str, Attribute]
@@ -31,6 +41,8 @@ def attribute_key(x: Attribute) -> Any:
             return tuple([attribute_key(y) for y in x])
         case None | str() | np.dtype() | Dim() | enum.Enum():
             return x
+        case Callback():
+            return Callback, x.name
         case _ if dataclasses.is_dataclass(x):
             return type(x), tuple([attribute_key(getattr(x, f.name)) for f in dataclasses.fields(x)])
     raise TypeError(f"{type(x).__name__} is not an attribute: {x!r}")
@@ -44,6 +56,8 @@ def attributes_key(attrs: Attributes) -> Any:
 def map_extents(x: Attribute, to: Mapping[str, Extent]) -> Attribute:
     """x with symbols replaced, however nested."""
     match x:
+        case Callback():
+            return x
         case Dim():
             return substitute(x, to)
         case tuple():
@@ -56,6 +70,8 @@ def map_extents(x: Attribute, to: Mapping[str, Extent]) -> Attribute:
 def extents_in(x: Attribute) -> Iterator[Dim]:
     """Every symbolic size in x, however nested."""
     match x:
+        case Callback():
+            return
         case Dim():
             yield x
         case tuple():

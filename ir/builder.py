@@ -20,7 +20,7 @@ import numpy as np
 from loopwright.ir.attributes import extents_in, map_extents
 from loopwright.ir.dims import Constraint, Dim, Extent, Shape, evaluate, substitute, symbol, symbols_in
 from loopwright.ir.errors import LeakedValueError
-from loopwright.ir.graph import Graph, Node, Value, binding, renewed, substitute_graph, symbols_of
+from loopwright.ir.graph import Graph, Node, Value, binding, renewed, silent, substitute_graph, symbols_of
 from loopwright.ir.guards import Scope
 from loopwright.ir.op import Op
 from loopwright.ir.source import Source, user_source
@@ -34,6 +34,7 @@ class _State(threading.local):
     innermost: Builder | None = None
     sealed: Builder | None = None
     source: Source | None = None
+    pull: int = 0
 
 
 _state = _State()
@@ -60,6 +61,23 @@ def attributed() -> Iterator[Callable[[Source | None], None]]:
         yield attribute
     finally:
         _state.source = before
+
+
+@contextmanager
+def pulling() -> Iterator[None]:
+    """Inside, what is emitted is marked as part of one walk of cotangents back through a program."""
+    before = _state.pull
+    _state.pull = next(_serial)
+    try:
+        yield
+    finally:
+        _state.pull = before
+
+
+def source_here() -> Source:
+    """The user's line of what is emitted now."""
+    source = _state.source or user_source()
+    return source.in_pull(_state.pull) if _state.pull else source
 
 
 def innermost() -> Builder | None:
@@ -189,7 +207,7 @@ class Builder:
             types = [self.canonical_type(t) for t in types]
             attrs = {k: _canonical(a, self.scope) for k, a in attrs.items()}
         outputs = tuple([Value(t) for t in op.result_types(types, regions, attrs)])
-        node = Node(op, inputs, attrs, outputs, regions, _state.source or user_source())
+        node = Node(op, inputs, attrs, outputs, regions, source_here())
         self.nodes.append(node)
         for v in outputs:
             self.producer[v] = node
@@ -230,7 +248,7 @@ class Builder:
         self._count(node)
         attrs = {k: _sizes(a, self.scope) for k, a in node.attrs.items()}
         if node.regions:
-            attrs |= {"regions": node.regions, "sizes": self.scope.hints}
+            attrs |= {"regions": tuple(map(silent, node.regions)), "sizes": self.scope.hints}  # it will run in full later
         with np.errstate(all="ignore"):
             out = node.op.numpy(*inputs, **attrs)
         outs = out if isinstance(out, tuple) else (out,)

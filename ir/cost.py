@@ -70,7 +70,10 @@ def flops(x: Graph | Node) -> Extent:
         return trips(x) * sum((flops(r) for r in x.regions), 0)
     expr = element(x)
     if expr is None:
-        operand = x.inputs[0].type if x.inputs else x.outputs[0].type
+        values = (*x.inputs, *x.outputs)
+        if not values:
+            return 0
+        operand = values[0].type
         formula = LIBRARY.get(x.op.name)
         return operand.size if formula is None else formula(operand)
     if isinstance(expr, Scatter):

@@ -1,7 +1,8 @@
 """Sharing what is computed twice and dropping what nobody reads.
 
 Guarantees: a `Rewriter` makes one node for equal applications (same op, operands, attribute bits and regions);
-`live` keeps exactly the nodes that results depend on. Parameters stay, used or not.
+`live` keeps exactly the nodes that results depend on, and those with effects, which are never shared. Parameters stay,
+used or not.
 """
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from loopwright.ir.attributes import Attributes, attributes_key
-from loopwright.ir.graph import Graph, Node, Value, binding, symbols_of
+from loopwright.ir.graph import Graph, Node, Value, acts, binding, symbols_of
 from loopwright.ir.op import Op
 from loopwright.ir.source import Source
 from loopwright.ir.types import ArrayType
@@ -91,7 +92,7 @@ class Rewriter:
     def share(self, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
         """The outputs of a node with regions or several results. Regions are equal only over the same symbols."""
         key = node.op, inputs, attributes_key(node.attrs), tuple([(r, r.free_symbols) for r in node.regions])
-        known = self.shared.get(key)
+        known = None if acts(node) else self.shared.get(key)
         if known is None:
             known = self.shared[key] = node.outputs
             self._add(node if inputs == node.inputs else
@@ -121,7 +122,7 @@ def live(nodes: Iterable[Node], results: Iterable[Value]) -> tuple[Node, ...]:
     used: set[str] = set()
     kept: list[Node] = []
     for node in reversed(nodes):
-        if needed.isdisjoint(node.outputs) and (not binds or used.isdisjoint(binding(node))):
+        if needed.isdisjoint(node.outputs) and not acts(node) and (not binds or used.isdisjoint(binding(node))):
             continue
         if node.op.rules is not None and node.op.rules.prune is not None:
             node = node.op.rules.prune(node, [v in needed for v in node.outputs]) or node

@@ -34,6 +34,10 @@ class CollectiveError(ValueError):
     """A collective that not all elements of its axis reach together."""
 
 
+class CheckError(ValueError):
+    """A `check` whose condition did not hold when the program ran."""
+
+
 class GradientError(TypeError):
     """A derivative that does not exist: integer input, non-scalar output, or an op without a rule."""
 

@@ -75,6 +75,11 @@ class Graph:
         """The symbols that it takes from its arguments or from the graph around it."""
         return tuple([s for s in self.symbols if s not in self.bound]) if self.bound else self.symbols
 
+    @cached_property
+    def has_effects(self) -> bool:
+        """Whether some node, at any depth, does more than give results."""
+        return any(map(acts, self.nodes))
+
     def _extents(self) -> Iterator[Extent]:
         for v in self.params:
             yield from v.type.shape
@@ -128,6 +133,23 @@ def binding(n: Node) -> tuple[str, ...]:
     name = symbol_of(n.attrs[n.op.binds])
     assert name is not None, f"{n.op} must bind one symbol"
     return (name,)
+
+
+def acts(n: Node) -> bool:
+    """Whether n, or a node inside it, does more than give results."""
+    return n.op.effect or any(r.has_effects for r in n.regions)
+
+
+def silenced(n: Node) -> Node:
+    """n, which has results, without the effects inside it."""
+    return Node(n.op, n.inputs, n.attrs, n.outputs, tuple(map(silent, n.regions)), n.source) if acts(n) else n
+
+
+def silent(g: Graph) -> Graph:
+    """The results of g alone: for a part of a program that is run a second time, so that no effect is seen twice."""
+    if not g.has_effects:
+        return g
+    return Graph(g.params, tuple([silenced(n) for n in g.nodes if not n.op.effect]), g.results, g.constraints)
 
 
 class _Renaming:

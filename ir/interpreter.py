@@ -7,14 +7,14 @@ depends on nothing but elements; no floating-point warning is raised; a value is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from loopwright.ir.attributes import map_extents
 from loopwright.ir.dims import evaluate as evaluate_extent
 from loopwright.ir.dims import symbol_of, symbols_in
-from loopwright.ir.errors import ArgumentError, ShapeError
+from loopwright.ir.errors import ArgumentError, CheckError, ShapeError
 from loopwright.ir.graph import Graph, Node, Value, binding
 from loopwright.ir.types import ArrayType
 
@@ -48,11 +48,20 @@ def run_node(node: Node, args: Sequence[np.ndarray], sizes: Mapping[str, int]) -
         extra = {"regions": node.regions, "sizes": sizes} if node.regions else {}
         out = node.op.numpy(*args, **extra, **attrs)
     except (IndexError, ValueError) as error:  # NumPy's own, of values: an index out of range, a negative integer exponent
-        raise type(error)(f"{error} (at {node.source})" if node.source else str(error)) from None
+        _raise_located(error, node)
     outs = [np.asarray(x, order="C") for x in (out if isinstance(out, (tuple, list)) else (out,))]
     for x, v in zip(outs, node.outputs, strict=True):
         _check(x, v.type, sizes, f"the NumPy meaning of {node.op.name}", AssertionError, AssertionError)
     return outs
+
+
+def _raise_located(error: Exception, node: Node) -> NoReturn:
+    """An error with the line of its node; what comes from inside a region or from a user's function stays as it is."""
+    if node.source is None or node.regions or node.op.foreign:
+        raise error
+    if isinstance(error, CheckError):
+        raise CheckError(f"{node.source}: {error}") from None
+    raise type(error)(f"{error} (at {node.source})") from None
 
 
 def _check(x: np.ndarray, t: ArrayType, sizes: Mapping[str, int], what: str,
@@ -101,8 +110,11 @@ class Runner:
         env = dict(zip(self.g.params, args, strict=True))
         for node, attrs, spent in self.steps:
             inputs = [env[v] for v in node.inputs]
-            out = (node.op.numpy(*inputs, regions=node.regions, sizes=self.sizes, **attrs) if node.regions
-                   else node.op.numpy(*inputs, **attrs))
+            try:
+                out = (node.op.numpy(*inputs, regions=node.regions, sizes=self.sizes, **attrs) if node.regions
+                       else node.op.numpy(*inputs, **attrs))
+            except (IndexError, ValueError) as error:
+                _raise_located(error, node)
             outs = out if isinstance(out, (tuple, list)) else (out,)
             env.update(zip(node.outputs, [np.asarray(x, order="C") for x in outs], strict=True))
             for v in spent:

@@ -109,6 +109,9 @@ class Op:
     binds          the attribute whose symbol is the number that operand 0 is, from this node on.
     expand         (node) -> the graph that stands for it where no derivative is taken any more, on the same operands.
     apart          that graph is there to be computed again: nothing in it is shared with equal nodes around it.
+    effect         it does more than give results: each node is kept, runs once, and keeps its place among its like.
+    python         (node) -> a name, and the Python function that it calls on its operands, also from compiled code.
+    foreign        that function is the user's: what it raises is passed on as it is.
     across         the attribute that names the mapped axis whose elements it brings together: batching that axis removes it.
     alike          whether all of those elements then have the same result.
     """
@@ -130,6 +133,9 @@ class Op:
     binds: str | None = None
     expand: Callable[[Node], Graph] | None = None
     apart: bool = False
+    effect: bool = False
+    python: Callable[[Node], tuple[str, Callable[..., Any]]] | None = None
+    foreign: bool = False
     across: str | None = None
     alike: bool = False
     _known: dict[tuple[ArrayType, ...], tuple[ArrayType, ...]] = field(  # result types without attrs; a bounded memory

@@ -10,7 +10,7 @@ and every name is resolved; what the form says is checked by `verifier.verify`. 
     extent  := sums, differences and products of integers, symbols, and floordiv, min and max of two extents
     constraint := extent ("==" | "!=" | "<=" | ">=" | "divides") extent
     attribute  := number | extent | string | True | False | None | dtype | tuple | complex(re, im) | nan(0xbits)
-                | Class(field=attribute, ...) | Enum.MEMBER
+                | Callback(string) | Class(field=attribute, ...) | Enum.MEMBER
 """
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from loopwright.ir.attributes import Attribute
+from loopwright.ir.attributes import Attribute, Callback
 from loopwright.ir.dims import Constraint, Extent, floordiv, maximum, minimum, symbol
 from loopwright.ir.errors import ParseError
 from loopwright.ir.graph import Graph, Node, Value
@@ -49,9 +49,11 @@ _FUNCTIONS: dict[str, Callable[[Extent, Extent], Extent]] = {"floordiv": floordi
 _CONSTANTS = {"True": True, "False": False, "None": None}
 
 
-def parse(text: str, ops: Mapping[str, Op] | None = None, classes: Classes | None = None) -> Graph:
-    """The graph that text spells. `ops` and `classes` add ops, and dataclasses and enums of attributes, by name."""
-    return _Parser(text, {**TABLE, **(ops or {})}, classes or {}).whole(_Parser.graph)
+def parse(text: str, ops: Mapping[str, Op] | None = None, classes: Classes | None = None,
+          bind: Mapping[str, Callable[..., Any]] | None = None) -> Graph:
+    """The graph that text spells. `ops` and `classes` add ops, and dataclasses and enums of attributes, by name; `bind` gives
+    the functions that the program calls, by the names in the text: those that a module holds under its name need none."""
+    return _Parser(text, {**TABLE, **(ops or {})}, classes or {}, bind or {}).whole(_Parser.graph)
 
 
 def parse_type(text: str) -> ArrayType:
@@ -72,8 +74,9 @@ class _Token:
 
 
 class _Parser:
-    def __init__(self, text: str, ops: Mapping[str, Op], classes: Classes) -> None:
-        self.text, self.ops, self.classes = text, ops, classes
+    def __init__(self, text: str, ops: Mapping[str, Op], classes: Classes,
+                 bind: Mapping[str, Callable[..., Any]] | None = None) -> None:
+        self.text, self.ops, self.classes, self.bind = text, ops, classes, bind or {}
         self.symbols: set[str] | None = None  # those the graph declares; None: any
         self.starts = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
         self.tokens = list(self._tokens())
@@ -284,6 +287,8 @@ class _Parser:
                 return _CONSTANTS[token.text] if token.text in _CONSTANTS else BY_SHORT[token.text]
             case "name" if token.text == "complex":
                 return self.complex()
+            case "name" if token.text == "Callback":
+                return self.callback()
             case "name" if token.text in self.classes and self.tokens[self.next + 1].text in ("(", "."):
                 return self.object()
         return self.tuple() if self.skip("(") else self.extent()
@@ -306,6 +311,13 @@ class _Parser:
         if len(parts) != 2:
             self.fail(f"complex takes two numbers, got {len(parts)}", self.token.at)
         return complex(*parts)
+
+    def callback(self) -> Callback:
+        self.next += 1
+        self.need("(")
+        name = json.loads(self.take("string", "the name of a function").text)
+        self.need(")")
+        return Callback(name, self.bind.get(name))
 
     def object(self) -> Attribute:
         """Class(field=attribute, ...) or Enum.MEMBER."""

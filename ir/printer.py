@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loopwright.ir.attributes import Attribute, Attributes, map_extents
+from loopwright.ir.attributes import Attribute, Attributes, Callback, map_extents
 from loopwright.ir.dims import Constraint, Dim, Extent, substitute, symbol
 from loopwright.ir.types import SHORT, ArrayType
 
@@ -55,6 +55,8 @@ def print_attribute(x: Attribute) -> str:
             return SHORT[x]
         case tuple():
             return f"({', '.join(map(print_attribute, x))}{',' if len(x) == 1 else ''})"
+        case Callback():
+            return f"Callback({json.dumps(x.name)})"
         case _ if dataclasses.is_dataclass(x) and not isinstance(x, type):
             fields = (f"{f.name}={print_attribute(getattr(x, f.name))}" for f in dataclasses.fields(x))
             return f"{type(x).__name__}({', '.join(fields)})"

@@ -12,7 +12,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from loopwright.ir.cached import cached_property
+from loopwright.ir.errors import CheckError
 from loopwright.ir.graph import Graph
+from loopwright.ir.ops.checks import FAILED_AXIS, failed_message
 from loopwright.ir.ops.linalg import FAILURES, FIRST_FAILURE_AXIS
 from loopwright.ir.ops.selection import FIRST_NARROW_AXIS
 from loopwright.ir.ops.transcendental import power
@@ -101,6 +103,8 @@ class SiteErrors:
         site, index, axis, size = struct.unpack("<4q", error)
         if axis == -1:  # a power has no site: its line is that of one of the graph's powers
             raise ValueError(_NEGATIVE_POWER + _at(" or ".join(map(str, self.powers))))
+        if axis == FAILED_AXIS:
+            raise CheckError(f"{self.sites[site - 1]}: {failed_message()}")
         where = _at(str(self.sites[site - 1] or ""))
         if axis <= FIRST_FAILURE_AXIS:
             raise np.linalg.LinAlgError(f"{FAILURES[FIRST_FAILURE_AXIS - axis]}{where}")

@@ -1,5 +1,6 @@
 """Kernels that call hand-written or library code, with the loops around them: matrix products, sorts, running products
-of complex numbers, linear algebra."""
+of complex numbers, linear algebra, Python
+functions, checks."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -10,11 +11,14 @@ from loopwright.ir.errors import DTypeError
 from loopwright.ir.graph import Node
 from loopwright.ir.op import Op
 from loopwright.ir.ops import linalg
-from loopwright.ir.types import SHORT
+from loopwright.ir.ops.callbacks import debug_callback, pure_callback, whole_type
+from loopwright.ir.ops.checks import FAILED_AXIS, check
+from loopwright.ir.types import DTYPES, SHORT
 from loopwright.kernels.gemm import match_gemm
 from loopwright.kernels.sorting import argsort_text
 from loopwright.lower.products import running_product_text
 from loopwright.lower.runtime import blas, lapack
+from loopwright.lower.runtime.callbacks import symbol_of
 from loopwright.lower.runtime.sizes import Sizes
 from loopwright.lower.runtime.writer import Writer
 from loopwright.lower.target import Target
@@ -34,7 +38,7 @@ def library_text(n: Node, name: str, target: Target) -> tuple[str, tuple[str, ..
 
 
 def _outputs(n: Node) -> list[str]:
-    return ["ptr %out", *(f"ptr %out{k}" for k in range(1, len(n.outputs)))]
+    return [f"ptr %out{k or ''}" for k in range(len(n.outputs))]
 
 
 def _gemm(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
@@ -169,6 +173,35 @@ def _report(w: Writer, status: str, axis: int) -> None:
     w.label(good)
 
 
+def _python(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
+    """A call of a Python function on the operands."""
+    outputs = [text.split()[1] for text in _outputs(node)]
+    table = [str(len(inputs)), str(len(outputs))]
+    for k, (v, pointer) in enumerate(zip((*node.inputs, *node.outputs), (*inputs, *outputs), strict=True)):
+        t = whole_type(v.type, k in node.attrs.get("pairs", ()))
+        table += [str(DTYPES.index(t.dtype)), str(t.rank), w.let(f"ptrtoint ptr {pointer} to i64"), *map(sizes.extent, t.shape)]
+    at = w.slot(f"[{len(table)} x i64]")
+    for place, number in enumerate(table):
+        w.store("i64", number, at, 8 * place)
+    w.call("void", "lw_call_python", f"ptr {w.object(symbol_of(node))}", f"ptr {at}", "ptr %error")
+    return ()
+
+
+def _check(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
+    """Look for an element that does not hold; where there is one Python makes the message, and this kernel's site is told."""
+    found = w.call("ptr", "memchr", f"ptr {inputs[0]}", "i32 0", f"i64 {sizes.extent(node.inputs[0].type.size)}")
+    failed, told, good = w.fresh("failed"), w.fresh("told"), w.fresh("good")
+    w.branch(w.let(f"icmp eq ptr {found}, null"), good, failed)
+    w.label(failed)
+    _python(w, sizes, node, inputs)
+    w.branch(w.let(f"icmp eq i64 {w.load('i64', '%error')}, 0"), told, good)
+    w.label(told)
+    _report(w, "1", FAILED_AXIS)
+    w.jump(good)
+    w.label(good)
+    return ()
+
+
 @dataclass(frozen=True)
 class LapackCall:
     """What a function of `runtime.lapack` is given besides matrices, and which failure its answer means."""
@@ -203,4 +236,5 @@ LAPACK_CALLS: Mapping[Op, LapackCall] = {
 _IMPLEMENTATIONS: Mapping[str, Callable[[Writer, Sizes, Node, list[str]], tuple[str, ...]]] = {
     "gemm": _gemm, "sort": _sort, "argsort": _argsort, "running_product": _running_product,
     **{op.name: _linear_algebra for op in LAPACK_CALLS},
+    debug_callback.name: _python, pure_callback.name: _python, check.name: _check,
 }

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.graph import Graph, Node, Value, acts
 from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.structural import reshape
@@ -114,6 +114,7 @@ class _Grouping:
         self.groups_of: dict[Node, list[Group]] = {}
         self.order: list[Group] = []
         self.lone: set[Node] = set()  # library calls and reshapes between kernels
+        self.effects: list[Group] = []  # groups with effects, from the last to the first: each runs after the one before it
         for n in reversed(g.nodes):
             self._place(n)
         for n, (v, _) in self.updates.items():
@@ -143,7 +144,11 @@ class _Grouping:
     def _place(self, n: Node) -> None:
         if n.op.loop is None or (self.blas and match_gemm(n)) or (moves_nothing(n) and not self._fusable_reshape(n)):
             self.lone.add(n)
-            self.groups_of[n] = [self._new_group(n)]
+            group = self._new_group(n)
+            self.groups_of[n] = [group]
+            if acts(n):
+                group.readers.update(self.effects[-1:])
+                self.effects.append(group)
             return
         if not self.users.get(n.outputs[0]) and n.outputs[0] not in self.results:
             self.groups_of[n] = []
@@ -179,9 +184,9 @@ class _Grouping:
 
     def _new_group(self, n: Node, form: Form | None = None) -> Group:
         """A group with this root. Library calls are groups of one, so that paths between groups see them."""
-        v = n.outputs[0]
+        first = n.outputs[:1]
         form = form or Form(Index("none"), ())
-        group = Group(n, [], {v: {form.index: None}}, form.expr, form.index, [v])
+        group = Group(n, [], {v: {form.index: None} for v in first}, form.expr, form.index, list(first))
         if isinstance(form.expr, Reduce):
             group.last_axis = _over_last(n)
         for other in self._readers(n):

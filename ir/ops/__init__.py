@@ -8,6 +8,8 @@ from loopwright.ir.ops import (
     arithmetic,
     bitwise,
     broadcasting,
+    callbacks,
+    checks,
     collectives,
     comparison,
     construct,
@@ -39,6 +41,7 @@ def _ops_of(*modules: ModuleType) -> dict[str, Op]:
 
 
 TABLE = _ops_of(
+    callbacks, checks,
     arithmetic, bitwise, broadcasting, collectives, comparison, construct, contraction, control, custom, gradients, indexing,
     linalg, recomputation, reductions, selection, sorting, special, structural, transcendental, windows, convolution,
 )

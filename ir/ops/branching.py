@@ -180,9 +180,11 @@ def _masked(engine: Engine, size: Extent, n: Node, args: list[Ref], mapped: Flag
 
 
 def is_harmless(g: Graph) -> bool:
-    """Whether a graph can be run and differentiated for elements that do not need it: element by element, and no error."""
-    return all((n.op.shape is same_shape and n.op is not power) or not n.inputs or n.op in (broadcast, reshape, transpose)
-               for n in g.nodes)
+    """Whether a graph can be run and differentiated for elements that do not need it: element by element, no error
+    and no effect."""
+    return not g.has_effects and all(
+        (n.op.shape is same_shape and n.op is not power) or not n.inputs or n.op in (broadcast, reshape, transpose)
+        for n in g.nodes)
 
 
 # ---- rewriting ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 from loopwright.ir.builder import Builder, Ref, inline
 from loopwright.ir.dims import Dim, Extent, symbol_of
 from loopwright.ir.errors import DTypeError, ShapeError
-from loopwright.ir.graph import Graph, Node, Value, fresh_symbol
+from loopwright.ir.graph import Graph, Node, Value, fresh_symbol, silent
 from loopwright.ir.interpreter import Runner
 from loopwright.ir.op import Engine, Flags, NodeRules, Op
 from loopwright.ir.ops.arithmetic import add
@@ -120,7 +120,7 @@ def _linearize(engine: Engine, n: Node, primals: list[Ref], tangents: list[Ref |
     if not any(ak):
         return results, [None] * len(results)
     attrs = {"length": length, "reverse": False, "constants": len(pc), "carry": len(pk)}
-    again = Node(scan, (*n.inputs[len(n.inputs) - len(pc) - len(pk):],), attrs, n.outputs, (body,), n.source)
+    again = Node(scan, (*n.inputs[len(n.inputs) - len(pc) - len(pk):],), attrs, n.outputs, (silent(body),), n.source)
     assert scan.rules is not None
     _, moved = scan.rules.linearize(engine, again, [*pc, *pk], [*tc, *tk], behind)
     return results, moved

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 
 from loopwright.ir.cost import element
-from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.graph import Graph, Node, Value, acts
 from loopwright.ir.loops import Apply, Bounded
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.construct import full
@@ -67,7 +67,7 @@ def hoisted(part: Part) -> tuple[Part, list[Node]]:
     taken = [v for n in g.nodes for v in n.outputs if v in heavy and v in read]
     if not taken:
         return part, []
-    unbound = Graph(g.params, tuple([n for n in g.nodes if n.op.binds is None]), g.results)
+    unbound = Graph(g.params, tuple([n for n in g.nodes if n.op.binds is None and not acts(n)]), g.results)
     outside = copied(needed_nodes(unbound, taken), dict(zip(part.constants, part.operands, strict=True)))
     inside = Graph((*part.constants, *taken, *g.params[len(part.operands):]),
                    tuple([n for n in g.nodes if heavy.isdisjoint(n.outputs)]), g.results)
@@ -99,18 +99,18 @@ def copied(nodes: Iterable[Node], to: dict[Value, Value]) -> Copies:
 
 
 def needed(g: Graph, results: Iterable[Value]) -> set[Value]:
-    """The values that results depend on, themselves included."""
+    """The values that results and effects depend on, results included."""
     found = set(results)
     for n in reversed(g.nodes):
-        if n.op.binds is not None or not found.isdisjoint(n.outputs):
+        if n.op.binds is not None or acts(n) or not found.isdisjoint(n.outputs):
             found.update(n.inputs)
     return found
 
 
 def needed_nodes(g: Graph, results: Iterable[Value]) -> tuple[Node, ...]:
-    """The nodes that results depend on, in order."""
+    """The nodes that results and effects depend on, in order."""
     found = needed(g, results)
-    return tuple([n for n in g.nodes if n.op.binds is not None or not found.isdisjoint(n.outputs)])
+    return tuple([n for n in g.nodes if n.op.binds is not None or acts(n) or not found.isdisjoint(n.outputs)])
 
 
 def live_carry(regions: Sequence[tuple[Graph, int]], wanted: Sequence[bool], always: Iterable[Value],

@@ -14,7 +14,7 @@ import numpy as np
 from loopwright.ir.builder import Builder, Ref
 from loopwright.ir.dims import Extent, symbols_in
 from loopwright.ir.elimination import live, remove_dead
-from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.graph import Graph, Node, Value, silent
 from loopwright.ir.interpreter import Runner
 from loopwright.ir.op import Engine, Flags, NodeRules, Op
 from loopwright.ir.ops.contraction import dot_general
@@ -59,7 +59,7 @@ def _linearize(engine: Engine, n: Node, primals: list[Ref], tangents: list[Ref |
     kept = _kept(forward, forward.results[count:], POLICIES[n.attrs["policy"]])
     ahead = remove_dead(Graph(forward.params, forward.nodes, (*forward.results[:count], *kept)))
     outs = checkpoint.all(*primals, regions=(ahead,), **n.attrs)
-    again = _joined(forward, forward.results[count:], kept, linear)
+    again = _joined(silent(forward), forward.results[count:], kept, linear)
     moved = checkpoint.all(*primals, *outs[count:], *given(tangents), into=behind, regions=(again,), **n.attrs)
     return outs[:count], spread_out(moved, wanted)
 

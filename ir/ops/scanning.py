@@ -10,7 +10,7 @@ from loopwright.ir.builder import Builder, Ref
 from loopwright.ir.dims import Extent
 from loopwright.ir.dims import evaluate as evaluate_extent
 from loopwright.ir.errors import ShapeError
-from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.graph import Graph, Node, Value, silent
 from loopwright.ir.interpreter import Runner
 from loopwright.ir.op import Engine, Flags, NodeRules, Op
 from loopwright.ir.ops.arithmetic import add
@@ -172,7 +172,7 @@ def _known_carry(n: Node, args: list[Ref | ArrayType], moving: list[bool], into:
         return []
     body, (c, k, _) = n.regions[0], _parts(n, args)
     before = others(body.params[len(c):len(c) + len(k)], moving)
-    region = rearranged(body, body.params, [*body.results[:len(k)], *before])
+    region = silent(rearranged(body, body.params, [*body.results[:len(k)], *before]))
     start = [a if isinstance(a, Ref) else blank(a, into) for a in args]  # what is known depends on none of those
     return scan.all(*start, into=into, regions=(region,), **n.attrs)[len(k):]
 

@@ -19,7 +19,7 @@ from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph
 from loopwright.ir.ops.control import while_
 from loopwright.ir.signature import Container, Result, ResultContainer, ResultTree, Tree, Version
-from loopwright.lower.runtime import objects
+from loopwright.lower.runtime import callbacks, objects
 from loopwright.lower.runtime.arguments import MISS, Arguments
 from loopwright.lower.runtime.writer import LIKELY_TEXT, Writer
 
@@ -40,6 +40,7 @@ def bound_objects(version: Version, raise_error: Any) -> dict[str, Any]:
     """The Python objects of this process that the text names, by symbol. `raise_error(bytes)` raises a site's error."""
     found: dict[str, Any] = {RAISE: raise_error}
     found |= {symbol: sys.intern(text) for text, symbol in _texts(version).items()}
+    found |= dict(callbacks.functions(version.graph))
     found |= {f"lw_static_{k}": x for k, x in enumerate(version.objects)}
     found |= {f"lw_hidden_{k}": x for k, x in enumerate(version.hidden)}
     return found | {f"lw_hidden_dtype_{k}": x.dtype for k, x in enumerate(version.hidden)}
