@@ -93,7 +93,7 @@ class Namespace:
 
 def wrapped(x: Any) -> Any:
     """What `loopwright.numpy` has for an object of NumPy: dtypes, constants and classes are NumPy's own."""
-    if x is np.linalg:
+    if x is np.linalg or x is np.fft:
         return Namespace(x)
     if isinstance(x, np.ufunc):
         return Ufunc(x)

@@ -31,7 +31,11 @@ TRANSCENDENTAL = frozenset((
     "arctan", "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "erf", "erfc", "erfcx", "erfinv", "ndtri",
     "lgamma", "digamma", "zeta", "logaddexp", "logaddexp2", "gammainc", "gammaincc", "gammainc_slope", "betainc", "i0e", "i1e"))
 COMPARISONS = 20  # a sort of n compares each element about log2(n) times: 20 for a million
+TRANSFORM = 5 * 10  # a Fourier transform of n takes about 5 log2(n) operations for each element: 50 for a thousand
 LIBRARY: Mapping[str, Callable[[ArrayType], Extent]] = {
+    "fft": lambda x: x.size * TRANSFORM,
+    "rfft": lambda x: x.size * (TRANSFORM // 2),  # half of it is known from the other half
+    "irfft": lambda x: x.size * TRANSFORM,
     "sort": lambda x: x.size * COMPARISONS,
     "argsort": lambda x: x.size * COMPARISONS,
 }

@@ -35,11 +35,12 @@ from loopwright.ir.ops import transcendental as t
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
 from loopwright.ir.ops.control import scan, switch, while_
 from loopwright.ir.ops.elementwise import real_part
-from loopwright.ir.ops.structural import concatenate, move_axis, pad, permute, reshape, section
+from loopwright.ir.ops.structural import move_axis, pad, permute, reshape, section
 from loopwright.ir.rewriting import simplify
 from loopwright.ir.types import BOOL, COMPLEX, ArrayType
 from loopwright.lower import complex_functions as functions
-from loopwright.lower.pairs import Pair, Part, as_pair, call, is_true, pair_where
+from loopwright.lower.fourier import RULES as TRANSFORMS
+from loopwright.lower.pairs import Pair, Part, as_pair, call, is_true, joined, pair_where, whole
 from loopwright.lower.products import running_product
 
 Known = Part | Pair
@@ -72,19 +73,12 @@ def _in_parts(g: Graph, parameter: Callable[[Builder, ArrayType], Known], stored
 def _parameter(builder: Builder, type: ArrayType) -> Known:
     if type.dtype not in COMPLEX:
         return Part(builder.param(type))
-    whole = builder.param(ArrayType((*type.shape, 2), real_part(type.dtype)))
-    re, im = (reshape(section(whole, type.rank, k, 1), shape=type.shape) for k in (0, 1))
-    return Pair(Part(re), Part(im))
+    return whole(builder.param(ArrayType((*type.shape, 2), real_part(type.dtype))))
 
 
 def _stored(x: Known) -> list[Ref]:
     """A result as it lies in memory."""
-    return [x.ref if isinstance(x, Part) else _joined(x)]
-
-
-def _joined(x: Pair) -> Ref:
-    shape = x.re.ref.shape
-    return concatenate(*[reshape(p.ref, shape=(*shape, 1)) for p in (x.re, x.im)], axis=len(shape))
+    return [x.ref if isinstance(x, Part) else joined(x)]
 
 
 def _rewritten(builder: Builder, n: Node, known: dict[Value, Known]) -> dict[Value, Known]:
@@ -203,10 +197,8 @@ def _cumprod(x: Pair, axis: int) -> Pair:
     """The library's running products run along the last axis of pairs."""
     last = len(x.re.ref.shape) - 1
     moved = Pair(*[Part(move_axis(p.ref, axis, last)) for p in (x.re, x.im)])
-    out = running_product(_joined(moved))
-    shape = out.shape[:-1]
-    re, im = (move_axis(reshape(section(out, len(shape), k, 1), shape=shape), last, axis) for k in (0, 1))
-    return Pair(Part(re), Part(im))
+    out = whole(running_product(joined(moved)))
+    return Pair(*[Part(move_axis(p.ref, last, axis)) for p in (out.re, out.im)])
 
 
 def _reduce_prod(x: Pair, axes: tuple[int, ...]) -> Pair:
@@ -252,6 +244,7 @@ RULES: dict[Op, Rule] = {
     structural.pad: _filling(pad), windows.windows: _filling(windows.windows),
     indexing.gather: _gather,
     contraction.dot_general: _bilinear(contraction.dot_general), convolution.conv: _bilinear(convolution.conv),
+    **TRANSFORMS,
     reductions.cumprod: _cumprod,
     reductions.reduce_prod: _reduce_prod,
     t.exp: functions.exp, t.exp2: functions.exp2, t.expm1: functions.expm1,

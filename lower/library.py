@@ -1,5 +1,5 @@
 """Kernels that call hand-written or library code, with the loops around them: matrix products, sorts, running products
-of complex numbers, linear algebra, Python
+of complex numbers, Fourier transforms, linear algebra, Python
 functions, checks."""
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from loopwright.ir.ops.checks import FAILED_AXIS, check
 from loopwright.ir.types import DTYPES, SHORT
 from loopwright.kernels.gemm import match_gemm
 from loopwright.kernels.sorting import argsort_text
+from loopwright.lower.fourier import layouts, transform, transform_block
 from loopwright.lower.products import running_product_text
 from loopwright.lower.runtime import blas, lapack
 from loopwright.lower.runtime.callbacks import symbol_of
@@ -136,6 +137,24 @@ def _running_product(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> 
     return (text,)
 
 
+def _transform(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
+    """One call for each block of rows; the transform of no points is zero."""
+    given, made = layouts(node)
+    one = transform_block(w, sizes, node)
+    steps = [sizes.extent(layout.block) for layout in (given, made)]
+    work, whole = sizes.extent(given.rows * node.attrs["n"]), sizes.extent(made.blocks * made.block)
+    some, none, done = w.fresh("some"), w.fresh("none"), w.fresh("done")
+    w.branch(w.let(f"icmp sgt i64 {work}, 0"), some, none)
+    w.label(none)
+    w.call("void", "llvm.memset.p0.i64", "ptr %out", "i8 0", f"i64 {whole}", "i1 false")
+    w.jump(done)
+    w.label(some)
+    _each(w, sizes, given.blocks, [inputs[0], "%out"], steps, one)
+    w.jump(done)
+    w.label(done)
+    return ()
+
+
 def _linear_algebra(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
     """One call for each matrix of the batch; the first that fails is reported when all are done."""
     call = LAPACK_CALLS[node.op]
@@ -234,7 +253,8 @@ LAPACK_CALLS: Mapping[Op, LapackCall] = {
     linalg.qr: LapackCall(_rows_and_columns, linalg.SINGULAR),
 }
 _IMPLEMENTATIONS: Mapping[str, Callable[[Writer, Sizes, Node, list[str]], tuple[str, ...]]] = {
-    "gemm": _gemm, "sort": _sort, "argsort": _argsort, "running_product": _running_product,
+    "gemm": _gemm, "sort": _sort, "argsort": _argsort, "running_product": _running_product, transform.name: _transform,
     **{op.name: _linear_algebra for op in LAPACK_CALLS},
     debug_callback.name: _python, pure_callback.name: _python, check.name: _check,
 }
+MAY_RAISE = frozenset((transform.name,))  # implementations that may leave an exception pending in this thread

@@ -14,6 +14,7 @@ from loopwright.ir.op import Op
 from loopwright.ir.ops import arithmetic, bitwise, comparison
 from loopwright.ir.ops.construct import full_like
 from loopwright.ir.ops.selection import convert, select
+from loopwright.ir.ops.structural import concatenate, reshape, section
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,28 @@ class Pair:
     def constant(self, value: complex) -> Pair:
         """A constant like this one."""
         return Pair(self.re.like(value.real), self.im.like(value.imag))
+
+
+@dataclass(frozen=True)
+class Whole(Pair):
+    """A complex array that lies in memory: its pairs are the last axis of `pairs`, and its parts are read from there."""
+
+    pairs: Ref
+
+
+def whole(pairs: Ref) -> Whole:
+    """The complex numbers whose parts are the last axis."""
+    shape = pairs.shape[:-1]
+    re, im = (Part(reshape(section(pairs, len(shape), k, 1), shape=shape)) for k in (0, 1))
+    return Whole(re, im, pairs)
+
+
+def joined(x: Pair) -> Ref:
+    """The pairs of a complex array along a last axis."""
+    if isinstance(x, Whole):
+        return x.pairs
+    shape = x.re.ref.shape
+    return concatenate(*[reshape(p.ref, shape=(*shape, 1)) for p in (x.re, x.im)], axis=len(shape))
 
 
 def pair_where(condition: Part, a: Pair, b: Pair) -> Pair:

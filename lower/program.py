@@ -18,11 +18,12 @@ from loopwright.lower.codegen import emit_nest
 from loopwright.lower.control import is_control
 from loopwright.lower.functions import INTERRUPTED, OUT_OF_MEMORY, Frame, Function, source_at
 from loopwright.lower.kernel import kernel, region_of
-from loopwright.lower.library import library_text
+from loopwright.lower.library import MAY_RAISE, library_text
 from loopwright.lower.partition import partition
 from loopwright.lower.plan import Argument, Place, ResultMemory, bytes_of, on_stack, plan_memory
 from loopwright.lower.regions import SMALL_TEXT, control_function
 from loopwright.lower.runtime.engine import CONTROL
+from loopwright.lower.runtime.fourier import RAISED
 from loopwright.lower.runtime.writer import Writer
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import Target
@@ -60,6 +61,7 @@ class _Module:
         self.texts: list[str] = []
         self.number = itertools.count()
         self.shared: dict[str, None] = {}
+        self.may_raise = False
 
     def function(self, n: Node) -> Function:
         """The function of a node, made when it is first asked for."""
@@ -74,6 +76,7 @@ class _Module:
         name = f"kernel_{next(self.number)}"
         if n.attrs["implementation"] != "generated":
             self._add(*library_text(n, name, self.target))
+            self.may_raise = self.may_raise or n.attrs["implementation"] in MAY_RAISE
             return Function(name, ((), ((0, 0),)), can_fail=True, is_small=False)
         scheduled = build_nest(n.regions[0], n.attrs["schedule"], name)
         made = emit_nest(scheduled.nest, self.target, self.fast_math)
@@ -107,16 +110,17 @@ def _entry(g: Graph, symbols: tuple[str, ...], module: _Module) -> Frame:
     frame = Frame(module.function, sizes, inlines=False)
     pointers: dict[Place, str] = {Argument(k): frame.head.load("ptr", "%args", 8 * k) for k in range(len(g.params))}
     pointers |= {ResultMemory(k): frame.head.load("ptr", "%results", 8 * k) for k in range(len(g.results))}
-    frame.run_in_scratch(g, plan_memory(g), pointers, _return_status)
+    frame.run_in_scratch(g, plan_memory(g), pointers, lambda w, failed: _return_status(w, failed, module.may_raise))
     return frame
 
 
-def _return_status(w: Writer, failed: bool) -> None:
-    """0, 1 (error stored), 2 (out of memory) or 3 (interrupted)."""
-    if not failed:
-        w.do("ret i32 0")
-        return
-    first, status = w.load("i64", "%error"), "1"
-    for number, answer in ((OUT_OF_MEMORY, 2), (INTERRUPTED, 3)):
-        status = w.let(f"select i1 {w.let(f'icmp eq i64 {first}, {number}')}, i32 {answer}, i32 {status}")
+def _return_status(w: Writer, failed: bool, may_raise: bool) -> None:
+    """0, 1 (error stored), 2 (out of memory) or 3 (interrupted, or code that was called left an exception)."""
+    status = "0"
+    if failed:
+        first, status = w.load("i64", "%error"), "1"
+        for number, answer in ((OUT_OF_MEMORY, 2), (INTERRUPTED, 3)):
+            status = w.let(f"select i1 {w.let(f'icmp eq i64 {first}, {number}')}, i32 {answer}, i32 {status}")
+    if may_raise:
+        status = w.call("i32", RAISED, f"i32 {status}", "ptr %error")
     w.do(f"ret i32 {status}")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from loopwright.tracer import functions_create as functions_create
+from loopwright.tracer import functions_fft as functions_fft
 from loopwright.tracer import functions_join as functions_join
 from loopwright.tracer import functions_linalg as functions_linalg
 from loopwright.tracer import functions_linear as functions_linear

@@ -17,6 +17,7 @@ from loopwright.ir.ops import (
     control,
     convolution,
     custom,
+    fft,
     gradients,
     indexing,
     linalg,
@@ -43,5 +44,5 @@ def _ops_of(*modules: ModuleType) -> dict[str, Op]:
 TABLE = _ops_of(
     callbacks, checks,
     arithmetic, bitwise, broadcasting, collectives, comparison, construct, contraction, control, custom, gradients, indexing,
-    linalg, recomputation, reductions, selection, sorting, special, structural, transcendental, windows, convolution,
+    fft, linalg, recomputation, reductions, selection, sorting, special, structural, transcendental, windows, convolution,
 )
