@@ -4,7 +4,7 @@ from __future__ import annotations
 from loopwright import debug, lax, nn, numpy, ops, random, scipy
 from loopwright.autodiff.calls import float0
 from loopwright.callbacks import pure_callback
-from loopwright.checks import check
+from loopwright.checks import check, debug_nans
 from loopwright.custom import checkpoint, checkpoint_policies, custom_jvp, custom_vjp, remat
 from loopwright.inspection import make_graph, parse
 from loopwright.ir.errors import (
@@ -38,8 +38,8 @@ __all__ = [
     "ArgumentError", "AxisNameError", "CheckError", "CollectiveError", "ConcretizationError", "DTypeError", "GradientError",
     "LeakedValueError", "ParseError", "RecompilationWarning", "ShapeDeclarationError", "ShapeDtypeStruct", "ShapeError",
     "SpecialisationWarning", "TraceStateError", "VerificationError", "WriteError", "check", "checkpoint",
-    "checkpoint_policies", "custom_jvp", "custom_vjp", "debug", "disable_jit", "eval_shape", "float0", "grad", "hessian",
-    "hvp", "jacfwd", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "make_graph", "nn", "numpy", "ops",
-    "parse", "pure_callback", "random", "register_pytree_node", "remat", "scipy", "set_threads", "value_and_grad", "vjp",
-    "vmap",
+    "checkpoint_policies", "custom_jvp", "custom_vjp", "debug", "debug_nans", "disable_jit", "eval_shape", "float0", "grad",
+    "hessian", "hvp", "jacfwd", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "make_graph", "nn", "numpy",
+    "ops", "parse", "pure_callback", "random", "register_pytree_node", "remat", "scipy", "set_threads", "value_and_grad",
+    "vjp", "vmap",
 ]

@@ -1,6 +1,9 @@
 """Conditions that must hold while a program runs: `check`, and `debug_nans`, which finds where the first NaN came from."""
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -8,6 +11,8 @@ import numpy as np
 from loopwright.autodiff.calls import operands, type_of
 from loopwright.callbacks import called
 from loopwright.debug import check_format
+from loopwright.ir import nans
+from loopwright.ir.builder import running
 from loopwright.ir.errors import ArgumentError, CheckError, DTypeError
 from loopwright.ir.ops import checks as ops
 from loopwright.ir.source import user_source
@@ -46,3 +51,29 @@ def check(pred: Any, message: str, /, *args: Any, **kwargs: Any) -> None:
             raise CheckError(f"{user_source()}: {failure.text(np.asarray(holds), rest)}")
 
     called(ops.check, values, now, lambda: {"message": message, "names": tuple(kwargs), "mapped": ()})
+
+
+@contextmanager
+def debug_nans(enable: bool = True) -> Iterator[None]:
+    """Inside, on this thread, a jitted function or a transform whose result holds a NaN raises FloatingPointError, which names
+    the operation that made the NaN, its line, and what it was given. Also a decorator: `@debug_nans()`.
+
+    The call that gave it is computed again by NumPy, one operation after another: until a NaN turns up only the calls cost more,
+    for they go through Python. A NaN that was in the arguments is no error. enable=False changes nothing.
+
+    >>> import numpy as np, loopwright as lw
+    >>> with lw.debug_nans():
+    ...     lw.jit(lambda x: np.log(x) * 2)(np.array([1.0, -1.0]))
+    Traceback (most recent call last):
+    FloatingPointError: <doctest loopwright.checks.debug_nans[1]>:2: log made a NaN at index 1 of its result, from -1.0
+    """
+    if not enable:
+        yield
+        return
+    thread = threading.get_ident()
+    running.append(thread)  # compiled calls then ask Python
+    try:
+        with nans.watched():
+            yield
+    finally:
+        running.remove(thread)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from loopwright.ir import nans
 from loopwright.ir.builder import Ref, inline, innermost, running
 from loopwright.ir.dims import symbol_of
 from loopwright.ir.expansion import expanded
@@ -28,7 +29,7 @@ from loopwright.ir.types import ArrayType, native
 from loopwright.lower.runtime.dispatcher import set_versions
 from loopwright.lower.runtime.lazy import compile_version
 from loopwright.tracer.promotion import newest_builder
-from loopwright.tracer.pytree import Structure, take, unflatten
+from loopwright.tracer.pytree import Structure, flatten, take, unflatten
 from loopwright.tracer.signatures import (
     Call,
     Form,
@@ -135,6 +136,16 @@ class Entry:
         return {name: leaves[k].shape[axis] for name, (k, axis) in self.draft.sizes.items()}
 
     def run(self, call: Call) -> Any:
+        """Call the compiled code; where NaNs are watched for, look into a result that holds one."""
+        if not nans.is_watching():
+            return self._run(call)
+        given = [np.array(x) for x in (*call.flat(self.form), *self.draft.version.hidden)]
+        sizes, found = self.sizes_of(call), self._run(call)
+        if nans.holds_nan(flatten(found)[0]):
+            nans.explain(self.draft.version.graph, given, sizes, self.draft.version.name)
+        return found
+
+    def _run(self, call: Call) -> Any:
         """Call the compiled code, on native copies where arguments have another layout."""
         leaves = [native_leaf(x) for x in call.flat(self.form)]
         if not self.draft.is_direct:

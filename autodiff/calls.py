@@ -16,6 +16,7 @@ import numpy as np
 
 from loopwright.autodiff.jvp import tangent_type, zeros
 from loopwright.autodiff.named_axes import NamedAxis, identity, named
+from loopwright.ir import nans
 from loopwright.ir.builder import Builder, Ref, innermost
 from loopwright.ir.cached import cached_property
 from loopwright.ir.dims import Dim, Extent
@@ -110,7 +111,11 @@ class Place:
         if self.is_traced:
             return list(results)
         graph, captured = self.builder.finish(results)
-        return _fresh(evaluate(remove_dead(graph), captured), captured)
+        graph = remove_dead(graph)
+        found = evaluate(graph, captured)
+        if nans.is_watching() and nans.holds_nan(found):
+            nans.explain(graph, captured, {}, self.builder.why)
+        return _fresh(found, captured)
 
     def results(self, results: Sequence[Ref], tangents: Sequence[Ref | None] = (),
                 types: Sequence[ArrayType] = ()) -> tuple[list[Any], list[Any]]:

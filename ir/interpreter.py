@@ -6,7 +6,9 @@ depends on nothing but elements; no floating-point warning is raised; a value is
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,7 +18,7 @@ from loopwright.ir.dims import evaluate as evaluate_extent
 from loopwright.ir.dims import symbol_of, symbols_in
 from loopwright.ir.errors import ArgumentError, CheckError, ShapeError
 from loopwright.ir.graph import Graph, Node, Value, binding
-from loopwright.ir.types import ArrayType
+from loopwright.ir.types import ArrayType, is_inexact
 
 
 def evaluate(g: Graph, args: Sequence[Any], sizes: Mapping[str, int] | None = None) -> list[np.ndarray]:
@@ -92,6 +94,27 @@ def bind_sizes(g: Graph, shapes: Iterable[tuple[int, ...]], sizes: Mapping[str, 
     return bound
 
 
+Look = Callable[[Graph, Sequence[np.ndarray], Mapping[str, int]], object]
+
+
+class _Hunting(threading.local):
+    look: Look | None = None
+
+
+_hunting = _Hunting()
+
+
+@contextmanager
+def hunting(look: Look) -> Iterator[None]:
+    """Inside, on this thread, look(graph, arguments, sizes) is called after each run of a region whose results hold a NaN, with
+    this switched off."""
+    before, _hunting.look = _hunting.look, look
+    try:
+        yield
+    finally:
+        _hunting.look = before
+
+
 class Runner:
     """A region run many times with the same sizes: what does not differ between runs is done once."""
 
@@ -103,6 +126,14 @@ class Runner:
 
     def __call__(self, args: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The results for these arguments."""
+        results, look = self._results(args), _hunting.look
+        if look is not None and any(is_inexact(x.dtype) and np.isnan(x).any() for x in results):
+            _hunting.look = None
+            look(self.g, args, self.sizes)
+            _hunting.look = look
+        return results
+
+    def _results(self, args: Sequence[np.ndarray]) -> list[np.ndarray]:
         for k, (x, v, shape) in enumerate(zip(args, self.g.params, self.shapes, strict=True)):
             assert x.dtype == v.type.dtype and x.shape == shape, f"argument {k} of a region is {x.dtype}{x.shape}, not {v.type}"
         if self.g.bound:
