@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.builder import Builder, Ref, attributed
-from loopwright.ir.dims import Extent, Shape
+from loopwright.ir.dims import Extent, Facts, Shape
 from loopwright.ir.errors import DTypeError
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.guards import Scope
@@ -49,7 +49,7 @@ Rule = Callable[..., Known]
 
 def without_complex(g: Graph) -> Graph:
     """g on pairs of real numbers; g itself where nothing is complex."""
-    return simplify(_in_parts(g, _parameter, _stored)) if _holds_complex(g) else g
+    return simplify(_in_parts(g, g.facts, _parameter, _stored)) if _holds_complex(g) else g
 
 
 def _holds_complex(g: Graph) -> bool:
@@ -57,9 +57,10 @@ def _holds_complex(g: Graph) -> bool:
     return any(v.type.dtype in COMPLEX for v in values) or any(_holds_complex(r) for n in g.nodes for r in n.regions)
 
 
-def _in_parts(g: Graph, parameter: Callable[[Builder, ArrayType], Known], stored: Callable[[Known], Sequence[Ref]]) -> Graph:
+def _in_parts(g: Graph, facts: Facts, parameter: Callable[[Builder, ArrayType], Known],
+              stored: Callable[[Known], Sequence[Ref]]) -> Graph:
     """g on real numbers; `parameter` and `stored` say how a complex number comes in and goes out."""
-    builder = Builder(Scope(), "complex arithmetic")
+    builder = Builder(Scope(facts=facts), "complex arithmetic")
     known: dict[Value, Known] = {v: parameter(builder, v.type) for v in g.params}
     with attributed() as attribute:
         for n in g.nodes:
@@ -107,7 +108,7 @@ def _with_regions(builder: Builder, n: Node, operands: Sequence[Known]) -> dict[
     counts, rest = {}, [len(_separate(x)) for x in operands]
     for name in _COUNTS[n.op]:
         counts[name], rest = sum(rest[:n.attrs[name]]), rest[n.attrs[name]:]
-    regions = tuple([_in_parts(r, _parameters, _separate) for r in n.regions])
+    regions = tuple([_in_parts(r, builder.scope.facts, _parameters, _separate) for r in n.regions])
     refs = [r for x in operands for r in _separate(x)]
     made = iter(builder.bind_all(n.op, refs, {**n.attrs, **counts}, regions))
     return {v: Pair(Part(next(made)), Part(next(made))) if v.type.dtype in COMPLEX else Part(next(made)) for v in n.outputs}

@@ -37,7 +37,7 @@ def _norm(norm: Any) -> str:
 def _points(x: Ref, n: Extent) -> Extent:
     """The number of points of a transform: at least 1, by proof or guard."""
     scope = x.builder.scope
-    if scope.decide("<", n, 1):
+    if scope.decide("<=", n, 0):
         raise ValueError(f"{user_source()}: Invalid number of FFT data points ({scope.hint(n)}) specified.")
     return scope.canonical(n)
 
