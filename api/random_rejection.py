@@ -1,7 +1,7 @@
 """Random numbers by rejection: loops that run until every element has accepted one.
 
-Guarantees: elements draw from keys of their own (gamma) or from one key a round (Poisson) as JAX does, so that the numbers are
-JAX's up to rounding; an element that has accepted keeps its number while others go on.
+Guarantees: elements draw from keys of their own (gamma) or from one key a round (Poisson, binomial) as JAX does, so that the
+numbers are JAX's up to rounding; an element that has accepted keeps its number while others go on.
 """
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.arrays import Array, xp
-from loopwright.ir.types import F32
+from loopwright.ir.types import F32, I32
 from loopwright.lax import while_loop
 from loopwright.random_bits import blocks, encrypt_each, fraction, fraction_each, fraction_width, random_bits
 from loopwright.scipy.special import erfinv, gammaln
@@ -124,3 +124,71 @@ def _by_rejection(key: Any, rate: Array) -> Array:
         now = ((off >= 0.07) & (v <= bound)) | (~refused & (s <= t))
         return xp.where(now, k, out), accepted | now, key
     return while_loop(lambda state: ~xp.all(state[1]), again, (rate * 0 - 1, rate != rate, key))[0]
+
+
+# ---- binomial ---------------------------------------------------------------------------------------
+_STIRLING = (0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509, 0.0166446911898211,
+             0.0138761288230707, 0.0118967099458917, 0.0104112652619720, 0.00925546218271273, 0.00833056343336287)
+
+
+def draw_binomial(key: Any, count: Array, p: Array) -> Array:
+    """The number of successes among `count` trials, as floating numbers."""
+    at = p.dtype
+    q = xp.where(p < 0.5, p, 1 - p)
+    is_wrong, has_none = xp.isnan(q) | (q < 0), xp.isnan(count) | (count < 0)
+    q = xp.where(is_wrong, at.type(0.01), q)
+    is_small, is_endless = has_none | (count * q <= 10), xp.isinf(count)
+    count = xp.floor(count)
+    few = _by_gaps(key, xp.where(is_small, count, 0), q)
+    is_spare = is_small | is_endless
+    many = _by_binomial_rejection(key, xp.where(is_spare, at.type(1e4), count), xp.where(is_spare, at.type(0.5), q))
+    out = xp.where(is_wrong | has_none, at.type(math.nan), xp.where(is_small, few, many))
+    out = xp.where(is_endless & ~(is_wrong | has_none), at.type(math.inf), out)
+    return xp.where((p < 0.5) | has_none | xp.isnan(p) | is_endless, out, count - out)
+
+
+def _by_gaps(key: Any, count: Array, p: Array) -> Array:
+    """As many geometric gaps between successes as fit among the trials."""
+    logarithm = xp.log1p(-p)
+
+    def again(state: Any) -> Any:
+        k, total, key = state
+        now, key = _split(key, 2)
+        gap = xp.ceil(xp.log(_fractions(now, p.shape, p.dtype)) / logarithm)
+        return xp.where(total <= count, k + 1, k), total + gap, key
+    zero = xp.zeros_like(p)
+    return while_loop(lambda state: xp.any(state[1] <= count), again, (zero, zero, key))[0] - 1
+
+
+def _by_binomial_rejection(key: Any, count: Array, p: Array) -> Array:
+    """Hormann's transformed rejection."""
+    dtype = p.dtype
+    deviation = xp.sqrt(count * p * (1 - p))
+    b = 1.15 + 2.53 * deviation
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    center, bound, odds = count * p + 0.5, 0.92 - 4.2 / b, p / (1 - p)
+    alpha, mode = (2.83 + 5.1 / b) * deviation, xp.floor((count + 1) * p)
+
+    def log_ratio(k: Array) -> Array:
+        """Of the probabilities of k and of the mode."""
+        return ((mode + 0.5) * xp.log((mode + 1) / (odds * (count - mode + 1)))
+                + (count + 1) * xp.log((count - mode + 1) / (count - k + 1))
+                + (k + 0.5) * xp.log(odds * (count - k + 1) / (k + 1))
+                + _stirling_tail(mode) + _stirling_tail(count - mode) - _stirling_tail(k) - _stirling_tail(count - k))
+
+    def again(state: Any) -> Any:
+        out, accepted, key = state
+        key, first, second = _split(key, 3)
+        u, v = _fractions(first, p.shape, dtype) - 0.5, _fractions(second, p.shape, dtype)
+        off = 0.5 - xp.abs(u)
+        k = xp.floor((2 * a / off + b) * u + center)
+        is_sure = (off >= 0.07) & (v <= bound)
+        refused = (k < 0) | (k > count)
+        now = is_sure | (~refused & (xp.log(v * alpha / (a / (off * off) + b)) <= log_ratio(k)))
+        return xp.where(now, k, out), accepted | now, key
+    return while_loop(lambda state: ~xp.all(state[1]), again, (xp.zeros_like(p) - 1, p != p, key))[0]
+
+
+def _stirling_tail(k: Array) -> Array:
+    """log(k!) less Stirling's formula, by table; beyond 9 that of 9, as in JAX: four terms that cancel but for 1e-3."""
+    return xp.asarray(_STIRLING, dtype=k.dtype)[xp.clip(k, 0, 9).astype(I32)]

@@ -13,7 +13,7 @@ VECTORS = json.loads((Path(__file__).parent / "vectors" / "random.json").read_te
 KEY = random.key(VECTORS["key"])
 # Values that are exact arithmetic on bits; the others go through functions that JAX rounds otherwise.
 EXACT = ("split", "fold_in", "bits", "uniform_float", "randint", "bernoulli", "rademacher", "permutation", "choice",
-         "geometric")
+         "geometric", "poisson", "binomial", "multinomial", "categorical")
 TOLERANCE = {"float32": 1e-6, "float64": 1e-13, "complex128": 1e-13}
 
 
@@ -25,7 +25,10 @@ def array(x: dict) -> np.ndarray:
     return flat.view(dtype).reshape(x["shape"])
 
 
-def tupled(x):
+def given(x):
+    """An argument as it is passed: a shape, or an array."""
+    if isinstance(x, dict):
+        return np.array(x["array"], x["dtype"])
     return tuple(x) if isinstance(x, list) else x
 
 
@@ -49,18 +52,19 @@ def test_seeds_give_the_keys_of_jax(seed, want):
 @pytest.mark.parametrize("name", VECTORS["calls"])
 def test_vectors(name):
     function, args, kwargs, want = VECTORS["calls"][name]
-    given = [tupled(a) for a in args]
-    found = getattr(random, function)(KEY, *given, **kwargs)
+    found = getattr(random, function)(KEY, *map(given, args), **{k: given(x) for k, x in kwargs.items()})
     assert_vector(name, np.asarray(found), array(want))
 
 
 @pytest.mark.parametrize("name", ["split_shape", "fold_in", "bits_uint8", "bits_uint64", "uniform_float16", "uniform_float32",
                                   "uniform_range", "randint_int8", "randint_uint64", "randint_full", "bernoulli_high",
-                                  "permutation", "choice_once", "normal_float64", "truncated_normal"])
+                                  "permutation", "choice_once", "normal_float64", "truncated_normal", "gamma_float64",
+                                  "binomial_small", "binomial_large", "binomial_odd", "multinomial", "multivariate_normal",
+                                  "orthogonal_wide", "double_sided_maxwell_rows"])
 def test_vectors_compiled(name):
     function, args, kwargs, want = VECTORS["calls"][name]
-    given = [tupled(a) for a in args]
-    found = lw.jit(lambda key: getattr(random, function)(key, *given, **kwargs))(KEY)
+    kwargs = {k: given(x) for k, x in kwargs.items()}
+    found = lw.jit(lambda key: getattr(random, function)(key, *map(given, args), **kwargs))(KEY)
     assert_vector(name, np.asarray(found), array(want))
 
 
@@ -252,3 +256,99 @@ def test_points_in_a_ball():
     x = random.ball(KEY, 3, shape=(500,))
     assert x.shape == (500, 3) and np.all(np.linalg.norm(x, axis=-1) <= 1)
     assert abs(np.mean(np.linalg.norm(x, axis=-1) ** 3) - 0.5) < 0.08
+
+
+# ---- counts, vectors and matrices -------------------------------------------------------------------
+@pytest.mark.parametrize("n, p", [(5, 0.3), (12, 0.9), (100, 0.5), (1000, 0.02), (40, 0.9)])
+def test_binomial_counts(n, p):
+    stats = pytest.importorskip("scipy.stats", reason="the distribution functions of SciPy")
+    x = random.binomial(random.key(4), n, p, (20_000,))
+    assert x.min() >= 0 and x.max() <= n and np.all(x == np.floor(x))
+    assert abs(x.mean() - n * p) < 6 * math.sqrt(n * p * (1 - p) / 20_000)
+    grid = np.arange(n + 1)
+    observed, expected = np.bincount(x.astype(int), minlength=n + 1), 20_000 * stats.binom.pmf(grid, n, p)
+    kept = expected > 5
+    assert stats.chi2.sf(((observed - expected)[kept] ** 2 / expected[kept]).sum(), kept.sum() - 1) > 1e-4
+
+
+def test_multinomial_counts():
+    p = np.array([0.1, 0.2, 0.0, 0.7])
+    x = random.multinomial(random.key(4), np.full(5000, 20), p, shape=(5000, 4))
+    assert x.dtype == np.float64 and np.all(x.sum(-1) == 20) and np.all(x[:, 2] == 0)
+    np.testing.assert_allclose(x.mean(0), 20 * p, atol=6 * math.sqrt(20 * 0.25 / 5000))
+    compiled = lw.jit(lambda key, n, p: random.multinomial(key, n, p))
+    for n in (3, 4):
+        p = np.full(n, 1 / n)
+        np.testing.assert_array_equal(compiled(KEY, 9, p), random.multinomial(KEY, 9, p))
+    assert compiled.compiles == 1
+
+
+def test_normal_vectors():
+    mean, cov = np.array([1.0, -2.0, 0.5]), np.array([[2.0, 0.6, 0.0], [0.6, 0.5, 0.1], [0.0, 0.1, 1.0]])
+    for method in ("cholesky", "eigh", "svd"):
+        x = random.multivariate_normal(random.key(1), mean, cov, (20_000,), method=method)
+        np.testing.assert_allclose(x.mean(0), mean, atol=0.06)
+        np.testing.assert_allclose(np.cov(x.T), cov, atol=0.08)
+    assert random.multivariate_normal(KEY, np.zeros((4, 1, 3)), np.stack([cov, cov])).shape == (4, 2, 3)
+    assert random.multivariate_normal(KEY, mean, cov, (0,)).shape == (0, 3)
+    singular = random.multivariate_normal(KEY, np.zeros(2), np.ones((2, 2)), (5,), method="svd")
+    np.testing.assert_allclose(singular[:, 0], singular[:, 1])
+    weights = np.array([0.3, -1.0, 2.0])
+
+    def f(mean, cov):
+        return np.sum(weights * random.multivariate_normal(KEY, mean, cov))
+    along, step = np.array([[0.3, 0.1, 0.2], [0.1, -0.2, 0.0], [0.2, 0.0, 0.4]]), 1e-6
+    want = (f(mean, cov + step * along) - f(mean, cov - step * along)) / (2 * step)
+    np.testing.assert_allclose(lw.grad(f)(mean, cov), weights)
+    np.testing.assert_allclose(np.sum(along * lw.grad(f, 1)(mean, cov)), want, rtol=1e-6)
+    np.testing.assert_allclose(lw.jit(lw.grad(f, 1))(mean, cov), lw.grad(f, 1)(mean, cov), rtol=1e-10)
+
+
+def test_one_compile_draws_vectors_of_every_size():
+    draw = lw.jit(lambda key, mean, cov, x: random.multivariate_normal(key, mean, cov, x.shape))
+    for n, count in ((2, 3), (4, 5), (3, 7)):
+        mean, cov = np.arange(float(n)), np.eye(n) + 0.1
+        want = random.multivariate_normal(KEY, mean, cov, (count,))
+        np.testing.assert_allclose(draw(KEY, mean, cov, np.zeros(count)), want, rtol=1e-12)
+    assert draw.compiles == 1
+
+
+def test_orthogonal_matrices():
+    for n, m in ((3, 3), (5, 2), (2, 4)):
+        q = random.orthogonal(KEY, n, (6,), m=m)
+        assert q.shape == (6, n, m)
+        gram = q @ np.swapaxes(q, -1, -2) if n <= m else np.swapaxes(q, -1, -2) @ q
+        np.testing.assert_allclose(gram, np.broadcast_to(np.eye(min(n, m)), gram.shape), atol=1e-14)
+    corner = random.orthogonal(random.key(2), 3, (4000,))[:, 0, 0]  # of a point on the sphere: uniform in [-1, 1]
+    assert abs(corner.mean()) < 6 / math.sqrt(3 * 4000) and abs((corner ** 2).mean() - 1 / 3) < 0.03
+
+
+def test_counts_and_vectors_under_vmap_of_keys():
+    keys = random.split(KEY, 3)
+
+    def f(key):
+        return (random.binomial(key, np.array([9.0, 400.0]), 0.4), random.multivariate_normal(key, np.zeros(2), np.eye(2)),
+                random.double_sided_maxwell(key, 0.0, 1.0, (2,)), random.multinomial(key, 7, np.array([0.3, 0.7])))
+    for k, results in enumerate(zip(*lw.jit(lw.vmap(f))(keys), strict=True)):
+        for got, want in zip(results, f(keys[k]), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+def test_every_name_of_jax_is_here():
+    jax = pytest.importorskip("jax", reason="compares with jax.random where that is installed")
+    about_keys = {"key_dtype", "key_impl"}  # of other generators, which do not exist here
+    assert {n for n in dir(jax.random) if not n.startswith("_") and not n.endswith("_p")} - about_keys <= set(random.__all__)
+
+
+def test_errors_of_counts_and_vectors():
+    with pytest.raises(lw.ShapeError, match="mean must have shape"):
+        random.multivariate_normal(KEY, np.zeros(2), np.eye(3))
+    with pytest.raises(ValueError, match="method must be"):
+        random.multivariate_normal(KEY, np.zeros(2), np.eye(2), method="qr")
+    with pytest.raises(lw.ShapeError, match="do not broadcast"):
+        random.multivariate_normal(KEY, np.zeros((2, 2)), np.eye(2), (3,))
+    with pytest.raises(lw.ShapeError, match="needs an axis of probabilities"):
+        random.multinomial(KEY, 3, 0.5)
+    with pytest.raises(lw.DTypeError, match="makes floating numbers"):
+        random.binomial(KEY, 3, 0.5, dtype=np.int64)
+    np.testing.assert_array_equal(random.clone(KEY), KEY)

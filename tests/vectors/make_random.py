@@ -15,6 +15,20 @@ jax.config.update("jax_threefry_partitionable", True)
 
 SEEDS = (0, 1, 42, -1, 2 ** 32 + 5, 2 ** 63 - 1)
 KEY = 42
+
+
+def array(*rows, dtype="float64"):
+    """An array among the arguments, as JSON."""
+    return {"array": rows, "dtype": dtype}
+
+
+def given(x):
+    """An argument as it is passed: a shape, or an array."""
+    if isinstance(x, dict):
+        return np.array(x["array"], x["dtype"])
+    return tuple(x) if isinstance(x, list) else x
+
+
 # name of the entry: (function, positional arguments after the key, keywords)
 CALLS = {
     "split": ("split", [5], {}), "split_shape": ("split", [[2, 3]], {}), "fold_in": ("fold_in", [7], {}),
@@ -34,6 +48,26 @@ CALLS = {
     "truncated_normal": ("truncated_normal", [-1.0, 2.0, [12]], {}), "pareto": ("pareto", [2.5, [8]], {}),
     "rayleigh": ("rayleigh", [2.0, [8]], {}), "wald": ("wald", [2.0, [8]], {}), "lognormal": ("lognormal", [0.5, [8]], {}),
     "triangular": ("triangular", [1.0, 2.0, 5.0, [8]], {}), "weibull_min": ("weibull_min", [2.0, 3.0, [8]], {}),
+    "double_sided_maxwell": ("double_sided_maxwell", [1.0, 2.0, [8]], {}),
+    "double_sided_maxwell_rows": ("double_sided_maxwell", [array(0.0, 1.0), 2.0], {}),
+    **{f"{name}_{d}": (name, [array(0.3, 1.0, 2.5, 30.0, dtype=d), None, d], {}) for d in ("float32", "float64")
+       for name in ("gamma", "loggamma", "chisquare", "t")},
+    "beta": ("beta", [0.5, array(1.0, 2.0, 0.1)], {}), "f": ("f", [3.0, array(1.0, 4.0)], {}),
+    "dirichlet": ("dirichlet", [array(0.5, 1.0, 3.0), [2]], {}),
+    "generalized_normal": ("generalized_normal", [1.5, [6]], {}), "ball": ("ball", [3, 2.0, [4]], {}),
+    "poisson": ("poisson", [array(0.0, 0.5, 3.0, 9.5, 12.0, 400.0)], {}),
+    "binomial_small": ("binomial", [array(0.0, 5.0, 12.0, 40.0), 0.2], {}),
+    "binomial_large": ("binomial", [array(50.0, 1000.0, 1e6), array([0.3], [0.7])], {}),
+    "binomial_float32": ("binomial", [20, 0.5, [16], "float32"], {}),
+    "binomial_odd": ("binomial", [array(3.0, "nan", -1.0, "inf", 7.0, 7.0, 7.0),
+                                  array(0.0, 0.5, 0.5, 0.5, "nan", -0.1, 1.0)], {}),
+    "multinomial": ("multinomial", [array(10.0, 300.0), array([0.2, 0.5, 0.3], [0.0, 1.0, 0.0])], {}),
+    "multinomial_shape": ("multinomial", [30.0, array(0.1, 0.2, 0.7)], {"shape": [2, 3]}),
+    "multivariate_normal": ("multivariate_normal", [array(1.0, -2.0), array([2.0, 0.6], [0.6, 0.5]), [5]], {}),
+    "multivariate_normal_rows": ("multivariate_normal", [array([1.0, -2.0], [0.0, 0.0]), array([2.0, 0.6], [0.6, 0.5])], {}),
+    "orthogonal": ("orthogonal", [4], {}), "orthogonal_wide": ("orthogonal", [2, [3], "float64", 4], {}),
+    "orthogonal_tall": ("orthogonal", [5, [], "float64", 2], {}),
+    "categorical": ("categorical", [array([0.1, 0.5, 2.0], [1.0, 1.0, -3.0]), -1, [4, 2]], {}),
 }
 
 
@@ -50,8 +84,8 @@ def main():
     key = jax.random.key_data(jax.random.key(KEY))
     out = {"seeds": [[seed, listed(jax.random.key_data(jax.random.key(seed)))] for seed in SEEDS], "key": KEY, "calls": {}}
     for name, (function, args, kwargs) in CALLS.items():
-        given = [tuple(a) if isinstance(a, list) else a for a in args]
-        out["calls"][name] = [function, args, kwargs, listed(getattr(jax.random, function)(key, *given, **kwargs))]
+        found = getattr(jax.random, function)(key, *map(given, args), **{k: given(x) for k, x in kwargs.items()})
+        out["calls"][name] = [function, args, kwargs, listed(found)]
     json.dump(out, sys.stdout, indent=0)
     print()
 
