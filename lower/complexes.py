@@ -90,12 +90,25 @@ def _rewritten(builder: Builder, n: Node, known: dict[Value, Known]) -> dict[Val
         refs = [x.ref for x in operands if isinstance(x, Part)]
         made = builder.bind_all(n.op, refs, n.attrs, n.regions)
         return {v: Part(r) for v, r in zip(n.outputs, made, strict=True)}
+    if n.op.python is not None:
+        return _with_pairs(builder, n, operands)
     rule = RULES.get(n.op)
     if rule is None:
         raise DTypeError(f"{n.op.name} on {(*n.inputs, *n.outputs)[0].type}: it has no machine code for complex numbers. "
                          f"Take np.abs, np.real or np.imag of them first, or call the function without jit.")
     into = {} if operands else {"into": builder}
     return {n.outputs[0]: rule(*operands, **into, **n.attrs)}
+
+
+def _with_pairs(builder: Builder, n: Node, operands: Sequence[Known]) -> dict[Value, Known]:
+    """A call of a Python function: complex numbers go and come as they lie in memory, and the node says which they are."""
+    pairs = tuple([k for k, v in enumerate((*n.inputs, *n.outputs)) if v.type.dtype in COMPLEX])
+    attrs = dict(n.attrs)
+    if n.outputs:
+        attrs["shapes"] = tuple([(*v.type.shape, 2) if v.type.dtype in COMPLEX else v.type.shape for v in n.outputs])
+        attrs["dtypes"] = tuple([real_part(v.type.dtype) for v in n.outputs])
+    made = builder.bind_all(n.op, [r for x in operands for r in _stored(x)], {**attrs, "pairs": pairs})
+    return {v: whole(x) if v.type.dtype in COMPLEX else Part(x) for v, x in zip(n.outputs, made, strict=True)}
 
 
 # ---- regions ----------------------------------------------------------------------------------------
