@@ -53,6 +53,17 @@ class Store:
 
 
 @dataclass(frozen=True)
+class Prefetch:
+    """Bring the line of buffer[index] near, to be written; or, to be read, that of the same element of the next row. Of rows
+    of `row` elements that are too long for the caches nothing is brought. Changes no value."""
+
+    buffer: str
+    index: tuple[Expr, ...]
+    row: Extent
+    write: bool
+
+
+@dataclass(frozen=True)
 class Let:
     """Name a value for the rest of the enclosing body (read as `Local`)."""
 
@@ -63,8 +74,8 @@ class Let:
 @dataclass(frozen=True)
 class Reduction:
     """Name the fold of body over `over` (see loops.Reduce). The last index of `over` runs `lanes` wide with `unroll`
-    accumulators when lanes > 1. `also` are stores done at each point on the way (exp(x - m) kept for the next pass),
-    before the fold reads them."""
+    accumulators when lanes > 1. `also` is done at each point on the way, before the fold reads: stores (exp(x - m) kept for
+    the next pass) and prefetches."""
 
     name: str
     monoid: str
@@ -73,7 +84,7 @@ class Reduction:
     dtype: np.dtype
     lanes: int = 1
     unroll: int = 1
-    also: tuple[Store, ...] = ()
+    also: tuple[Store | Prefetch, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,7 @@ class Allocate:
     buffer: Buffer
 
 
-Statement = For | Store | Let | Reduction | Scan | Allocate
+Statement = For | Store | Prefetch | Let | Reduction | Scan | Allocate
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,17 @@ class Parallel:
 
 
 @dataclass(frozen=True)
+class PrefetchRow:
+    """While the reduction `stage` runs over a row, ask the caches for the next row of what it reads, and for the root's row,
+    which is written after it.
+
+    before: for i: { s = sum(x[i, :]);  ... }          after: for i: { s = sum(x[i, :]), prefetching x[i+1, :], y[i, :];  ... }
+    """
+
+    stage: int
+
+
+@dataclass(frozen=True)
 class InPlace:
     """Let a root that updates a copy of the region's parameter number `operand` update that parameter's own bytes: the
     caller gives the same buffer for both. Nothing else may read what an update may have changed.
@@ -100,10 +111,10 @@ class InPlace:
     operand: int
 
 
-Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Parallel | InPlace
+Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Parallel | PrefetchRow | InPlace
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
-    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Parallel, InPlace)}
+    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Parallel, PrefetchRow, InPlace)}
 
 
 def to_json(schedule: Schedule) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Expr, Index, Load, transform, walk
-from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Reduction, Scan, Statement, Store
+from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store
 
 Loops = Sequence[tuple[Index, Extent]]
 
@@ -36,12 +36,12 @@ def values(statements: Sequence[Statement]) -> Iterator[Expr]:
 
 
 def writes(statements: Sequence[Statement]) -> Iterator[tuple[str, tuple[Expr, ...]]]:
-    """Every place that is stored to: the buffer's name and the index."""
+    """Every place that is stored to, or brought near: the buffer's name and the index."""
     for s in statements:
         match s:
             case For():
                 yield from writes(s.body)
-            case Store():
+            case Store() | Prefetch():
                 yield s.buffer, s.index
             case Reduction():
                 yield from writes(s.also)
@@ -169,6 +169,8 @@ class _Fuser:
             case Store():
                 when = None if s.when is None else self.expr(s.when)
                 return (Store(s.buffer, self.at(s.buffer, s.index), self.expr(s.value), s.combine, when),)
+            case Prefetch():
+                return (dataclasses.replace(s, index=self.at(s.buffer, s.index)),)
             case Let():
                 return (Let(s.name, self.expr(s.value)),)
             case Scan():
@@ -184,5 +186,5 @@ class _Fuser:
         if self.run[0] in names:
             a = names.index(self.run[0])
             over = (*over[:a], (self.index, self.extent), *over[a + len(self.run):])
-        also = tuple(x for x in self.body(s.also) if isinstance(x, Store))
+        also = tuple(x for x in self.body(s.also) if isinstance(x, Store | Prefetch))
         return dataclasses.replace(s, over=over, body=self.expr(s.body), also=also)

@@ -14,7 +14,18 @@ from loopwright.ir.dims import Extent
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
 from loopwright.ir.nest import Nest
-from loopwright.ir.schedule import ComputeAt, Fuse, Inline, Instruction, Interleave, Parallel, Schedule, Unroll, Vectorize
+from loopwright.ir.schedule import (
+    ComputeAt,
+    Fuse,
+    Inline,
+    Instruction,
+    Interleave,
+    Parallel,
+    PrefetchRow,
+    Schedule,
+    Unroll,
+    Vectorize,
+)
 from loopwright.ir.types import BF16, F16
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.fusing import expressions, together
@@ -113,7 +124,7 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     loops = 0 if isinstance(s.root.expr, Scatter) else s.loops - isinstance(s.root.expr, Prefix)
     interleave: list[Instruction] = [Interleave()] if s.loops < len(s.index) else []
     parallel: list[Instruction] = [Parallel()] if loops and not _is_tiny(region) else []
-    schedule = (*placement, *interleave, *lanes, *parallel)
+    schedule = (*placement, *interleave, *lanes, *_prefetch_rules(s, lanes), *parallel)
     return (*schedule, *_fuse_rules(region, schedule))
 
 
@@ -186,6 +197,15 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
     if s.loops:
         out += [Vectorize(_number(s), s.loops - 1, lanes), Unroll(_number(s), _in_flight(s, 4))]
     return out
+
+
+def _prefetch_rules(s: Survey, lanes: list[Instruction]) -> list[Instruction]:
+    """Where several passes go over each row, only the first waits for memory: the last reduction asks for the next row."""
+    wide = {x.stage for x in lanes if isinstance(x, Vectorize)}
+    folds = [k for k, reading in enumerate(s.stages)
+             if isinstance(reading.expr, Reduce) and k in wide and reading.node.outputs[0].type.rank == s.level]
+    passes = len(folds) + (s.level < s.loops)
+    return [PrefetchRow(folds[-1])] if folds and s.level and passes > 1 else []
 
 
 def _is_tiny(region: Graph) -> bool:

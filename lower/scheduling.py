@@ -9,10 +9,10 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from loopwright.ir.dims import Extent, Shape
+from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.graph import Graph, Value
 from loopwright.ir.loops import Expr, Index, Load, Local, Prefix, Reduce, Scatter, integer, walk
-from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Reduction, Scan, Statement, Store
+from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store
 from loopwright.ir.schedule import (
     ComputeAt,
     Fuse,
@@ -21,6 +21,7 @@ from loopwright.ir.schedule import (
     Instruction,
     Interleave,
     Parallel,
+    PrefetchRow,
     Schedule,
     Unroll,
     Vectorize,
@@ -52,6 +53,7 @@ class Decisions:
     vector: dict[tuple[int, int], int] = field(default_factory=dict)
     unroll: dict[int, int] = field(default_factory=dict)
     fused: list[Fuse] = field(default_factory=list)
+    prefetched: set[int] = field(default_factory=set)
     interleave: bool = False
     parallel: bool = False
     in_place: InPlace | None = None
@@ -74,6 +76,8 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.unroll[stage] = factor
             case Fuse():
                 d.fused.append(x)
+            case PrefetchRow(stage):
+                d.prefetched.add(stage)
             case Interleave():
                 _check(is_short(region.results[0].type.shape), x, "the root's last axis has no small constant size")
                 d.interleave = True
@@ -114,6 +118,7 @@ class _NestBuilder:
         self.outputs = {v: f"y{k}" for k, v in reversed(list(enumerate(region.results)))}
         self.composer = Composer(region, self.names, self.kept)
         self.over: dict[int, tuple[tuple[Index, Extent], ...]] = {}  # of each reduction stage
+        self.asked: set[int] = set()  # the stages whose loops prefetch
         self.loops = self.index[:-1] if decisions.interleave else self.index
         rank = len(self.loops)
         self.vector_root = rank > 0 and (self.root_stage, rank - 1) in decisions.vector
@@ -135,6 +140,8 @@ class _NestBuilder:
         if self.d.parallel:
             _check(len(body) == 1 and isinstance(body[0], For), Parallel(), "the root has no outermost loop of its own")
             body = tuple(dataclasses.replace(s, parallel=True) for s in body if isinstance(s, For))
+        for stage in self.d.prefetched:
+            _check(stage in self.asked, PrefetchRow(stage), "it is no reduction in a loop of its own")
         inputs = [Buffer(f"x{k}", v.type.shape, v.type.dtype, "input") for k, v in enumerate(self.region.params)]
         outputs = [Buffer(f"y{k}", v.type.shape, v.type.dtype, "output") for k, v in enumerate(self.region.results)]
         nest = Nest(self.name, (*inputs, *outputs), self.region.symbols, body)
@@ -203,8 +210,22 @@ class _NestBuilder:
         also = tuple(s for k in sorted(self.d.placed) if self.d.placed[k].within == stage for s in self._fill_within(k, value))
         if also:  # the fold now reads what the stores keep
             value = self._again(stage)
+        if stage in self.d.prefetched:
+            also = (*also, *self._prefetches(stage, (value.body, *(s.value for s in also))))
         fold = Reduction(name, value.monoid, value.over, value.body, value.dtype, lanes, self.d.unroll.get(stage, 1), also)
         return [fold], Local(name, value.dtype)
+
+    def _prefetches(self, stage: int, values: Sequence[Expr]) -> list[Prefetch]:
+        """The lines that the next row, and the root's row, will want."""
+        self.asked.add(stage)
+        level, over = self.region.nodes[stage].outputs[0].type.rank, self.over[stage]
+        at, row = (*self.index[:level], *(k for k, _ in over)), product(n for _, n in over)
+        _check(0 < level <= self.level, PrefetchRow(stage), "the reduction does not run over rows")
+        loads = {x.array: x for e in values for x in walk(e) if isinstance(x, Load) and x.index == at}
+        found = [Prefetch(name, at, row, write=False) for name in self.names.values() if name in loads]
+        if tuple(n for _, n in over) == self.root.type.shape[level:]:
+            found.append(Prefetch(self.outputs[self.root], at, row, write=True))
+        return found
 
     def _again(self, stage: int) -> Reduce:
         node = self.region.nodes[stage]

@@ -6,7 +6,7 @@ import numpy as np
 from loopwright.ir.dims import evaluate
 from loopwright.ir.loop_interpreter import FOLDS, Environment, apply, evaluate_expr
 from loopwright.ir.loops import Reduce
-from loopwright.ir.nest import Allocate, For, Let, Reduction, Scan, Store
+from loopwright.ir.nest import Allocate, For, Let, Prefetch, Reduction, Scan, Store
 from loopwright.ir.ops import TABLE
 
 
@@ -31,6 +31,8 @@ def _statement(s, env):
                 _run(s.body, env.at({s.index.name: i}))
         case Store():
             _store(s, env)
+        case Prefetch():
+            pass  # changes no value
         case Let():
             return _named(env, s.name, evaluate_expr(s.value, env))
         case Allocate(buffer):

@@ -1,18 +1,22 @@
 """Nests on their own: every elementwise function on every dtype at every tail, reductions, addressing, errors, targets."""
+import functools
 import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopwright.ir.dims import symbol
 from loopwright.ir.errors import DTypeError
-from loopwright.ir.loops import Apply, Bounded, Index, Literal, Load, Local, Reduce, Size, When, less, minus, plus
+from loopwright.ir.loops import Apply, Bounded, Index, Literal, Load, Local, Reduce, Size, When, integer, less, minus, plus
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Reduction, Scan, Store
 from loopwright.ir.types import BF16, BOOL, DTYPES, F16, F32, F64, FLOATS, I8, I32, I64, INTEGERS, SHORT, U8, U64
 from loopwright.lower.codegen import emit_nest
 from loopwright.lower.runtime.lazy import llvm
 from loopwright.lower.target import Target, host_target
 from tests.kernels import compile_nest, module_text, run_elementwise, target_of
+from tests.scale import examples
 
 N, M, K = symbol("n"), symbol("m"), symbol("k")
 I, J, R = Index("i"), Index("j"), Index("r")  # noqa: E741
@@ -266,6 +270,36 @@ def test_softmax_rows(columns, parallel):
         f(x, y, sizes=(n, 24))
         e = np.exp(x - x.max(1, keepdims=True, initial=-np.inf))
         assert np.allclose(y, e / e.sum(1, keepdims=True), rtol=2e-6, atol=1e-12)
+
+
+# ---- division by one number ---------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@examples(60)
+@given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(["any", "near", "special"]))
+def test_division_by_one_number_rounds_as_division(dtype, kind, seed):
+    """Bit for bit: patterns of all exponents, dividends that are products of the divisor and their neighbours, specials."""
+    rng, unsigned = np.random.default_rng(seed), np.dtype(f"u{dtype.itemsize}")
+    y = rng.integers(0, np.iinfo(unsigned).max, 1, unsigned).view(dtype) if kind == "any" else rng.normal(size=1).astype(dtype)
+    if kind == "special":
+        y = rng.choice(np.array([0.0, -0.0, np.inf, -np.inf, np.nan, np.finfo(dtype).max, -np.finfo(dtype).tiny, 3], dtype), 1)
+    x = rng.integers(0, np.iinfo(unsigned).max, 999, unsigned).view(dtype)
+    with np.errstate(all="ignore"):
+        if kind == "near":
+            x = np.nextafter(rng.normal(size=999).astype(dtype) * y, rng.choice(np.array([-1, 0, 1], dtype), 999) * np.inf)
+        x[:6] = [0.0, -0.0, np.inf, -np.inf, np.nan, np.finfo(dtype).smallest_subnormal]
+        want = x / y
+    got = np.empty_like(x)
+    _by_one_number(dtype)(x, y, got, sizes=(len(x),))
+    different = (got.view(unsigned) != want.view(unsigned)) & ~(np.isnan(got) & np.isnan(want))
+    assert not different.any(), (x[different][0], y, got[different][0], want[different][0])
+
+
+@functools.cache
+def _by_one_number(dtype):
+    quotient = Apply("div", (Load("x", (I,), dtype), Load("d", (integer(0),), dtype)), dtype)
+    loop = For(I, N, (Store("y", (I,), quotient),), host_target().lanes(dtype), 2)
+    buffers = (Buffer("x", (N,), dtype, "input"), Buffer("d", (1,), dtype, "input"), Buffer("y", (N,), dtype, "output"))
+    return compile_nest(Nest("quotients", buffers, ("n",), (loop,)), host_target())
 
 
 # ---- addresses, masks, errors -------------------------------------------------------------------

@@ -10,6 +10,7 @@ from loopwright.ir.builder import build, innermost
 from loopwright.ir.dims import evaluate as size_of
 from loopwright.ir.dims import symbol
 from loopwright.ir.interpreter import evaluate
+from loopwright.ir.nest import Prefetch, Reduction
 from loopwright.ir.ops import TABLE
 from loopwright.ir.ops.arithmetic import add, div, mul, sub
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
@@ -18,7 +19,7 @@ from loopwright.ir.ops.reductions import reduce_max
 from loopwright.ir.ops.structural import concatenate, reshape, slice_, transpose
 from loopwright.ir.ops.transcendental import exp, sqrt, tanh
 from loopwright.ir.parser import parse_type
-from loopwright.ir.schedule import ComputeAt, Fuse, Inline, Interleave, Parallel, Vectorize, from_json, to_json
+from loopwright.ir.schedule import ComputeAt, Fuse, Inline, Interleave, Parallel, PrefetchRow, Vectorize, from_json, to_json
 from loopwright.ir.types import F32, F64, ArrayType
 from loopwright.ir.verifier import verify
 from loopwright.lower.partition import partition
@@ -223,6 +224,19 @@ def test_illegal_instructions_are_refused():
     total = build(lambda x: [reduce_sum(x, axes=(0, 1))], [ROWS])
     with pytest.raises(ScheduleError, match="outermost"):
         build_nest(total, (Parallel(),), "k")
+    with pytest.raises(ScheduleError, match="rows"):
+        build_nest(total, (PrefetchRow(0),), "k")
+    with pytest.raises(ScheduleError, match="no reduction"):
+        build_nest(region, (PrefetchRow(2),), "k")
+
+
+def test_the_last_of_several_passes_over_a_row_asks_for_the_next_row():
+    [kernel] = partition(region_of(softmax), TARGET, blas=False).nodes
+    nest = build_nest(kernel.regions[0], kernel.attrs["schedule"], "k").nest
+    asked = [x for s in nest.body[0].body if isinstance(s, Reduction) for x in s.also if isinstance(x, Prefetch)]
+    assert [(x.buffer, x.write) for x in asked] == [("x0", False), ("y0", True)]
+    only = partition(build(lambda x: [reduce_sum(x, axes=(1,))], [ROWS]), TARGET, blas=False).nodes[0]
+    assert not any(isinstance(x, PrefetchRow) for x in only.attrs["schedule"])
 
 
 def test_schedules_are_json():

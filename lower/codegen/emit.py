@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Local
-from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Reduction, Scan, Statement, Store
+from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate
 from loopwright.lower.codegen.folds import Fold, fold, masked, vector_spans
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
-from loopwright.lower.codegen.memory import store
+from loopwright.lower.codegen.memory import prefetch, store
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.codegen.work import CHUNK, THRESHOLD, maths_weight, work_of
@@ -148,6 +148,8 @@ class Generator:
                 self.counted(context, statement, statement.extent)
             case Store():
                 store(context, statement)
+            case Prefetch():
+                prefetch(context, statement)
             case Let(name=name, value=value):
                 return self.named(context, name, context.evaluate(kernel.terms.of(value)))
             case Reduction(name=name, monoid=monoid, over=over, body=expr, dtype=dtype):

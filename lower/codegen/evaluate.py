@@ -25,6 +25,7 @@ from loopwright.lower.codegen.conversions import convert
 from loopwright.lower.codegen.folds import fold, prefix
 from loopwright.lower.codegen.machine import constant_text, register_type, vector_type
 from loopwright.lower.codegen.memory import load
+from loopwright.lower.codegen.quotients import by_one_divisor
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Arm, Carried, Scope, branch
 
@@ -120,6 +121,9 @@ def _apply(context: Context, term: Term, fn: str, dtype: np.dtype) -> Value:
     special = _special_power(context, term, args) if fn == "power" else None
     if special is not None:
         return special
+    quotient = by_one_divisor(context, *args) if fn == "div" else None
+    if quotient is not None:
+        return quotient
     lanes, parts = _shape(args)
     scope = place_of(*args)
     if fn == "power" and dtype.kind == "i":

@@ -12,12 +12,13 @@ import numpy as np
 
 from loopwright.ir.dims import Extent
 from loopwright.ir.loops import Index
-from loopwright.ir.nest import Store
+from loopwright.ir.nest import Prefetch, Store
 from loopwright.ir.types import BOOL, F32, I64, U8, is_float
 from loopwright.lower.codegen.arithmetic import Lanes, emitter
 from loopwright.lower.codegen.context import Context, Mask, Value, counting, splat_register
 from loopwright.lower.codegen.conversions import HALF, convert, rounded
 from loopwright.lower.codegen.machine import Machine, constant_text, register_type, vector_type
+from loopwright.lower.codegen.memory import prefetch
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Scope, loop
 
@@ -30,7 +31,7 @@ FUNCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bi
 class Fold:
     """One reduction: its components and how they combine. `wide` is the shape (lanes, parts) of the state."""
 
-    def __init__(self, context: Context, monoid: str, body: Term, dtype: np.dtype, also: tuple[Store, ...],
+    def __init__(self, context: Context, monoid: str, body: Term, dtype: np.dtype, also: tuple[Store | Prefetch, ...],
                  over_lanes: bool = False) -> None:
         self.over_lanes = over_lanes  # the lanes are elements of one fold, not of the result
         self.monoid, self.body, self.dtype, self.also = monoid, body, dtype, also
@@ -74,7 +75,10 @@ class Fold:
     def step(self, context: Context, state: State, index: str) -> State:
         """One more point, after its stores; inactive lanes keep what they have."""
         for statement in self.also:
-            self.kernel.store(context, statement)
+            if isinstance(statement, Store):
+                self.kernel.store(context, statement)
+            else:
+                prefetch(context, statement)
         new = self.merge(context.scope, state, self.element(context, index), context.lanes, ordered=True)
         active = context.active()
         if active is None:
@@ -186,7 +190,7 @@ def _tied(at: Lanes, a: str, b: str) -> str:
 Partial = Callable[[Scope, str, str], State]  # the fold of [low, high), from the identity
 
 
-def fold(context: Context, monoid: str, over: Over, body: Term, dtype: np.dtype, *, also: tuple[Store, ...] = (),
+def fold(context: Context, monoid: str, over: Over, body: Term, dtype: np.dtype, *, also: tuple[Store | Prefetch, ...] = (),
          lanes: int = 1, unroll: int = 1) -> Value:
     """The reduction's value at the end of the context's scope. `lanes` > 1: the last index runs over the lanes."""
     folding = Fold(context, monoid, body, dtype, also, over_lanes=lanes > 1 or unroll > 1)

@@ -12,7 +12,7 @@ import numpy as np
 
 from loopwright.ir.dims import Extent
 from loopwright.ir.loops import Index, Load
-from loopwright.ir.nest import Buffer, Store
+from loopwright.ir.nest import Buffer, Prefetch, Store
 from loopwright.ir.types import BOOL, I64
 from loopwright.lower.codegen.arithmetic import emitter
 from loopwright.lower.codegen.context import Context, Mask, Value, active_only, any_part, splat_register
@@ -20,6 +20,8 @@ from loopwright.lower.codegen.conversions import HALF, from_memory, to_memory
 from loopwright.lower.codegen.machine import constant_text, memory_type, suffix, vector_type
 from loopwright.lower.codegen.terms import Linear, Term, add_linear, scale_linear
 from loopwright.lower.codegen.text import Carried, Scope, branch, deepest
+
+NEAR_BYTES = 1 << 13  # of a row that is brought near before it is needed: four such rows fit a first cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,6 +372,31 @@ def _store_part(context: Context, dtype: np.dtype, address: Address, part: int, 
         scope.run(f"llvm.masked.scatter.{suffix(kind)}.{suffix(many)}", [
             (kind, raw), (many, _pointers(context, scope, element, address, part)), ("i32", str(width(element))),
             (vector_type("i1", lanes), mask or constant_text(True, "i1", lanes))])
+
+
+# ---- prefetches -----------------------------------------------------------------------------------
+def prefetch(context: Context, statement: Prefetch) -> None:
+    """Ask for a line per vector. The last vectors of a row, which are masked, come with the line before them."""
+    kernel, scope = context.kernel, context.scope
+    buffer = kernel.buffers[statement.buffer]
+    address = locate(context, buffer, tuple(kernel.terms.of(e) for e in statement.index))
+    if context.mask is not None or address.offsets is not None or address.stride != 1:
+        return
+    element = memory_type(buffer.dtype)
+    row = kernel.extent(statement.row)
+    near = _once(kernel.root, f"icmp sle i64 {row}, {NEAR_BYTES // width(element)}")
+    pointer = address.pointer if statement.write else scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {row}")
+    pointer = scope.emit(f"select i1 {near}, ptr {pointer}, ptr {kernel.pointers[buffer.name]}")
+    for part in range(context.parts):
+        line = _vector_pointer(scope, element, replace(address, pointer=pointer), part, context.lanes)
+        scope.run("llvm.prefetch.p0", [("ptr", line), ("i32", str(int(statement.write))), ("i32", "3"), ("i32", "1")])
+
+
+def _once(scope: Scope, text: str) -> str:
+    """An instruction of a scope, emitted there once."""
+    if text not in scope.values:
+        scope.values[text] = scope.emit(text)
+    return str(scope.values[text])
 
 
 def _store_every_second(scope: Scope, element: str, address: Address, part: int, lanes: int, raw: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Apply, Expr, Load, Prefix, Reduce, When, walk
-from loopwright.ir.nest import Allocate, For, Let, Reduction, Scan, Statement, Store
+from loopwright.ir.nest import Allocate, For, Let, Prefetch, Reduction, Scan, Statement, Store
 from loopwright.ir.types import FLOATS
 from loopwright.kernels.maths import FUNCTIONS
 from loopwright.lower.codegen.arithmetic import FORMULAS
@@ -47,7 +47,7 @@ def _of(statement: Statement) -> Extent:
             return product(n for _, n in over) * (_expression(value) + 1 + work_of(also))
         case Scan(extent=extent, body=value):
             return extent * (_expression(value) + 4)
-        case Allocate():
+        case Allocate() | Prefetch():
             return 0
 
 

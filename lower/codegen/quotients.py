@@ -1,0 +1,53 @@
+"""Division of vectors by one number: its reciprocal once, then multiplications, rounded as division is.
+
+With r = RN(1/y), two steps of q' = RN(q + r * RN(x - q * y)) make RN(x / y) of q = RN(x * r): the first gives a neighbour of
+the quotient, and for a neighbour Markstein's theorem holds (Muller et al., Handbook of Floating-Point Arithmetic, 2nd ed.,
+section 4.7). Both need that nothing under- or overflows on the way, so lanes with x or y outside [2^-L, 2^L) are
+divided, but for x = +0, which the steps keep.
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from loopwright.ir.types import F32, F64
+from loopwright.lower.codegen.context import Context, Value, splat_register
+from loopwright.lower.codegen.machine import Machine
+
+WIDE = 512  # bits of a vector whose division takes longer than the steps
+NAN_BITS = -1  # of a dividend that is NaN whatever is done
+LIMIT = {F32: 60, F64: 500}  # L
+
+
+def by_one_divisor(context: Context, x: Value, y: Value) -> Value | None:
+    """x / y where y is one number for all lanes; None where division itself is better."""
+    kernel = context.kernel
+    if y.varies or not x.varies or x.dtype not in LIMIT or kernel.flags or not kernel.target.has_fma:
+        return None
+    if x.lanes * x.dtype.itemsize * 8 != WIDE:
+        return None
+    alone = context.writer(y.dtype, y.scope, 1).machine
+    kind, divisor = alone.element, y.parts[0]
+    reciprocal = splat_register(y.scope, kind, alone.div(1.0, divisor), x.lanes)
+    least, count = _range(x.dtype)
+    fits = alone.ucompare("lt", alone.isub(alone.shl(alone.bits_of(divisor), 1), least), count)
+    allowed = splat_register(y.scope, alone.int_type, alone.iselect(fits, count, 0), x.lanes)
+    exempt = splat_register(y.scope, alone.int_type, alone.iselect(fits, 0, NAN_BITS), x.lanes)
+    divisors = splat_register(y.scope, kind, divisor, x.lanes) if divisor.startswith("%") else f"splat ({kind} {divisor})"
+    at = context.writer(x.dtype, x.scope if x.scope.depth > y.scope.depth else y.scope, x.lanes).machine
+    parts = tuple(_quotient(at, part, divisors, reciprocal, least, allowed, exempt) for part in x.parts)
+    return Value(parts, x.dtype, x.lanes, at.scope)
+
+
+def _range(dtype: np.dtype) -> tuple[int, int]:
+    """The bits of 2^-L without its sign, and how many such patterns there are up to 2^L."""
+    bits = np.array([2.0 ** -LIMIT[dtype], 2.0 ** LIMIT[dtype]], dtype).view(f"u{dtype.itemsize}")
+    return 2 * int(bits[0]), 2 * int(bits[1] - bits[0])
+
+
+def _quotient(m: Machine, x: str, y: str, r: str, least: int, allowed: str, exempt: str) -> str:
+    q = m.mul(x, r)
+    for _ in range(2):
+        q = m.fma(m.fma(m.neg(q), y, x), r, q)
+    bits = m.bits_of(x)
+    outside = m.both(m.ucompare("ge", m.isub(m.shl(bits, 1), least), allowed), m.icompare("ne", bits, exempt))
+    return m.rarely(outside, q, lambda inner: inner.div(x, y))
