@@ -156,3 +156,12 @@ def test_text_is_assembled_once(monkeypatch, tmp_path):
     first = assembled(adding(3))
     monkeypatch.setattr("loopwright.lower.runtime.cache.assemble", None)
     assert assembled(adding(3)) == first
+
+
+@pytest.mark.skipif(not host_target().is_x86, reason="other machines address data in other words")
+def test_code_addresses_its_constants_in_full():
+    """A linker may put them further from the code than 2 GiB in a process that holds much."""
+    table = "@table = private constant [2 x i64] [i64 3, i64 4]\n"
+    body = "  %p = getelementptr i64, ptr @table, i64 %x\n  %y = load i64, ptr %p\n  ret i64 %y\n"
+    text = f"{table}define i64 @f(i64 %x) {{\n{body}}}\n"
+    assert "rip" not in engine.assembly(text) and run(loaded(text), 1) == 4
