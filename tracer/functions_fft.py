@@ -126,7 +126,7 @@ def _steps(t: Tracer, s: Any, axes: Any) -> Steps:
                       stacklevel=5)
     default = range(t.ndim) if sizes is None else range(-len(sizes), 0)
     places = [as_axis(a, t.ndim) for a in (default if axes is None else known_list(axes))]
-    sizes = [None] * len(places) if sizes is None else sizes
+    sizes = [t.shape[a] for a in places] if sizes is None else sizes
     if len(sizes) != len(places):
         raise ValueError(f"{user_source()}: Shape and axes have different lengths.")
     return [(t.shape[a] if isinstance(n, int) and n == -1 else n, a) for n, a in zip(sizes, places, strict=True)]
@@ -168,7 +168,7 @@ def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Traced:
     t = as_tracer(a)
     steps = _steps(t, s, axes)
     n, axis = _last(steps)
-    return irfft(_each(t, steps[:-1], norm, True), n, axis, norm)
+    return irfft(_each(t, steps[:-1], norm, True), None if s is None else n, axis, norm)
 
 
 @implements(np.fft.fft2)
