@@ -13,6 +13,7 @@ from loopwright.arrays import Array, inexact, quiet, xp
 from loopwright.ir.errors import ShapeError
 from loopwright.ir.source import user_source
 from loopwright.ir.types import F64
+from loopwright.pooling import avg_pool, max_pool, min_pool, pool
 from loopwright.scipy.special import erfc, expit, log_expit, logsumexp
 from loopwright.scipy.special import log_softmax as _log_softmax
 from loopwright.scipy.special import softmax as _softmax
@@ -21,9 +22,10 @@ from loopwright.tracer.promotion import as_dtype
 from loopwright.tracer.tracer import Tracer
 
 __all__ = [
-    "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "identity", "leaky_relu",
-    "log_sigmoid", "log_softmax", "logmeanexp", "logsumexp", "mish", "one_hot", "relu", "relu6", "selu", "sigmoid", "silu",
-    "soft_sign", "softmax", "softplus", "sparse_plus", "sparse_sigmoid", "squareplus", "standardize", "swish",
+    "avg_pool", "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "identity",
+    "leaky_relu", "log_sigmoid", "log_softmax", "logmeanexp", "logsumexp", "max_pool", "min_pool", "mish", "one_hot",
+    "pool", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus", "sparse_plus",
+    "sparse_sigmoid", "squareplus", "standardize", "swish",
 ]
 
 

@@ -88,7 +88,7 @@ def is_product(n: Node) -> bool:
     if n.op is not conv or n.outputs[0].type.dtype not in (F32, F64) or n.inputs[0].type.dtype != n.outputs[0].type.dtype:
         return False
     kernel, axes = n.inputs[1].type.shape, n.attrs["rhs_axes"]
-    return kernel[axes[GROUP]] == 1 or kernel[axes[IMAGE]] != 1
+    return bool(kernel[axes[GROUP]] == 1 or kernel[axes[IMAGE]] != 1)
 
 
 def as_products(n: Node) -> list[Node]:
