@@ -30,14 +30,14 @@ from loopwright.tools import ShapeDtypeStruct, eval_shape, hvp, linear_transpose
 from loopwright.tracer.pytree import register_pytree_node
 from loopwright.tracer.size import SpecialisationWarning
 from loopwright.transforms import grad, jvp, linearize, value_and_grad, vjp, vmap
-from loopwright.versions import RecompilationWarning, disable_jit
+from loopwright.versions import DonationWarning, RecompilationWarning, disable_jit
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ArgumentError", "AxisNameError", "CheckError", "CollectiveError", "ConcretizationError", "DTypeError", "GradientError",
-    "LeakedValueError", "ParseError", "RecompilationWarning", "ShapeDeclarationError", "ShapeDtypeStruct", "ShapeError",
-    "SpecialisationWarning", "TraceStateError", "VerificationError", "WriteError", "check", "checkpoint",
+    "ArgumentError", "AxisNameError", "CheckError", "CollectiveError", "ConcretizationError", "DTypeError", "DonationWarning",
+    "GradientError", "LeakedValueError", "ParseError", "RecompilationWarning", "ShapeDeclarationError", "ShapeDtypeStruct",
+    "ShapeError", "SpecialisationWarning", "TraceStateError", "VerificationError", "WriteError", "check", "checkpoint",
     "checkpoint_policies", "custom_jvp", "custom_vjp", "debug", "debug_nans", "disable_jit", "eval_shape", "float0", "grad",
     "hessian", "hvp", "jacfwd", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "make_graph", "nn", "numpy",
     "ops", "parse", "pure_callback", "random", "register_pytree_node", "remat", "scipy", "set_threads", "value_and_grad",

@@ -58,8 +58,8 @@ def debug_nans(enable: bool = True) -> Iterator[None]:
     """Inside, on this thread, a jitted function or a transform whose result holds a NaN raises FloatingPointError, which names
     the operation that made the NaN, its line, and what it was given. Also a decorator: `@debug_nans()`.
 
-    The call that gave it is computed again by NumPy, one operation after another: until a NaN turns up only the calls cost more,
-    for they go through Python. A NaN that was in the arguments is no error. enable=False changes nothing.
+    The call that gave it is computed again by NumPy, one operation after another: until a NaN turns up only the calls cost
+    more, for they go through Python. A NaN that was in the arguments is no error. enable=False changes nothing.
 
     >>> import numpy as np, loopwright as lw
     >>> with lw.debug_nans():

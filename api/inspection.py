@@ -114,6 +114,7 @@ def _version_lines(number: int, entry: Entry, sizes: Mapping[str, int] | None) -
     lines += [f"  guard: {g}" for g in version.guards]
     lines += [f"  reads a captured array at every call: {v.type}" for v in version.graph.params[-len(version.hidden):]
               if version.hidden]
+    lines += [f"  result {k} takes the memory of argument {a}" for k, a in entry.compiled.donations.items()]
     for k, node in enumerate(entry.compiled.kernels.nodes):
         lines += _kernel_lines(k, node, sizes)
     return lines

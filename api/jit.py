@@ -21,7 +21,8 @@ from loopwright.versions import Versions
 
 
 def jit(f: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[int] = (),
-        static_argnames: str | Sequence[str] = (), shapes: Any = None, dynamic: bool = True, fast_math: bool = False) -> Any:
+        static_argnames: str | Sequence[str] = (), donate_argnums: int | Sequence[int] = (),
+        donate_argnames: str | Sequence[str] = (), shapes: Any = None, dynamic: bool = True, fast_math: bool = False) -> Any:
     """Compile f, a function of arrays and numbers written in NumPy, when it is first called.
 
     One compile serves all sizes: `f.compiles` counts them, `f.explain(*args)` says what made a second one necessary.
@@ -36,6 +37,10 @@ def jit(f: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[i
     and the other errors of docs/errors.md while it traces; a call that raised leaves nothing behind.
 
     static_argnums, static_argnames: parameters that are settings, not data: hashable values that are compiled in.
+    donate_argnums, donate_argnames: arguments whose arrays results may be made in: the result is then that same array object,
+        and nothing is allocated. Do not use such an array afterwards: NumPy cannot mark it as gone, it holds the result (or
+        what was written before an error). An array that is read-only, a view, overlaps another argument or is not contiguous
+        is copied instead. One that no result can take is named by a DonationWarning when the function is compiled.
     shapes: names for the sizes of the array arguments, `("n k", "k m")`: checked at every call, and a trace that would hold
         for one size only is an error. `_` names nothing, an integer fixes a size, None declares nothing for an argument.
     dynamic: False compiles for each shape anew.
@@ -48,11 +53,13 @@ def jit(f: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[i
     14.0
     """
     if f is None:
-        return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames, shapes=shapes,
+        return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames,
+                                 donate_argnums=donate_argnums, donate_argnames=donate_argnames, shapes=shapes,
                                  dynamic=dynamic, fast_math=fast_math)
     if not callable(f):
         raise ArgumentError(f"{user_source()}: jit expected a function, got {type(f).__name__}.")
-    versions = Versions(f, Parameters(f, static_argnums, static_argnames, shapes, dynamic), fast_math)
+    parameters = Parameters(f, static_argnums, static_argnames, shapes, dynamic)
+    versions = Versions(f, parameters, fast_math, parameters.labels(donate_argnums, donate_argnames, "donate"))
     function: Any = NativeFunction()
     functools.update_wrapper(function, f)
     function.__dict__["_versions"] = versions

@@ -1,5 +1,5 @@
 """Structured control flow, with JAX's names, argument order and meaning: `import loopwright.lax as lax`. The collectives of
-`loopwright.collectives` are here, too.
+`loopwright.collectives`, convolutions and reductions over windows are here, too.
 
 Guarantees: inside a trace each function is one node of the graph (a loop in machine code under `jit`), and differentiates
 and batches as such; without a traced operand it runs at once. Bodies are traced: Python runs once, not once per trip. Their
@@ -8,7 +8,7 @@ parameters are their own and may be written in place. Reverse mode works through
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,14 @@ import numpy as np
 from loopwright import eager
 from loopwright.autodiff.calls import Operand, Place, name_of, operands, same, type_of
 from loopwright.collectives import all_gather, axis_index, axis_size, pmax, pmean, pmin, ppermute, psum, psum_scatter
+from loopwright.convolution import (
+    ConvDimensionNumbers,
+    conv,
+    conv_dimension_numbers,
+    conv_general_dilated,
+    conv_transpose,
+    conv_with_general_padding,
+)
 from loopwright.ir.builder import Ref, innermost
 from loopwright.ir.dims import Dim, Extent, Facts, maximum
 from loopwright.ir.errors import ArgumentError, DTypeError, ShapeError
@@ -29,15 +37,17 @@ from loopwright.ir.source import user_source
 from loopwright.ir.types import BOOL, I64, is_integer
 from loopwright.tracer.control import Carry, branches, check_pair, refuse_traced_length, row_types, scan_body, while_body
 from loopwright.tracer.promotion import convert, lift_own
-from loopwright.tracer.pytree import flatten, paths, unflatten
+from loopwright.tracer.pytree import Structure, flatten, paths, unflatten
 from loopwright.tracer.size import as_extent, sized
 from loopwright.tracer.tables import xp
 from loopwright.tracer.tracer import Tracer
 from loopwright.transforms import vmap
+from loopwright.windows import reduce_window
 
 __all__ = [
-    "all_gather", "associative_scan", "axis_index", "axis_size", "cond", "fori_loop", "map", "pmax", "pmean", "pmin",
-    "ppermute", "psum", "psum_scatter", "scan", "stop_gradient", "switch", "while_loop",
+    "ConvDimensionNumbers", "all_gather", "associative_scan", "axis_index", "axis_size", "cond", "conv",
+    "conv_dimension_numbers", "conv_general_dilated", "conv_transpose", "conv_with_general_padding", "fori_loop", "map", "pmax",
+    "pmean", "pmin", "ppermute", "psum", "psum_scatter", "reduce_window", "scan", "stop_gradient", "switch", "while_loop",
 ]
 
 Function = Callable[..., Any]
@@ -176,8 +186,9 @@ def scan(f: Function, init: Any, xs: Any = None, length: Any = None, reverse: bo
     """(carry, ys) after carry, y = f(carry, x) for every row x of xs, the last first if `reverse`; ys are the stacked y.
 
     xs: a container of arrays with the same number of rows; None with `length`, an integer or a size. f returns a pair and
-    keeps the structure, shapes and dtypes of the carry: else ArgumentError, ShapeError or DTypeError. unroll: True, or at
-    least the length where that is an integer, writes every trip out; other numbers change nothing.
+    keeps the structure, shapes and dtypes of the carry: else ArgumentError, ShapeError or DTypeError. unroll: so many trips
+    are written out in each trip of the loop, and those that are left after it; True, or at least the length, which is an
+    integer then, writes every trip out. Values are the same.
 
     >>> scan(lambda total, x: (total + x, total), 0.0, np.arange(4.0))
     (np.float64(6.0), array([0., 0., 1., 3.]))
@@ -199,8 +210,11 @@ def _scanned(f: Function, init: Any, xs: Any, length: Extent | None, reverse: bo
     arrays, rows = flatten(xs)
     stacks = operands(arrays, paths(rows, "xs"), why)
     length, types = row_types([type_of(x) for x in stacks], paths(rows, "xs"), length, same, why)
-    if isinstance(length, int) and length > 0 and (unroll is True or (unroll is not False and unroll >= length > 1)):
-        return _written_out(f, init, xs, length, reverse)
+    if unroll is not False and innermost() is not None:
+        if isinstance(length, int) and length > 0 and (unroll is True or unroll >= length > 1):
+            return _written_out(f, init, arrays, rows, reversed(range(length)) if reverse else range(length), why)
+        if unroll is not True and unroll > 1:
+            return _in_groups(f, init, arrays, rows, length, reverse, unroll, why)
     carry = Carry(structure, [type_of(x) for x in values], why)
     if innermost() is None and length != 0:  # for no trip at all a trace tells the types
         found, ys = eager.scan(f, values, [np.asarray(x) for x in stacks], rows, int(length), reverse, carry)  # type: ignore
@@ -214,14 +228,53 @@ def _scanned(f: Function, init: Any, xs: Any, length: Extent | None, reverse: bo
     return unflatten(structure, found[:len(values)]), unflatten(made.structure, found[len(values):])
 
 
-def _written_out(f: Function, init: Any, xs: Any, length: int, reverse: bool) -> tuple[Any, Any]:
-    """A scan without a loop, of at least one trip."""
-    (leaves, rows), carry, found = flatten(xs), init, []
-    for k in reversed(range(length)) if reverse else range(length):
-        carry, y = check_pair(f(carry, unflatten(rows, [x[k] for x in leaves])), f"scan of {name_of(f)}")
-        found.append(flatten(y))
-    columns = zip(*([ys for ys, _ in reversed(found)] if reverse else [ys for ys, _ in found]), strict=True)
-    return carry, unflatten(found[0][1], [xp.stack(column) for column in columns])
+def _written_out(f: Function, init: Any, arrays: Sequence[Any], rows: Structure, order: Iterable[int],
+                 why: str) -> tuple[Any, Any]:
+    """A scan without a loop over rows of the arrays, at least one, in this order; ys are stacked as the rows are."""
+    carry, found, shape = init, {}, None
+    for k in order:
+        leaves, structure = flatten(carry)
+        kept = Carry(structure, [type_of(x) for x in operands(leaves, paths(structure, "carry"), why)], why)
+        new, y = check_pair(f(unflatten(structure, [_own(x) for x in leaves]), unflatten(rows, [x[k] for x in arrays])), why)
+        carry = unflatten(structure, kept.taken(new))
+        found[k], own = flatten(y)
+        if shape is not None and own != shape:
+            raise ArgumentError(f"{user_source()}: {why}: y must have one structure, got {shape} and {own}.")
+        shape = own
+    assert shape is not None
+    return carry, unflatten(shape, [xp.stack(column) for column in zip(*[found[k] for k in sorted(found)], strict=True)])
+
+
+def _own(x: Any) -> Any:
+    """A value that the body of a loop may write."""
+    return Tracer(x.ref) if isinstance(x, Tracer) else xp.array(x) if isinstance(x, np.ndarray) else x
+
+
+def _in_groups(f: Function, init: Any, arrays: Sequence[Any], rows: Structure, length: Extent, reverse: bool, count: int,
+               why: str) -> tuple[Any, Any]:
+    """A scan of `count` trips in each trip of a loop. The rows that are left over go last: written out, or in a loop of their
+    own where it is not known how many they are."""
+    around = innermost()
+    assert around is not None
+    groups, rest = length // count, length % count
+    whole, left = (sized(n, around.scope) for n in (groups * count, rest))
+
+    def many(carry: Any, part: Any) -> tuple[Any, Any]:
+        return _written_out(f, carry, flatten(part)[0], rows, reversed(range(count)) if reverse else range(count), why)
+    main = [x[left:] if reverse else x[:whole] for x in arrays]
+    parts = [xp.reshape(x, (sized(groups, around.scope), count, *x.shape[1:])) for x in main]
+    carry, ys = _scanned(_named(many, f), init, unflatten(rows, parts), groups, reverse, 1, why)
+    stacks, structure = flatten(ys)
+    stacks = [xp.reshape(y, (whole, *y.shape[2:])) for y in stacks]
+    if rest == 0:
+        return carry, unflatten(structure, stacks)
+    over = [x[:left] if reverse else x[whole:] for x in arrays]
+    if isinstance(rest, int):
+        carry, zs = _written_out(f, carry, over, rows, reversed(range(rest)) if reverse else range(rest), why)
+    else:
+        carry, zs = _scanned(f, carry, unflatten(rows, over), rest, reverse, 1, why)
+    both = zip(stacks, flatten(zs)[0], strict=True)
+    return carry, unflatten(structure, [xp.concatenate([z, y] if reverse else [y, z]) for y, z in both])
 
 
 def _size_operand(length: Extent) -> list[Ref]:

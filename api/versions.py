@@ -19,17 +19,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from loopwright.ir import nans
+from loopwright.ir.backward import recomputing
 from loopwright.ir.builder import Ref, inline, innermost, running
 from loopwright.ir.dims import symbol_of
 from loopwright.ir.expansion import expanded
 from loopwright.ir.guards import Guard
+from loopwright.ir.residuals import Choice
 from loopwright.ir.signature import Result, ResultContainer, Signature, Version
 from loopwright.ir.source import user_source
 from loopwright.ir.types import ArrayType, native
 from loopwright.lower.runtime.dispatcher import set_versions
 from loopwright.lower.runtime.lazy import compile_version
 from loopwright.tracer.promotion import newest_builder
-from loopwright.tracer.pytree import Structure, flatten, take, unflatten
+from loopwright.tracer.pytree import Structure, flatten, paths, take, unflatten
 from loopwright.tracer.signatures import (
     Call,
     Form,
@@ -89,13 +91,18 @@ class RecompilationWarning(UserWarning):
     """A jitted function was compiled many times; the message names what differs from call to call."""
 
 
+class DonationWarning(UserWarning):
+    """The memory of a donated argument is of no use to any result; the message names it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Draft:
     """A version before it is compiled, and what Python must know to find and call it.
 
     is_direct: compiled code takes the call as the user spells it; else it takes the flat leaves, and only Python calls it.
     sizes: where each symbol is read, as (leaf, axis). captured: each with its layout at the trace. contents:
-    captured arrays whose very bytes steered the trace.
+    captured arrays whose very bytes steered the trace. residuals: what each backward part takes from before it; tapes: what
+    loops and branches keep of each trip for theirs.
     """
 
     version: Version
@@ -104,6 +111,8 @@ class Draft:
     sizes: Mapping[str, tuple[int, int]]
     captured: tuple[tuple[np.ndarray, Layout], ...]
     contents: tuple[tuple[np.ndarray, bytes], ...]
+    residuals: tuple[Choice, ...]
+    tapes: tuple[Choice, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,8 +171,11 @@ class Entry:
 class Versions:
     """What one jitted function has compiled. `slow` is what the native function calls when no version answers."""
 
-    def __init__(self, f: Callable[..., Any], parameters: Parameters, fast_math: bool) -> None:
-        self.f, self.parameters, self.fast_math = f, parameters, fast_math
+    def __init__(self, f: Callable[..., Any], parameters: Parameters, fast_math: bool,
+                 donated: frozenset[Label] = frozenset()) -> None:
+        self.f, self.parameters, self.fast_math, self.donated = f, parameters, fast_math, donated
+        if both := sorted(map(str, donated & parameters.static)):
+            raise ValueError(f"{parameters.name}: {', '.join(both)} cannot be both static and donated.")
         self.why = f"jit of {parameters.name}"
         self.entries: tuple[Entry, ...] = ()
         self.compiles = 0
@@ -196,7 +208,7 @@ class Versions:
         types, symbols = self.parameters.types(call)
         traced = trace(self._around(call), types, scope=symbols.scope, is_floor=True, is_sealed=True, why=self.why)
         symbols.check_free(self.parameters.name)
-        return drafted(call, types, traced, self.parameters.name, self.fast_math)
+        return drafted(call, types, traced, self.parameters.name, self.fast_math, self.donated)
 
     def _around(self, call: Call) -> Callable[[list[Tracer]], Any]:
         def run(tracers: list[Tracer]) -> Any:
@@ -213,11 +225,25 @@ class Versions:
             self.compiles += 1
             self.entries = (*self.entries[-(KEEP - 1):], entry)  # the oldest goes when there are too many
             self._offer()
+        self._warn_of_donations(call, entry)
         if len(self.entries) == WARN_AT:
             at = user_source()
             warnings.warn_explicit(f"{self.parameters.name} has {WARN_AT} compiled versions; {blame}", RecompilationWarning,
                                    at.file, at.line)
         return entry
+
+    def _warn_of_donations(self, call: Call, entry: Entry) -> None:
+        """Name the donated arrays that no result takes the memory of."""
+        version = entry.draft.version
+        spare = sorted(set(version.donated).difference(entry.compiled.donations.values()))
+        if spare:
+            names = [path for label in call.labels() if label in call.structures
+                     for path in paths(call.structures[label], self.parameters.described(label))]
+            at = user_source()
+            shown = ", ".join([f"{names[k]} ({version.graph.params[k].type})" for k in spare])
+            warnings.warn_explicit(f"{self.parameters.name}: no result can take the memory of donated {shown}: none has its "
+                                   f"shape and dtype and is made after it is read for the last time. Do not donate it.",
+                                   DonationWarning, at.file, at.line)
 
     def publish_to(self, function: Any) -> None:
         """Make this the native function that answers calls by itself where a version fits."""
@@ -255,7 +281,8 @@ class Versions:
         return unflatten(made.structure, [Tracer(r, contiguous=True) for r in results])
 
 
-def drafted(call: Call, types: Sequence[ArrayType], traced: Traced, name: str, fast_math: bool) -> Draft:
+def drafted(call: Call, types: Sequence[ArrayType], traced: Traced, name: str, fast_math: bool,
+            donated: frozenset[Label] = frozenset()) -> Draft:
     """The version that a finished trace makes for calls like this one."""
     assert not any(isinstance(x, Ref) for x in traced.outer), "a trace outside every other captured a traced value"
     found = signature(call, types) if is_native(traced.structure) else None
@@ -267,11 +294,19 @@ def drafted(call: Call, types: Sequence[ArrayType], traced: Traced, name: str, f
         results = ResultContainer("tuple", tuple([Result(k) for k in range(len(traced.graph.results))]))
     arrays = tuple([x for x in traced.outer if isinstance(x, np.ndarray)])
     scope = traced.builder.scope
-    version = Version(name=name, signature=form, graph=expanded(traced.graph), guards=tuple(scope.guards), results=results,
-                      hidden=arrays, objects=objects, fast_math=fast_math)
+    graph, choices = recomputing(expanded(traced.graph), scope.hints)
+    version = Version(name=name, signature=form, graph=graph, guards=tuple(scope.guards), results=results,
+                      hidden=arrays, objects=objects, fast_math=fast_math, donated=_donated(call, donated))
     sizes = {s: (k, axis) for k, t in enumerate(types) for axis, n in enumerate(t.shape) if (s := symbol_of(n))}
     return Draft(version, found is not None, traced.structure, sizes, tuple([(x, _layout(x)) for x in arrays]),
-                 _changeable(scope.contents))
+                 _changeable(scope.contents), tuple(choices), tuple(scope.choices))
+
+
+def _donated(call: Call, donated: frozenset[Label]) -> tuple[int, ...]:
+    """The numbers of the leaves that are arrays of donated arguments."""
+    labels = [label for label in call.labels() for _ in call.leaves.get(label, ())]
+    return tuple([k for k, (label, x) in enumerate(zip(labels, call.flat(), strict=True))
+                  if label in donated and isinstance(x, np.ndarray) and x.ndim])
 
 
 def _changeable(contents: Sequence[tuple[np.ndarray, bytes]]) -> tuple[tuple[np.ndarray, bytes], ...]:

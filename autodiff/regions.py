@@ -2,20 +2,21 @@
 
 Guarantees: a region that is made is closed, over the symbols of the graph around it; what a region leaves for its linear part
 (its residuals) has types that hold outside the region: arrays whose size is a trip count inside it are computed again from
-what they came from, and so are constants and what is repeated from smaller arrays.
+what they came from, and so is what `ir.residuals` finds cheaper than to keep.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from loopwright.ir.builder import Builder, Ref, build, inline, innermost, tracing
+from loopwright.ir.builder import Builder, Ref, build, inline, innermost, source_here, tracing
 from loopwright.ir.dims import Extent, symbols_in
 from loopwright.ir.graph import Graph, Node, Value, binding, renewed, silenced, symbols_of
 from loopwright.ir.guards import Scope
 from loopwright.ir.op import Flags
-from loopwright.ir.ops.broadcasting import broadcast, spread
+from loopwright.ir.ops.broadcasting import spread
 from loopwright.ir.ops.elementwise import no_tangent
 from loopwright.ir.ops.regions import blank, chosen, split, spread_out
+from loopwright.ir.residuals import Choice, Forward
 from loopwright.ir.types import ArrayType
 
 
@@ -50,7 +51,7 @@ class Regions:
             return [*results, *_filled(results, moved, wanted, into)]
         return self._build(rule, [*(v.type for v in graph.params), *map(_tangent_type, chosen(graph.params, active))])
 
-    def linearize(self, graph: Graph, active: Flags, wanted: Flags) -> tuple[Graph, Graph]:
+    def linearize(self, graph: Graph, active: Flags, wanted: Flags, at_hand: Flags) -> tuple[Graph, Graph]:
         """See ir.op.Engine."""
         front = Builder(self.scope, "a region")
         with tracing(front, is_floor=True):
@@ -61,12 +62,14 @@ class Regions:
             linear, residuals = behind.finish(_filled(results, moved, wanted, behind))
             forward, outer = front.finish([*results, *residuals])
         assert not outer, "a region captured an outer value"
-        return self._kept(forward, linear, len(results), sum(active))
+        return self._kept(forward, linear, len(results), sum(active), at_hand)
 
-    def _kept(self, forward: Graph, linear: Graph, results: int, tangents: int) -> tuple[Graph, Graph]:
+    def _kept(self, forward: Graph, linear: Graph, results: int, tangents: int, at_hand: Flags) -> tuple[Graph, Graph]:
         """Choose what is kept; the linear part computes the rest again. Its parameters: residuals, then tangents."""
         wanted = forward.results[results:]
-        kept, again = _recomputed(forward, wanted, set(linear.free_symbols))
+        choice, again = self._chosen(forward, wanted, set(linear.free_symbols), chosen(forward.params, at_hand))
+        kept = choice.operands
+        self.scope.choices.append(choice)
 
         def rule(*refs: Ref) -> list[Ref]:
             into = _here()
@@ -76,6 +79,23 @@ class Regions:
             return inline(linear, [*refs[len(kept):], *(env[v] for v in wanted)], into)
         types = [*(v.type for v in kept), *(v.type for v in linear.params[:tangents])]
         return (Graph(forward.params, forward.nodes, (*forward.results[:results], *kept)), renewed(self._build(rule, types)))
+
+    def _chosen(self, g: Graph, wanted: Sequence[Value], symbols: set[str],
+                at_hand: Sequence[Value]) -> tuple[Choice, list[Node]]:
+        """What to keep, and the nodes that make the wanted values of it; those that bind the symbols they use are among them.
+        Arrays with a size that is bound here cannot be kept."""
+        own = {s for n in g.nodes for s in binding(n)}
+        needs = dict.fromkeys(wanted)
+        ahead = Forward(g, at_hand, self.scope.hints, lambda v: any(not own.isdisjoint(symbols_in(x)) for x in v.type.shape))
+        while True:
+            choice = ahead.choose(needs, source_here())
+            used = symbols.union(*map(symbols_of, choice.again)) & own
+            binders = [n for n in g.nodes if not used.isdisjoint(binding(n))] if used else []
+            missing = [v for n in binders for v in n.inputs if v not in needs]
+            if not missing:
+                run = {*choice.again, *binders}
+                return choice, [silenced(n) for n in g.nodes if n in run]
+            needs.update(dict.fromkeys(missing))
 
     def transpose(self, graph: Graph, unknown: Flags, arriving: Flags) -> Graph:
         """See ir.op.Engine."""
@@ -158,28 +178,3 @@ def _tangent_type(x: Value | Ref) -> ArrayType:
 
 def _emit(n: Node, inputs: Sequence[Ref], into: Builder) -> list[Ref]:
     return into.bind_all(n.op, inputs, n.attrs, n.regions)
-
-
-def _recomputed(g: Graph, wanted: Sequence[Value], symbols: set[str]) -> tuple[list[Value], list[Node]]:
-    """What to keep so that the nodes given, run again, make the wanted values; they bind the symbols too."""
-    own = {s for n in g.nodes for s in binding(n)}
-    cheap = {v for n in g.nodes if not n.inputs or n.op is broadcast for v in n.outputs}
-    made = {v for n in g.nodes for v in n.outputs}
-
-    def again(v: Value) -> bool:
-        return v in made and (v in cheap or any(not own.isdisjoint(symbols_in(x)) for x in v.type.shape))
-
-    kept = dict.fromkeys([v for v in wanted if not again(v)])
-    needed = {v for v in wanted if again(v)}
-    needed_symbols = symbols | {s for v in needed for x in v.type.shape for s in symbols_in(x)}
-    nodes = []
-    for n in reversed(g.nodes):
-        if not needed.isdisjoint(n.outputs) or not needed_symbols.isdisjoint(binding(n)):
-            nodes.append(silenced(n))
-            needed_symbols |= symbols_of(n)
-            for v in n.inputs:
-                if again(v):
-                    needed.add(v)
-                else:
-                    kept.setdefault(v)
-    return list(kept), nodes[::-1]

@@ -16,7 +16,7 @@ import numpy as np
 
 from loopwright.autodiff.jvp import emit
 from loopwright.autodiff.regions import WALKS, Regions, varying_values
-from loopwright.ir.builder import Builder, Ref, attributed
+from loopwright.ir.builder import Builder, Ref, attributed, pulling
 from loopwright.ir.errors import GradientError
 from loopwright.ir.graph import Graph, Node, Value, renewed
 from loopwright.ir.op import Op
@@ -71,11 +71,11 @@ def pull(graph: Graph, unknown: Sequence[bool], known: Sequence[Ref | np.ndarray
     env = {v: x if isinstance(x, Ref) else into.capture(x) for v, x in zip(rest, known, strict=True)}
     moving = varying_values(graph, unknown)
     flow: _Flow = {}
-    for v, ct in zip(graph.results, cotangents, strict=True):
-        if v in moving and ct is not None:
-            here = Ref(into, into.lift(ct))
-            _arrive(flow, v, _Cotangent(here, None, here))
-    with attributed() as attribute:
+    with pulling(), attributed() as attribute:
+        for v, ct in zip(graph.results, cotangents, strict=True):
+            if v in moving and ct is not None:
+                here = Ref(into, into.lift(ct))
+                _arrive(flow, v, _Cotangent(here, None, here))
         for n in _needed(graph, moving, flow):
             attribute(n.source)
             inputs = [blank(v.type, into) if v in moving else env[v] for v in n.inputs]  # a known output reads none of those
@@ -88,7 +88,7 @@ def pull(graph: Graph, unknown: Sequence[bool], known: Sequence[Ref | np.ndarray
             elif (arrived := flow.get(n.outputs[0])) is not None:
                 attribute(n.source)
                 _pull_node(n, arrived, flow, env, moving)
-    return [_whole(flow[v]) if v in flow else None for v in params]
+        return [_whole(flow[v]) if v in flow else None for v in params]
 
 
 def _needed(graph: Graph, moving: set[Value], flow: _Flow) -> list[Node]:

@@ -102,13 +102,16 @@ class PrefetchRow:
 
 @dataclass(frozen=True)
 class InPlace:
-    """Let a root that updates a copy of the region's parameter number `operand` update that parameter's own bytes: the
-    caller gives the same buffer for both. Nothing else may read what an update may have changed.
+    """Let result number `output` lie in the bytes of the region's parameter number `operand`: the caller gives the same buffer
+    for both. A root that updates a copy of the parameter then updates the parameter itself; elsewhere each element is read
+    before it is stored, and not afterwards. Nothing may read what a store may have changed.
 
     before: for i: y[i] = x[i];  y[k] = v                          after: x[k] = v
+    before: for i: y[i] = x[i] * 2                                 after: for i: x[i] = x[i] * 2
     """
 
     operand: int
+    output: int = 0
 
 
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Parallel | PrefetchRow | InPlace

@@ -81,7 +81,8 @@ class Version:
     """All that `lower.compile_version` needs.
 
     graph: parameters are the non-object leaves in order (positional then keywords, depth first), then `hidden`, the
-    arrays that the function captured (each guarded by type and shape, read at every call).
+    arrays that the function captured (each guarded by type and shape, read at every call). donated: numbers of the parameters
+    whose memory results may take.
     """
 
     name: str
@@ -92,3 +93,4 @@ class Version:
     hidden: tuple[np.ndarray, ...] = ()
     objects: tuple[Any, ...] = field(default=())
     fast_math: bool = False
+    donated: tuple[int, ...] = ()

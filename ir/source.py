@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _OWN = tuple(folder + os.sep for folder in (
@@ -14,13 +14,19 @@ _LIBRARIES = (f"{os.sep}numpy{os.sep}", "functools.py", "contextlib.py")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file and a line of the user's program."""
+    """A file and a line of the user's program. `pull`: of what a walk of cotangents back through a program emitted, the number
+    of that walk (later ones have greater numbers); else 0. It is no part of the line."""
 
     file: str
     line: int
+    pull: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+    def in_pull(self, number: int) -> Source:
+        """The same line, of a walk back."""
+        return self if number == self.pull else Source(self.file, self.line, number)
 
 
 _inside: dict[str, bool] = {}

@@ -7,6 +7,7 @@ own trace, also when the code came from the disk.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -35,10 +36,13 @@ _NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
 
 
 class Compiled:
-    """One version as machine code. `call` runs it; `library` keeps the code in memory."""
+    """One version as machine code. `call` runs it; `library` keeps the code in memory; `donations` says which results take the
+    memory of which arguments."""
 
-    def __init__(self, version: Version, target: Target, use_blas: bool, library: Library, from_cache: bool) -> None:
+    def __init__(self, version: Version, target: Target, use_blas: bool, library: Library, donations: Mapping[int, int],
+                 from_cache: bool) -> None:
         self.version, self.target, self.library, self.from_cache = version, target, library, from_cache
+        self.donations = donations
         self._use_blas = use_blas
 
     @property
@@ -50,7 +54,7 @@ class Compiled:
     def program(self) -> Program:
         """The text of the entry point, its kernels and error sites."""
         v = self.version
-        return lower_graph(v.graph, self.target, blas=self._use_blas, fast_math=v.fast_math)
+        return lower_graph(v.graph, self.target, blas=self._use_blas, fast_math=v.fast_math, donated=v.donated)
 
     @property
     def kernels(self) -> Graph:
@@ -60,7 +64,7 @@ class Compiled:
     @cached_property
     def llvm(self) -> str:
         """The whole module: kernels, entry point, dispatch function."""
-        return module_text(self.version, self.program.text)
+        return module_text(self.version, self.program.text, self.donations)
 
     @property
     def asm(self) -> str:
@@ -70,7 +74,8 @@ class Compiled:
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer of this version alone; Miss when it does not fit the call."""
         if self.dispatch is None:
-            return fallback.call(self.version, self.library["entry"], self.library.keep["lw_raise"], args, kwargs)
+            entry, raise_error = self.library["entry"], self.library.keep["lw_raise"]
+            return fallback.call(self.version, entry, raise_error, args, kwargs, self.donations)
         return self._alone(*args, **kwargs)
 
     @cached_property
@@ -94,7 +99,7 @@ class _Missed:
 
 class SiteErrors:
     """Raises what compiled code reported: an index out of range, an integer power with a negative exponent, a Python int
-    that does not fit, a matrix that cannot be factored."""
+    that does not fit, a matrix that cannot be factored, a check that does not hold."""
 
     def __init__(self, sites: tuple[Source | None, ...], powers: tuple[Source, ...]) -> None:
         self.sites, self.powers = sites, powers
@@ -127,13 +132,15 @@ def compile_version(version: Version) -> Compiled:
     entry = cache.read(key)
     program = None
     if entry is None:
-        program = lower_graph(version.graph, target, blas=use_blas, fast_math=version.fast_math)
-        text = module_text(version, program.text)
-        entry = Entry(assemble(text, target), {"imports": imported(text), "sites": _numbered(version.graph, program.sites)})
+        program = lower_graph(version.graph, target, blas=use_blas, fast_math=version.fast_math, donated=version.donated)
+        text = module_text(version, program.text, program.donations)
+        entry = Entry(assemble(text, target), {"imports": imported(text), "sites": _numbered(version.graph, program.sites),
+                                              "donations": list(program.donations.items())})
         cache.write(key, entry)
     errors = SiteErrors(_sources(version.graph, entry.metadata["sites"]), _powers(version.graph))
     library = link(version, entry.code, entry.metadata["imports"], errors)
-    compiled = Compiled(version, target, use_blas, library, from_cache=program is None)
+    donations = {int(k): int(a) for k, a in entry.metadata["donations"]}
+    compiled = Compiled(version, target, use_blas, library, donations, from_cache=program is None)
     if program is not None:
         compiled.__dict__["program"] = program
     return compiled

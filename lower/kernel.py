@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from loopwright.ir.attributes import attributes_key
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.interpreter import evaluate
 from loopwright.ir.op import Op
@@ -40,3 +41,19 @@ def region_of(nodes: Sequence[Node], results: Sequence[Value]) -> tuple[Graph, t
         inputs, outputs = tuple(fresh[v] for v in n.inputs), tuple(fresh[v] for v in n.outputs)
         copies.append(Node(n.op, inputs, n.attrs, outputs, n.regions, n.source))
     return Graph(tuple(fresh[v] for v in outside), tuple(copies), tuple(fresh[v] for v in results)), outside
+
+
+def merged(g: Graph) -> Graph:
+    """A kernel's region with what it computes twice computed once: near each other, nothing need be computed again. Every
+    result stays a value of its own."""
+    same: dict[Value, Value] = {}
+    first: dict[Any, Value] = {}
+    nodes, results = [], set(g.results)
+    for n in g.nodes:
+        inputs, v = tuple([same.get(x, x) for x in n.inputs]), n.outputs[0]
+        known = first.setdefault((n.op, inputs, attributes_key(n.attrs)), v)
+        if known is not v and v not in results:
+            same[v] = known
+        else:
+            nodes.append(Node(n.op, inputs, n.attrs, n.outputs, n.regions, n.source))
+    return Graph(g.params, tuple(nodes), g.results, g.constraints) if same else g

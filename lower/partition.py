@@ -21,7 +21,7 @@ from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.complexes import without_complex
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.control import carried_by, is_control, is_last_use, split_at_trips
-from loopwright.lower.kernel import kernel, region_of
+from loopwright.lower.kernel import kernel, merged, region_of
 from loopwright.lower.preparation import prepare
 from loopwright.lower.rules import EXPENSIVE, default_schedule, own_cost
 from loopwright.lower.scheduling import ScheduleError, build_nest
@@ -364,6 +364,7 @@ class _Partition:
     def _kernel(self, group: Group, nodes: list[Node], made: dict[Value, Value]) -> Node:
         results = [group.root.outputs[0], *(v for v in group.results if v is not group.root.outputs[0])]
         region, outside = region_of(nodes, results)
+        region = merged(region)
         if region.key not in self.schedules:
             self.schedules[region.key] = default_schedule(region, self.target)
         attrs = {"implementation": "generated", "schedule": self.schedules[region.key]}

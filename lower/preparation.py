@@ -17,6 +17,7 @@ from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.sorting import argsort, sort
 from loopwright.ir.ops.structural import transpose
 from loopwright.ir.types import ArrayType
+from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.convolution import as_products, is_product
 
 
@@ -34,7 +35,7 @@ def prepare(g: Graph, blas: bool) -> Graph:
         elif blas and is_product(n):
             new = as_products(n)
         elif n.op is dot_general:
-            new = [_read_through(n, producer)]
+            new = [_read_through(n, producer, blas)]
         elif n.op is transpose and reads[n.inputs[0]] == 1:
             new = [_exchange(n, producer.get(n.inputs[0]))]
         nodes += new
@@ -79,8 +80,9 @@ def _exchange(n: Node, product: Node | None) -> Node:
     return Node(dot_general, product.inputs[::-1], {**product.attrs, **flipped}, n.outputs, (), n.source)
 
 
-def _read_through(n: Node, producer: dict[Value, Node]) -> Node:
-    """dot_general(transpose(x), y) is dot_general(x, y) with x's axes renumbered, if its free axes keep their order."""
+def _read_through(n: Node, producer: dict[Value, Node], blas: bool) -> Node:
+    """dot_general(transpose(x), y) is dot_general(x, y) with x's axes renumbered, if its free axes keep their order: unless
+    the library could then no longer multiply."""
     inputs, pairs = list(n.inputs), [list(n.attrs["batch"]), list(n.attrs["contract"])]
     for side in (0, 1):
         source = producer.get(inputs[side])
@@ -94,4 +96,5 @@ def _read_through(n: Node, producer: dict[Value, Node]) -> Node:
         inputs[side] = source.inputs[0]
         pairs = [[(perm[p[0]], p[1]) if side == 0 else (p[0], perm[p[1]]) for p in group] for group in pairs]
     attrs = {**n.attrs, "batch": tuple(pairs[0]), "contract": tuple(pairs[1])}
-    return Node(n.op, tuple(inputs), attrs, n.outputs, n.regions, n.source)
+    through = Node(n.op, tuple(inputs), attrs, n.outputs, n.regions, n.source)
+    return n if blas and match_gemm(n) and not match_gemm(through) else through

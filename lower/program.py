@@ -6,8 +6,8 @@ with no dispatch of its own; scratch is returned on every exit.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loopwright.ir.attributes import attributes_key
@@ -16,6 +16,7 @@ from loopwright.ir.schedule import InPlace
 from loopwright.ir.source import Source
 from loopwright.lower.codegen import emit_nest
 from loopwright.lower.control import is_control
+from loopwright.lower.donation import donate
 from loopwright.lower.functions import INTERRUPTED, OUT_OF_MEMORY, Frame, Function, source_at
 from loopwright.lower.kernel import kernel, region_of
 from loopwright.lower.library import MAY_RAISE, library_text
@@ -31,16 +32,21 @@ from loopwright.lower.target import Target
 
 @dataclass(frozen=True)
 class Program:
-    """LLVM text that defines `@entry` and its kernels; the user's line of each error site (site 0 is unknown)."""
+    """LLVM text that defines `@entry` and its kernels; the user's line of each error site (site 0 is unknown); for each result
+    that lies in the memory of an argument, the argument's number."""
 
     text: str
     sites: tuple[Source | None, ...]
     kernels: Graph
+    donations: Mapping[int, int]
 
 
-def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False) -> Program:
-    """The program of a graph. DTypeError where it holds a dtype that has no machine code."""
-    return lower_kernels(partition(g, target, blas=blas), target, g.free_symbols, fast_math=fast_math)
+def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False, donated: Sequence[int] = ()) -> Program:
+    """The program of a graph, of which results may lie in `donated` arguments. DTypeError where it holds a dtype that has no
+    machine code."""
+    kernels, donations = donate(partition(g, target, blas=blas), g, donated)
+    made = lower_kernels(kernels, target, g.free_symbols, fast_math=fast_math)
+    return replace(made, donations=donations)
 
 
 def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], *, fast_math: bool = False) -> Program:
@@ -49,7 +55,7 @@ def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], *, f
     frame = _entry(kernels, symbols, module)
     whole = Node(kernel, kernels.params, {}, kernels.results, (kernels,))
     sites = (None, *(source_at(whole, path) for path in frame.sites[1:]))
-    return Program(module.text(frame), sites, kernels)
+    return Program(module.text(frame), sites, kernels, {})
 
 
 class _Module:

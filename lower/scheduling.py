@@ -6,7 +6,7 @@ does not find raises ScheduleError naming the instruction. There is no other way
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from loopwright.ir.dims import Extent, Shape, product
@@ -56,7 +56,7 @@ class Decisions:
     prefetched: set[int] = field(default_factory=set)
     interleave: bool = False
     parallel: bool = False
-    in_place: InPlace | None = None
+    in_place: list[InPlace] = field(default_factory=list)
 
 
 def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
@@ -83,9 +83,9 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.interleave = True
             case Parallel():
                 d.parallel = True
-            case InPlace(operand):
-                _check(0 <= operand < len(region.params), x, "the region has no such parameter")
-                d.in_place = x
+            case InPlace(operand, output):
+                _check(0 <= operand < len(region.params) and 0 <= output < len(region.results), x, "there is no such pair")
+                d.in_place.append(x)
     return d
 
 
@@ -113,8 +113,7 @@ class _NestBuilder:
         self.index: tuple[Index, ...] = tuple(Index(f"i{a}") for a in range(self.root.type.rank))
         self.ready: dict[Value, Expr | str] = {}  # a local, or the name of a local row
         self.names = {v: f"x{k}" for k, v in enumerate(region.params)}
-        if decisions.in_place is not None:
-            self.names[region.params[decisions.in_place.operand]] = "y0"
+        self.names |= {region.params[x.operand]: f"y{x.output}" for x in decisions.in_place}
         self.outputs = {v: f"y{k}" for k, v in reversed(list(enumerate(region.results)))}
         self.composer = Composer(region, self.names, self.kept)
         self.over: dict[int, tuple[tuple[Index, Extent], ...]] = {}  # of each reduction stage
@@ -160,14 +159,16 @@ class _NestBuilder:
         expr_kind = self.composer.compute(self.root, self.index)
         plain = not isinstance(expr_kind, Scatter | Prefix | Reduce)
         _check(plain or not self.d.interleave, Interleave(), "the root is a fold")
-        if self.d.in_place is not None:
-            _check(isinstance(expr_kind, Scatter), self.d.in_place, "the root is not an update")
         match expr_kind:
             case Scatter():
                 return self._scatter(expr_kind)
             case Prefix():
+                _check(not self.d.in_place, InPlace(0), "the root is a running fold")
                 return self._prefix(expr_kind)
-        return self._nested()
+        body = self._nested()
+        for x in self.d.in_place:
+            _check(_reads_first(body, f"y{x.output}", self.index), x, "an element may be read after it is stored")
+        return body
 
     def _nested(self) -> tuple[Statement, ...]:
         rank = len(self.loops)
@@ -207,11 +208,11 @@ class _NestBuilder:
             return [], value
         rank = self.region.nodes[stage].outputs[0].type.rank
         lanes = self.d.vector.get((stage, rank + len(value.over) - 1), 1)
-        also = tuple(s for k in sorted(self.d.placed) if self.d.placed[k].within == stage for s in self._fill_within(k, value))
-        if also:  # the fold now reads what the stores keep
+        stores = [s for k in sorted(self.d.placed) if self.d.placed[k].within == stage for s in self._fill_within(k, value)]
+        if stores:  # the fold now reads what the stores keep
             value = self._again(stage)
-        if stage in self.d.prefetched:
-            also = (*also, *self._prefetches(stage, (value.body, *(s.value for s in also))))
+        values = (value.body, *(s.value for s in stores))
+        also = (*stores, *(self._prefetches(stage, values) if stage in self.d.prefetched else ()))
         fold = Reduction(name, value.monoid, value.over, value.body, value.dtype, lanes, self.d.unroll.get(stage, 1), also)
         return [fold], Local(name, value.dtype)
 
@@ -281,11 +282,11 @@ class _NestBuilder:
         """Start as the base, then update in C order."""
         out = self.outputs[self.root]
         start = [] if self.d.in_place else self._loop_over(range(len(self.index)), [Store(out, self.index, s.base)])
-        if self.d.in_place is not None:
-            _check(s.base == Load(out, self.index, s.dtype), self.d.in_place, "the root does not start as that parameter")
+        for x in self.d.in_place:
+            _check(x.output == 0 and s.base == Load(out, self.index, s.dtype), x, "the root does not start as that parameter")
             others = (s.value, *s.target, *([] if s.when is None else [s.when]))
-            alone = not s.over or not any(isinstance(x, Load) and x.array == out for e in others for x in walk(e))
-            _check(alone, self.d.in_place, "updates read what others of them change")
+            alone = not s.over or not any(isinstance(y, Load) and y.array == out for e in others for y in walk(e))
+            _check(alone, x, "updates read what others of them change")
         self.over[self.root_stage] = s.over
         update: list[Statement] = [Store(out, s.target, s.value, s.combine, s.when)]
         rank = len(self.index)
@@ -308,3 +309,33 @@ class _NestBuilder:
         return tuple(body)
 
 
+# ---- reading and storing in one buffer -------------------------------------------------------------
+def _reads_first(body: Sequence[Statement], buffer: str, index: Position) -> bool:
+    """Whether statements read the buffer at the root's own index alone, and store each element once, after they read it."""
+    order = list(_accesses(body, buffer))
+    stores = [k for k, (is_store, _) in enumerate(order) if is_store]
+    return stores == [len(order) - 1] and all(at == index for _, at in order)
+
+
+def _accesses(body: Sequence[Statement], buffer: str) -> Iterator[tuple[bool, Position]]:
+    """What statements do with a buffer, in order: whether it is a store, and where."""
+    for s in body:
+        match s:
+            case For():
+                yield from _accesses(s.body, buffer)
+            case Let(value=value):
+                yield from _loads((value,), buffer)
+            case Reduction():
+                yield from _accesses(s.also, buffer)
+                yield from _loads((s.body,), buffer)
+            case Scan():
+                yield from _loads((s.body, *s.at), buffer)
+                yield from [(True, s.at)] * (s.buffer == buffer)
+            case Store():
+                yield from _loads((s.value, *s.index, *([] if s.when is None else [s.when])), buffer)
+                yield from [(True, s.index)] * (s.buffer == buffer)
+
+
+def _loads(exprs: Sequence[Expr], buffer: str) -> Iterator[tuple[bool, Position]]:
+    for e in exprs:
+        yield from [(False, x.index) for x in walk(e) if isinstance(x, Load) and x.array == buffer]

@@ -6,6 +6,7 @@ import loopwright as lw
 from loopwright.ir.types import F16, F32, F64
 from loopwright.lower.codegen import emit
 from loopwright.lower.codegen.arithmetic import FORMULAS
+from loopwright.lower.target import host_target
 from tests.kernels import run_elementwise, target_of
 
 ARITY = {**dict.fromkeys(("arctan2", "power", "hypot", "fmod", "remainder", "floor_divide", "zeta", "gammainc", "gammaincc",
@@ -60,6 +61,18 @@ def test_a_long_program_computes_what_numpy_computes():
 def test_a_kernel_of_few_formulas_has_them_in_its_text():
     text = lw.jit(lambda x: np.exp(np.tanh(x))).lower(np.ones(40)).llvm
     assert "@lw_exp" not in text and "@lw_tanh" not in text
+
+
+def test_a_long_body_stands_once_where_masks_are_cheap():
+    def f(x):
+        return np.exp(np.sin(x)) + np.tanh(x) * np.log1p(x * x) + np.cosh(x)
+    if not host_target().has_masks:
+        pytest.skip("single vectors have a loop of their own here")
+    assert lw.jit(f).lower(np.ones(40)).llvm.count("roundeven.v8f64(<8 x double> %") < 8
+    g = lw.jit(f)
+    for n in (0, 1, 7, 8, 9, 64, 100):
+        x = np.linspace(-2, 2, n)
+        np.testing.assert_allclose(g(x), f(x), rtol=1e-13)
 
 
 def test_a_formula_stands_once_in_a_module():

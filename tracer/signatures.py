@@ -93,22 +93,26 @@ class Parameters:
         code = getattr(f, "__code__", None)
         self.source = Source(code.co_filename, code.co_firstlineno) if code else user_source()
         self.dynamic = dynamic
-        self.static = frozenset((*self._numbered(static_argnums), *self._named(static_argnames)))
+        self.static = self.labels(static_argnums, static_argnames, "static")
         self.shapes = {label: Declaration(entry, self.described(label), self.name, self.source)
                        for label, entry in self._entries(shapes)}
         self.declared = frozenset(name for d in self.shapes.values() for name in d.names)
 
-    def _numbered(self, numbers: int | Sequence[int]) -> Iterator[Label]:
+    def labels(self, numbers: int | Sequence[int], names: str | Sequence[str], what: str) -> frozenset[Label]:
+        """The parameters that `what`_argnums and `what`_argnames name. ValueError for one that is not there."""
+        return frozenset((*self._numbered(numbers, what), *self._named(names, what)))
+
+    def _numbered(self, numbers: int | Sequence[int], what: str) -> Iterator[Label]:
         for i in (numbers,) if isinstance(numbers, int) else tuple(numbers):
             at = i + len(self.names) if i < 0 else i
             if at < 0 or (at >= len(self.names) and not self.has_rest):
-                raise ValueError(f"static_argnums: {self.name} has {len(self.names)} positional parameters, got number {i}.")
+                raise ValueError(f"{what}_argnums: {self.name} has {len(self.names)} positional parameters, got number {i}.")
             yield self._label(at)
 
-    def _named(self, names: str | Sequence[str]) -> Iterator[Label]:
+    def _named(self, names: str | Sequence[str], what: str) -> Iterator[Label]:
         for name in (names,) if isinstance(names, str) else tuple(names):
             if name not in self.keyword_names and not self.has_keywords:
-                raise ValueError(f"static_argnames: {self.name} has no parameter {name!r}; "
+                raise ValueError(f"{what}_argnames: {self.name} has no parameter {name!r}; "
                                  f"it has {', '.join(self.keyword_names) or 'none by name'}.")
             yield name
 

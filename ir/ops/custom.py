@@ -106,7 +106,8 @@ def _jvp_linearize(engine: Engine, n: Node, primals: list[Ref], tangents: Tangen
     along, here = _directions(n, tangents, behind), newest(primals)
     flags = [False] * len(primals) + [True] * len(along)
     _check_linear(rule, flags)
-    forward, linear = engine.linearize(rule, flags, [False] * count + [True] * (len(rule.results) - count))
+    wanted = [False] * count + [True] * (len(rule.results) - count)
+    forward, linear = engine.linearize(rule, flags, wanted, [True] * len(flags))
     outs = inline(forward, [*primals, *filled([None] * len(along), along, here)], here)
     return outs[:count], _moved(n, inline(linear, [*outs[len(rule.results):], *along], behind))
 

@@ -30,7 +30,7 @@ def pays(regions: Sequence[Graph], operands: Sequence[ArrayType]) -> bool:
     together, are most of the work. `operands`: what each element has of its own."""
     work, products = sum((flops(g) for g in regions), 0), sum((_products(g) for g in regions), 0)
     choices = CHOICE * sum((t.size for t in operands), 0)
-    return 2 * _number(products) > _number(work) + _number(choices)
+    return not any(g.has_effects for g in regions) and 2 * _number(products) > _number(work) + _number(choices)
 
 
 def _products(g: Graph) -> Extent:

@@ -55,7 +55,7 @@ def _linearize(engine: Engine, n: Node, primals: list[Ref], tangents: list[Ref |
     """The linear part is a node that starts from the operands again, and so is its transpose."""
     active, count = has(tangents), len(n.outputs)
     wanted = engine.moving(n.regions[0], active)
-    forward, linear = engine.linearize(n.regions[0], active, wanted)
+    forward, linear = engine.linearize(n.regions[0], active, wanted, [True] * len(active))
     kept = _kept(forward, forward.results[count:], POLICIES[n.attrs["policy"]])
     ahead = remove_dead(Graph(forward.params, forward.nodes, (*forward.results[:count], *kept)))
     outs = checkpoint.all(*primals, regions=(ahead,), **n.attrs)

@@ -119,13 +119,15 @@ def _linearize(engine: Engine, n: Node, primals: list[Ref], tangents: list[Ref |
     """One loop that stacks what the other, over tangents alone, reads. Nothing that is at hand already is stacked."""
     body, (ac, ak, ax) = n.regions[0], _parts(n, has(tangents))
     ak, ay = carried(body, ac, ak, ax, engine.moving)
-    forward, linear = engine.linearize(body, [*ac, *ak, *ax], [*ak, *ay])
+    forward, linear = engine.linearize(body, [*ac, *ak, *ax], [*ak, *ay],
+                                       [True] * len(ac) + [False] * len(ak) + [True] * len(ax))
     count = len(ak) + len(ay)
     params, residuals = list(forward.params), forward.results[count:]
     at_hand = {v: k for k, v in enumerate(params) if not len(ac) <= k < len(ac) + len(ak)}
-    stacked = [v for v in residuals if v not in at_hand]
+    rows = forward.results[len(ak):count]
+    stacked = [v for v in residuals if v not in at_hand and v not in rows]
     outs = scan.all(*primals, regions=(rearranged(forward, params, [*forward.results[:count], *stacked]),), **n.attrs)
-    found = {**{v: primals[k] for v, k in at_hand.items()}, **dict(zip(stacked, outs[count:], strict=True))}
+    found = {**dict(zip((*rows, *stacked), outs[len(ak):], strict=True)), **{v: primals[k] for v, k in at_hand.items()}}
     fixed = [at_hand.get(v, len(ac)) < len(ac) for v in residuals]
     r, dc, dk, dx = split(linear.params, len(residuals), sum(ac), sum(ak))
     region = rearranged(linear, [*chosen(r, fixed), *dc, *dk, *others(r, fixed), *dx])

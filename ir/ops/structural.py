@@ -68,8 +68,18 @@ def _exactly(shape: Shape) -> Extent:
     return facts.canonical(product(shape))
 
 
+def _of_one_size(a: Shape, b: Shape) -> bool:
+    """Whether two shapes have as many elements: sizes that both have may be left aside."""
+    first, second = list(a), list(b)
+    for n in a:
+        if n in second:
+            first.remove(n)
+            second.remove(n)
+    return _exactly(a) == _exactly(b) or _exactly(tuple(first)) == _exactly(tuple(second))
+
+
 def _reshape_shape(x: ArrayType, shape: Shape) -> Shape:
-    if _exactly(shape) != _exactly(x.shape):
+    if not _of_one_size(x.shape, shape):
         raise ShapeError(f"reshape: {x} has {x.size} elements, the new shape {shape} has {product(shape)}")
     return shape
 

@@ -20,9 +20,10 @@ from loopwright.lower.codegen.memory import prefetch, store
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.codegen.work import CHUNK, THRESHOLD, maths_weight, work_of
+from loopwright.lower.fusing import writes
 from loopwright.lower.target import Target
 
-MOST_IN_PLACE = 90  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
+MOST_IN_PLACE = 120  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
 STACK_BYTES = 1 << 15  # local buffers beyond this come from the scratch pool
 OUT_OF_MEMORY = -1  # what error[0] becomes when scratch memory cannot be had
 
@@ -169,7 +170,8 @@ class Generator:
     def counted(self, context: Context, statement: For, span: Extent | tuple[str, str]) -> None:
         """A loop over [0, extent) or over a stretch: plain, or unrolled vectors, single vectors and a masked end."""
         name, lanes = statement.index.name, statement.lanes
-        for part in vector_spans(context, span, lanes, statement.unroll):
+        keeps = {context.kernel.buffers[b].role for b, _ in writes(statement.body)}  # a masked store is slow to read back
+        for part in vector_spans(context, span, lanes, statement.unroll, one_loop="local" not in keeps):
             wide = context
             if lanes * part.parts > 1:
                 wide = replace(context, lanes=lanes, parts=part.parts, vector=name)

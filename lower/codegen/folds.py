@@ -257,7 +257,7 @@ def _cascade(scope: Scope, span: tuple[str, str], blocks: tuple[int, ...], zero:
 def _vector_total(context: Context, folding: Fold, index: Index, extent: Extent, lanes: int, unroll: int) -> State:
     """The last index over the lanes: unrolled vectors, then single ones, then a masked one."""
     state: State | None = None
-    for span in vector_spans(context, extent, lanes, unroll):
+    for span in vector_spans(context, extent, lanes, unroll, one_loop=not folding.also):
         if state is None and not span.masked:
             state = _main(context, folding, index, extent, span, lanes)
         else:
@@ -304,13 +304,16 @@ class Span:
         self.low, self.high, self.parts, self.end, self.masked = low, high, parts, end, masked
 
 
-def vector_spans(context: Context, span: Extent | tuple[str, str], lanes: int, unroll: int) -> list[Span]:
-    """How [0, extent) or [low, high) is covered. Where masks are cheap the masked loop also does the single vectors."""
+def vector_spans(context: Context, span: Extent | tuple[str, str], lanes: int, unroll: int, one_loop: bool) -> list[Span]:
+    """How [0, extent) or [low, high) is covered. Where masks are cheap the masked loop also does the single vectors, and
+    with `one_loop` everything where the schedule has one vector in flight: the body is long, and stands once."""
     if isinstance(span, int):
         return _known_spans(span, lanes, unroll)
     low, high = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
     if lanes * unroll == 1:
         return [Span(low, high, 1)]
+    if one_loop and unroll == 1 and lanes > 1 and context.kernel.target.has_masks:
+        return [Span(low, high, 1, high, masked=True)]
     main = _whole(context, low, high, lanes * unroll)
     spans = [Span(low, main, unroll)]
     if lanes == 1:

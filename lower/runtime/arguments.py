@@ -25,6 +25,7 @@ class Arguments:
     def __init__(self, writer: Writer, version: Version, texts: dict[str, str]) -> None:
         self.writer, self.version, self.texts = writer, version, texts
         self.pointers: list[str] = []
+        self.arrays: dict[int, str] = {}  # parameter -> the array that was given for it
         self.borrowed: list[str] = []  # arrays inside lists and dicts, which another thread may empty
         self.crooked: list[tuple[int, str]] = []  # parameters whose captured array must be copied straight at each call
         self.sizes = Sizes(writer, {})
@@ -152,6 +153,7 @@ class Arguments:
         conditions = self._dtype_and_rank(given, objects.dtype_symbol(type.dtype), type.rank)
         w.likely(every(w, [*conditions, self._straight(given)]), MISS)
         self._shape(given, type.shape)
+        self.arrays[len(self.pointers)] = given
         self.pointers.append(w.load("ptr", given, objects.ARRAY_DATA))
 
     def _dtype_and_rank(self, given: str, dtype: str, rank: int) -> list[str]:

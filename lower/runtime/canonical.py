@@ -27,7 +27,7 @@ def version_key(version: Version, target: Target, use_blas: bool) -> str:
     hidden = tuple((x.shape, x.dtype.str, is_straight(x)) for x in version.hidden)
     guards = tuple(g.constraint for g in version.guards)
     whole = (version.graph.key, version.signature, guards, version.results, hidden, len(version.objects),
-             tuple(_line_pattern(version.graph)), version.fast_math, use_blas, target)
+             tuple(_line_pattern(version.graph)), version.fast_math, use_blas, target, version.donated)
     return cache.digest(canonical(whole, _names(version)), cache.environment(), cache.source_digest())
 
 

@@ -6,13 +6,14 @@ answers with a new object, with null when an exception is set, or with `MISS_VAL
 call. It checks, allocates the results, lets go of Python's lock for large work, runs `@entry` and packs the results.
 
 Guarantees: every reference it makes is given away or dropped on every path; Python objects are imported symbols, so no
-address is in the code; results share no memory with anything.
+address is in the code; results share no memory with anything but the arguments that were donated for them.
 """
 from __future__ import annotations
 
 import sys
 from collections import Counter
 from collections.abc import Container as Names
+from collections.abc import Mapping
 from typing import Any
 
 from loopwright.ir.dims import Extent, product
@@ -21,7 +22,7 @@ from loopwright.ir.ops.control import while_
 from loopwright.ir.signature import Container, Result, ResultContainer, ResultTree, Tree, Version
 from loopwright.lower.runtime import callbacks, objects
 from loopwright.lower.runtime.arguments import MISS, Arguments
-from loopwright.lower.runtime.writer import LIKELY_TEXT, Writer
+from loopwright.lower.runtime.writer import LIKELY_TEXT, Writer, every
 
 MISS_VALUE = "inttoptr (i64 1 to ptr)"
 RELEASE_ABOVE = 16384  # elements touched; letting go of the lock costs 30 to 50 ns
@@ -31,9 +32,10 @@ RAISE = "lw_raise"
 FAIL = "fail"
 
 
-def dispatch_text(version: Version, declared: Names[str] = ()) -> str:
-    """`@dispatch` and the declarations it needs besides those already `declared`; the module must define `@entry`."""
-    return _Dispatch(version).text(declared)
+def dispatch_text(version: Version, declared: Names[str] = (), donations: Mapping[int, int] = {}) -> str:
+    """`@dispatch` and the declarations it needs besides those already `declared`; the module must define `@entry`. donations:
+    results that are the very arrays of arguments, by number."""
+    return _Dispatch(version, donations).text(declared)
 
 
 def bound_objects(version: Version, raise_error: Any) -> dict[str, Any]:
@@ -89,8 +91,8 @@ class _Owned:
 class _Dispatch:
     """Emits the function."""
 
-    def __init__(self, version: Version) -> None:
-        self.version, self.graph = version, version.graph
+    def __init__(self, version: Version, donations: Mapping[int, int]) -> None:
+        self.version, self.graph, self.donations = version, version.graph, donations
         self.writer, self.texts = Writer(), _texts(version)
         self.arguments = Arguments(self.writer, version, self.texts)
         self.owned = _Owned(self.writer, len(version.hidden) + len(self.graph.results) + _nodes(version.results))
@@ -134,9 +136,41 @@ class _Dispatch:
             if not shape:
                 self.buffers.append(w.slot(f"[{LARGEST_SCALAR} x i8]", align=16))
                 continue
-            array = self._new_array(objects.dtype_symbol(result.type.dtype), shape)
+            given = self.donations.get(number)
+            array = self._new_array(objects.dtype_symbol(result.type.dtype), shape) if given is None else self._donated(given)
             self.objects[number] = array, self.owned.take(array)
             self.buffers.append(w.load("ptr", array, objects.ARRAY_DATA))
+            if given is not None:
+                self.arguments.pointers[given] = self.buffers[-1]
+
+    def _donated(self, number: int) -> str:
+        """A new reference to an argument that may be written and shares no memory with another, else to a copy of it."""
+        w, given, taken = self.writer, self.arguments.arrays[number], self.writer.slot("ptr")
+        flags = w.let(f"and i32 {w.load('i32', given, objects.ARRAY_FLAGS)}, {objects.OWNED_WRITEABLE}")
+        conditions = [w.let(f"icmp eq i32 {flags}, {objects.OWNED_WRITEABLE}")]
+        start, end = self._stretch(number)
+        for other in range(len(self.graph.params)):
+            if other != number and self.graph.params[other].type.shape:
+                first, last = self._stretch(other)
+                apart = w.let(f"icmp ule i64 {end}, {first}"), w.let(f"icmp ule i64 {last}, {start}")
+                conditions.append(w.let(f"or i1 {apart[0]}, {apart[1]}"))
+        take, copy, done = w.fresh("take"), w.fresh("copy"), w.fresh("taken")
+        w.branch(every(w, conditions), take, copy)
+        w.label(take)
+        w.call("void", "Py_IncRef", f"ptr {given}")
+        w.store("ptr", given, taken)
+        w.jump(done)
+        w.label(copy)
+        w.store("ptr", w.call("ptr", "PyArray_NewCopy", f"ptr {given}", "i32 0"), taken)
+        w.jump(done)
+        w.label(done)
+        return w.load("ptr", taken)
+
+    def _stretch(self, number: int) -> tuple[str, str]:
+        """Where the bytes of an argument begin and end."""
+        w, t = self.writer, self.graph.params[number].type
+        start = w.let(f"ptrtoint ptr {self.arguments.pointers[number]} to i64")
+        return start, w.let(f"add i64 {start}, {self.arguments.sizes.extent(t.size * t.dtype.itemsize)}")
 
     def _new_array(self, dtype_symbol: str, shape: list[str]) -> str:
         w, dims = self.writer, self.writer.slot(f"[{len(shape)} x i64]")

@@ -5,7 +5,7 @@ Guarantees: answers, misses and raises as the dispatch function of `dispatch_tex
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,14 +25,18 @@ class Miss(LookupError):
 
 
 def call(version: Version, entry: int, raise_error: Callable[[bytes], Any],
-         args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The version's answer through `@entry` at this address. Miss when it does not fit the call."""
+         args: tuple[Any, ...], kwargs: dict[str, Any], donations: Mapping[int, int] = {}) -> Any:
+    """The version's answer through `@entry` at this address; `donations`: results that are the very arrays of arguments, by
+    number. Miss when it does not fit the call."""
     arrays = _parameters(version, args, kwargs)
     sizes = _bind(version, arrays)
     if not all(g.constraint.holds(sizes) for g in version.guards):
         raise Miss(version.name)
     graph = version.graph
-    results = [np.empty([evaluate(x, sizes) for x in r.type.shape], r.type.dtype) for r in graph.results]
+    for a in donations.values():
+        arrays[a] = _donated(arrays[a], [x for k, x in enumerate(arrays) if k != a and x.ndim])
+    results = [arrays[donations[k]] if k in donations else np.empty([evaluate(x, sizes) for x in r.type.shape], r.type.dtype)
+               for k, r in enumerate(graph.results)]
     error = (ctypes.c_int64 * ERROR_WORDS)()
     function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)(entry)
     symbols = (ctypes.c_int64 * len(graph.free_symbols))(*(sizes[s] for s in graph.free_symbols))
@@ -44,6 +48,12 @@ def call(version: Version, entry: int, raise_error: Callable[[bytes], Any],
     if status != 0:
         raise MemoryError
     return _pack(version.results, results, set())
+
+
+def _donated(x: np.ndarray, others: list[np.ndarray]) -> np.ndarray:
+    """An argument that may be written and shares no memory with another, else a copy of it."""
+    alone = x.flags.owndata and x.flags.writeable and not any(np.may_share_memory(x, y) for y in others)
+    return x if alone else x.copy()
 
 
 def _pointers(arrays: list[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:

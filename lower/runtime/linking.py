@@ -18,11 +18,12 @@ def is_native() -> bool:
     return objects.unsupported() is None
 
 
-def module_text(version: Version, program_text: str) -> str:
-    """The program and the version's dispatch function, where this interpreter can use one."""
+def module_text(version: Version, program_text: str, donations: Mapping[int, int] = {}) -> str:
+    """The program and the version's dispatch function, where this interpreter can use one. donations: which results take the
+    memory of which arguments."""
     if not is_native():
         return program_text
-    return f"{program_text}\n{dispatch_text(version, _declared(program_text))}"
+    return f"{program_text}\n{dispatch_text(version, _declared(program_text), donations)}"
 
 
 def _declared(text: str) -> set[str]:

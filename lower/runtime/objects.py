@@ -28,6 +28,7 @@ LIST_ITEMS = 24
 TUPLE_ITEMS = tuple.__basicsize__
 BYTES_DATA = bytes.__basicsize__ - 1  # the basic size counts the trailing zero
 CONTIGUOUS_ALIGNED = 0x0001 | 0x0100
+OWNED_WRITEABLE = 0x0004 | 0x0400
 
 # Slots of NumPy's C-API table, fixed by its ABI.
 _NUMPY_SLOTS = {"PyArray_Type": 2, "PyArray_Scalar": 60, "PyArray_NewCopy": 85, "PyArray_NewFromDescr": 94,
@@ -68,7 +69,8 @@ def _is_array_as_expected(x: np.ndarray) -> bool:
     dims, strides = _read(p, at + ARRAY_DIMS), _read(p, at + ARRAY_STRIDES)
     if (_read(p, at + TYPE) != id(np.ndarray) or _read(p, at + ARRAY_DATA) != x.__array_interface__["data"][0]
             or _read(ctypes.c_int32, at + ARRAY_RANK) != x.ndim or _read(p, at + ARRAY_DTYPE) != id(x.dtype)
-            or bool(flags & 0x0001) != x.flags.c_contiguous or bool(flags & 0x0100) != x.flags.aligned):
+            or bool(flags & 0x0001) != x.flags.c_contiguous or bool(flags & 0x0100) != x.flags.aligned
+            or bool(flags & 0x0004) != x.flags.owndata or bool(flags & 0x0400) != x.flags.writeable):
         return False
     if x.ndim == 0:
         return True
