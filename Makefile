@@ -18,7 +18,7 @@ test: $(VENV)/installed
 	$(BIN)/python -m pytest
 
 test-deep: $(VENV)/installed
-	LOOPWRIGHT_TEST_SCALE=20 $(BIN)/python -m pytest
+	LOOPWRIGHT_TEST_SCALE=20 $(BIN)/python -m pytest --override-ini faulthandler_timeout=7200
 
 # mypy reads the package as it is installed, so it gets a regular install of its own.
 check: $(VENV)/installed
