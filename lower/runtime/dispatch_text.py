@@ -16,6 +16,8 @@ from collections.abc import Container as Names
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph
 from loopwright.ir.ops.control import while_
@@ -137,7 +139,7 @@ class _Dispatch:
                 self.buffers.append(w.slot(f"[{LARGEST_SCALAR} x i8]", align=16))
                 continue
             given = self.donations.get(number)
-            array = self._new_array(objects.dtype_symbol(result.type.dtype), shape) if given is None else self._donated(given)
+            array = self._new_array(result.type.dtype, shape) if given is None else self._donated(given)
             self.objects[number] = array, self.owned.take(array)
             self.buffers.append(w.load("ptr", array, objects.ARRAY_DATA))
             if given is not None:
@@ -150,7 +152,7 @@ class _Dispatch:
         conditions = [w.let(f"icmp eq i32 {flags}, {objects.OWNED_WRITEABLE}")]
         start, end = self._stretch(number)
         for other in range(len(self.graph.params)):
-            if other != number and self.graph.params[other].type.shape:
+            if other != number:  # a number may be an array of rank 0 inside this one
                 first, last = self._stretch(other)
                 apart = w.let(f"icmp ule i64 {end}, {first}"), w.let(f"icmp ule i64 {last}, {start}")
                 conditions.append(w.let(f"or i1 {apart[0]}, {apart[1]}"))
@@ -172,14 +174,12 @@ class _Dispatch:
         start = w.let(f"ptrtoint ptr {self.arguments.pointers[number]} to i64")
         return start, w.let(f"add i64 {start}, {self.arguments.sizes.extent(t.size * t.dtype.itemsize)}")
 
-    def _new_array(self, dtype_symbol: str, shape: list[str]) -> str:
+    def _new_array(self, dtype: np.dtype, shape: list[str]) -> str:
         w, dims = self.writer, self.writer.slot(f"[{len(shape)} x i64]")
-        dtype = w.object(dtype_symbol)
         for axis, x in enumerate(shape):
             w.store("i64", x, dims, 8 * axis)
-        w.call("void", "Py_IncRef", f"ptr {dtype}")  # the call takes a reference
-        return w.call("ptr", "PyArray_NewFromDescr", f"ptr {w.object('PyArray_Type')}", f"ptr {dtype}", f"i32 {len(shape)}",
-                      f"ptr {dims}", "ptr null", "ptr null", "i32 0", "ptr null")
+        return w.call("ptr", "lw_new_array", f"ptr {w.object(objects.dtype_symbol(dtype))}", f"i32 {len(shape)}", f"ptr {dims}",
+                      f"i64 {dtype.itemsize}")
 
     def _run(self, work: str) -> None:
         """Call the entry, without Python's lock where the work is large."""

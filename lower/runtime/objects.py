@@ -32,7 +32,8 @@ OWNED_WRITEABLE = 0x0004 | 0x0400
 
 # Slots of NumPy's C-API table, fixed by its ABI.
 _NUMPY_SLOTS = {"PyArray_Type": 2, "PyArray_Scalar": 60, "PyArray_NewCopy": 85, "PyArray_NewFromDescr": 94,
-                "PyArray_FromArray": 109, "_PyDataType_GetArrFuncs": 365}
+                "PyArray_FromArray": 109, "PyDataMem_SetHandler": 304, "PyDataMem_DefaultHandler": 306,
+                "_PyDataType_GetArrFuncs": 365}
 _TYPES = {"PyFloat_Type": float, "PyLong_Type": int, "PyComplex_Type": complex, "PyTuple_Type": tuple,
           "PyList_Type": list, "PyDict_Type": dict}
 _SINGLETONS = {"lw_none": None, "lw_true": True, "lw_false": False}

@@ -1,6 +1,8 @@
-"""Scratch memory for activations of compiled code.
+"""Memory of compiled code: scratch for its activations, and large results.
 
     ptr  @lw_scratch_acquire(i64 bytes)     64-byte aligned; null when out of memory
+    ptr  @lw_result_acquire(i64 bytes)      the same, of a block that is hardly larger: results may live long
+    ptr  @lw_result_resize(ptr, i64 bytes)  what realloc does
     void @lw_scratch_release(ptr)
 
 Guarantees: a block has one owner from acquire to release; any thread may release it; blocks are kept for reuse up to
@@ -9,6 +11,7 @@ about `MOST_KEPT` bytes and handed over by atomic exchange, so there is no lock 
 from __future__ import annotations
 
 import ctypes
+import sys
 from functools import cache
 
 from loopwright.lower.runtime.cache import assembled
@@ -19,13 +22,15 @@ MOST_KEPT = 256 << 20  # bytes
 LARGEST = 1 << 46  # bytes that a request can be, far above any memory
 GRANULE = 4096  # capacities are multiples of it, so that nearly equal sizes share blocks
 HEADER = 64  # bytes before a block: malloc's pointer, then the capacity
-_EXPORTS = ("lw_scratch_acquire", "lw_scratch_release", "lw_scratch_trim", "lw_scratch_kept")
+HUGE_PAGES = 4 << 20  # bytes from which on Linux is asked for large pages, as NumPy does
+_EXPORTS = ("lw_scratch_acquire", "lw_result_acquire", "lw_result_resize", "lw_scratch_release", "lw_scratch_trim",
+            "lw_scratch_kept")
 
 
 @cache
 def library() -> Library:
     """The compiled functions, with `lw_scratch_trim`, which frees every kept block, and the count of kept bytes."""
-    return load(assembled(_TEXT), {}, _EXPORTS)
+    return load(assembled(_text(sys.platform == "linux")), {}, _EXPORTS)
 
 
 def trim() -> None:
@@ -36,6 +41,35 @@ def trim() -> None:
 def kept() -> int:
     """The bytes kept for reuse."""
     return int(ctypes.c_int64.from_address(library()["lw_scratch_kept"]).value)
+
+
+_ADVISED = f"""
+declare i32 @madvise(ptr, i64, i32)
+define internal void @advise(ptr %block, i64 %bytes) nounwind {{
+entry:
+  %large = icmp uge i64 %bytes, {HUGE_PAGES}
+  br i1 %large, label %ask, label %out
+ask:
+  %address = ptrtoint ptr %block to i64
+  %after = add i64 %address, 4095
+  %from = and i64 %after, -4096
+  %page = inttoptr i64 %from to ptr
+  %length = sub i64 %bytes, 4096
+  %asked = call i32 @madvise(ptr %page, i64 %length, i32 14)
+  br label %out
+out:
+  ret void
+}}
+"""
+_UNADVISED = """
+define internal void @advise(ptr %block, i64 %bytes) nounwind {
+  ret void
+}
+"""
+
+
+def _text(is_linux: bool) -> str:
+    return (_ADVISED if is_linux else _UNADVISED) + _TEXT
 
 
 _TEXT = f"""
@@ -98,14 +132,45 @@ full:
 }}
 
 define ptr @lw_scratch_acquire(i64 %bytes) nounwind {{
+  %block = call ptr @acquire(i64 %bytes, i64 0)
+  ret ptr %block
+}}
+
+define ptr @lw_result_acquire(i64 %bytes) nounwind {{
+  %block = call ptr @acquire(i64 %bytes, i64 4)
+  ret ptr %block
+}}
+
+define ptr @lw_result_resize(ptr %old, i64 %bytes) nounwind {{
+entry:
+  %new = call ptr @lw_result_acquire(i64 %bytes)
+  %refused = icmp eq ptr %new, null
+  %first = icmp eq ptr %old, null
+  %done = or i1 %refused, %first
+  br i1 %done, label %out, label %move
+move:
+  %capacity = call i64 @capacity(ptr %old)
+  %length = call i64 @llvm.umin.i64(i64 %capacity, i64 %bytes)
+  call void @llvm.memcpy.p0.p0.i64(ptr %new, ptr %old, i64 %length, i1 false)
+  call void @lw_scratch_release(ptr %old)
+  br label %out
+out:
+  ret ptr %new
+}}
+declare i64 @llvm.umin.i64(i64, i64)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+; At most `need >> share` bytes, and a little, more than are needed.
+define internal ptr @acquire(i64 %bytes, i64 %share) nounwind {{
 entry:
   %huge = icmp ugt i64 %bytes, {LARGEST}
   br i1 %huge, label %none, label %size
 size:
   %padded = add i64 %bytes, {GRANULE}
   %need = and i64 %padded, {-GRANULE}
-  %double = shl i64 %need, 1
-  %most = add i64 %double, 65536
+  %more.most = lshr i64 %need, %share
+  %slack = add i64 %more.most, 65536
+  %most = add i64 %need, %slack
   br label %look
 look:
   %k = phi i64 [ 0, %size ], [ %following, %onwards ]
@@ -145,6 +210,7 @@ align:
   store ptr %raw, ptr %raw.at
   %capacity.at = getelementptr i8, ptr %made, i64 {8 - HEADER}
   store i64 %need, ptr %capacity.at
+  call void @advise(ptr %made, i64 %need)
   ret ptr %made
 none:
   ret ptr null

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from loopwright.lower.runtime import blas, callbacks, fourier, lapack, pool, scratch, signals, sorting
+from loopwright.lower.runtime import blas, callbacks, fourier, lapack, pool, results, scratch, signals, sorting
 
 _FUNCTIONS: dict[str, Callable[[str], int | None]] = {
     "lw_parallel_for": lambda name: pool.library()[name],
     "lw_scratch_acquire": lambda name: scratch.library()[name],
     "lw_scratch_release": lambda name: scratch.library()[name],
+    "lw_new_array": lambda name: results.library()[name],
     "lw_poll": lambda name: signals.library()[name],
     "lw_call_python": lambda name: callbacks.library()[name],
     "lw_gemm_f32": blas.address,
