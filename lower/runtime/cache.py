@@ -162,12 +162,18 @@ def _write(folder: Path, key: str, data: bytes) -> None:
 def _encode(key: str, entry: Entry) -> bytes:
     head = json.dumps({"key": key, "size": len(entry.code), "metadata": entry.metadata}).encode()
     body = head + b"\n" + entry.code
-    return _MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+    return _seal(body) + body
+
+
+def _seal(body: bytes) -> bytes:
+    """What stands before it: of one length always."""
+    return _MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n"
 
 
 def _decode(key: str, data: bytes) -> Entry | None:
-    magic, checksum, body = data[:len(_MAGIC)], data[len(_MAGIC):len(_MAGIC) + 64], data[len(_MAGIC) + 65:]
-    if magic != _MAGIC or hashlib.sha256(body).hexdigest().encode() != checksum:
+    length = len(_seal(b""))
+    seal, body = data[:length], data[length:]
+    if seal != _seal(body):
         return None
     head, _, code = body.partition(b"\n")
     told = json.loads(head)
