@@ -9,6 +9,7 @@ import pytest
 
 from loopwright.lower.runtime import engine
 from loopwright.lower.runtime.cache import assembled
+from loopwright.lower.runtime.parts import parts
 from loopwright.lower.target import Target, host_target
 from tests.forking import check_in_child, needs_fork, of_threads
 
@@ -42,6 +43,39 @@ def test_text_that_does_not_verify():
 def test_symbols_that_nobody_defines():
     with pytest.raises(RuntimeError, match="materialize"):
         loaded("declare i64 @lw_nowhere(i64)\ndefine i64 @f(i64 %x) {\n  %y = call i64 @lw_nowhere(i64 %x)\n  ret i64 %y\n}")
+
+
+def test_long_functions_are_a_part_of_their_own():
+    text = """@numbers = private unnamed_addr constant [2 x i64] [i64 30, i64 5], align 64
+declare i64 @llvm.smax.i64(i64, i64)
+define internal i64 @inner(i64 %x, ptr noalias %unused) nounwind {
+  %a = load i64, ptr @numbers
+  %b = add i64 %a, %x
+  ret i64 %b
+}
+define i64 @long(i64 %x) nounwind noinline optnone {
+  %a = call i64 @inner(i64 %x, ptr null)
+  %b = call i64 @llvm.smax.i64(i64 %a, i64 1)
+  %c = icmp sgt i64 %b, 0
+  br i1 %c, label %yes, label %no, !prof !9
+yes:
+  ret i64 %b
+no:
+  ret i64 -1
+}
+define i64 @f(i64 %x) nounwind {
+  %y = call i64 @long(i64 %x)
+  %z = add i64 %y, 5
+  ret i64 %z
+}
+!9 = !{!"branch_weights", i32 1000, i32 1}
+"""
+    short, long = parts(text)
+    assert "define i64 @long(" not in short and "declare i64 @long(i64 %x)" in short and "internal" not in short
+    assert "declare i64 @inner(" in long and "@numbers" not in long and "!9 = " in long
+    assert run(loaded(text), 7) == 42
+    assert engine.assembly(text).count("long:") == 1
+    assert parts(adding(5)) == (adding(5), "")
 
 
 def test_imported_functions_and_data():

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import struct
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from loopwright.lower.runtime.lazy import LLVM_LOCK, llvm
+from loopwright.lower.runtime.parts import parts
 from loopwright.lower.target import Target, host_target
 
 CONTROL = "control_"  # how the names of functions of control flow begin
+_LENGTHS = struct.Struct("<2Q")  # of the object files of a library, before them
 LIBRARIES_PER_ENGINE = 256  # linking slows down in an engine that holds thousands
 
 _serial = itertools.count()
@@ -24,13 +27,13 @@ _current: list[Any] = []  # the LLJIT in use, and how many libraries it was give
 
 
 @cache
-def _target_machine(target: Target) -> Any:
+def _target_machine(target: Target, level: int = 1) -> Any:
     """The features are given in full: the processor's name can be wrong on virtual machines. Level 1 of code generation:
     explicit vectors run as fast as at 2 and 3, and compile in less time; passes before it (sroa, instcombine,
-    simplifycfg) cost what they save. The large code model: in a process that holds much, constants and callees can lie
-    further than 2 GiB from the code."""
+    simplifycfg) cost what they save; level 0 for long functions (see parts.py). The large code model: in a process that holds
+    much, constants and callees can lie further than 2 GiB from the code."""
     return llvm().Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=1, reloc="static", codemodel="large")
+        cpu=target.cpu, features=target.features, opt=level, reloc="static", codemodel="large")
 
 
 def _parsed(text: str, target: Target) -> Any:
@@ -59,17 +62,26 @@ def _tighten(module: Any, target: Target) -> None:
 
 
 def assemble(text: str, target: Target | None = None) -> bytes:
-    """The object file of LLVM text. RuntimeError, with LLVM's words, for text that is not valid."""
+    """The object code of LLVM text: one object file, or two, after their lengths. RuntimeError, with LLVM's words, for text
+    that is not valid."""
     target = target or host_target()
     with LLVM_LOCK:
-        return bytes(_target_machine(target).emit_object(_parsed(text, target)))
+        made = [bytes(machine.emit_object(module)) for machine, module in _modules(text, target)]
+    return _LENGTHS.pack(*map(len, made), *[0] * (2 - len(made))) + b"".join(made)
 
 
 def assembly(text: str, target: Target | None = None) -> str:
     """The same as readable assembly."""
     target = target or host_target()
     with LLVM_LOCK:
-        return str(_target_machine(target).emit_assembly(_parsed(text, target)))
+        return "\n".join(str(machine.emit_assembly(module)) for machine, module in _modules(text, target))
+
+
+def _modules(text: str, target: Target) -> list[tuple[Any, Any]]:
+    """The modules of LLVM text, each with the machine that compiles it."""
+    short, long = parts(text)
+    made = [(_target_machine(target), _parsed(short, target))]
+    return [*made, (_target_machine(target, 0), _parsed(long, target))] if long else made
 
 
 class _Token(int):
@@ -98,9 +110,12 @@ class Library:
 
 
 def load(code: bytes, imports: Mapping[str, int], exports: Sequence[str], keep: Mapping[str, Any] | None = None) -> Library:
-    """Link an object file into the process. Symbols not in `imports` are the process's own (libc, libm)."""
+    """Link what `assemble` made into the process. Symbols not in `imports` are the process's own (libc, libm)."""
+    first, second = _LENGTHS.unpack_from(code)
     with LLVM_LOCK:
-        builder = llvm().JITLibraryBuilder().add_object_img(code)
+        builder = llvm().JITLibraryBuilder().add_object_img(code[_LENGTHS.size:_LENGTHS.size + first])
+        if second:
+            builder.add_object_img(code[_LENGTHS.size + first:])
         for name, where in imports.items():
             builder.import_symbol(name, where)
         for name in exports:
