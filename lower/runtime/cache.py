@@ -204,7 +204,7 @@ def prune(folder: Path, most: int = MOST_BYTES) -> None:
 def assembled(text: str, target: Target | None = None) -> bytes:
     """The object file of LLVM text, from the disk where it is known."""
     target = target or host_target()
-    key = digest(text, repr(target), environment())
+    key = digest(text, repr(target), environment(), source_digest())
     entry = read(key)
     if entry is None:
         entry = Entry(assemble(text, target))
