@@ -1,5 +1,5 @@
 """Structured control flow, with JAX's names, argument order and meaning: `import loopwright.lax as lax`. The collectives of
-`loopwright.collectives`, convolutions and reductions over windows are here, too.
+`loopwright.collectives`, convolutions, reductions over windows and implicit functions are here, too.
 
 Guarantees: inside a trace each function is one node of the graph (a loop in machine code under `jit`), and differentiates
 and batches as such; without a traced operand it runs at once. Bodies are traced: Python runs once, not once per trip. Their
@@ -24,6 +24,7 @@ from loopwright.convolution import (
     conv_transpose,
     conv_with_general_padding,
 )
+from loopwright.implicit import custom_linear_solve, custom_root
 from loopwright.ir.builder import Ref, innermost
 from loopwright.ir.dims import Dim, Extent, Facts, maximum
 from loopwright.ir.errors import ArgumentError, DTypeError, ShapeError
@@ -46,7 +47,8 @@ from loopwright.windows import reduce_window
 
 __all__ = [
     "ConvDimensionNumbers", "all_gather", "associative_scan", "axis_index", "axis_size", "cond", "conv",
-    "conv_dimension_numbers", "conv_general_dilated", "conv_transpose", "conv_with_general_padding", "fori_loop", "map", "pmax",
+    "conv_dimension_numbers", "conv_general_dilated", "conv_transpose", "conv_with_general_padding", "custom_linear_solve",
+    "custom_root", "fori_loop", "map", "pmax",
     "pmean", "pmin", "ppermute", "psum", "psum_scatter", "reduce_window", "scan", "stop_gradient", "switch", "while_loop",
 ]
 

@@ -30,6 +30,7 @@ from loopwright.ir.errors import ArgumentError, DTypeError, ShapeError
 from loopwright.ir.graph import Graph, Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops.custom import custom_jvp, custom_vjp
+from loopwright.ir.ops.gradients import stop_gradient
 from loopwright.ir.ops.recomputation import checkpoint
 from loopwright.ir.ops.regions import chosen, rearranged
 from loopwright.ir.source import user_source
@@ -97,18 +98,27 @@ class Call:
 
     def traced(self, f: Function, more: Sequence[ArrayType], why: str) -> Traced:
         """A region of f, which takes a list: the arguments, then values of `more` types."""
-        return _region(f, [*self.types, *more], [*self.known, *[None] * len(more)], why)
+        return region(f, [*self.types, *more], [*self.known, *[None] * len(more)], why)
 
-    def emitted(self, op: Op, made: Sequence[Traced], owns: Sequence[tuple[int, int]], **attrs: Any) -> Any:
-        """The results of a node. owns: of each region, how many parameters stand before and after what it captured."""
-        outer = _merged(made)
-        regions = tuple([_over(t, outer, *own) for t, own in zip(made, owns, strict=True)])
-        here = Place([*self.values, *outer], self.why, next((g for g in regions if g.free_symbols), None))
-        outs = here.builder.bind_all(op, here.refs([*self.values, *outer]), attrs, regions)
-        return unflatten(self.result, here.results(outs)[0])
+    def emitted(self, op: Op, made: Sequence[Traced], owns: Sequence[tuple[int, int]], constant: bool = False,
+                **attrs: Any) -> Any:
+        """The results of a node. See `emitted`."""
+        return unflatten(self.result, emitted(op, self.values, made, owns, self.why, constant, **attrs))
 
 
-def _region(f: Function, types: Sequence[ArrayType], known: Sequence[Any], why: str) -> Traced:
+def emitted(op: Op, values: Sequence[Operand], made: Sequence[Traced], owns: Sequence[tuple[int, int]], why: str,
+            constant: bool = False, **attrs: Any) -> list[Any]:
+    """The results of a node with regions. owns: of each region, how many parameters stand before and after what it captured.
+    constant: derivatives hold what was captured constant."""
+    outer = _merged(made)
+    regions = tuple([_over(t, outer, *own) for t, own in zip(made, owns, strict=True)])
+    here = Place([*values, *outer], why, next((g for g in regions if g.free_symbols), None))
+    captured = [stop_gradient(x) if constant and x.type.is_inexact else x for x in here.refs(outer)]
+    return here.results(here.builder.bind_all(op, [*here.refs(values), *captured], attrs, regions))[0]
+
+
+def region(f: Function, types: Sequence[ArrayType], known: Sequence[Any], why: str) -> Traced:
+    """A region of f, which takes a list of values of these types. See tracer.trace for `known`."""
     made = trace(f, types, concrete=known, is_floor=True, why=why)
     g = made.graph
     return Traced(Graph(g.params, g.nodes, g.results), made.outer, made.structure, made.builder)
@@ -134,8 +144,10 @@ def _type_outside(x: Ref | np.ndarray) -> ArrayType:
     return x.type if isinstance(x, Ref) else ArrayType(x.shape, native(x.dtype))
 
 
-def call_with_jvp(function: object, f: Function, rule: Function, args: tuple[Any, ...], why: str) -> Any:
-    """f(*args), with rule(primals, tangents) -> (result, its tangent) for its derivative."""
+def call_with_jvp(function: object, f: Function, rule: Function, args: tuple[Any, ...], why: str,
+                  constant: bool = False) -> Any:
+    """f(*args), with rule(primals, tangents) -> (result, its tangent) for its derivative. constant: what f and the rule capture
+    is held constant; else a derivative that reaches it is refused."""
     with _rules_of(function):
         call = Call(f, args, why)
         directions = [tangent_type(t) for t in chosen(call.types, call.active)]
@@ -146,7 +158,7 @@ def call_with_jvp(function: object, f: Function, rule: Function, args: tuple[Any
             found = rule(unflatten(call.structure, xs[:count]), unflatten(call.structure, along))
             return _pair(found, call)
         made = call.traced(ruled, directions, f"the rule of {why}")
-    return call.emitted(custom_jvp, [call.primal, made], [(count, 0), (count, len(directions))], operands=count)
+    return call.emitted(custom_jvp, [call.primal, made], [(count, 0), (count, len(directions))], constant, operands=count)
 
 
 def _with_nothing(xs: Sequence[Tracer], active: Sequence[bool]) -> list[Any]:
@@ -161,9 +173,9 @@ def _pair(found: Any, call: Call) -> list[Tracer]:
     if not isinstance(found, (tuple, list)) or len(found) != 2:
         raise ArgumentError(f"{user_source()}: {why} must return a pair (result, tangent of the result), got "
                             f"{type(found).__name__}.")
-    results = _fitted(found[0], call.result, call.results, "result", why)
+    results = fitted(found[0], call.result, call.results, "result", why)
     along = [tangent_type(t) for t in call.results]
-    return [*results, *_fitted(found[1], call.result, along, "tangent", why)]
+    return [*results, *fitted(found[1], call.result, along, "tangent", why)]
 
 
 def call_with_vjp(function: object, f: Function, forward: Function, backward: Function, args: tuple[Any, ...],
@@ -180,7 +192,7 @@ def call_with_vjp(function: object, f: Function, forward: Function, backward: Fu
                                     f"{type(found).__name__}.")
             residuals, structure = flatten(found[1])
             kept.append(structure)
-            return [*_fitted(found[0], call.result, call.results, "result", f"the forward rule of {why}"), *residuals]
+            return [*fitted(found[0], call.result, call.results, "result", f"the forward rule of {why}"), *residuals]
         first = call.traced(ahead, (), f"the forward rule of {why}")
         residuals = [v.type for v in first.graph.results[len(call.results):]]
 
@@ -190,8 +202,8 @@ def call_with_vjp(function: object, f: Function, forward: Function, backward: Fu
             found = backward(unflatten(kept[0], xs[:count]), unflatten(call.result, arriving))
             return _cotangents(found, call)
         arriving = [tangent_type(t) for t in call.results if t.is_inexact]
-        second = _region(behind, [*residuals, *arriving], [None] * (len(residuals) + len(arriving)),
-                         f"the backward rule of {why}")
+        second = region(behind, [*residuals, *arriving], [None] * (len(residuals) + len(arriving)),
+                        f"the backward rule of {why}")
     count = len(call.types)
     owns = [(count, 0), (count, 0), (0, len(residuals) + len(arriving))]
     return call.emitted(custom_vjp, [call.primal, first, second], owns, operands=count)
@@ -204,12 +216,13 @@ def call_checkpointed(f: Function, args: tuple[Any, ...], policy: str, why: str)
 
 
 # ---- what rules return ------------------------------------------------------------------------------
-def _fitted(tree: Any, structure: Structure, types: Sequence[ArrayType], what: str, why: str) -> list[Tracer]:
+def fitted(tree: Any, structure: Structure, types: Sequence[ArrayType], what: str, why: str,
+           like: str = "the function's result") -> list[Tracer]:
     """The leaves of a result or tangent at the types that it must have. Tangents of integers are left out."""
     leaves, found = flatten(tree)
     if found != structure:
-        raise ArgumentError(f"{user_source()}: {why} must return a {what} in the containers of the function's result, "
-                            f"{structure}, but returned {found}.")
+        raise ArgumentError(f"{user_source()}: {why} must return a {what} in the containers of {like}, {structure}, "
+                            f"but returned {found}.")
     every = zip(leaves, types, paths(structure, what), strict=True)
     return [_fit(x, t, path, why) for x, t, path in every if what == "result" or t.is_inexact]
 

@@ -19,6 +19,7 @@ from loopwright.ir.ops import (
     custom,
     fft,
     gradients,
+    implicit,
     indexing,
     linalg,
     recomputation,
@@ -43,6 +44,7 @@ def _ops_of(*modules: ModuleType) -> dict[str, Op]:
 
 TABLE = _ops_of(
     callbacks, checks,
-    arithmetic, bitwise, broadcasting, collectives, comparison, construct, contraction, control, custom, gradients, indexing,
-    fft, linalg, recomputation, reductions, selection, sorting, special, structural, transcendental, windows, convolution,
+    arithmetic, bitwise, broadcasting, collectives, comparison, construct, contraction, control, custom, gradients, implicit,
+    indexing, fft, linalg, recomputation, reductions, selection, sorting, special, structural, transcendental, windows,
+    convolution,
 )

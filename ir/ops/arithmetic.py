@@ -41,12 +41,12 @@ neg: Op = elementwise(
 )
 sub = elementwise(
     "sub", np.subtract, 2, NUMBERS, doc="x - y; integers wrap.",
-    jvp=lambda primals, tangents, out: _difference(*tangents),
+    jvp=lambda primals, tangents, out: difference(*tangents),
     linear=(0, 1), jointly=True, transpose={0: lambda ct, x, y: ct, 1: lambda ct, x, y: neg(ct)},
 )
 
 
-def _difference(a: Ref | None, b: Ref | None) -> Ref | None:
+def difference(a: Ref | None, b: Ref | None) -> Ref | None:
     """a - b, where None is zero."""
     if b is None:
         return a

@@ -17,6 +17,7 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.interpreter import Runner
 from loopwright.ir.op import Engine, Flags, NodeRules, Op
 from loopwright.ir.ops.broadcasting import reduce_sum, spread
+from loopwright.ir.ops.control import while_
 from loopwright.ir.ops.elementwise import no_tangent
 from loopwright.ir.ops.regions import (
     check_types,
@@ -122,8 +123,30 @@ def _check_linear(rule: Graph, flags: Flags) -> None:
         moving.update([v for v in n.outputs if v.type.is_inexact])
         is_linear = set(along) <= set(n.op.linear) and (n.op.jointly or len(along) == 1)
         if n.op.rules is None and n.outputs[0].type.is_inexact and not is_linear:
-            raise GradientError(f"{n.source}: a custom_jvp rule must be linear in the tangents, but {n.op.name} is applied to "
-                                f"them here. Apply it to primals only.")
+            raise _not_linear(n, f"{n.op.name} is applied to them here")
+    _check_loops(rule, flags)
+
+
+def _not_linear(n: Node, what: str) -> GradientError:
+    return GradientError(f"{n.source}: a custom_jvp rule, like the tangent_solve of custom_root, must be linear in the "
+                         f"tangents, but {what}. Apply that to primals only, and solve linear systems by iteration through "
+                         f"lax.custom_linear_solve.")
+
+
+def _check_loops(g: Graph, flags: Flags) -> list[bool]:
+    """Which results depend on tangents. GradientError where the number of trips of a loop does."""
+    found = set(chosen(g.params, flags))
+    for n in g.nodes:
+        along = [v in found for v in n.inputs]
+        if n.op.rules is None:
+            found.update(n.outputs if any(along) else ())
+        elif any(along):
+            out = n.op.rules.reach(n, along, _check_loops)
+            found.update(chosen(n.outputs, out))
+            constants = n.attrs.get("condition_constants", 0)
+            if n.op is while_ and _check_loops(n.regions[0], [*along[:constants], *out])[0]:
+                raise _not_linear(n, "how often this loop runs depends on them")
+    return [v in found for v in g.results]
 
 
 def _jvp_batch(engine: Engine, size: Extent, n: Node, args: list[Ref], mapped: Flags) -> tuple[list[Ref], list[bool]]:
