@@ -45,6 +45,11 @@ def around_zero(f: Function, value: float) -> Function:
     return lambda x: f(x) if abs(x) > mp.mpf(10) ** -40 else mp.mpf(value)
 
 
+def odd(f: Function, value: float) -> Function:
+    """(f(sqrt u) / sqrt u - 1) / u: what an odd function is beside its argument; value: its limit at 0."""
+    return around_zero(lambda u: (f(mp.sqrt(u)) / mp.sqrt(u) - 1) / u, value)
+
+
 LN2 = mp.log(2)
 HALF = float(LN2 / 2)
 QUARTER = float(mp.pi / 4)
@@ -57,15 +62,26 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     "EXP2": (around_zero(lambda r: (mp.mpf(2) ** r - 1) / r, float(LN2)), -0.5, 0.5, 6, 11),
     # (log(1 + r) - r) / r^2 in the intervals of the logarithm's table
     "LOG": (around_zero(lambda r: (mp.log1p(r) - r) / r ** 2, -0.5), -1 / 31, 1 / 16, 4, 9),
+    # the same for powers of f32, which are computed in f64
+    "LOG_SHORT": (around_zero(lambda r: (mp.log1p(r) - r) / r ** 2, -0.5), -1 / 31, 1 / 16, None, 5),
     # (log(1 + r) - r + r^2 / 2) / r^3 in the finer intervals of the power's table
     "POW": (around_zero(lambda r: (mp.log1p(r) - r + r ** 2 / 2) / r ** 3, 1 / 3), -1 / 127, 1 / 127, None, 6),
     # (sin(sqrt u) / sqrt u - 1) / u, (cos(sqrt u) - 1 + u / 2) / u^2 for sqrt u <= pi / 4
     "SIN": (around_zero(lambda u: (mp.sin(mp.sqrt(u)) / mp.sqrt(u) - 1) / u, -1 / 6), 0, SQUARED, 3, 6),
     "COS": (around_zero(lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u ** 2, 1 / 24), 0, SQUARED, 2, 6),
     # (sinh(sqrt u) / sqrt u - 1) / u for sqrt u <= 1
-    "SINH": (around_zero(lambda u: (mp.sinh(mp.sqrt(u)) / mp.sqrt(u) - 1) / u, 1 / 6), 0, 1, None, 8),
+    "SINH": (odd(mp.sinh, 1 / 6), 0, 1, 3, 8),
+    # (tan(sqrt u) / sqrt u - 1) / u for sqrt u <= pi / 4, and the like
+    "TAN": (odd(mp.tan, 1 / 3), 0, SQUARED, 6, None),
+    "TANH": (odd(mp.tanh, -1 / 3), 0, 0.36, 4, None),
+    "ASIN": (odd(mp.asin, 1 / 6), 0, 0.25, 5, 13),
+    "ATAN_WIDE": (odd(mp.atan, -1 / 3), 0, 1, 8, None),
+    # the same for sqrt u <= 7/16
+    "ATAN_MIDDLE": (odd(mp.atan, -1 / 3), 0, (7 / 16) ** 2, None, 11),
+    "ASINH": (odd(mp.asinh, -1 / 6), 0, 1, 8, None),
+    "ATANH": (odd(mp.atanh, 1 / 3), 0, 0.25, 6, None),
     # (atan(sqrt u) / sqrt u - 1) / u for sqrt u <= 1/30
-    "ATAN": (around_zero(lambda u: (mp.atan(mp.sqrt(u)) / mp.sqrt(u) - 1) / u, -1 / 3), 0, 1 / 30 ** 2, None, 4),
+    "ATAN": (odd(mp.atan, -1 / 3), 0, 1 / 30 ** 2, None, 4),
     # erf(sqrt u) / sqrt u - 1 for sqrt u <= 1, without its constant's leading part
     "ERF": (around_zero(lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1, float(2 / mp.sqrt(mp.pi) - 1)), 0, 1, 7, 13),
     # -log(1 - erf(c + t)) left and right of 2.5, around the middle c of the interval
@@ -73,7 +89,7 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     "ERFC_NEAR": (lambda t: -mp.log(mp.erfc(t + mp.mpf(1.75))), -0.76, 0.75, None, 15),
     "ERFC_FAR": (lambda t: -mp.log(mp.erfc(t + mp.mpf(4.25))), -1.75, 1.75, None, 13),
     # m^(-1/3), a first guess
-    "CBRT": (lambda m: m ** (mp.mpf(-1) / 3), 1, 2, None, 4),
+    "CBRT": (lambda m: m ** (mp.mpf(-1) / 3), 1, 2, 4, 4),
 }
 LOG_FIRST = 0.75  # significands lie in [0.75, 1.5) for the logarithm, in [POW_FIRST, 2 POW_FIRST) for the power
 POW_FIRST = float.fromhex("0x1.69555p-1")  # puts 1 near the middle of an interval

@@ -1,4 +1,4 @@
-"""Sines, tangents and their inverses.
+"""Sines and tangents.
 
 Arguments are reduced by pi / 2 in four parts up to 1.6 million and by 2 / pi to 192 bits beyond (Payne and Hanek), so
 that no argument loses precision.
@@ -8,12 +8,11 @@ from __future__ import annotations
 import itertools
 
 from loopwright.kernels import maths_tables as t
-from loopwright.kernels.maths_writer import Writer, cancelling, estrin, horner, quick_two_sum, two_product, two_sum
+from loopwright.kernels.maths_writer import Writer, estrin, horner, quick_two_sum, two_product, two_sum
 
 INF, NAN = float("inf"), float("nan")
 TWO_OVER_PI = 0.6366197723675814
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
-PI = (3.141592653589793, 1.2246467991473532e-16)
 # pi / 2: three parts of 33 bits, whose products with 20-bit numbers are exact, and a rest.
 HALF_PI_PARTS = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32)
 NEAR64 = 2.0 ** 20 * 1.5
@@ -124,11 +123,17 @@ def _circular(m: Writer, x: str, quarter: int) -> str:
     return m.rarely(m.compare("gt", m.abs(x), NEAR64), usual, lambda inner: inner.apart(f"circular{quarter}_far", (x,), far))
 
 
-def _circular_single(m: Writer, x: str, quarter: int) -> str:
+def _reduce_single(m: Writer, x: str) -> tuple[str, str]:
+    """f32: the quadrant and the rest, for |x| < NEAR32."""
     n = m.round(m.mul(x, TWO_OVER_PI))
     r = x
     for part in HALF_PI_SINGLE:
         r = m.fma(n, -part, r)
+    return n, r
+
+
+def _circular_single(m: Writer, x: str, quarter: int) -> str:
+    n, r = _reduce_single(m, x)
     usual = _turned(m, n, *_sin_cos(m, r, None), quarter)
 
     def in_double(inner: Writer, x: str) -> str:
@@ -147,78 +152,37 @@ def cos(m: Writer, x: str) -> str:
 
 
 def tan(m: Writer, x: str) -> str:
-    """sin / cos, turned over in odd quadrants; f64."""
     bounded = m.select(m.compare("lt", m.abs(x), INF), x, NAN)
+    y = _tan_single(m, bounded) if m.bits == 32 else _tan_double(m, bounded)
+    return m.select(m.compare("eq", x, 0.0), x, y)
+
+
+def _tan_single(m: Writer, x: str) -> str:
+    """r + r^3 P(r^2), and -1 over that in odd quadrants; both with what rounding took from r, whose slope is 1 + tan(r)^2."""
+    n = m.round(m.mul(x, TWO_OVER_PI))
+    second, rest = two_product(m, n, HALF_PI_SINGLE[1])
+    r, low = two_sum(m, m.fma(n, -HALF_PI_SINGLE[0], x), m.neg(second))
+    r, lost = quick_two_sum(m, r, m.fma(n, -HALF_PI_SINGLE[2], m.sub(low, rest)))
+    u = m.mul(r, r)
+    cube = m.mul(m.mul(horner(m, u, t.TAN32), u), r)
+    near = m.add(r, cube)
+    y = m.add(r, m.add(cube, m.fma(m.mul(near, near), lost, lost)))
+    usual = m.select(m.icompare("ne", m.iand(m.to_int(n), 1), 0), m.div(-1.0, y), y)
+
+    def in_double(inner: Writer, x: str) -> str:
+        return inner.narrow(_tan_double(inner.wide, inner.widen(x)))
+    return m.rarely(m.compare("gt", m.abs(x), NEAR32), usual, lambda inner: inner.apart("tan_wide", (x,), in_double))
+
+
+def _tan_double(m: Writer, x: str) -> str:
+    """sin / cos, turned over in odd quadrants."""
 
     def ratio(inner: Writer, n: str, r: str, low: str) -> str:
         s, c = _sin_cos(inner, r, low)
         odd = inner.icompare("ne", inner.iand(inner.to_int(n), 1), 0)
         return inner.div(inner.select(odd, inner.neg(c), s), inner.select(odd, s, c))
 
-    def far(inner: Writer, bounded: str) -> str:
-        return ratio(inner, *_reduce_far(inner, bounded))
-    y = m.rarely(m.compare("gt", m.abs(bounded), NEAR64), ratio(m, *_reduce(m, bounded)),
-                 lambda inner: inner.apart("tan_far", (bounded,), far))
-    return m.select(m.compare("eq", x, 0.0), x, y)
-
-
-# ---- inverses, f64 ------------------------------------------------------------------------------
-def arctan2(m: Writer, y: str, x: str) -> str:
-    """The angle of (x, y): atan(k / 16) from a table plus atan of the small rest."""
-    a, b = m.abs(y), m.abs(x)
-    steep = m.compare("gt", a, b)
-    down, up = m.select(steep, b, a), m.select(steep, a, b)
-    both = m.both(m.compare("eq", a, INF), m.compare("eq", b, INF))
-    down, up = m.select(both, 1.0, down), m.select(both, 1.0, up)
-    down, up = _moderate(m, down, up)
-    whole = m.round(m.mul(m.div(down, up), 16.0))
-    whole = m.select(m.compare("lt", whole, 15.0), whole, 15.0)
-    index = m.to_int(whole)
-    c = m.mul(whole, 1 / 16)
-    rest = m.div(cancelling(m, m.neg(c), up, down), m.fma(c, down, up))
-    u = m.mul(rest, rest)
-    tail = m.fma(m.mul(estrin(m, u, t.ATAN64), u), rest, m.table(t.ATAN_LOW, index))
-    high, low = two_sum(m, m.table(t.ATAN_HIGH, index), rest)
-    low = m.add(low, tail)
-    left = m.icompare("lt", m.bits_of(x), 0)
-    backwards = m.either(m.both(steep, m.negate(left)), m.both(left, m.negate(steep)))
-    sign = m.select(backwards, -1.0, 1.0)
-    high, low = m.mul(high, sign), m.mul(low, sign)
-    base = m.select(steep, HALF_PI[0], m.select(left, PI[0], 0.0))
-    base_low = m.select(steep, HALF_PI[1], m.select(left, PI[1], 0.0))
-    angle, lost = two_sum(m, base, high)
-    angle = m.add(angle, m.add(lost, m.add(low, base_low)))
-    nothing = m.compare("eq", a, 0.0)
-    angle = m.select(nothing, m.select(left, PI[0], 0.0), angle)
-    return m.select(m.compare("unordered", x, y), NAN, m.copysign(angle, y))
-
-
-def _moderate(m: Writer, down: str, up: str) -> tuple[str, str]:
-    """Scaled by a power of two so that neither sums nor quotients overflow or lose denormal bits; inf and 0 as 1."""
-    small = m.compare("lt", up, 2.0 ** -500)
-    big = m.compare("gt", up, 2.0 ** 500)
-    factor = m.select(small, 2.0 ** 520, m.select(big, 2.0 ** -520, 1.0))
-    up = m.select(m.compare("eq", up, 0.0), 1.0, up)
-    down, up = m.mul(down, factor), m.mul(up, factor)
-    endless = m.compare("eq", up, INF)
-    return m.select(endless, 0.0, down), m.select(endless, 1.0, up)
-
-
-def arctan(m: Writer, x: str) -> str:
-    y = arctan2(m, x, m.constant(1.0))
-    return m.select(m.compare("lt", m.abs(x), 2.0 ** -28), x, y)
-
-
-def arcsin(m: Writer, x: str) -> str:
-    """The angle of (sqrt(1 - x^2), x)."""
-    y = arctan2(m, x, _other_leg(m, x))
-    return m.select(m.compare("lt", m.abs(x), 2.0 ** -28), x, y)
-
-
-def arccos(m: Writer, x: str) -> str:
-    return arctan2(m, _other_leg(m, x), x)
-
-
-def _other_leg(m: Writer, x: str) -> str:
-    """sqrt(1 - x^2); NaN beyond 1."""
-    return m.sqrt(cancelling(m, m.neg(x), x, 1.0) if m.has_fma else m.mul(m.sub(1.0, x), m.add(x, 1.0)))
+    def far(inner: Writer, x: str) -> str:
+        return ratio(inner, *_reduce_far(inner, x))
+    return m.rarely(m.compare("gt", m.abs(x), NEAR64), ratio(m, *_reduce(m, x)),
+                    lambda inner: inner.apart("tan_far", (x,), far))

@@ -89,6 +89,16 @@ def estrin(m: Writer, x: str, coefficients: tuple[float, ...]) -> str:
     return terms[0] if isinstance(terms[0], str) else m.constant(terms[0])
 
 
+def polynomial(m: Writer, x: str, single: tuple[float, ...], double: tuple[float, ...] = ()) -> str:
+    """The polynomial of this width, in the order that suits it."""
+    return horner(m, x, single) if m.bits == 32 else estrin(m, x, double)
+
+
+def odd(m: Writer, x: str, square: str, single: tuple[float, ...], double: tuple[float, ...] = ()) -> str:
+    """x + x^3 P(x^2)."""
+    return m.fma(m.mul(polynomial(m, square, single, double), square), x, x)
+
+
 def two_sum(m: Writer, a: F, b: F) -> tuple[str, str]:
     """a + b rounded, and what rounding took away (Knuth)."""
     s = m.add(a, b)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import numpy as np
@@ -12,7 +12,7 @@ from loopwright.ir.types import BF16, BOOL, F16, F32, F64
 from loopwright.lower.codegen.text import Function, Scope, branch, repeat
 from loopwright.lower.target import Target
 
-TABLE_BITS = 512
+WHOLE_BITS = 512  # of a register
 ATTRIBUTES = 'nounwind "prefer-vector-width"="512" "no-trapping-math"="true"'  # of every function of the generator
 
 
@@ -258,13 +258,15 @@ class Machine:
     def to_float(self, a: str) -> str:
         return self.scope.emit(f"sitofp {self.int_type} {a} to {self.float_type}")
 
+    @property
+    def _is_whole(self) -> bool:
+        """Whether the lanes fill registers that have instructions of their own for tables and powers of two."""
+        return self.target.has_masks and self.lanes * self.bits % WHOLE_BITS == 0
+
     def scale(self, a: str, n: str) -> str:
         """a * 2^n for an integer-valued float n whose result may overflow or be denormal; |n| below 2 * 1022 (126)."""
-        if self.target.has_masks and self.lanes * self.bits == 512:
-            end, width = ("ps", "i16") if self.bits == 32 else ("pd", "i8")
-            kind = self.float_type
-            return self.scope.call(kind, f"llvm.x86.avx512.mask.scalef.{end}.512", [
-                (kind, a), (kind, n), (kind, "zeroinitializer"), (width, "-1"), ("i32", "4")])
+        if self._is_whole:
+            return self._in_rows(Machine._scaled, (self.element, a), (self.element, n))
         bias, shift = (127, 23) if self.bits == 32 else (1023, 52)
         whole = self.to_int(n)
         half = self.ashr(whole, 1)
@@ -275,8 +277,8 @@ class Machine:
     def table(self, values: tuple[float, ...], index: str) -> str:
         """values[index mod their number], a power of two."""
         low = self.iand(index, len(values) - 1)
-        if self.target.has_masks and self.lanes * self.bits == TABLE_BITS and len(values) in (self.lanes, 2 * self.lanes):
-            return self._permute(values, index)
+        if self._is_whole and len(values) * self.bits in (WHOLE_BITS, 2 * WHOLE_BITS):
+            return self._in_rows(lambda one, index: one._permuted(values, index), (f"i{self.bits}", index))
         name = self._global(values)
         if self.lanes == 1:
             where = self.scope.emit(f"getelementptr {self.element}, ptr {name}, i{self.bits} {low}")
@@ -288,7 +290,30 @@ class Machine:
             (pointers, where), ("i32", str(self.bits // 8)), (self.mask_type, constant_text(True, "i1", self.lanes)),
             (kind, "zeroinitializer")])
 
-    def _permute(self, values: tuple[float, ...], index: str) -> str:
+    def _in_rows(self, each: Callable[..., str], *operands: tuple[str, str]) -> str:
+        """each(a machine of one whole register, *parts), for one register of the operands, (element, value), after another."""
+        row = WHOLE_BITS // self.bits
+        if self.lanes == row:
+            return each(self, *(x for _, x in operands))
+        one = replace(self, lanes=row)
+        found = [each(one, *(self._shuffled(x, "poison", vector_type(kind, self.lanes), range(k, k + row))
+                             for kind, x in operands)) for k in range(0, self.lanes, row)]
+        while len(found) > 1:
+            kind = vector_type(self.element, self.lanes // len(found))
+            found = [self._shuffled(a, b, kind, range(2 * self.lanes // len(found)))
+                     for a, b in zip(found[::2], found[1::2], strict=True)]
+        return found[0]
+
+    def _shuffled(self, a: str, b: str, kind: str, order: range) -> str:
+        lanes = f"<{len(order)} x i32> <{', '.join(f'i32 {k}' for k in order)}>"
+        return self.scope.emit(f"shufflevector {kind} {a}, {kind} {b}, {lanes}")
+
+    def _scaled(self, a: str, n: str) -> str:
+        (end, width), kind = ("ps", "i16") if self.bits == 32 else ("pd", "i8"), self.float_type
+        return self.scope.call(kind, f"llvm.x86.avx512.mask.scalef.{end}.512", [
+            (kind, a), (kind, n), (kind, "zeroinitializer"), (width, "-1"), ("i32", "4")])
+
+    def _permuted(self, values: tuple[float, ...], index: str) -> str:
         """A table that fits one or two registers; the instruction ignores the index's high bits."""
         kind = self.float_type
         part = [f"<{', '.join(f'{self.element} {float_text(v, self.element)}' for v in values[k:k + self.lanes])}>"

@@ -1,0 +1,118 @@
+"""Hyperbolic functions and their inverses.
+
+Guarantees are those of `kernels.maths`.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from loopwright.kernels import maths_tables as t
+from loopwright.kernels.maths_exponentials import (
+    NAN,
+    clamp,
+    exp,
+    expm1_core,
+    expm1_near,
+    format_of,
+    log1p,
+    log_core,
+    log_specials,
+    reduced,
+    split,
+)
+from loopwright.kernels.maths_writer import Writer, cancelling, odd, quick_two_sum, two_sum
+
+
+def _half_exp(m: Writer, x: str) -> str:
+    """e^x / 2, which overflows where sinh and cosh do."""
+    f = format_of(m)
+    n, r = reduced(m, clamp(m, x, f.underflow, f.overflow + 1.0))
+    return m.scale(m.add(expm1_near(m, r), 1.0), m.sub(n, 1.0))
+
+
+def sinh(m: Writer, x: str) -> str:
+    size = m.abs(x)
+    e = _half_exp(m, size)
+    big = m.copysign(m.sub(e, m.div(0.25, e)), x)
+    small = odd(m, x, m.mul(x, x), t.SINH32, t.SINH64)
+    return m.select(m.compare("lt", size, 1.0), small, big)
+
+
+def cosh(m: Writer, x: str) -> str:
+    e = _half_exp(m, m.abs(x))
+    return m.add(e, m.div(0.25, e))
+
+
+def tanh(m: Writer, x: str) -> str:
+    return _tanh_single(m, x) if m.bits == 32 else _tanh_double(m, x)
+
+
+def _tanh_single(m: Writer, x: str) -> str:
+    """Beyond 0.6 as 1 - 2 / (e^(2|x|) + 1)."""
+    size = m.abs(x)
+    bounded = m.minimum(10.0, size)
+    e = exp(m, m.add(bounded, bounded))
+    big = m.sub(1.0, m.div(2.0, m.add(e, 1.0)))
+    y = m.select(m.compare("lt", size, 0.6), odd(m, size, m.mul(x, x), t.TANH32), big)
+    return m.select(m.compare("unordered", x, x), x, m.copysign(y, x))
+
+
+def _tanh_double(m: Writer, x: str) -> str:
+    """t / (t + 2) with t = e^(2|x|) - 1; the quotient takes back what rounding took from it and from its divisor."""
+    f = format_of(m)
+    size = m.minimum(f.flat, m.abs(x))
+    u = expm1_core(m, m.add(size, size))
+    divisor, lost = two_sum(m, u, 2.0)
+    inverse = m.div(1.0, divisor)
+    y = m.mul(u, inverse)
+    off = m.sub(cancelling(m, m.neg(y), divisor, u), m.mul(y, lost))
+    y = m.fma(off, inverse, y)
+    y = m.select(m.compare("lt", size, 2.0 ** -(f.mantissa // 2 + 2)), size, y)
+    return m.copysign(y, x)
+
+
+# ---- inverses -----------------------------------------------------------------------------------
+def _log_beside_one(m: Writer, u: str, low: str | None, large: str, x: str) -> str:
+    """log(1 + u + low); log(2 x) where large."""
+    v, lost = two_sum(m, u, 1.0)
+    v, lost = m.select(large, x, v), m.select(large, 0.0, lost if low is None else m.add(lost, low))
+    s = split(m, v, lost)
+    return log_specials(m, v, log_core(m, replace(s, k=m.add(s.k, m.select(large, 1.0, 0.0)))))
+
+
+def _is_large(m: Writer, a: str) -> str:
+    """Whether the square of a makes 1 vanish."""
+    return m.compare("ge", a, 2.0 ** (format_of(m).mantissa // 2 + 2))
+
+
+def arcsinh(m: Writer, x: str) -> str:
+    """log(a + sqrt(a^2 + 1)); in f32 a polynomial below 1, in f64 as log1p(a + a^2 / (1 + sqrt(1 + a^2)))."""
+    a = m.abs(x)
+    large = _is_large(m, a)
+    square = m.mul(a, a)
+    root = m.sqrt(m.add(square, 1.0))
+    if m.bits == 32:
+        more, low = quick_two_sum(m, a, m.sub(root, 1.0))
+        y = _log_beside_one(m, more, low, large, a)
+        y = m.select(m.compare("lt", a, 1.0), odd(m, a, square, t.ASINH32), y)
+    else:
+        y = _log_beside_one(m, m.add(a, m.div(square, m.add(root, 1.0))), None, large, a)
+        y = m.select(m.compare("lt", a, 2.0 ** -28), a, y)
+    return m.copysign(y, x)
+
+
+def arccosh(m: Writer, x: str) -> str:
+    """log1p(d + sqrt(2 d + d^2)) with d = x - 1."""
+    d = m.sub(x, 1.0)
+    u, low = two_sum(m, d, m.sqrt(m.fma(d, d, m.add(d, d))))
+    y = _log_beside_one(m, u, low, _is_large(m, x), x)
+    return m.select(m.compare("ge", x, 1.0), y, NAN)
+
+
+def arctanh(m: Writer, x: str) -> str:
+    """log1p(2 a / (1 - a)) / 2; in f32 a polynomial below 1/2."""
+    a = m.abs(x)
+    y = m.mul(log1p(m, m.div(m.add(a, a), m.sub(1.0, a))), 0.5)
+    if m.bits == 32:
+        y = m.select(m.compare("lt", a, 0.5), odd(m, a, m.mul(a, a), t.ATANH32), y)
+    return m.copysign(y, x)
