@@ -73,6 +73,15 @@ def carry_count(n: Node) -> int:
     return _CARRY[n.op](n)
 
 
+def initial_carries(n: Node) -> tuple[Value, ...]:
+    """The values that the carries of a node begin as."""
+    count = 0 if n.op is sized else carry_count(n)
+    if count == 0:
+        return ()
+    first = len(n.inputs) - count if n.op is while_ else int(n.attrs["constants"])
+    return n.inputs[first:first + count]
+
+
 def carried_by(n: Node, region: int) -> dict[int, Value]:
     """For each result of a region that is a carry, by its number: the parameter that it will be on the next trip."""
     body, count = n.regions[region], 0 if n.op is sized else carry_count(n)
@@ -101,9 +110,8 @@ def _stays(body: Graph, v: Value, result: Value) -> bool:
         return [n.inputs[x] for x in updates] == [v]
     if n.op not in (scan, while_) or not is_last_use(body.nodes, k, v):
         return False
-    number, count = n.outputs.index(result), carry_count(n)
-    first = len(n.inputs) - count if n.op is while_ else int(n.attrs["constants"])
-    return number < count and n.inputs[first + number] is v and in_place(n)[number]
+    number, initial = n.outputs.index(result), initial_carries(n)
+    return number < len(initial) and initial[number] is v and in_place(n)[number]
 
 
 def is_last_use(nodes: Sequence[Node], k: int, v: Value) -> bool:

@@ -2,16 +2,19 @@
 
 Guarantees: a result is stored into an argument's bytes only after the last read of the argument, or by the kernel (or loop)
 that reads it last, if that reads each element before it stores that element and nowhere later; each argument serves one
-result, of its own shape and dtype. The caller gives both the same buffer.
+result, of its own shape and dtype. The caller gives both the same buffer. Kernels wait for others that read an argument
+where nothing else decides their order; those with effects keep theirs.
 """
 from __future__ import annotations
 
+import heapq
+import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.ops.control import while_
+from loopwright.ir.graph import Graph, Node, Value, acts
 from loopwright.ir.schedule import InPlace
-from loopwright.lower.control import carry_count, in_place, is_control
+from loopwright.lower.control import initial_carries, is_control
 from loopwright.lower.kernel import kernel
 from loopwright.lower.scheduling import ScheduleError, build_nest
 
@@ -19,19 +22,28 @@ from loopwright.lower.scheduling import ScheduleError, build_nest
 def donate(g: Graph, whole: Graph, donated: Sequence[int]) -> tuple[Graph, dict[int, int]]:
     """g, the kernels of `whole`, working in donated memory where they can; and for each result that lies there the number of
     the argument."""
-    finder = _Finder(g, whole)
+    if not donated:
+        return g, {}
+    finder, order = _Finder(g, whole), _Order(g)
     options = {a: finder.options(a) for a in donated}
     taken: dict[int, int] = {}  # result -> argument
     for a in donated:
         _match(a, options, taken, set())
-    steps = [(n, step) for k, a in taken.items() for n, step in options[a][k]]
-    return _rewritten(g, steps), dict(sorted(taken.items()))
+    for k, a in taken.items():
+        order.put_last(finder.made[k], finder.readers(a))
+    for a in sorted(set(donated).difference(taken.values())):
+        further = (k for k in finder.fitting(a) if k not in taken and finder.way(a, k) is not None)
+        found = next((k for k in further if order.put_last(finder.made[k], finder.readers(a))), None)
+        if found is not None:
+            taken[found] = a
+    steps = [step for k, a in taken.items() for step in finder.way(a, k) or ()]
+    return _rewritten(g, order.nodes(), steps), dict(sorted(taken.items()))
 
 
 _Way = tuple[tuple[Node, InPlace], ...]  # kernels that must be told
 
 
-def _match(a: int, options: Mapping[int, Mapping[int, _Way]], taken: dict[int, int], tried: set[int]) -> bool:
+def _match(a: int, options: Mapping[int, Sequence[int]], taken: dict[int, int], tried: set[int]) -> bool:
     """Find a result for an argument, moving others to further options of theirs if need be."""
     for k in options[a]:
         if k in tried:
@@ -47,41 +59,44 @@ class _Finder:
     def __init__(self, g: Graph, whole: Graph) -> None:
         self.g, self.whole = g, whole
         self.root: dict[Value, Value] = {}
-        self.made: dict[Value, int] = {}  # when each value is stored
-        self.last: dict[Value, int] = {}  # when it is read for the last time
+        self.read: defaultdict[Value, list[int]] = defaultdict(list)  # the nodes that read each stored value, in order
+        stored: dict[Value, int] = {}
         for k, n in enumerate(g.nodes):
             if not n.regions:  # a reshape: the same bytes
                 self.root[n.outputs[0]] = self._stored(n.inputs[0])
                 continue
-            self.made.update((v, k) for v in n.outputs)
-            self.last.update((self._stored(v), k) for v in n.inputs)
+            stored.update((v, k) for v in n.outputs)
+            for v in dict.fromkeys(map(self._stored, n.inputs)):
+                self.read[v].append(k)
+        self.made = [stored[self._stored(r)] for r in g.results]  # the node that stores each result
 
     def _stored(self, v: Value) -> Value:
         return self.root.get(v, v)
 
-    def options(self, a: int) -> dict[int, _Way]:
-        """The results that can lie in argument a, first those that are made from it, and how."""
-        v, t = self.g.params[a], self.whole.params[a].type
-        last = self.last.get(v, -1)
-        within: dict[int, _Way] = {}
-        after: dict[int, _Way] = {}
-        for k, (r, shown) in enumerate(zip(self.g.results, self.whole.results, strict=True)):
-            if not t.shape or (shown.type.shape, shown.type.dtype) != (t.shape, t.dtype):
-                continue
-            stored = self._stored(r)
-            made = self.made[stored]
-            if last < made:
-                after[k] = ()
-            elif last == made and (way := self._within(self.g.nodes[made], v, stored)) is not None:
-                within[k] = way
-        return {**within, **after}
+    def readers(self, a: int) -> Sequence[int]:
+        """The nodes that read argument a, in order."""
+        return self.read[self.g.params[a]]
 
-    def _within(self, n: Node, v: Value, r: Value) -> _Way | None:
-        """How n can store r over v, which it is the last to read."""
+    def fitting(self, a: int) -> list[int]:
+        """The results of argument a's shape and dtype, first those that are made from it."""
+        t, found = self.whole.params[a].type, range(len(self.g.results))
+        alike = [k for k in found if t.shape and (x := self.whole.results[k].type).shape == t.shape and x.dtype == t.dtype]
+        return sorted(alike, key=lambda k: self.made[k] not in self.readers(a))
+
+    def options(self, a: int) -> list[int]:
+        """The results that can lie in argument a as things are ordered."""
+        last = max(self.readers(a), default=-1)
+        return [k for k in self.fitting(a) if last <= self.made[k] and self.way(a, k) is not None]
+
+    def way(self, a: int, k: int) -> _Way | None:
+        """How result k can be stored over argument a, where no node reads that later."""
+        n, v, r = self.g.nodes[self.made[k]], self.g.params[a], self._stored(self.g.results[k])
+        if self.made[k] not in self.readers(a):
+            return ()
         if [x for x in n.inputs if self._stored(x) is v] != [v] or v.type != r.type:
             return None
         if is_control(n):
-            return () if _carries_in_place(n, v, r) else None
+            return () if _carries(n, v, r) else None
         if n.attrs["implementation"] != "generated":
             return None
         step = InPlace(n.inputs.index(v), n.outputs.index(r))
@@ -92,20 +107,63 @@ class _Finder:
         return ((n, step),)
 
 
-def _carries_in_place(n: Node, v: Value, r: Value) -> bool:
-    """Whether r is a carry that begins as v and stays where it is."""
-    stays, number = in_place(n), n.outputs.index(r)
-    if number >= len(stays) or not stays[number]:
-        return False
-    first = len(n.inputs) - carry_count(n) if n.op is while_ else int(n.attrs["constants"])
-    return n.inputs[first + number] is v
+def _carries(n: Node, v: Value, r: Value) -> bool:
+    """Whether r is a carry that begins as v: a loop takes it where it lies."""
+    number, initial = n.outputs.index(r), initial_carries(n)
+    return number < len(initial) and initial[number] is v
 
 
-def _rewritten(g: Graph, steps: Iterable[tuple[Node, InPlace]]) -> Graph:
-    """g with these steps at the end of the schedules of its kernels."""
+class _Order:
+    """The order of nodes: what they read comes before them, effects keep theirs, and what was put last waits."""
+
+    def __init__(self, g: Graph) -> None:
+        self.g = g
+        self.later: list[set[int]] = [set() for _ in g.nodes]
+        made = {v: k for k, n in enumerate(g.nodes) for v in n.outputs}
+        for k, n in enumerate(g.nodes):
+            for v in n.inputs:
+                if v in made:
+                    self.later[made[v]].add(k)
+        effects = [k for k, n in enumerate(g.nodes) if acts(n)]
+        for k, following in itertools.pairwise(effects):
+            self.later[k].add(following)
+
+    def put_last(self, last: int, others: Iterable[int]) -> bool:
+        """Let these nodes come before the last one, if none of them waits for it."""
+        before = {k for k in others if k != last}
+        reached, ahead = {last}, [last]
+        while ahead and reached.isdisjoint(before):
+            new = self.later[ahead.pop()] - reached
+            reached |= new
+            ahead += new
+        if not reached.isdisjoint(before):
+            return False
+        for k in before:
+            self.later[k].add(last)
+        return True
+
+    def nodes(self) -> list[Node]:
+        """All nodes, as near to their own order as may be."""
+        waits = [0] * len(self.later)
+        for later in self.later:
+            for k in later:
+                waits[k] += 1
+        ready, out = [k for k, count in enumerate(waits) if count == 0], []
+        while ready:
+            k = heapq.heappop(ready)
+            out.append(self.g.nodes[k])
+            for x in self.later[k]:
+                waits[x] -= 1
+                if waits[x] == 0:
+                    heapq.heappush(ready, x)
+        return out
+
+
+def _rewritten(g: Graph, order: Iterable[Node], steps: Iterable[tuple[Node, InPlace]]) -> Graph:
+    """g in this order, with these steps at the end of the schedules of its kernels."""
     more: dict[Node, tuple[InPlace, ...]] = {}
     for n, step in steps:
         more[n] = (*more.get(n, ()), step)
     nodes = [Node(kernel, n.inputs, {**n.attrs, "schedule": (*n.attrs["schedule"], *more[n])}, n.outputs, n.regions, n.source)
-             if n in more else n for n in g.nodes]
+             if n in more else n for n in order]
     return Graph(g.params, tuple(nodes), g.results, g.constraints)

@@ -13,7 +13,7 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan, switch, while_
 from loopwright.ir.ops.regions import split
-from loopwright.lower.control import carry_count, in_place, sized
+from loopwright.lower.control import carry_count, initial_carries, sized
 from loopwright.lower.functions import FAILED, Frame, Function
 from loopwright.lower.plan import Argument, Place, Regions, ResultMemory, bytes_of, on_stack, plan_memory, plan_regions
 from loopwright.lower.runtime.writer import Writer
@@ -40,9 +40,9 @@ def control_function(whole: Graph, name: str,
 
     frame = Frame(function_of, known, inlines=n.op is not sized)
     _EMIT[n.op](_Control(frame, n, operands, results))
-    shared = any(in_place(n))  # then an initial carry may be the result already
-    parameters = [*(f"ptr {'' if shared else 'noalias '}%p{k}" for k in range(len(whole.params))),
-                  *(f"ptr {'' if shared else 'noalias '}{r}" for r in results),
+    initial = initial_carries(n)  # each may lie where its result will
+    parameters = [*(f"ptr {'' if v in initial else 'noalias '}%p{k}" for k, v in enumerate(whole.params)),
+                  *(f"ptr {'' if k < len(initial) else 'noalias '}{r}" for k, r in enumerate(results)),
                   "ptr %workspace", *(f"i64 {s}" for s in symbols.values()), "ptr %error"]
     text = frame.text(f"internal void @{name}({', '.join(parameters)})")
     is_small = frame.is_small and n.op is not sized and len(text) < SMALL_TEXT
@@ -104,8 +104,9 @@ class _Small:
 
 
 class _Large:
-    """A carry in two buffers that take turns, of which one is the result's. The initial value is read where it is. Where
-    the number of trips is known, the last one writes the result; else it is copied if it ended in the other buffer."""
+    """A carry in two buffers that take turns, of which one is the result's. The initial value is read where it is, which may be
+    the result's buffer: then the first trip writes the other one. Where the number of trips is known, and the initial value
+    lies elsewhere, the last one writes the result; else it is copied if it ended in the other buffer."""
 
     def __init__(self, frame: Frame, v: Value, initial: str, result: str, spare: str, trips: str | None) -> None:
         self.frame, self.v, self.result = frame, v, result
@@ -141,7 +142,7 @@ class _Large:
 
 
 class _InPlace:
-    """A carry that each trip updates where it lies, in the result's bytes. An outer loop may give it there already."""
+    """A carry that each trip updates where it lies, in the result's bytes. It may begin there already."""
 
     def __init__(self, frame: Frame, v: Value, initial: str, result: str, spare: str, trips: str | None) -> None:
         self.result, w = result, frame.w

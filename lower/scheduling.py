@@ -167,7 +167,7 @@ class _NestBuilder:
                 return self._prefix(expr_kind)
         body = self._nested()
         for x in self.d.in_place:
-            _check(_reads_first(body, f"y{x.output}", self.index), x, "an element may be read after it is stored")
+            _check(_reads_first(body, f"y{x.output}", self.places()), x, "an element may be read after it is stored")
         return body
 
     def _nested(self) -> tuple[Statement, ...]:
@@ -190,13 +190,22 @@ class _NestBuilder:
 
     def _store_root(self) -> list[Statement]:
         if self.d.interleave:
-            last = self.root.type.shape[-1]
-            assert isinstance(last, int)
-            places = [(*self.loops, integer(k)) for k in range(last)]
-            return [Store(self.outputs[self.root], at, self.composer.compute(self.root, at)) for at in places]
+            places = self.places()
+            values = [self.composer.compute(self.root, at) for at in places]
+            held = [Let(f"e{k}", value) for k, value in enumerate(values)] if self.d.in_place else []  # all, before any store
+            values = [Local(x.name, self.root.type.dtype) for x in held] or values
+            return [*held, *[Store(self.outputs[self.root], at, value) for at, value in zip(places, values, strict=True)]]
         value = self.composer.compute(self.root, self.index)
         lets, value = self._fold(self.root_stage, f"r{self.root_stage}", value)
         return [*lets, Store(self.outputs[self.root], self.index, value)]
+
+    def places(self) -> list[Position]:
+        """Where the innermost loop stores the root."""
+        if not self.d.interleave:
+            return [self.index]
+        last = self.root.type.shape[-1]
+        assert isinstance(last, int)
+        return [(*self.loops, integer(k)) for k in range(last)]
 
     def _fold(self, stage: int, name: str, value: Expr) -> tuple[list[Statement], Expr]:
         """A reduction as a statement, where its loops are not those of lanes of the root."""
@@ -310,11 +319,11 @@ class _NestBuilder:
 
 
 # ---- reading and storing in one buffer -------------------------------------------------------------
-def _reads_first(body: Sequence[Statement], buffer: str, index: Position) -> bool:
-    """Whether statements read the buffer at the root's own index alone, and store each element once, after they read it."""
+def _reads_first(body: Sequence[Statement], buffer: str, places: Sequence[Position]) -> bool:
+    """Whether statements read the buffer at the root's own places alone, and store each of these once, after all reads."""
     order = list(_accesses(body, buffer))
-    stores = [k for k, (is_store, _) in enumerate(order) if is_store]
-    return stores == [len(order) - 1] and all(at == index for _, at in order)
+    reads, stores = order[:-len(places)], order[-len(places):]
+    return stores == [(True, at) for at in places] and all(not is_store and at in places for is_store, at in reads)
 
 
 def _accesses(body: Sequence[Statement], buffer: str) -> Iterator[tuple[bool, Position]]:

@@ -34,7 +34,7 @@ def call(version: Version, entry: int, raise_error: Callable[[bytes], Any],
         raise Miss(version.name)
     graph = version.graph
     for a in donations.values():
-        arrays[a] = _donated(arrays[a], [x for k, x in enumerate(arrays) if k != a and x.ndim])
+        arrays[a] = _donated(arrays[a], [x for k, x in enumerate(arrays) if k != a])
     results = [arrays[donations[k]] if k in donations else np.empty([evaluate(x, sizes) for x in r.type.shape], r.type.dtype)
                for k, r in enumerate(graph.results)]
     error = (ctypes.c_int64 * ERROR_WORDS)()
