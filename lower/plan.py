@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from loopwright.ir.dims import Extent, evaluate, floordiv, maximum
+from loopwright.ir.cached import cached_property
+from loopwright.ir.dims import Extent, evaluate, floordiv, maximum, summed
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.lower.control import carry_count, in_place, is_control, sized
 
@@ -58,7 +59,7 @@ class Plan:
     slots: tuple[Extent, ...]
     workspaces: dict[Node, Scratch] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def bytes(self) -> Extent:
         """The scratch memory of all slots that are not on the stack."""
         return total(self.slots)
@@ -99,10 +100,7 @@ def on_stack(need: Extent) -> bool:
 
 def total(slots: Iterable[Extent]) -> Extent:
     """The bytes of these slots, those on the stack aside."""
-    out: Extent = 0
-    for need in slots:
-        out = out if on_stack(need) else out + rounded(need)
-    return out
+    return summed(rounded(need) for need in slots if not on_stack(need))
 
 
 def plan_memory(g: Graph) -> Plan:

@@ -81,9 +81,11 @@ class _Module:
     def _kernel(self, n: Node) -> Function:
         name = f"kernel_{next(self.number)}"
         if n.attrs["implementation"] != "generated":
-            self._add(*library_text(n, name, self.target))
+            text, shared = library_text(n, name, self.target)
+            self._add(text, shared)
             self.may_raise = self.may_raise or n.attrs["implementation"] in MAY_RAISE
-            return Function(name, ((), ((0, 0),)), can_fail=True, is_small=False)
+            can_fail = text.count("%error") > 1  # once it is a parameter
+            return Function(name, ((), ((0, 0),)) if can_fail else ((),), can_fail, is_small=False)
         scheduled = build_nest(n.regions[0], n.attrs["schedule"], name)
         made = emit_nest(scheduled.nest, self.target, self.fast_math)
         self._add(made.text, (*sorted(made.declarations), *sorted(made.globals)))

@@ -76,6 +76,7 @@ define i64 @f(i64 %x) nounwind {
     assert run(loaded(text), 7) == 42
     assert engine.assembly(text).count("long:") == 1
     assert parts(adding(5)) == (adding(5), "")
+    assert parts(adding(5).rstrip()) == (adding(5).rstrip(), "")
 
 
 def test_imported_functions_and_data():

@@ -68,6 +68,7 @@ class _Owned:
 
     def __init__(self, writer: Writer, most: int) -> None:
         self.writer, self.most, self.count = writer, most, 0
+        self.held: set[int] = set()
         self.array = writer.slot(f"[{most} x ptr]")
 
     def clear(self) -> None:
@@ -76,18 +77,24 @@ class _Owned:
     def take(self, reference: str) -> int:
         """Hold a new reference; fail where it is null. Its place."""
         place, self.count = self.count, self.count + 1
+        self.held.add(place)
         self.writer.store("ptr", reference, self.array, 8 * place)
         self.writer.likely(self.writer.let(f"icmp ne ptr {reference}, null"), FAIL)
         return place
 
     def give(self, place: int) -> None:
         """The reference has another owner now."""
+        self.held.remove(place)
         self.writer.store("ptr", "null", self.array, 8 * place)
 
     def drop(self) -> None:
-        """Drop what is still held."""
-        for place in range(self.count):
+        """Drop what is still held here."""
+        for place in sorted(self.held):
             self.writer.call("void", "Py_DecRef", f"ptr {self.writer.load('ptr', self.array, 8 * place)}")
+
+    def drop_all(self) -> None:
+        """Drop what is still held wherever this is reached from."""
+        self.writer.each(self.array, self.count, "Py_DecRef")
 
 
 class _Dispatch:
@@ -114,9 +121,8 @@ class _Dispatch:
         self._allocate(shapes)
         self._run(work)
         value, place = self._pack(self.version.results)
-        if self.owned.count > 1:  # else it is all there is
-            self.owned.give(place)
-            self.owned.drop()
+        self.owned.held.remove(place)
+        self.owned.drop()
         self.writer.do(f"ret ptr {value}")
         self._ends()
         body = self.writer.body("ptr @dispatch(ptr %args, i64 %count, ptr %names)")
@@ -195,13 +201,12 @@ class _Dispatch:
         w.store("i32", w.let(call), status)
         w.jump(done)
         w.label(large)
-        for array in self.arguments.borrowed:
-            w.call("void", "Py_IncRef", f"ptr {array}")
+        borrowed, count = self._table("ptr", self.arguments.borrowed), len(self.arguments.borrowed)
+        w.each(borrowed, count, "Py_IncRef")
         thread = w.call("ptr", "PyEval_SaveThread")
         w.store("i32", w.let(call), status)
         w.call("void", "PyEval_RestoreThread", f"ptr {thread}")
-        for array in self.arguments.borrowed:
-            w.call("void", "Py_DecRef", f"ptr {array}")
+        w.each(borrowed, count, "Py_DecRef")
         w.jump(done)
         w.label(done)
         self._answer_errors(w.load("i32", status), error)
@@ -284,7 +289,7 @@ class _Dispatch:
         w.label(MISS)
         w.do(f"ret ptr {MISS_VALUE}")
         w.label(FAIL)
-        self.owned.drop()
+        self.owned.drop_all()
         w.do("ret ptr null")
 
 

@@ -10,31 +10,32 @@ from __future__ import annotations
 
 import re
 
-_LONG = re.compile(r"^define (?!internal )[^\n]* optnone \{\n.*?^\}\n?", re.MULTILINE | re.DOTALL)
-_HEADER = re.compile(r"^define (?:internal )?([^@\n]*@([\w.$]+)\([^\n]*\))[^\n]*\{$", re.MULTILINE)
-_SHARED = re.compile(r"^(?:declare [^@\n]*@([\w.$]+)\(|@([\w.$]+) = |(![\d]+) = )[^\n]*$", re.MULTILINE)
-_NAME = re.compile(r"@([\w.$]+)|(![\d]+)")
+_FUNCTION = re.compile(r"^define (internal )?([^@\n]*@([\w.$]+)\([^\n]*\))[^\n]*\{\n", re.MULTILINE)
+_SHARED = re.compile(r"^(?:declare [^@\n]*@([\w.$]+)\([^\n]*|@([\w.$]+) = [^\n]*|!\d+ = [^\n]*)$", re.MULTILINE)
+_NAME = re.compile(r"@([\w.$]+)")
+_END = "\n}\n"
 
 
 def parts(text: str) -> tuple[str, str]:
     """(what is to be compiled with care, the long functions; "" where there are none)."""
-    long = "\n".join(_LONG.findall(text))
+    short: list[str] = []
+    long: list[str] = []
+    headers: tuple[dict[str, str], dict[str, str]] = {}, {}
+    start = 0
+    while (found := _FUNCTION.search(text, start)) is not None:
+        end = text.find(_END, found.end() - 1) % len(text) + len(_END)  # one at the very end may lack its newline
+        is_long = found[1] is None and " optnone {" in found[0]
+        headers[is_long][found[3]] = found[2]
+        short.append(text[start:found.start() if is_long else end])
+        long += [text[found.start():end]] if is_long else []
+        start = end
     if not long:
         return text, ""
-    short = _LONG.sub("", text)
-    shared = [(m.group(1) or m.group(2) or m.group(3), m.group(0)) for m in _SHARED.finditer(short)]
-    in_short, in_long = _headers(short), _headers(long)
-    used = _names(long)
-    wanted = [f"declare {header}" for name, header in in_short.items() if name in used]
-    wanted += [line for name, line in shared if name in used]
-    called = _names(short) & in_long.keys()
-    short = _HEADER.sub(lambda m: m.group(0).replace("internal ", "", 1) if m.group(2) in used else m.group(0), short)
-    return "\n".join((*(f"declare {in_long[name]}" for name in sorted(called)), short)), "\n".join((*wanted, long))
-
-
-def _headers(text: str) -> dict[str, str]:
-    return {m.group(2): m.group(1) for m in _HEADER.finditer(text)}
-
-
-def _names(text: str) -> set[str]:
-    return {first or second for first, second in _NAME.findall(text)}
+    rest, longs = "".join((*short, text[start:])), "".join(long)
+    used = set(_NAME.findall(longs))
+    for name in used & headers[0].keys():
+        rest = rest.replace(f"define internal {headers[0][name]}", f"define {headers[0][name]}")
+    called = [f"declare {header}" for name, header in headers[1].items() if f"@{name}(" in rest]
+    wanted = [f"declare {header}" for name, header in headers[0].items() if name in used]
+    wanted += [m[0] for m in _SHARED.finditer(rest) if m[0][0] == "!" or (m[1] or m[2]) in used]
+    return "\n".join((*called, rest)), "\n".join((*wanted, longs))

@@ -8,7 +8,7 @@ _LIKELY = 900  # a metadata number that no other text of a module uses
 LIKELY_TEXT = f'!{_LIKELY} = !{{!"branch_weights", i32 1000, i32 1}}'  # what `likely` refers to, once a module
 
 
-LONG = 600  # lines
+LONG = 400  # lines
 
 
 class Writer:
@@ -92,10 +92,25 @@ class Writer:
         """An unconditional branch."""
         self.do(f"br label %{to}")
 
+    def each(self, table: str, count: int, name: str) -> None:
+        """Call a function `void (ptr)` with each of `count` pointers that lie one after the other: a loop."""
+        if not count:
+            return
+        at, again, done = self.slot("i64"), self.fresh("again"), self.fresh("done")
+        self.store("i64", "0", at)
+        self.jump(again)
+        self.label(again)
+        k = self.load("i64", at)
+        self.call("void", name, f"ptr {self.load('ptr', self.let(f'getelementptr ptr, ptr {table}, i64 {k}'))}")
+        following = self.let(f"add i64 {k}, 1")
+        self.store("i64", following, at)
+        self.branch(self.let(f"icmp ult i64 {following}, {count}"), again, done)
+        self.label(done)
+
     @property
     def _attributes(self) -> str:
         """Long straight-line code is not worth optimising: it runs once a call, and costs LLVM more than all the kernels."""
-        return "nounwind noinline optnone" if len(self._lines) > LONG else "nounwind"
+        return "nounwind noinline optnone" if len(self._first) + len(self._lines) > LONG else "nounwind"
 
     @property
     def declarations(self) -> tuple[str, ...]:
