@@ -1,9 +1,10 @@
 """What a backward pass keeps of the forward pass, and what it computes again.
 
 Guarantees: no such choice costs less, by bytes kept and operations done again; only maps that cannot fail are computed again
-(never reductions, contractions, sorts, library calls, loops), so results are the same bits. What is at hand anyway costs
-nothing. The choice holds for all sizes; its costs are those at the sizes that the trace was made for. What is computed again
-comes from something kept in a few operations: what long chains compute again would have to be kept while they run.
+(never reductions, contractions, sorts, library calls, loops), so results are the same bits (where a second derivative goes
+through a loop, up to the order in which its cotangents are added). What is at hand anyway costs nothing. The choice holds for
+all sizes; its costs are those at the sizes that the trace was made for. What is computed again comes from something kept in a
+few operations: what long chains compute again would have to be kept while they run.
 
 It is a minimum cut. Each value is two vertices, with an arc between them that costs what it costs to keep the value; an arc
 from the source to the first costs what it costs to compute it again; what is wanted must be on the sink's side.
