@@ -40,12 +40,15 @@ Monomial = tuple[Atom, ...]
 class Dim:
     """A sum of coefficient * product(atoms): terms sorted, no zero coefficient, at least one atom somewhere."""
 
-    __slots__ = ("_hash", "terms")
+    __slots__ = ("_hash", "name", "terms")
     terms: tuple[tuple[Monomial, int], ...]
+    name: str | None  # of the symbol that it is, if it is one
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
         self.terms = terms
         self._hash = hash(terms)
+        atoms, c = terms[0]
+        self.name = atoms[0].name if len(terms) == c == len(atoms) == 1 and isinstance(atoms[0], Symbol) else None
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Dim) and self._hash == other._hash and self.terms == other.terms)
@@ -110,11 +113,7 @@ def terms_of(x: Extent) -> tuple[tuple[Monomial, int], ...]:
 
 def symbol_of(x: Extent) -> str | None:
     """The symbol's name, if x is exactly one symbol."""
-    if isinstance(x, Dim) and len(x.terms) == 1:
-        atoms, c = x.terms[0]
-        if c == 1 and len(atoms) == 1 and isinstance(atoms[0], Symbol):
-            return atoms[0].name
-    return None
+    return x.name if isinstance(x, Dim) else None
 
 
 def _polynomial(parts: Iterable[tuple[Monomial, int]]) -> Extent:
@@ -124,6 +123,8 @@ def _polynomial(parts: Iterable[tuple[Monomial, int]]) -> Extent:
     kept = [(a, c) for a, c in total.items() if c]
     if not kept or (len(kept) == 1 and not kept[0][0]):
         return kept[0][1] if kept else 0
+    if len(kept) == 1:
+        return Dim((kept[0],))
     # Constants last, then by text: `n*m + 2*n + 1`.
     return Dim(tuple(sorted(kept, key=lambda term: (-len(term[0]), str(term[0])))))
 
@@ -220,8 +221,8 @@ def substitute(x: Extent, to: Mapping[str, Extent]) -> Extent:
     """x with symbols replaced by name, and calls by their text, everywhere at once."""
     if isinstance(x, int) or not to:
         return x
-    if (name := symbol_of(x)) is not None:  # most sizes are one symbol
-        return to.get(name, x)
+    if x.name is not None:  # most sizes are one symbol
+        return to.get(x.name, x)
     out: Extent = 0
     for atoms, c in x.terms:
         out = out + product(_substitute_atom(a, to) for a in atoms) * c
@@ -325,6 +326,8 @@ class Facts:
     at_least_zero: list[Extent] = field(default_factory=list)
     unequal: list[Extent] = field(default_factory=list)
     divides: list[tuple[Extent, Extent]] = field(default_factory=list)
+    _holders: dict[str, set[str]] = field(default_factory=dict, repr=False)  # an atom's text -> where `equal` holds it
+    _canonical: dict[Dim, Extent] = field(default_factory=dict, repr=False)  # what is known by `equal` and `divides`
 
     def learn(self, c: Constraint) -> None:
         """Take a constraint as true."""
@@ -339,6 +342,7 @@ class Facts:
             case "divides":
                 self._learn_unequal(a)  # 0 divides nothing
                 self.divides.append((a, b))
+                self._canonical = {}
 
     def _learn_at_least_zero(self, d: Extent) -> None:
         match terms_of(d):
@@ -380,18 +384,29 @@ class Facts:
     def _rewrite(self, name: str, other: Extent) -> None:
         """Replace an atom from now on, in what is known too: a call that reads otherwise now is learned anew."""
         to = {name: other}
-        self.equal = {k: substitute(v, to) for k, v in self.equal.items()} | to
+        holders = [k for k in self._holders.pop(name, ()) if k in self.equal]  # some were learned anew since
+        self.equal |= {k: substitute(self.equal[k], to) for k in holders} | to
+        self._canonical = {}
+        for k in (name, *holders):
+            for atom in _atoms_in(self.equal[k]):
+                self._holders.setdefault(atom, set()).add(k)
         for key, call in list(self.calls.items()):
             if key != name and (now := substitute(call, to)) != call:
                 del self.calls[key]
+                self._canonical = {}
                 self.learn(Constraint("==", now, self.equal.pop(key)))
 
     def canonical(self, x: Extent) -> Extent:
         """x under the known equalities and divisibilities: two sizes proved equal by them become one object."""
-        if isinstance(x, int):
+        if isinstance(x, int) or not (self.equal or self.divides):
             return x
-        if self.equal:
-            x = substitute(x, self.equal)
+        known = self._canonical.get(x)
+        if known is None:
+            known = self._canonical[x] = self._rewritten(x)
+        return known
+
+    def _rewritten(self, x: Extent) -> Extent:
+        x = substitute(x, self.equal)
         for k, n in self.divides:
             x = _cancel_division(x, substitute(k, self.equal), substitute(n, self.equal))
         return x

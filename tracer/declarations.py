@@ -5,6 +5,7 @@ mirror containers (`[...]`, `{...}`), None declares nothing, and a mapping from 
 """
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -79,6 +80,7 @@ class Symbols:
     def __init__(self, taken: frozenset[str], source: Source) -> None:
         self.scope, self.taken, self.source = Scope(), taken, source
         self.declared: set[str] = set()
+        self.names: dict[str, Iterator[str]] = {}  # for sizes that are declared so: those that were not tried yet
 
     def extent(self, size: int, word: Word) -> Extent:
         """The extent of a dimension that is `size` in this call."""
@@ -95,9 +97,10 @@ class Symbols:
         return symbol(name)
 
     def _fresh(self, word: str) -> str:
-        names: Iterator[str] = (f"{letter}{turn or ''}" for turn in range(len(self.scope.hints) + len(self.taken) + 2)
-                                for letter in (_LETTERS if word == "_" else [f"{word}_"]))
-        return next(name for name in names if name not in self.taken and name not in self.scope.hints)
+        if word not in self.names:
+            letters = _LETTERS if word == "_" else [f"{word}_"]
+            self.names[word] = (f"{letter}{turn or ''}" for turn in itertools.count() for letter in letters)
+        return next(name for name in self.names[word] if name not in self.taken and name not in self.scope.hints)
 
     def check_free(self, function: str) -> None:
         """Raise ShapeDeclarationError where the trace fixed a size that the declaration leaves free."""
