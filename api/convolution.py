@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from loopwright.arrays import xp
 from loopwright.ir.builder import Ref
-from loopwright.ir.dims import Extent, Shape, floordiv
+from loopwright.ir.dims import Extent, floordiv
 from loopwright.ir.errors import ArgumentError, ShapeError
 from loopwright.ir.guards import Scope
 from loopwright.ir.ops.convolution import conv as conv_op
@@ -83,7 +83,8 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padd
     array([[[-2., -2., -2.]]])
     """
     why = "a convolution"
-    spec = conv_dimension_numbers(shape_of_any(lhs), shape_of_any(rhs), dimension_numbers)
+    lhs, rhs = _array(lhs), _array(rhs)
+    spec = conv_dimension_numbers(shape_of(lhs), shape_of(rhs), dimension_numbers)
     groups = as_size(feature_group_count), as_size(batch_group_count)
     pads = [] if isinstance(padding, str) else [n for p in known_list(padding) for n in p]
     here, refs = entered([lhs, rhs], [*groups, *[as_size(n) for n in pads]], why)
@@ -106,9 +107,9 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padd
     return here.results([out])[0][0]
 
 
-def shape_of_any(x: Any) -> Shape:
-    """The shape of an array, or of lists that stand for one."""
-    return shape_of(xp.asarray(x) if isinstance(x, (list, tuple)) else x)
+def _array(x: Any) -> Any:
+    """An operand, of which lists may stand for an array."""
+    return xp.asarray(x) if isinstance(x, (list, tuple)) else x
 
 
 def _grouped(x: Ref, kernel: Ref, spec: ConvDimensionNumbers, groups: tuple[Extent, Extent], scope: Scope, **attrs: Any) -> Ref:
@@ -201,10 +202,11 @@ def conv_transpose(lhs: Any, rhs: Any, strides: Sequence[int], padding: Padding,
     array([1., 1., 1., 1., 1., 1.])
     """
     why = "conv_transpose"
-    rank = len(shape_of_any(lhs))
+    lhs, rhs = _array(lhs), _array(rhs)
+    rank = len(shape_of(lhs))
     if dimension_numbers is None and rank not in _LAYOUTS:
         raise ArgumentError(f"{user_source()}: {why}: pass dimension_numbers for arrays with {rank} axes.")
-    spec = conv_dimension_numbers(shape_of_any(lhs), shape_of_any(rhs), dimension_numbers or _LAYOUTS[rank])
+    spec = conv_dimension_numbers(shape_of(lhs), shape_of(rhs), dimension_numbers or _LAYOUTS[rank])
     space = spec.rhs_spec[2:]
     by = integers(strides, len(space), 1, "strides", why)
     apart = integers(rhs_dilation, len(space), 1, "rhs_dilation", why)
