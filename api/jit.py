@@ -11,7 +11,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from loopwright.inspection import Lowered, explain, lowered
+from loopwright.explanation import explain
+from loopwright.inspection import Lowered, lowered
 from loopwright.ir.errors import ArgumentError
 from loopwright.ir.signature import Version
 from loopwright.ir.source import user_source

@@ -101,8 +101,8 @@ class Draft:
 
     is_direct: compiled code takes the call as the user spells it; else it takes the flat leaves, and only Python calls it.
     sizes: where each symbol is read, as (leaf, axis). captured: each with its layout at the trace. contents:
-    captured arrays whose very bytes steered the trace. residuals: what each backward part takes from before it; tapes: what
-    loops and branches keep of each trip for theirs.
+    captured arrays whose very bytes steered the trace. residuals: what each backward part takes from before it; tapes: who
+    keeps what for theirs of each trip of a loop, or of a branch.
     """
 
     version: Version
@@ -112,7 +112,7 @@ class Draft:
     captured: tuple[tuple[np.ndarray, Layout], ...]
     contents: tuple[tuple[np.ndarray, bytes], ...]
     residuals: tuple[Choice, ...]
-    tapes: tuple[Choice, ...]
+    tapes: tuple[tuple[str, Choice], ...]
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,7 +51,7 @@ class Regions:
             return [*results, *_filled(results, moved, wanted, into)]
         return self._build(rule, [*(v.type for v in graph.params), *map(_tangent_type, chosen(graph.params, active))])
 
-    def linearize(self, graph: Graph, active: Flags, wanted: Flags, at_hand: Flags) -> tuple[Graph, Graph]:
+    def linearize(self, graph: Graph, active: Flags, wanted: Flags, at_hand: Flags, shown: str = "") -> tuple[Graph, Graph]:
         """See ir.op.Engine."""
         front = Builder(self.scope, "a region")
         with tracing(front, is_floor=True):
@@ -62,14 +62,16 @@ class Regions:
             linear, residuals = behind.finish(_filled(results, moved, wanted, behind))
             forward, outer = front.finish([*results, *residuals])
         assert not outer, "a region captured an outer value"
-        return self._kept(forward, linear, len(results), sum(active), at_hand)
+        return self._kept(forward, linear, len(results), sum(active), at_hand, shown)
 
-    def _kept(self, forward: Graph, linear: Graph, results: int, tangents: int, at_hand: Flags) -> tuple[Graph, Graph]:
+    def _kept(self, forward: Graph, linear: Graph, results: int, tangents: int, at_hand: Flags,
+              shown: str) -> tuple[Graph, Graph]:
         """Choose what is kept; the linear part computes the rest again. Its parameters: residuals, then tangents."""
         wanted = forward.results[results:]
         choice, again = self._chosen(forward, wanted, set(linear.free_symbols), chosen(forward.params, at_hand))
         kept = choice.operands
-        self.scope.choices.append(choice)
+        if shown:
+            self.scope.choices.append((shown, choice))
 
         def rule(*refs: Ref) -> list[Ref]:
             into = _here()

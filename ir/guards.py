@@ -35,7 +35,7 @@ class Scope:
     facts: Facts = field(default_factory=Facts)
     counts: dict[str, Any] = field(default_factory=dict)  # the symbols that nodes bind, and the traced value that each is
     contents: list[tuple[np.ndarray, bytes]] = field(default_factory=list)  # arrays whose bytes steered the trace, and those
-    choices: list[Any] = field(default_factory=list)  # what loops keep of each trip for the way back (residuals.Choice)
+    choices: list[Any] = field(default_factory=list)  # what loops keep for the way back: (who, residuals.Choice)
 
     def canonical(self, x: Extent) -> Extent:
         """x under the equalities known so far."""

@@ -319,7 +319,8 @@ def test_python_is_called_once(monkeypatch):
 # ---- loops ------------------------------------------------------------------------------------------
 def test_loops_stack_what_the_cut_keeps():
     made = draft(lw.grad(looped), ROWS, SQUARE)
-    tape, = made.tapes
+    (who, tape), = made.tapes
+    assert who == "each trip of a loop"
     assert len(tape.wanted) > len(tape.kept)
     assert [k.made_by for k in tape.kept if k.value.type.rank] == ["dot_general"]
     forward, back = [n for n in made.version.graph.nodes if n.op.name == "scan"]
@@ -330,7 +331,7 @@ def test_loops_stack_what_the_cut_keeps():
 def test_sizes_of_data_stay_inside():
     for f in (until, data_sized):
         for g in derivatives(f):
-            for tape in draft(g, ROWS, SQUARE).tapes:
+            for _, tape in draft(g, ROWS, SQUARE).tapes:
                 shapes = [s for k in tape.kept for s in k.value.type.shape]
                 assert f is until or not any(name.startswith("trips") for s in shapes for name in symbols_in(s))
 
@@ -409,3 +410,50 @@ def test_graphs_without_backward_parts_stay():
     g = expanded(lw.make_graph(looped)(ROWS, SQUARE))
     made, choices = recomputing(g, {})
     assert isinstance(made, Graph) and made == g and choices == []
+
+
+# ---- what users see ---------------------------------------------------------------------------------
+def here(f):
+    """The line of the only statement of f."""
+    return f"{__file__}:{f.__code__.co_firstlineno + 1}"
+
+
+def test_explain_says_what_is_kept():
+    def layer(x, w):
+        return np.exp(np.sin(x @ w))
+
+    def loss(x, w):
+        return np.sum(layer(x, w) ** 2)
+    f = lw.jit(lw.grad(loss, 1))
+    text = f.explain(np.ones((10, 3)), SQUARE)
+    assert f"the backward part of line {here(loss)} keeps 8*n*p = 240 bytes of the " in text
+    assert f"    keeps f64[n, p] of dot_general, line {here(layer)}\n    computes again: cos, exp, " in text
+    said = f.explain()
+    assert "keeps 8*n*p bytes of the 16*n*p bytes that it reads" in said and " = 240 bytes" not in said
+
+
+def test_explain_says_what_loops_and_branches_keep():
+    def body(c, r):
+        return np.exp(np.sin(c * r)) * c, None
+
+    def loss(x):
+        return np.sum(lax.scan(body, np.ones_like(x[0]), x)[0])
+    text = lw.jit(lw.grad(loss)).explain(ROWS)
+    assert f"each trip of a loop of line {here(loss)} keeps 8*m = 24 bytes of the " in text
+    assert "    keeps f64[m] that it is given\n" in text
+
+    def split(x):
+        return np.sum(lax.cond(x[0] > 0, lambda v: np.exp(np.sin(v)), lambda v: v, x))
+    text = lw.jit(lw.grad(split)).explain(ROWS[0])
+    assert f"a branch of line {here(split)} keeps 0 bytes of the 16*n = 48 bytes that it reads\n" in text
+    assert "    computes again: cos, exp, sin\n" in text
+
+
+def test_explain_says_nothing_of_derivatives_where_there_are_none():
+    text = lw.jit(network).explain(ROWS, SQUARE)
+    assert "keeps" not in text and "computes again" not in text
+
+
+def test_explain_leaves_out_what_a_checkpoint_does_not_keep():
+    text = lw.jit(lw.grad(lambda x, w: np.sum(lw.checkpoint(lambda v: np.exp(v @ w) @ w)(x)))).explain(ROWS, SQUARE)
+    assert "each trip" not in text and "a branch" not in text

@@ -81,7 +81,7 @@ def _linearize(engine: Engine, n: Node, primals: list[Ref], tangents: list[Ref |
     """Branches share the places of residuals of one type; those that are operands are not handed on."""
     active = has(tangents[1:])
     wanted = _through_all(n, active, engine.moving)
-    pairs = [engine.linearize(g, active, wanted, [True] * len(active)) for g in n.regions]
+    pairs = [engine.linearize(g, active, wanted, [True] * len(active), "a branch") for g in n.regions]
     count = len(wanted)
     slots, takes = _slots([f.results[count:] for f, _ in pairs], [f.params for f, _ in pairs])
     regions = tuple([_keeping(f, count, slots, take) for (f, _), take in zip(pairs, takes, strict=True)])

@@ -1,0 +1,147 @@
+"""What was compiled, in words: `f.explain()`.
+
+Guarantees: every version, with its guards and the user's lines, what it keeps for derivatives and what it computes again,
+and its kernels with their costs: polynomials in the sizes, and numbers where a call gives them.
+"""
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.cost import bytes_moved, flops, trips
+from loopwright.ir.dims import Extent, evaluate, symbols_in
+from loopwright.ir.graph import Node
+from loopwright.ir.ops.control import scan, while_
+from loopwright.ir.residuals import Choice, total
+from loopwright.lower.control import is_control
+from loopwright.versions import Draft, Entry, Versions
+
+
+def explain(versions: Versions, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """See `jit`'s `explain`."""
+    chosen, sizes = None, {}
+    if args or kwargs:
+        call = versions.parameters.call(args, kwargs)
+        chosen = versions.entry(call)
+        sizes = chosen.sizes_of(call)
+    count = len(versions.entries)
+    lines = [f"{versions.parameters.name} ({versions.parameters.source}): {count} version{'s' * (count != 1)}, "
+             f"{versions.compiles} compile{'s' * (versions.compiles != 1)}"]
+    for number, entry in enumerate(versions.entries):
+        lines += _version_lines(number, entry, sizes if entry is chosen else None)
+    return "\n".join(lines)
+
+
+def _version_lines(number: int, entry: Entry, sizes: Mapping[str, int] | None) -> list[str]:
+    version = entry.draft.version
+    types = ", ".join(str(v.type) for v in version.graph.params[:len(version.graph.params) - len(version.hidden)])
+    mark = "" if sizes is None else "   <- answers these arguments"
+    lines = [f"version {number}: ({types}) -> ({', '.join(str(v.type) for v in version.graph.results)}){mark}"]
+    if not entry.draft.is_direct:
+        lines.append("  called through Python: an argument or result holds a container other than tuple, list and dict")
+    lines += [f"  static: {x!r}" for x in version.objects]
+    lines += [f"  guard: {g}" for g in version.guards]
+    lines += [f"  reads a captured array at every call: {v.type}" for v in version.graph.params[-len(version.hidden):]
+              if version.hidden]
+    lines += [f"  result {k} takes the memory of argument {a}" for k, a in entry.compiled.donations.items()]
+    lines += _kept_lines(entry.draft, sizes)
+    for k, node in enumerate(entry.compiled.kernels.nodes):
+        lines += _kernel_lines(k, node, sizes)
+    return lines
+
+
+# ---- what is kept for derivatives -------------------------------------------------------------------
+def _kept_lines(draft: Draft, sizes: Mapping[str, int] | None) -> list[str]:
+    """What the backward part of each derivative, and loops and branches for theirs, keep and compute again."""
+    parts = [(f"the backward part of line {c.source}", c) for c in draft.residuals]
+    found: dict[str, None] = {}  # a loop that is differentiated alike in several places is said once
+    for who, choice in (*parts, *((f"{who} of line {c.source}", c) for who, c in draft.tapes)):
+        if choice.wanted:
+            found.setdefault("\n".join(_choice_lines(who, choice, sizes)))
+    return list(found)
+
+
+def _choice_lines(who: str, choice: Choice, sizes: Mapping[str, int] | None) -> list[str]:
+    kept, wanted = (_amount(total(vs), sizes) for vs in ([k.value for k in choice.kept], choice.wanted))
+    lines = [f"  {who} keeps {kept} bytes of the {wanted} bytes that it reads"]
+    alike = Counter((str(k.value.type), f"of {k.made_by}, line {k.source}" if k.source else "that it is given")
+                    for k in choice.kept)
+    lines += [f"    keeps {f'{count} times ' if count > 1 else ''}{kind} {origin}" for (kind, origin), count in alike.items()]
+    ops = Counter(n.op.name for n in choice.again)
+    if ops:
+        shown = ", ".join([f"{name} ({count} times)" if count > 1 else name for name, count in sorted(ops.items())])
+        lines.append(f"    computes again: {shown}")
+    return lines
+
+
+# ---- kernels ----------------------------------------------------------------------------------------
+def _kernel_lines(k: int | str, node: Node, sizes: Mapping[str, int] | None, indent: str = "  ") -> list[str]:
+    if is_control(node):  # what is inside counts for one trip
+        lines = [f"{indent}kernel {k} ({node.op.name}):{_all_trips(node, sizes)}"]
+        for r, region in enumerate(node.regions):
+            name = f"{k}.{r}" if len(node.regions) > 1 else str(k)
+            for inner, n in enumerate(region.nodes):
+                lines += _kernel_lines(f"{name}.{inner}", n, None, indent + "  ")
+        return lines
+    ops = [n.op.name for region in node.regions for n in region.nodes] or [node.op.name]
+    work, traffic = flops(node), bytes_moved(node)
+    implementation = node.attrs.get("implementation", node.op.name)
+    lines = [f"{indent}kernel {k} ({implementation}): {' '.join(ops)}",
+             f"{indent}  {_amount(work, sizes)} flops, {_amount(traffic, sizes)} bytes"]
+    if sizes is not None:
+        lines.append(f"{indent}  {_limit(evaluate(work, sizes), evaluate(traffic, sizes))}")
+    return lines
+
+
+def _all_trips(node: Node, sizes: Mapping[str, int] | None) -> str:
+    """How often a loop runs, and what that costs; of one whose trip count is data, what a trip costs."""
+    work = f"{_amount(flops(node), sizes)} flops, {_amount(bytes_moved(node), sizes)} bytes"
+    if node.op is scan:
+        return f" {_amount(trips(node), sizes)} trips, {work}"
+    return f" {work} per trip" if node.op is while_ else ""
+
+
+def _amount(x: Extent, sizes: Mapping[str, int] | None) -> str:
+    if sizes is None or isinstance(x, int) or not symbols_in(x) <= sizes.keys():  # of what a region counts
+        return str(x)
+    return f"{x} = {evaluate(x, sizes):,}"
+
+
+def _limit(work: int, traffic: int) -> str:
+    here = machine()
+    arithmetic, memory = work / here.operations, traffic / here.bandwidth
+    binding = (f"memory at {here.bandwidth / 1e9:.1f} GB/s" if memory >= arithmetic
+               else f"arithmetic at {here.operations / 1e9:.1f} Gflop/s")
+    return f"estimated limit: {max(arithmetic, memory) * 1e6:.2f} us ({binding})"
+
+
+# ---- this machine -----------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Machine:
+    """What a kernel hardly beats: bytes and float32 operations per second, as measured here."""
+
+    bandwidth: float
+    operations: float
+
+
+@cache
+def machine() -> Machine:
+    """Measured once: a copy of 32 MiB, and a product of matrices that fit the cache."""
+    source, target = np.zeros(1 << 25, np.uint8), np.ones(1 << 25, np.uint8)
+    square = np.ones((512, 512), np.float32)
+    return Machine(2 * source.nbytes / _best(lambda: np.copyto(target, source)), 2 * 512 ** 3 / _best(lambda: square @ square))
+
+
+def _best(run: Callable[[], Any]) -> float:
+    times = []
+    for _ in range(6):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times[1:])
