@@ -26,7 +26,7 @@ from loopwright.ir.errors import (
 from loopwright.jacobians import hessian, jacfwd, jacrev
 from loopwright.jit import jit
 from loopwright.lower.runtime.pool import set_threads
-from loopwright.tools import ShapeDtypeStruct, eval_shape, hvp, linear_transpose
+from loopwright.tools import ShapeDtypeStruct, eval_shape, hvp, linear_transpose, release_memory
 from loopwright.tracer.pytree import register_pytree_node
 from loopwright.tracer.size import SpecialisationWarning
 from loopwright.transforms import grad, jvp, linearize, value_and_grad, vjp, vmap
@@ -40,6 +40,6 @@ __all__ = [
     "ShapeError", "SpecialisationWarning", "TraceStateError", "VerificationError", "WriteError", "check", "checkpoint",
     "checkpoint_policies", "custom_jvp", "custom_vjp", "debug", "debug_nans", "disable_jit", "eval_shape", "float0", "grad",
     "hessian", "hvp", "jacfwd", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "make_graph", "nn", "numpy",
-    "ops", "parse", "pure_callback", "random", "register_pytree_node", "remat", "scipy", "set_threads", "value_and_grad",
-    "vjp", "vmap",
+    "ops", "parse", "pure_callback", "random", "register_pytree_node", "release_memory", "remat", "scipy", "set_threads",
+    "value_and_grad", "vjp", "vmap",
 ]

@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.builder import innermost
-from loopwright.tracer.promotion import has_tracer
+from loopwright.tracer.promotion import as_dtype, has_tracer
 from loopwright.tracer.tables import call_function, call_ufunc
 
 CREATORS: frozenset[Any] = frozenset((
     np.zeros, np.ones, np.empty, np.full, np.arange, np.linspace, np.eye, np.identity, np.tri, np.array, np.asarray,
     np.asanyarray, np.ascontiguousarray, np.fromfunction, np.indices, np.meshgrid))
+
+PRODUCTS: frozenset[Any] = frozenset((
+    np.dot, np.matmul, np.inner, np.vdot, np.tensordot, np.einsum, np.vecdot, np.linalg.matmul, np.linalg.tensordot,
+    np.linalg.vecdot))
 
 
 def _is_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -35,6 +39,20 @@ def _creating(function: Callable[..., Any]) -> Callable[..., Any]:
         if innermost() is None and not _is_traced(args, kwargs):
             return function(*args, **kwargs)
         return call_function(function, args, kwargs)
+    return call
+
+
+def _product(function: Any) -> Callable[..., Any]:
+    """With `preferred_element_type`, as in JAX: the dtype in which products of narrower operands are summed and given."""
+    plain = Ufunc(function) if isinstance(function, np.ufunc) else _dispatching(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, preferred_element_type: Any = None, **kwargs: Any) -> Any:
+        if preferred_element_type is None:
+            return plain(*args, **kwargs)
+        dtype = as_dtype(preferred_element_type)
+        found = plain(*[x.astype(np.promote_types(x.dtype, dtype)) if hasattr(x, "astype") else x for x in args], **kwargs)
+        return found.astype(dtype)
     return call
 
 
@@ -95,6 +113,8 @@ def wrapped(x: Any) -> Any:
     """What `loopwright.numpy` has for an object of NumPy: dtypes, constants and classes are NumPy's own."""
     if x is np.linalg or x is np.fft:
         return Namespace(x)
+    if callable(x) and x in PRODUCTS:
+        return _product(x)
     if isinstance(x, np.ufunc):
         return Ufunc(x)
     if x is np.nonzero:

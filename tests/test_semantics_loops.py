@@ -53,7 +53,8 @@ PROGRAMS = {
         "w = np.eye(8) * 0.5\n"
         "g = lambda x, l: lax.while_loop(lambda s: s[0] < l * x[0], lambda s: (s[0] + 1, np.tanh(s[1] @ w)), (0.0, x))[1]\n"
         "f = lw.jit(lambda x, l: (lw.vmap(g, (0, None))(x, l),))", "np.ones((6, 8)),"),
-    "tangents": (f"g = lambda x, limit: {WHILE}\nf = lw.jit(lambda x, l: lw.jvp(lambda x: g(x, l), (x,), (x,)))", "np.ones(3),"),
+    "tangents": (f"g = lambda x, limit: {WHILE}\nf = lw.jit(lambda x, l: lw.jvp(lambda x: g(x, l), (x,), (x,)))",
+                 "np.ones(3),"),
     "a counted loop": ("f = lw.jit(lambda x, l: (lax.fori_loop(0, l.astype(np.int64), lambda i, c: np.sin(c) + i, x),))",
                        "np.ones(3),", "3", "1e15"),
     "kernels on all threads": (f"f = lw.jit(lambda x, limit: ({WHILE},))", "np.ones(3_000_000),"),

@@ -68,6 +68,19 @@ def test_no_compile_for_new_sizes_that_satisfy_the_guards(sizes):
 SYMBOLIC = lw.jit(lambda x, y: np.sum(np.tanh(x) * y, axis=0) / x.shape[0] + x[1:, ::-1].sum(0))
 
 
+def test_many_versions_warn_once_and_the_oldest_go():
+    """Warn at 8 versions with what is to blame, evict beyond 64."""
+    f = lw.jit(lambda x: x + 1, dynamic=False)
+    with pytest.warns(lw.RecompilationWarning, match="8 compiled versions; dynamic=False") as caught:
+        for n in range(1, 67):
+            assert f(np.zeros(n)).shape == (n,)
+    assert len(caught) == 1 and f.compiles == 66 and len(f.versions) == 64
+    f(np.zeros(66))
+    assert f.compiles == 66
+    f(np.zeros(1))  # gone, so compiled anew
+    assert f.compiles == 67 and len(f.versions) == 64
+
+
 def test_sizes_0_and_1_are_special_only_where_asked():
     """0 and 1 are specialised only where the trace asked (broadcasting)."""
     f = lw.jit(lambda x: np.sum(x * x + 1))

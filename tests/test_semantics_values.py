@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import loopwright as lw
+from loopwright import numpy as lnp
+from loopwright.lower.runtime import scratch
 from tests.scale import examples
 
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
@@ -242,6 +244,23 @@ def test_small_integers_wrap_in_products():
         same(lw.jit(lambda a, b: a @ b)(a, b), a @ b)
 
 
+def test_preferred_element_type_exposes_the_sums():
+    """`preferred_element_type=int32` exposes the sums, by the names of `loopwright.numpy`."""
+    a, b = np.full((3, 4), 100, np.int8), np.full((4, 2), -77, np.int8)
+    want = a.astype(np.int32) @ b.astype(np.int32)
+    for f in (lnp.matmul, lnp.dot, lambda a, b, **k: lnp.einsum("ij,jk->ik", a, b, **k),
+              lambda a, b, **k: lnp.tensordot(a, b, 1, **k), lambda a, b, **k: lnp.inner(a, b.T, **k), lnp.linalg.matmul):
+        same(f(a, b, preferred_element_type=np.int32), want)
+        same(lw.jit(lambda a, b, f=f: f(a, b, preferred_element_type=np.int32))(a, b), want)
+        same(lw.jit(f)(a, b), want.astype(np.int8))
+    h = np.full((1, 4096), 300, np.float16)
+    same(lw.jit(lambda h: lnp.matmul(h, h.T, preferred_element_type=np.float32))(h), np.float32([[300 * 300 * 4096]]))
+    wide = np.float64([1 + 2.0**-40, 1.0])
+    same(lnp.dot(wide, wide, preferred_element_type=np.float32), np.float32(wide @ wide))
+    with pytest.raises(TypeError, match="preferred"):
+        lw.jit(lambda a: lnp.matmul(a, a, preferred_type=np.int32))(a)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_half_precision_products_accumulate_in_f32_and_round_once(dtype):
     """bf16 and f16 contractions accumulate in f32 and round once."""
@@ -316,3 +335,13 @@ def test_the_generated_product_serves_where_there_is_no_blas(monkeypatch):
             without = lw.jit(lambda x, y: x @ y)
             np.testing.assert_allclose(without(x, y), x @ y, rtol=tolerance, atol=tolerance)
             assert "@lw_gemm" not in str(without.lower(x, y).llvm)
+
+
+def test_kept_memory_is_given_back():
+    """At most 256 MiB is kept for later calls; `lw.release_memory()` gives it back."""
+    f, x = lw.jit(lambda x: np.cumsum(np.sort(x)) + 1), np.ones(400_000)
+    f(x)
+    assert 0 < scratch.kept() <= 256 << 20
+    lw.release_memory()
+    assert scratch.kept() == 0
+    np.testing.assert_array_equal(f(x), np.arange(2.0, 400_002.0))

@@ -63,8 +63,9 @@ def _permuted(x: Ref, perm: Sequence[int]) -> Ref:
 
 # ---- matmul and its kin -------------------------------------------------------------------------
 @implements(np.linalg.matmul)
-def matmul(x1: Any, x2: Any, /, *, dtype: Any = None, keep_weak: bool = False, **options: Any) -> Traced:
-    refuse("matmul", axes=options.get("axes"), axis=options.get("axis"), keepdims=options.get("keepdims"))
+def matmul(x1: Any, x2: Any, /, *, dtype: Any = None, axes: None = None, axis: None = None, keepdims: None = None,
+           casting: str = "same_kind", order: str = "K", subok: bool = True, keep_weak: bool = False) -> Traced:
+    refuse("matmul", axes=axes, axis=axis, keepdims=keepdims)
     xs = [as_operand(x1), as_operand(x2)]
     kinds = tuple([kind_of(v) for v in xs])
     if any(xp.ndim(v) == 0 for v in xs):

@@ -35,6 +35,8 @@ def library() -> Library:
 
 def trim() -> None:
     """Give kept blocks back to the system."""
+    if library.cache_info().currsize == 0:  # nothing ran yet
+        return
     ctypes.CFUNCTYPE(None)(library()["lw_scratch_trim"])()
 
 
