@@ -15,10 +15,12 @@ from typing import Any
 from loopwright.arrays import Array, quiet, real, xp
 from loopwright.ir.source import user_source
 from loopwright.scipy import special
+from loopwright.scipy.joint import dirichlet, multinomial, multivariate_normal
 
 __all__ = [
-    "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "expon", "gamma", "geom", "gumbel_l", "gumbel_r", "laplace",
-    "logistic", "lognorm", "nbinom", "norm", "pareto", "poisson", "t", "uniform",
+    "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "gennorm", "geom", "gumbel_l",
+    "gumbel_r", "laplace", "logistic", "lognorm", "multinomial", "multivariate_normal", "nbinom", "norm", "pareto", "poisson",
+    "t", "truncnorm", "uniform", "vonmises", "wrapcauchy",
 ]
 
 Formula = Callable[..., Array]
@@ -247,6 +249,48 @@ t = _continuous(
     "t", "df",
     logpdf=lambda z, df: -special.betaln(df / 2, 0.5) - 0.5 * xp.log(df) - (df + 1) / 2 * xp.log1p(z * z / df),
     cdf=lambda z, df: _t_cdf(z, df), sf=lambda z, df: _t_cdf(-z, df))
+gennorm = _continuous(
+    "gennorm", "beta", logpdf=lambda z, b: xp.log(b / 2) - special.gammaln(1 / b) - xp.abs(z) ** b,
+    cdf=lambda z, b: _gennorm_cdf(z, b), sf=lambda z, b: _gennorm_cdf(-z, b))
+truncnorm = _continuous(
+    "truncnorm", "a", "b", support=lambda a, b: (a, b, xp.where(a > 0, a, xp.where(b < 0, b, 0))),
+    logpdf=lambda z, a, b: norm.logpdf(z) - _log_between(a, b), cdf=lambda z, a, b: xp.exp(_truncnorm_part(z, a, b)),
+    sf=lambda z, a, b: xp.exp(_truncnorm_part(-z, -b, -a)), logcdf=lambda z, a, b: _truncnorm_logcdf(z, a, b),
+    logsf=lambda z, a, b: _truncnorm_logcdf(-z, -b, -a))
+vonmises = _continuous(
+    "vonmises", "kappa",
+    logpdf=lambda z, kappa: kappa * (xp.cos(z) - 1) - xp.log(2 * math.pi * special.i0e(kappa)))
+wrapcauchy = _continuous(
+    "wrapcauchy", "c", support=lambda c: (0.0, 2 * math.pi, math.pi),
+    logpdf=lambda z, c: xp.log((1 - c * c) / (2 * math.pi)) - xp.log(1 + c * c - 2 * c * xp.cos(z)))
+
+
+def _gennorm_cdf(z: Array, b: Array) -> Array:
+    """Half the probability of Gamma(1 / b) beyond |z|^b, on the side of z; at 0, where that has no slope, a line."""
+    tail = 0.5 * special.gammaincc(1 / b, xp.abs(xp.where(z == 0, 1, z)) ** b)
+    line = 0.5 + z * xp.exp(xp.log(b / 2) - special.gammaln(1 / b))
+    return xp.where(z == 0, line, xp.where(z > 0, 1 - tail, tail))
+
+
+def _log_between(a: Array, b: Array) -> Array:
+    """log(ndtr(b) - ndtr(a)) for a < b, by the tail that is nearer."""
+    is_right = a > 0
+    low, high = xp.where(is_right, -b, a), xp.where(is_right, -a, b)
+    return special.log_ndtr(high) + _log1mexp(special.log_ndtr(high) - special.log_ndtr(low))
+
+
+def _truncnorm_part(z: Array, a: Array, b: Array) -> Array:
+    """The logarithm of the probability of at most z."""
+    is_outside = (z <= a) | (z >= b)
+    value = _log_between(a, xp.where(is_outside, b, z)) - _log_between(a, b)
+    return xp.where(is_outside, xp.where(z <= a, -math.inf, 0), value)
+
+
+def _truncnorm_logcdf(z: Array, a: Array, b: Array) -> Array:
+    """The same by the smaller one of this probability and the rest."""
+    below, above = _truncnorm_part(z, a, b), _truncnorm_part(-z, -b, -a)
+    is_small = (below < -math.log(2)) | (above == 0)
+    return xp.where(is_small, below, xp.log1p(-xp.exp(xp.where(is_small, -1, above))))
 
 
 def _laplace_cdf(z: Array) -> Array:
