@@ -15,6 +15,7 @@ import numpy as np
 
 from loopwright import eager
 from loopwright.autodiff.calls import Operand, Place, name_of, operands, same, type_of
+from loopwright.bounded import checked_bound, counted, in_segments
 from loopwright.collectives import all_gather, axis_index, axis_size, pmax, pmean, pmin, ppermute, psum, psum_scatter
 from loopwright.convolution import (
     ConvDimensionNumbers,
@@ -127,22 +128,28 @@ def _emitted(op: Op, here: Place, refs: Sequence[Ref], regions: tuple[Graph, ...
 
 
 # ---- loops ----------------------------------------------------------------------------------------
-def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
+def while_loop(cond_fun: Function, body_fun: Function, init_val: Any, *, max_steps: int | None = None) -> Any:
     """val = init_val; while cond_fun(val): val = body_fun(val); return val.
 
     cond_fun gives one bool. body_fun keeps the structure, shapes and dtypes of val: else ArgumentError, ShapeError or
-    DTypeError. Works in reverse mode with any number of trips.
+    DTypeError. Works in reverse mode with any number of trips, of which it keeps what it reads. max_steps: the most
+    trips there may be: more raise CheckError. Reverse mode then keeps the values of about sqrt(max_steps) trips at a time and
+    computes trips again.
 
     >>> while_loop(lambda x: x < 100, lambda x: x * 2, 3)
     np.int64(192)
     """
     why = f"while_loop of {name_of(body_fun)}"
+    most = None if max_steps is None else checked_bound(max_steps, why)
     leaves, structure = flatten(init_val)
     values = operands(leaves, paths(structure, "init_val"), why)
     carry = Carry(structure, [type_of(x) for x in values], why)
     if innermost() is None:
-        return unflatten(structure, eager.while_loop(cond_fun, body_fun, values, carry))
+        holds = cond_fun if most is None else counted(cond_fun, most, why)
+        return unflatten(structure, eager.while_loop(holds, body_fun, values, carry))
     test, step = while_body(cond_fun, body_fun, carry)
+    if most is not None:
+        return unflatten(structure, in_segments(while_loop, test, step, values, carry.types, most, why))
     here = _place([*values, *test.outer, *step.outer], why, (*test.graphs, *step.graphs))
     refs = here.refs([*test.outer, *step.outer]) + _started(here, values, carry)
     outs = _emitted(while_op, here, refs, (*test.graphs, *step.graphs), condition_constants=len(test.outer),
@@ -155,17 +162,19 @@ def _started(here: Place, values: Sequence[Operand], carry: Carry) -> list[Ref]:
     return [convert(x, t.dtype, weak=t.weak) for x, t in zip(here.refs(values), carry.types, strict=True)]
 
 
-def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: int | bool | None = None) -> Any:
+def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: int | bool | None = None,
+              max_steps: int | None = None) -> Any:
     """val = init_val; for i in range(lower, upper): val = body_fun(i, val); return val.
 
-    With Python integers or sizes as bounds it is a scan, with traced integers a while_loop. See scan for `unroll`.
+    With Python integers or sizes as bounds it is a scan, with traced integers or max_steps a while_loop. See scan for
+    `unroll`, while_loop for `max_steps`.
 
     >>> fori_loop(1, 5, lambda i, x: x * i, 1.0)
     np.float64(24.0)
     """
     why = f"fori_loop of {name_of(body_fun)}"
     low, high = as_extent(lower), as_extent(upper)
-    if low is not None and high is not None:
+    if low is not None and high is not None and max_steps is None:
         length = high - low
         count = length if Facts().prove("<=", 0, length) else maximum(length, 0)
         (_, val), _ = _scanned(lambda c, _: ((c[0] + 1, body_fun(*c)), None), (lower, init_val), None, count, False,
@@ -175,7 +184,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
         t = type_of(_scalar(bound, why, what))
         if not is_integer(t.dtype):
             raise DTypeError(f"{user_source()}: {why}: {what} must be an integer, got {t}.")
-    return while_loop(lambda c: c[0] < upper, _named(lambda c: (c[0] + 1, body_fun(*c)), body_fun), (lower, init_val))[1]
+    return while_loop(lambda c: c[0] < upper, _named(lambda c: (c[0] + 1, body_fun(*c)), body_fun), (lower, init_val),
+                      max_steps=max_steps)[1]
 
 
 def _named(f: Function, like: Function) -> Function:
