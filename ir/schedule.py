@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+
+from loopwright.ir.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from loopwright.ir.records import dataclass
 from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.objects import numpy_core
