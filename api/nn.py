@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from loopwright import initializers
 from loopwright.arrays import Array, inexact, quiet, xp
 from loopwright.ir.errors import ShapeError
 from loopwright.ir.source import user_source
@@ -23,8 +24,8 @@ from loopwright.tracer.tracer import Tracer
 
 __all__ = [
     "avg_pool", "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "identity",
-    "leaky_relu", "log_sigmoid", "log_softmax", "logmeanexp", "logsumexp", "max_pool", "min_pool", "mish", "one_hot",
-    "pool", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus", "sparse_plus",
+    "initializers", "leaky_relu", "log_sigmoid", "log_softmax", "logmeanexp", "logsumexp", "max_pool", "min_pool", "mish",
+    "one_hot", "pool", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus", "sparse_plus",
     "sparse_sigmoid", "squareplus", "standardize", "swish",
 ]
 
