@@ -234,7 +234,10 @@ def substitute(x: Extent, to: Mapping[str, Extent]) -> Extent:
 def _substitute_atom(a: Atom, to: Mapping[str, Extent]) -> Extent:
     if isinstance(a, Symbol):
         return to.get(a.name, Dim((((a,), 1),)))
-    new = _BUILD[a.fn](substitute(a.args[0], to), substitute(a.args[1], to))
+    first, second = substitute(a.args[0], to), substitute(a.args[1], to)
+    if a.fn == "floordiv" and second == 0:  # it has no value, so nothing can be said of it
+        return Dim((((a,), 1),))
+    new = _BUILD[a.fn](first, second)
     if isinstance(new, int):
         return new
     out: Extent = 0

@@ -42,6 +42,7 @@ def test_broadcasting_makes_at_most_one_version_per_kind_of_size(shapes):
     assert f.compiles == len(kinds)
 
 
+@pytest.mark.filterwarnings("ignore::loopwright.RecompilationWarning")  # each way through it is a version
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 4)), min_size=1, max_size=8))
 @examples(40)
 def test_python_over_sizes_is_right_for_every_call(calls):

@@ -65,7 +65,8 @@ def never(E, x, c, f):
 
 
 def branched(E, x, c, f):
-    return E.cond(E.np.sum(x) > 0, lambda v: f(E, v, c), lambda v: E.np.cos(v) * x, x)
+    return E.cond(E.np.sum(x) > 0.01,  # not 0: what was centred is on both sides of it
+                   lambda v: f(E, v, c), lambda v: E.np.cos(v) * x, x)
 
 
 def branched_over_nothing(E, x, c, f):

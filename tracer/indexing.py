@@ -43,6 +43,11 @@ class NewAxis:
 
 
 @dataclass(frozen=True)
+class Gap:
+    """An ellipsis that stands for no axis: advanced indices on its two sides are apart all the same."""
+
+
+@dataclass(frozen=True)
 class Positions:
     """An advanced index of one axis; on a new axis of size 1 for True and False."""
 
@@ -50,7 +55,7 @@ class Positions:
     on_new_axis: bool = False
 
 
-Entry = Span | NewAxis | Positions
+Entry = Span | NewAxis | Gap | Positions
 Token = Any  # an item of a key: int, Dim, slice, None, Ellipsis, bool, or an array
 
 
@@ -93,7 +98,7 @@ def plan(x: Ref, key: Any) -> Plan:
     axis = 0
     for t in tokens:
         made = _entries(t, x.shape, axis, scope)
-        axis += sum(not isinstance(e, NewAxis) and not (isinstance(e, Positions) and e.on_new_axis) for e in made)
+        axis += sum(not isinstance(e, NewAxis | Gap) and not (isinstance(e, Positions) and e.on_new_axis) for e in made)
         entries += made
     return _arrange(x, entries, has_arrays)
 
@@ -133,7 +138,7 @@ def _consumes(t: Token) -> int:
 
 
 def _with_ellipsis(tokens: list[Token], shape: Shape) -> list[Token]:
-    """The same with one full slice for every axis that no token takes."""
+    """The same with one full slice for every axis that no token takes; an ellipsis stays where there is none."""
     at = [k for k, t in enumerate(tokens) if t is Ellipsis]
     if len(at) > 1:
         raise IndexError(f"{user_source()}: an index can only have a single ellipsis ('...')")
@@ -142,12 +147,14 @@ def _with_ellipsis(tokens: list[Token], shape: Shape) -> list[Token]:
         raise IndexError(f"{user_source()}: too many indices for array: array is {len(shape)}-dimensional, "
                          f"but {len(shape) - missing} were indexed")
     k = at[0] if at else len(tokens)
-    return [*tokens[:k], *[slice(None)] * missing, *tokens[k + 1:]]
+    return [*tokens[:k], *[slice(None)] * missing, *tokens[k + (missing > 0):]]
 
 
 def _entries(t: Token, shape: Shape, axis: int, scope: Scope) -> list[Entry]:
     if t is None:
         return [NewAxis()]
+    if t is Ellipsis:
+        return [Gap()]
     if isinstance(t, (bool, np.bool_)):
         return [Positions(np.zeros(int(t), I64), on_new_axis=True)]
     if isinstance(t, slice):
@@ -212,7 +219,7 @@ def _mask(mask: np.ndarray | Tracer, shape: Shape, axis: int, scope: Scope) -> l
     """A boolean array whose values are known, as one array of positions for each of its axes."""
     sizes = mask.shape if isinstance(mask, np.ndarray) else mask.ref.shape
     for k, m in enumerate(sizes):
-        if not equate(scope, shape[axis + k], m):
+        if m != 0 and not equate(scope, shape[axis + k], m):  # NumPy takes one of no elements for any
             raise IndexError(f"{user_source()}: boolean index did not match indexed array along axis {axis + k}; the size is "
                              f"{scope.describe((shape[axis + k],))[1:-2]} but the boolean size is {scope.describe((m,))[1:-2]}")
     return [Positions(p) for p in np.nonzero(known_contents(mask, "x[mask]"))]
@@ -259,7 +266,7 @@ def _arrange(x: Ref, entries: Sequence[Entry], has_arrays: bool) -> Plan:
             block.append(size)
         elif isinstance(e, NewAxis):
             block.append(1)
-        else:
+        elif isinstance(e, Span):
             spans.append(e)
             block += [] if e.dropped else [e.length]
     if advanced != list(range(advanced[0], advanced[-1] + 1) if advanced else []):
