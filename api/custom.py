@@ -185,9 +185,11 @@ class custom_vjp(_Custom):
 def checkpoint(fun: Function | None = None, *, policy: str | None = None, static_argnums: int | Sequence[int] = ()) -> Any:
     """fun, of which reverse mode keeps the arguments only and computes the rest again: less memory for more work.
 
-    policy: what else is kept: `checkpoint_policies.dots_saveable` (matrix products), `everything_saveable`, or
-    `nothing_saveable`, which None stands for. static_argnums: arguments that are settings, passed on as they are. Works as a
-    decorator, with or without options; `remat` is the same.
+    policy: what else is kept: `checkpoint_policies.dots_saveable` (matrix products; `checkpoint_dots` is the same),
+    `dots_with_no_batch_dims_saveable` (those without batch axes: of weights, not of attention; also
+    `checkpoint_dots_with_no_batch_dims`), `everything_saveable`, or `nothing_saveable`, which None stands for.
+    static_argnums: arguments that are settings, passed on as they are. Works as a decorator, with or without options; `remat`
+    is the same.
 
     >>> import numpy as np, loopwright as lw
     >>> float(lw.grad(lw.checkpoint(lambda x: np.sin(np.sin(x))))(0.0))

@@ -21,9 +21,21 @@ from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.regions import check_types, given, has, newest, replaced, spread_out, types_of
 from loopwright.ir.types import ArrayType
 
+
+def _is_dot(n: Node) -> bool:
+    return n.op is dot_general
+
+
+def _is_dot_without_batch(n: Node) -> bool:
+    return n.op is dot_general and not n.attrs["batch"]
+
+
 POLICIES: Mapping[str, Callable[[Node], bool]] = {
     "nothing_saveable": lambda n: False,
-    "dots_saveable": lambda n: n.op is dot_general,
+    "dots_saveable": _is_dot,
+    "checkpoint_dots": _is_dot,
+    "dots_with_no_batch_dims_saveable": _is_dot_without_batch,
+    "checkpoint_dots_with_no_batch_dims": _is_dot_without_batch,
     "everything_saveable": lambda n: True,
 }
 _Through = Callable[[Graph, Flags], list[bool]]
