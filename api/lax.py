@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -162,6 +162,13 @@ def _started(here: Place, values: Sequence[Operand], carry: Carry) -> list[Ref]:
     return [convert(x, t.dtype, weak=t.weak) for x, t in zip(here.refs(values), carry.types, strict=True)]
 
 
+class Counted(NamedTuple):
+    """The carry of a fori_loop, as its errors name it."""
+
+    i: Any
+    val: Any
+
+
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: int | bool | None = None,
               max_steps: int | None = None) -> Any:
     """val = init_val; for i in range(lower, upper): val = body_fun(i, val); return val.
@@ -177,15 +184,15 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
     if low is not None and high is not None and max_steps is None:
         length = high - low
         count = length if Facts().prove("<=", 0, length) else maximum(length, 0)
-        (_, val), _ = _scanned(lambda c, _: ((c[0] + 1, body_fun(*c)), None), (lower, init_val), None, count, False,
-                               1 if unroll is None else unroll, why)
-        return val
+        carry, _ = _scanned(lambda c, _: (Counted(c.i + 1, body_fun(*c)), None), Counted(lower, init_val), None, count, False,
+                            1 if unroll is None else unroll, why)
+        return carry.val
     for bound, what in ((lower, "lower"), (upper, "upper")):
         t = type_of(_scalar(bound, why, what))
         if not is_integer(t.dtype):
             raise DTypeError(f"{user_source()}: {why}: {what} must be an integer, got {t}.")
-    return while_loop(lambda c: c[0] < upper, _named(lambda c: (c[0] + 1, body_fun(*c)), body_fun), (lower, init_val),
-                      max_steps=max_steps)[1]
+    step = _named(lambda c: Counted(c.i + 1, body_fun(*c)), body_fun)
+    return while_loop(lambda c: c.i < upper, step, Counted(lower, init_val), max_steps=max_steps).val
 
 
 def _named(f: Function, like: Function) -> Function:

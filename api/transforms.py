@@ -267,19 +267,23 @@ def _mapped(call: Call, over: Sequence[int], size: Extent, to: Sequence[int | No
         refs = [move_axis(x, a, 0) for x, a in zip(call.primals[:n], over, strict=True)] + call.primals[n:]
         mapped = [k < n or k == index for k in range(len(refs))]
         results, has = batching.push(call.graph, size, refs, mapped, call.place.builder, call.axis)
-        return call.place.results([_placed(x, h, axis, size, call.why) for x, h, axis in zip(results, has, to, strict=True)])[0]
+        every = zip(results, has, to, paths(call.traced.structure, "result"), strict=True)
+        return call.place.results([_placed(x, h, axis, size, name, call.why) for x, h, axis, name in every])[0]
 
 
-def _placed(x: Ref, has_axis: bool, axis: int | None, size: Extent, why: str) -> Ref:
+def _placed(x: Ref, has_axis: bool, axis: int | None, size: Extent, name: str, why: str) -> Ref:
     """A result with the mapped axis at `axis`; what does not depend on it is repeated."""
     if axis is None:
         if has_axis:
-            raise ArgumentError(f"{user_source()}: {why}: out_axes is None for a result that depends on the mapped arguments. "
-                                f"Give it an axis, or reduce the result over the axis outside.")
+            raise ArgumentError(f"{user_source()}: {why}: out_axes is None for a result that depends on the mapped arguments: "
+                                f"{name}, which is {_element(x.type, 0)} for each of {size} elements. Give it an axis, or "
+                                f"reduce it over the axis outside.")
         return x
     rank = len(x.shape) + (not has_axis)
     if not -rank <= axis < rank:
-        raise ShapeError(f"{user_source()}: {why}: out_axes {axis} is out of range for a result of rank {rank}.")
+        one = _element(x.type, 0) if has_axis else x.type
+        raise ShapeError(f"{user_source()}: {why}: out_axes {axis} is out of range for a result of rank {rank}: {name} is "
+                         f"{one} for each of {size} elements. Choose an axis from {-rank} to {rank - 1}.")
     if not has_axis:
         x = broadcast(x, shape=(size, *x.shape), axes=tuple(range(1, rank)))
     return move_axis(x, 0, axis % rank)

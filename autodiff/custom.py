@@ -234,7 +234,8 @@ def _fit(x: Any, t: ArrayType, name: str, why: str) -> Tracer:
     ref = found if isinstance(found, Ref) else here.capture(found)
     own = ref.type
     if own.rank != t.rank or not all(same(a, b) for a, b in zip(own.shape, t.shape, strict=True)):
-        raise ShapeError(f"{user_source()}: {why}: {name} has type {own}, but its shape must be that of {t}.")
+        raise ShapeError(f"{user_source()}: {why}: {name} has type {own}, but its shape must be that of {t}. Reshape it, "
+                         f"or sum it over the axes that were broadcast.")
     fits = own.dtype == t.dtype or (own.weak and t.is_inexact and (t.dtype in COMPLEX or own.dtype not in COMPLEX))
     if not fits:
         raise DTypeError(f"{user_source()}: {why}: {name} has type {own}, but its dtype must be that of {t}. Convert it with "

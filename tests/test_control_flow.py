@@ -308,8 +308,9 @@ BOTH = pytest.mark.parametrize("run", [lambda f, *args: f(*args), lambda f, *arg
 
 @BOTH
 @pytest.mark.parametrize("body, error, words", [
-    (lambda c: {"a": c["a"], "b": np.concatenate([c["b"], c["b"]])}, lw.ShapeError, ["carry['b']", "before a", "after it"]),
-    (lambda c: {"a": c["a"] + 1j, "b": c["b"]}, lw.DTypeError, ["carry['a']", "f32[]", "c64[]"]),
+    (lambda c: {"a": c["a"], "b": np.concatenate([c["b"], c["b"]])}, lw.ShapeError,
+     ["carry['b'] is f64[", "] before a trip and f64[", "] after it", "reshape"]),
+    (lambda c: {"a": c["a"] + 1j, "b": c["b"]}, lw.DTypeError, ["carry['a'] is f32[]", "c64[]", "x.astype(...)"]),
     (lambda c: (c["a"], c["b"]), lw.ArgumentError, ["structure", "dict", "tuple"]),
 ])
 def test_a_carry_that_changes_shows_both_types_and_the_path(run, body, error, words):
@@ -318,9 +319,18 @@ def test_a_carry_that_changes_shows_both_types_and_the_path(run, body, error, wo
     assert all(w in str(caught.value) for w in [*words, "test_control_flow.py"]), caught.value
 
 
+@BOTH
+@pytest.mark.parametrize("stop", [3, np.int64(3)], ids=["scan", "while"])
+def test_a_carry_of_fori_loop_that_changes_is_named_as_users_know_it(run, stop):
+    def f(x, n):
+        return lax.fori_loop(0, 3 if isinstance(stop, int) else n, lambda i, val: {"a": val["a"].astype(np.float32)}, {"a": x})
+    with pytest.raises(lw.DTypeError, match=r"test_control_flow\.py:\d+.*carry\.val\['a'\] is f64\[.\] .* f32\[.\] after it"):
+        run(f, X, stop)
+
+
 @pytest.mark.parametrize("other, error, words", [
-    (lambda x: x.astype(np.float32), lw.DTypeError, ["result of false_fun", "is f64[n]", "of true_fun", "is f32[n]"]),
-    (lambda x: np.sum(x), lw.ShapeError, ["f64[n]", "f64[]"]),
+    (lambda x: x.astype(np.float32), lw.DTypeError, ["result of false_fun", "is f64[n]", "of true_fun", "is f32[n]", "astype"]),
+    (lambda x: np.sum(x), lw.ShapeError, ["f64[n]", "f64[]", "broadcast to one shape"]),
     (lambda x: (x, x), lw.ArgumentError, ["structure", "tuple"]),
 ])
 def test_branches_that_disagree_show_both(other, error, words):

@@ -139,6 +139,21 @@ def test_a_size_that_becomes_an_int_says_so():
         warnings.simplefilter("always")
         assert f(np.ones(3)).shape == (3,) and f(np.ones(4)).shape == (4,)
     assert f.compiles == 2 and any("loopwright.numpy.zeros" in str(w.message) for w in found)
+    g = lw.jit(lambda x: x + np.eye(x.shape[0]))
+    with pytest.warns(lw.SpecialisationWarning, match=r"eye takes only .*loopwright\.numpy\.eye"):
+        assert [g(np.ones((n, n))).shape for n in (3, 4)] == [(3, 3), (4, 4)]
+
+
+def test_guards_of_an_inner_function_are_decided_by_the_sizes_around_it():
+    """What the outer function knows of its sizes answers the inner one's question: no guard is left."""
+    inner = lw.jit(lambda y: y * 2.0 if y.shape[0] > 3 else -y)
+    f = lw.jit(lambda x: inner(lw.numpy.concatenate([x, x, np.ones(4)])))
+    for n in (0, 1, 5):
+        np.testing.assert_array_equal(f(np.ones(n)), [2.0] * (2 * n + 4))
+    assert f.compiles == 1 and "guard" not in f.explain(np.ones(2))
+    g = lw.jit(lambda x: inner(x))
+    assert [g(np.ones(n))[0] for n in (1, 4, 2, 7)] == [-1.0, 2.0, -1.0, 2.0] and g.compiles == 2
+    assert "test_pitfalls.py" in g.explain(np.ones(2)).split("guard", 1)[1]
 
 
 def test_sizes_that_are_equal_once_compile_once():

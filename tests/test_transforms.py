@@ -320,12 +320,17 @@ def test_vmap_errors():
         vmap(lambda x: x, in_axes=2)(x)
     with pytest.raises(ShapeError, match="has no axis 0 to map over"):
         vmap(lambda x: x)(2.0)
-    with pytest.raises(ShapeError, match="out_axes 3 is out of range for a result of rank 2"):
-        vmap(lambda x: x, out_axes=3)(x)
+    with pytest.raises(ShapeError, match=r"test_transforms\.py:\d+.*out_axes 3 is out of range for a result of rank 2: "
+                                         r"result is f64\[3\] for each of 4 elements. Choose an axis from -2 to 1"):
+        vmap(lambda x: x, out_axes=3)(np.ones((4, 3)))
+    with pytest.raises(ShapeError, match=r"out_axes 1 .* rank 1: result\['a'\]\[1\] is f64\[\]"):
+        lw.jit(vmap(lambda x: {"a": (x, 1.0)}, out_axes={"a": (0, 1)}))(x)
     with pytest.raises(ArgumentError, match="nothing is mapped"):
         vmap(lambda x: x, in_axes=None)(x)
     with pytest.raises(ArgumentError, match="out_axes is None for a result that depends"):
         vmap(lambda x: x, out_axes=None)(x)
+    with pytest.raises(ArgumentError, match=r"test_transforms\.py:\d+.*result\['a'\]\[1\], which is f64\[5\] for each of 4"):
+        vmap(lambda x: {"a": (1.0, x)}, out_axes=None)(np.ones((4, 5)))
     with pytest.raises(ArgumentError, match="in_axes"):
         vmap(lambda x, y: x, in_axes=(0,))(x, y)
     with pytest.raises(ArgumentError, match="in_axes"):
