@@ -1,12 +1,13 @@
-"""loopwright: a tracing compiler for NumPy functions."""
+"""loopwright: a tracing compiler for NumPy functions.
+
+What not every program uses is imported at its first use.
+"""
 from __future__ import annotations
 
-from loopwright import debug, lax, nn, numpy, ops, random, scipy
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from loopwright.autodiff.calls import float0
-from loopwright.callbacks import pure_callback
-from loopwright.checks import check, debug_nans
-from loopwright.custom import checkpoint, checkpoint_policies, custom_jvp, custom_vjp, remat
-from loopwright.inspection import make_graph, parse
 from loopwright.ir.errors import (
     ArgumentError,
     AxisNameError,
@@ -23,14 +24,22 @@ from loopwright.ir.errors import (
     VerificationError,
     WriteError,
 )
-from loopwright.jacobians import hessian, jacfwd, jacrev
 from loopwright.jit import jit
 from loopwright.lower.runtime.pool import set_threads
-from loopwright.tools import ShapeDtypeStruct, eval_shape, hvp, linear_transpose, release_memory
 from loopwright.tracer.pytree import register_pytree_node
 from loopwright.tracer.size import SpecialisationWarning
 from loopwright.transforms import grad, jvp, linearize, value_and_grad, vjp, vmap
 from loopwright.versions import DonationWarning, RecompilationWarning, disable_jit
+
+if TYPE_CHECKING:
+    from loopwright import debug, lax, nn, numpy, ops, random, scipy
+    from loopwright.callbacks import pure_callback
+    from loopwright.checks import check, debug_nans
+    from loopwright.custom import checkpoint, checkpoint_name, checkpoint_policies, custom_jvp, custom_vjp, remat
+    from loopwright.inspection import make_graph
+    from loopwright.ir.parser import parse
+    from loopwright.jacobians import hessian, jacfwd, jacrev
+    from loopwright.tools import ShapeDtypeStruct, eval_shape, hvp, linear_transpose, release_memory
 
 __version__ = "0.1.0"
 
@@ -38,8 +47,33 @@ __all__ = [
     "ArgumentError", "AxisNameError", "CheckError", "CollectiveError", "ConcretizationError", "DTypeError", "DonationWarning",
     "GradientError", "LeakedValueError", "ParseError", "RecompilationWarning", "ShapeDeclarationError", "ShapeDtypeStruct",
     "ShapeError", "SpecialisationWarning", "TraceStateError", "VerificationError", "WriteError", "check", "checkpoint",
-    "checkpoint_policies", "custom_jvp", "custom_vjp", "debug", "debug_nans", "disable_jit", "eval_shape", "float0", "grad",
-    "hessian", "hvp", "jacfwd", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "make_graph", "nn", "numpy",
+    "checkpoint_name", "checkpoint_policies", "custom_jvp", "custom_vjp", "debug", "debug_nans", "disable_jit", "eval_shape",
+    "float0", "grad", "hessian", "hvp", "jacfwd", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "make_graph", "nn", "numpy",
     "ops", "parse", "pure_callback", "random", "register_pytree_node", "release_memory", "remat", "scipy", "set_threads",
     "value_and_grad", "vjp", "vmap",
 ]
+
+_SUBMODULES = ("debug", "lax", "nn", "numpy", "ops", "random", "scipy")
+_NAMES = {
+    "callbacks": ("pure_callback",),
+    "checks": ("check", "debug_nans"),
+    "custom": ("checkpoint", "checkpoint_name", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat"),
+    "inspection": ("make_graph",),
+    "ir.parser": ("parse",),
+    "jacobians": ("hessian", "jacfwd", "jacrev"),
+    "tools": ("ShapeDtypeStruct", "eval_shape", "hvp", "linear_transpose", "release_memory"),
+}
+_OWNER = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"{__name__}.{name}")
+    if name not in _OWNER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_OWNER[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,14 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from loopwright.ir.graph import Graph
-from loopwright.ir.parser import parse
 from loopwright.ir.records import dataclass
 from loopwright.tracer.pytree import take
 from loopwright.tracer.signatures import Parameters
 from loopwright.tracer.trace import trace
 from loopwright.versions import Versions
 
-__all__ = ["Lowered", "lowered", "make_graph", "parse"]
+__all__ = ["Lowered", "lowered", "make_graph"]
 
 
 def make_graph(f: Callable[..., Any], *, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (),

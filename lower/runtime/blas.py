@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.records import dataclass
-from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.engine import Library, load
+from loopwright.lower.runtime.lazy import assembled
 from loopwright.lower.runtime.objects import numpy_core
 
 VARIABLE = "LOOPWRIGHT_BLAS"

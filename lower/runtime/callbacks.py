@@ -12,7 +12,6 @@ before they are copied to where compiled code reads them; no exception stays pen
 from __future__ import annotations
 
 import ctypes
-import hashlib
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -23,8 +22,8 @@ from loopwright.ir.graph import Graph, Node
 from loopwright.ir.ops.callbacks import checked, own
 from loopwright.ir.types import DTYPES
 from loopwright.lower.runtime import objects
-from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.engine import Library, load
+from loopwright.lower.runtime.lazy import assembled, digest
 
 PREFIX = "lw_python_"
 _PYTHON = ("PyGILState_Ensure", "PyGILState_Release", "PyLong_FromVoidPtr", "PyObject_CallOneArg", "PyErr_Fetch", "Py_DecRef")
@@ -72,7 +71,7 @@ def library() -> Library:
 def symbol_of(n: Node) -> str:
     """The symbol of the function that a node calls: the same in every process."""
     assert n.op.python is not None
-    return PREFIX + hashlib.sha256(n.op.python(n)[0].encode()).hexdigest()[:32]
+    return PREFIX + digest(n.op.python(n)[0])[:32]
 
 
 def functions(g: Graph) -> Iterator[tuple[str, Invocation]]:

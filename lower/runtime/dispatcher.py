@@ -16,10 +16,10 @@ from types import MethodType
 from typing import Any, Protocol
 
 from loopwright.lower.runtime import objects
-from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.dispatch_text import MISS_VALUE
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.fallback import Miss
+from loopwright.lower.runtime.lazy import assembled
 
 
 class CallableVersion(Protocol):

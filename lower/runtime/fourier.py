@@ -23,8 +23,8 @@ import numpy as np
 
 from loopwright.ir.types import BY_SHORT, C64, C128
 from loopwright.lower.runtime import objects
-from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.engine import Library, load
+from loopwright.lower.runtime.lazy import assembled
 
 KINDS = ("fft", "ifft", "rfft", "irfft")
 NAMES = frozenset(f"lw_{kind}_{t}" for kind in KINDS for t in ("f32", "f64"))

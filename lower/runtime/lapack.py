@@ -22,9 +22,9 @@ from functools import cache
 import numpy as np
 
 from loopwright.lower.runtime import blas, scratch
-from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lapack_text import ROUTINES, lapack_text
+from loopwright.lower.runtime.lazy import assembled
 
 OPERATIONS = ("cholesky", "solve", "slogdet", "eigh", "svd", "qr", "pinv", "triangular_solve")
 NAMES = frozenset(f"lw_{op}_{t}" for op in OPERATIONS for t in ("f32", "f64"))

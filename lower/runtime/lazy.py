@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from loopwright.ir.signature import Version
     from loopwright.lower.compile import Compiled
+    from loopwright.lower.target import Target
 
 # Held around every call into LLVM, so that a fork, which waits for it, never finds LLVM in the middle of something.
 LLVM_LOCK = threading.RLock()
@@ -40,3 +41,15 @@ def compile_version(version: Version) -> Compiled:
     """Machine code for a version: see lower.compile."""
     from loopwright.lower.compile import compile_version
     return compile_version(version)
+
+
+def assembled(text: str, target: Target | None = None) -> bytes:
+    """The object code of LLVM text, from the disk where it is known: see cache.py."""
+    from loopwright.lower.runtime.cache import assembled
+    return assembled(text, target)
+
+
+def digest(text: str) -> str:
+    """The SHA-256 of text."""
+    from hashlib import sha256
+    return sha256(text.encode()).hexdigest()

@@ -24,8 +24,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.engine import Library, load
+from loopwright.lower.runtime.lazy import assembled
 from loopwright.lower.runtime.pool_text import EXPORTS, PARALLEL, SERIAL, pool_text
 
 VARIABLE = "LOOPWRIGHT_NUM_THREADS"

@@ -13,8 +13,8 @@ import ctypes
 from functools import cache
 
 from loopwright.lower.runtime import objects, scratch
-from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.engine import Library, load
+from loopwright.lower.runtime.lazy import assembled
 
 LARGE = 1 << 20  # bytes; choosing an allocator takes 0.1 us
 _NEEDED = ("PyArray_Type", "PyArray_NewFromDescr", "PyDataMem_SetHandler", "PyDataMem_DefaultHandler", "Py_IncRef", "Py_DecRef")

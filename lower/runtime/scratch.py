@@ -14,8 +14,8 @@ import ctypes
 import sys
 from functools import cache
 
-from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.engine import Library, load
+from loopwright.lower.runtime.lazy import assembled
 
 PLACES = 16  # blocks kept at most; a power of two
 MOST_KEPT = 256 << 20  # bytes

@@ -16,8 +16,8 @@ import sys
 from functools import cache
 
 from loopwright.lower.runtime import objects
-from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.engine import Library, load
+from loopwright.lower.runtime.lazy import assembled
 
 QUICK, SLOW, CHECK = 1_000_000, 10_000_000, 100_000_000  # ns
 MOST_TRIPS = 1 << 20

@@ -15,8 +15,8 @@ import numpy as np
 
 from loopwright.ir.types import BF16, BY_SHORT
 from loopwright.kernels.sorting import sort_text
-from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.engine import Library, load
+from loopwright.lower.runtime.lazy import assembled
 from loopwright.lower.runtime.objects import address as object_address
 
 PREFIX = "lw_sort_"
