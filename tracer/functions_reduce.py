@@ -94,10 +94,7 @@ def _extreme(emit: Emit, ufunc: np.ufunc, a: Any, axis: Any, keepdims: Any, init
         return _extreme_from(emit, ufunc, x, axis, keepdims, initial, where)
     axes = _folded_axes(axis, len(x.shape))
     if _is_empty(x, axes):
-        shape = without(x.shape, axes)
-        if not x.builder.scope.decide("==", product(shape), 0):
-            raise ValueError(f"{user_source()}: zero-size array to reduction operation {ufunc.__name__} which has no identity")
-        return Tracer(reshape(x, without(x.shape, axes, bool(is_given(keepdims) and keepdims))))
+        raise ValueError(f"{user_source()}: zero-size array to reduction operation {ufunc.__name__} which has no identity")
     return Tracer(fold(emit, x, axes, keepdims))
 
 
