@@ -19,6 +19,7 @@ from loopwright.ir.ops.arithmetic import add, mul
 from loopwright.ir.ops.bitwise import bitwise_or, bitwise_xor, left_shift, right_shift
 from loopwright.ir.ops.construct import full, full_like, iota, size_value
 from loopwright.ir.types import BF16, I32, I64, U32, U64
+from loopwright.tracer.axes import as_shape
 from loopwright.tracer.promotion import broadcast, convert
 from loopwright.tracer.tracer import Tracer
 
@@ -142,6 +143,11 @@ def fraction(drawn: Any, dtype: np.dtype) -> Any:
     width, mantissa = 8 * drawn.dtype.itemsize, limits(dtype).nmant
     number = (drawn >> drawn.dtype.type(width - mantissa)).astype(I32 if width < 64 else I64)  # signed: quicker to convert
     return number.astype(dtype) * dtype.type(2.0 ** -mantissa)
+
+
+def fractions(key: Any, shape: Any, dtype: np.dtype) -> Any:
+    """Fractions in [0, 1)."""
+    return fraction(random_bits(key, fraction_width(dtype), as_shape(shape)), dtype)
 
 
 def fraction_width(dtype: np.dtype) -> int:

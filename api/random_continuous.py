@@ -14,11 +14,10 @@ from loopwright.arrays import Array, inexact_type, quiet, stopped, xp
 from loopwright.ir.errors import ShapeError
 from loopwright.ir.source import user_source
 from loopwright.ir.types import C64, COMPLEX, F32, F64
-from loopwright.random_bits import fraction, fraction_width, limits, random_bits
+from loopwright.random_bits import fractions, limits
 from loopwright.random_keys import Key, checked, extents, float_type, pair, parameters, shape_with
 from loopwright.random_rejection import draw_gamma
 from loopwright.scipy.special import erf, erfinv, gammainc, gammaln, softmax
-from loopwright.tracer.axes import as_shape
 from loopwright.tracer.promotion import as_dtype
 from loopwright.tracer.tracer import Tracer
 
@@ -28,16 +27,11 @@ from loopwright.tracer.tracer import Tracer
 def uniform(key: Key, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0) -> Array:
     """Uniform numbers in [minval, maxval)."""
     found = float_type("uniform", dtype)
-    unit = _unit(checked(key), shape_with("uniform", shape, minval, maxval), found)
+    unit = fractions(checked(key), shape_with("uniform", shape, minval, maxval), found)
     if isinstance(minval, (int, float)) and isinstance(maxval, (int, float)) and (minval, maxval) == (0, 1):
         return unit
     low, high = parameters(found, minval, maxval)
     return xp.maximum(low, unit * (high - low) + low)
-
-
-def _unit(key: Key, shape: tuple[Any, ...], dtype: np.dtype) -> Array:
-    """Fractions in [0, 1)."""
-    return fraction(random_bits(key, fraction_width(dtype), as_shape(shape)), dtype)
 
 
 def signs(key: Key, shape: tuple[Any, ...], dtype: np.dtype) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from loopwright.arrays import Array, xp
 from loopwright.ir.types import F32, I32
 from loopwright.lax import while_loop
-from loopwright.random_bits import blocks, encrypt_each, fraction, fraction_each, fraction_width, random_bits
+from loopwright.random_bits import blocks, encrypt_each, fraction_each, fractions
 from loopwright.scipy.special import erfinv, gammaln
 from loopwright.tracer.axes import as_shape
 
@@ -90,16 +90,12 @@ def _split(key: Any, count: int) -> list[Any]:
     return [keys[k] for k in range(count)]
 
 
-def _fractions(key: Any, shape: Any, dtype: np.dtype) -> Array:
-    return fraction(random_bits(key, fraction_width(dtype), as_shape(shape)), dtype)
-
-
 def _by_products(key: Any, rate: Array) -> Array:
     """Knuth: as many uniform numbers as have a product above exp(-rate)."""
     def again(state: Any) -> Any:
         k, key, logarithm = state
         key, now = _split(key, 2)
-        drawn = xp.log(_fractions(now, rate.shape, F32))
+        drawn = xp.log(fractions(now, rate.shape, F32))
         return xp.where(logarithm > -rate, k + 1, k), key, logarithm + drawn
     logarithm = (rate * 0).astype(F32)
     return while_loop(lambda state: xp.any(state[2] > -rate), again, (rate * 0, key, logarithm))[0] - 1
@@ -115,7 +111,7 @@ def _by_rejection(key: Any, rate: Array) -> Array:
     def again(state: Any) -> Any:
         out, accepted, key = state
         key, first, second = _split(key, 3)
-        u, v = _fractions(first, rate.shape, dtype) - 0.5, _fractions(second, rate.shape, dtype)
+        u, v = fractions(first, rate.shape, dtype) - 0.5, fractions(second, rate.shape, dtype)
         off = 0.5 - xp.abs(u)
         k = xp.floor((2 * a / off + b) * u + rate + 0.43)
         s = xp.log(v * inverse / (a / (off * off) + b))
@@ -154,7 +150,7 @@ def _by_gaps(key: Any, count: Array, p: Array) -> Array:
     def again(state: Any) -> Any:
         k, total, key = state
         now, key = _split(key, 2)
-        gap = xp.ceil(xp.log(_fractions(now, p.shape, p.dtype)) / logarithm)
+        gap = xp.ceil(xp.log(fractions(now, p.shape, p.dtype)) / logarithm)
         return xp.where(total <= count, k + 1, k), total + gap, key
     zero = xp.zeros_like(p)
     return while_loop(lambda state: xp.any(state[1] <= count), again, (zero, zero, key))[0] - 1
@@ -179,7 +175,7 @@ def _by_binomial_rejection(key: Any, count: Array, p: Array) -> Array:
     def again(state: Any) -> Any:
         out, accepted, key = state
         key, first, second = _split(key, 3)
-        u, v = _fractions(first, p.shape, dtype) - 0.5, _fractions(second, p.shape, dtype)
+        u, v = fractions(first, p.shape, dtype) - 0.5, fractions(second, p.shape, dtype)
         off = 0.5 - xp.abs(u)
         k = xp.floor((2 * a / off + b) * u + center)
         is_sure = (off >= 0.07) & (v <= bound)

@@ -205,6 +205,43 @@ def test_matrix_exponentials(dtype):
         np.testing.assert_allclose(lw.jit(f)(stack), want, rtol=1e-9)
 
 
+@pytest.mark.parametrize("shape", [(4, 3), (3, 4), (3, 3)])
+def test_factors_by_scipys_names(shape):
+    a = np.random.default_rng(0).normal(size=shape)
+    for mode in ("full", "economic", "r"):
+        for f in (sla.qr, lw.jit(sla.qr, static_argnames="mode")):
+            got, want = f(a, mode=mode), scipy.linalg.qr(a, mode=mode)
+            assert [x.shape for x in got] == [x.shape for x in want]
+            np.testing.assert_allclose(np.abs(got[-1]), np.abs(want[-1]), atol=1e-12)
+            np.testing.assert_allclose(got[0] @ got[-1] if mode != "r" else got[0].T @ got[0], a if mode != "r" else a.T @ a,
+                                       atol=1e-12)
+    b = a.T @ a
+    for lower in (True, False):
+        values, vectors = sla.eigh(np.tril(b) if lower else np.triu(b), lower=lower)
+        np.testing.assert_allclose(b @ vectors, vectors * values, atol=1e-12)
+        np.testing.assert_allclose(sla.eigh(b, eigvals_only=True), scipy.linalg.eigh(b, eigvals_only=True), atol=1e-12)
+    for full in (True, False):
+        u, s, vh = lw.jit(sla.svd, static_argnames="full_matrices")(a, full_matrices=full)
+        assert [x.shape for x in (u, s, vh)] == [x.shape for x in scipy.linalg.svd(a, full_matrices=full)]
+        np.testing.assert_allclose(u[:, :3] * s @ vh[:3], a, atol=1e-12)
+    np.testing.assert_allclose(sla.svd(a, compute_uv=False), scipy.linalg.svd(a, compute_uv=False), rtol=1e-12)
+
+
+def test_structured_matrices():
+    a, c = np.random.default_rng(0).normal(size=(4, 3)), np.array([1 + 2j, 3])
+    for f in (sla.block_diag, lw.jit(sla.block_diag)):
+        for blocks in ((a, a.T @ a, np.ones(2), 3.0), (a,), (a, np.zeros((0, 2)), a)):
+            np.testing.assert_array_equal(f(*blocks), scipy.linalg.block_diag(*blocks))
+    assert sla.block_diag().shape == scipy.linalg.block_diag().shape
+    for f in (sla.toeplitz, lw.jit(sla.toeplitz)):
+        for given in ((a[:, 0], a[0]), (a[:, 0],), (c,), (c, c[:1]), (np.zeros(1), a[0])):
+            np.testing.assert_array_equal(f(*given), scipy.linalg.toeplitz(*given))
+    gradient = lw.grad(lambda x: np.sum(sla.toeplitz(x) ** 2) + np.sum(sla.block_diag(x, x) ** 2))(np.arange(3.0))
+    np.testing.assert_array_equal(gradient, [0, 8 + 4, 8 + 8])
+    batch = lw.vmap(sla.toeplitz)(a)
+    np.testing.assert_array_equal(batch, np.stack([scipy.linalg.toeplitz(row) for row in a]))
+
+
 # ---- derivatives ----------------------------------------------------------------------------------
 def cubes(*xs):
     """A number that depends on everything unevenly."""
@@ -315,6 +352,9 @@ def test_a_failure_in_a_loop_is_raised():
     (lambda a: np.linalg.norm(a, 3), np.eye(2), ValueError, "Invalid norm order"),
     (lambda a: sla.solve_triangular(a, a, trans=5), np.eye(2), ValueError, "trans"),
     (lambda a: sla.solve(a, a, assume_a="x"), np.eye(2), ValueError, "assume_a"),
+    (lambda a: sla.qr(a, mode="x"), np.eye(2), ValueError, "mode must be"),
+    (lambda a: sla.eigh(a, a), np.eye(2), NotImplementedError, "generalised"),
+    (lambda a: sla.block_diag(a[None]), np.eye(2), lw.ShapeError, "two axes"),
 ])
 def test_what_does_not_fit_is_refused(f, x, error, message):
     with pytest.raises(error, match=message):

@@ -11,12 +11,17 @@ import numpy as np
 
 from loopwright import lax
 from loopwright import numpy as lnp
+from loopwright.ir.errors import ShapeError
 from loopwright.ir.ops.linalg import solve_triangular as substitute
+from loopwright.ir.source import user_source
 from loopwright.tracer.functions_linalg import solve_triangular as traced_solve_triangular
 from loopwright.tracer.promotion import has_tracer
 from loopwright.tracer.tables import xp
 
-__all__ = ["cho_factor", "cho_solve", "cholesky", "det", "expm", "inv", "solve", "solve_triangular"]
+__all__ = [
+    "block_diag", "cho_factor", "cho_solve", "cholesky", "det", "eigh", "expm", "inv", "qr", "solve", "solve_triangular", "svd",
+    "toeplitz",
+]
 
 # Coefficients of the Pade approximant of order 13, and the norm up to which it is exact to rounding (Higham 2005).
 _PADE = (64764752532480000.0, 32382376266240000.0, 7771770303897600.0, 1187353796428800.0, 129060195264000.0, 10559470521600.0,
@@ -93,6 +98,70 @@ def inv(a: Any) -> Any:
 def det(a: Any) -> Any:
     """The determinant."""
     return xp.linalg.det(a)
+
+
+def eigh(a: Any, b: None = None, lower: bool = True, eigvals_only: bool = False) -> Any:
+    """The eigenvalues of a symmetric or Hermitian c[..., n, n], ascending, and unless eigvals_only its eigenvectors as columns.
+
+    lower: which triangle is read. Generalised problems (b) are not supported.
+    """
+    if b is not None:
+        raise NotImplementedError(f"{user_source()}: eigh: generalised problems (b=) are not supported. Solve with the "
+                                  f"Cholesky factor of b.")
+    side = "L" if lower else "U"
+    return xp.linalg.eigvalsh(a, side) if eigvals_only else tuple(xp.linalg.eigh(a, side))
+
+
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """u, s and v^H with u diag(s) v^H = a; without compute_uv only s, descending."""
+    found = xp.linalg.svd(a, full_matrices=full_matrices, compute_uv=compute_uv)
+    return tuple(found) if compute_uv else found
+
+
+def qr(a: Any, mode: str = "full") -> Any:
+    """q and r with q r = a, of all rows ("full"; only r for "r"), or of min(rows, columns) ("economic").
+
+    >>> qr(np.array([[3.0], [4.0]]), mode="economic")[1].shape
+    (1, 1)
+    """
+    if mode not in ("full", "economic", "r"):
+        raise ValueError(f"{user_source()}: mode must be 'full', 'economic' or 'r', got {mode!r}")
+    q, r = xp.linalg.qr(a, "reduced" if mode == "economic" else "complete")
+    return (r,) if mode == "r" else (q, r)
+
+
+def block_diag(*arrays: Any) -> Any:
+    """The matrix with these f[m, n] along its diagonal and 0 elsewhere; a vector is one row, a number one element.
+
+    >>> block_diag(np.ones((1, 2)), 3.0)
+    array([[1., 1., 0.],
+           [0., 0., 3.]])
+    """
+    blocks = [lnp.atleast_2d(x) for x in arrays or ([],)]
+    if any(x.ndim != 2 for x in blocks):
+        raise ShapeError(f"{user_source()}: block_diag takes arrays of at most two axes, got {[x.shape for x in blocks]}.")
+    width = sum(x.shape[1] for x in blocks)
+    rows, before = [], 0
+    for x in blocks:
+        rows.append(lnp.pad(x, ((0, 0), (before, width - before - x.shape[1]))))
+        before = before + x.shape[1]
+    return lnp.concatenate(rows, axis=0)
+
+
+def toeplitz(c: Any, r: Any = None) -> Any:
+    """The matrix f[m, n] of constant diagonals with first column c f[m] and first row r f[n] (r[0] is not read), conj(c) if not
+    given.
+
+    >>> toeplitz(np.array([1, 2, 3]), np.array([0, 4]))
+    array([[1, 4],
+           [2, 1],
+           [3, 2]])
+    """
+    c = lnp.ravel(lnp.asarray(c))
+    r = lnp.conjugate(c) if r is None else lnp.ravel(lnp.asarray(r))
+    m, n = c.shape[0], r.shape[0]
+    diagonals = lnp.concatenate([c[::-1], r[1:]])  # from the lowest on
+    return diagonals[(m - 1 - lnp.arange(m))[:, None] + lnp.arange(n)[None, :]]
 
 
 def expm(A: Any) -> Any:
