@@ -1,4 +1,4 @@
-"""The core's workloads: fused elementwise chains, a row softmax, the digits step, compile times, import time."""
+"""The core's workloads: fused elementwise chains, a row softmax, the digits step, import time."""
 from __future__ import annotations
 
 import os
@@ -67,70 +67,19 @@ def digits_step() -> list[Timing]:
         "loopwright": lambda: digits.step(*arguments), "numpy": lambda: digits.step_by_hand(*arguments)})
 
 
-def compile_small() -> list[Timing]:
-    """First call of a small function in a warm process, nothing from the disk cache."""
-    x = np.ones(10, "float32")
-    count = iter(range(1, 1000))
-
-    def ours() -> float:
-        k = next(count)
-        with _empty_cache():
-            start = time.perf_counter()
-            lw.jit(lambda x: np.tanh(x * k) + 1)(x)
-            return time.perf_counter() - start
-
-    contenders = {"loopwright": ours}
-    if (jax := optional("jax")) is not None:
-        def theirs() -> float:
-            k = next(count)
-            start = time.perf_counter()
-            jax.jit(lambda x: jax.numpy.tanh(x * k) + 1)(x).block_until_ready()
-            return time.perf_counter() - start
-        contenders["jax"] = theirs
-    ours()
-    return once_each("compile of a small function", contenders, rounds=9)
-
-
-def compile_layers() -> list[Timing]:
-    """value_and_grad of a network of equal layers, 64 against 4: trace, transforms and machine code."""
-    def run(layers: int) -> float:
-        def loss(params, x):
-            for w, b in params:
-                x = np.tanh(x @ w + b)
-            return np.sum(x * x)
-        params = [(np.zeros((16, 16), "float32"), np.zeros(16, "float32")) for _ in range(layers)]
-        x = np.zeros((8, 16), "float32")
-        with _empty_cache():
-            start = time.perf_counter()
-            lw.jit(lw.value_and_grad(loss))(params, x)
-            return time.perf_counter() - start
-    run(2)
-    return once_each("compile of 64 equal layers", {"loopwright": lambda: run(64), "of 4 layers": lambda: run(4)})
-
-
 def importing() -> list[Timing]:
-    """`import loopwright` and `import numpy`, each in processes of its own."""
-    def run(module: str) -> float:
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
-        return time.perf_counter() - start
-    return once_each("import", {"loopwright": lambda: run("loopwright"), "numpy": lambda: run("numpy")}, rounds=10)
+    """`import loopwright` and `import numpy`, each in processes of its own: installed, and with byte-code written."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        environment["PYTHONPYCACHEPREFIX"] = folder
+
+        def run(module: str) -> float:
+            start = time.perf_counter()
+            subprocess.run([sys.executable, "-c", f"import {module}"], check=True, env=environment)
+            return time.perf_counter() - start
+        for module in ("loopwright", "numpy"):
+            run(module)
+        return once_each("import", {"loopwright": lambda: run("loopwright"), "numpy": lambda: run("numpy")}, rounds=15)
 
 
-class _empty_cache:
-    """A cache directory of its own for a while."""
-
-    def __enter__(self) -> None:
-        self.before = os.environ.get("LOOPWRIGHT_CACHE_DIR")
-        self.folder = tempfile.TemporaryDirectory()
-        os.environ["LOOPWRIGHT_CACHE_DIR"] = self.folder.name
-
-    def __exit__(self, *exc: object) -> None:
-        if self.before is None:
-            del os.environ["LOOPWRIGHT_CACHE_DIR"]
-        else:
-            os.environ["LOOPWRIGHT_CACHE_DIR"] = self.before
-        self.folder.cleanup()
-
-
-WORKLOADS = (elementwise, softmax, digits_step, compile_small, compile_layers, importing)
+WORKLOADS = (elementwise, softmax, digits_step, importing)
