@@ -15,9 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import loopwright as lw
+from loopwright import lax
 from loopwright import numpy as lnp
 from loopwright.lower.runtime import scratch
 from tests.scale import examples
+from tests.test_random_user_programs import Program, close, is_smooth, reference
 
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
           "complex64", "complex128"]
@@ -345,3 +347,44 @@ def test_kept_memory_is_given_back():
     lw.release_memory()
     assert scratch.kept() == 0
     np.testing.assert_array_equal(f(x), np.arange(2.0, 400_002.0))
+
+
+@pytest.mark.parametrize("bits", ["256", "128"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, about means of nothing
+def test_programs_on_narrower_machines(monkeypatch, bits):
+    """Vector width is a target parameter; tests rerun programs with AVX2 only, and with SSE2 only and without any BLAS."""
+    monkeypatch.setenv("LOOPWRIGHT_VECTOR_BITS", bits)
+    if bits == "128":
+        monkeypatch.setenv("LOOPWRIGHT_BLAS", "none")
+
+    @examples(5)
+    @given(seed=st.integers(0, 2**32 - 1))
+    def check(seed):
+        program = Program(np.random.default_rng(seed))
+        f = program.function()
+        jitted, tolerance = lw.jit(f), 2e-3 if "float32" in program.source or np.dtype("f4") in program.dtypes else 1e-8
+        for n in (9, 17, 2):
+            args = program.arguments({"n": n, "m": 5, "k": 2})
+            wants = reference(f, args)
+            if wants is None:
+                continue
+            try:
+                gots = jitted(*args)
+            except lw.WriteError:  # a view that was written through a reshape, whose meaning depends on the layout
+                return
+            if not all(close(got, want, tolerance) for got, want in zip(gots, wants, strict=True)):
+                assert not is_smooth(f, args, wants, tolerance), program.source
+    check()
+    w, x = np.random.default_rng(0).normal(size=(2, 7, 7)) * 0.5
+    step = lw.jit(lw.grad(lambda w: np.sum(lax.fori_loop(0, 4, lambda i, c: np.tanh(c @ w), x) ** 2)))
+    at = step(w)
+    for i, j in ((0, 0), (3, 5)):
+        e = np.zeros((7, 7))
+        e[i, j] = 1e-6
+
+        def plain(w):
+            c = x
+            for _ in range(4):
+                c = np.tanh(c @ w)
+            return np.sum(c ** 2)
+        np.testing.assert_allclose(at[i, j], (plain(w + e) - plain(w - e)) / 2e-6, rtol=1e-6)
