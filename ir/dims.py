@@ -103,6 +103,7 @@ Shape = tuple[Extent, ...]
 FUNCTIONS: dict[str, Callable[[int, int], int]] = {"floordiv": lambda a, b: a // b, "min": min, "max": max}
 
 
+@lru_cache(maxsize=1 << 14)  # one object for each name: comparing it with itself takes no time
 def symbol(name: str) -> Dim:
     """The size called `name`."""
     return Dim((((Symbol(name),), 1),))

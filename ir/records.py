@@ -66,14 +66,13 @@ def _initialiser(cls: type, fields: tuple[dataclasses.Field[Any], ...], frozen: 
 
 
 def _comparisons(names: tuple[str, ...], frozen: bool) -> dict[str, Any]:
-    if len(names) > 1:
-        values: Callable[[Any], tuple[Any, ...]] = attrgetter(*names)
-    else:
-        def values(x: Any) -> tuple[Any, ...]:
-            return tuple([getattr(x, name) for name in names])
+    values: Callable[[Any], Any] = attrgetter(*names) if names else lambda x: ()
 
     def equal(self: Any, other: object) -> Any:
-        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        a, b = values(self), values(other)
+        return a is b or a == b
 
     def hashed(self: Any) -> int:
         return hash(values(self))

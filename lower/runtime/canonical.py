@@ -33,29 +33,48 @@ def version_key(version: Version, target: Target, use_blas: bool) -> str:
 
 def canonical(x: Any, names: Mapping[str, Extent]) -> str:
     """Text that is equal for equal data in every process: bit-exact numbers, sets in order, symbols renamed."""
-    match x:
-        case None | bool() | int() | str() | bytes():
-            return repr(x)
-        case float():
-            return x.hex()
-        case complex():
-            return f"{x.real.hex()}+{x.imag.hex()}j"
-        case tuple():
-            return f"({','.join([canonical(y, names) for y in x])})"
-        case frozenset():
-            return f"{{{','.join(sorted([canonical(y, names) for y in x]))}}}"
-        case Dim():
-            return f"<{substitute(x, names)}>"
-        case Op():
-            return x.name
-        case np.dtype():
-            return f"{x.name}{x.str}"
-        case type():
-            return x.__qualname__
-        case enum.Enum():
-            return str(x)
-    fields = [canonical(getattr(x, f.name), names) for f in dataclasses.fields(x)]
-    return f"{type(x).__qualname__}({','.join(fields)})"
+    return _Canonical(names).text(x)
+
+
+class _Canonical:
+    """Texts under one renaming; those of tuples are kept, since a graph's key has few types many times."""
+
+    def __init__(self, names: Mapping[str, Extent]) -> None:
+        self.names = names
+        self.known: dict[int, str] = {}  # by identity: what is asked for lives until the answer is given
+
+    def text(self, x: Any) -> str:
+        if type(x) is tuple:
+            known = self.known.get(id(x))
+            if known is None:
+                known = self.known[id(x)] = f"({','.join([self.text(y) for y in x])})"
+            return known
+        return repr(x) if type(x) is int or type(x) is str else self._other(x)
+
+    def _other(self, x: Any) -> str:
+        match x:
+            case None | bool() | int() | str() | bytes():
+                return repr(x)
+            case float():
+                return x.hex()
+            case complex():
+                return f"{x.real.hex()}+{x.imag.hex()}j"
+            case tuple():  # a named one
+                return f"({','.join([self.text(y) for y in x])})"
+            case frozenset():
+                return f"{{{','.join(sorted([self.text(y) for y in x]))}}}"
+            case Dim():
+                return f"<{substitute(x, self.names)}>"
+            case Op():
+                return x.name
+            case np.dtype():
+                return f"{x.name}{x.str}"
+            case type():
+                return x.__qualname__
+            case enum.Enum():
+                return str(x)
+        fields = [self.text(getattr(x, f.name)) for f in dataclasses.fields(x)]
+        return f"{type(x).__qualname__}({','.join(fields)})"
 
 
 def _names(version: Version) -> dict[str, Extent]:

@@ -10,7 +10,7 @@ from loopwright.lower.runtime import objects, support
 from loopwright.lower.runtime.dispatch_text import bound_objects, dispatch_text
 from loopwright.lower.runtime.engine import Library, load
 
-_DECLARED = re.compile(r"^(?:declare [^@]*@([\w.$]+)\(|@([\w.$]+) = external )", re.MULTILINE)
+_DECLARED = re.compile(r"declare [^@]*@([\w.$]+)\(|@([\w.$]+) = external ")
 
 
 def is_native() -> bool:
@@ -27,7 +27,8 @@ def module_text(version: Version, program_text: str, donations: Mapping[int, int
 
 
 def _declared(text: str) -> set[str]:
-    return {name for pair in _DECLARED.findall(text) for name in pair if name}
+    found = [_DECLARED.match(line) for line in text.split("\n") if line.startswith(("declare ", "@"))]
+    return {m[1] or m[2] for m in found if m is not None}
 
 
 def imported(text: str) -> list[str]:

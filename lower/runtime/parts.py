@@ -4,10 +4,12 @@ Guarantees: together the parts define what the whole defined, and each declares 
 exported functions that are marked `optnone` is one part, as it was.
 
 Straight-line code that runs once a call, as long as a program, would cost LLVM more than all kernels: even for functions
-marked `optnone` its register allocator is the one of the whole module's level.
+marked `optnone` its register allocator is the one of the whole module's level. And level 0 is quick only where no instruction
+names what may be far: the long functions load such addresses from their stack.
 """
 from __future__ import annotations
 
+import itertools
 import re
 
 _FUNCTION = re.compile(r"^define (internal )?([^@\n]*@([\w.$]+)\([^\n]*\))[^\n]*\{\n", re.MULTILINE)
@@ -38,4 +40,22 @@ def parts(text: str) -> tuple[str, str]:
     called = [f"declare {header}" for name, header in headers[1].items() if f"@{name}(" in rest]
     wanted = [f"declare {header}" for name, header in headers[0].items() if name in used]
     wanted += [m[0] for m in _SHARED.finditer(rest) if m[0][0] == "!" or (m[1] or m[2]) in used]
-    return "\n".join((*called, rest)), "\n".join((*wanted, longs))
+    return "\n".join((*called, rest)), "\n".join((*wanted, *map(_with_addresses_at_hand, long)))
+
+
+def _with_addresses_at_hand(function: str) -> str:
+    """The function with every address that it names, those of LLVM's own functions aside, stored once when it starts."""
+    header, *lines = function.split("\n")
+    names: dict[str, None] = {}
+    made: list[str] = []
+    number = itertools.count()
+
+    def load(name: re.Match[str]) -> str:
+        names[name[1]] = None
+        made.append(f"  %near{(k := next(number))} = load ptr, ptr %far.{name[1]}")
+        return f"%near{k}"
+
+    for line in lines:
+        made.append(_NAME.sub(load, line) if "@" in line and "@llvm." not in line else line)
+    slots = [text for name in names for text in (f"  %far.{name} = alloca ptr", f"  store ptr @{name}, ptr %far.{name}")]
+    return "\n".join((header, *slots, *made))
