@@ -9,7 +9,7 @@ import functools
 import inspect
 import types
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,22 @@ import numpy as np
 from loopwright.autodiff.calls import Function, name_of
 from loopwright.autodiff.custom import call_checkpointed, call_with_jvp, call_with_vjp, levels
 from loopwright.ir.errors import ArgumentError, GradientError
-from loopwright.ir.ops.recomputation import POLICIES
+from loopwright.ir.ops.recomputation import BY_NAMES, POLICIES, Policy
+from loopwright.ir.ops.recomputation import checkpoint_name as checkpoint_name_op
 from loopwright.ir.source import user_source
 from loopwright.tracer.pytree import flatten, unflatten
+from loopwright.tracer.tracer import Tracer
 
-checkpoint_policies = types.SimpleNamespace(**{name: name for name in POLICIES})
+
+def _by_names(rule: str) -> Callable[..., Policy]:
+    def policy(*names: str) -> Policy:
+        if not all(isinstance(name, str) for name in names):
+            raise ArgumentError(f"{user_source()}: {rule} takes names, as strings: {rule}('a', 'b').")
+        return rule, names
+    return policy
+
+
+checkpoint_policies = types.SimpleNamespace(**{name: name for name in POLICIES}, **{rule: _by_names(rule) for rule in BY_NAMES})
 
 
 def _numbers(argnums: int | Sequence[int]) -> tuple[int, ...]:
@@ -182,12 +193,14 @@ class custom_vjp(_Custom):
         return call_with_vjp(self, parts.whole(self.fun), parts.whole(self.fwd), backward, parts.moving, self._why)
 
 
-def checkpoint(fun: Function | None = None, *, policy: str | None = None, static_argnums: int | Sequence[int] = ()) -> Any:
+def checkpoint(fun: Function | None = None, *, policy: Policy | None = None, static_argnums: int | Sequence[int] = ()) -> Any:
     """fun, of which reverse mode keeps the arguments only and computes the rest again: less memory for more work.
 
     policy: what else is kept: `checkpoint_policies.dots_saveable` (matrix products; `checkpoint_dots` is the same),
     `dots_with_no_batch_dims_saveable` (those without batch axes: of weights, not of attention; also
-    `checkpoint_dots_with_no_batch_dims`), `everything_saveable`, or `nothing_saveable`, which None stands for.
+    `checkpoint_dots_with_no_batch_dims`), `everything_saveable`, or `nothing_saveable`, which None stands for; or by the
+    names that `checkpoint_name` gave: `save_only_these_names("a", "b")`, `save_any_names_but_these(...)`,
+    `save_anything_except_these_names(...)`.
     static_argnums: arguments that are settings, passed on as they are. Works as a decorator, with or without options; `remat`
     is the same.
 
@@ -198,8 +211,9 @@ def checkpoint(fun: Function | None = None, *, policy: str | None = None, static
     if fun is None:
         return functools.partial(checkpoint, policy=policy, static_argnums=static_argnums)
     f: Function = fun
-    if policy is not None and policy not in POLICIES:
-        raise ArgumentError(f"{user_source()}: checkpoint: there is no policy {policy!r}; there are {', '.join(POLICIES)}.")
+    if policy is not None and policy not in POLICIES and not (isinstance(policy, tuple) and policy[0] in BY_NAMES):
+        raise ArgumentError(f"{user_source()}: checkpoint: there is no policy {policy!r}; checkpoint_policies has "
+                            f"{', '.join(vars(checkpoint_policies))}.")
     why = f"checkpoint of {name_of(f)}"
 
     @functools.wraps(f, updated=())
@@ -215,3 +229,20 @@ def checkpoint(fun: Function | None = None, *, policy: str | None = None, static
 
 
 remat = checkpoint
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """x itself, a container of arrays, under a name by which a policy of `checkpoint` can keep it. Names inside of loops and
+    branches in the checkpointed function are not seen.
+
+    >>> import numpy as np, loopwright as lw
+    >>> policy = lw.checkpoint_policies.save_only_these_names("hidden")
+    >>> f = lw.checkpoint(lambda x: np.sin(lw.checkpoint_name(np.exp(x), "hidden")), policy=policy)
+    >>> float(lw.grad(f)(0.0)) == float(np.cos(1.0))
+    True
+    """
+    if not isinstance(name, str):
+        raise ArgumentError(f"{user_source()}: checkpoint_name: the name must be a string, got {type(name).__name__}.")
+    leaves, structure = flatten(x)
+    return unflatten(structure, [Tracer(checkpoint_name_op(y.ref, name=name)) if isinstance(y, Tracer) and y.type.is_inexact
+                                 and not y.type.weak else y for y in leaves])

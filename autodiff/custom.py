@@ -31,7 +31,7 @@ from loopwright.ir.graph import Graph, Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops.custom import custom_jvp, custom_vjp
 from loopwright.ir.ops.gradients import stop_gradient
-from loopwright.ir.ops.recomputation import checkpoint
+from loopwright.ir.ops.recomputation import Policy, checkpoint
 from loopwright.ir.ops.regions import chosen, rearranged
 from loopwright.ir.source import user_source
 from loopwright.ir.types import COMPLEX, ArrayType, native
@@ -209,7 +209,7 @@ def call_with_vjp(function: object, f: Function, forward: Function, backward: Fu
     return call.emitted(custom_vjp, [call.primal, first, second], owns, operands=count)
 
 
-def call_checkpointed(f: Function, args: tuple[Any, ...], policy: str, why: str) -> Any:
+def call_checkpointed(f: Function, args: tuple[Any, ...], policy: Policy, why: str) -> Any:
     """f(*args), computed again in reverse mode."""
     call = Call(f, args, why)
     return call.emitted(checkpoint, [call.primal], [(len(call.types), 0)], policy=policy)

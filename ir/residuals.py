@@ -91,8 +91,9 @@ class Forward:
                     depth[v] = 0 if v in self.at_hand else before + each
 
     def _operations(self, n: Node) -> int | None:
-        """Operations for one element of the result of a map that cannot fail; None for other nodes."""
-        if n.regions or n.op.loop is None:
+        """Operations for one element of the result of a map that cannot fail; None for other nodes, and for those with rules
+        of their own, which say what is kept."""
+        if n.regions or n.op.loop is None or n.op.expand is not None:
             return None
         key = n.op, tuple([(v.type.dtype, v.type.rank) for v in n.inputs]), attributes_key(n.attrs)
         if key not in self._known:

@@ -8,6 +8,7 @@ import loopwright as lw
 from loopwright import lax
 from loopwright.ir.expansion import expanded
 from loopwright.ir.interpreter import evaluate
+from loopwright.ir.ops.recomputation import POLICIES
 from loopwright.ir.verifier import verify
 
 X = np.linspace(-1.5, 2.0, 7)
@@ -336,13 +337,15 @@ def named(name):
 
 # ---- checkpoint -------------------------------------------------------------------------------------
 def layer(x, w):
-    return np.tanh(np.tanh(x @ w) @ w)
+    return np.tanh(lw.checkpoint_name(np.tanh(x @ w), "inner") @ w)
 
 
 W = np.random.default_rng(0).normal(size=(3, 3)) * 0.4
 
 
-@pytest.mark.parametrize("policy", [None, *vars(lw.checkpoint_policies).values()])
+@pytest.mark.parametrize("policy", [
+    None, *POLICIES, lw.checkpoint_policies.save_only_these_names("inner", "other"),
+    lw.checkpoint_policies.save_any_names_but_these("other"), lw.checkpoint_policies.save_anything_except_these_names("inner")])
 def test_checkpoint_changes_no_value(policy):
     h = lw.checkpoint(layer, policy=policy)
     def loss(f):
@@ -380,11 +383,23 @@ def test_products_with_batch_axes_are_computed_again():
         g = lw.make_graph(lw.grad(h))(np.ones((2, 3, 3)), W)
         backward = [n for n in g.nodes if n.op.name == "checkpoint"][-1].regions[0]
         return sum(n.op.name == "dot_general" for n in backward.nodes)
-    named = vars(lw.checkpoint_policies)
     assert products("dots_saveable") == products("checkpoint_dots") == 3
     assert products("dots_with_no_batch_dims_saveable") == products("checkpoint_dots_with_no_batch_dims") == 4
     assert products("nothing_saveable") == products(None) == 5
-    assert all(k == v for k, v in named.items())
+
+
+def test_what_is_kept_by_name():
+    named = lw.checkpoint_policies
+    assert residuals_of(named.save_only_these_names("inner")) == (4, 4)  # the outer product is computed again
+    assert residuals_of(named.save_only_these_names("other")) == residuals_of(named.save_only_these_names()) == (3, 5)
+    assert residuals_of(named.save_any_names_but_these("other")) == (4, 4)
+    assert residuals_of(named.save_any_names_but_these("inner")) == (3, 5)
+    assert residuals_of(named.save_anything_except_these_names("inner"))[1] == 3
+    with pytest.raises(lw.ArgumentError, match="takes names, as strings"):
+        named.save_only_these_names(3)
+    with pytest.raises(lw.ArgumentError, match="the name must be a string"):
+        lw.checkpoint_name(1.0, 2)
+    assert lw.checkpoint_name({"a": 1, "b": X}, "name")["b"] is X
 
 
 def test_compiled_code_computes_it_again():

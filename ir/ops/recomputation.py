@@ -16,7 +16,7 @@ from loopwright.ir.dims import Extent, symbols_in
 from loopwright.ir.elimination import live, remove_dead
 from loopwright.ir.graph import Graph, Node, Value, silent
 from loopwright.ir.interpreter import Runner
-from loopwright.ir.op import Engine, Flags, NodeRules, Op
+from loopwright.ir.op import Engine, Example, Flags, NodeRules, Op
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.regions import check_types, given, has, newest, replaced, spread_out, types_of
 from loopwright.ir.types import ArrayType
@@ -38,15 +38,21 @@ POLICIES: Mapping[str, Callable[[Node], bool]] = {
     "checkpoint_dots_with_no_batch_dims": _is_dot_without_batch,
     "everything_saveable": lambda n: True,
 }
+BY_NAMES: Mapping[str, Callable[[str | None, tuple[str, ...]], bool]] = {  # of the name of a value, None where it has none
+    "save_only_these_names": lambda name, names: name in names,
+    "save_any_names_but_these": lambda name, names: name is not None and name not in names,
+    "save_anything_except_these_names": lambda name, names: name not in names,
+}
+Policy = str | tuple[str, tuple[str, ...]]  # one of POLICIES, or one of BY_NAMES with the names
 _Through = Callable[[Graph, Flags], list[bool]]
 
 
-def _infer(types: Sequence[ArrayType], regions: tuple[Graph, ...], policy: str) -> tuple[ArrayType, ...]:
+def _infer(types: Sequence[ArrayType], regions: tuple[Graph, ...], policy: Policy) -> tuple[ArrayType, ...]:
     check_types("checkpoint, parameters", types, types_of(regions[0].params))
     return tuple(types_of(regions[0].results))
 
 
-def _run(*arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping[str, int], policy: str) -> tuple[Any, ...]:
+def _run(*arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping[str, int], policy: Policy) -> tuple[Any, ...]:
     return tuple(Runner(regions[0], sizes)(arrays))
 
 
@@ -68,12 +74,21 @@ def _linearize(engine: Engine, n: Node, primals: list[Ref], tangents: list[Ref |
     active, count = has(tangents), len(n.outputs)
     wanted = engine.moving(n.regions[0], active)
     forward, linear = engine.linearize(n.regions[0], active, wanted, [True] * len(active))
-    kept = _kept(forward, forward.results[count:], POLICIES[n.attrs["policy"]])
+    kept = _kept(forward, forward.results[count:], _saving(forward, n.attrs["policy"]))
     ahead = remove_dead(Graph(forward.params, forward.nodes, (*forward.results[:count], *kept)))
     outs = checkpoint.all(*primals, regions=(ahead,), **n.attrs)
     again = _joined(silent(forward), forward.results[count:], kept, linear)
     moved = checkpoint.all(*primals, *outs[count:], *given(tangents), into=behind, regions=(again,), **n.attrs)
     return outs[:count], spread_out(moved, wanted)
+
+
+def _saving(g: Graph, policy: Policy) -> Callable[[Node], bool]:
+    """Whether a policy keeps what a node of g makes."""
+    if isinstance(policy, str):
+        return POLICIES[policy]
+    rule, names = policy
+    name = {n.inputs[0]: n.attrs["name"] for n in g.nodes if n.op is checkpoint_name}
+    return lambda n: n.op is not checkpoint_name and any(BY_NAMES[rule](name.get(v), names) for v in n.outputs)
 
 
 def _kept(g: Graph, residuals: Sequence[Value], saves: Callable[[Node], bool]) -> list[Value]:
@@ -121,4 +136,17 @@ checkpoint = Op(
     expand=lambda n: n.regions[0],
     apart=True,
     rules=NodeRules(jvp=_jvp, linearize=_linearize, transpose=_transpose, batch=_batch, reach=_reach),
+)
+
+checkpoint_name: Op = Op(
+    name="checkpoint_name",
+    doc="x itself, under a name that policies of checkpoint speak of.",
+    shape=lambda x, name: x.shape,
+    dtype=lambda x, name: x.dtype,
+    numpy=lambda x, name: x,
+    batch=lambda size, args, mapped, name: checkpoint_name(*args, name=name),
+    loop=lambda context, index, name: context.load(0, index),
+    jvp=lambda primals, tangents, out, name: tangents[0],
+    expand=lambda n: Graph((p := Value(n.inputs[0].type),), (), (p,)),
+    examples=(Example(("f64[n, 3]",), {"name": "hidden"}), Example(("f32[]",), {"name": "last"})),
 )
