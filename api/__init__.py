@@ -32,7 +32,7 @@ from loopwright.transforms import grad, jvp, linearize, value_and_grad, vjp, vma
 from loopwright.versions import DonationWarning, RecompilationWarning, disable_jit
 
 if TYPE_CHECKING:
-    from loopwright import debug, lax, nn, numpy, ops, random, scipy
+    from loopwright import debug, lax, nn, numpy, ops, random, scipy, tree
     from loopwright.callbacks import pure_callback
     from loopwright.checks import check, debug_nans
     from loopwright.custom import checkpoint, checkpoint_name, checkpoint_policies, custom_jvp, custom_vjp, remat
@@ -48,12 +48,12 @@ __all__ = [
     "GradientError", "LeakedValueError", "ParseError", "RecompilationWarning", "ShapeDeclarationError", "ShapeDtypeStruct",
     "ShapeError", "SpecialisationWarning", "TraceStateError", "VerificationError", "WriteError", "check", "checkpoint",
     "checkpoint_name", "checkpoint_policies", "custom_jvp", "custom_vjp", "debug", "debug_nans", "disable_jit", "eval_shape",
-    "float0", "grad", "hessian", "hvp", "jacfwd", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "make_graph", "nn", "numpy",
-    "ops", "parse", "pure_callback", "random", "register_pytree_node", "release_memory", "remat", "scipy", "set_threads",
-    "value_and_grad", "vjp", "vmap",
+    "float0", "grad", "hessian", "hvp", "jacfwd", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "make_graph",
+    "nn", "numpy", "ops", "parse", "pure_callback", "random", "register_pytree_node", "release_memory", "remat", "scipy",
+    "set_threads", "tree", "value_and_grad", "vjp", "vmap",
 ]
 
-_SUBMODULES = ("debug", "lax", "nn", "numpy", "ops", "random", "scipy")
+_SUBMODULES = ("debug", "lax", "nn", "numpy", "ops", "random", "scipy", "tree")
 _NAMES = {
     "callbacks": ("pure_callback",),
     "checks": ("check", "debug_nans"),

@@ -71,10 +71,10 @@ def register_pytree_node(type: type, flatten: Callable[[Any], _Parts], unflatten
     _registered[type] = flatten, unflatten
 
 
-def flatten(tree: Any) -> tuple[list[Any], Structure]:
-    """The leaves in order, and the structure that puts them back."""
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Structure]:
+    """The leaves in order, and the structure that puts them back. is_leaf: which further values are leaves."""
     leaves: list[Any] = []
-    return leaves, _flatten(tree, leaves)
+    return leaves, _flatten(tree, leaves) if is_leaf is None else _flatten_until(tree, leaves, is_leaf)
 
 
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
@@ -114,6 +114,27 @@ def _flatten(x: Any, leaves: list[Any]) -> Structure:
         return _NOTHING
     children, meta = parts(x)
     return Structure(kind, meta, tuple([_flatten(c, leaves) for c in children]))
+
+
+def _flatten_until(x: Any, leaves: list[Any], is_leaf: Callable[[Any], bool]) -> Structure:
+    found = None if is_leaf(x) else children_of(x)
+    if found is None:
+        leaves.append(x)
+        return LEAF
+    if x is None:
+        return _NOTHING
+    children, meta = found
+    return Structure(type(x), meta, tuple([_flatten_until(c, leaves, is_leaf) for c in children]))
+
+
+def children_of(x: Any) -> tuple[list[Any], Any] | None:
+    """The children of a container and what else rebuilds it; None for a leaf."""
+    if x is None:
+        return [], None
+    if (parts := _parts_of(x)) is None:
+        return None
+    children, meta = parts(x)
+    return list(children), meta
 
 
 def _parts_of(x: Any) -> Callable[[Any], _Parts] | None:
