@@ -101,7 +101,8 @@ class Op:
     numpy          (*arrays, **attrs with integer sizes) -> array: the meaning.
     batch          (size, args, mapped, **attrs) -> Ref: args with mapped[k] have one more axis in front; so has the result.
     jvp            (primals, tangents, out, **attrs) -> tangent or None; a tangent of None is zero. Left out for linear ops.
-    linear         the operands it is linear in; `jointly` says over all of them together (add), else each with the
+    linear         the operands it is linear in; `jointly` says over all of them together (add): elements of the result and of
+                   transposes are sums of elements, so that masks move through them; else each with the
                    others held (mul). An op may be linear in some operands and have a jvp rule as well (div).
     transpose      per linear operand k: (ct, *args, **attrs) -> cotangent; where args[i] is itself unknown (k always;
                    for a jointly linear op every linear operand) it is given as its ArrayType, else as a Ref.

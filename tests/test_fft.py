@@ -231,6 +231,18 @@ def test_gradients_are_differences(name):
     np.testing.assert_allclose(lw.jit(lw.vmap(lw.grad(f)))(rows), each, rtol=1e-9, atol=1e-9 * np.abs(each).max())
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_reverse_mode_of_reverse_mode_is_differences(name):
+    """The masks of the first transposes are no masks after a transform."""
+    def squared(x):
+        return np.sum(lw.grad(lambda x: LOSSES[name](lnp, x))(x) ** 2)
+    gradient = lw.jit(lw.grad(squared))
+    for n in (5, 6):
+        x = draw(n) / 4
+        want = differences(squared, x)
+        np.testing.assert_allclose(gradient(x), want, rtol=1e-6, atol=1e-7 * np.abs(want).max())
+
+
 @pytest.mark.parametrize("n", [1, 5, 6])
 @pytest.mark.parametrize("name", ONE_AXIS)
 def test_reverse_mode_is_forward_mode_turned_around(name, n):

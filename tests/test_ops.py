@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from loopwright.autodiff.jvp import push, tangent_type, zeros
 from loopwright.autodiff.linearize import linearize, pull_back
+from loopwright.autodiff.transpose import is_elementwise
 from loopwright.ir.attributes import extents_in, map_extents
 from loopwright.ir.builder import Ref, build
 from loopwright.ir.dims import evaluate, symbols_in
@@ -272,6 +273,24 @@ def assert_transposed(case: Case, k: int, rng: np.random.Generator) -> None:
     scale = max(TOLERANCE[case.types[k].dtype], TOLERANCE[case.result.dtype])
     size = float(np.sum(np.abs(ct.astype(np.complex128) * forward.astype(np.complex128)))) + 1
     assert math.isclose(pairing(ct, forward), pairing(back, d), rel_tol=0, abs_tol=4 * scale * size), f"{case}, operand {k}"
+
+
+@pytest.mark.parametrize("op", [p for p in OPS if p.values[0].jointly and not is_elementwise(p.values[0])])
+@examples(4)
+@draws
+def test_masks_move_through_sums(op, sizes, seed):
+    """What the transpose of a jointly linear op makes of a mask is nowhere zero where a masked cotangent arrives."""
+    rng = np.random.default_rng(seed)
+    for case in cases(op, sizes, seed):
+        for k in op.linear:
+            if k < len(case.types) and case.types[k].is_inexact:
+                def rule(ct: Ref, *refs: Ref, case: Case = case, k: int = k) -> list[Ref]:
+                    args = [r.type if i in case.op.linear else r for i, r in enumerate(refs)]
+                    return [case.op.transpose[k](ct, *args, **case.attrs)]
+                g = build(rule, [case.result, *case.types])
+                mask = (rng.random(case.result.shape) < 0.4).astype(case.result.dtype)
+                (places,), (arriving,) = (run(g, [ct, *case.arrays]) for ct in (mask, mask * draw(rng, case.result)))
+                assert np.all((places != 0) | (arriving == 0)), f"{case}, operand {k}"
 
 
 @pytest.mark.parametrize("op", OPS)

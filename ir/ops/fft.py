@@ -126,7 +126,7 @@ fft: Op = Op(
     shape=_same_shape, dtype=_complex_dtype,
     numpy=_fft_numpy,
     batch=lambda size, args, mapped, axis, inverse, norm: fft(args[0], axis=axis + 1, inverse=inverse, norm=norm),
-    linear=(0,), jointly=True,
+    linear=(0,),
     transpose={0: lambda ct, x, axis, inverse, norm: fft(ct, axis=axis, inverse=inverse, norm=norm)},  # its matrix is symmetric
     examples=tuple(Example((f"{d}[{shape}]",), {"axis": axis, "inverse": inverse, "norm": norm})
                    for d, inverse, shape, axis, norm in (
@@ -143,7 +143,7 @@ rfft: Op = Op(
     shape=_half_shape, dtype=_half_dtype,
     numpy=_rfft_numpy,
     batch=lambda size, args, mapped, axis, norm: rfft(args[0], axis=axis + 1, norm=norm),
-    linear=(0,), jointly=True, transpose={0: _rfft_transpose},
+    linear=(0,), transpose={0: _rfft_transpose},
     examples=tuple(Example((f"{d}[{shape}]",), {"axis": axis, "norm": norm}) for d, shape, axis, norm in (
         ("f64", "n", 0, "backward"), ("f64", "n, 3, m", 1, "ortho"), ("f64", "2, n", 1, "forward"),
         ("f64", "n, 1", 1, "forward"), ("f64", "n, n", 0, "ortho"), ("f64", "0, n", 1, "ortho"),
@@ -156,7 +156,7 @@ irfft: Op = Op(
     shape=_whole_shape, dtype=_whole_dtype,
     numpy=_irfft_numpy,
     batch=lambda size, args, mapped, axis, n, norm: irfft(args[0], axis=axis + 1, n=n, norm=norm),
-    linear=(0,), jointly=True, transpose={0: _irfft_transpose},
+    linear=(0,), transpose={0: _irfft_transpose},
     examples=tuple(Example((f"{d}[{shape}]",), {"axis": axis, "n": n, "norm": norm})
                    for d, shape, axis, n, norm in (
                        ("c128", "n + 1", 0, symbol("n") * 2, "backward"), ("c128", "n + 1, m", 0, symbol("n") * 2 + 1, "ortho"),
