@@ -26,7 +26,7 @@ def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], Struct
     >>> flatten({"b": 2, "a": (1, None)})
     ([1, 2], dict(['a']: tuple([0]: *, [1]: None), ['b']: *))
     """
-    return pytree.flatten(tree) if is_leaf is None else pytree.flatten(tree, is_leaf)
+    return pytree.flatten(tree, is_leaf)
 
 
 def leaves(tree: Any, is_leaf: IsLeaf | None = None) -> list[Any]:

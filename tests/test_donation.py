@@ -591,6 +591,11 @@ def test_calls_through_python_donate_as_compiled_ones_do():
     np.testing.assert_array_equal(base, np.arange(12.0))
 
 
+def test_explain_says_what_is_donated():
+    f = lw.jit(lambda x, y: (np.sum(x), y + x), donate_argnums=1)
+    assert "result 1 takes the memory of argument 1" in f.explain(np.ones(3), np.ones(3))
+
+
 def test_many_threads_donate_their_own_arrays():
     f = lw.jit(lambda x, y: (x * 2 + y, np.sum(x)), donate_argnums=0)
     wrong = []
