@@ -136,8 +136,14 @@ class Builder:
         self.demanded = False  # a concrete value steered Python, so the trace holds for these values only
 
     def canonical_type(self, t: ArrayType) -> ArrayType:
-        shape = self.scope.canonical_shape(t.shape)
-        return t if shape is t.shape else ArrayType(shape, t.dtype, t.weak)
+        facts = self.scope.facts
+        if not facts.equal and not facts.divides:
+            return t
+        known = facts.canonical_types.get(id(t))
+        if known is None:
+            shape = self.scope.canonical_shape(t.shape)
+            known = facts.canonical_types[id(t)] = t, t if shape == t.shape else ArrayType(shape, t.dtype, t.weak)
+        return known[1]  # it holds t, so that nothing else has its identity
 
     def param(self, type: ArrayType, concrete: Any = None) -> Ref:
         """A new parameter; `concrete` is its array where Python may ask for it, or the outer value to ask in turn."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from functools import lru_cache
+from typing import Any
 
 from loopwright.ir.records import dataclass
 
@@ -334,6 +335,7 @@ class Facts:
     divides: list[tuple[Extent, Extent]] = field(default_factory=list)
     _holders: dict[str, set[str]] = field(default_factory=dict, repr=False)  # an atom's text -> where `equal` holds it
     _canonical: dict[Dim, Extent] = field(default_factory=dict, repr=False)  # what is known by `equal` and `divides`
+    canonical_types: dict[int, tuple[Any, Any]] = field(default_factory=dict, repr=False)  # the same, by a type's identity
 
     def learn(self, c: Constraint) -> None:
         """Take a constraint as true."""
@@ -348,7 +350,7 @@ class Facts:
             case "divides":
                 self._learn_unequal(a)  # 0 divides nothing
                 self.divides.append((a, b))
-                self._canonical = {}
+                self._forget()
 
     def _learn_at_least_zero(self, d: Extent) -> None:
         match terms_of(d):
@@ -392,15 +394,18 @@ class Facts:
         to = {name: other}
         holders = [k for k in self._holders.pop(name, ()) if k in self.equal]  # some were learned anew since
         self.equal |= {k: substitute(self.equal[k], to) for k in holders} | to
-        self._canonical = {}
+        self._forget()
         for k in (name, *holders):
             for atom in _atoms_in(self.equal[k]):
                 self._holders.setdefault(atom, set()).add(k)
         for key, call in list(self.calls.items()):
             if key != name and (now := substitute(call, to)) != call:
                 del self.calls[key]
-                self._canonical = {}
+                self._forget()
                 self.learn(Constraint("==", now, self.equal.pop(key)))
+
+    def _forget(self) -> None:
+        self._canonical, self.canonical_types = {}, {}
 
     def canonical(self, x: Extent) -> Extent:
         """x under the known equalities and divisibilities: two sizes proved equal by them become one object."""

@@ -190,10 +190,14 @@ def _structure(g: Graph, to: _Renaming) -> Any:
 def substitute_graph(g: Graph, to: Mapping[str, Extent], constraints: tuple[Constraint, ...] | None = None) -> Graph:
     """The same graph with symbols replaced by sizes; `constraints` replaces its own when given."""
     new: dict[Value, Value] = {}
+    types: dict[int, ArrayType] = {}  # by the identity of those of g, which has few, many times
 
     def fresh(v: Value) -> Value:
-        shape = tuple([substitute(x, to) for x in v.type.shape])
-        new[v] = v if shape == v.type.shape else Value(ArrayType(shape, v.type.dtype, v.type.weak))
+        type = types.get(id(v.type))
+        if type is None:
+            shape = tuple([substitute(x, to) for x in v.type.shape])
+            type = types[id(v.type)] = v.type if shape == v.type.shape else ArrayType(shape, v.type.dtype, v.type.weak)
+        new[v] = v if type is v.type else Value(type)
         return new[v]
 
     params = tuple([fresh(v) for v in g.params])
