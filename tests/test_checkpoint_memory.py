@@ -108,7 +108,8 @@ print(growth(lambda: f(ws, x)) / x.nbytes)
 
 def layers_of_memory(segment):
     """By how much the peak of memory grows in a process that takes the gradient, in results of a layer."""
-    run = subprocess.run([sys.executable, "-c", MEASURED, str(segment)], capture_output=True, text=True, timeout=300, check=True)
+    run = subprocess.run([sys.executable, "-c", MEASURED, str(segment)], capture_output=True, text=True, timeout=300,
+                         check=True)
     return float(run.stdout)
 
 
