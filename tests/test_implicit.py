@@ -163,6 +163,25 @@ def test_guesses_and_what_only_solvers_close_over_are_constant(way):
     assert way(fixed)(5.0) == 0.0
 
 
+@ways
+def test_named_axes_checkpoints_jit_and_integers(way):
+    def shared(a):
+        return lax.custom_root(lambda x: x ** 3 - lax.psum(a, "i"), 1.0, newton, divided)
+    a, slope = np.array([8.0, 27.0]), 35.0 ** (-2 / 3) / 3
+    np.testing.assert_allclose(way(lw.vmap(shared, axis_name="i"))(a), [35.0 ** (1 / 3)] * 2)
+    np.testing.assert_allclose(way(lw.vmap(lw.grad(shared), axis_name="i"))(a), [2 * slope] * 2)
+    np.testing.assert_allclose(way(lw.grad(lambda a: np.sum(lw.vmap(shared, axis_name="i")(a))))(a), [2 * slope] * 2)
+    np.testing.assert_allclose(way(lw.grad(lw.grad(lw.checkpoint(cube_root))))(8.0), -1 / 144)
+
+    def any_root(a, n):
+        return lax.custom_root(lw.jit(lambda x: x ** n - a), 1.5, newton, divided)
+    np.testing.assert_allclose(way(lw.vmap(lw.grad(any_root)))(np.array([8.0, 16.0]), np.array([3, 4])), [1 / 12, 1 / 32])
+
+    def nested(a):
+        return lax.custom_root(lambda x: x - cube_root(cube_root(a) + 0 * x), 1.0, lambda f, x: x - f(x), divided)
+    np.testing.assert_allclose(way(lw.grad(nested))(8.0), 8.0 ** (-8 / 9) / 9, rtol=1e-9)
+
+
 # ---- linear systems -----------------------------------------------------------------------------------
 def conjugate_gradients(matvec, b):
     def step(s):
@@ -228,6 +247,15 @@ def test_batches_of_systems(way, name, axes):
     whole = way(lw.grad(lambda a, b: np.sum(lw.vmap(f, axes)(a, b) ** 2), 1))(*every)
     np.testing.assert_allclose(whole, np.sum([slope(*r)[1] for r in rows], 0) if axes[1] is None
                                else np.stack([slope(*r)[1] for r in rows], axes[1]), rtol=1e-7, atol=1e-9)
+
+
+@ways
+def test_transposes_linear_maps_and_no_elements(way):
+    a, b = np.array([[3.0, 1.0], [0.5, 2.0]]), np.array([1.0, 2.0])
+    turned = way(lambda ct: lw.linear_transpose(lambda b: general(a, b), b)(ct)[0])
+    np.testing.assert_allclose(turned(b), np.linalg.solve(a.T, b))
+    np.testing.assert_allclose(way(lambda d: lw.linearize(lambda b: general(a, b), b)[1](d))(b), np.linalg.solve(a, b))
+    assert way(lw.vmap(general, (None, 0)))(a, np.zeros((0, 2))).shape == (0, 2)
 
 
 def test_one_compile_for_all_sizes_and_inside_scan():
