@@ -26,7 +26,7 @@ from loopwright.ir.schedule import (
     Unroll,
     Vectorize,
 )
-from loopwright.lower.composition import Composer, Position
+from loopwright.lower.composition import Composer, Position, fresh_indices, reads
 from loopwright.lower.fusing import fuse_loops
 
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
@@ -156,15 +156,14 @@ class _NestBuilder:
         return (*zip(self.index, shape, strict=False), *self.over.get(stage, ()))
 
     def _body(self) -> tuple[Statement, ...]:
-        expr_kind = self.composer.compute(self.root, self.index)
-        plain = not isinstance(expr_kind, Scatter | Prefix | Reduce)
-        _check(plain or not self.d.interleave, Interleave(), "the root is a fold")
-        match expr_kind:
-            case Scatter():
-                return self._scatter(expr_kind)
-            case Prefix():
+        own = reads(self.region.nodes[self.root_stage], self.index, fresh_indices())[0]
+        _check(not isinstance(own, Scatter | Prefix | Reduce) or not self.d.interleave, Interleave(), "the root is a fold")
+        match self.composer.compute(self.root, self.index):
+            case Scatter() as scatter:
+                return self._scatter(scatter)
+            case Prefix() as prefix:
                 _check(not self.d.in_place, InPlace(0), "the root is a running fold")
-                return self._prefix(expr_kind)
+                return self._prefix(prefix)
         body = self._nested()
         for x in self.d.in_place:
             _check(_reads_first(body, f"y{x.output}", self.places()), x, "an element may be read after it is stored")

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import loopwright as lw
 from loopwright.ir.builder import build, innermost
 from loopwright.ir.dims import evaluate as size_of
 from loopwright.ir.dims import symbol
@@ -260,3 +261,14 @@ def test_products_take_and_give_transposed_matrices():
     assert [n.attrs["implementation"] for n in parted.nodes] == ["gemm"]
     x, y = np.random.default_rng(0).normal(size=(2, 4, 4))
     np.testing.assert_allclose(evaluate(parted, [x, y], {"n": 4})[0], (x.T @ y).T)
+
+
+def test_a_fold_that_is_read_at_a_position_that_is_data_is_no_interleaved_root():
+    @lw.jit
+    def f(x):
+        found = np.any(x > 0.4, axis=-1, keepdims=True)
+        return np.take_along_axis(found, np.argmax(found, axis=-1, keepdims=True), axis=-1)
+
+    for shape in ((1, 1), (3, 5), (17, 2)):
+        x = np.random.default_rng(0).random(shape)
+        np.testing.assert_array_equal(f(x), np.any(x > 0.4, axis=-1, keepdims=True))
