@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import loopwright as lw
 from loopwright.ir.dims import symbol
 from loopwright.ir.errors import DTypeError
 from loopwright.ir.loops import Apply, Bounded, Index, Literal, Load, Local, Reduce, Size, When, integer, less, minus, plus
@@ -430,3 +431,21 @@ def test_text_for_arm_assembles():
 def test_every_dtype_has_lanes():
     assert [host_target().lanes(d) * max(d.itemsize, 1) for d in DTYPES if d.kind != "c"] == [
         host_target().vector_bits // 8] * (len(SHORT) - 2)
+
+
+def test_numbers_of_a_few_lie_in_registers():
+    """Loops find them there; where there are more, LLVM decides."""
+    few = lw.jit(lambda x: np.exp(x - np.max(x, axis=-1, keepdims=True))).lower(np.ones((3, 50), np.float32)).llvm
+    many = lw.jit(lambda x: np.tanh(np.sin(x)) + np.log1p(x) * np.exp(x)).lower(np.ones(50, np.float32)).llvm
+    kernel = few[few.index("define internal"):]
+    assert "splat (" not in kernel and kernel.count("load ptr, ptr @numbers_") >= 1
+    assert "splat (" in many
+
+
+def test_one_number_in_vectors_of_several_widths_and_kinds():
+    def f(x, y):
+        return np.where(y > 3, x * np.float32(3) + y * 3, np.float64(3)), (y * 3) & 3, np.sum(x * np.float32(3), axis=-1)
+    x = np.linspace(-1, 1, 7 * 37, dtype=np.float32).reshape(7, 37)
+    y = np.arange(7 * 37, dtype=np.int32).reshape(7, 37)
+    for a, b in zip(lw.jit(f)(x, y), f(x, y), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)

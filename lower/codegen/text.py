@@ -8,7 +8,9 @@ may not run speculatively: loads and errors.
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import Any
 
 RARE = "!9000"  # branch weights: the first target is seldom taken
@@ -44,7 +46,8 @@ class Function:
 
     def body(self) -> str:
         """The function's text between its braces."""
-        return "\n".join(["entry:", *self.slots, *self.root.lines])
+        lines, first = with_numbers_in_registers(self.root.lines, self.constants)
+        return "\n".join(["entry:", *self.slots, *first, *lines])
 
 
 class Scope:
@@ -108,6 +111,44 @@ def deepest(first: Scope, *rest: Scope) -> Scope:
         if scope.depth > first.depth:
             first = scope
     return first
+
+
+# ---- constants ------------------------------------------------------------------------------------
+MOST_IN_REGISTERS = 20  # of 32: loops need the others
+_SPLAT = re.compile(r"splat \((float|double|i8|i16|i32|i64) (-?\w+)\)")
+_BYTES = {"float": 4, "double": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
+
+
+def with_numbers_in_registers(lines: Sequence[str], texts: set[str]) -> tuple[list[str], list[str]]:
+    """The lines with every vector of one number in a register, and what fills those when the function starts, where they are
+    few enough; the numbers lie in one place, which is added to `texts`. LLVM would find the address of each number anew in
+    the loop that uses it: where code may be far from data that is one more instruction and one more register."""
+    found: dict[tuple[str, str, str], str] = {}  # element, lanes, number
+
+    def register(line: str) -> Callable[[re.Match[str]], str]:
+        def name(m: re.Match[str]) -> str:
+            lanes = re.search(rf"<(\d+) x {m[1]}>", line)
+            assert lanes is not None, line
+            return found.setdefault((m[1], lanes[1], m[2]), f"%k{len(found)}")
+        return name
+
+    made = [_SPLAT.sub(register(line), line) if "splat (" in line else line for line in lines]
+    if not found or len(found) > MOST_IN_REGISTERS:
+        return list(lines), []
+    numbers = sorted({(element, number) for element, _, number in found}, key=lambda x: (-_BYTES[x[0]], x))
+    kind, values = f"<{{ {', '.join(e for e, _ in numbers)} }}>", f"<{{ {', '.join(f'{e} {x}' for e, x in numbers)} }}>"
+    place = f"@numbers_{sha256(values.encode()).hexdigest()[:16]}"
+    texts.add(f"{place} = private unnamed_addr constant {kind} {values}, align 64\n"
+              f"{place}.at = internal global ptr {place}")  # what is loaded is an address like any other: not found anew
+    first = [f"  %k = load ptr, ptr {place}.at"]
+    for k, (element, _) in enumerate(numbers):
+        first += [f"  %k.at{k} = getelementptr {kind}, ptr %k, i32 0, i32 {k}",
+                  f"  %k.of{k} = load {element}, ptr %k.at{k}, !invariant.load !{{}}"]
+    for (element, lanes, number), name in found.items():
+        vector, k = f"<{lanes} x {element}>", numbers.index((element, number))
+        first += [f"  {name}.one = insertelement {vector} poison, {element} %k.of{k}, i32 0",
+                  f"  {name} = shufflevector {vector} {name}.one, {vector} poison, <{lanes} x i32> zeroinitializer"]
+    return made, first
 
 
 Arm = Callable[[Scope], Carried]
