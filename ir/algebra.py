@@ -151,7 +151,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "neg": (lambda m, x: operand(m, x, "neg"),),                                         # -(-x) = x
     "conj": (lambda m, x: operand(m, x, "conj"),),                                       # conj(conj(x)) = x
     "abs": (
-        through("neg", lambda x, inner: new("abs", x)),                                  # |-x| = |x|
+        through("neg", lambda x, inner: new("abs", x) if _is_signed(x) else None),       # |-x| = |x|
         through("abs", lambda x, inner: new("abs", x)),                                  # ||x|| = |x|
     ),
     "bitwise_not": (lambda m, x: operand(m, x, "bitwise_not"),),                         # ~~x = x

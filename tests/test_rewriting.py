@@ -4,6 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import loopwright as lw
 from loopwright.ir.algebra import RULES, is_exact
 from loopwright.ir.builder import build
 from loopwright.ir.cost import TRANSCENDENTAL, bytes_moved, flops
@@ -220,3 +221,8 @@ def test_every_op_has_a_cost(name):
         g = build(lambda *refs, op=op, example=example: [op(*refs, **example.attrs)], types)
         at = dict.fromkeys(g.symbols, 3)
         assert evaluate_extent(flops(g), at) >= 0 and evaluate_extent(bytes_moved(g), at) >= 0
+
+
+def test_the_absolute_value_of_an_unsigned_negation_stays():
+    x = np.arange(5, dtype=np.uint32)
+    np.testing.assert_array_equal(lw.jit(lambda x: np.abs(-x))(x), np.abs(-x))
