@@ -16,13 +16,12 @@ from collections.abc import Container as Names
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph
 from loopwright.ir.ops.control import while_
 from loopwright.ir.signature import Container, Result, ResultContainer, ResultTree, Tree, Version
-from loopwright.lower.runtime import callbacks, objects
+from loopwright.ir.types import ArrayType
+from loopwright.lower.runtime import callbacks, objects, results
 from loopwright.lower.runtime.arguments import MISS, Arguments
 from loopwright.lower.runtime.writer import LIKELY_TEXT, Writer, every
 
@@ -145,7 +144,7 @@ class _Dispatch:
                 self.buffers.append(w.slot(f"[{LARGEST_SCALAR} x i8]", align=16))
                 continue
             given = self.donations.get(number)
-            array = self._new_array(result.type.dtype, shape) if given is None else self._donated(given)
+            array = self._new_array(result.type, shape) if given is None else self._donated(given)
             self.objects[number] = array, self.owned.take(array)
             self.buffers.append(w.load("ptr", array, objects.ARRAY_DATA))
             if given is not None:
@@ -180,12 +179,18 @@ class _Dispatch:
         start = w.let(f"ptrtoint ptr {self.arguments.pointers[number]} to i64")
         return start, w.let(f"add i64 {start}, {self.arguments.sizes.extent(t.size * t.dtype.itemsize)}")
 
-    def _new_array(self, dtype: np.dtype, shape: list[str]) -> str:
+    def _new_array(self, type: ArrayType, shape: list[str]) -> str:
         w, dims = self.writer, self.writer.slot(f"[{len(shape)} x i64]")
+        dtype, size = w.object(objects.dtype_symbol(type.dtype)), type.size * type.dtype.itemsize
         for axis, x in enumerate(shape):
             w.store("i64", x, dims, 8 * axis)
-        return w.call("ptr", "lw_new_array", f"ptr {w.object(objects.dtype_symbol(dtype))}", f"i32 {len(shape)}", f"ptr {dims}",
-                      f"i64 {dtype.itemsize}")
+        w.call("void", "Py_IncRef", f"ptr {dtype}")  # the call takes a reference
+        new = w.object("PyArray_NewFromDescr")
+        if not isinstance(size, int) or size >= results.LARGE:
+            is_large = w.let(f"icmp sge i64 {self.arguments.sizes.extent(size)}, {results.LARGE}")
+            new = w.let(f"select i1 {is_large}, ptr {w.object('lw_new_array')}, ptr {new}")
+        return w.let(f"call ptr {new}(ptr {w.object('PyArray_Type')}, ptr {dtype}, i32 {len(shape)}, ptr {dims}, ptr null, "
+                     f"ptr null, i32 0, ptr null)")
 
     def _run(self, work: str) -> None:
         """Call the entry, without Python's lock where the work is large."""

@@ -1,8 +1,8 @@
-"""New arrays for results: large ones in memory that earlier results left.
+"""New arrays for large results, in memory that earlier results left.
 
-    ptr @lw_new_array(ptr dtype, i32 rank, ptr dims, i64 itemsize)     a new reference; null with an exception set
+    ptr @lw_new_array(...)      what NumPy's PyArray_NewFromDescr does, with its arguments; for LARGE bytes and more
 
-Guarantees: the arrays own their memory, like any of NumPy's; that of large ones comes from and goes back to the blocks of
+Guarantees: the arrays own their memory, like any of NumPy's; it comes from and goes back to the blocks of
 `scratch` (64-byte aligned, kept up to its limit), through NumPy's own hook for allocators. A program that set an allocator of
 its own has that one. Without this, the system clears the pages of results beyond 32 MB at every call, which can take longer
 than to compute them.
@@ -17,7 +17,7 @@ from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled
 
 LARGE = 1 << 20  # bytes; choosing an allocator takes 0.1 us
-_NEEDED = ("PyArray_Type", "PyArray_NewFromDescr", "PyDataMem_SetHandler", "PyDataMem_DefaultHandler", "Py_IncRef", "Py_DecRef")
+_NEEDED = ("PyArray_NewFromDescr", "PyDataMem_SetHandler", "PyDataMem_DefaultHandler", "Py_DecRef")
 _MEMORY = ("lw_result_acquire", "lw_result_resize", "lw_scratch_release")
 _EXPORTS = ("lw_new_array", "lw_allocate", "lw_allocate_zeroed", "lw_reallocate", "lw_free")
 
@@ -48,27 +48,19 @@ def library() -> Library:
 
 _CAPSULE = b"mem_handler"  # the name that NumPy asks for
 
-_TEXT = f"""
+_TEXT = """
 @lw_handler = external global ptr
 @PyDataMem_DefaultHandler = external global ptr
-@PyArray_Type = external global i8
 declare ptr @PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)
 declare ptr @PyDataMem_SetHandler(ptr)
-declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
 declare ptr @lw_result_acquire(i64)
 declare ptr @lw_result_resize(ptr, i64)
 declare void @lw_scratch_release(ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
-define internal ptr @new(ptr %dtype, i32 %rank, ptr %dims) nounwind {{
-  %array = call ptr @PyArray_NewFromDescr(ptr @PyArray_Type, ptr %dtype, i32 %rank, ptr %dims, ptr null, ptr null, i32 0,
-                                          ptr null)
-  ret ptr %array
-}}
-
 ; Put back the allocator of before, which is given up.
-define internal void @restore(ptr %before) nounwind {{
+define internal void @restore(ptr %before) nounwind {
 entry:
   %ours = call ptr @PyDataMem_SetHandler(ptr %before)
   call void @Py_DecRef(ptr %before)
@@ -79,25 +71,10 @@ drop:
   br label %out
 out:
   ret void
-}}
+}
 
-define ptr @lw_new_array(ptr %dtype, i32 %rank, ptr %dims, i64 %itemsize) nounwind {{
+define ptr @lw_new_array(ptr %type, ptr %dtype, i32 %rank, ptr %dims, ptr %strides, ptr %data, i32 %flags, ptr %of) nounwind {
 entry:
-  call void @Py_IncRef(ptr %dtype)  ; for the array
-  br label %axis
-axis:
-  %k = phi i32 [ 0, %entry ], [ %following, %axis ]
-  %bytes = phi i64 [ %itemsize, %entry ], [ %product, %axis ]
-  %at = getelementptr i64, ptr %dims, i32 %k
-  %n = load i64, ptr %at
-  %product = mul i64 %bytes, %n
-  %following = add i32 %k, 1
-  %more = icmp slt i32 %following, %rank
-  br i1 %more, label %axis, label %measured
-measured:
-  %large = icmp sge i64 %product, {LARGE}
-  br i1 %large, label %choose, label %plain
-choose:
   %handler = load ptr, ptr @lw_handler
   %before = call ptr @PyDataMem_SetHandler(ptr %handler)
   %refused = icmp eq ptr %before, null
@@ -107,30 +84,30 @@ compare:
   %usual = icmp eq ptr %before, %default
   br i1 %usual, label %kept, label %theirs
 kept:
-  %recycled = call ptr @new(ptr %dtype, i32 %rank, ptr %dims)
+  %recycled = call ptr @PyArray_NewFromDescr(ptr %type, ptr %dtype, i32 %rank, ptr %dims, ptr %strides, ptr %data, i32 %flags,
+                                             ptr %of)
   call void @restore(ptr %before)
   ret ptr %recycled
 theirs:
   call void @restore(ptr %before)
-  br label %plain
-plain:
-  %array = call ptr @new(ptr %dtype, i32 %rank, ptr %dims)
+  %array = call ptr @PyArray_NewFromDescr(ptr %type, ptr %dtype, i32 %rank, ptr %dims, ptr %strides, ptr %data, i32 %flags,
+                                          ptr %of)
   ret ptr %array
 none:
   call void @Py_DecRef(ptr %dtype)
   ret ptr null
-}}
+}
 
-define ptr @lw_allocate(ptr %context, i64 %bytes) nounwind {{
+define ptr @lw_allocate(ptr %context, i64 %bytes) nounwind {
   %block = call ptr @lw_result_acquire(i64 %bytes)
   ret ptr %block
-}}
+}
 
-define ptr @lw_allocate_zeroed(ptr %context, i64 %count, i64 %each) nounwind {{
+define ptr @lw_allocate_zeroed(ptr %context, i64 %count, i64 %each) nounwind {
 entry:
-  %product = call {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64 %count, i64 %each)
-  %bytes = extractvalue {{ i64, i1 }} %product, 0
-  %huge = extractvalue {{ i64, i1 }} %product, 1
+  %product = call { i64, i1 } @llvm.umul.with.overflow.i64(i64 %count, i64 %each)
+  %bytes = extractvalue { i64, i1 } %product, 0
+  %huge = extractvalue { i64, i1 } %product, 1
   br i1 %huge, label %none, label %acquire
 acquire:
   %block = call ptr @lw_result_acquire(i64 %bytes)
@@ -141,15 +118,15 @@ clear:
   ret ptr %block
 none:
   ret ptr null
-}}
-declare {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64, i64)
+}
+declare { i64, i1 } @llvm.umul.with.overflow.i64(i64, i64)
 
-define ptr @lw_reallocate(ptr %context, ptr %old, i64 %bytes) nounwind {{
+define ptr @lw_reallocate(ptr %context, ptr %old, i64 %bytes) nounwind {
   %block = call ptr @lw_result_resize(ptr %old, i64 %bytes)
   ret ptr %block
-}}
+}
 
-define void @lw_free(ptr %context, ptr %block, i64 %bytes) nounwind {{
+define void @lw_free(ptr %context, ptr %block, i64 %bytes) nounwind {
 entry:
   %none = icmp eq ptr %block, null
   br i1 %none, label %out, label %release
@@ -158,5 +135,5 @@ release:
   br label %out
 out:
   ret void
-}}
+}
 """
