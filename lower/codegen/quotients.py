@@ -1,9 +1,9 @@
 """Division of vectors by one number: its reciprocal once, then multiplications, rounded as division is.
 
-With r = RN(1/y), two steps of q' = RN(q + r * RN(x - q * y)) make RN(x / y) of q = RN(x * r): the first gives a neighbour of
-the quotient, and for a neighbour Markstein's theorem holds (Muller et al., Handbook of Floating-Point Arithmetic, 2nd ed.,
-section 4.7). Both need that nothing under- or overflows on the way, so lanes with x or y outside [2^-L, 2^L) are
-divided, but for x = +0, which the steps keep.
+With r = RN(1/y) and what that lost, s = RN(r * RN(1 - y * r)), q = RN(x * r + RN(x * s)) is a neighbour of the quotient, for
+which Markstein's theorem holds: RN(q + r * RN(x - q * y)) is RN(x / y) (Muller et al., Handbook of Floating-Point Arithmetic,
+2nd ed., section 4.7). It needs that nothing under- or overflows on the way, so lanes with x or y outside [2^-L, 2^L) are
+divided, but for x = +0 and positive y, which come out right.
 """
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ def by_one_divisor(context: Context, x: Value, y: Value) -> Value | None:
         return None
     alone = context.writer(y.dtype, y.scope, 1).machine
     kind, divisor = alone.element, y.parts[0]
-    reciprocal = splat_register(y.scope, kind, alone.div(1.0, divisor), x.lanes)
+    near = alone.div(1.0, divisor)
+    lost = alone.mul(near, alone.fma(alone.neg(divisor), near, 1.0))
+    reciprocal = splat_register(y.scope, kind, near, x.lanes), splat_register(y.scope, kind, lost, x.lanes)
     least, count = _range(x.dtype)
     fits = alone.ucompare("lt", alone.isub(alone.shl(alone.bits_of(divisor), 1), least), count)
     allowed = splat_register(y.scope, alone.int_type, alone.iselect(fits, count, 0), x.lanes)
-    exempt = splat_register(y.scope, alone.int_type, alone.iselect(fits, 0, NAN_BITS), x.lanes)
+    positive = alone.both(fits, alone.compare("gt", divisor, 0.0))
+    exempt = splat_register(y.scope, alone.int_type, alone.iselect(positive, 0, NAN_BITS), x.lanes)
     divisors = splat_register(y.scope, kind, divisor, x.lanes) if divisor.startswith("%") else f"splat ({kind} {divisor})"
     at = context.writer(x.dtype, x.scope if x.scope.depth > y.scope.depth else y.scope, x.lanes).machine
     parts = tuple(_quotient(at, part, divisors, reciprocal, least, allowed, exempt) for part in x.parts)
@@ -44,10 +47,9 @@ def _range(dtype: np.dtype) -> tuple[int, int]:
     return 2 * int(bits[0]), 2 * int(bits[1] - bits[0])
 
 
-def _quotient(m: Machine, x: str, y: str, r: str, least: int, allowed: str, exempt: str) -> str:
-    q = m.mul(x, r)
-    for _ in range(2):
-        q = m.fma(m.fma(m.neg(q), y, x), r, q)
+def _quotient(m: Machine, x: str, y: str, r: tuple[str, str], least: int, allowed: str, exempt: str) -> str:
+    q = m.fma(x, r[0], m.mul(x, r[1]))
+    q = m.fma(m.fma(m.neg(q), y, x), r[0], q)
     bits = m.bits_of(x)
     outside = m.both(m.ucompare("ge", m.isub(m.shl(bits, 1), least), allowed), m.icompare("ne", bits, exempt))
     return m.rarely(outside, q, lambda inner: inner.div(x, y))
