@@ -106,7 +106,7 @@ class Fold:
 
     def combine(self, at: Lanes, acc: str, x: str) -> str:
         if self.monoid in ("max", "min") and is_float(self.work):
-            return _extreme(at.machine, self.monoid, acc, x)
+            return _extreme(at.machine, self.monoid, x, acc)  # what is asked of x does not wait for acc
         return emitter(FUNCTIONS[self.monoid], self.work)(at, acc, x)
 
     def join(self, scope: Scope, state: State, lanes: int) -> State:
