@@ -19,7 +19,7 @@ from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.memory import prefetch, store
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
-from loopwright.lower.codegen.work import CHUNK, THRESHOLD, maths_weight, work_of
+from loopwright.lower.codegen.work import CHUNK, MOST_CHUNKS, THRESHOLD, maths_weight, work_of
 from loopwright.lower.fusing import writes
 from loopwright.lower.target import Target
 
@@ -229,7 +229,9 @@ class Generator:
             for k, (kind, register) in enumerate(arguments):
                 where = inside.emit(f"getelementptr i64, ptr {block}, i64 {k}")
                 inside.do(f"store {kind} {register}, ptr {where}, align 8")
-            grain = inside.emit(f"add i64 {inside.emit(f'udiv i64 {CHUNK}, {each}')}, 1")
+            least = inside.emit(f"add i64 {inside.emit(f'udiv i64 {CHUNK}, {each}')}, 1")
+            share = inside.emit(f"udiv i64 {n}, {MOST_CHUNKS}")
+            grain = inside.call("i64", "llvm.umax.i64", [("i64", least), ("i64", share)])
             inside.run("lw_parallel_for", [("ptr", f"@{name}_task"), ("ptr", block), ("i64", n), ("i64", grain)])
             return ()
 

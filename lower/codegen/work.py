@@ -14,6 +14,7 @@ from loopwright.lower.rules import WEIGHTS
 
 # One unit is about a simple vectorised instruction on one element; some 16k elements of light work make a chunk.
 CHUNK = 1 << 16
+MOST_CHUNKS = 128  # long stretches of memory are read faster than short ones; it says nothing of how many threads there are
 THRESHOLD = 4 * CHUNK
 HEAVY = 12  # a vector maths function in those units
 
