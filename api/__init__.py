@@ -1,45 +1,44 @@
 """loopwright: a tracing compiler for NumPy functions.
 
-What not every program uses is imported at its first use.
+Every name is imported at its first use, and with it what it needs: a program that only mentions loopwright loads nothing.
 """
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from loopwright.autodiff.calls import float0
-from loopwright.ir.errors import (
-    ArgumentError,
-    AxisNameError,
-    CheckError,
-    CollectiveError,
-    ConcretizationError,
-    DTypeError,
-    GradientError,
-    LeakedValueError,
-    ParseError,
-    ShapeDeclarationError,
-    ShapeError,
-    TraceStateError,
-    VerificationError,
-    WriteError,
-)
-from loopwright.jit import jit
-from loopwright.lower.runtime.pool import set_threads
-from loopwright.tracer.pytree import register_pytree_node
-from loopwright.tracer.size import SpecialisationWarning
-from loopwright.transforms import grad, jvp, linearize, value_and_grad, vjp, vmap
-from loopwright.versions import DonationWarning, RecompilationWarning, disable_jit
-
 if TYPE_CHECKING:
     from loopwright import debug, lax, nn, numpy, ops, random, scipy, tree
+    from loopwright.autodiff.calls import float0
     from loopwright.callbacks import pure_callback
     from loopwright.checks import check, debug_nans
     from loopwright.custom import checkpoint, checkpoint_name, checkpoint_policies, custom_jvp, custom_vjp, remat
     from loopwright.inspection import make_graph
+    from loopwright.ir.errors import (
+        ArgumentError,
+        AxisNameError,
+        CheckError,
+        CollectiveError,
+        ConcretizationError,
+        DTypeError,
+        GradientError,
+        LeakedValueError,
+        ParseError,
+        ShapeDeclarationError,
+        ShapeError,
+        TraceStateError,
+        VerificationError,
+        WriteError,
+    )
     from loopwright.ir.parser import parse
     from loopwright.jacobians import hessian, jacfwd, jacrev
+    from loopwright.jitted import jit
+    from loopwright.lower.runtime.pool import set_threads
     from loopwright.tools import ShapeDtypeStruct, eval_shape, hvp, linear_transpose, release_memory
+    from loopwright.tracer.pytree import register_pytree_node
+    from loopwright.tracer.size import SpecialisationWarning
+    from loopwright.transforms import grad, jvp, linearize, value_and_grad, vjp, vmap
+    from loopwright.versions import DonationWarning, RecompilationWarning, disable_jit
 
 __version__ = "0.1.0"
 
@@ -55,13 +54,23 @@ __all__ = [
 
 _SUBMODULES = ("debug", "lax", "nn", "numpy", "ops", "random", "scipy", "tree")
 _NAMES = {
+    "autodiff.calls": ("float0",),
     "callbacks": ("pure_callback",),
     "checks": ("check", "debug_nans"),
     "custom": ("checkpoint", "checkpoint_name", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat"),
     "inspection": ("make_graph",),
+    "ir.errors": ("ArgumentError", "AxisNameError", "CheckError", "CollectiveError", "ConcretizationError", "DTypeError",
+                  "GradientError", "LeakedValueError", "ParseError", "ShapeDeclarationError", "ShapeError", "TraceStateError",
+                  "VerificationError", "WriteError"),
     "ir.parser": ("parse",),
     "jacobians": ("hessian", "jacfwd", "jacrev"),
+    "jitted": ("jit",),
+    "lower.runtime.pool": ("set_threads",),
     "tools": ("ShapeDtypeStruct", "eval_shape", "hvp", "linear_transpose", "release_memory"),
+    "tracer.pytree": ("register_pytree_node",),
+    "tracer.size": ("SpecialisationWarning",),
+    "transforms": ("grad", "jvp", "linearize", "value_and_grad", "vjp", "vmap"),
+    "versions": ("DonationWarning", "RecompilationWarning", "disable_jit"),
 }
 _OWNER = {name: module for module, names in _NAMES.items() for name in names}
 

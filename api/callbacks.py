@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from loopwright.ir.builder import Ref, innermost
 from loopwright.ir.errors import ArgumentError
 from loopwright.ir.op import Op
 from loopwright.ir.ops import callbacks as ops
-from loopwright.ir.records import dataclass
 from loopwright.ir.source import user_source
 from loopwright.tools import declared_types
 from loopwright.tracer.promotion import lift_own

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,7 +18,6 @@ from loopwright.ir.cost import bytes_moved, flops, trips
 from loopwright.ir.dims import Extent, evaluate, symbols_in
 from loopwright.ir.graph import Node
 from loopwright.ir.ops.control import scan, while_
-from loopwright.ir.records import dataclass
 from loopwright.ir.residuals import Choice, total
 from loopwright.lower.control import is_control
 from loopwright.versions import Draft, Entry, Versions

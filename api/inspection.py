@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from loopwright.ir.graph import Graph
-from loopwright.ir.records import dataclass
 from loopwright.tracer.pytree import take
 from loopwright.tracer.signatures import Parameters
 from loopwright.tracer.trace import trace

@@ -13,6 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,6 @@ from loopwright.ir.builder import Ref, inline, innermost, running
 from loopwright.ir.dims import symbol_of
 from loopwright.ir.expansion import expanded
 from loopwright.ir.guards import Guard
-from loopwright.ir.records import dataclass
 from loopwright.ir.residuals import Choice
 from loopwright.ir.signature import Result, ResultContainer, Signature, Version
 from loopwright.ir.source import user_source

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
 from loopwright.ir.ops.construct import full, scalar
 from loopwright.ir.ops.selection import select
 from loopwright.ir.ops.windows import greatest_value, least_value, window_max, window_min, windows
-from loopwright.ir.records import dataclass
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BOOL, ArrayType
 from loopwright.tracer.axes import as_size, known_list

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from loopwright.ir.graph import Graph
 from loopwright.ir.guards import Scope
 from loopwright.ir.interpreter import evaluate
 from loopwright.ir.ops.construct import iota, size_value
-from loopwright.ir.records import dataclass
 from loopwright.ir.source import user_source
 from loopwright.ir.types import COMPLEX, I64, ArrayType, native
 from loopwright.tracer.promotion import convert, exact, lift_own

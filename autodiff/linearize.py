@@ -7,7 +7,7 @@ with the primals, and what the linear graph captures are the residuals.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from loopwright.autodiff.jvp import push, tangent_type
 from loopwright.autodiff.transpose import pull
 from loopwright.ir.builder import Builder, Ref, inline
 from loopwright.ir.graph import Graph, substitute_graph
-from loopwright.ir.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ at 0: `select(p, ct, 0) * r` is emitted as `select(p, ct * r, 0)`. Nothing is em
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,7 +28,6 @@ from loopwright.ir.ops.elementwise import same_shape
 from loopwright.ir.ops.regions import blank
 from loopwright.ir.ops.selection import convert, select
 from loopwright.ir.ops.structural import reshape, transpose
-from loopwright.ir.records import dataclass
 from loopwright.ir.types import ArrayType
 
 _PERMUTATIONS = (transpose, reshape)  # one operand of any dtype, each element moved to one place

@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 
 import loopwright as lw
-from benchmarks import call, compile, core, harness, scan
+from benchmarks import call, compile, core, harness, scan, starting
 
-WORKLOADS = {f.__name__: f for f in (*call.WORKLOADS, *core.WORKLOADS, *compile.WORKLOADS, *scan.WORKLOADS)}
+WORKLOADS = {f.__name__: f for f in (*call.WORKLOADS, *core.WORKLOADS, *compile.WORKLOADS, *scan.WORKLOADS,
+                                  *starting.WORKLOADS)}
 RESULTS = Path(__file__).parent / "results.json"
 
 

@@ -1,17 +1,13 @@
-"""The core's workloads: fused elementwise chains, a row softmax, the digits step, import time."""
+"""The core's workloads: fused elementwise chains, a row softmax, the digits step."""
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 
 import loopwright as lw
-from benchmarks.harness import Timing, interleaved, once_each, optional
+from benchmarks.harness import Timing, interleaved, optional
 
 ROOT = Path(__file__).parent.parent
 
@@ -67,19 +63,4 @@ def digits_step() -> list[Timing]:
         "loopwright": lambda: digits.step(*arguments), "numpy": lambda: digits.step_by_hand(*arguments)})
 
 
-def importing() -> list[Timing]:
-    """`import loopwright` and `import numpy`, each in processes of its own: installed, and with byte-code written."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-        environment["PYTHONPYCACHEPREFIX"] = folder
-
-        def run(module: str) -> float:
-            start = time.perf_counter()
-            subprocess.run([sys.executable, "-c", f"import {module}"], check=True, env=environment)
-            return time.perf_counter() - start
-        for module in ("loopwright", "numpy"):
-            run(module)
-        return once_each("import", {"loopwright": lambda: run("loopwright"), "numpy": lambda: run("numpy")}, rounds=15)
-
-
-WORKLOADS = (elementwise, softmax, digits_step, importing)
+WORKLOADS = (elementwise, softmax, digits_step)

@@ -7,6 +7,7 @@ nodes than it removes. `x - x` is not 0, `x * 0` is not 0 and `x + 0.0` is not x
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +21,6 @@ from loopwright.ir.graph import Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops import TABLE
 from loopwright.ir.ops.construct import scalar
-from loopwright.ir.records import dataclass
 from loopwright.ir.types import BF16, COMPLEX, F16, F32, F64, FLOATS, ArrayType
 
 

@@ -8,13 +8,12 @@ import dataclasses
 import enum
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.dims import Dim, Extent, substitute
-from loopwright.ir.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from loopwright.ir.attributes import Attributes, attributes_key, extents_in, map_extents
@@ -15,7 +15,6 @@ from loopwright.ir.cached import cached_property
 from loopwright.ir.dims import Constraint, Dim, Extent, Facts, substitute, symbol, symbol_of, symbols_in
 from loopwright.ir.op import Op
 from loopwright.ir.printer import print_graph
-from loopwright.ir.records import dataclass
 from loopwright.ir.source import Source
 from loopwright.ir.types import ArrayType
 

@@ -6,13 +6,12 @@ line that asked.
 """
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.dims import Constraint, Dim, Extent, Facts, Shape, evaluate, symbols_in
-from loopwright.ir.records import dataclass
 from loopwright.ir.source import Source, user_source
 
 

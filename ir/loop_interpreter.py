@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 import numpy as np
@@ -31,7 +31,6 @@ from loopwright.ir.loops import (
 from loopwright.ir.op import Op
 from loopwright.ir.ops import TABLE
 from loopwright.ir.ops.selection import convert
-from loopwright.ir.records import dataclass
 from loopwright.ir.types import BF16, F16, F32, INTEGERS, ArrayType
 
 FOLDS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bitwise_or", "all": "bitwise_and"}

@@ -7,11 +7,12 @@ says how many lanes and accumulators it uses.
 """
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.loops import Expr, Index
-from loopwright.ir.records import dataclass
 
 
 @dataclass(frozen=True)

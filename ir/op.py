@@ -6,13 +6,12 @@ operand it is linear in has a transpose.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from loopwright.ir.dims import Extent, Shape
-from loopwright.ir.records import dataclass
 from loopwright.ir.types import ArrayType
 
 if TYPE_CHECKING:

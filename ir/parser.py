@@ -20,6 +20,7 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from loopwright.ir.attributes import Attribute, Callback
@@ -28,7 +29,6 @@ from loopwright.ir.errors import ParseError
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops import TABLE
-from loopwright.ir.records import dataclass
 from loopwright.ir.source import Source
 from loopwright.ir.types import BY_SHORT, ArrayType
 

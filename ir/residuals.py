@@ -12,6 +12,7 @@ from the source to the first costs what it costs to compute it again; what is wa
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from loopwright.ir.attributes import attributes_key
@@ -20,7 +21,6 @@ from loopwright.ir.cuts import UNBOUNDED, Network
 from loopwright.ir.dims import Extent, evaluate
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Apply, Bounded, Expr, Load, Prefix, Reduce, Scatter, parts, walk
-from loopwright.ir.records import dataclass
 from loopwright.ir.source import Source
 from loopwright.ir.types import COMPLEX, INTEGERS
 

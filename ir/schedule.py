@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-
-from loopwright.ir.records import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,13 @@ The tracer makes these; `lower` reads them and emits the checks. Trees mirror Py
 """
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.graph import Graph
 from loopwright.ir.guards import Guard
-from loopwright.ir.records import dataclass
 from loopwright.ir.types import ArrayType
 
 

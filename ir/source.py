@@ -3,9 +3,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import field
-
-from loopwright.ir.records import dataclass
+from dataclasses import dataclass, field
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _OWN = tuple(folder + os.sep for folder in (

@@ -1,11 +1,12 @@
 """Array types: a shape of sizes, a dtype, and whether a Python scalar's weak kind is still attached."""
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import ml_dtypes
 import numpy as np
 
 from loopwright.ir.dims import Extent, Shape, product
-from loopwright.ir.records import dataclass
 
 BOOL, I8, I16, I32, I64 = (np.dtype(x) for x in ("bool", "int8", "int16", "int32", "int64"))
 U8, U16, U32, U64 = (np.dtype(x) for x in ("uint8", "uint16", "uint32", "uint64"))

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.cached import cached_property
-from loopwright.ir.records import dataclass
 from loopwright.ir.types import BOOL
 from loopwright.lower.runtime.lazy import LLVM_LOCK, llvm
 

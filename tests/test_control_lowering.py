@@ -409,6 +409,7 @@ FOREVER = """
 
     f({arguments}, np.float64(-1))
     before = f({arguments}, np.float64(-1))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it otherwise
     for _ in range(2):
         threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         start = time.perf_counter()

@@ -29,6 +29,7 @@ FOREVER = """
         return np.float64(value)
 
     before = f(*({arguments}), limit({short}))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it otherwise
     threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     start = time.perf_counter()
     try:

@@ -7,6 +7,7 @@ carry type, up to Python numbers, which take the dtype that they meet (NEP 50); 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from loopwright.ir.dims import Extent
 from loopwright.ir.errors import ArgumentError, ConcretizationError, DTypeError, ShapeError
 from loopwright.ir.graph import Graph, Value
 from loopwright.ir.ops.regions import rearranged, unused
-from loopwright.ir.records import dataclass
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BOOL, ArrayType
 from loopwright.tracer.promotion import DEFAULT, WEAK, convert, equate, kind_of, lift, result_kind

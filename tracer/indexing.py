@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from loopwright.ir.errors import ConcretizationError
 from loopwright.ir.guards import Scope
 from loopwright.ir.ops.indexing import gather
 from loopwright.ir.ops.structural import slice_, transpose
-from loopwright.ir.records import dataclass
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BOOL, I64, is_integer
 from loopwright.tracer.promotion import broadcast, broadcast_shapes, equate, has_tracer, lift, reshape, stacked

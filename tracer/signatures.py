@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ import numpy as np
 from loopwright.ir.builder import is_sealed
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.errors import ArgumentError, DTypeError
-from loopwright.ir.records import dataclass
 from loopwright.ir.signature import (
     ArrayLeaf,
     Container,

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from loopwright.ir.builder import Builder, Ref, tracing
 from loopwright.ir.errors import ArgumentError, DTypeError, TraceStateError
 from loopwright.ir.graph import Graph
 from loopwright.ir.guards import Scope
-from loopwright.ir.records import dataclass
 from loopwright.ir.source import user_source
 from loopwright.ir.types import SHORT, ArrayType, native
 from loopwright.tracer.promotion import lift_own

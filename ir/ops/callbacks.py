@@ -12,6 +12,7 @@ import itertools
 import json
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from loopwright.ir.op import Engine, Flags, NodeRules, Op
 from loopwright.ir.ops.broadcasting import broadcast, spread
 from loopwright.ir.ops.regions import types_of, unused
 from loopwright.ir.ops.scanning import each
-from loopwright.ir.records import dataclass
 from loopwright.ir.types import ArrayType
 
 VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all")

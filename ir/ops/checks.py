@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from loopwright.ir.graph import Graph, Node
 from loopwright.ir.op import Engine, Flags, NodeRules, Op
 from loopwright.ir.ops.broadcasting import spread
 from loopwright.ir.ops.callbacks import nothing, whole
-from loopwright.ir.records import dataclass
 from loopwright.ir.types import BOOL, ArrayType
 
 FAILED_AXIS = -64  # what the error record's axis is where a check failed

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,6 @@ from loopwright.ir.ops.comparison import eq
 from loopwright.ir.ops.construct import full, iota, scalar, zeros_like
 from loopwright.ir.ops.selection import convert, select
 from loopwright.ir.ops.structural import reshape
-from loopwright.ir.records import dataclass
 from loopwright.ir.types import BOOL, I64, INTEGERS, ArrayType, is_inexact
 
 Axes = tuple[int, ...]

@@ -10,6 +10,7 @@ that has it, in window order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,6 @@ from loopwright.ir.ops.indexing import gather
 from loopwright.ir.ops.reductions import accumulator, ordered_dtype, widened
 from loopwright.ir.ops.selection import select
 from loopwright.ir.ops.structural import reshape
-from loopwright.ir.records import dataclass
 from loopwright.ir.types import BOOL, I64, ArrayType, is_inexact
 
 Ints = tuple[int, ...]

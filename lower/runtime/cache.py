@@ -16,14 +16,13 @@ import tempfile
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from loopwright.ir.records import dataclass
 from loopwright.lower.runtime import objects
 from loopwright.lower.runtime.engine import assemble
 from loopwright.lower.runtime.lazy import llvm_version
