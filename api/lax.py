@@ -27,8 +27,9 @@ from loopwright.convolution import (
 )
 from loopwright.implicit import custom_linear_solve, custom_root
 from loopwright.ir.builder import Ref, innermost
-from loopwright.ir.dims import Dim, Extent, Facts, maximum
+from loopwright.ir.dims import Dim, Extent, maximum
 from loopwright.ir.errors import ArgumentError, DTypeError, ShapeError
+from loopwright.ir.facts import Facts
 from loopwright.ir.graph import Graph
 from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan as scan_op

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.attributes import extents_in, map_extents
-from loopwright.ir.dims import Constraint, Dim, Extent, Shape, evaluate, substitute, symbol, symbols_in
+from loopwright.ir.dims import Dim, Extent, Shape, evaluate, substitute, symbol, symbols_in
 from loopwright.ir.errors import LeakedValueError
+from loopwright.ir.facts import Constraint
 from loopwright.ir.graph import Graph, Node, Value, binding, renewed, silent, substitute_graph, symbols_of
 from loopwright.ir.guards import Scope
 from loopwright.ir.op import Op
@@ -101,7 +102,8 @@ class Ref:
     @property
     def type(self) -> ArrayType:
         """The value's type under the equalities of sizes known so far."""
-        return self.builder.canonical_type(self.value.type)
+        facts = self.builder.scope.facts
+        return self.value.type if self.builder.since == facts.changes else facts.canonical_type(self.value.type)
 
     @property
     def shape(self) -> Shape:
@@ -127,6 +129,7 @@ class Builder:
         outer = _state.innermost
         self.serial, self.alive, self.why = next(_serial), True, why
         self.scope: Scope = scope or (outer.scope if outer else Scope())
+        self.since = self.scope.facts.changes  # while sizes have not changed since, all types here are canonical
         self.params: list[Value] = []
         self.nodes: list[Node] = []
         self.captures: dict[Any, tuple[Ref | np.ndarray, Value]] = {}  # outer value or array id -> what it is, our parameter
@@ -135,19 +138,9 @@ class Builder:
         self.producer: dict[Value, Node] = {}
         self.demanded = False  # a concrete value steered Python, so the trace holds for these values only
 
-    def canonical_type(self, t: ArrayType) -> ArrayType:
-        facts = self.scope.facts
-        if not facts.equal and not facts.divides:
-            return t
-        known = facts.canonical_types.get(id(t))
-        if known is None:
-            shape = self.scope.canonical_shape(t.shape)
-            known = facts.canonical_types[id(t)] = t, t if shape == t.shape else ArrayType(shape, t.dtype, t.weak)
-        return known[1]  # it holds t, so that nothing else has its identity
-
     def param(self, type: ArrayType, concrete: Any = None) -> Ref:
         """A new parameter; `concrete` is its array where Python may ask for it, or the outer value to ask in turn."""
-        self.params.append(v := Value(type))
+        self.params.append(v := Value(self.scope.facts.canonical_type(type)))
         if isinstance(concrete, Ref):
             self.stands_for[v] = concrete
         elif concrete is not None:
@@ -210,8 +203,9 @@ class Builder:
         facts = self.scope.facts
         types = [v.type for v in inputs]
         if facts.equal or facts.divides:
-            types = [self.canonical_type(t) for t in types]
-            attrs = {k: _canonical(a, self.scope) for k, a in attrs.items()}
+            if self.since != facts.changes:
+                types = [facts.canonical_type(t) for t in types]
+            attrs = {k: facts.canonical_attribute(a) for k, a in attrs.items()}
         outputs = tuple([Value(t) for t in op.result_types(types, regions, attrs)])
         node = Node(op, inputs, attrs, outputs, regions, source_here())
         self.nodes.append(node)
@@ -271,26 +265,24 @@ class Builder:
         values = tuple([self.lift(r) for r in results])
         self.alive = False
         outer = [x for x, _ in self.captures.values()]
-        g = Graph((*self.params, *(v for _, v in self.captures.values())), tuple(self.nodes), values)
+        params, nodes = (*self.params, *(v for _, v in self.captures.values())), tuple(self.nodes)
         facts = self.scope.facts
-        constraints = tuple(g.constraint for g in self.scope.guards)
+        constraints = tuple([g.constraint for g in self.scope.guards])
         if not facts.equal and not facts.divides:
-            return Graph(g.params, g.nodes, g.results, constraints), outer
-        return _canonical_graph(g, self.scope, constraints), outer
+            return Graph(params, nodes, values, constraints), outer
+        if self.since == facts.changes and not any(n.regions for n in nodes):  # regions may be older
+            return Graph(params, nodes, values, _unspent(constraints, self.scope)), outer
+        g = Graph(params, nodes, values, constraints)
+        symbols = {s: self.scope.canonical(symbol(s)) for s in g.symbols}
+        return substitute_graph(g, facts.equal | symbols, _unspent(constraints, self.scope)), outer
 
 
-def _canonical_graph(g: Graph, scope: Scope, constraints: tuple[Any, ...]) -> Graph:
-    """g with sizes under the equalities; a guard that only said two symbols are one is spent by that."""
-    symbols = {s: scope.canonical(symbol(s)) for s in g.symbols}
-    guards = [Constraint(c.relation, substitute(c.left, symbols), substitute(c.right, symbols)) for c in constraints]
-    kept = tuple(c for c in guards if c.relation != "==" or c.left != c.right)
-    return substitute_graph(g, scope.facts.equal | symbols, kept)
-
-
-def _canonical(a: Any, scope: Scope) -> Any:
-    if isinstance(a, Dim):
-        return scope.canonical(a)
-    return tuple([_canonical(x, scope) for x in a]) if isinstance(a, tuple) else a
+def _unspent(constraints: tuple[Constraint, ...], scope: Scope) -> tuple[Constraint, ...]:
+    """Constraints under the equalities of symbols, without those that only said that two symbols are one."""
+    names = {s for c in constraints for x in (c.left, c.right) for s in symbols_in(x)}
+    to = {s: scope.canonical(symbol(s)) for s in names}
+    new = [Constraint(c.relation, substitute(c.left, to), substitute(c.right, to)) for c in constraints]
+    return tuple([c for c in new if c.relation != "==" or c.left != c.right])
 
 
 def _sizes(a: Any, scope: Scope) -> Any:

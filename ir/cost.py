@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 
-from loopwright.ir.dims import Extent, Facts, product
+from loopwright.ir.dims import Extent, product
+from loopwright.ir.facts import Facts
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.loops import (
     Apply,

@@ -12,7 +12,8 @@ from typing import Any
 
 from loopwright.ir.attributes import Attributes, attributes_key, extents_in, map_extents
 from loopwright.ir.cached import cached_property
-from loopwright.ir.dims import Constraint, Dim, Extent, Facts, substitute, symbol, symbol_of, symbols_in
+from loopwright.ir.dims import Dim, Extent, Shape, substitute, symbol, symbol_of, symbols_in
+from loopwright.ir.facts import Constraint, Facts
 from loopwright.ir.op import Op
 from loopwright.ir.printer import print_graph
 from loopwright.ir.source import Source
@@ -81,15 +82,16 @@ class Graph:
         return any(map(acts, self.nodes))
 
     def _extents(self) -> Iterator[Extent]:
+        types: set[int] = set()  # few, many times: each is read once
         for v in self.params:
-            yield from v.type.shape
+            yield from _fresh_shape(v.type, types)
         for node in self.nodes:
             for attr in node.attrs.values():
                 yield from extents_in(attr)
             for region in node.regions:
                 yield from (symbol(s) for s in region.symbols)
             for v in node.outputs:
-                yield from v.type.shape
+                yield from _fresh_shape(v.type, types)
         for c in self.constraints:
             yield from (c.left, c.right)
 
@@ -124,6 +126,14 @@ class Graph:
         return print_graph(self)
 
     __repr__ = __str__
+
+
+def _fresh_shape(t: ArrayType, seen: set[int]) -> Shape:
+    """The shape of a type that is not among those seen, by identity; () for another."""
+    if id(t) in seen:
+        return ()
+    seen.add(id(t))
+    return t.shape
 
 
 def binding(n: Node) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.ir.dims import Constraint, Dim, Extent, Facts, Shape, evaluate, symbols_in
+from loopwright.ir.dims import Dim, Extent, Shape, evaluate, symbols_in
+from loopwright.ir.facts import Constraint, Facts
 from loopwright.ir.source import Source, user_source
 
 

@@ -24,8 +24,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from loopwright.ir.attributes import Attribute, Callback
-from loopwright.ir.dims import Constraint, Extent, floordiv, maximum, minimum, symbol
+from loopwright.ir.dims import Extent, floordiv, maximum, minimum, symbol
 from loopwright.ir.errors import ParseError
+from loopwright.ir.facts import Constraint
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops import TABLE

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from loopwright.ir.attributes import Attribute, Attributes, Callback, map_extents
-from loopwright.ir.dims import Constraint, Dim, Extent, substitute, symbol
+from loopwright.ir.dims import Dim, Extent, substitute, symbol
+from loopwright.ir.facts import Constraint
 from loopwright.ir.types import SHORT, ArrayType
 
 if TYPE_CHECKING:

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopwright.ir.attributes import Attribute, attribute_key
-from loopwright.ir.dims import Dim, Facts
+from loopwright.ir.attributes import attribute_key
+from loopwright.ir.dims import Dim
 from loopwright.ir.errors import DTypeError, ShapeError, VerificationError
+from loopwright.ir.facts import Facts
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.printer import print_graph
 from loopwright.ir.types import DTYPES, ArrayType
@@ -102,8 +103,8 @@ def _node_errors(node: Node, defined: set[Value], facts: Facts) -> Iterator[str]
 
 
 def _inference_errors(node: Node, facts: Facts) -> Iterator[str]:
-    types = [_canonical_type(v.type, facts) for v in node.inputs]
-    attrs = {k: _canonical(a, facts) for k, a in node.attrs.items()}
+    types = [facts.canonical_type(v.type) for v in node.inputs]
+    attrs = {k: facts.canonical_attribute(a) for k, a in node.attrs.items()}
     try:
         inferred = node.op.result_types(types, node.regions, attrs)
     except (ShapeError, DTypeError) as error:
@@ -118,16 +119,6 @@ def _inference_errors(node: Node, facts: Facts) -> Iterator[str]:
     for k, (t, v) in enumerate(zip(inferred, node.outputs, strict=True)):
         if not _same_type(t, v.type, facts):
             yield f"output {k} is declared {v.type}, {node.op.name} gives {t}"
-
-
-def _canonical_type(t: ArrayType, facts: Facts) -> ArrayType:
-    return ArrayType(tuple([facts.canonical(x) for x in t.shape]), t.dtype, t.weak)
-
-
-def _canonical(a: Attribute, facts: Facts) -> Attribute:
-    if isinstance(a, Dim):
-        return facts.canonical(a)
-    return tuple([_canonical(x, facts) for x in a]) if isinstance(a, tuple) else a
 
 
 def _same_type(a: ArrayType, b: ArrayType, facts: Facts) -> bool:

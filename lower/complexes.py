@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.builder import Builder, Ref, attributed
-from loopwright.ir.dims import Extent, Facts, Shape
+from loopwright.ir.dims import Extent, Shape
+from loopwright.ir.facts import Facts
 from loopwright.ir.errors import DTypeError
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.guards import Scope

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import loopwright as lw
 from loopwright.ir.builder import build
-from loopwright.ir.dims import Constraint, symbol
+from loopwright.ir.dims import symbol
+from loopwright.ir.facts import Constraint
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.guards import Guard
 from loopwright.ir.ops import TABLE

@@ -5,20 +5,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loopwright.ir.dims import (
-    Constraint,
-    Dim,
-    Facts,
-    evaluate,
-    floordiv,
-    maximum,
-    minimum,
-    modulo,
-    substitute,
-    symbol,
-    symbol_of,
-    symbols_in,
-)
+from loopwright.ir.dims import Dim, evaluate, floordiv, maximum, minimum, modulo, substitute, symbol, symbol_of, symbols_in
+from loopwright.ir.facts import Constraint, Facts
 from loopwright.ir.guards import Scope
 from tests.scale import examples
 

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright.ir.dims import Constraint, evaluate, floordiv, maximum, minimum, symbol, symbols_in
+from loopwright.ir.dims import evaluate, floordiv, maximum, minimum, symbol, symbols_in
+from loopwright.ir.facts import Constraint
 from loopwright.ir.guards import Guard
 from loopwright.ir.signature import ArrayLeaf, Container, ObjectLeaf, Result, ResultContainer, ScalarLeaf
 from loopwright.ir.source import Source

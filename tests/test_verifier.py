@@ -2,8 +2,9 @@
 import numpy as np
 import pytest
 
-from loopwright.ir.dims import Constraint, symbol
+from loopwright.ir.dims import symbol
 from loopwright.ir.errors import VerificationError
+from loopwright.ir.facts import Constraint
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops import TABLE

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.ir.dims import Constraint, Extent, symbol
+from loopwright.ir.dims import Extent, symbol
 from loopwright.ir.errors import ShapeDeclarationError
+from loopwright.ir.facts import Constraint
 from loopwright.ir.guards import Guard, Scope
 from loopwright.ir.source import Source, user_source
 from loopwright.tracer.pytree import LEAF, Structure, paths

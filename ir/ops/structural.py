@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.builder import Ref
-from loopwright.ir.dims import Call, Extent, Facts, Shape, product, symbol, terms_of
+from loopwright.ir.dims import Call, Extent, Shape, product, symbol, terms_of
 from loopwright.ir.errors import DTypeError, ShapeError
+from loopwright.ir.facts import Facts
 from loopwright.ir.loops import Apply, Expr, Literal, LoopContext, When, integer, less, minus, plus, times
 from loopwright.ir.op import Example, Op
 from loopwright.ir.ops.broadcasting import operand_dtype, spread

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from loopwright.ir.builder import Ref
-from loopwright.ir.dims import Extent, Facts, Shape, product, symbol
+from loopwright.ir.dims import Extent, Shape, product, symbol
 from loopwright.ir.errors import ShapeError
+from loopwright.ir.facts import Facts
 from loopwright.ir.loops import Apply, Expr, Literal, LoopContext, Reduce, When, integer, less, minus, plus, times
 from loopwright.ir.op import Example, Op
 from loopwright.ir.ops.arithmetic import add, floor_divide, mul, remainder, sub

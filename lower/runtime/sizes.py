@@ -5,7 +5,8 @@ is zero the guard does not hold.
 """
 from __future__ import annotations
 
-from loopwright.ir.dims import Atom, Call, Constraint, Dim, Extent, Monomial, Symbol, product
+from loopwright.ir.dims import Atom, Call, Dim, Extent, Monomial, Symbol, product
+from loopwright.ir.facts import Constraint
 from loopwright.lower.runtime.writer import Writer, every
 
 
