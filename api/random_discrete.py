@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from loopwright.arrays import Array, inexact_type, quiet, stopped, xp
+from loopwright.control_flow import scan
 from loopwright.ir.errors import ArgumentError, DTypeError, ShapeError
 from loopwright.ir.source import user_source
 from loopwright.ir.types import F32, I32, I64, INTEGERS, U64
-from loopwright.lax import scan
 from loopwright.random_bits import limits, random_bits
 from loopwright.random_continuous import gumbel, signs, uniform
 from loopwright.random_keys import Key, checked, extents, float_type, pair, parameters, shape_with, split

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from loopwright.arrays import Array, xp
+from loopwright.control_flow import while_loop
 from loopwright.ir.types import F32, I32
-from loopwright.lax import while_loop
 from loopwright.random_bits import blocks, encrypt_each, fraction_each, fractions
 from loopwright.scipy.special import erfinv, gammaln
 from loopwright.tracer.axes import as_shape

@@ -30,7 +30,7 @@ from loopwright.ir.loops import (
 )
 from loopwright.ir.op import Op
 from loopwright.ir.ops import TABLE
-from loopwright.ir.ops.selection import convert
+from loopwright.ir.ops.selection import bitcast, convert
 from loopwright.ir.types import BF16, F16, F32, INTEGERS, ArrayType
 
 FOLDS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bitwise_or", "all": "bitwise_and"}
@@ -120,7 +120,7 @@ def _evaluate(expr: Expr, environment: Environment) -> Any:
 
 def apply(op: Op, args: list[Any], dtype: np.dtype) -> Any:
     """An elementwise op on scalars. The op's own dtype rule is checked: no operand is promoted in passing."""
-    attrs = {"dtype": dtype} if op is convert else {}
+    attrs = {"dtype": dtype} if op in (bitcast, convert) else {}
     (result,) = op.result_types([ArrayType((), a.dtype) for a in args], (), attrs)
     assert result.dtype == dtype, f"{op.name} of {[a.dtype for a in args]} is {result.dtype}, the expression states {dtype}"
     return np.asarray(op.numpy(*args, **attrs))[()]

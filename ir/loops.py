@@ -77,7 +77,7 @@ class Load:
 @_hashed_once
 @dataclass(frozen=True)
 class Apply:
-    """An elementwise op, by its name in the op table, on scalars. `convert` takes its target from dtype."""
+    """An elementwise op, by its name in the op table, on scalars. `convert` and `bitcast` take their target from dtype."""
 
     fn: str
     args: tuple[Expr, ...]

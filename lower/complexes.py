@@ -15,8 +15,8 @@ import numpy as np
 
 from loopwright.ir.builder import Builder, Ref, attributed
 from loopwright.ir.dims import Extent, Shape
-from loopwright.ir.facts import Facts
 from loopwright.ir.errors import DTypeError
+from loopwright.ir.facts import Facts
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.guards import Scope
 from loopwright.ir.op import Op
@@ -242,6 +242,7 @@ RULES: dict[Op, Rule] = {
     arithmetic.div: lambda x, y: x / y,
     arithmetic.real: lambda z: z.re,
     arithmetic.imag: lambda z: z.im,
+    arithmetic.complex: lambda x, y: Pair(x, y),
     arithmetic.conj: lambda z: Pair(z.re, -z.im),
     arithmetic.abs: lambda z: call(t.hypot, z.re, z.im),
     comparison.eq: lambda x, y: x.re.equals(y.re) & x.im.equals(y.im),

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from loopwright import lax
 from loopwright import numpy as lnp
+from loopwright.control_flow import fori_loop
 from loopwright.ir.errors import ShapeError
 from loopwright.ir.ops.linalg import solve_triangular as substitute
 from loopwright.ir.source import user_source
@@ -181,7 +181,7 @@ def expm(A: Any) -> Any:
     def square(i: Any, x: Any) -> Any:
         return xp.where((i < squarings)[..., None, None], x @ x, x)
 
-    return lax.fori_loop(0, trips, square, _pade(scaled))
+    return fori_loop(0, trips, square, _pade(scaled))
 
 
 def _pade(a: Any) -> Any:

@@ -17,7 +17,7 @@ from loopwright.ir.ops.comparison import eq, isnan, le, lt
 from loopwright.ir.ops.construct import full_like, zeros_like
 from loopwright.ir.ops.elementwise import INEXACT, NUMBERS, ORDERED, REAL, between, elementwise, no_tangent, real_part
 from loopwright.ir.ops.selection import convert, select
-from loopwright.ir.types import BOOL, COMPLEX, FLOATS
+from loopwright.ir.types import BOOL, C64, C128, COMPLEX, F32, F64, FLOATS
 
 Tangents = tuple[Ref | None, ...]
 
@@ -157,6 +157,16 @@ nextafter = elementwise(
 
 
 # ---- parts of complex numbers ---------------------------------------------------------------------
+def _complex_type(part: np.dtype) -> np.dtype:
+    return C64 if part == F32 else C128
+
+
+def _complex_numpy(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    out = np.empty(np.shape(x), _complex_type(x.dtype))
+    out.real, out.imag = x, y
+    return out
+
+
 # Transposes are bilinear, without conjugates: re(sum(ct * f(d))) == re(sum(transpose(ct) * d)).
 real = elementwise(
     "real", np.real, 1, COMPLEX, doc="The real part.", result=real_part,
@@ -170,6 +180,12 @@ imag = elementwise(
 conj: Op = elementwise(
     "conj", np.conjugate, 1, COMPLEX, doc="The complex conjugate.",
     linear=(0,), jointly=True, transpose={0: lambda ct, x: conj(ct)},
+)
+
+
+complex: Op = elementwise(
+    "complex", _complex_numpy, 2, (F32, F64), doc="x + iy.", result=_complex_type,
+    linear=(0, 1), jointly=True, transpose={0: lambda ct, x, y: real(ct), 1: lambda ct, x, y: neg(imag(ct))},
 )
 
 

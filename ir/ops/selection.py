@@ -11,7 +11,26 @@ from loopwright.ir.loops import Apply, Bounded, Expr, Literal, LoopContext, minu
 from loopwright.ir.op import Example, Op
 from loopwright.ir.ops.construct import zeros_like
 from loopwright.ir.ops.elementwise import between, pointwise, same_dtype
-from loopwright.ir.types import BOOL, C64, C128, COMPLEX, DTYPES, F32, F64, I32, I64, INTEGERS, U8, U64, ArrayType, is_inexact
+from loopwright.ir.types import (
+    BOOL,
+    C64,
+    C128,
+    COMPLEX,
+    DTYPES,
+    F32,
+    F64,
+    FLOATS,
+    I16,
+    I32,
+    I64,
+    INTEGERS,
+    U8,
+    U16,
+    U32,
+    U64,
+    ArrayType,
+    is_inexact,
+)
 
 
 # ---- select -------------------------------------------------------------------------------------
@@ -79,6 +98,24 @@ convert: Op = pointwise(
               Example(("c128[]",), {"dtype": C64}), Example(("f32[]",), {"dtype": C128}), Example(("c64[n]",), {"dtype": F32}),
               Example(("i64[n, 1]",), {"dtype": U8}), Example(("f64[]",), {"dtype": F64, "weak": True}),
               Example(("u8[n]",), {"dtype": I32})),
+)
+
+
+# ---- bitcast ------------------------------------------------------------------------------------
+def _bitcast_dtype(x: ArrayType, dtype: np.dtype) -> np.dtype:
+    if not all(d in (*INTEGERS, *FLOATS) for d in (x.dtype, dtype)) or x.dtype.itemsize != dtype.itemsize:
+        raise DTypeError(f"bitcast: takes integers and real floats to those of the same width, not {x} to {dtype}")
+    return dtype
+
+
+bitcast: Op = pointwise(
+    name="bitcast",
+    doc="The number at another dtype of the same width that has the same bits.",
+    dtype=_bitcast_dtype,
+    numpy=lambda x, dtype: np.asarray(x).view(dtype),
+    jvp=lambda primals, tangents, out, dtype: None,
+    examples=tuple(Example((f"{source}[n]",), {"dtype": dtype}) for source, dtype in (
+        ("f64", I64), ("f32", U32), ("f16", I16), ("bf16", U16), ("i8", U8), ("u32", I32))),
 )
 
 

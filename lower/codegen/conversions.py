@@ -100,6 +100,17 @@ def convert(scope: Scope, value: str, source: np.dtype, to: np.dtype, lanes: int
     return rounded(machine_for(to, scope, lanes, target), result, to) if to in HALF else result
 
 
+def bitcast(scope: Scope, value: str, source: np.dtype, to: np.dtype, lanes: int, target: Target) -> str:
+    """One register of the same bits at a dtype of the same width."""
+    if source in HALF:
+        value = to_memory(machine_for(source, scope, lanes, target), value, source)
+    elif is_float(source) and not is_float(to):
+        value = machine_for(source, scope, lanes, target).bits_of(value)
+    if to in HALF:
+        return from_memory(machine_for(to, scope, lanes, target), value, to)
+    return machine_for(to, scope, lanes, target).from_bits(value) if is_float(to) and not is_float(source) else value
+
+
 def _from_float(scope: Scope, value: str, source: np.dtype, to: np.dtype, lanes: int, target: Target) -> str:
     here, there = (vector_type(register_type(d), lanes) for d in (source, to))
     if not is_float(to):

@@ -21,7 +21,7 @@ from loopwright.lower.codegen.context import (
     raise_where,
     splat_register,
 )
-from loopwright.lower.codegen.conversions import convert
+from loopwright.lower.codegen.conversions import bitcast, convert
 from loopwright.lower.codegen.folds import fold, prefix
 from loopwright.lower.codegen.machine import constant_text, register_type, vector_type
 from loopwright.lower.codegen.memory import load
@@ -81,6 +81,8 @@ def _compute(context: Context, term: Term) -> Value:
             return _when(context, term)
         case Apply(fn="convert", dtype=dtype):
             return _convert(context, context.evaluate(term.args[0]), dtype)
+        case Apply(fn="bitcast", dtype=dtype):
+            return _bitcast(context, context.evaluate(term.args[0]), dtype)
         case Apply(fn="select"):
             return _select(context, *(context.evaluate(a) for a in term.args))
         case Apply(fn=fn, dtype=dtype):
@@ -161,6 +163,11 @@ def _convert(context: Context, value: Value, dtype: np.dtype) -> Value:
     if value.dtype == dtype:
         return value
     parts = tuple(convert(value.scope, r, value.dtype, dtype, value.lanes, context.kernel.target) for r in value.parts)
+    return Value(parts, dtype, value.lanes, value.scope)
+
+
+def _bitcast(context: Context, value: Value, dtype: np.dtype) -> Value:
+    parts = tuple(bitcast(value.scope, r, value.dtype, dtype, value.lanes, context.kernel.target) for r in value.parts)
     return Value(parts, dtype, value.lanes, value.scope)
 
 
