@@ -21,7 +21,7 @@ from loopwright.ir.ops.elementwise import same_shape
 from loopwright.ir.parser import parse_type
 from loopwright.ir.types import BOOL, COMPLEX, DTYPES, F32, F64, FLOATS, I32, I64, ArrayType
 
-POINTWISE = [op for op in TABLE.values() if op.shape is same_shape and op.name not in ("select", "convert")]
+POINTWISE = [op for op in TABLE.values() if op.shape is same_shape and op.name not in ("select", "convert", "bitcast")]
 WITH_EXAMPLES = [op for op in TABLE.values() if op.examples]
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 2.0, 0.5, np.inf, -np.inf, np.nan)
 SHAPES = ("", "n", "m", "n, m", "2, n", "n, 1", "n, 3, m", "3", "n, n")
