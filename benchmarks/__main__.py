@@ -1,39 +1,62 @@
-"""`make bench`, or `python -m benchmarks [name ...]`: time the workloads, print the table, write benchmarks/results.json.
+"""`make bench`, or `python -m benchmarks [--threads N] [name ...]`: time the workloads, print the tables, write
+benchmarks/results.json and the tables of docs/performance.md.
 
-JAX and PyTorch take part where they are installed (`pip install '.[bench]'`). `--quick` runs everything once or twice, to
-see that it runs, and judges nothing.
+JAX, PyTorch and numba take part where they are installed (`pip install '.[bench]'`). `--threads N`: every contender has N
+threads on N processors; without it, one per processor. `--quick` runs everything once or twice, to see that it runs, and
+judges nothing.
 """
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import platform
 import sys
 from pathlib import Path
 
-import numpy as np
+from benchmarks import harness, report
 
-import loopwright as lw
-from benchmarks import call, compile, core, harness, scan, starting
-
-WORKLOADS = {f.__name__: f for f in (*call.WORKLOADS, *core.WORKLOADS, *compile.WORKLOADS, *scan.WORKLOADS,
-                                  *starting.WORKLOADS)}
-RESULTS = Path(__file__).parent / "results.json"
+THREADS = ("LOOPWRIGHT_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 def main(arguments: list[str]) -> None:
-    names = [a for a in arguments if not a.startswith("-")] or list(WORKLOADS)
-    harness.QUICK = "--quick" in arguments
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("names", nargs="*", metavar="name")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args(arguments)
+    harness.QUICK = options.quick
+    threads = limit_threads(options.threads)
+    import benchmarks.workloads as workloads  # now that the libraries will find their limits
     timings: list[harness.Timing] = []
-    for name in names:
-        found = WORKLOADS[name]()
+    for name in options.names or workloads.WORKLOADS:
+        found = workloads.WORKLOADS[name]()
         timings += found
         print(harness.table(found), flush=True)
         print(flush=True)
-    machine = {"cpus": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version(),
-               "numpy": np.__version__, "loopwright": lw.__version__}
+    print(report.summary(timings))
     if not harness.QUICK:
-        RESULTS.write_text(json.dumps({"machine": machine, "timings": [t.as_dict() for t in timings]}, indent=1) + "\n")
+        report.write(timings, threads, {"processor": processor(), **workloads.versions()})
+
+
+def limit_threads(count: int | None) -> int:
+    """Leave `count` processors to this process (JAX counts those) and say so to the libraries, before they are imported."""
+    available = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    if count is None:
+        return len(available)
+    if not 1 <= count <= len(available):
+        raise SystemExit(f"--threads {count}: there are {len(available)} processors")
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, available[-count:])
+    os.environ |= dict.fromkeys(THREADS, str(count))
+    return count
+
+
+def processor() -> str:
+    """Its name, where the system tells."""
+    described = Path("/proc/cpuinfo")
+    lines = described.read_text().splitlines() if described.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 import loopwright as lw
-from benchmarks import harness
+from benchmarks import harness, networks
 from benchmarks.harness import Timing, once_each, optional
+from loopwright import nn
 
 OPERATIONS = 5000
 
@@ -55,6 +56,16 @@ def compile_small() -> list[Timing]:
         contenders["jax"] = theirs
     ours()
     return once_each("compile of a small function", contenders, rounds=9)
+
+
+def compile_mlp() -> list[Timing]:
+    """First call of a training step of a network of three layers, trace and gradient included."""
+    args = networks.mlp_arguments()
+    contenders = {"loopwright": lambda: _seconds(lambda: lw.jit(networks.mlp_step(np, lw.grad, nn.log_softmax))(*args))}
+    if (jax := optional("jax")) is not None:
+        contenders["jax"] = lambda: _seconds(lambda: jax.block_until_ready(
+            jax.jit(networks.mlp_step(jax.numpy, jax.grad, jax.nn.log_softmax))(*args)))
+    return once_each("compile of an MLP step", contenders, rounds=7)
 
 
 def compile_layers() -> list[Timing]:
@@ -144,4 +155,4 @@ def compile_network() -> list[Timing]:
     return _long("network", _network)
 
 
-WORKLOADS = (compile_small, compile_layers, compile_chain, compile_network)
+WORKLOADS = (compile_small, compile_mlp, compile_layers, compile_chain, compile_network)

@@ -1,0 +1,109 @@
+"""One program in several libraries: every contender's result is checked before its time counts.
+
+A program for a peer is given as a function of the peer's module, so that nothing is imported where it is not installed.
+"""
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import loopwright as lw
+from benchmarks import harness
+from benchmarks.harness import Timing, interleaved, optional
+
+Program = Callable[..., Any]
+Optimised = Callable[[Program], Program]  # torch.compile, or nothing
+
+
+def contest(workload: str, args: tuple, ours: Program, *, expected: Any = None, numpy: Program | None = None,
+            jax: Callable[[Any], Program] | None = None, torch: Callable[[Any, Optimised], Program] | None = None,
+            numba: Callable[[Any], Mapping[str, Program]] | None = None, jit: Callable[..., Any] = lw.jit,
+            tolerance: float = 1e-5, verify: Callable[[str, Any], None] | None = None, compiles: bool = True,
+            rounds: int = 15) -> list[Timing]:
+    """Time `ours(*args)` under `jit` beside its peers; torch.compile is one where the program `compiles`.
+
+    `expected` is the result, by NumPy in float64; without it what `ours` gives for float64 arguments outside jit. An element
+    may differ by `tolerance` times itself and the greatest, or `verify` judges. NumPy runs `ours` as it is, or `numpy`.
+    """
+    if expected is None and verify is None:
+        expected = ours(*_mapped(lambda x: x.astype("float64") if x.dtype == np.float32 else x, args))
+    compiled, by_hand = jit(ours), numpy or ours
+    runs: dict[str, Callable[[], Any]] = {"loopwright": lambda: compiled(*args), "numpy": lambda: by_hand(*args)}
+    for name, f in (numba(module) if numba and (module := optional("numba")) else {}).items():
+        runs[name] = lambda f=f: f(*args)
+    if jax is not None and (module := jax_module()) is not None:
+        runs["jax"] = _with_jax(module, jax(module), args)
+    if torch is not None and (module := optional("torch")) is not None:
+        here = _mapped(module.from_numpy, args)
+        ways: dict[str, Optimised] = {"torch": lambda f: f}
+        if compiles and not harness.QUICK and has_compiler():
+            ways["torch.compile"] = module.compile
+        for name, way in ways.items():
+            theirs = torch(module, way)
+            runs[name] = lambda f=theirs: f(*here)
+    for name, run in runs.items():
+        if verify is not None:
+            verify(f"{workload}, {name}", run())
+        else:
+            check(f"{workload}, {name}", run(), expected, tolerance)
+    return interleaved(workload, runs, rounds=rounds)
+
+
+def _with_jax(jax: Any, f: Program, args: tuple) -> Callable[[], Any]:
+    here, g = _mapped(jax.numpy.asarray, args), jax.jit(f)
+    return lambda: jax.block_until_ready(g(*here))
+
+
+def jax_module() -> Any:
+    """JAX with float64, where it is installed."""
+    jax = optional("jax")
+    if jax is not None:
+        jax.config.update("jax_enable_x64", True)
+    return jax
+
+
+@cache
+def has_compiler() -> bool:
+    """torch.compile writes C++; where nothing compiles that it takes no part."""
+    found = shutil.which(os.environ.get("CXX", "g++")) is not None
+    if not found:
+        print("torch.compile takes no part: there is no C++ compiler")
+    return found
+
+
+def _mapped(f: Callable[[Any], Any], tree: Any) -> Any:
+    return type(tree)(_mapped(f, x) for x in tree) if isinstance(tree, tuple | list) else f(tree)
+
+
+def leaves(tree: Any) -> list:
+    """The arrays of nested tuples and lists."""
+    return [x for part in tree for x in leaves(part)] if isinstance(tree, tuple | list) else [tree]
+
+
+def check(who: str, found: Any, expected: Any, tolerance: float) -> None:
+    """AssertionError where a result is not the expected one."""
+    for a, b in zip(leaves(found), leaves(expected), strict=True):
+        b = np.asarray(b)
+        a = np.asarray(a.detach() if hasattr(a, "detach") else a)
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max(initial=0), err_msg=who)
+
+
+def torch_gradient(torch: Any, f: Program, wanted: int) -> Program:
+    """The gradients of f by its first `wanted` arguments, against the last argument as the cotangent."""
+    def run(*args: Any) -> Any:
+        *args, cotangent = args
+        watched = [x.detach().requires_grad_() for x in args[:wanted]]
+        return torch.autograd.grad(f(*watched, *args[wanted:]), watched, cotangent)
+    return run
+
+
+def gradient(xp: Any, grad: Callable[..., Program], f: Program, wanted: int) -> Program:
+    """The same for libraries with `grad`."""
+    def against(*args: Any) -> Any:
+        return xp.sum(f(*args[:-1]) * args[-1])
+    return grad(against, argnums=tuple(range(wanted)))

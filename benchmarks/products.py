@@ -1,0 +1,66 @@
+"""Products of matrices, with what follows them, and convolutions."""
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.contest import contest
+from benchmarks.harness import Timing
+from loopwright import lax, nn
+
+
+def _normal(*shape):
+    return np.random.default_rng(0).normal(size=shape).astype("float32")
+
+
+def matmul() -> list[Timing]:
+    """Products of square matrices of 64 to 2048 float32."""
+    found = []
+    for n in (64, 256, 1024, 2048):
+        found += contest(f"matmul, {n} f32", (_normal(n, n), _normal(n, n).T.copy()), lambda a, b: a @ b,
+                         jax=lambda jax: lambda a, b: a @ b, tolerance=1e-4,
+                         torch=lambda torch, optimised: optimised(lambda a, b: a @ b))
+    return found
+
+
+def _gelu(x):
+    """nn.gelu in NumPy."""
+    return 0.5 * x * (1 + np.tanh(x.dtype.type((2 / np.pi) ** 0.5) * (x + x.dtype.type(0.044715) * x * x * x)))
+
+
+def dense() -> list[Timing]:
+    """gelu(x @ w + b) for 512 x 1024 by 1024 x 1024 float32."""
+    x, w, b = args = _normal(512, 1024), _normal(1024, 1024) / 32, _normal(1024)
+    return contest("matmul + bias + gelu, 512x1024x1024 f32", args, lambda x, w, b: nn.gelu(x @ w + b),
+                   numpy=lambda x, w, b: _gelu(x @ w + b), tolerance=1e-4,
+                   expected=_gelu(x.astype("float64") @ w.astype("float64") + b),
+                   jax=lambda jax: lambda x, w, b: jax.nn.gelu(x @ w + b),
+                   torch=lambda torch, optimised: optimised(
+                       lambda x, w, b: torch.nn.functional.gelu(torch.addmm(b, x, w), approximate="tanh")))
+
+
+def _convolved(x, w, b):
+    """A convolution as nine products, in NumPy."""
+    height, width = x.shape[1:3]
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    return np.maximum(sum(padded[:, i:i + height, j:j + width] @ w[i, j] for i in range(3) for j in range(3)) + b, 0)
+
+
+def _torch_convolution(torch, optimised):
+    """Channels last in memory, as ours are."""
+    f = optimised(lambda x, w, b: torch.relu(torch.nn.functional.conv2d(x, w, b, padding=1)))
+    return lambda x, w, b: f(x.permute(0, 3, 1, 2), w.permute(3, 2, 0, 1), b).permute(0, 2, 3, 1)
+
+
+def convolution() -> list[Timing]:
+    """relu(conv(x) + b): 8 images of 56 x 56 with 64 channels, windows of 3 x 3, 64 channels out, float32."""
+    args = _normal(8, 56, 56, 64), _normal(3, 3, 64, 64) / 24, _normal(64)
+
+    def program(lax, maximum):
+        return lambda x, w, b: maximum(lax.conv_general_dilated(
+            x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) + b, 0)
+    return contest("conv2d + bias + relu, 8x56x56x64 by 3x3x64 f32", args, program(lax, np.maximum), numpy=_convolved,
+                   expected=_convolved(*(a.astype("float64") for a in args)), tolerance=1e-4,
+                   jax=lambda jax: program(jax.lax, jax.numpy.maximum), torch=_torch_convolution)
+
+
+WORKLOADS = (matmul, dense, convolution)

@@ -1,0 +1,97 @@
+"""The tables of docs/performance.md, from results.json: every row of the last run of each workload, lost ones included."""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.goals import GOALS, Goal
+from benchmarks.harness import Timing, readable
+
+RESULTS = Path(__file__).parent / "results.json"
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+BEGIN, END = "<!-- from benchmarks/results.json: begin -->\n", "<!-- end -->\n"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A workload's timings in one run: ours, and the peer with the least median."""
+
+    workload: str
+    ours: Timing
+    best: Timing | None
+
+    @property
+    def ratio(self) -> float | None:
+        return self.ours.median / self.best.median if self.best is not None else None
+
+
+def rows(timings: list[Timing]) -> list[Row]:
+    """One row per workload that loopwright takes part in, those with goals first. Loopwright in other ways is no peer."""
+    measured = dict.fromkeys(t.workload for t in timings)
+    names = [*(n for n in GOALS if n in measured), *(n for n in measured if n not in GOALS)]
+    found = []
+    for name in names:
+        of = {t.contender: t for t in timings if t.workload == name}
+        if "loopwright" in of:
+            peers = [t for who, t in of.items() if who in PEERS]
+            found.append(Row(name, of["loopwright"], min(peers, key=lambda t: t.median, default=None)))
+    return found
+
+
+PEERS = ("numpy", "scipy", "numba", "numba fastmath", "jax", "torch", "torch.compile", "c")
+
+
+def summary(timings: list[Timing]) -> str:
+    """A table in Markdown: ours beside the best peer, the goal, and whether it is met."""
+    lines = ["| workload | loopwright | quartiles | best peer | its median | ratio | goal | |", "|---" * 8 + "|"]
+    for row in rows(timings):
+        goal, ratio = GOALS.get(row.workload), row.ratio
+        peer = ("", "") if row.best is None else (row.best.contender, readable(row.best.median))
+        cells = (row.workload, readable(row.ours.median), f"{readable(row.ours.low)} to {readable(row.ours.high)}", *peer,
+                 "" if ratio is None else f"{ratio:.2f}", _aim(goal), _verdict(goal, row))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _aim(goal: Goal | None) -> str:
+    if goal is None:
+        return ""
+    return f"{goal.ratio:g}" if goal.ratio is not None else readable(goal.seconds or 0.0)
+
+
+def _verdict(goal: Goal | None, row: Row) -> str:
+    """Against the goal; without one, against the peer."""
+    if goal is None:
+        return "" if row.ratio is None else "faster" if row.ratio <= 1 else "**slower**"
+    if goal.seconds is not None:
+        return "met" if row.ours.median <= goal.seconds else "**missed**"
+    return "" if row.ratio is None or goal.ratio is None else "met" if row.ratio <= goal.ratio else "**missed**"
+
+
+def merged(old: dict, timings: list[Timing], threads: int, machine: dict) -> dict:
+    """results.json with a run's timings in place of earlier ones of the same workloads; another machine starts anew."""
+    runs = dict(old.get("runs", {})) if old.get("machine") == machine else {}
+    again = {t.workload for t in timings}
+    kept = [t for t in runs.get(str(threads), []) if t["workload"] not in again]
+    runs[str(threads)] = kept + [t.as_dict() for t in timings]
+    return {"machine": machine, "runs": runs}
+
+
+def page(text: str, results: dict) -> str:
+    """docs/performance.md with its tables made anew."""
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    machine = ", ".join(f"{name} {value}" for name, value in results["machine"].items())
+    parts = [f"Machine: {machine}.\n"]
+    for threads, timings in sorted(results["runs"].items()):
+        title = "One thread" if threads == "1" else f"{threads} threads"
+        parts.append(f"### {title}\n\n{summary([Timing(**t) for t in timings])}")
+    return before + BEGIN + "\n".join(parts) + END + after
+
+
+def write(timings: list[Timing], threads: int, machine: dict) -> None:
+    """Keep a run's timings, and show them."""
+    results = merged(json.loads(RESULTS.read_text()) if RESULTS.exists() else {}, timings, threads, machine)
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    PAGE.write_text(page(PAGE.read_text(), results))

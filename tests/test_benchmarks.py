@@ -1,0 +1,61 @@
+"""The benchmarks run, check results, and the page shows what was measured, whole."""
+import json
+import re
+
+import numpy as np
+import pytest
+
+from benchmarks import contest, harness, report
+from benchmarks.goals import GOALS
+from benchmarks.harness import Timing
+from benchmarks.workloads import WORKLOADS
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(harness, "QUICK", True)
+    monkeypatch.setattr(contest, "optional", lambda name: None)  # the peers have warnings of their own
+
+
+@pytest.mark.parametrize("name", ["sums", "dense", "mlp"])
+def test_a_workload_runs(quick, name):
+    found = WORKLOADS[name]()
+    assert {t.contender for t in found} >= {"loopwright", "numpy"}
+    assert {t.workload for t in found} <= set(GOALS)
+
+
+def test_a_wrong_contender_is_found_out(quick):
+    x = np.arange(6, dtype="float32")
+    with pytest.raises(AssertionError, match="twice, numpy"):
+        contest.contest("twice", (x,), lambda x: x * 2, numpy=lambda x: x * 3)
+
+
+def timing(workload, contender, median, threads=1):
+    return Timing(workload, contender, median, median * 0.9, median * 1.1)
+
+
+def test_a_summary_shows_the_best_peer_and_lost_rows():
+    ms = 1e-3
+    text = report.summary([
+        timing("matmul, 64 f32", "loopwright", 3 * ms), timing("matmul, 64 f32", "numpy", 2 * ms),
+        timing("matmul, 64 f32", "jax", 1 * ms), timing("compile of a small function", "loopwright", 9 * ms),
+        timing("watched", "loopwright", 1 * ms), timing("watched", "declared", ms / 2), timing("watched", "c", 4 * ms)])
+    assert text.splitlines()[2:] == [
+        "| matmul, 64 f32 | 3 ms | 2.7 ms to 3.3 ms | jax | 1 ms | 3.00 | 0.8 | **missed** |",
+        "| compile of a small function | 9 ms | 8.1 ms to 9.9 ms |  |  |  | 15 ms | met |",
+        "| watched | 1 ms | 900 us to 1.1 ms | c | 4 ms | 0.25 |  | faster |"]
+
+
+def test_a_run_replaces_its_own_workloads_only():
+    old = report.merged({}, [timing("a", "loopwright", 1.0), timing("b", "loopwright", 1.0)], 1, {"processor": "p"})
+    new = report.merged(old, [timing("a", "loopwright", 2.0)], 1, {"processor": "p"})
+    assert [(t["workload"], t["median"]) for t in new["runs"]["1"]] == [("b", 1.0), ("a", 2.0)]
+    assert set(report.merged(new, [timing("a", "loopwright", 2.0)], 2, {"processor": "p"})["runs"]) == {"1", "2"}
+    assert set(report.merged(new, [timing("a", "loopwright", 2.0)], 2, {"processor": "q"})["runs"]) == {"2"}
+
+
+def test_the_page_shows_the_results_and_every_goal():
+    results, text = json.loads(report.RESULTS.read_text()), report.PAGE.read_text()
+    assert report.page(text, results) == text
+    shown = set(re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE))
+    assert set(GOALS) <= shown
