@@ -26,6 +26,7 @@ class Callback:
 
 Attribute = Any  # the closed set above; Python cannot spell "a frozen dataclass of attributes"
 Attributes = Mapping[str, Attribute]
+_PLAIN = frozenset((bool, int, float, complex, str, type(None)))  # most attributes: no sizes inside
 
 
 def attribute_key(x: Attribute) -> Any:
@@ -55,8 +56,10 @@ def attributes_key(attrs: Attributes) -> Any:
 
 def map_extents(x: Attribute, to: Mapping[str, Extent]) -> Attribute:
     """x with symbols replaced, however nested."""
+    if type(x) in _PLAIN:
+        return x
     match x:
-        case Callback():
+        case Callback() | np.dtype():
             return x
         case Dim():
             return substitute(x, to)
@@ -69,8 +72,10 @@ def map_extents(x: Attribute, to: Mapping[str, Extent]) -> Attribute:
 
 def extents_in(x: Attribute) -> Iterator[Dim]:
     """Every symbolic size in x, however nested."""
+    if type(x) in _PLAIN:
+        return
     match x:
-        case Callback():
+        case Callback() | np.dtype():
             return
         case Dim():
             yield x

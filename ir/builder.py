@@ -129,7 +129,8 @@ class Builder:
         outer = _state.innermost
         self.serial, self.alive, self.why = next(_serial), True, why
         self.scope: Scope = scope or (outer.scope if outer else Scope())
-        self.since = self.scope.facts.changes  # while sizes have not changed since, all types here are canonical
+        self.since = self.seen = self.scope.facts.changes  # while sizes have not changed since, all types here are canonical
+        self.settled = 0  # nodes from here on have canonical types and attributes, if sizes are as they were `seen`
         self.params: list[Value] = []
         self.nodes: list[Node] = []
         self.captures: dict[Any, tuple[Ref | np.ndarray, Value]] = {}  # outer value or array id -> what it is, our parameter
@@ -205,6 +206,8 @@ class Builder:
         if facts.equal or facts.divides:
             if self.since != facts.changes:
                 types = [facts.canonical_type(t) for t in types]
+                if self.seen != facts.changes:
+                    self.seen, self.settled = facts.changes, len(self.nodes)
             attrs = {k: facts.canonical_attribute(a) for k, a in attrs.items()}
         outputs = tuple([Value(t) for t in op.result_types(types, regions, attrs)])
         node = Node(op, inputs, attrs, outputs, regions, source_here())
@@ -270,11 +273,13 @@ class Builder:
         constraints = tuple([g.constraint for g in self.scope.guards])
         if not facts.equal and not facts.divides:
             return Graph(params, nodes, values, constraints), outer
-        if self.since == facts.changes and not any(n.regions for n in nodes):  # regions may be older
+        if self.seen != facts.changes or any(n.regions for n in nodes[self.settled:]):  # regions may be older
+            self.settled = len(nodes)
+        elif self.since == facts.changes:
             return Graph(params, nodes, values, _unspent(constraints, self.scope)), outer
         g = Graph(params, nodes, values, constraints)
         symbols = {s: self.scope.canonical(symbol(s)) for s in g.symbols}
-        return substitute_graph(g, facts.equal | symbols, _unspent(constraints, self.scope)), outer
+        return substitute_graph(g, facts.equal | symbols, _unspent(constraints, self.scope), self.settled), outer
 
 
 def _unspent(constraints: tuple[Constraint, ...], scope: Scope) -> tuple[Constraint, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from loopwright.ir.attributes import Attributes, attributes_key, extents_in, map_extents
 from loopwright.ir.cached import cached_property
@@ -20,23 +20,32 @@ from loopwright.ir.source import Source
 from loopwright.ir.types import ArrayType
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+# Values and nodes are immutable, as type checkers enforce: frozen dataclasses take thrice the time to make, a tenth of a trace.
 class Value:
     """A name for one array. Identity is the name."""
 
-    type: ArrayType
+    __slots__ = ("type",)
+
+    def __init__(self, type: ArrayType) -> None:
+        self.type: Final = type
+
+    def __repr__(self) -> str:
+        return f"Value({self.type})"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Node:
     """One application of an op. `source` is the user's line, for messages only: it is no part of the structure."""
 
-    op: Op
-    inputs: tuple[Value, ...]
-    attrs: Attributes
-    outputs: tuple[Value, ...]
-    regions: tuple[Graph, ...] = ()
-    source: Source | None = None
+    __slots__ = ("attrs", "inputs", "op", "outputs", "regions", "source")
+
+    def __init__(self, op: Op, inputs: tuple[Value, ...], attrs: Attributes, outputs: tuple[Value, ...],
+                 regions: tuple[Graph, ...] = (), source: Source | None = None) -> None:
+        self.op: Final = op
+        self.inputs: Final = inputs
+        self.attrs: Final = attrs
+        self.outputs: Final = outputs
+        self.regions: Final = regions
+        self.source: Final = source
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -196,8 +205,10 @@ def _structure(g: Graph, to: _Renaming) -> Any:
     return tuple([to.type(v.type) for v in g.params]), tuple(nodes), tuple([number[v] for v in g.results]), facts
 
 
-def substitute_graph(g: Graph, to: Mapping[str, Extent], constraints: tuple[Constraint, ...] | None = None) -> Graph:
-    """The same graph with symbols replaced by sizes; `constraints` replaces its own when given."""
+def substitute_graph(g: Graph, to: Mapping[str, Extent], constraints: tuple[Constraint, ...] | None = None,
+                     settled: int | None = None) -> Graph:
+    """The same graph with symbols replaced by sizes; `constraints` replaces its own when given. Nodes from number `settled` on
+    have no region, and nothing to replace but inputs."""
     new: dict[Value, Value] = {}
     types: dict[int, ArrayType] = {}  # by the identity of those of g, which has few, many times
 
@@ -210,12 +221,20 @@ def substitute_graph(g: Graph, to: Mapping[str, Extent], constraints: tuple[Cons
         return new[v]
 
     params = tuple([fresh(v) for v in g.params])
-    nodes = tuple([Node(n.op, tuple([new[v] for v in n.inputs]), {k: map_extents(a, to) for k, a in n.attrs.items()},
-                        tuple([fresh(v) for v in n.outputs]), tuple([substitute_graph(r, to) for r in n.regions]), n.source)
-                   for n in g.nodes])
+    nodes = [Node(n.op, tuple([new[v] for v in n.inputs]), {k: map_extents(a, to) for k, a in n.attrs.items()},
+                  tuple([fresh(v) for v in n.outputs]), tuple([substitute_graph(r, to) for r in n.regions]), n.source)
+             for n in g.nodes[:settled]]
+    if settled is not None:
+        nodes += [_reading(n, new) for n in g.nodes[settled:]]
     if constraints is None:
         constraints = tuple(Constraint(c.relation, substitute(c.left, to), substitute(c.right, to)) for c in g.constraints)
-    return Graph(params, nodes, tuple([new[v] for v in g.results]), constraints)
+    return Graph(params, tuple(nodes), tuple([new.get(v, v) for v in g.results]), constraints)
+
+
+def _reading(n: Node, new: Mapping[Value, Value]) -> Node:
+    """n with other inputs, where there are others for them."""
+    inputs = tuple([new.get(v, v) for v in n.inputs])
+    return n if inputs == n.inputs else Node(n.op, inputs, n.attrs, n.outputs, n.regions, n.source)
 
 
 def symbols_of(n: Node) -> set[str]:

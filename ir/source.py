@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _OWN = tuple(folder + os.sep for folder in (
@@ -26,22 +27,26 @@ class Source:
 
     def in_pull(self, number: int) -> Source:
         """The same line, of a walk back."""
-        return self if number == self.pull else Source(self.file, self.line, number)
+        return self if number == self.pull else _source(self.file, self.line, number)
 
 
-_inside: dict[str, bool] = {}
+_source = lru_cache(maxsize=1 << 12)(Source)  # programs stand on few lines for long
 
 
-def _is_inside(file: str) -> bool:
-    known = _inside.get(file)
-    if known is None:
-        known = _inside[file] = os.path.abspath(file).startswith(_OWN) or any(part in file for part in _LIBRARIES)
-    return known
+class _Inside(dict[str, bool]):
+    """Whether a file is loopwright's or a library's, worked out once: a trace asks for every frame."""
+
+    def __missing__(self, file: str) -> bool:
+        self[file] = found = os.path.abspath(file).startswith(_OWN) or any(part in file for part in _LIBRARIES)
+        return found
+
+
+_inside = _Inside()
 
 
 def user_source() -> Source:
     """The innermost frame outside loopwright and NumPy."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and _is_inside(frame.f_code.co_filename):
+    while frame.f_back is not None and _inside[frame.f_code.co_filename]:
         frame = frame.f_back
-    return Source(frame.f_code.co_filename, frame.f_lineno)
+    return _source(frame.f_code.co_filename, frame.f_lineno)
