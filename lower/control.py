@@ -123,6 +123,11 @@ def is_last_use(nodes: Sequence[Node], k: int, v: Value) -> bool:
     return sum(x in same for x in nodes[k].inputs) == 1 and not any(x in same for n in nodes[k + 1:] for x in n.inputs)
 
 
+def is_loop(n: Node) -> bool:
+    """Whether the node's regions are run many times."""
+    return n.op is scan or n.op is while_
+
+
 def is_control(n: Node) -> bool:
     """Whether the node is control flow between kernels."""
     return n.op is sized or n.op in _CARRY

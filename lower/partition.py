@@ -4,7 +4,8 @@ Guarantees: the result computes what the graph did; every node of it is a `kerne
 control flow whose regions are partitioned alike; each runs after what it reads. Grouping walks from the results back: a
 node joins the group that reads it if that group's loops reach each of its elements where they need it (a reduction: once
 per row); a node that groups share joins one of them as a further result, is computed again where that is cheaper than a
-store and loads, or becomes the root of a group of its own.
+store and loads, or becomes the root of a group of its own. In the body of a loop, groups that walk the same positions become
+one.
 """
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from loopwright.ir.dims import Shape
 from loopwright.ir.graph import Graph, Node, Value, acts
 from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter
 from loopwright.ir.ops.selection import convert
@@ -20,16 +22,19 @@ from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.complexes import without_complex
 from loopwright.lower.composition import Position, fresh_indices, reads
-from loopwright.lower.control import carried_by, is_control, is_last_use, split_at_trips
+from loopwright.lower.control import carried_by, is_control, is_last_use, is_loop, split_at_trips
 from loopwright.lower.kernel import kernel, merged, region_of
 from loopwright.lower.preparation import prepare
 from loopwright.lower.rules import EXPENSIVE, default_schedule, own_cost
-from loopwright.lower.scheduling import ScheduleError, build_nest
+from loopwright.lower.scheduling import ScheduleError, build_nest, is_short
 from loopwright.lower.target import Target
 
 MOST_NODES = 64  # of one group: bounds register pressure and the depth of expressions
 MOST_POSITIONS = 4  # at which one group may read one value
 MOST_VISITS = 64  # when looking for a path between groups
+MOST_RESULTS = 8  # of a kernel that groups side by side became
+MOST_COST = 4 * EXPENSIVE  # of one position of such a kernel: dearer ones have fewer vectors in flight
+MOST_TRIED = 4  # groups that a group may come to stand beside
 
 
 @dataclass(eq=False)
@@ -101,9 +106,10 @@ def _drops_ones(n: Node) -> bool:
 
 
 class _Grouping:
-    """`carried`: for some results, by number, the parameter whose bytes they have if they are made by updates of it alone."""
+    """`carried`: for some results, by number, the parameter whose bytes they have if they are made by updates of it alone.
+    `in_loop`: whether the graph is run many times, maybe over short arrays, where each kernel costs."""
 
-    def __init__(self, g: Graph, blas: bool, carried: Mapping[int, Value]) -> None:
+    def __init__(self, g: Graph, blas: bool, carried: Mapping[int, Value], in_loop: bool) -> None:
         self.g, self.blas, self.fresh = g, blas, fresh_indices()
         self.updates = self._updates(carried)
         self.users: dict[Value, list[Node]] = {}
@@ -119,6 +125,8 @@ class _Grouping:
             self._place(n)
         for n, (v, _) in self.updates.items():
             self._after_readers(n, v)
+        if in_loop:
+            self._merge()
 
     def _updates(self, carried: Mapping[int, Value]) -> dict[Node, tuple[Value, set[Value]]]:
         """Nodes that make a result by updates of the parameter that it may replace: that, and all that depends on it."""
@@ -292,6 +300,59 @@ class _Grouping:
         arrays = [v for v in dict.fromkeys(n.inputs) if v.type.rank > 0]
         return not arrays or (len(arrays) == 1 and own_cost(form.expr) <= 1)
 
+    # ---- side by side --------------------------------------------------------------------------
+    def _merge(self) -> None:
+        """Maps over the same positions become one group: one loop instead of several, which reads what they share once."""
+        hosts: dict[Shape, list[Group]] = {}
+        for group in tuple(self.order):
+            if not self._is_plain_map(group):
+                continue
+            alike = hosts.setdefault(group.root.outputs[0].type.shape, [])
+            host = next((h for h in reversed(alike[-MOST_TRIED:]) if self._side_by_side(h, group)), None)
+            if host is None:
+                alike.append(group)
+            else:
+                self._absorb(host, group)
+
+    def _is_plain_map(self, group: Group) -> bool:
+        special = group.root in self.lone or group.root in self.updates or group.level is not None
+        if special or isinstance(group.expr, Reduce | Prefix | Scatter):
+            return False
+        return not is_short(group.root.outputs[0].type.shape)  # lanes along another axis suit those better
+
+    def _side_by_side(self, a: Group, b: Group) -> bool:
+        """Whether one loop can do what both do: neither waits for a third that waits for the other, and what one reads of the
+        other it reads where its loop is."""
+        nodes, results = dict.fromkeys((*a.nodes, *b.nodes)), (*a.results, *b.results)
+        if len(nodes) > MOST_NODES or len(results) > MOST_RESULTS:
+            return False
+        if any(p != a.index for v in results for p in (*self._positions(v, a), *self._positions(v, b))):
+            return False
+        if sum(own_cost(self._form(n).expr) for n in nodes) > MOST_COST:
+            return False
+        return not any(self._leads_to(other, goal) for start, goal in ((a, b), (b, a))
+                       for other in start.readers if other is not goal)
+
+    def _absorb(self, host: Group, group: Group) -> None:
+        """Do all that `group` does in `host`."""
+        host.nodes = list(dict.fromkeys((*host.nodes, *group.nodes)))
+        for v, positions in group.positions.items():
+            host.positions.setdefault(v, {}).update(positions)
+        self.order.remove(group)
+        for n in group.nodes:
+            self.groups_of[n] = list(dict.fromkeys([host if x is group else x for x in self.groups_of[n]]))
+        for other in (*self.order, group):
+            if group in other.readers:
+                other.readers = other.readers - {group} | {host}
+        host.readers = (host.readers | group.readers) - {host, group}
+        host.results = [v for v in (*host.results, *group.results) if self._is_stored(v, host)]
+
+    def _is_stored(self, v: Value, group: Group) -> bool:
+        """Whether a value that the group computes is its root's, a result of the graph, or read by another group."""
+        if v in group.root.outputs or v in self.results:
+            return True
+        return any(self.groups_of[u] != [group] for u in self.users.get(v, []))
+
     def _leads_to(self, start: Group, goal: Group) -> bool:
         """Whether what `start` computes is read, at however many removes, by `goal`; unknown counts as yes."""
         todo, seen = [start], {start}
@@ -339,10 +400,10 @@ class _Partition:
         self.target, self.blas = target, blas
         self.schedules: dict[Any, Schedule] = {}  # equal regions are scheduled once
 
-    def graph(self, g: Graph, carried: Mapping[int, Value] = {}) -> Graph:
+    def graph(self, g: Graph, carried: Mapping[int, Value] = {}, in_loop: bool = False) -> Graph:
         """g as kernels, reshapes, and control flow whose regions are of the same kind."""
         g = _with_copies(prepare(split_at_trips(g), self.blas))
-        grouping = _Grouping(g, self.blas, carried)
+        grouping = _Grouping(g, self.blas, carried, in_loop)
         position = {n: k for k, n in enumerate(g.nodes)}
         made: dict[Value, Value] = {v: v for v in g.params}
         out: list[Node] = []
@@ -357,9 +418,10 @@ class _Partition:
         out = [_in_place(out, k, updates[n]) if n in updates else n for k, n in enumerate(out)]
         return Graph(g.params, tuple(out), tuple(made[v] for v in g.results), g.constraints)
 
-    def _region(self, g: Graph, carried: Mapping[int, Value]) -> Graph:
+    def _region(self, n: Node, k: int) -> Graph:
         """A region without what it knows of sizes, which is the entry's to check: so more regions are equal."""
-        return self.graph(Graph(g.params, g.nodes, g.results), carried)
+        g = n.regions[k]
+        return self.graph(Graph(g.params, g.nodes, g.results), carried_by(n, k), is_loop(n))
 
     def _kernel(self, group: Group, nodes: list[Node], made: dict[Value, Value]) -> Node:
         results = [group.root.outputs[0], *(v for v in group.results if v is not group.root.outputs[0])]
@@ -376,7 +438,7 @@ class _Partition:
         values, inputs = tuple(Value(v.type) for v in n.outputs), tuple(made[v] for v in n.inputs)
         made.update(zip(n.outputs, values, strict=True))
         if is_control(n):
-            regions = tuple([self._region(r, carried_by(n, k)) for k, r in enumerate(n.regions)])
+            regions = tuple([self._region(n, k) for k in range(len(n.regions))])
             return Node(n.op, inputs, n.attrs, values, regions, n.source)
         if moves_nothing(n):
             return Node(n.op, inputs, n.attrs, values, (), n.source)

@@ -388,6 +388,55 @@ def test_equal_loops_are_compiled_once():
     assert text.count("define internal void @control_") == 1
 
 
+def body_kernels(f, *args):
+    """How many kernels the body of each loop has."""
+    graph = partition(lw.make_graph(f)(*args), host_target(), blas=False)
+    loops = [n for n in graph.nodes if n.regions and n.op is not kernel]
+    return [sum(n.op is kernel for n in loop.regions[-1].nodes) for loop in loops]
+
+
+def mixed(c, w, x):
+    """Two carries over the same positions, of which the second reads the first, and what the first was."""
+    (a, b), (was,) = scan(lambda w, a, b, x: ((a * w + x, b + np.cos(a) * w), (a,)), [w], [c, c[::-1]], [x])
+    return a, b, was
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 100])
+def test_maps_over_the_same_positions_are_one_kernel_of_the_body(n):
+    c, w, x = np.linspace(0, 1, n), np.linspace(1, 2, n), np.arange(7.0 * n).reshape(7, n) / 9
+    agree(mixed, c, w, x, rtol=1e-12)
+    assert body_kernels(mixed, c, w, x)[:1] == [1] if n > 1 else True
+
+
+def test_the_gradient_of_a_loop_over_vectors_has_two_kernels():
+    def cost(c, w, x):
+        (c,), (cs,) = scan(lambda w, c, x: ((c * w + x,), (c * w + x,)), [w], [c], [x])
+        return np.sum(cs ** 2)
+    c, w, x = np.linspace(0, 1, 5), np.linspace(0.1, 0.9, 5), np.arange(35.0).reshape(7, 5) / 9
+    slope = lw.grad(cost, argnums=(0, 1))
+    assert body_kernels(slope, c, w, x) == [1, 1]
+    for k, got in enumerate(lw.jit(slope)(c, w, x)):
+        for j in range(5):
+            step = np.eye(5)[j] * 1e-6
+            ends = [cost(*[a + sign * step if i == k else a for i, a in enumerate((c, w, x))]) for sign in (1, -1)]
+            np.testing.assert_allclose(got[j], (ends[0] - ends[1]) / 2e-6, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("step", [
+    lambda w, a, b, x: ((a + x, b * np.sum(a + x)), (b,)),  # a sum between them
+    lambda w, a, b, x: ((a + x, b * (a + x)[::-1]), (a,)),  # read from the other end
+    lambda w, a, b, x: ((b, a), (np.cumsum(a) + b,)),
+    lambda w, a, b, x: ((np.sort(a + b), a - x), (b * w,)),
+    lambda w, a, b, x: ((np.where(a > b, a, x), np.where(a > b, w, b)), (a > b,)),
+])
+def test_groups_that_wait_for_others_and_read_elsewhere(step):
+    def f(w, a, b, x):
+        (a, b), (y,) = scan(step, [w], [a, b], [x])
+        return a, b, y
+    rng = np.random.default_rng(0)
+    agree(f, *rng.normal(size=(3, 9)) / 3, rng.normal(size=(6, 9)) / 3, rtol=1e-11)
+
+
 def test_explain_shows_what_a_loop_runs():
     x, xs = np.arange(50.0), np.arange(150.0).reshape(3, 50)
     text = lw.jit(nest).explain(x, xs)
