@@ -158,17 +158,36 @@ def _worth_a_row(s: Survey, reading: Reading) -> bool:
 
 
 def _first_fold(s: Survey, reading: Reading) -> int | None:
-    """The reduction that can fill the row on its way: it reads the row first, directly, over exactly the row's axes."""
-    first = min(k for k, _ in reading.readers)
-    return first if _is_row_fold(s, first, reading.node.outputs[0]) else None
+    """The reduction that can fill the row on its way: the first to read it, at every point just where it fills it."""
+    row = reading.node.outputs[0]
+    for k, candidate in enumerate(s.stages):
+        if not isinstance(candidate.expr, Reduce) or candidate is s.root:
+            continue
+        e, read = reads(candidate.node, s.index[:candidate.node.outputs[0].type.rank], fresh_indices("f"))
+        assert isinstance(e, Reduce)
+        found = _read_at(s, candidate, read, row)
+        if found:
+            filled, shape = (*s.index[:s.level], *(i for i, _ in e.over)), tuple(n for _, n in e.over)
+            once = candidate.node.outputs[0].type.rank == s.level and shape == row.type.shape[s.level:]
+            return k if once and found == {filled} else None
+    return None
 
 
-def _is_row_fold(s: Survey, stage: int, row: Value) -> bool:
-    e = s.stages[stage].expr
-    if not isinstance(e, Reduce) or s.stages[stage] is s.root:
-        return False
-    return isinstance(e.body, Load) and e.body.index == (*s.index[:s.level], *(k for k, _ in e.over)) \
-        and tuple(n for _, n in e.over) == row.type.shape[s.level:]
+def _read_at(s: Survey, reader: Reading, read: Iterable[tuple[int, Position]], row: Value) -> set[Position]:
+    """Where the row is read, however many stages lie between."""
+    producers, fresh = {x.node.outputs[0]: x for x in s.stages}, fresh_indices("g")
+    todo, found = [(reader.node.inputs[k], at) for k, at in read], set[Position]()
+    seen = set(todo)
+    while todo:
+        v, at = todo.pop()
+        if v is row:
+            found.add(at)
+        elif v in producers:
+            node = producers[v].node
+            new = {(node.inputs[k], position) for k, position in reads(node, at, fresh)[1]} - seen
+            seen |= new
+            todo.extend(new)
+    return found
 
 
 # ---- lanes --------------------------------------------------------------------------------------
@@ -192,6 +211,9 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
             e = s.stages[k].expr
             assert isinstance(e, Reduce)
             out += [Vectorize(k, s.stages[k].node.outputs[0].type.rank + len(e.over) - 1, lanes), Unroll(k, _in_flight(s, 8))]
+        for x in placement:
+            if isinstance(x, ComputeAt) and x.within is None and (rank := s.stages[x.stage].node.outputs[0].type.rank) > x.level:
+                out += [Vectorize(x.stage, rank - 1, lanes), Unroll(x.stage, _in_flight(s, 4))]
         if s.level == s.loops or isinstance(s.root.expr, Reduce):  # a reduction of rows that have a value of their own
             return out
     if s.loops:
