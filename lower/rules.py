@@ -211,14 +211,20 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
             e = s.stages[k].expr
             assert isinstance(e, Reduce)
             out += [Vectorize(k, s.stages[k].node.outputs[0].type.rank + len(e.over) - 1, lanes), Unroll(k, _in_flight(s, 8))]
-        for x in placement:
-            if isinstance(x, ComputeAt) and x.within is None and (rank := s.stages[x.stage].node.outputs[0].type.rank) > x.level:
-                out += [Vectorize(x.stage, rank - 1, lanes), Unroll(x.stage, _in_flight(s, 4))]
+        for k, rank in _filled_alone(s, placement):
+            out += [Vectorize(k, rank - 1, lanes), Unroll(k, _in_flight(s, 4))]
         if s.level == s.loops or isinstance(s.root.expr, Reduce):  # a reduction of rows that have a value of their own
             return out
     if s.loops:
         out += [Vectorize(_number(s), s.loops - 1, lanes), Unroll(_number(s), _in_flight(s, 4))]
     return out
+
+
+def _filled_alone(s: Survey, placement: list[Instruction]) -> list[tuple[int, int]]:
+    """The stages kept as rows that are filled in loops of their own, and their ranks."""
+    alone = [x for x in placement if isinstance(x, ComputeAt) and x.within is None]
+    ranks = [(x.stage, x.level, s.stages[x.stage].node.outputs[0].type.rank) for x in alone]
+    return [(stage, rank) for stage, level, rank in ranks if rank > level]
 
 
 def _prefetch_rules(s: Survey, lanes: list[Instruction]) -> list[Instruction]:

@@ -26,7 +26,8 @@ def softmax(x):
 def agree(found, expected, dtype):
     """To some last bits of the greatest element."""
     assert found.dtype == dtype
-    np.testing.assert_allclose(found, expected, rtol=0, atol=(1e-5 if dtype == "f4" else 1e-13) * np.abs(expected).max(initial=1))
+    tolerance = (1e-5 if dtype == "f4" else 1e-13) * np.abs(expected).max(initial=1)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
 # ---- rows that are kept -------------------------------------------------------------------------
