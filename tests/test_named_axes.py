@@ -154,6 +154,63 @@ def test_permutations():
         over(lambda x: lax.ppermute(x, "i", [(0, 1), (2, 1)]))(X)
 
 
+GROUPS = [[0, 2], [3, 1]]
+
+
+@pytest.mark.parametrize("how", [lambda f: f, lw.jit], ids=["eager", "jit"])
+def test_groups_of_elements(how):
+    x, partner = RNG.normal(size=(4, 6)), np.array([2, 3, 0, 1])
+    in_group = [next(g for g in GROUPS if k in g) for k in range(4)]
+    place = [g.index(k) for k, g in enumerate(in_group)]
+    options = {"axis_index_groups": GROUPS}
+    for f, want in ((lambda x: lax.psum(x, "i", **options), x + x[partner]),
+                    (lambda x: lax.pmean(x, "i", **options), (x + x[partner]) / 2),
+                    (lambda x: lax.pmax(x, "i", **options), np.maximum(x, x[partner])),
+                    (lambda x: lax.pmin(x, "i", **options), np.minimum(x, x[partner])),
+                    (lambda x: lax.all_gather(x, "i", axis=1, **options), np.stack([x[g].T for g in in_group])),
+                    (lambda x: lax.all_gather(x, "i", tiled=True, **options), np.stack([x[g].ravel() for g in in_group])),
+                    (lambda x: lax.psum_scatter(x, "i", tiled=True, **options),
+                     np.stack([x[g].sum(0).reshape(2, 3)[p] for g, p in zip(in_group, place, strict=True)])),
+                    (lambda x: lax.all_to_all(x, "i", 0, 0, tiled=True, **options),
+                     np.stack([x[g].reshape(2, 2, 3)[:, p].ravel() for g, p in zip(in_group, place, strict=True)]))):
+        np.testing.assert_allclose(how(over(f))(x), want)
+    assert how(over(lambda x: lax.psum(1, "i", **options) + 0 * x))(x)[0, 0] == 2
+    slope = how(lw.grad(lambda x: np.sum(np.arange(4.0)[:, None] * over(lambda x: lax.psum(x, "i", **options))(x))))(x)
+    np.testing.assert_allclose(slope, np.repeat((np.arange(4) + partner)[:, None], 6, 1))
+    for groups in ([[0, 1]], [[0, 1, 2], [3]], [[0, 1], [1, 2]]):
+        with pytest.raises(lw.ArgumentError, match=r"axis_index_groups must have each of the 4 elements"):
+            over(lambda x, groups=groups: lax.psum(x, "i", axis_index_groups=groups))(x)
+
+
+@pytest.mark.parametrize("how", [lambda f: f, lw.jit], ids=["eager", "jit"])
+def test_exchanges(how):
+    x = RNG.normal(size=(3, 2, 3, 6))
+    np.testing.assert_array_equal(how(over(lambda x: lax.all_to_all(x, "i", 1, 0)))(x), x.transpose(2, 0, 1, 3))
+    np.testing.assert_array_equal(how(over(lambda x: lax.all_to_all(x, "i", 1, 2)))(x), x.transpose(2, 1, 3, 0))
+    np.testing.assert_array_equal(how(over(lambda x: lax.pswapaxes(x, "i", 1)))(x), x.transpose(2, 1, 0, 3))
+    parts = x.reshape(3, 2, 3, 3, 2)  # element, ..., part, place
+    np.testing.assert_array_equal(how(over(lambda x: lax.all_to_all(x, "i", 2, 0, tiled=True)))(x),
+                                  parts.transpose(3, 0, 1, 2, 4).reshape(3, 6, 3, 2))
+    np.testing.assert_array_equal(how(over(lambda x: lax.pshuffle(x, "i", [2, 0, 1])))(x), x[[2, 0, 1]])
+    np.testing.assert_array_equal(how(over(lambda x: lax.pbroadcast(x, "i", 1)))(x), x[[1, 1, 1]])
+    weights = RNG.normal(size=(3, 2, 3, 6))
+    slope = how(lw.grad(lambda x: np.sum(weights * over(lambda x: lax.all_to_all(x, "i", 1, 1))(x))))(x)
+    np.testing.assert_allclose(slope, weights.transpose(2, 1, 0, 3))
+    with pytest.raises(lw.ShapeError, match=r"all_to_all: axis 0 of .* must have 3 places"):
+        over(lambda x: lax.all_to_all(x, "i", 0, 0))(x)
+
+
+@pytest.mark.parametrize("split, at, tiled", [(0, 0, False), (0, 1, False), (1, 0, True), (1, 1, True), (0, 0, True)])
+def test_exchanges_are_those_of_jax(split, at, tiled):
+    jax = pytest.importorskip("jax", reason="compares with jax.lax where that is installed")
+    x = RNG.normal(size=(3, 3, 6)).astype(np.float32)
+    want = jax.vmap(lambda x: jax.lax.all_to_all(x, "i", split, at, tiled=tiled), axis_name="i")(x)
+    np.testing.assert_array_equal(over(lambda x: lax.all_to_all(x, "i", split, at, tiled=tiled))(x), want)
+    perm = [1, 2, 0]
+    np.testing.assert_array_equal(over(lambda x: lax.pshuffle(x, "i", perm))(x),
+                                  jax.vmap(lambda x: jax.lax.pshuffle(x, "i", perm), axis_name="i")(x))
+
+
 def test_no_elements():
     x = np.zeros((0, 2))
     assert over(lambda x: lax.psum(x, "i"))(x).shape == (0, 2)
