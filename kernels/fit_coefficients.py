@@ -50,6 +50,11 @@ def odd(f: Function, value: float) -> Function:
     return around_zero(lambda u: (f(mp.sqrt(u)) / mp.sqrt(u) - 1) / u, value)
 
 
+def shifted(f: Function, centre: float) -> Function:
+    """f around a centre."""
+    return lambda t: f(centre + t)
+
+
 LN2 = mp.log(2)
 HALF = float(LN2 / 2)
 QUARTER = float(mp.pi / 4)
@@ -59,13 +64,13 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     # (e^r - 1 - r) / r^2 for |r| <= ln(2)/2
     "EXP": (around_zero(lambda r: (mp.expm1(r) - r) / r ** 2, 0.5), -HALF * 1.0005, HALF * 1.0005, 4, 10),
     # (2^r - 1) / r for |r| <= 1/2
-    "EXP2": (around_zero(lambda r: (mp.mpf(2) ** r - 1) / r, float(LN2)), -0.5, 0.5, 6, 11),
+    "EXP2": (around_zero(lambda r: (mp.mpf(2) ** r - 1) / r, float(LN2)), -0.5, 0.5, 5, 11),
     # (log(1 + r) - r) / r^2 in the intervals of the logarithm's table
-    "LOG": (around_zero(lambda r: (mp.log1p(r) - r) / r ** 2, -0.5), -1 / 31, 1 / 16, 4, 9),
-    # the same for powers of f32, which are computed in f64
-    "LOG_SHORT": (around_zero(lambda r: (mp.log1p(r) - r) / r ** 2, -0.5), -1 / 31, 1 / 16, None, 5),
+    "LOG": (around_zero(lambda r: (mp.log1p(r) - r) / r ** 2, -0.5), -1 / 31, 1 / 16, 3, 9),
+    # (log2(1 + r) - r log2(e)) / r^2 for powers
+    "POW": (around_zero(lambda r: (mp.log1p(r) - r) / r ** 2 / LN2, float(-0.5 / LN2)), -1 / 32, 1 / 32, 4, None),
     # (log(1 + r) - r + r^2 / 2) / r^3 in the finer intervals of the power's table
-    "POW": (around_zero(lambda r: (mp.log1p(r) - r + r ** 2 / 2) / r ** 3, 1 / 3), -1 / 127, 1 / 127, None, 6),
+    "POW_": (around_zero(lambda r: (mp.log1p(r) - r + r ** 2 / 2) / r ** 3, 1 / 3), -1 / 127, 1 / 127, None, 6),
     # (sin(sqrt u) / sqrt u - 1) / u, (cos(sqrt u) - 1 + u / 2) / u^2 for sqrt u <= pi / 4
     "SIN": (around_zero(lambda u: (mp.sin(mp.sqrt(u)) / mp.sqrt(u) - 1) / u, -1 / 6), 0, SQUARED, 3, 6),
     "COS": (around_zero(lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u ** 2, 1 / 24), 0, SQUARED, 2, 6),
@@ -73,7 +78,6 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     "SINH": (odd(mp.sinh, 1 / 6), 0, 1, 3, 8),
     # (tan(sqrt u) / sqrt u - 1) / u for sqrt u <= pi / 4, and the like
     "TAN": (odd(mp.tan, 1 / 3), 0, SQUARED, 6, None),
-    "TANH": (odd(mp.tanh, -1 / 3), 0, 0.36, 4, None),
     "ASIN": (odd(mp.asin, 1 / 6), 0, 0.25, 5, 13),
     "ATAN_WIDE": (odd(mp.atan, -1 / 3), 0, 1, 8, None),
     # the same for sqrt u <= 7/16
@@ -88,33 +92,63 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     "ERFC": (lambda t: -mp.log(mp.erfc(t + mp.mpf(2.375))), -1.425, 1.625, 8, None),
     "ERFC_NEAR": (lambda t: -mp.log(mp.erfc(t + mp.mpf(1.75))), -0.76, 0.75, None, 15),
     "ERFC_FAR": (lambda t: -mp.log(mp.erfc(t + mp.mpf(4.25))), -1.75, 1.75, None, 13),
-    # m^(-1/3), a first guess
-    "CBRT": (lambda m: m ** (mp.mpf(-1) / 3), 1, 2, 4, 4),
+    # ((1 + u)^(1/3) - 1) / u in the intervals of the cube root's tables
+    "CBRT": (around_zero(lambda u: (mp.cbrt(1 + u) - 1) / u, 1 / 3), -1 / 8.9, 1 / 8.9, None, 11),
 }
 LOG_FIRST = 0.75  # significands lie in [0.75, 1.5) for the logarithm, in [POW_FIRST, 2 POW_FIRST) for the power
 POW_FIRST = float.fromhex("0x1.69555p-1")  # puts 1 near the middle of an interval
 
 
-def reciprocal_near(low: float, high: float, single: bool) -> Any:
-    """A number near 1 / centre whose logarithm is nearly representable, so that the table adds no error of its own."""
+def reciprocal_near(low: float, high: float, single: bool, image: Function) -> Any:
+    """A number near 1 / centre, at which image is nearly representable, so that the table adds no error of its own."""
     centre = 2 / (low + high)
     best, least = centre, mp.inf
     for k in range(-400, 401):
         c = float(np.float32(centre) + np.float32(k * 2.0 ** -23)) if single else centre + k * 2.0 ** -32
-        exact = mp.log(c)
+        exact = image(c)
         off = abs(exact - mp.mpf(float(np.float32(float(exact))) if single else float(exact)))
         if off < least:
             best, least = c, off
     return best
 
 
-def log_table(single: bool) -> list[float]:
+def log_table(single: bool, base: Any) -> list[float]:
     """1 / c for the 16 intervals of the top four significand bits; exactly 1 on both sides of 1."""
     out = []
     for i in range(16):
         low, high = (1 + i / 16, 1 + (i + 1) / 16) if i < 8 else (0.5 + i / 32, 0.5 + (i + 1) / 32)
-        out.append(1.0 if i in (0, 15) else reciprocal_near(low, high, single))
+        out.append(1.0 if i in (0, 15) else reciprocal_near(low, high, single, lambda c: mp.log(c, base)))
     return out
+
+
+def log_rest(base: int, single: bool) -> tuple[Function, float, float]:
+    """(log(1 + r) - factor r) / r to a base, factor being log e as the width has it; and the interval."""
+    exact = 1 / mp.log(base)
+    factor = mp.mpf(float(np.float32(float(exact)) if single else float(exact)))
+    return around_zero(lambda r: mp.log1p(r) / r * exact - factor, float(exact - factor)), -1 / 31, 1 / 16
+
+
+def cbrt_table(single: bool) -> list[float]:
+    """1 / c for intervals of [1, 8) by the exponent's two low bits and the top three (two) of the significand."""
+    count = 8 if single else 4
+    out = [1.0] * (4 * count)
+    for exponent in range(3):
+        for i in range(count):
+            low, high = (2.0 ** exponent * (1 + k / count) for k in (i, i + 1))
+            where = ((exponent + 127) % 4) * count + i
+            out[where] = reciprocal_near(low, high, single, lambda c: mp.cbrt(1 / mp.mpf(c)))
+    return out
+
+
+def tanh_pieces() -> list[list[float]]:
+    """Centres, then the coefficients of degree 5 to 0, for the 32 intervals of two significand bits that end at 10."""
+    edges = [float(np.uint32((520 - 31 + i) << 21).view(np.float32)) for i in range(33)]
+    first = interpolate(around_zero(lambda x: (mp.tanh(x) / x - 1) / x, 0.0), 0, edges[1], 3)
+    rows = [[0.0, *first, 1.0, 0.0]]
+    for low, high in itertools.pairwise(edges[1:]):
+        centre, half = (low + high) / 2, (high - low) / 2
+        rows.append([centre, *interpolate(shifted(mp.tanh, centre), -half, half, 5)])
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def pow_table() -> list[float]:
@@ -122,6 +156,18 @@ def pow_table() -> list[float]:
     bits = struct.unpack("<q", struct.pack("<d", POW_FIRST))[0]
     edges = [struct.unpack("<d", struct.pack("<q", bits + (k << 45)))[0] for k in range(129)]
     return [1.0 if low <= 1 < high else round(2 / (low + high) * 256) / 256 for low, high in itertools.pairwise(edges)]
+
+
+def short_pow_table() -> list[float]:
+    """1 / c for 32 intervals of [3/4, 3/2), with so few bits that z / c - 1 is exact in f32."""
+    out = []
+    for i in range(32):
+        low, high = (1 + i / 32, 1 + (i + 1) / 32) if i < 16 else (0.5 + i / 64, 0.5 + (i + 1) / 64)
+        unit = 64 if i < 16 else 32
+        inverse = 1.0 if i in (0, 31) else round(2 / (low + high) * unit) / unit
+        assert max(abs(low * inverse - 1), abs(high * inverse - 1)) <= 1 / 32
+        out.append(inverse)
+    return out
 
 
 def split(x: Any, bits: int) -> float:
@@ -137,11 +183,28 @@ def show(name: str, values: list[Any]) -> None:
 
 def tables() -> None:
     """The logarithm's, power's and arc tangent's tables, and 2 / pi in words."""
-    for bits, single in (("32", True), ("64", False)):
-        inverse = log_table(single)
-        show(f"LOG_INVERSE{bits}", inverse)
-        for name, base in (("LOG_OF", mp.e), ("LOG2_OF", 2), ("LOG10_OF", 10)):
-            show(f"{name}{bits}", [0.0 if c == 1 else float(-mp.log(c, base)) for c in inverse])
+    for bits, single, degree in (("32", True, 4), ("64", False, 10)):
+        for name, base in (("LOG", mp.e), ("LOG2", 2), ("LOG10", 10)):
+            inverse = log_table(single, base)
+            show(f"{name}_INVERSE{bits}", inverse)
+            show(f"{name}_OF{bits}", [0.0 if c == 1 else float(-mp.log(c, base)) for c in inverse])
+            if base != mp.e:
+                show(f"{name}_{bits}", interpolate(*log_rest(base, single), degree))
+        inverse = cbrt_table(single)
+        show(f"CBRT_INVERSE{bits}", inverse)
+        show(f"CBRT_OF{bits}", [float(1 / mp.cbrt(c)) for c in inverse])
+    show("CBRT32", interpolate(FITS["CBRT"][0], -1 / 16.8, 1 / 16.8, 3))
+    print("TANH_PIECES32 = (")
+    for column in tanh_pieces():
+        print("    (" + "\n     ".join(textwrap.wrap(", ".join(repr(v) for v in column), 118)) + "),")
+    print(")")
+    inverse = short_pow_table()
+    logs = [-mp.log(c, 2) if c != 1 else mp.mpf(0) for c in inverse]
+    high = [split(v, 16) for v in logs]
+    show("POW_INVERSE32", inverse)
+    show("POW_HIGH32", high)
+    show("POW_LOW32", [float(v - mp.mpf(h)) for v, h in zip(logs, high, strict=True)])
+    show("LOG2E32", [(whole := float(np.float32(1 / LN2))), float(1 / LN2 - whole)])
     inverse = pow_table()
     logs = [-mp.log(c) if c != 1 else mp.mpf(0) for c in inverse]
     high = [split(v, 42) for v in logs]

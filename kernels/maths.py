@@ -20,13 +20,11 @@ from loopwright.kernels.maths_exponentials import (
     exp2,
     expm1,
     expm1_near,
-    format_of,
     log,
     log1p,
     log2,
     log10,
     reduced,
-    split,
 )
 from loopwright.kernels.maths_hyperbolic import arccosh, arcsinh, arctanh, cosh, sinh, tanh
 from loopwright.kernels.maths_inverse import arccos, arcsin, arctan, arctan2
@@ -36,6 +34,7 @@ from loopwright.kernels.maths_writer import (
     cancelling,
     estrin,
     horner,
+    polynomial,
     quick_two_sum,
     two_product,
     two_sum,
@@ -78,7 +77,7 @@ def _pow_log(m: Writer, x: str) -> tuple[str, str]:
     half, e2 = two_product(m, m.mul(r, -0.5), r)
     total, e3 = two_sum(m, high, half)
     cube = m.mul(m.mul(r, r), r)
-    rest = m.fma(cube, estrin(m, r, t.POW64), m.add(m.add(low, e2), m.add(e1, e3)))
+    rest = m.fma(cube, estrin(m, r, t.POW_64), m.add(m.add(low, e2), m.add(e1, e3)))
     return quick_two_sum(m, total, rest)
 
 
@@ -95,11 +94,19 @@ def _pow(m: Writer, x: str, y: str) -> str:
     r = m.fma(n, -DOUBLE.ln2[0], main)
     shift = m.fma(n, -DOUBLE.ln2[1], rest)
     r, e = quick_two_sum(m, r, shift)
-    q = m.fma(estrin(m, r, DOUBLE.exp), m.mul(r, r), e)
+    q = m.fma(estrin(m, r, t.EXP64), m.mul(r, r), e)
     return _pow_specials(m, x, y, m.scale(m.add(m.add(q, r), 1.0), n))
 
 
 def _pow_specials(m: Writer, x: str, y: str, magnitude: str) -> str:
+    """What C99 says of zeros, infinities, NaN and negative x, which all others need not wait for."""
+    endless = 0x7F800000 if m.bits == 32 else 0x7FF << 52
+    special = m.either(m.ucompare("ge", m.isub(m.bits_of(x), 1), endless - 1),
+                       m.ucompare("ge", m.bits_of(m.abs(y)), endless))
+    return m.rarely(special, magnitude, lambda inner: _pow_signed(inner, x, y, magnitude))
+
+
+def _pow_signed(m: Writer, x: str, y: str, magnitude: str) -> str:
     whole = m.compare("eq", m.trunc(y), y)
     half = m.mul(y, 0.5)
     odd = m.both(whole, m.compare("ne", m.trunc(half), half))
@@ -114,46 +121,33 @@ def _pow_specials(m: Writer, x: str, y: str, magnitude: str) -> str:
 
 
 def _pow_single(m: Writer, x: str, y: str) -> str:
-    """2^(y log2|x|) in f64, where a plain logarithm is precise enough; powers of two are exact."""
-    w, a = m.wide, m.abs(x)
-    s = split(w, w.abs(m.widen(x)), coefficients=t.LOG_SHORT64, normal=True)
-    logarithm = w.fma(w.add(s.r, s.correction), LOG2E, w.add(s.k, w.table(DOUBLE.log2_of, s.index)))
-    product = clamp(w, w.mul(m.widen(y), logarithm), -300.0, 300.0)
-    n = w.round(product)
-    r = w.sub(product, n)
-    magnitude = m.narrow(w.scale(w.fma(horner(w, r, t.EXP232), r, 1.0), n))
-    nothing, endless = m.compare("eq", a, 0.0), m.compare("eq", a, INF)
-    grows = m.either(m.both(endless, m.compare("gt", y, 0.0)), m.both(nothing, m.compare("lt", y, 0.0)))
-    magnitude = m.select(m.either(nothing, endless), m.select(grows, INF, 0.0), magnitude)
-    return _pow_specials(m, x, y, magnitude)
+    """2^(y log2|x|), the logarithm in twice the precision: k + T + r (L + r q(r))."""
+    k, z = m.parts(m.abs(x))
+    index = m.lshr(m.bits_of(z), 18)
+    r = m.fma(z, m.table(t.POW_INVERSE32, index), -1.0)  # exact
+    first = m.add(k, m.table(t.POW_HIGH32, index))  # exact: both are multiples of 2^-16
+    q = horner(m, r, t.POW32)
+    slope = m.fma(r, q, t.LOG2E32[0])
+    rest = m.add(m.fma(r, q, m.sub(t.LOG2E32[0], slope)), t.LOG2E32[1])
+    main, lost = two_product(m, r, slope)
+    high, e = quick_two_sum(m, first, main)  # first is 0 or larger
+    low = m.add(m.add(e, m.table(t.POW_LOW32, index)), m.fma(r, rest, lost))
+    main, lost = two_product(m, y, high)
+    n = m.round(clamp(m, main, -250.0, 250.0))
+    f = m.maximum(m.add(m.sub(main, n), m.fma(y, low, lost)), -1.0)  # which it is where nothing is left
+    return _pow_specials(m, x, y, m.scale(m.fma(horner(m, f, t.EXP232), f, 1.0), n))
 
 
 def _cbrt(m: Writer, x: str) -> str:
-    """Newton's iteration for m^(-1/3), then one for the root itself."""
-    a, f = m.abs(x), format_of(m)
-    tiny = m.compare("lt", a, 2.0 ** (1 - f.bias))
-    bits = m.bits_of(m.select(tiny, m.mul(a, 2.0 ** (f.mantissa + 2)), a))
-    exponent = m.isub(m.lshr(bits, f.mantissa), f.bias)
-    exponent = m.isub(exponent, m.iselect(tiny, f.mantissa + 2, 0))
-    third = m.floor(m.mul(m.add(m.to_float(exponent), 0.5), 1 / 3))
-    rest = m.sub(m.to_float(exponent), m.mul(third, 3.0))
-    significand = m.from_bits(m.ior(m.iand(bits, (1 << f.mantissa) - 1), f.bias << f.mantissa))
-    y = horner(m, significand, t.CBRT32 if m.bits == 32 else t.CBRT64)
-    for _ in range(1 if m.bits == 32 else 2):  # y (4 - m y^3) / 3
-        off = cancelling(m, m.mul(m.mul(y, y), significand), m.neg(y), 1.0)
-        y = m.fma(m.mul(y, 1 / 3), off, y)
-    two = m.compare("eq", rest, 2.0)
-    one = m.compare("eq", rest, 1.0)
-    number = m.mul(significand, m.select(two, 4.0, m.select(one, 2.0, 1.0)))
-    factor = m.select(two, 0.6299605249474366, m.select(one, 0.7937005259840998, 1.0))  # 4^(-1/3), 2^(-1/3)
-    y = m.mul(y, factor)
-    root = m.mul(number, m.mul(y, y))
-    square, lost = two_product(m, root, root)
-    off = m.sub(cancelling(m, m.neg(square), root, number), m.mul(lost, root))
-    root = m.fma(m.mul(off, 1 / 3), m.mul(y, y), root)
-    root = m.copysign(m.scale(root, third), x)
-    special = m.either(m.compare("eq", a, 0.0), m.negate(m.compare("lt", a, INF)))
-    return m.select(special, x, root)
+    """2^q cbrt(c) (1 + u)^(1/3) with |x| = 8^q c (1 + u), where c is of a table."""
+    q = m.floor(m.fma(m.exponent(x), 1 / 3, 1 / 6))
+    a = m.scale(m.abs(x), m.mul(q, -3.0))
+    single = m.bits == 32
+    index = m.lshr(m.bits_of(a), 20 if single else 50)
+    u = cancelling(m, a, m.table(t.CBRT_INVERSE32 if single else t.CBRT_INVERSE64, index), -1.0)
+    root = m.table(t.CBRT_OF32 if single else t.CBRT_OF64, index)
+    root = m.scale(m.fma(polynomial(m, u, t.CBRT32, t.CBRT64), m.mul(u, root), root), q)
+    return m.select(m.compare("eq", m.add(x, x), x), x, m.copysign(root, x))  # 0 and infinities
 
 
 def _hypot(m: Writer, x: str, y: str) -> str:
@@ -194,6 +188,6 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
     "sin": native(sin), "cos": native(cos), "tan": native(tan), "sinh": native(sinh), "cosh": native(cosh),
     "arcsin": native(arcsin), "arccos": native(arccos), "arctan": native(arctan), "arctan2": native(arctan2),
     "arcsinh": native(arcsinh), "arccosh": native(arccosh), "arctanh": native(arctanh),
-    "power": power, "cbrt": native(_cbrt), "hypot": in_double(_hypot),
+    "power": native(power), "cbrt": native(_cbrt), "hypot": in_double(_hypot),
     "fmod": in_double(fmod), "remainder": remainder, "floor_divide": floor_divide,
 }

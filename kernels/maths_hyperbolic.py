@@ -10,17 +10,16 @@ from loopwright.kernels import maths_tables as t
 from loopwright.kernels.maths_exponentials import (
     NAN,
     clamp,
-    exp,
     expm1_core,
     expm1_near,
     format_of,
+    log,
     log1p,
     log_core,
-    log_specials,
     reduced,
     split,
 )
-from loopwright.kernels.maths_writer import Writer, cancelling, odd, quick_two_sum, two_sum
+from loopwright.kernels.maths_writer import Writer, by_pieces, cancelling, odd, quick_two_sum, two_sum
 
 
 def _half_exp(m: Writer, x: str) -> str:
@@ -48,13 +47,11 @@ def tanh(m: Writer, x: str) -> str:
 
 
 def _tanh_single(m: Writer, x: str) -> str:
-    """Beyond 0.6 as 1 - 2 / (e^(2|x|) + 1)."""
-    size = m.abs(x)
-    bounded = m.minimum(10.0, size)
-    e = exp(m, m.add(bounded, bounded))
-    big = m.sub(1.0, m.div(2.0, m.add(e, 1.0)))
-    y = m.select(m.compare("lt", size, 0.6), odd(m, size, m.mul(x, x), t.TANH32), big)
-    return m.select(m.compare("unordered", x, x), x, m.copysign(y, x))
+    """Polynomials of degree 5 by pieces; beyond 9.01 it is 1."""
+    size = m.minimum(9.5, m.abs(x))
+    piece = m.isub(m.lshr(m.bits_of(size), 21), 489)
+    piece = m.iselect(m.icompare("gt", piece, 0), piece, 0)
+    return m.copysign(by_pieces(m, size, piece, t.TANH_PIECES32), x)
 
 
 def _tanh_double(m: Writer, x: str) -> str:
@@ -77,7 +74,7 @@ def _log_beside_one(m: Writer, u: str, low: str | None, large: str, x: str) -> s
     v, lost = two_sum(m, u, 1.0)
     v, lost = m.select(large, x, v), m.select(large, 0.0, lost if low is None else m.add(lost, low))
     s = split(m, v, lost)
-    return log_specials(m, v, log_core(m, replace(s, k=m.add(s.k, m.select(large, 1.0, 0.0)))))
+    return log_core(m, replace(s, k=m.add(s.k, m.select(large, 1.0, 0.0))))
 
 
 def _is_large(m: Writer, a: str) -> str:
@@ -110,9 +107,13 @@ def arccosh(m: Writer, x: str) -> str:
 
 
 def arctanh(m: Writer, x: str) -> str:
-    """log1p(2 a / (1 - a)) / 2; in f32 a polynomial below 1/2."""
+    """log1p(2 a / (1 - a)) / 2; in f32 a polynomial below 1/2, and beyond it log((1 + a) / (1 - a)) / 2."""
     a = m.abs(x)
-    y = m.mul(log1p(m, m.div(m.add(a, a), m.sub(1.0, a))), 0.5)
-    if m.bits == 32:
-        y = m.select(m.compare("lt", a, 0.5), odd(m, a, m.mul(a, a), t.ATANH32), y)
-    return m.copysign(y, x)
+    below = m.sub(1.0, a)
+    if m.bits == 64:
+        return m.copysign(m.mul(log1p(m, m.div(m.add(a, a), below)), 0.5), x)
+    above, lost = quick_two_sum(m, 1.0, a)
+    quotient = m.div(above, below)
+    lost = m.add(m.fma(m.minimum(2.0 ** 26, quotient), m.neg(below), above), lost)
+    y = m.fma(lost, 2 / 7, m.mul(log(m, quotient), 0.5))  # lost / above / 2, where above is 7/4 to a seventh
+    return m.copysign(m.select(m.compare("lt", a, 0.5), odd(m, a, m.mul(a, a), t.ATANH32), y), x)

@@ -160,9 +160,11 @@ def tan(m: Writer, x: str) -> str:
 def _tan_single(m: Writer, x: str) -> str:
     """r + r^3 P(r^2), and -1 over that in odd quadrants; both with what rounding took from r, whose slope is 1 + tan(r)^2."""
     n = m.round(m.mul(x, TWO_OVER_PI))
-    second, rest = two_product(m, n, HALF_PI_SINGLE[1])
-    r, low = two_sum(m, m.fma(n, -HALF_PI_SINGLE[0], x), m.neg(second))
-    r, lost = quick_two_sum(m, r, m.fma(n, -HALF_PI_SINGLE[2], m.sub(low, rest)))
+    first = m.fma(n, -HALF_PI_SINGLE[0], x)
+    r = m.fma(n, -HALF_PI_SINGLE[1], first)
+    taken = m.sub(first, r)
+    lost = m.add(m.fma(n, -HALF_PI_SINGLE[1], taken), m.sub(m.sub(first, taken), r))
+    lost = m.fma(n, -HALF_PI_SINGLE[2], lost)
     u = m.mul(r, r)
     cube = m.mul(m.mul(horner(m, u, t.TAN32), u), r)
     near = m.add(r, cube)

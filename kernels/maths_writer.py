@@ -15,6 +15,7 @@ W = TypeVar("W", bound="Writer")
 
 class Writer(Protocol):
     """Floats of `bits` (32 or 64). Relations of `compare` are lt le eq ne gt ge (false for NaN but ne) and unordered.
+    `parts` is k, integer-valued, and z in [3/4, 3/2) with a = z 2^k: -inf, 1 for zeros, inf, 1 for inf, and z is NaN below 0.
     `apart` is body(a writer, *operands), floats all, written once for all that need it: name and bits say which it is."""
 
     @property
@@ -63,6 +64,8 @@ class Writer(Protocol):
     def to_int(self, a: str) -> str: ...
     def to_float(self, a: str) -> str: ...
     def scale(self, a: str, n: str) -> str: ...
+    def parts(self, a: str) -> tuple[str, str]: ...
+    def exponent(self, a: str) -> str: ...
     def table(self, values: tuple[float, ...], index: str) -> str: ...
     def integer_table(self, values: tuple[int, ...], index: str) -> str: ...
     def rarely(self: W, mask: str, usual: str, unusual: Callable[[W], str]) -> str: ...
@@ -92,6 +95,15 @@ def estrin(m: Writer, x: str, coefficients: tuple[float, ...]) -> str:
 def polynomial(m: Writer, x: str, single: tuple[float, ...], double: tuple[float, ...] = ()) -> str:
     """The polynomial of this width, in the order that suits it."""
     return horner(m, x, single) if m.bits == 32 else estrin(m, x, double)
+
+
+def by_pieces(m: Writer, x: str, index: str, tables: tuple[tuple[float, ...], ...]) -> str:
+    """The polynomial of x's interval, number `index`: tables of the intervals' centres and of coefficients, highest first."""
+    r = m.sub(x, m.table(tables[0], index))
+    result = m.table(tables[1], index)
+    for values in tables[2:]:
+        result = m.fma(result, r, m.table(values, index))
+    return result
 
 
 def odd(m: Writer, x: str, square: str, single: tuple[float, ...], double: tuple[float, ...] = ()) -> str:

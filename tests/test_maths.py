@@ -150,3 +150,55 @@ def test_remainders_are_exact(fn, dtype, bits, monkeypatch):
         wanted = getattr(np, fn)(x, y)
     ok = (np.isnan(got) & np.isnan(wanted)) | ((got == wanted) & (np.signbit(got) == np.signbit(wanted)))
     assert ok.all(), list(zip(x[~ok], y[~ok], got[~ok], wanted[~ok], strict=True))[:10]
+
+
+SINGLE = {**{fn: reference(fn) for fn in UNARY}, "cbrt": np.cbrt}
+EDGES = (1, 0.5, 0.25, 0.75, 1.5, 2, 4, 8, 0.046875, 9.01, 10, 88.7, 2.0**-126, 2.0**-149, np.pi / 4, np.pi / 2, np.pi)
+
+
+def every_kind_of_single(step):
+    """Bit patterns of all exponents and signs, the neighbours of where formulas change, and special values."""
+    patterns = np.arange(0, 2**32, step, dtype=np.int64).astype(np.uint32).view(F32)
+    edges = np.array(EDGES, F32).view(np.int32)[:, None] + np.arange(-40, 40, dtype=np.int32)
+    edges = edges.astype(np.int32).view(F32).ravel()
+    return np.concatenate([patterns, edges, -edges, SPECIAL.clip(-3e38, 3e38).astype(F32), SPECIAL[[13, 14]].astype(F32)])
+
+
+def check_single(fn, got, wanted):
+    """Against f64, whose own error does not show here: within 2 ULP, the same NaN, infinities and signs of zeros."""
+    with np.errstate(all="ignore"):
+        rounded = wanted.astype(F32)
+        spacing = np.spacing(np.abs(np.where(np.isfinite(rounded), rounded, 0))).astype(F64)
+        near = np.abs(got.astype(F64) - wanted) <= LIMIT * spacing
+    exactly = (got == rounded) & (np.signbit(got) == np.signbit(rounded))
+    fine = (np.isnan(got) & np.isnan(wanted)) | exactly | (np.isfinite(rounded) & near & (wanted != 0))
+    assert fine.all(), (fn, np.flatnonzero(~fine)[:5], got[~fine][:5], wanted[~fine][:5])
+
+
+@pytest.mark.parametrize("bits", [512, 256, 128])
+def test_singles_of_every_kind(bits, monkeypatch):
+    target, x = target_of(bits, monkeypatch), every_kind_of_single(2**32 // 100_003 if bits > 128 else 2**32 // 10_007)
+    for fn, function in SINGLE.items():
+        f = run_elementwise(fn, [x], F32, target)
+        got, _ = f(x)
+        with np.errstate(all="ignore"):
+            check_single(fn, got, function(x.astype(F64)))
+        for start in (1, 5, 14):  # the same bits at every place of a vector and in its tail
+            assert np.array_equal(f(x[-90 + start:])[0], got[-90 + start:], equal_nan=True), fn
+
+
+@pytest.mark.parametrize("bits", [512, 256, 128])
+def test_powers_and_angles_of_singles_of_every_kind(bits, monkeypatch):
+    target, rng = target_of(bits, monkeypatch), np.random.default_rng(5)
+    some = every_kind_of_single(2**32 // 20_011)
+    grid = [v.ravel() for v in np.meshgrid(*2 * [np.concatenate([SPECIAL.clip(-3e38, 3e38), [np.inf, -np.inf]]).astype(F32)])]
+    near = rng.uniform(0.9, 1.1, 20_000).astype(F32)
+    with np.errstate(all="ignore"):
+        full = [(x, (rng.uniform(-150, 150, len(x)) / np.log2(x.astype(F64))).astype(F32)) for x in (near, np.abs(some))]
+        pairs = [(some, rng.permutation(some)), grid, *full,
+                 (some, rng.integers(-9, 9, len(some)).astype(F32))]
+    for fn in ("power", "arctan2", "hypot"):
+        f = run_elementwise(fn, [some, some], F32, target)
+        for x, y in pairs:
+            with np.errstate(all="ignore"):
+                check_single(fn, f(x, y)[0], getattr(np, fn)(x.astype(F64), y.astype(F64)))

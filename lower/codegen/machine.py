@@ -12,6 +12,7 @@ from loopwright.ir.types import BF16, BOOL, F16, F32, F64
 from loopwright.lower.codegen.text import Function, Scope, branch, repeat
 from loopwright.lower.target import Target
 
+INF, NAN = float("inf"), float("nan")
 WHOLE_BITS = 512  # of a register
 ATTRIBUTES = 'nounwind "prefer-vector-width"="512" "no-trapping-math"="true"'  # of every function of the generator
 
@@ -274,6 +275,35 @@ class Machine:
         second = self.from_bits(self.shl(self.iadd(self.isub(whole, half), bias), shift))
         return self.mul(self.mul(a, first), second)
 
+    def parts(self, a: str) -> tuple[str, str]:
+        """k, integer-valued, and z in [3/4, 3/2) with a = z 2^k; k is -inf for zeros and inf for inf, z is NaN below 0."""
+        if self._is_whole:
+            kind = self.element, a
+            z = self._in_rows(Machine._significand, kind)
+            return self.sub(self._in_rows(Machine._exponent, kind), self._in_rows(Machine._exponent, (self.element, z))), z
+        bias, mantissa = (127, 23) if self.bits == 32 else (1023, 52)
+        tiny = self.compare("lt", a, 2.0 ** (1 - bias))
+        bits = self.bits_of(self.select(tiny, self.mul(a, 2.0 ** (mantissa + 2)), a))
+        first = (bias << mantissa) - (1 << (mantissa - 1))  # the bits of 3/4
+        whole = self.ashr(self.isub(bits, first), mantissa)
+        z = self.from_bits(self.isub(bits, self.shl(whole, mantissa)))
+        k = self.sub(self.to_float(whole), self.select(tiny, mantissa + 2.0, 0.0))
+        k = self.select(self.compare("eq", a, INF), INF, k)
+        return self.select(self.compare("eq", a, 0.0), -INF, k), self.select(self.compare("ge", a, 0.0), z, NAN)
+
+    def exponent(self, a: str) -> str:
+        """floor(log2 |a|) as a float; -inf for zeros, inf for infinities."""
+        if self._is_whole:
+            return self._in_rows(Machine._exponent, (self.element, a))
+        bias, mantissa = (127, 23) if self.bits == 32 else (1023, 52)
+        size = self.abs(a)
+        tiny = self.compare("lt", size, 2.0 ** (1 - bias))
+        bits = self.bits_of(self.select(tiny, self.mul(size, 2.0 ** (mantissa + 2)), size))
+        k = self.to_float(self.isub(self.lshr(bits, mantissa), bias))
+        k = self.sub(k, self.select(tiny, mantissa + 2.0, 0.0))
+        k = self.select(self.compare("lt", size, INF), k, size)
+        return self.select(self.compare("eq", size, 0.0), -INF, k)
+
     def table(self, values: tuple[float, ...], index: str) -> str:
         """values[index mod their number], a power of two."""
         low = self.iand(index, len(values) - 1)
@@ -312,6 +342,17 @@ class Machine:
         (end, width), kind = ("ps", "i16") if self.bits == 32 else ("pd", "i8"), self.float_type
         return self.scope.call(kind, f"llvm.x86.avx512.mask.scalef.{end}.512", [
             (kind, a), (kind, n), (kind, "zeroinitializer"), (width, "-1"), ("i32", "4")])
+
+    def _exponent(self, a: str) -> str:
+        (end, width), kind = ("ps", "i16") if self.bits == 32 else ("pd", "i8"), self.float_type
+        return self.scope.call(kind, f"llvm.x86.avx512.mask.getexp.{end}.512", [
+            (kind, a), (kind, "zeroinitializer"), (width, "-1"), ("i32", "4")])
+
+    def _significand(self, a: str) -> str:
+        """In [3/4, 3/2), without a sign; NaN below 0."""
+        (end, width), kind = ("ps", "i16") if self.bits == 32 else ("pd", "i8"), self.float_type
+        return self.scope.call(kind, f"llvm.x86.avx512.mask.getmant.{end}.512", [
+            (kind, a), ("i32", "15"), (kind, "zeroinitializer"), (width, "-1"), ("i32", "4")])
 
     def _permuted(self, values: tuple[float, ...], index: str) -> str:
         """A table that fits one or two registers; the instruction ignores the index's high bits."""
