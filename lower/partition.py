@@ -23,6 +23,7 @@ from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.complexes import without_complex
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.control import carried_by, is_control, is_last_use, is_loop, split_at_trips
+from loopwright.lower.hoisting import hoist
 from loopwright.lower.kernel import kernel, merged, region_of
 from loopwright.lower.preparation import prepare
 from loopwright.lower.rules import EXPENSIVE, default_schedule, own_cost
@@ -402,7 +403,8 @@ class _Partition:
 
     def graph(self, g: Graph, carried: Mapping[int, Value] = {}, in_loop: bool = False) -> Graph:
         """g as kernels, reshapes, and control flow whose regions are of the same kind."""
-        g = _with_copies(prepare(split_at_trips(g), self.blas))
+        g = split_at_trips(g)
+        g = _with_copies(prepare(hoist(g) if self.blas else g, self.blas))
         grouping = _Grouping(g, self.blas, carried, in_loop)
         position = {n: k for k, n in enumerate(g.nodes)}
         made: dict[Value, Value] = {v: v for v in g.params}
