@@ -7,7 +7,6 @@ factor of two of the best polynomial.
 from __future__ import annotations
 
 import itertools
-import struct
 import textwrap
 from collections.abc import Callable
 from typing import Any
@@ -69,8 +68,9 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     "LOG": (around_zero(lambda r: (mp.log1p(r) - r) / r ** 2, -0.5), -1 / 31, 1 / 16, 3, 9),
     # (log2(1 + r) - r log2(e)) / r^2 for powers
     "POW": (around_zero(lambda r: (mp.log1p(r) - r) / r ** 2 / LN2, float(-0.5 / LN2)), -1 / 32, 1 / 32, 4, None),
-    # (log(1 + r) - r + r^2 / 2) / r^3 in the finer intervals of the power's table
-    "POW_": (around_zero(lambda r: (mp.log1p(r) - r + r ** 2 / 2) / r ** 3, 1 / 3), -1 / 127, 1 / 127, None, 6),
+    # (log2(1 + r) - (r - r^2 / 2) log2(e)) / r^3 in its finer intervals
+    "POW_FINE": (around_zero(lambda r: (mp.log1p(r) - r + r ** 2 / 2) / r ** 3 / LN2, float(1 / LN2 / 3)), -1 / 32, 1 / 32,
+                 None, 8),
     # (sin(sqrt u) / sqrt u - 1) / u, (cos(sqrt u) - 1 + u / 2) / u^2 for sqrt u <= pi / 4
     "SIN": (around_zero(lambda u: (mp.sin(mp.sqrt(u)) / mp.sqrt(u) - 1) / u, -1 / 6), 0, SQUARED, 3, 6),
     "COS": (around_zero(lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u ** 2, 1 / 24), 0, SQUARED, 2, 6),
@@ -95,8 +95,6 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     # ((1 + u)^(1/3) - 1) / u in the intervals of the cube root's tables
     "CBRT": (around_zero(lambda u: (mp.cbrt(1 + u) - 1) / u, 1 / 3), -1 / 8.9, 1 / 8.9, None, 11),
 }
-LOG_FIRST = 0.75  # significands lie in [0.75, 1.5) for the logarithm, in [POW_FIRST, 2 POW_FIRST) for the power
-POW_FIRST = float.fromhex("0x1.69555p-1")  # puts 1 near the middle of an interval
 
 
 def reciprocal_near(low: float, high: float, single: bool, image: Function) -> Any:
@@ -152,20 +150,13 @@ def tanh_pieces() -> list[list[float]]:
 
 
 def pow_table() -> list[float]:
-    """1 / c in eight bits for the 128 intervals from POW_FIRST on, equally many bit patterns each: z / c - 1 is exact."""
-    bits = struct.unpack("<q", struct.pack("<d", POW_FIRST))[0]
-    edges = [struct.unpack("<d", struct.pack("<q", bits + (k << 45)))[0] for k in range(129)]
-    return [1.0 if low <= 1 < high else round(2 / (low + high) * 256) / 256 for low, high in itertools.pairwise(edges)]
-
-
-def short_pow_table() -> list[float]:
-    """1 / c for 32 intervals of [3/4, 3/2), with so few bits that z / c - 1 is exact in f32."""
+    """1 / c for 32 intervals of [3/4, 3/2), with so few bits that z / c - 1 is exact, in f32 also."""
     out = []
     for i in range(32):
-        low, high = (1 + i / 32, 1 + (i + 1) / 32) if i < 16 else (0.5 + i / 64, 0.5 + (i + 1) / 64)
+        below, above = (1 + (i + k) / 32 if i < 16 else 0.5 + (i + k) / 64 for k in (0, 1))
         unit = 64 if i < 16 else 32
-        inverse = 1.0 if i in (0, 31) else round(2 / (low + high) * unit) / unit
-        assert max(abs(low * inverse - 1), abs(high * inverse - 1)) <= 1 / 32
+        inverse = 1.0 if i in (0, 31) else round(2 / (below + above) * unit) / unit
+        assert max(abs(below * inverse - 1), abs(above * inverse - 1)) <= 1 / 32
         out.append(inverse)
     return out
 
@@ -198,19 +189,16 @@ def tables() -> None:
     for column in tanh_pieces():
         print("    (" + "\n     ".join(textwrap.wrap(", ".join(repr(v) for v in column), 118)) + "),")
     print(")")
-    inverse = short_pow_table()
-    logs = [-mp.log(c, 2) if c != 1 else mp.mpf(0) for c in inverse]
-    high = [split(v, 16) for v in logs]
-    show("POW_INVERSE32", inverse)
-    show("POW_HIGH32", high)
-    show("POW_LOW32", [float(v - mp.mpf(h)) for v, h in zip(logs, high, strict=True)])
-    show("LOG2E32", [(whole := float(np.float32(1 / LN2))), float(1 / LN2 - whole)])
     inverse = pow_table()
-    logs = [-mp.log(c) if c != 1 else mp.mpf(0) for c in inverse]
-    high = [split(v, 42) for v in logs]
     show("POW_INVERSE", inverse)
-    show("POW_HIGH", high)
-    show("POW_LOW", [float(v - mp.mpf(h)) for v, h in zip(logs, high, strict=True)])
+    for width, unit in ((32, 16), (64, 42)):
+        logs = [-mp.log(c, 2) if c != 1 else mp.mpf(0) for c in inverse]
+        high = [split(v, unit) for v in logs]
+        show(f"POW_HIGH{width}", high)
+        show(f"POW_LOW{width}", [float(v - mp.mpf(h)) for v, h in zip(logs, high, strict=True)])
+        for name, value in (("SLOPE", 1 / LN2), ("BEND", -0.5 / LN2)):
+            whole = float(np.float32(float(value))) if width == 32 else float(value)
+            show(f"POW_{name}{width}", [whole, float(value - whole)])
     angles = [mp.atan(mp.mpf(k) / 16) for k in range(16)]
     show("ATAN_HIGH", [float(v) for v in angles])
     show("ATAN_LOW", [float(v - mp.mpf(float(v))) for v in angles])

@@ -11,9 +11,7 @@ from collections.abc import Callable
 from loopwright.kernels import maths_tables as t
 from loopwright.kernels.maths_division import floor_divide, fmod, remainder
 from loopwright.kernels.maths_exponentials import (
-    DOUBLE,
     INF,
-    LOG2E,
     NAN,
     clamp,
     exp,
@@ -37,7 +35,6 @@ from loopwright.kernels.maths_writer import (
     polynomial,
     quick_two_sum,
     two_product,
-    two_sum,
 )
 
 
@@ -61,41 +58,45 @@ def erf(m: Writer, x: str) -> str:
     return m.select(m.compare("unordered", x, x), x, y)
 
 
-def _pow_log(m: Writer, x: str) -> tuple[str, str]:
-    """log(x) of a positive finite x as high + low, to 2^-67. Source: the pow of ARM's optimized routines."""
-    tiny = m.compare("lt", x, 2.0 ** -1022)
-    bits = m.bits_of(m.select(tiny, m.mul(x, 2.0 ** 54), x))
-    moved = m.isub(bits, 0x3FE6955500000000)
-    whole = m.ashr(moved, 52)
-    index = m.iand(m.lshr(moved, 45), 127)
-    z = m.from_bits(m.isub(bits, m.shl(whole, 52)))
-    k = m.sub(m.to_float(whole), m.select(tiny, 54.0, 0.0))
-    r = cancelling(m, z, m.table(t.POW_INVERSE, index), -1.0)
-    first = m.fma(k, DOUBLE.ln2[0], m.table(t.POW_HIGH, index))  # exact: both are multiples of 2^-42
-    low = m.fma(k, DOUBLE.ln2[1], m.table(t.POW_LOW, index))
-    high, e1 = quick_two_sum(m, first, r)  # first is 0 or larger than r
-    half, e2 = two_product(m, m.mul(r, -0.5), r)
-    total, e3 = two_sum(m, high, half)
-    cube = m.mul(m.mul(r, r), r)
-    rest = m.fma(cube, estrin(m, r, t.POW_64), m.add(m.add(low, e2), m.add(e1, e3)))
-    return quick_two_sum(m, total, rest)
+def _log2_twice(m: Writer, x: str) -> tuple[str, str]:
+    """log2(x) of a positive x in twice the precision: k + T + r (L + r (M + r q(r))); in f32 without M."""
+    single = m.bits == 32
+    tops, rests, slope = ((t.POW_HIGH32, t.POW_LOW32, t.POW_SLOPE32) if single else
+                          (t.POW_HIGH64, t.POW_LOW64, t.POW_SLOPE64))
+    k, z = m.parts(x)
+    index = m.lshr(m.bits_of(z), 18 if single else 47)
+    r = cancelling(m, z, m.table(t.POW_INVERSE, index), -1.0)  # exact
+    first = m.add(k, m.table(tops, index))  # exact
+    if single:
+        factor, low = _beside(m, slope, horner(m, r, t.POW32), r)
+    else:
+        bend, bent = _beside(m, t.POW_BEND64, estrin(m, r, t.POW_FINE64), r)
+        factor, low = _beside(m, slope, bend, r)
+        low = m.fma(r, bent, low)
+    main, lost = two_product(m, r, factor)
+    high, e = quick_two_sum(m, first, main)  # first is 0 or larger
+    return high, m.add(m.add(e, m.table(rests, index)), m.fma(r, low, lost))
+
+
+def _beside(m: Writer, whole: tuple[float, float], a: str, b: str) -> tuple[str, str]:
+    """whole, high and low, plus a b, which is far smaller: rounded, and the rest."""
+    if m.has_fma:
+        total = m.fma(a, b, whole[0])
+        return total, m.add(m.fma(a, b, m.sub(whole[0], total)), whole[1])
+    product, lost = two_product(m, a, b)
+    total, e = quick_two_sum(m, whole[0], product)
+    return total, m.add(e, m.add(lost, whole[1]))
 
 
 def _pow(m: Writer, x: str, y: str) -> str:
-    """e^(y log|x|) in twice the precision, then the special cases of C99."""
-    a = m.abs(x)
-    high, low = _pow_log(m, a)
-    high = m.select(m.compare("eq", a, 0.0), -INF, m.select(m.compare("eq", a, INF), INF, high))
+    """2^(y log2|x|), then the special cases of C99."""
+    single = m.bits == 32
+    high, low = _log2_twice(m, m.abs(x))
     main, lost = two_product(m, y, high)
-    usual = m.compare("lt", m.abs(main), 1000.0)
-    rest = m.select(usual, m.fma(y, low, lost), 0.0)
-    main = clamp(m, main, -1000.0, 1000.0)
-    n = m.round(m.mul(main, LOG2E))
-    r = m.fma(n, -DOUBLE.ln2[0], main)
-    shift = m.fma(n, -DOUBLE.ln2[1], rest)
-    r, e = quick_two_sum(m, r, shift)
-    q = m.fma(estrin(m, r, t.EXP64), m.mul(r, r), e)
-    return _pow_specials(m, x, y, m.scale(m.add(m.add(q, r), 1.0), n))
+    bound = 250.0 if single else 2000.0
+    n = m.round(clamp(m, main, -bound, bound))
+    f = m.maximum(m.add(m.sub(main, n), m.fma(y, low, lost)), -1.0)  # which it is where nothing is left
+    return _pow_specials(m, x, y, m.scale(m.fma(polynomial(m, f, t.EXP232, t.EXP264), f, 1.0), n))
 
 
 def _pow_specials(m: Writer, x: str, y: str, magnitude: str) -> str:
@@ -118,24 +119,6 @@ def _pow_signed(m: Writer, x: str, y: str, magnitude: str) -> str:
     one = m.either(m.compare("eq", x, 1.0), m.compare("eq", y, 0.0))
     one = m.either(one, m.both(m.compare("eq", x, -1.0), m.compare("eq", m.abs(y), INF)))
     return m.select(one, 1.0, result)
-
-
-def _pow_single(m: Writer, x: str, y: str) -> str:
-    """2^(y log2|x|), the logarithm in twice the precision: k + T + r (L + r q(r))."""
-    k, z = m.parts(m.abs(x))
-    index = m.lshr(m.bits_of(z), 18)
-    r = m.fma(z, m.table(t.POW_INVERSE32, index), -1.0)  # exact
-    first = m.add(k, m.table(t.POW_HIGH32, index))  # exact: both are multiples of 2^-16
-    q = horner(m, r, t.POW32)
-    slope = m.fma(r, q, t.LOG2E32[0])
-    rest = m.add(m.fma(r, q, m.sub(t.LOG2E32[0], slope)), t.LOG2E32[1])
-    main, lost = two_product(m, r, slope)
-    high, e = quick_two_sum(m, first, main)  # first is 0 or larger
-    low = m.add(m.add(e, m.table(t.POW_LOW32, index)), m.fma(r, rest, lost))
-    main, lost = two_product(m, y, high)
-    n = m.round(clamp(m, main, -250.0, 250.0))
-    f = m.maximum(m.add(m.sub(main, n), m.fma(y, low, lost)), -1.0)  # which it is where nothing is left
-    return _pow_specials(m, x, y, m.scale(m.fma(horner(m, f, t.EXP232), f, 1.0), n))
 
 
 def _cbrt(m: Writer, x: str) -> str:
@@ -178,16 +161,12 @@ def native(function: Callable[..., str]) -> Callable[..., str]:
     return lambda m, *args: function(m, *args) if m.has_fma else through(m, *args)
 
 
-def power(m: Writer, x: str, y: str) -> str:
-    return _pow_single(m, x, y) if m.bits == 32 else _pow(m, x, y)
-
-
 FUNCTIONS: dict[str, Callable[..., str]] = {
     "exp": native(exp), "exp2": native(exp2), "expm1": native(expm1), "log": native(log), "log2": native(log2),
     "log10": native(log10), "log1p": native(log1p), "tanh": native(tanh), "erf": native(erf),
     "sin": native(sin), "cos": native(cos), "tan": native(tan), "sinh": native(sinh), "cosh": native(cosh),
     "arcsin": native(arcsin), "arccos": native(arccos), "arctan": native(arctan), "arctan2": native(arctan2),
     "arcsinh": native(arcsinh), "arccosh": native(arccosh), "arctanh": native(arctanh),
-    "power": native(power), "cbrt": native(_cbrt), "hypot": in_double(_hypot),
+    "power": native(_pow), "cbrt": native(_cbrt), "hypot": in_double(_hypot),
     "fmod": in_double(fmod), "remainder": remainder, "floor_divide": floor_divide,
 }

@@ -307,8 +307,10 @@ class Machine:
     def table(self, values: tuple[float, ...], index: str) -> str:
         """values[index mod their number], a power of two."""
         low = self.iand(index, len(values) - 1)
-        if self._is_whole and len(values) * self.bits in (WHOLE_BITS, 2 * WHOLE_BITS):
+        if self._is_whole and len(values) * self.bits <= 4 * WHOLE_BITS:
             return self._in_rows(lambda one, index: one._permuted(values, index), (f"i{self.bits}", index))
+        if self.bits == 32 and self.lanes % 8 == 0 and "avx2" in self.target.enabled and len(values) <= 32:
+            return self._in_rows(lambda one, index: one._permuted_halves(values, index), ("i32", index), row=8)
         name = self._global(values)
         if self.lanes == 1:
             where = self.scope.emit(f"getelementptr {self.element}, ptr {name}, i{self.bits} {low}")
@@ -320,9 +322,9 @@ class Machine:
             (pointers, where), ("i32", str(self.bits // 8)), (self.mask_type, constant_text(True, "i1", self.lanes)),
             (kind, "zeroinitializer")])
 
-    def _in_rows(self, each: Callable[..., str], *operands: tuple[str, str]) -> str:
+    def _in_rows(self, each: Callable[..., str], *operands: tuple[str, str], row: int = 0) -> str:
         """each(a machine of one whole register, *parts), for one register of the operands, (element, value), after another."""
-        row = WHOLE_BITS // self.bits
+        row = row or WHOLE_BITS // self.bits
         if self.lanes == row:
             return each(self, *(x for _, x in operands))
         one = replace(self, lanes=row)
@@ -355,16 +357,38 @@ class Machine:
             (kind, a), ("i32", "15"), (kind, "zeroinitializer"), (width, "-1"), ("i32", "4")])
 
     def _permuted(self, values: tuple[float, ...], index: str) -> str:
-        """A table that fits one or two registers; the instruction ignores the index's high bits."""
+        """A table that fits up to four registers; the instructions ignore the index's high bits."""
         kind = self.float_type
-        part = [f"<{', '.join(f'{self.element} {float_text(v, self.element)}' for v in values[k:k + self.lanes])}>"
-                for k in range(0, len(values), self.lanes)]
+        part = self._rows_of(values)
         if len(part) == 1:
             end = "sf" if self.bits == 32 else "df"
             return self.scope.call(kind, f"llvm.x86.avx512.permvar.{end}.512", [(kind, part[0]), (self.int_type, index)])
         end = "ps" if self.bits == 32 else "pd"
-        return self.scope.call(kind, f"llvm.x86.avx512.vpermi2var.{end}.512",
-                               [(kind, part[0]), (self.int_type, index), (kind, part[1])])
+        found = [self.scope.call(kind, f"llvm.x86.avx512.vpermi2var.{end}.512",
+                                 [(kind, a), (self.int_type, index), (kind, b)])
+                 for a, b in zip(part[::2], part[1::2], strict=True)]
+        return self._chosen(found, index, 2 * self.lanes)
+
+    def _permuted_halves(self, values: tuple[float, ...], index: str) -> str:
+        """The same for registers of eight singles."""
+        kind = self.float_type
+        found = [self.scope.call(kind, "llvm.x86.avx2.permps", [(kind, part), (self.int_type, index)])
+                 for part in self._rows_of(values)]
+        return self._chosen(found, index, self.lanes)
+
+    def _rows_of(self, values: tuple[float, ...]) -> list[str]:
+        """A table's registers; a short one repeats."""
+        values = values * max(1, self.lanes // len(values))
+        return [f"<{', '.join(f'{self.element} {float_text(v, self.element)}' for v in values[k:k + self.lanes])}>"
+                for k in range(0, len(values), self.lanes)]
+
+    def _chosen(self, found: list[str], index: str, size: int) -> str:
+        """found[index // size mod their number], by halves."""
+        while len(found) > 1:
+            upper = self.icompare("ne", self.iand(index, size), 0)
+            found = [self.select(upper, b, a) for a, b in zip(found[::2], found[1::2], strict=True)]
+            size *= 2
+        return found[0]
 
     def _global(self, values: tuple[float, ...]) -> str:
         text = ", ".join(f"{self.element} {float_text(v, self.element)}" for v in values)
