@@ -19,7 +19,7 @@ from loopwright.ir.dims import Extent, evaluate, symbols_in
 from loopwright.ir.graph import Node
 from loopwright.ir.ops.control import scan, while_
 from loopwright.ir.residuals import Choice, total
-from loopwright.lower.control import is_control
+from loopwright.lower.control import blocks, is_control
 from loopwright.versions import Draft, Entry, Versions
 
 
@@ -84,8 +84,9 @@ def _choice_lines(who: str, choice: Choice, sizes: Mapping[str, int] | None) -> 
 def _kernel_lines(k: int | str, node: Node, sizes: Mapping[str, int] | None, indent: str = "  ") -> list[str]:
     if is_control(node):  # what is inside counts for one trip
         lines = [f"{indent}kernel {k} ({node.op.name}):{_all_trips(node, sizes)}"]
-        for r, region in enumerate(node.regions):
-            name = f"{k}.{r}" if len(node.regions) > 1 else str(k)
+        regions = node.regions[0].nodes[0].regions if node.op is blocks else node.regions
+        for r, region in enumerate(regions):
+            name = f"{k}.{r}" if len(regions) > 1 else str(k)
             for inner, n in enumerate(region.nodes):
                 lines += _kernel_lines(f"{name}.{inner}", n, None, indent + "  ")
         return lines
@@ -100,7 +101,10 @@ def _kernel_lines(k: int | str, node: Node, sizes: Mapping[str, int] | None, ind
 
 
 def _all_trips(node: Node, sizes: Mapping[str, int] | None) -> str:
-    """How often a loop runs, and what that costs; of one whose trip count is data, what a trip costs."""
+    """How often a loop runs, and what that costs; of one whose trip count is data, what a trip costs; how far a block goes."""
+    if node.op is blocks:
+        rows, total = (_amount(node.attrs[name], sizes) for name in ("rows", "total"))
+        return f" at most {rows} of {total} positions of axis {node.attrs['axis']} at a time, so that less leaves the caches"
     work = f"{_amount(flops(node), sizes)} flops, {_amount(bytes_moved(node), sizes)} bytes"
     if node.op is scan:
         return f" {_amount(trips(node), sizes)} trips, {work}"

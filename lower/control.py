@@ -40,6 +40,33 @@ sized = Op(
 )
 
 
+def _blocks_types(types: Sequence[ArrayType], regions: tuple[Graph, ...], total: Any, axis: int,
+                  **attrs: Any) -> tuple[ArrayType, ...]:
+    types = [v.type for v in regions[0].results]
+    return tuple([t.with_shape((*t.shape[:axis], total, *t.shape[axis + 1:])) for t in types])
+
+
+def _run_blocks(*arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping[str, int], size: Dim, total: int, rows: int,
+                axes: tuple[int | None, ...], axis: int) -> tuple[Any, ...]:
+    name = symbol_of(size)
+    assert name is not None
+    once, found = regions[0].nodes[0], []  # a sized node
+    for start in range(0, total, max(rows, 1)) or [0]:
+        here = min(rows, total - start)
+        given = [x if a is None else x.take(range(start, start + here), a) for x, a in zip(arrays, axes, strict=True)]
+        found.append(evaluate(once.regions[0], given, {**sizes, name: here}))
+    return tuple([np.concatenate(x, axis) for x in zip(*found, strict=True)])
+
+
+blocks = Op(
+    name="blocks",
+    doc="Runs its region on blocks of at most `rows` positions out of `total`, of axis `axis` of the results and of the axes "
+        "`axes` of the operands (None: read whole). The region's first parameter is the number of positions: `size` in it.",
+    numpy=_run_blocks,
+    infer=_blocks_types,
+)
+
+
 def split_at_trips(g: Graph) -> Graph:
     """g with all that follows its first `trips` node in the region of a `sized` node, which may hold another."""
     k = next((k for k, n in enumerate(g.nodes) if n.op is trips), None)
@@ -63,6 +90,7 @@ def _while_carry(n: Node) -> int:
 
 _CARRY: Mapping[Op, Callable[[Node], int]] = {
     switch: lambda n: 0,
+    blocks: lambda n: 0,
     while_: _while_carry,
     scan: lambda n: int(n.attrs["carry"]),
 }
@@ -94,7 +122,7 @@ def carried_by(n: Node, region: int) -> dict[int, Value]:
 def in_place(n: Node) -> tuple[bool, ...]:
     """Which carries of a partitioned loop stay in one buffer: all that makes their next value is one update in place, or an
     inner loop that is alone to read them."""
-    if n.op is sized:
+    if n.op is sized or n.op is blocks:
         return ()
     body, carried = n.regions[-1], carried_by(n, len(n.regions) - 1)
     return tuple([_stays(body, v, body.results[k]) for k, v in carried.items()])

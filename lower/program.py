@@ -14,6 +14,7 @@ from loopwright.ir.attributes import attributes_key
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.schedule import InPlace
 from loopwright.ir.source import Source
+from loopwright.lower.blocking import blocked
 from loopwright.lower.codegen import emit_nest
 from loopwright.lower.control import is_control
 from loopwright.lower.donation import donate
@@ -45,6 +46,7 @@ def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False
     """The program of a graph, of which results may lie in `donated` arguments. DTypeError where it holds a dtype that has no
     machine code."""
     kernels, donations = donate(partition(g, target, blas=blas), g, donated)
+    kernels = kernels if donations else blocked(kernels, target)  # a donated argument may be read after a block of it is stored
     made = lower_kernels(kernels, target, g.free_symbols, fast_math=fast_math)
     return replace(made, donations=donations)
 

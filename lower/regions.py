@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from loopwright.ir.dims import symbol_of
+from loopwright.ir.dims import substitute, symbol_of
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan, switch, while_
 from loopwright.ir.ops.regions import split
-from loopwright.lower.control import carry_count, initial_carries, sized
+from loopwright.lower.control import blocks, carry_count, initial_carries, sized
 from loopwright.lower.functions import FAILED, Frame, Function
 from loopwright.lower.plan import Argument, Place, Regions, ResultMemory, bytes_of, on_stack, plan_memory, plan_regions
 from loopwright.lower.runtime.writer import Writer
@@ -265,4 +265,36 @@ def _sized(c: _Control) -> None:
     c.frame.run_in_scratch(c.node.regions[0], plan_memory(c.node.regions[0]), pointers, lambda w, failed: w.do("ret void"))
 
 
-_EMIT: Mapping[Op, Callable[[_Control], None]] = {switch: _switch, while_: _while, scan: _scan, sized: _sized}
+def _divided_up(w: Writer, a: str, b: str) -> str:
+    """The quotient of two sizes, rounded up; a, which is 0 then, where b is 0."""
+    above = w.let(f"sub i64 {w.let(f'add i64 {a}, {b}')}, 1")
+    return w.let(f"sdiv i64 {above}, {w.call('i64', 'llvm.smax.i64', f'i64 {b}', 'i64 1')}")
+
+
+def _blocks(c: _Control) -> None:
+    """A loop that moves every pointer on by a block; the region gets its memory from the system, as large as a block needs."""
+    n, w, sizes = c.node, c.w, c.frame.sizes
+    region, at, count = n.regions[0], w.slot("i64"), w.slot("i64")
+    plan = plan_memory(region)
+    total = sizes.extent(n.attrs["total"])
+    number = _divided_up(w, total, sizes.extent(n.attrs["rows"]))
+    rows = _divided_up(w, total, number)  # blocks of even size
+    steps = [sizes.extent(substitute(bytes_of(v), {str(n.attrs["size"]): 1})) for v in (*region.params[1:], *region.results)]
+    axes = (*n.attrs["axes"], *[n.attrs["axis"]] * len(region.results))
+    w.store("i64", "0", at)
+
+    def body(now: list[str], following: list[str]) -> None:
+        start = w.load("i64", at)
+        w.store("i64", w.call("i64", "llvm.smin.i64", f"i64 {rows}", f"i64 {w.let(f'sub i64 {total}, {start}')}"), count)
+        moved = [base if a is None else w.let(f"getelementptr i8, ptr {base}, i64 {w.let(f'mul i64 {start}, {step}')}")
+                 for base, a, step in zip((*c.operands, *c.results), axes, steps, strict=True)]
+        pointers: dict[Place, str] = {Argument(k): p for k, p in enumerate((count, *moved[:len(c.operands)]))}
+        pointers |= {ResultMemory(k): p for k, p in enumerate(moved[len(c.operands):])}
+        c.frame.run(region, plan, pointers)
+        w.store("i64", w.let(f"add i64 {start}, {rows}"), at)
+
+    _loop(c, (), lambda: w.let(f"icmp slt i64 {w.load('i64', at)}, {total}"), body, polls=False)
+    c.leave()
+
+
+_EMIT: Mapping[Op, Callable[[_Control], None]] = {switch: _switch, while_: _while, scan: _scan, sized: _sized, blocks: _blocks}

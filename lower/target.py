@@ -15,12 +15,14 @@ from loopwright.lower.runtime.lazy import LLVM_LOCK, llvm
 
 @dataclass(frozen=True)
 class Target:
-    """`features` is LLVM's feature string (`+avx2,-sse4a`); `vector_bits` the widest register the generator may use."""
+    """`features` is LLVM's feature string (`+avx2,-sse4a`); `vector_bits` the widest register the generator may use;
+    `cache_bytes` what a processor's own cache holds."""
 
     triple: str
     cpu: str
     features: str
     vector_bits: int
+    cache_bytes: int = 1 << 20
 
     @cached_property
     def enabled(self) -> frozenset[str]:
@@ -74,7 +76,15 @@ def _host_target_within(limit: int, binding: Any) -> Target:
             features[name] = False
     bits = 512 if features.get("avx512f") else 256 if features.get("avx2") else 128
     text = ",".join(("+" if on else "-") + name for name, on in sorted(features.items()))
-    return Target(triple, str(binding.get_host_cpu_name()) if limit >= 512 else _plain_cpu(triple), text, min(bits, limit))
+    cpu = str(binding.get_host_cpu_name()) if limit >= 512 else _plain_cpu(triple)
+    return Target(triple, cpu, text, min(bits, limit), _cache_bytes())
+
+
+def _cache_bytes() -> int:
+    """The second-level cache; 1 MiB where the system does not say."""
+    name = "SC_LEVEL2_CACHE_SIZE"
+    known = os.sysconf(name) if name in getattr(os, "sysconf_names", {}) else 0
+    return known if known > 0 else 1 << 20
 
 
 def _beyond_sse2(name: str) -> bool:

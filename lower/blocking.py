@@ -1,0 +1,265 @@
+"""Loops around kernels: a chain of them runs block by block, so that what it keeps for itself stays in the caches.
+
+Scores of an attention, or the hidden layer of a network for many rows, are stored by one kernel and read by the next. If all
+kernels of a chain compute block after block of one axis alone, a few rows at a time run through the whole chain, and such
+values are as large as a block.
+
+Guarantees: the same values from the same kernels; an axis is divided only where every element of each kernel's results needs
+nothing of other positions of it; blocks are contiguous in every array; without need (when all fits) there is one block. How
+large a block is follows from the sizes of the call.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from loopwright.ir.dims import Dim, Extent, floordiv, maximum, minimum, product, summed
+from loopwright.ir.errors import DTypeError, ShapeError
+from loopwright.ir.graph import Graph, Node, Value, fresh_symbol
+from loopwright.ir.loops import Expr, Index, Load, Scatter, parts
+from loopwright.ir.schedule import InPlace
+from loopwright.ir.types import I64, ArrayType
+from loopwright.lower.composition import fresh_indices, reads
+from loopwright.lower.control import blocks, sized
+from loopwright.lower.kernel import kernel, region_of
+from loopwright.lower.target import Target
+
+MOST_LEVELS = 3  # axes that are divided, one inside the other
+FEWEST_ROWS = 32  # of a block of the innermost axis: products of fewer rows are slow
+Axes = dict[Value, int | None]  # which axis of a value is divided; None: it is read whole
+
+
+def blocked(g: Graph, target: Target) -> Graph:
+    """A partitioned graph with its chains of kernels in loops over blocks."""
+    for run in _runs(g):
+        g = _with_run(g, run, target)
+    return g
+
+
+# ---- chains -------------------------------------------------------------------------------------
+def _runs(g: Graph) -> list[list[Node]]:
+    """Chains of kernels that may share a loop over their results' first axis, and keep some value for themselves."""
+    found: list[list[Node]] = []
+    run: list[Node] = []
+    made: set[Value] = set()
+    for n in g.nodes:
+        axes = _node_axes(n, 0)
+        joins = axes is not None and made.intersection(n.inputs)
+        if axes is not None and joins and _joins(n, axes, run, made):
+            run.append(n)
+            made.update(n.outputs)
+            continue
+        if run and not made.isdisjoint(n.inputs):
+            found.append(run)  # what reads the chain in another way ends it
+            run, made = [], set()
+        if axes is not None and not run:
+            run, made = [n], set(n.outputs)
+    return [r for r in (*found, run) if _pays(r) and _kept(g, r)]
+
+
+def _pays(run: Sequence[Node]) -> bool:
+    """Whether a chain holds a library call: what generated kernels have to share is in one of them already."""
+    return any(n.attrs["implementation"] != "generated" for n in run)
+
+
+def _joins(n: Node, axes: Axes, run: Sequence[Node], made: set[Value]) -> bool:
+    same = n.outputs[0].type.shape[0] == run[0].outputs[0].type.shape[0]
+    return same and all(axes[v] == 0 for v in n.inputs if v in made)
+
+
+def _kept(g: Graph, run: Sequence[Node]) -> list[Value]:
+    """The values that a chain makes and that nothing else reads."""
+    inside, read = set(run), {v for n in run for v in n.inputs}
+    others = {v for n in g.nodes if n not in inside for v in n.inputs}.union(g.results)
+    return [v for n in run for v in n.outputs if v in read and v not in others]
+
+
+def _with_run(g: Graph, run: Sequence[Node], target: Target) -> Graph:
+    """g with a chain as one loop, which stands where its last kernel stood; what that did not wait for stands before it."""
+    inside = set(run)
+    read = {v for n in g.nodes if n not in inside for v in n.inputs}.union(g.results)
+    results = tuple([v for n in run for v in n.outputs if v in read])
+    body, outside = region_of(run, results)
+    divided = _divided(body, 0, (), target)
+    if divided is None:
+        return g
+    loop, given = divided
+    inputs = tuple([outside[body.params.index(v)] for v in given])
+    node = Node(blocks, inputs, loop.attrs, results, loop.regions, run[-1].source)
+    late = set(results)
+    first, last = g.nodes.index(run[0]), g.nodes.index(run[-1])
+    before, after = list[Node](), list[Node]()
+    for n in g.nodes[first:last + 1]:
+        if n in inside:
+            continue
+        waits = not late.isdisjoint(n.inputs)
+        late.update(n.outputs if waits else ())
+        (after if waits else before).append(n)
+    return Graph(g.params, (*g.nodes[:first], *before, node, *after, *g.nodes[last + 1:]), g.results, g.constraints)
+
+
+# ---- which axis of what -------------------------------------------------------------------------
+def _node_axes(n: Node, axis: int) -> Axes | None:
+    """For each operand of a kernel, the axis that goes along with `axis` of all results; None if there is no such axis."""
+    if n.op is not kernel or any(isinstance(x, InPlace) for x in n.attrs.get("schedule", ())):
+        return None
+    region = n.regions[0]
+    if any(v.type.rank <= axis or v.type.shape[axis] != n.outputs[0].type.shape[axis] for v in n.outputs):
+        return None
+    found = _region_axes(region, axis)
+    if found is None:
+        return None
+    operands: Axes = {}
+    for v, param in zip(n.inputs, region.params, strict=True):
+        if operands.setdefault(v, found.get(param)) != found.get(param):
+            return None
+    return operands
+
+
+def _region_axes(region: Graph, axis: int) -> Axes | None:
+    """The same for every value of a region that the results need."""
+    found: Axes = dict.fromkeys(region.results, axis)
+    for n in reversed(region.nodes):
+        if n.op.loop is None or len(n.outputs) > 1:
+            return None
+        if n.outputs[0] not in found:
+            continue
+        own = found[n.outputs[0]]
+        operands = dict.fromkeys(range(len(n.inputs))) if own is None else _operand_axes(n, own)
+        if operands is None:
+            return None
+        for k, at in operands.items():
+            if at == _NOT_ALONE or found.setdefault(n.inputs[k], at) != at:
+                return None
+    return found
+
+
+_NOT_ALONE = -1  # an operand is read at other positions too
+
+
+def _operand_axes(n: Node, own: int) -> dict[int, int | None] | None:
+    """Which axis of each operand is read at just the position of the result's axis `own`; None where the position is used
+    otherwise."""
+    index = tuple([Index(f"b{a}") for a in range(n.outputs[0].type.rank)])
+    e, found = reads(n, index, fresh_indices("f"))
+    axes: dict[int, int | None] = {}
+    for k, position in found:
+        at = [a for a, x in enumerate(position) if x == index[own]]
+        others = any(index[own] in _bare(x) for x in position if x != index[own])
+        here = at[0] if len(at) == 1 else None if not at else _NOT_ALONE
+        here = _NOT_ALONE if others or axes.setdefault(k, here) != here else here
+        axes[k] = here
+    return None if index[own] in _bare(e) or isinstance(e, Scatter) else axes
+
+
+def _bare(e: Expr) -> Iterator[Expr]:
+    """The parts of e, without those that only say where something is loaded."""
+    todo, seen = [e], set[int]()
+    while todo:
+        x = todo.pop()
+        if id(x) not in seen:
+            seen.add(id(x))
+            yield x
+            todo.extend(() if isinstance(x, Load) else parts(x))
+
+
+# ---- loops --------------------------------------------------------------------------------------
+def _divided(g: Graph, axis: int, outer: tuple[Dim, ...], target: Target) -> tuple[Node, tuple[Value, ...]] | None:
+    """A chain as a loop over blocks of `axis`, and which parameters of g it is given; `outer`: the sizes of the blocks of
+    the axes before. None where there is nothing to divide."""
+    if axis == MOST_LEVELS or any(v.type.rank <= axis for n in g.nodes for v in n.outputs):
+        return None
+    total = g.results[0].type.shape[axis]
+    if total == 1:
+        return _divided(g, axis + 1, outer, target)
+    size = fresh_symbol()
+    made = _retyped(g, axis, outer, size)
+    if made is None:
+        return None
+    body, given, axes = made
+    deeper = _divided(body, axis + 1, (*outer, size), target)
+    rows = _rows(body, axes, size, outer, total, target, 1 if deeper else FEWEST_ROWS)
+    if deeper is None and rows == total:
+        return None
+    if deeper is not None:
+        node, read = deeper
+        body = Graph(body.params, (Node(node.op, read, node.attrs, node.outputs, node.regions, node.source),), node.outputs)
+    count = Value(ArrayType((), I64))
+    params, results = (tuple([Value(v.type) for v in values]) for values in (body.params, body.results))
+    once = Node(sized, (count, *params), {"size": size}, results, (body,))
+    whole = tuple([Value(v.type.with_shape(_with(v.type.shape, axis, total))) for v in results])
+    attrs = {"size": size, "total": total, "rows": rows, "axes": axes, "axis": axis}
+    return Node(blocks, given, attrs, whole, (Graph((count, *params), (once,), results),)), given
+
+
+def _with(shape: Sequence[Extent], axis: int, size: Extent) -> tuple[Extent, ...]:
+    return (*shape[:axis], size, *shape[axis + 1:])
+
+
+def _rows(body: Graph, axes: Sequence[int | None], size: Dim, outer: Sequence[Dim], total: Extent, target: Target,
+          fewest: int) -> Extent:
+    """How many positions a block has: what the chain keeps for itself then fits the cache, and is not less than what each
+    block reads anew. All of them where an axis before is in blocks of several positions: rows would lie apart."""
+    each = summed(_bytes(v, size) for n in body.nodes for v in n.outputs if v not in body.results)
+    again = summed(v.type.size * v.type.dtype.itemsize for v, a in zip(body.params, axes, strict=True) if a is None)
+    rows = maximum(floordiv(maximum(target.cache_bytes // 2, 2 * again), each + 1), fewest)
+    for before in outer:
+        rows = maximum(rows, (before - 1) * total)
+    return minimum(rows, total)
+
+
+def _bytes(v: Value, size: Dim) -> Extent:
+    """The bytes of one position of a block."""
+    shape = list(v.type.shape)
+    shape.remove(size)
+    return product(shape) * v.type.dtype.itemsize
+
+
+def _retyped(g: Graph, axis: int, outer: Sequence[Dim],
+             size: Dim) -> tuple[Graph, tuple[Value, ...], tuple[int | None, ...]] | None:
+    """The chain with `size` positions of an axis: its parameters stand for those of g, with which axis of each is divided. One
+    that some kernels read whole and others in blocks becomes two."""
+    new: dict[tuple[Value, int | None], Value] = {}
+    inside = {v for n in g.nodes for v in n.outputs}
+    nodes = []
+    for n in g.nodes:
+        axes = _node_axes(n, axis)
+        if axes is None or any(axes[v] != axis for v in n.inputs if v in inside):
+            return None
+        for v, a in axes.items():
+            if v not in inside and (v, a) not in new:
+                if a is not None and not all(x == 1 or x in outer for x in v.type.shape[:a]):
+                    return None  # blocks would not be contiguous
+                new[v, a] = Value(_narrow(v.type, a, size))
+        new.update(((v, axis), Value(_narrow(v.type, axis, size))) for v in n.outputs)
+        region = _retyped_region(n.regions[0], axis, size)
+        if region is None:
+            return None
+        inputs, outputs = tuple([new[v, axes[v]] for v in n.inputs]), tuple([new[v, axis] for v in n.outputs])
+        nodes.append(Node(kernel, inputs, n.attrs, outputs, (region,), n.source))
+    given = [(v, a) for v, a in new if v not in inside]
+    body = Graph(tuple([new[x] for x in given]), tuple(nodes), tuple([new[v, axis] for v in g.results]))
+    return body, tuple([v for v, _ in given]), tuple([a for _, a in given])
+
+
+def _narrow(t: ArrayType, axis: int | None, size: Dim) -> ArrayType:
+    return t if axis is None else t.with_shape(_with(t.shape, axis, size))
+
+
+def _retyped_region(region: Graph, axis: int, size: Dim) -> Graph | None:
+    """A kernel's region for a block: attributes that are the shape of a result change with it. None where an op disagrees."""
+    axes = _region_axes(region, axis)
+    assert axes is not None
+    new = {v: Value(_narrow(v.type, axes.get(v), size)) for v in (*region.params, *(n.outputs[0] for n in region.nodes))}
+    nodes = []
+    for n in region.nodes:
+        old, made = n.outputs[0].type, new[n.outputs[0]].type
+        attrs = {k: made.shape if a == old.shape else a for k, a in n.attrs.items()}
+        inputs = tuple([new[v] for v in n.inputs])
+        try:
+            types = n.op.result_types([v.type for v in inputs], (), attrs)
+        except (ShapeError, DTypeError):  # an attribute tells the size of the axis in another way
+            return None
+        if types != (made,):
+            return None
+        nodes.append(Node(n.op, inputs, attrs, (new[n.outputs[0]],), (), n.source))
+    return Graph(tuple([new[v] for v in region.params]), tuple(nodes), tuple([new[v] for v in region.results]))
