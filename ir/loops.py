@@ -297,6 +297,21 @@ def transform(e: Expr, change: Callable[[Expr], Expr | None], done: dict[int, tu
     return new
 
 
+def outermost(e: Expr, kind: type) -> list[Expr]:
+    """Every distinct part of e of a kind that is in no other part of that kind."""
+    found: dict[Expr, None] = {}
+    todo, seen = [e], {id(e)}
+    while todo:
+        x = todo.pop()
+        if isinstance(x, kind):
+            found[x] = None
+            continue
+        new = [y for y in parts(x) if id(y) not in seen]
+        seen.update(map(id, new))
+        todo.extend(new)
+    return list(found)
+
+
 def walk(e: Expr, seen: dict[int, Expr] | None = None) -> list[Expr]:
     """Every distinct part of e, e included."""
     seen = {} if seen is None else seen

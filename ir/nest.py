@@ -30,7 +30,8 @@ class Buffer:
 class For:
     """body for index in [0, extent). lanes > 1: `lanes` iterations at a time, `unroll` vectors in flight, masked tail
     (innermost only). parallel: iterations are independent and the pool may share them out (outermost loops only; such a
-    loop may have lanes as well)."""
+    loop may have lanes as well). by_rows: the folds of the body go row by row over stripes of the loop, not down each of its
+    vectors (outermost loops with lanes only)."""
 
     index: Index
     extent: Extent
@@ -38,6 +39,7 @@ class For:
     lanes: int = 1
     unroll: int = 1
     parallel: bool = False
+    by_rows: bool = False
 
 
 @dataclass(frozen=True)

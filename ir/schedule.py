@@ -101,6 +101,16 @@ class PrefetchRow:
 
 
 @dataclass(frozen=True)
+class ByRows:
+    """Where lanes run along the root's only loop and reductions are loops inside, go through what is reduced row by row, with
+    the accumulators of a stripe of the root in cache.
+
+    before: for j by 16: { s = 0;  for i: s += x[i, j:j+16];  y[j:j+16] = s }
+    after:  for J by 2048: { t[:] = 0;  for i: for j in J...J+2048 by 16: t[j:j+16] += x[i, j:j+16];  for j: y[j] = t[j] }
+    """
+
+
+@dataclass(frozen=True)
 class InPlace:
     """Let result number `output` lie in the bytes of the region's parameter number `operand`: the caller gives the same buffer
     for both. A root that updates a copy of the parameter then updates the parameter itself; elsewhere each element is read
@@ -114,10 +124,10 @@ class InPlace:
     output: int = 0
 
 
-Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Parallel | PrefetchRow | InPlace
+Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Parallel | PrefetchRow | ByRows | InPlace
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
-    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Parallel, PrefetchRow, InPlace)}
+    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Parallel, PrefetchRow, ByRows, InPlace)}
 
 
 def to_json(schedule: Schedule) -> str:

@@ -5,8 +5,9 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from loopwright.ir.dims import Extent, product
-from loopwright.ir.loops import Expr, Index, Load, transform, walk
+from loopwright.ir.loops import Expr, Index, Load, Reduce, outermost, transform, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store
+from loopwright.ir.types import BOOL
 
 Loops = Sequence[tuple[Index, Extent]]
 
@@ -56,6 +57,19 @@ def accesses(statements: Sequence[Statement]) -> Iterator[tuple[str, tuple[Expr,
         for x in walk(e):
             if isinstance(x, Load):
                 yield str(x.array), x.index
+
+
+def by_rows(body: Sequence[Statement]) -> list[tuple[int, Reduce]]:
+    """The folds in a loop's body that may go row by row, each with the number of its statement: those with one loop, before
+    which only names are given, and of numbers, as masks are no memory."""
+    found: list[tuple[int, Reduce]] = []
+    for k, s in enumerate(body):
+        if isinstance(s, Let | Store):
+            folds = [e for e in outermost(s.value, Reduce) if isinstance(e, Reduce)]
+            found += [(k, e) for e in folds if len(e.over) == 1 and BOOL not in (e.dtype, e.body.dtype)]
+        if not isinstance(s, Let):
+            break
+    return found
 
 
 def _buffers(nest: Nest) -> dict[str, Buffer]:
@@ -147,12 +161,19 @@ class _Fuser:
         return (*index[:a], self.index, *index[a + len(self.run):])
 
     def expr(self, e: Expr) -> Expr:
-        return transform(e, self._load, self.done)
+        return transform(e, self._changed, self.done)
 
-    def _load(self, e: Expr) -> Expr | None:
+    def _changed(self, e: Expr) -> Expr | None:
         if isinstance(e, Load) and e.array in self.begins:
             return Load(e.array, self.at(str(e.array), e.index), e.dtype)
+        if isinstance(e, Reduce) and self.run[0] in [k for k, _ in e.over]:
+            return dataclasses.replace(e, over=self.over(e.over), body=self.expr(e.body))
         return None
+
+    def over(self, loops: Loops) -> tuple[tuple[Index, Extent], ...]:
+        """A fold's loops, with the run as one."""
+        a = [k for k, _ in loops].index(self.run[0])
+        return (*loops[:a], (self.index, self.extent), *loops[a + len(self.run):])
 
     def body(self, statements: Sequence[Statement]) -> tuple[Statement, ...]:
         return tuple(x for s in statements for x in self.statement(s))
@@ -181,10 +202,6 @@ class _Fuser:
                 return (self._reduction(s),)
 
     def _reduction(self, s: Reduction) -> Reduction:
-        over = s.over
-        names = [k for k, _ in over]
-        if self.run[0] in names:
-            a = names.index(self.run[0])
-            over = (*over[:a], (self.index, self.extent), *over[a + len(self.run):])
+        over = self.over(s.over) if self.run[0] in [k for k, _ in s.over] else s.over
         also = tuple(x for x in self.body(s.also) if isinstance(x, Store | Prefetch))
         return dataclasses.replace(s, over=over, body=self.expr(s.body), also=also)

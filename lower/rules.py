@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from loopwright.ir.dims import Extent
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
-from loopwright.ir.nest import Nest
+from loopwright.ir.nest import For, Nest
 from loopwright.ir.schedule import (
+    ByRows,
     ComputeAt,
     Fuse,
     Inline,
@@ -28,7 +29,7 @@ from loopwright.ir.schedule import (
 )
 from loopwright.ir.types import BF16, F16
 from loopwright.lower.composition import Position, fresh_indices, reads
-from loopwright.lower.fusing import expressions, together
+from loopwright.lower.fusing import by_rows, expressions, together
 from loopwright.lower.scheduling import build_nest, is_short
 from loopwright.lower.target import Target
 
@@ -42,6 +43,7 @@ WEIGHTS = {
     **dict.fromkeys(("zeta", "gammainc", "gammaincc", "gammainc_slope", "betainc"), 400),
 }
 EXPENSIVE = 15
+FEW_ROWS = 16  # that reductions of columns fold in registers
 TINY = 16  # elements of a value that may live in registers
 
 
@@ -125,7 +127,8 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     interleave: list[Instruction] = [Interleave()] if s.loops < len(s.index) else []
     parallel: list[Instruction] = [Parallel()] if loops and not _is_tiny(region) else []
     schedule = (*placement, *interleave, *lanes, *_prefetch_rules(s, lanes), *parallel)
-    return (*schedule, *_fuse_rules(region, schedule))
+    schedule = (*schedule, *_fuse_rules(region, schedule))
+    return (*schedule, ByRows()) if _goes_by_rows(s, schedule, target) else schedule
 
 
 # ---- what is kept -------------------------------------------------------------------------------
@@ -328,10 +331,22 @@ def _fuse_rules(region: Graph, schedule: Schedule) -> list[Instruction]:
     axes = list(zip(s.index[:rank], shape, strict=False))
     for first, last in ((0, s.level), (s.level, rank)):
         out += _runs(scheduled.nest, axes, first, last, _number(s), 0)
-    if not _across_lanes(s, schedule):
-        for stage, over in scheduled.folds.items():
-            out += _runs(scheduled.nest, list(over), 0, len(over), stage, s.stages[stage].node.outputs[0].type.rank)
+    for stage, over in scheduled.folds.items():
+        out += _runs(scheduled.nest, list(over), 0, len(over), stage, s.stages[stage].node.outputs[0].type.rank)
     return out
+
+
+def _goes_by_rows(s: Survey, schedule: Schedule, target: Target) -> bool:
+    """Columns alone, that may be more than a step of the lanes, and more rows than registers fold. Inside another loop each
+    part is likely small enough for the caches as it is."""
+    if not _across_lanes(s, schedule) or isinstance(s.root.expr, Scatter | Prefix):
+        return False
+    columns = s.region.results[0].type.shape[s.loops - 1]
+    if isinstance(columns, int) and columns <= 4 * target.vector_bits // (8 * _widest(s.region)):
+        return False
+    outer = build_nest(s.region, schedule, "probe").nest.body[0]
+    extents = [e.over[0][1] for _, e in by_rows(outer.body)] if isinstance(outer, For) and outer.lanes > 1 else []
+    return any(not isinstance(n, int) or n > FEW_ROWS for n in extents)
 
 
 def _across_lanes(s: Survey, schedule: Schedule) -> bool:

@@ -14,6 +14,7 @@ from loopwright.ir.graph import Graph, Value
 from loopwright.ir.loops import Expr, Index, Load, Local, Prefix, Reduce, Scatter, integer, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store
 from loopwright.ir.schedule import (
+    ByRows,
     ComputeAt,
     Fuse,
     Inline,
@@ -27,7 +28,7 @@ from loopwright.ir.schedule import (
     Vectorize,
 )
 from loopwright.lower.composition import Composer, Position, fresh_indices, reads
-from loopwright.lower.fusing import fuse_loops
+from loopwright.lower.fusing import by_rows, fuse_loops
 
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
 
@@ -56,6 +57,7 @@ class Decisions:
     prefetched: set[int] = field(default_factory=set)
     interleave: bool = False
     parallel: bool = False
+    by_rows: bool = False
     in_place: list[InPlace] = field(default_factory=list)
 
 
@@ -83,6 +85,8 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.interleave = True
             case Parallel():
                 d.parallel = True
+            case ByRows():
+                d.by_rows = True
             case InPlace(operand, output):
                 _check(0 <= operand < len(region.params) and 0 <= output < len(region.results), x, "there is no such pair")
                 d.in_place.append(x)
@@ -149,6 +153,12 @@ class _NestBuilder:
             _check(fused is not None, fuse, "some access does not keep these loops together")
             assert fused is not None
             nest = fused
+        if self.d.by_rows:
+            outer = nest.body[0]
+            fine = isinstance(outer, For) and outer.lanes > 1 and by_rows(outer.body)
+            _check(bool(fine), ByRows(), "no fold runs in the lanes of an outermost loop")
+            assert isinstance(outer, For)
+            nest = dataclasses.replace(nest, body=(dataclasses.replace(outer, by_rows=True), *nest.body[1:]))
         return Scheduled(nest, tuple(self.composer.sites), self.over)
 
     def _loops(self, stage: int) -> tuple[tuple[Index, Extent], ...]:

@@ -219,12 +219,14 @@ def test_sums_are_as_accurate_as_pairwise(m):
         assert abs(float(y[0]) - x.astype(F64).sum()) <= 4e-7 * max(m, 1) / 2
 
 
+@pytest.mark.parametrize("by_rows", [False, True])
 @pytest.mark.parametrize("bits", WIDTHS)
-def test_column_sums(bits, monkeypatch):
+def test_column_sums(bits, by_rows, monkeypatch):
     target = target_of(bits, monkeypatch)
     body = Store("y", (J,), Reduce("sum", ((I, N),), load("x", I, J), F32))
-    f = compile_nest(Nest("columns", (X2, out(M)), ("n", "m"), (For(J, M, (body,), target.lanes(F32), 4),)), target)
-    for n, m in ((3, 0), (0, 5), (2, 1), (3, 15), (1000, 16), (2, 17), (30000, 70)):
+    columns = For(J, M, (body,), target.lanes(F32), 4, by_rows=by_rows)
+    f = compile_nest(Nest("columns", (X2, out(M)), ("n", "m"), (columns,)), target)
+    for n, m in ((3, 0), (0, 5), (2, 1), (3, 15), (1000, 16), (2, 17), (30000, 70), (40, 7001)):
         x = np.random.default_rng(n).random((n, m)).astype(F32)
         y = np.ones(m, F32)
         f(x, y, sizes=(n, m))

@@ -1,12 +1,18 @@
 """The default schedules have the properties that make their kernels fast, and keep the meaning over sizes."""
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import loopwright as lw
+from loopwright.ir.builder import build
+from loopwright.ir.dims import symbol
 from loopwright.ir.expansion import expanded
-from loopwright.ir.schedule import ComputeAt, Unroll, Vectorize
+from loopwright.ir.ops.broadcasting import reduce_sum
+from loopwright.ir.schedule import ByRows, ComputeAt, Fuse, Inline, Unroll, Vectorize, from_json, to_json
+from loopwright.ir.types import F32, ArrayType
 from loopwright.lower.partition import partition
+from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import host_target
 from tests.scale import examples
 
@@ -26,7 +32,7 @@ def softmax(x):
 def agree(found, expected, dtype):
     """To some last bits of the greatest element."""
     assert found.dtype == dtype
-    tolerance = (1e-5 if dtype == "f4" else 1e-13) * np.abs(expected).max(initial=1)
+    tolerance = (1e-5 if found.dtype == "f4" else 1e-13) * np.abs(expected).max(initial=1)
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
@@ -72,4 +78,64 @@ def test_rows_that_are_kept_have_the_right_values(f, n, m, dtype):
     agree(JITTED[f](x), f(x.astype("f8")), dtype)
 
 
-JITTED = {f: lw.jit(f) for f in ROWS}
+# ---- columns ------------------------------------------------------------------------------------
+def weighted(x):
+    return np.tanh(np.sum(x * x, axis=0) - np.max(x, axis=0)) * x[0]
+
+
+def spread_of(x):
+    return np.var(x, axis=0)
+
+
+COLUMNS = [lambda x: np.sum(x, axis=0), lambda x: np.max(x, axis=0), lambda x: np.argmin(x, axis=0), weighted, spread_of,
+           lambda x: np.sum(x[:, None] * x[:, :, None], axis=(0, 1))]
+WEIGHED = st.integers(1, 40) | st.sampled_from([16, 17, 511, 512, 513, 1100])
+
+
+@pytest.mark.parametrize("f", COLUMNS[:5])
+def test_reductions_of_columns_go_by_rows(f):
+    folds = {"reduce_sum", "reduce_max", "argmin"}
+    [schedule] = [schedule for names, schedule in schedules(f, np.ones((3, 40), "f4")) if not folds.isdisjoint(names)]
+    assert ByRows() in schedule and from_json(to_json(schedule)) == schedule
+
+
+def test_several_leading_axes_are_one_loop_of_rows():
+    [(_, schedule)] = schedules(lambda x: np.sum(x, axis=(0, 1, 2)), np.ones((3, 4, 5, 6), "f4"))
+    assert Fuse(0, 1, 3) in schedule and ByRows() in schedule
+
+
+def test_what_stays_in_registers_or_in_a_loop_goes_down_its_columns():
+    few = build(lambda x: [reduce_sum(x, axes=(0,))], [ArrayType((symbol("n"), 16), F32)])
+    short = build(lambda x: [reduce_sum(x, axes=(0,))], [ArrayType((8, symbol("n")), F32)])
+    batch = build(lambda x: [reduce_sum(x, axes=(1,))], [ArrayType((symbol("n"), symbol("m"), symbol("k")), F32)])
+    for graph in (few, short, batch):
+        assert ByRows() not in partition(graph, host_target(), blas=True).nodes[0].attrs["schedule"]
+    with pytest.raises(ScheduleError, match="lanes of an outermost loop"):
+        build_nest(batch, (Inline(0), ByRows()), "k")
+
+
+@examples(40)
+@given(st.sampled_from(COLUMNS), WEIGHED, WEIGHED, st.sampled_from(["f4", "f8", "i4"]))
+def test_reductions_of_columns_have_the_right_values(f, n, m, dtype):
+    if f is COLUMNS[-1]:
+        n, m = n % 30 + 1, m % 30 + 1
+    x = (np.random.default_rng(n * 100 + m).normal(size=(n, m)) * 4).astype(dtype)
+    expected = f(x if dtype == "i4" else x.astype("f8"))
+    agree(JITTED[f](x), expected, expected.dtype if dtype == "i4" or f is COLUMNS[2] else dtype)
+
+
+def test_long_columns_are_summed_in_blocks_of_blocks_and_alike_for_any_number_of_threads():
+    x = np.random.default_rng(0).random((150_000, 5)).astype("f4")
+    sums = lw.jit(lambda x: np.sum(x, axis=0))
+    np.testing.assert_allclose(sums(x), x.astype("f8").sum(0), rtol=3e-7)
+    wide = np.random.default_rng(0).random((700, 5003)).astype("f4")
+    try:
+        lw.set_threads(1)
+        once = sums(wide)
+        lw.set_threads(2)
+        np.testing.assert_array_equal(sums(wide), once)
+    finally:
+        lw.set_threads(None)
+
+
+JITTED = {f: lw.jit(f) for f in (*ROWS, *COLUMNS)}

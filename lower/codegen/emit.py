@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Local
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store
+from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate
 from loopwright.lower.codegen.folds import Fold, fold, masked, vector_spans
@@ -23,6 +25,7 @@ from loopwright.lower.codegen.work import CHUNK, MOST_CHUNKS, THRESHOLD, maths_w
 from loopwright.lower.fusing import writes
 from loopwright.lower.target import Target
 
+FEWEST_COLUMNS = 256  # of a thread that goes by rows: shorter stretches of memory are slow to read
 MOST_IN_PLACE = 120  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
 STACK_BYTES = 1 << 15  # local buffers beyond this come from the scratch pool
 OUT_OF_MEMORY = -1  # what error[0] becomes when scratch memory cannot be had
@@ -169,7 +172,17 @@ class Generator:
 
     def counted(self, context: Context, statement: For, span: Extent | tuple[str, str]) -> None:
         """A loop over [0, extent) or over a stretch: plain, or unrolled vectors, single vectors and a masked end."""
+        if statement.by_rows:
+            whole = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
+            in_stripes(context, statement, whole, partial(self.vectors, statement),
+                       lambda here, inner: self.statement(here, inner, parallel=False))
+        else:
+            self.vectors(statement, context, span, lambda here: self.statements(here, statement.body))
+
+    def vectors(self, statement: For, context: Context, span: Extent | tuple[str, str], run: Callable[[Context], None]) -> None:
+        """`run` for a loop's iterations, or its vectors."""
         name, lanes = statement.index.name, statement.lanes
+        place = context.scope if isinstance(span, tuple) else context.kernel.root
         keeps = {context.kernel.buffers[b].role for b, _ in writes(statement.body)}  # a masked store is slow to read back
         for part in vector_spans(context, span, lanes, statement.unroll, one_loop="local" not in keeps):
             wide = context
@@ -179,7 +192,7 @@ class Generator:
 
             def body(inner: Scope, at: str, state: list[str], wide: Context = wide, end: str = part.end) -> list[str]:
                 here = wide.bind_index(name, at, inner)
-                self.statements(masked(here, name, end) if end else here, statement.body)
+                run(masked(here, name, end, place) if end else here)
                 return []
             loop(context.scope, part.low, part.high, str(lanes * part.parts), (), body)
         context.kernel.forget()
@@ -230,6 +243,8 @@ class Generator:
                 where = inside.emit(f"getelementptr i64, ptr {block}, i64 {k}")
                 inside.do(f"store {kind} {register}, ptr {where}, align 8")
             least = inside.emit(f"add i64 {inside.emit(f'udiv i64 {CHUNK}, {each}')}, 1")
+            if statement.by_rows:
+                least = inside.call("i64", "llvm.umax.i64", [("i64", least), ("i64", str(FEWEST_COLUMNS))])
             share = inside.emit(f"udiv i64 {n}, {MOST_CHUNKS}")
             grain = inside.call("i64", "llvm.umax.i64", [("i64", least), ("i64", share)])
             inside.run("lw_parallel_for", [("ptr", f"@{name}_task"), ("ptr", block), ("i64", n), ("i64", grain)])

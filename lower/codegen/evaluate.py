@@ -50,6 +50,12 @@ def evaluate(context: Context, term: Term) -> Value:
     return found
 
 
+def remember(context: Context, term: Term, value: Value) -> None:
+    """The value of a term in this context, made otherwise."""
+    mask = context.mask if _needs_mask(context, term) else None
+    context.scope.values[(*_key(context, term), mask)] = value
+
+
 def _key(context: Context, term: Term) -> tuple[object, ...]:
     versions = context.kernel.versions
     state = tuple(versions.get(name, 0) for name in sorted(term.buffers | term.locals))

@@ -314,26 +314,26 @@ def vector_spans(context: Context, span: Extent | tuple[str, str], lanes: int, u
         return [Span(low, high, 1)]
     if one_loop and unroll == 1 and lanes > 1 and context.kernel.target.has_masks:
         return [Span(low, high, 1, high, masked=True)]
-    main = _whole(context, low, high, lanes * unroll)
+    place = context.scope if isinstance(span, tuple) else context.kernel.root
+    main = _whole(place, low, high, lanes * unroll)
     spans = [Span(low, main, unroll)]
     if lanes == 1:
         return [*spans, Span(main, high, 1)]
     if unroll > 1 and not context.kernel.target.has_masks:
-        single = _whole(context, low, high, lanes)
+        single = _whole(place, low, high, lanes)
         spans.append(Span(main, single, 1))
         main = single
     return [*spans, Span(main, high, 1, high, masked=True)]
 
 
-def _whole(context: Context, low: str, high: str, size: int) -> str:
+def _whole(place: Scope, low: str, high: str, size: int) -> str:
     """The end of the last whole step of `size` from low."""
-    root = context.kernel.root
     key = ("whole", low, high, size)
-    if key not in root.values:
-        count = high if low == "0" else root.emit(f"sub i64 {high}, {low}")
-        rest = root.emit(f"and i64 {count}, {size - 1}" if size & (size - 1) == 0 else f"srem i64 {count}, {size}")
-        root.values[key] = root.emit(f"sub i64 {high}, {rest}")
-    return str(root.values[key])
+    if key not in place.values:
+        count = high if low == "0" else place.emit(f"sub i64 {high}, {low}")
+        rest = place.emit(f"and i64 {count}, {size - 1}" if size & (size - 1) == 0 else f"srem i64 {count}, {size}")
+        place.values[key] = place.emit(f"sub i64 {high}, {rest}")
+    return str(place.values[key])
 
 
 def _known_spans(extent: int, lanes: int, unroll: int) -> list[Span]:
@@ -349,12 +349,12 @@ def _known_spans(extent: int, lanes: int, unroll: int) -> list[Span]:
     return spans
 
 
-def masked(context: Context, index: str, end: str) -> Context:
-    """The context with the lanes at or past `end` inactive."""
+def masked(context: Context, index: str, end: str, place: Scope | None = None) -> Context:
+    """The context with the lanes at or past `end` inactive; `place` is where `end` is known, the whole function by default."""
     here = context.index_vector(index)
     at = Lanes(here.scope, I64, context.lanes, context.kernel.target)
     bound = constant_text(int(end), "i64", context.lanes) if end.isdigit() else \
-        splat_register(context.kernel.root, "i64", end, context.lanes)
+        splat_register(place or context.kernel.root, "i64", end, context.lanes)
     parts = tuple(at.compare("lt", r, bound) for r in here.parts)
     return replace(context, mask=Mask(Value(parts, BOOL, context.lanes, here.scope), context.mask))
 

@@ -1,0 +1,189 @@
+"""Reductions of columns, row by row: the accumulators of a stripe of columns lie in the first cache while rows go past.
+
+A loop with lanes whose body folds over other indices would walk down its columns vector by vector, and of each row read
+a few lines at a time. Here the loops of a fold go outside: rows are folded in blocks, the vectors of the stripe inside.
+Guarantees: an element's fold is the same wherever its stripe begins and however wide it is; sums of floats run in blocks
+of blocks, as all others do.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from loopwright.ir.dims import Extent
+from loopwright.ir.loops import Reduce
+from loopwright.ir.nest import For, Statement
+from loopwright.lower.codegen.context import Context
+from loopwright.lower.codegen.evaluate import remember
+from loopwright.lower.codegen.folds import Fold, State
+from loopwright.lower.codegen.machine import register_type
+from loopwright.lower.codegen.terms import Term
+from loopwright.lower.codegen.text import Carried, Scope, branch, loop
+from loopwright.lower.fusing import by_rows
+
+ROWS = 16  # folded in registers
+BLOCKS = (32, 32)  # blocks of rows, blocks of those: additions in a row
+BYTES = 1 << 15  # of all accumulators
+
+Span = tuple[str, str]
+OverVectors = Callable[[Context, Span, Callable[[Context], None]], None]  # runs something for every vector of a span
+Execute = Callable[[Context, Statement], Context]
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One fold of the loop's body: which statement it is in, and its accumulators by level, then by component."""
+
+    statement: int
+    term: Term
+    folding: Fold
+    index: str
+    extent: Extent
+    sizes: tuple[int, ...]  # rows of a block, by level from the second
+    slots: tuple[tuple[str, ...], ...]
+    few: str  # whether all rows make one block: then the first level is the last
+
+
+def in_stripes(context: Context, statement: For, span: Span, over_vectors: OverVectors, execute: Execute) -> None:
+    """The loop over `span`, stripe by stripe."""
+    _Stripes(context, statement, over_vectors, execute).run(context, span)
+
+
+class _Stripes:
+    def __init__(self, context: Context, statement: For, over_vectors: OverVectors, execute: Execute) -> None:
+        self.name, self.body = statement.index.name, statement.body
+        self.over_vectors, self.execute = over_vectors, execute
+        found = by_rows(self.body)
+        whole = statement.lanes * statement.unroll
+        widest = max(8 if e.dtype.itemsize == 8 or e.monoid.startswith("arg") else 4 for _, e in found)
+        room = BYTES // (widest * sum(1 + len(_sizes(e)) for _, e in found))
+        self.width = max(room // whole, 1) * whole
+        self.columns = [self._column(context, k, e) for k, e in found]
+
+    def _column(self, context: Context, statement: int, e: Reduce) -> Column:
+        kernel, (index, extent) = context.kernel, e.over[0]
+        folding = Fold(context, e.monoid, kernel.terms.of(e.body), e.dtype, ())
+        sizes = _sizes(e) if folding.cascades else ()
+        kinds = [register_type(folding.work), *(["i64"] if folding.positions else [])]
+        slots = tuple(tuple(kernel.function.slot(self.width, kind, 64) for kind in kinds) for _ in range(1 + len(sizes)))
+        few = "false"
+        if sizes:
+            few = kernel.root.emit(f"icmp sle i64 {kernel.extent(extent)}, {sizes[0]}")
+            first = [kernel.root.emit(f"select i1 {few}, ptr {b}, ptr {a}") for a, b in zip(slots[0], slots[-1], strict=True)]
+            slots = (tuple(first), *slots[1:])
+        return Column(statement, kernel.terms.of(e), folding, index.name, extent, sizes, slots, few)
+
+    def run(self, context: Context, span: Span) -> None:
+        low, high = span
+
+        def stripe(inner: Scope, at: str, state: list[str]) -> list[str]:
+            here, part = context.at(inner), (at, _end(inner, at, self.width, high))
+            for k, column in enumerate(self.columns):
+                self._fold(here, column, part, self.columns[:k])
+
+            def finish(c: Context) -> None:
+                self._statements(c, at, self.columns, len(self.body))
+            self.over_vectors(here, part, finish)
+            return []
+        loop(context.scope, low, high, str(self.width), (), stripe)
+
+    def _statements(self, c: Context, first: str, done: Sequence[Column], end: int) -> Context:
+        """The statements of the body up to one, with folds that are done read from their accumulators."""
+        for k, statement in enumerate(self.body[:end]):
+            self._remember(c, first, [x for x in done if x.statement == k])
+            c = self.execute(c, statement)
+        return c
+
+    def _remember(self, c: Context, first: str, columns: Sequence[Column]) -> None:
+        for x in columns:
+            remember(c, x.term, x.folding.result(c, c.scope, self._load(c, x, len(x.sizes), first)))
+
+    # ---- one fold ------------------------------------------------------------------------------
+    def _fold(self, here: Context, x: Column, part: Span, done: Sequence[Column]) -> None:
+        """All rows, into the accumulators of the last level."""
+        first = part[0]
+
+        def rows(scope: Scope, level: int, low: str, high: str) -> None:
+            if level == 0:
+                self._blocks(here.at(scope), x, part, (low, high), done)
+                return
+
+            def add(c: Context) -> None:
+                self._merge(c, x, level, first, self._load(c, x, level - 1, first))
+
+            def block(inner: Scope, at: str, state: list[str]) -> list[str]:
+                self._unless_few(here.at(inner), x, lambda c: self._clear(c, x, level - 1, part))
+                rows(inner, level - 1, at, _end(inner, at, x.sizes[level - 1], high))
+                self._unless_few(here.at(inner), x, lambda c: self.over_vectors(c, part, add))
+                return []
+            loop(scope, low, high, str(x.sizes[level - 1]), (), block)
+        self._clear(here, x, len(x.sizes), part)
+        rows(here.scope, len(x.sizes), "0", here.kernel.extent(x.extent))
+
+    def _unless_few(self, here: Context, x: Column, run: Callable[[Context], None]) -> None:
+        def many(scope: Scope) -> Carried:
+            run(here.at(scope))
+            return ()
+        branch(here.scope, x.few, lambda scope: (), many)
+
+    def _blocks(self, here: Context, x: Column, part: Span, span: Span, done: Sequence[Column]) -> None:
+        """Some rows into the accumulators of the first level, `ROWS` at a time by registers."""
+        low, high = span
+
+        def block(inner: Scope, begin: str, state: list[str]) -> list[str]:
+            end = _end(inner, begin, ROWS, high)
+
+            def vectors(c: Context) -> None:
+                c = self._statements(c, part[0], done, x.statement)
+                self._remember(c, part[0], [y for y in done if y.statement == x.statement])
+
+                def row(scope: Scope, at: str, state: State) -> State:
+                    return x.folding.step(c.bind_index(x.index, at, scope), state, x.index)
+                start = list(zip(x.folding.types(c), x.folding.zero(c), strict=True))
+                self._merge(c, x, 0, part[0], loop(c.scope, begin, end, "1", start, row))
+            self.over_vectors(here.at(inner), part, vectors)
+            return []
+        loop(here.scope, low, high, str(ROWS), (), block)
+
+    # ---- accumulators --------------------------------------------------------------------------
+    def _clear(self, here: Context, x: Column, level: int, part: Span) -> None:
+        def clear(c: Context) -> None:
+            self._store(c, x, level, part[0], x.folding.zero(c))
+        self.over_vectors(here, part, clear)
+
+    def _merge(self, c: Context, x: Column, level: int, first: str, state: State) -> None:
+        old = self._load(c, x, level, first)
+        self._store(c, x, level, first, x.folding.merge(c.scope, old, state, c.lanes, ordered=True))
+
+    def _load(self, c: Context, x: Column, level: int, first: str) -> State:
+        places = self._places(c, x, level, first)
+        return [c.scope.emit(f"load {kind}, ptr {at}, align 4") for kind, at in zip(x.folding.types(c), places, strict=True)]
+
+    def _store(self, c: Context, x: Column, level: int, first: str, state: State) -> None:
+        for kind, at, value in zip(x.folding.types(c), self._places(c, x, level, first), state, strict=True):
+            c.scope.do(f"store {kind} {value}, ptr {at}, align 4")
+
+    def _places(self, c: Context, x: Column, level: int, first: str) -> list[str]:
+        """Of each register of the state, in the accumulators that begin at column `first`. A stripe is whole vectors: those
+        of inactive lanes are there too."""
+        offset = c.scope.emit(f"sub nsw i64 {c.bindings[self.name].parts[0]}, {first}")
+        found = []
+        for slot, kind in zip(x.slots[level], (register_type(x.folding.work), "i64"), strict=False):
+            for part in range(c.parts):
+                at = c.scope.emit(f"add nsw i64 {offset}, {part * c.lanes}") if part else offset
+                found.append(c.scope.emit(f"getelementptr {kind}, ptr {slot}, i64 {at}"))
+        return found
+
+
+def _sizes(e: Reduce) -> tuple[int, ...]:
+    """Rows of the blocks of each level; those that a known number of rows fits into are left out."""
+    sizes, size, extent = [], ROWS, e.over[0][1]
+    for count in BLOCKS:
+        size *= count
+        if not isinstance(extent, int) or extent > size:
+            sizes.append(size)
+    return tuple(sizes)
+
+
+def _end(scope: Scope, begin: str, size: int, high: str) -> str:
+    return scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"add nsw i64 {begin}, {size}")), ("i64", high)])
