@@ -62,8 +62,11 @@ SQUARED = QUARTER ** 2 * 1.0005
 FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     # (e^r - 1 - r) / r^2 for |r| <= ln(2)/2
     "EXP": (around_zero(lambda r: (mp.expm1(r) - r) / r ** 2, 0.5), -HALF * 1.0005, HALF * 1.0005, 4, 10),
-    # (2^r - 1) / r for |r| <= 1/2
-    "EXP2": (around_zero(lambda r: (mp.mpf(2) ** r - 1) / r, float(LN2)), -0.5, 0.5, 5, 11),
+    # the same for |r| <= ln(2)/32
+    "EXP_FINE": (around_zero(lambda r: (mp.expm1(r) - r) / r ** 2, 0.5), -HALF / 15.9, HALF / 15.9, None, 4),
+    # (2^r - 1) / r for |r| <= 1/2, and 1/32
+    "EXP2": (around_zero(lambda r: (mp.mpf(2) ** r - 1) / r, float(LN2)), -0.5, 0.5, 5, None),
+    "EXP2_FINE": (around_zero(lambda r: (mp.mpf(2) ** r - 1) / r, float(LN2)), -1 / 31.9, 1 / 31.9, None, 5),
     # (log(1 + r) - r) / r^2 in the intervals of the logarithm's table
     "LOG": (around_zero(lambda r: (mp.log1p(r) - r) / r ** 2, -0.5), -1 / 31, 1 / 16, 3, 9),
     # (log2(1 + r) - r log2(e)) / r^2 for powers
@@ -199,6 +202,9 @@ def tables() -> None:
         for name, value in (("SLOPE", 1 / LN2), ("BEND", -0.5 / LN2)):
             whole = float(np.float32(float(value))) if width == 32 else float(value)
             show(f"POW_{name}{width}", [whole, float(value - whole)])
+    powers = [mp.mpf(2) ** (mp.mpf(k) / 16) for k in range(16)]
+    show("POWERS64", [float(v) for v in powers])
+    show("POWERS_LOW64", [float(v - mp.mpf(float(v))) for v in powers])
     angles = [mp.atan(mp.mpf(k) / 16) for k in range(16)]
     show("ATAN_HIGH", [float(v) for v in angles])
     show("ATAN_LOW", [float(v - mp.mpf(float(v))) for v in angles])

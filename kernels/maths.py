@@ -23,6 +23,7 @@ from loopwright.kernels.maths_exponentials import (
     log2,
     log10,
     reduced,
+    sixteenths,
 )
 from loopwright.kernels.maths_hyperbolic import arccosh, arcsinh, arctanh, cosh, sinh, tanh
 from loopwright.kernels.maths_inverse import arccos, arcsin, arctan, arctan2
@@ -90,13 +91,18 @@ def _beside(m: Writer, whole: tuple[float, float], a: str, b: str) -> tuple[str,
 
 def _pow(m: Writer, x: str, y: str) -> str:
     """2^(y log2|x|), then the special cases of C99."""
-    single = m.bits == 32
     high, low = _log2_twice(m, m.abs(x))
     main, lost = two_product(m, y, high)
-    bound = 250.0 if single else 2000.0
-    n = m.round(clamp(m, main, -bound, bound))
-    f = m.maximum(m.add(m.sub(main, n), m.fma(y, low, lost)), -1.0)  # which it is where nothing is left
-    return _pow_specials(m, x, y, m.scale(m.fma(polynomial(m, f, t.EXP232, t.EXP264), f, 1.0), n))
+    rest = m.fma(y, low, lost)
+    if m.bits == 32:
+        n = m.round(clamp(m, main, -250.0, 250.0))
+        f = m.maximum(m.add(m.sub(main, n), rest), -1.0)  # which it is where nothing is left
+        return _pow_specials(m, x, y, m.scale(m.fma(horner(m, f, t.EXP232), f, 1.0), n))
+    n, index = sixteenths(m, clamp(m, main, -2000.0, 2000.0))
+    f = m.maximum(m.add(m.sub(main, n), rest), -1.0)
+    power = m.table(t.POWERS64, index)
+    more = m.fma(m.mul(horner(m, f, t.EXP2_FINE64), f), power, m.table(t.POWERS_LOW64, index))
+    return _pow_specials(m, x, y, m.scale_down(m.add(power, more), n))
 
 
 def _pow_specials(m: Writer, x: str, y: str, magnitude: str) -> str:

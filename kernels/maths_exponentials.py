@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopwright.kernels import maths_tables as t
-from loopwright.kernels.maths_writer import Writer, cancelling, polynomial, two_sum
+from loopwright.kernels.maths_writer import F, Writer, cancelling, horner, polynomial, two_sum
 
 INF, NAN = float("inf"), float("nan")
 LOG2E = 1.4426950408889634
@@ -28,7 +28,7 @@ class Format:
 
 
 SINGLE = Format(23, 127, (0.693145751953125, 1.4286068203094173e-06), 89.0, -105.0, 10.0, t.LOG_INVERSE32, t.LOG_OF32)
-DOUBLE = Format(52, 1023, (0.6931471805598903, 5.497923018708371e-14), 710.0, -746.0, 20.0, t.LOG_INVERSE64, t.LOG_OF64)
+DOUBLE = Format(52, 1023, (0.6931471805582987, 1.6465949582897082e-12), 710.0, -746.0, 20.0, t.LOG_INVERSE64, t.LOG_OF64)
 
 
 def format_of(m: Writer) -> Format:
@@ -55,24 +55,36 @@ def expm1_near(m: Writer, r: str) -> str:
     return m.fma(q, m.mul(r, r), r)
 
 
-def _exp_parts(m: Writer, x: str) -> tuple[str, str]:
-    """p in [0.7, 1.42] and n with e^x = p 2^n."""
-    f = format_of(m)
-    n, r = reduced(m, clamp(m, x, f.underflow, f.overflow))
-    return m.add(expm1_near(m, r), 1.0), n
+def sixteenths(m: Writer, x: F, factor: float = 1.0) -> tuple[str, str]:
+    """f64: x factor to the nearest sixteenth, and which sixteenth that is, in the last four bits."""
+    magic = 1.5 * 2.0 ** 48  # numbers beside it are multiples of 1/16, the last four bits those after the point
+    beside = m.fma(x, factor, magic) if factor != 1.0 else m.add(x, magic)
+    return m.sub(beside, magic), m.bits_of(beside)
 
 
 def exp(m: Writer, x: str) -> str:
-    return m.scale(*_exp_parts(m, x))
+    """In f64 2^n, n to a sixteenth, times e^r; in f32 n is whole."""
+    f = format_of(m)
+    x = clamp(m, x, f.underflow, f.overflow)
+    if m.bits == 32:
+        n, r = reduced(m, x)
+        return m.scale(m.add(expm1_near(m, r), 1.0), n)
+    n, index = sixteenths(m, x, LOG2E)
+    power = m.table(t.POWERS64, index)
+    r = m.fma(n, -f.ln2[1], m.fma(n, -f.ln2[0], x))
+    return m.scale_down(m.fma(power, m.fma(horner(m, r, t.EXP_FINE64), m.mul(r, r), r), power), n)
 
 
 def exp2(m: Writer, x: str) -> str:
     f = format_of(m)
     x = clamp(m, x, -f.bias - f.mantissa - 3.0, f.bias + 2.0)
-    n = m.round(x)
-    r = m.sub(x, n)
-    q = polynomial(m, r, t.EXP232, t.EXP264)
-    return m.scale(m.fma(q, r, 1.0), n)
+    if m.bits == 32:
+        n = m.round(x)
+        r = m.sub(x, n)
+        return m.scale(m.fma(horner(m, r, t.EXP232), r, 1.0), n)
+    n, index = sixteenths(m, x)
+    r, power = m.sub(x, n), m.table(t.POWERS64, index)
+    return m.scale_down(m.fma(m.mul(horner(m, r, t.EXP2_FINE64), r), power, power), n)
 
 
 def expm1_core(m: Writer, x: str) -> str:

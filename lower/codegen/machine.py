@@ -275,6 +275,10 @@ class Machine:
         second = self.from_bits(self.shl(self.iadd(self.isub(whole, half), bias), shift))
         return self.mul(self.mul(a, first), second)
 
+    def scale_down(self, a: str, n: str) -> str:
+        """a * 2^floor(n), for n as in `scale` but not an integer."""
+        return self.scale(a, n if self._is_whole else self.floor(n))
+
     def parts(self, a: str) -> tuple[str, str]:
         """k, integer-valued, and z in [3/4, 3/2) with a = z 2^k; k is -inf for zeros and inf for inf, z is NaN below 0."""
         if self._is_whole:
