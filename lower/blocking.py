@@ -10,7 +10,8 @@ large a block is follows from the sizes of the call.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from loopwright.ir.dims import Dim, Extent, floordiv, maximum, minimum, product, summed
 from loopwright.ir.errors import DTypeError, ShapeError
@@ -30,35 +31,42 @@ Axes = dict[Value, int | None]  # which axis of a value is divided; None: it is 
 
 def blocked(g: Graph, target: Target) -> Graph:
     """A partitioned graph with its chains of kernels in loops over blocks."""
-    for run in _runs(g):
-        g = _with_run(g, run, target)
-    return g
+    known = _Known()
+    readers: dict[Value, set[Node]] = {}
+    for n in g.nodes:
+        for v in n.inputs:
+            readers.setdefault(v, set()).add(n)
+    loops: dict[Node, Node] = {}  # by the last kernel of the chain, where the loop stands: what it waits for stands before
+    inside, wanted = set[Node](), set(g.results)
+    for run in _runs(g.nodes, known):
+        loop = _loop(run, readers, wanted, target, known) if _pays(run) else None
+        if loop is not None:
+            loops[run[-1]] = loop
+            inside.update(run)
+    nodes = [loops.get(n, n) for n in g.nodes if n in loops or n not in inside]
+    return Graph(g.params, tuple(nodes), g.results, g.constraints)
 
 
 # ---- chains -------------------------------------------------------------------------------------
-def _runs(g: Graph) -> list[list[Node]]:
-    """Chains of kernels that may share a loop over their results' first axis, and keep some value for themselves."""
+def _runs(nodes: Sequence[Node], known: _Known) -> list[list[Node]]:
+    """Chains of kernels that may share a loop over their results' first axis. Nothing else that stands between the first
+    and the last of a chain reads what it makes."""
     found: list[list[Node]] = []
     run: list[Node] = []
     made: set[Value] = set()
-    for n in g.nodes:
-        axes = _node_axes(n, 0)
-        joins = axes is not None and made.intersection(n.inputs)
-        if axes is not None and joins and _joins(n, axes, run, made):
+    for n in nodes:
+        axes = known.node_axes(n, 0)
+        reads_it = not made.isdisjoint(n.inputs)
+        if axes is not None and reads_it and _joins(n, axes, run, made):
             run.append(n)
             made.update(n.outputs)
             continue
-        if run and not made.isdisjoint(n.inputs):
+        if reads_it:
             found.append(run)  # what reads the chain in another way ends it
             run, made = [], set()
         if axes is not None and not run:
             run, made = [n], set(n.outputs)
-    return [r for r in (*found, run) if _pays(r) and _kept(g, r)]
-
-
-def _pays(run: Sequence[Node]) -> bool:
-    """Whether a chain holds a library call: what generated kernels have to share is in one of them already."""
-    return any(n.attrs["implementation"] != "generated" for n in run)
+    return [*found, run]
 
 
 def _joins(n: Node, axes: Axes, run: Sequence[Node], made: set[Value]) -> bool:
@@ -66,57 +74,62 @@ def _joins(n: Node, axes: Axes, run: Sequence[Node], made: set[Value]) -> bool:
     return same and all(axes[v] == 0 for v in n.inputs if v in made)
 
 
-def _kept(g: Graph, run: Sequence[Node]) -> list[Value]:
-    """The values that a chain makes and that nothing else reads."""
-    inside, read = set(run), {v for n in run for v in n.inputs}
-    others = {v for n in g.nodes if n not in inside for v in n.inputs}.union(g.results)
-    return [v for n in run for v in n.outputs if v in read and v not in others]
+def _pays(run: Sequence[Node]) -> bool:
+    """Whether a chain holds a library call: what generated kernels have to share is in one of them already."""
+    return len(run) > 1 and any(n.attrs["implementation"] != "generated" for n in run)
 
 
-def _with_run(g: Graph, run: Sequence[Node], target: Target) -> Graph:
-    """g with a chain as one loop, which stands where its last kernel stood; what that did not wait for stands before it."""
+def _loop(run: Sequence[Node], readers: Mapping[Value, set[Node]], wanted: set[Value], target: Target,
+          known: _Known) -> Node | None:
+    """A chain as one loop; None where it keeps no value for itself or nothing can be divided."""
     inside = set(run)
-    read = {v for n in g.nodes if n not in inside for v in n.inputs}.union(g.results)
-    results = tuple([v for n in run for v in n.outputs if v in read])
+    results = tuple([v for n in run for v in n.outputs if v in wanted or not readers.get(v, set()) <= inside])
+    if len(results) == sum(len(n.outputs) for n in run):
+        return None
     body, outside = region_of(run, results)
-    divided = _divided(body, 0, (), target)
+    divided = _divided(body, 0, (), target, known)
     if divided is None:
-        return g
+        return None
     loop, given = divided
     inputs = tuple([outside[body.params.index(v)] for v in given])
-    node = Node(blocks, inputs, loop.attrs, results, loop.regions, run[-1].source)
-    late = set(results)
-    first, last = g.nodes.index(run[0]), g.nodes.index(run[-1])
-    before, after = list[Node](), list[Node]()
-    for n in g.nodes[first:last + 1]:
-        if n in inside:
-            continue
-        waits = not late.isdisjoint(n.inputs)
-        late.update(n.outputs if waits else ())
-        (after if waits else before).append(n)
-    return Graph(g.params, (*g.nodes[:first], *before, node, *after, *g.nodes[last + 1:]), g.results, g.constraints)
+    return Node(blocks, inputs, loop.attrs, results, loop.regions, run[-1].source)
 
 
 # ---- which axis of what -------------------------------------------------------------------------
-def _node_axes(n: Node, axis: int) -> Axes | None:
-    """For each operand of a kernel, the axis that goes along with `axis` of all results; None if there is no such axis."""
-    if n.op is not kernel or any(isinstance(x, InPlace) for x in n.attrs.get("schedule", ())):
-        return None
-    region = n.regions[0]
-    if any(v.type.rank <= axis or v.type.shape[axis] != n.outputs[0].type.shape[axis] for v in n.outputs):
-        return None
-    found = _region_axes(region, axis)
-    if found is None:
-        return None
-    operands: Axes = {}
-    for v, param in zip(n.inputs, region.params, strict=True):
-        if operands.setdefault(v, found.get(param)) != found.get(param):
+class _Known:
+    """What was found out about kernels, by their structure: many are equal."""
+
+    def __init__(self) -> None:
+        self._axes: dict[tuple[Any, int], tuple[int | None, ...] | None] = {}
+        self._regions: dict[tuple[Any, ...], Graph | None] = {}
+
+    def node_axes(self, n: Node, axis: int) -> Axes | None:
+        """For each operand of a kernel, the axis that goes along with `axis` of all results; None if there is no such axis."""
+        if n.op is not kernel or any(isinstance(x, InPlace) for x in n.attrs.get("schedule", ())):
             return None
-    return operands
+        region = n.regions[0]
+        key = region.key, axis
+        if key not in self._axes:
+            found = _region_axes(region, axis)
+            self._axes[key] = None if found is None else tuple([found.get(v) for v in region.params])
+        axes = self._axes[key]
+        operands: Axes = {}
+        if axes is None or any(operands.setdefault(v, a) != a for v, a in zip(n.inputs, axes, strict=True)):
+            return None
+        return operands
+
+    def retyped(self, region: Graph, axis: int, size: Dim) -> Graph | None:
+        """A kernel's region with `size` positions of an axis."""
+        key = region.key, region.symbols, axis, size  # equal structures may have other symbols
+        if key not in self._regions:
+            self._regions[key] = _retyped_region(region, axis, size)
+        return self._regions[key]
 
 
 def _region_axes(region: Graph, axis: int) -> Axes | None:
-    """The same for every value of a region that the results need."""
+    """For every value of a region that the results need, the axis that goes along with `axis` of all results."""
+    if any(v.type.rank <= axis or v.type.shape[axis] != region.results[0].type.shape[axis] for v in region.results):
+        return None
     found: Axes = dict.fromkeys(region.results, axis)
     for n in reversed(region.nodes):
         if n.op.loop is None or len(n.outputs) > 1:
@@ -163,20 +176,21 @@ def _bare(e: Expr) -> Iterator[Expr]:
 
 
 # ---- loops --------------------------------------------------------------------------------------
-def _divided(g: Graph, axis: int, outer: tuple[Dim, ...], target: Target) -> tuple[Node, tuple[Value, ...]] | None:
+def _divided(g: Graph, axis: int, outer: tuple[Dim, ...], target: Target,
+             known: _Known) -> tuple[Node, tuple[Value, ...]] | None:
     """A chain as a loop over blocks of `axis`, and which parameters of g it is given; `outer`: the sizes of the blocks of
     the axes before. None where there is nothing to divide."""
     if axis == MOST_LEVELS or any(v.type.rank <= axis for n in g.nodes for v in n.outputs):
         return None
     total = g.results[0].type.shape[axis]
     if total == 1:
-        return _divided(g, axis + 1, outer, target)
+        return _divided(g, axis + 1, outer, target, known)
     size = fresh_symbol()
-    made = _retyped(g, axis, outer, size)
+    made = _retyped(g, axis, outer, size, known)
     if made is None:
         return None
     body, given, axes = made
-    deeper = _divided(body, axis + 1, (*outer, size), target)
+    deeper = _divided(body, axis + 1, (*outer, size), target, known)
     rows = _rows(body, axes, size, outer, total, target, 1 if deeper else FEWEST_ROWS)
     if deeper is None and rows == total:
         return None
@@ -214,15 +228,15 @@ def _bytes(v: Value, size: Dim) -> Extent:
     return product(shape) * v.type.dtype.itemsize
 
 
-def _retyped(g: Graph, axis: int, outer: Sequence[Dim],
-             size: Dim) -> tuple[Graph, tuple[Value, ...], tuple[int | None, ...]] | None:
+def _retyped(g: Graph, axis: int, outer: Sequence[Dim], size: Dim,
+             known: _Known) -> tuple[Graph, tuple[Value, ...], tuple[int | None, ...]] | None:
     """The chain with `size` positions of an axis: its parameters stand for those of g, with which axis of each is divided. One
     that some kernels read whole and others in blocks becomes two."""
     new: dict[tuple[Value, int | None], Value] = {}
     inside = {v for n in g.nodes for v in n.outputs}
     nodes = []
     for n in g.nodes:
-        axes = _node_axes(n, axis)
+        axes = known.node_axes(n, axis)
         if axes is None or any(axes[v] != axis for v in n.inputs if v in inside):
             return None
         for v, a in axes.items():
@@ -231,7 +245,7 @@ def _retyped(g: Graph, axis: int, outer: Sequence[Dim],
                     return None  # blocks would not be contiguous
                 new[v, a] = Value(_narrow(v.type, a, size))
         new.update(((v, axis), Value(_narrow(v.type, axis, size))) for v in n.outputs)
-        region = _retyped_region(n.regions[0], axis, size)
+        region = known.retyped(n.regions[0], axis, size)
         if region is None:
             return None
         inputs, outputs = tuple([new[v, axes[v]] for v in n.inputs]), tuple([new[v, axis] for v in n.outputs])
