@@ -77,8 +77,9 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     # (sin(sqrt u) / sqrt u - 1) / u, (cos(sqrt u) - 1 + u / 2) / u^2 for sqrt u <= pi / 4
     "SIN": (around_zero(lambda u: (mp.sin(mp.sqrt(u)) / mp.sqrt(u) - 1) / u, -1 / 6), 0, SQUARED, 3, 6),
     "COS": (around_zero(lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u ** 2, 1 / 24), 0, SQUARED, 2, 6),
-    # (sinh(sqrt u) / sqrt u - 1) / u for sqrt u <= 1
-    "SINH": (odd(mp.sinh, 1 / 6), 0, 1, 3, 8),
+    # (sinh(sqrt u) / sqrt u - 1) / u, (cosh(sqrt u) - 1) / u for sqrt u <= ln(2)/2
+    "SINH": (odd(mp.sinh, 1 / 6), 0, HALF ** 2 * 1.001, 2, 4),
+    "COSH": (around_zero(lambda u: (mp.cosh(mp.sqrt(u)) - 1) / u, 0.5), 0, HALF ** 2 * 1.001, 2, 5),
     # (tan(sqrt u) / sqrt u - 1) / u for sqrt u <= pi / 4, and the like
     "TAN": (odd(mp.tan, 1 / 3), 0, SQUARED, 6, None),
     "ASIN": (odd(mp.asin, 1 / 6), 0, 0.25, 5, 13),

@@ -22,13 +22,15 @@ class Format:
     ln2: tuple[float, float]
     overflow: float  # beyond it e^x is infinite; just above, so that clamping keeps infinity
     underflow: float  # below it e^x is 0
+    largest: float  # beyond it sinh and cosh are infinite
     flat: float  # below -flat expm1 is -1 and beyond flat tanh is 1
     inverse: tuple[float, ...]
     log_of: tuple[float, ...]
 
 
-SINGLE = Format(23, 127, (0.693145751953125, 1.4286068203094173e-06), 89.0, -105.0, 10.0, t.LOG_INVERSE32, t.LOG_OF32)
-DOUBLE = Format(52, 1023, (0.6931471805582987, 1.6465949582897082e-12), 710.0, -746.0, 20.0, t.LOG_INVERSE64, t.LOG_OF64)
+SINGLE = Format(23, 127, (0.693145751953125, 1.4286068203094173e-06), 89.0, -105.0, 89.69, 10.0, t.LOG_INVERSE32, t.LOG_OF32)
+DOUBLE = Format(52, 1023, (0.6931471805582987, 1.6465949582897082e-12), 710.0, -746.0, 710.75, 20.0,
+                t.LOG_INVERSE64, t.LOG_OF64)
 
 
 def format_of(m: Writer) -> Format:

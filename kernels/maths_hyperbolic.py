@@ -11,7 +11,6 @@ from loopwright.kernels.maths_exponentials import (
     NAN,
     clamp,
     expm1_core,
-    expm1_near,
     format_of,
     log,
     log1p,
@@ -19,27 +18,30 @@ from loopwright.kernels.maths_exponentials import (
     reduced,
     split,
 )
-from loopwright.kernels.maths_writer import Writer, by_pieces, cancelling, odd, quick_two_sum, two_sum
+from loopwright.kernels.maths_writer import Writer, by_pieces, cancelling, odd, polynomial, quick_two_sum, two_sum
 
 
-def _half_exp(m: Writer, x: str) -> str:
-    """e^x / 2, which overflows where sinh and cosh do."""
+def _hyperbolic(m: Writer, x: str, sign: float) -> str:
+    """(e^x + sign e^-x) / 2 with x = n ln 2 + r, from the even and the odd part of e^r; halves, as 2^n overflows early."""
     f = format_of(m)
-    n, r = reduced(m, clamp(m, x, f.underflow, f.overflow + 1.0))
-    return m.scale(m.add(expm1_near(m, r), 1.0), m.sub(n, 1.0))
+    n, r = reduced(m, clamp(m, x, -f.largest, f.largest))
+    up, down = m.scale(m.constant(0.25), n), m.scale(m.constant(0.25), m.neg(n))
+    whole, slope = m.add(up, down), m.sub(up, down)
+    whole, slope = (whole, slope) if sign > 0 else (slope, whole)
+    u = m.mul(r, r)
+    beside = m.mul(polynomial(m, u, t.COSH32, t.COSH64), u)  # cosh r - 1
+    more = m.mul(polynomial(m, u, t.SINH32, t.SINH64), u)  # sinh r / r - 1
+    rest = m.fma(slope, r, m.fma(whole, beside, m.mul(m.mul(slope, r), more)))
+    half = m.add(whole, rest)
+    return m.add(half, half)
 
 
 def sinh(m: Writer, x: str) -> str:
-    size = m.abs(x)
-    e = _half_exp(m, size)
-    big = m.copysign(m.sub(e, m.div(0.25, e)), x)
-    small = odd(m, x, m.mul(x, x), t.SINH32, t.SINH64)
-    return m.select(m.compare("lt", size, 1.0), small, big)
+    return m.select(m.compare("lt", m.abs(x), 2.0 ** -(format_of(m).mantissa // 2 + 1)), x, _hyperbolic(m, x, -1.0))
 
 
 def cosh(m: Writer, x: str) -> str:
-    e = _half_exp(m, m.abs(x))
-    return m.add(e, m.div(0.25, e))
+    return _hyperbolic(m, x, 1.0)
 
 
 def tanh(m: Writer, x: str) -> str:
