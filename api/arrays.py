@@ -18,6 +18,7 @@ from loopwright.ir.op import Op
 from loopwright.ir.ops.gradients import stop_gradient
 from loopwright.ir.source import user_source
 from loopwright.ir.types import COMPLEX, F64, is_inexact
+from loopwright.tracer.axes import as_tracers
 from loopwright.tracer.promotion import (
     as_operand,
     broadcast_shapes,
@@ -79,6 +80,14 @@ def elementwise(op: Op) -> Callable[..., Any]:
         return Tracer(op(*[lift_to(x, dtype, shape, builder) for x in values]))
     call.__name__, call.__doc__ = op.name, op.doc
     return call
+
+
+def entered(op: Op, *xs: Array, **attrs: Any) -> Array:
+    """An elementwise op on arrays of the dtypes that it takes."""
+    xs = tuple(xp.broadcast_arrays(*xs)) if len(xs) > 1 else xs
+    if not any(isinstance(x, Tracer) for x in xs):
+        return np.asarray(op.numpy(*[np.asarray(x) for x in xs], **attrs))[()]
+    return Tracer(op(*[x.ref for x in as_tracers(*xs)], **attrs))
 
 
 def stopped(x: Any) -> Any:

@@ -83,7 +83,8 @@ def _group(x: Tracer, axes: Sequence[NamedAxis], groups: Sequence[Sequence[int]]
     for g in groups:
         members[list(g)] = g
     own = dynamic_index_in_dim(_traced(members), axis_index(names), keepdims=False)
-    return index_take(all_gather(x, names), (own,), (0,))
+    found: Tracer = index_take(all_gather(x, names), (own,), (0,))
+    return found
 
 
 # ---- where an element stands ------------------------------------------------------------------------

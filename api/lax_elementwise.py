@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.arrays import Array, quiet, stopped, xp
+from loopwright.arrays import Array, entered, quiet, stopped, xp
 from loopwright.custom import custom_jvp
 from loopwright.ir.errors import DTypeError, ShapeError
 from loopwright.ir.op import Op
@@ -25,7 +25,6 @@ from loopwright.ir.ops.selection import bitcast, convert
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BOOL, COMPLEX, DTYPES, F32, F64, FLOATS, I64, INTEGERS, SHORT, is_integer
 from loopwright.scipy.special import polygamma as _polygamma
-from loopwright.tracer.axes import as_tracers
 from loopwright.tracer.promotion import as_dtype, as_operand, kind_of, result_kind
 from loopwright.tracer.tracer import Tracer
 
@@ -65,14 +64,6 @@ def check_ranks(name: str, arrays: list[Array]) -> None:
         found = ", ".join(str(x.shape) for x in arrays)
         raise ShapeError(f"{user_source()}: lax.{name} takes operands of one shape, got {found}. "
                          f"Add axes with lax.broadcast_in_dim, or use np's function, which broadcasts.")
-
-
-def entered(op: Op, *xs: Array, **attrs: Any) -> Array:
-    """An op on arrays of one dtype: at once on plain ones."""
-    xs = tuple(xp.broadcast_arrays(*xs)) if len(xs) > 1 else xs
-    if not any(isinstance(x, Tracer) for x in xs):
-        return np.asarray(op.numpy(*[np.asarray(x) for x in xs], **attrs))[()]
-    return Tracer(op(*[x.ref for x in as_tracers(*xs)], **attrs))
 
 
 def _of_op(op: Op) -> Callable[..., Array]:

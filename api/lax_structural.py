@@ -289,7 +289,8 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[Any, An
     spread = [_spread(n, *c) for n, c in zip(x.shape, padding_config, strict=True)]
     start, shape, step = [low for low, _ in spread], [n for _, n in spread], tuple([c[2] + 1 for c in padding_config])
     if isinstance(x, Tracer) or isinstance(value, Tracer):
-        out = _padded(*as_tracers(x, value), start, shape, step)
+        traced, number = as_tracers(x, value)
+        out = _padded(traced, number, start, shape, step)
     else:
         out = pad_op.numpy(x, shape=tuple(shape), start=tuple(start), step=step, value=value)
     kept = [(_taken(low), n - _taken(high)) for n, (low, high, _) in zip(out.shape, padding_config, strict=True)]
@@ -314,7 +315,8 @@ def _padded(x: Tracer, value: Tracer, start: Shape, shape: Shape, step: tuple[in
     attrs: dict[str, Any] = {"shape": as_shape(list(shape)), "start": as_shape(list(start)), "step": step}
     out = Tracer(pad_op(x.ref, **attrs, value=_zero(x.dtype)))
     inside = Tracer(pad_op(xp.ones_like(x, dtype=BOOL).ref, **attrs, value=False))
-    return xp.where(inside, out, value)
+    found: Tracer = xp.where(inside, out, value)
+    return found
 
 
 def _zero(dtype: np.dtype) -> Any:

@@ -89,6 +89,88 @@ def bessel(order: int, at_infinity: bool) -> Function:
     return far if at_infinity else near
 
 
+def exponential_integral(y: Any) -> Any:
+    """(Ei(y) - log |y| - euler) / y"""
+    if abs(y) < mp.mpf(10) ** -30:
+        return mp.mpf(1) + y / 4
+    return (mp.ei(y) - mp.euler - mp.log(abs(y))) / y
+
+
+def scaled_e1(t: Any) -> Any:
+    """x e^x E1(x) for t = (x - 4) / (x + 4)."""
+    if t > 1 - mp.mpf(10) ** -20:
+        return mp.mpf(1)
+    x = 4 * (1 + t) / (1 - t)
+    return x * mp.exp(x) * mp.e1(x)
+
+
+def scaled_ei(v: Any) -> Any:
+    """x e^-x Ei(x) for v = 1 / x."""
+    if v < mp.mpf(10) ** -3:
+        return mp.fsum(mp.factorial(k) * v ** k for k in range(40))
+    return mp.exp(-1 / v) * mp.ei(1 / v) / v
+
+
+def sine_integral(u: Any) -> Any:
+    """Si(x) / x for u = x^2."""
+    x = mp.sqrt(u)
+    return mp.si(x) / x if u > mp.mpf(10) ** -30 else mp.mpf(1)
+
+
+def cosine_integral(u: Any) -> Any:
+    """(log(x) + euler - Ci(x)) / x^2 for u = x^2."""
+    x = mp.sqrt(u)
+    return (mp.euler + mp.log(x) - mp.ci(x)) / u if u > mp.mpf(10) ** -30 else mp.mpf(1) / 4
+
+
+def sine_auxiliary(is_f: bool) -> Function:
+    """x f(x) and x^2 g(x) of DLMF 6.2.17 and 18, for v = 36 / x^2."""
+    def function(v: Any) -> Any:
+        if v < mp.mpf(10) ** -25:
+            return mp.mpf(1)
+        x = 6 / mp.sqrt(v)
+        s, c = mp.pi / 2 - mp.si(x), mp.ci(x)
+        return x * (c * mp.sin(x) + s * mp.cos(x)) if is_f else x * x * (s * mp.sin(x) - c * mp.cos(x))
+    return function
+
+
+def fresnel_near(u: Any) -> tuple[Any, Any]:
+    """S(x) / x^3 and C(x) / x for u = x^4."""
+    x = u ** mp.mpf(0.25)
+    return (mp.fresnels(x) / x ** 3, mp.fresnelc(x) / x) if u > mp.mpf(10) ** -40 else (mp.pi / 6, mp.mpf(1))
+
+
+def fresnel_auxiliary(v: Any) -> tuple[Any, Any]:
+    """pi x f(x) and pi^2 x^3 g(x) of DLMF 7.2.10 and 11, for v = 16 / x^4."""
+    if v < mp.mpf(10) ** -30:
+        return mp.mpf(1), mp.mpf(1)
+    x = 2 / v ** mp.mpf(0.25)
+    s, c, angle = mp.fresnels(x) - 0.5, mp.fresnelc(x) - 0.5, mp.pi * x * x / 2
+    return (mp.pi * x * (c * mp.sin(angle) - s * mp.cos(angle)),
+            -mp.pi ** 2 * x ** 3 * (c * mp.cos(angle) + s * mp.sin(angle)))
+
+
+def dawson(x: Any) -> Any:
+    """e^(-x^2) times the integral of e^(t^2) from 0 to x."""
+    return mp.sqrt(mp.pi) / 2 * mp.exp(-x * x) * mp.erfi(x)
+
+
+def dawson_near(u: Any) -> Any:
+    """dawson(x) / x for u = x^2."""
+    return dawson(mp.sqrt(u)) / mp.sqrt(u) if u > mp.mpf(10) ** -40 else mp.mpf(1)
+
+
+def dawson_far(v: Any) -> Any:
+    """2 x dawson(x) for v = 9 / x^2."""
+    x = 3 / mp.sqrt(v) if v > mp.mpf(10) ** -15 else mp.mpf(0)
+    return 2 * x * dawson(x) if x else 1 + v / 18
+
+
+def dilogarithm(w: Any) -> Any:
+    """-Li2(-w) / w"""
+    return -mp.polylog(2, -w) / w if abs(w) > mp.mpf(10) ** -30 else 1 - w / 4
+
+
 # name: (function, low, high, degree)
 POLYNOMIALS: dict[str, tuple[Function, Any, Any, int]] = {
     # (1 + 2 x) e^(x^2) erfc(x) for t = (x - 3.75) / (x + 3.75)
@@ -112,6 +194,25 @@ SERIES: dict[str, tuple[Function, Any, Any, int]] = {
     "I0E_FAR": (bessel(0, True), 0, mp.mpf(1) / 8, 24),
     "I1E_NEAR": (bessel(1, False), 0, 8, 28),
     "I1E_FAR": (bessel(1, True), 0, mp.mpf(1) / 8, 24),
+}
+# In Chebyshev polynomials over the interval; e^-x and its like are part of what is fitted where the docstring says so.
+INTEGRALS: dict[str, tuple[Function, Any, Any, int]] = {
+    "EIN": (lambda x: exponential_integral(-x), 0, 1, 12),
+    "EI_NEAR": (lambda x: mp.exp(-x) * exponential_integral(x), 0, 8, 23),
+    "EI_MIDDLE": (scaled_ei, mp.mpf(1) / 24, mp.mpf(1) / 8, 24),
+    "EI_FAR": (scaled_ei, 0, mp.mpf(1) / 24, 21),
+    "EXP1_FAR": (scaled_e1, mp.mpf(-3) / 5, 1, 34),
+    "SI_NEAR": (sine_integral, 0, 36, 13),
+    "CI_NEAR": (cosine_integral, 0, 36, 12),
+    "SI_F": (sine_auxiliary(True), 0, 1, 34),
+    "SI_G": (sine_auxiliary(False), 0, 1, 39),
+    "FRESNEL_S": (lambda u: fresnel_near(u)[0], 0, 16, 13),
+    "FRESNEL_C": (lambda u: fresnel_near(u)[1], 0, 16, 13),
+    "FRESNEL_F": (lambda v: fresnel_auxiliary(v)[0], 0, 1, 31),
+    "FRESNEL_G": (lambda v: fresnel_auxiliary(v)[1], 0, 1, 36),
+    "DAWSON_NEAR": (dawson_near, 0, 9, 24),
+    "DAWSON_FAR": (dawson_far, 0, 1, 39),
+    "SPENCE": (dilogarithm, mp.mpf(-1) / 2, mp.mpf(1) / 2, 25),
 }
 
 
@@ -145,7 +246,7 @@ def main() -> None:
         c, middle = polynomial(f, low, high, degree), (mp.mpf(low) + high) / 2
         print(f"# {name}: {error(f, low, high, _polynomial_at(c, middle)):.1e}")
         show(name, c)
-    for name, (f, low, high, degree) in SERIES.items():
+    for name, (f, low, high, degree) in (SERIES | INTEGRALS).items():
         c, middle, radius = chebyshev(f, low, high, degree), (mp.mpf(low) + high) / 2, (mp.mpf(high) - low) / 2
         print(f"# {name}: {error(f, low, high, _series_at(c, middle, radius)):.1e}")
         show(name, c)

@@ -14,12 +14,16 @@ import numpy as np
 from loopwright.arrays import Array, elementwise, inexact, quiet, real, stopped, xp
 from loopwright.ir.ops import special, transcendental
 from loopwright.ir.types import COMPLEX
+from loopwright.scipy.special_harmonics import bessel_jn, loggamma, sph_harm_y, wofz
+from loopwright.scipy.special_hypergeometric import hyp1f1, hyp2f1
+from loopwright.scipy.special_integrals import dawsn, exp1, expi, expn, fresnel, owens_t, sici, spence
 
 __all__ = [
-    "bernoulli", "beta", "betainc", "betaln", "comb", "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "expit",
-    "factorial", "gamma", "gammainc", "gammaincc", "gammaln", "gammasgn", "i0", "i0e", "i1", "i1e", "kl_div", "log_expit",
-    "log_ndtr", "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "poch", "polygamma", "rel_entr",
-    "softmax", "xlog1py", "xlogy", "zeta",
+    "bernoulli", "bessel_jn", "beta", "betainc", "betaln", "boxcox", "boxcox1p", "comb", "dawsn", "digamma", "entr", "erf",
+    "erfc", "erfcx", "erfinv", "exp1", "expi", "expit", "expn", "factorial", "fresnel", "gamma", "gammainc", "gammaincc",
+    "gammaln", "gammasgn", "hyp1f1", "hyp2f1", "i0", "i0e", "i1", "i1e", "kl_div", "log_expit", "log_ndtr", "log_softmax",
+    "loggamma", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "owens_t", "poch", "polygamma", "rel_entr", "sici",
+    "softmax", "spence", "sph_harm_y", "wofz", "xlog1py", "xlogy", "zeta",
 ]
 
 erf = elementwise(transcendental.erf)
@@ -145,6 +149,31 @@ def log_softmax(x: Any, axis: Any = None, where: Any = None) -> Array:
     shifted = xp.where(where, x, 0) - _finite_max(xp.where(where, x, -math.inf), axis)
     total = xp.sum(xp.where(where, xp.exp(shifted), 0), axis=axis, keepdims=True)
     return xp.where(where, shifted - xp.log(xp.where(total == 0, 1, total)), -math.inf)
+
+
+@quiet
+def boxcox(x: Any, lmbda: Any) -> Array:
+    """(x^lmbda - 1) / lmbda, and its limit log(x) at lmbda = 0; NaN for x < 0."""
+    x, lmbda = real("boxcox", x, lmbda)
+    return _power_transform(xp.log(x), lmbda)
+
+
+@quiet
+def boxcox1p(x: Any, lmbda: Any) -> Array:
+    """boxcox(1 + x, lmbda), exact near 0."""
+    x, lmbda = real("boxcox1p", x, lmbda)
+    return _power_transform(xp.log1p(x), lmbda)
+
+
+def _power_transform(log: Array, lmbda: Array) -> Array:
+    """expm1(lmbda log) / lmbda; where that has small parts log times the series of expm1(u) / u, which has derivatives in u."""
+    u = lmbda * log
+    is_near = (xp.abs(u) < 0.25) | (lmbda == 0)
+    near = xp.where(is_near & xp.isfinite(log), u, 0)
+    total: Array = xp.ones_like(near)
+    for k in range(14, 1, -1):
+        total = 1 + total * near / k
+    return xp.where(is_near, log * total, xp.expm1(u) / xp.where(is_near, 1, lmbda))
 
 
 # ---- gamma functions ------------------------------------------------------------------------------
