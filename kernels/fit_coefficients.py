@@ -91,9 +91,8 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     # (atan(sqrt u) / sqrt u - 1) / u for sqrt u <= 1/30
     "ATAN": (odd(mp.atan, -1 / 3), 0, 1 / 30 ** 2, None, 4),
     # erf(sqrt u) / sqrt u - 1 for sqrt u <= 1, without its constant's leading part
-    "ERF": (around_zero(lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1, float(2 / mp.sqrt(mp.pi) - 1)), 0, 1, 7, 13),
+    "ERF": (around_zero(lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1, float(2 / mp.sqrt(mp.pi) - 1)), 0, 1, None, 13),
     # -log(1 - erf(c + t)) left and right of 2.5, around the middle c of the interval
-    "ERFC": (lambda t: -mp.log(mp.erfc(t + mp.mpf(2.375))), -1.425, 1.625, 8, None),
     "ERFC_NEAR": (lambda t: -mp.log(mp.erfc(t + mp.mpf(1.75))), -0.76, 0.75, None, 15),
     "ERFC_FAR": (lambda t: -mp.log(mp.erfc(t + mp.mpf(4.25))), -1.75, 1.75, None, 13),
     # ((1 + u)^(1/3) - 1) / u in the intervals of the cube root's tables
@@ -142,15 +141,31 @@ def cbrt_table(single: bool) -> list[float]:
     return out
 
 
-def tanh_pieces() -> list[list[float]]:
-    """Centres, then the coefficients of degree 5 to 0, for the 32 intervals of two significand bits that end at 10."""
-    edges = [float(np.uint32((520 - 31 + i) << 21).view(np.float32)) for i in range(33)]
-    first = interpolate(around_zero(lambda x: (mp.tanh(x) / x - 1) / x, 0.0), 0, edges[1], 3)
-    rows = [[0.0, *first, 1.0, 0.0]]
-    for low, high in itertools.pairwise(edges[1:]):
-        centre, half = (low + high) / 2, (high - low) / 2
-        rows.append([centre, *interpolate(shifted(mp.tanh, centre), -half, half, 5)])
+def pieces(f: Function, last: int, degree: int, first: list[float] | None) -> list[list[float]]:
+    """Centres, then coefficients, for 32 intervals of two significand bits in f32: `last << 21` are the bits where the last
+    begins, and the first begins at 0, around which its coefficients may be given. Where f is nearly representable is the
+    centre, so that the table adds no error of its own."""
+    edges = [0.0, *(float(np.uint32((last - 30 + i) << 21).view(np.float32)) for i in range(32))]
+    rows = [] if first is None else [[0.0, *first]]
+    for low, high in list(itertools.pairwise(edges))[len(rows):]:
+        middle = np.float32((low + high) / 2)
+        near = (float(middle + k * np.spacing(middle)) for k in range(-200, 201))
+        centre = min(near, key=lambda x: beside_single(f(mp.mpf(x))))
+        rows.append([centre, *interpolate(shifted(f, centre), low - centre, high - centre, degree)])
     return [list(column) for column in zip(*rows, strict=True)]
+
+
+def beside_single(value: Any) -> float:
+    """How far the nearest f32 is."""
+    return float(abs(value - mp.mpf(float(np.float32(float(value))))))
+
+
+def show_pieces(name: str, columns: list[list[float]]) -> None:
+    """Tables as source."""
+    print(f"{name} = (")
+    for column in columns:
+        print("    (" + "\n     ".join(textwrap.wrap(", ".join(repr(v) for v in column), 118)) + "),")
+    print(")")
 
 
 def pow_table() -> list[float]:
@@ -189,10 +204,12 @@ def tables() -> None:
         show(f"CBRT_INVERSE{bits}", inverse)
         show(f"CBRT_OF{bits}", [float(1 / mp.cbrt(c)) for c in inverse])
     show("CBRT32", interpolate(FITS["CBRT"][0], -1 / 16.8, 1 / 16.8, 3))
-    print("TANH_PIECES32 = (")
-    for column in tanh_pieces():
-        print("    (" + "\n     ".join(textwrap.wrap(", ".join(repr(v) for v in column), 118)) + "),")
-    print(")")
+    start = interpolate(around_zero(lambda x: (mp.tanh(x) / x - 1) / x, 0.0), 0, 3 / 64, 3)
+    show_pieces("TANH_PIECES32", pieces(mp.tanh, 520, 5, [*start, 1.0, 0.0]))
+    slope = float(2 / mp.sqrt(mp.pi))
+    start = interpolate(around_zero(lambda x: mp.erf(x) / x - 1, slope - 1), 0, 5 / 256, 4)
+    show_pieces("ERF_PIECES32", pieces(mp.erf, 515, 5, [*start, 0.0]))
+    show_pieces("ERFCX_PIECES32", pieces(lambda x: mp.exp(x * x) * mp.erfc(x), 521, 6, None))
     inverse = pow_table()
     show("POW_INVERSE", inverse)
     for width, unit in ((32, 16), (64, 42)):

@@ -12,7 +12,9 @@ from loopwright.kernels import maths_tables as t
 from loopwright.kernels.maths_division import floor_divide, fmod, remainder
 from loopwright.kernels.maths_exponentials import (
     INF,
+    LOG2E,
     NAN,
+    SINGLE,
     clamp,
     exp,
     exp2,
@@ -30,6 +32,7 @@ from loopwright.kernels.maths_inverse import arccos, arcsin, arctan, arctan2
 from loopwright.kernels.maths_trigonometry import cos, sin, tan
 from loopwright.kernels.maths_writer import (
     Writer,
+    by_pieces,
     cancelling,
     estrin,
     horner,
@@ -41,22 +44,30 @@ from loopwright.kernels.maths_writer import (
 
 # ---- error function, powers and roots -----------------------------------------------------------
 def erf(m: Writer, x: str) -> str:
-    """A polynomial below 1; beyond it 1 - e^-P(x), with P fitted to -log(1 - erf)."""
+    """In f32 polynomials by pieces. In f64 one below 1; beyond it 1 - e^-P(x), with P fitted to -log(1 - erf)."""
     a = m.abs(x)
-    u = m.mul(x, x)
     if m.bits == 32:
-        c = m.minimum(4.0, a)
-        p = horner(m, m.sub(c, 2.375), t.ERFC32)
-        small = m.fma(horner(m, u, t.ERF32), x, x)
-    else:
-        c = m.minimum(6.0, a)
-        near, far = estrin(m, m.sub(c, 1.75), t.ERFC_NEAR64), estrin(m, m.sub(c, 4.25), t.ERFC_FAR64)
-        p = m.select(m.compare("lt", c, 2.5), near, far)
-        small = m.fma(estrin(m, u, t.ERF64), x, x)
+        return m.copysign(by_pieces(m, m.minimum(3.97, a), 515, t.ERF_PIECES32, 5 / 256), x)
+    u = m.mul(x, x)
+    c = m.minimum(6.0, a)
+    near, far = estrin(m, m.sub(c, 1.75), t.ERFC_NEAR64), estrin(m, m.sub(c, 4.25), t.ERFC_FAR64)
+    p = m.select(m.compare("lt", c, 2.5), near, far)
+    small = m.fma(estrin(m, u, t.ERF64), x, x)
     n, r = reduced(m, m.neg(p))
     far = m.sub(1.0, m.scale(m.add(expm1_near(m, r), 1.0), n))
     y = m.select(m.compare("lt", a, 1.0), small, m.copysign(far, x))
     return m.select(m.compare("unordered", x, x), x, y)
+
+
+def erfc_single(m: Writer, x: str) -> str:
+    """e^(-x^2) times e^(x^2) erfc(x), which is polynomials by pieces; 2 less that for negative x."""
+    a = m.minimum(10.5, m.abs(x))
+    high, low = two_product(m, a, a)
+    n = m.round(m.mul(high, -LOG2E))
+    r = m.sub(m.fma(n, -SINGLE.ln2[0], m.neg(high)), m.fma(n, SINGLE.ln2[1], low))
+    scaled = by_pieces(m, a, 521, t.ERFCX_PIECES32)
+    y = m.scale(m.fma(expm1_near(m, r), scaled, scaled), n)
+    return m.select(m.compare("lt", x, 0.0), m.sub(2.0, y), y)
 
 
 def _log2_twice(m: Writer, x: str) -> tuple[str, str]:

@@ -50,10 +50,7 @@ def tanh(m: Writer, x: str) -> str:
 
 def _tanh_single(m: Writer, x: str) -> str:
     """Polynomials of degree 5 by pieces; beyond 9.01 it is 1."""
-    size = m.minimum(9.5, m.abs(x))
-    piece = m.isub(m.lshr(m.bits_of(size), 21), 489)
-    piece = m.iselect(m.icompare("gt", piece, 0), piece, 0)
-    return m.copysign(by_pieces(m, size, piece, t.TANH_PIECES32), x)
+    return m.copysign(by_pieces(m, m.minimum(9.5, m.abs(x)), 520, t.TANH_PIECES32), x)
 
 
 def _tanh_double(m: Writer, x: str) -> str:

@@ -1,4 +1,5 @@
-"""The special functions of `ir.special_functions` on registers: in f64 for both widths, f32 is widened and rounded back."""
+"""The special functions of `ir.special_functions` on registers: in f64 for both widths, f32 is widened and rounded back; but
+erfc has a form of its own in f32."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -54,4 +55,9 @@ def _on_registers(function: special_functions.Function) -> Callable[..., str]:
     return maths.in_double(lambda m, *args: function(Registers(m), *args))
 
 
-FUNCTIONS: dict[str, Callable[..., str]] = {name: _on_registers(getattr(special_functions, name)) for name in NAMES}
+def _erfc(m: Writer, x: str) -> str:
+    return maths.erfc_single(m, x) if m.bits == 32 and m.has_fma else _on_registers(special_functions.erfc)(m, x)
+
+
+FUNCTIONS: dict[str, Callable[..., str]] = {
+    **{name: _on_registers(getattr(special_functions, name)) for name in NAMES}, "erfc": _erfc}

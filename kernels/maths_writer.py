@@ -98,13 +98,19 @@ def polynomial(m: Writer, x: str, single: tuple[float, ...], double: tuple[float
     return horner(m, x, single) if m.bits == 32 else estrin(m, x, double)
 
 
-def by_pieces(m: Writer, x: str, index: str, tables: tuple[tuple[float, ...], ...]) -> str:
-    """The polynomial of x's interval, number `index`: tables of the intervals' centres and of coefficients, highest first."""
+def by_pieces(m: Writer, x: str, last: int, tables: tuple[tuple[float, ...], ...],
+              added_below: float = 0.0) -> str:
+    """f32: the polynomial of the interval of x >= 0: `last << 21` are the bits where the last of the 32 begins, and each next
+    to it has two bits of the significand. The tables are the intervals' centres and their coefficients, highest first; below
+    `added_below` x itself is their constant."""
+    index = m.isub(m.lshr(m.bits_of(x), 21), last - 31)
+    index = m.iselect(m.icompare("gt", index, 0), index, 0)
     r = m.sub(x, m.table(tables[0], index))
     result = m.table(tables[1], index)
-    for values in tables[2:]:
+    for values in tables[2:-1]:
         result = m.fma(result, r, m.table(values, index))
-    return result
+    constant = m.table(tables[-1], index)
+    return m.fma(result, r, m.select(m.compare("lt", x, added_below), x, constant) if added_below else constant)
 
 
 def odd(m: Writer, x: str, square: str, single: tuple[float, ...], double: tuple[float, ...] = ()) -> str:

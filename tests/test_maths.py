@@ -152,8 +152,9 @@ def test_remainders_are_exact(fn, dtype, bits, monkeypatch):
     assert ok.all(), list(zip(x[~ok], y[~ok], got[~ok], wanted[~ok], strict=True))[:10]
 
 
-SINGLE = {**{fn: reference(fn) for fn in UNARY}, "cbrt": np.cbrt}
-EDGES = (1, 0.5, 0.25, 0.75, 1.5, 2, 4, 8, 0.046875, 9.01, 10, 88.7, 2.0**-126, 2.0**-149, np.pi / 4, np.pi / 2, np.pi)
+SINGLE = {**{fn: reference(fn) for fn in UNARY}, "cbrt": np.cbrt, "erfc": special.erfc}
+EDGES = (1, 0.5, 0.25, 0.75, 1.5, 2, 4, 8, 0.046875, 9.01, 10, 88.7, 2.0**-126, 2.0**-149, np.pi / 4, np.pi / 2, np.pi,
+         5 / 256, 3.97, 10.05)
 
 
 def every_kind_of_single(step):
