@@ -10,7 +10,8 @@ import math
 from typing import Any
 
 from loopwright import initializers
-from loopwright.arrays import Array, inexact, quiet, xp
+from loopwright.arrays import Array, inexact, quiet, real, xp
+from loopwright.attention import dot_product_attention
 from loopwright.ir.errors import ShapeError
 from loopwright.ir.source import user_source
 from loopwright.ir.types import F64
@@ -23,11 +24,14 @@ from loopwright.tracer.promotion import as_dtype
 from loopwright.tracer.tracer import Tracer
 
 __all__ = [
-    "avg_pool", "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "identity",
-    "initializers", "leaky_relu", "log_sigmoid", "log_softmax", "logmeanexp", "logsumexp", "max_pool", "min_pool", "mish",
-    "one_hot", "pool", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus", "sparse_plus",
-    "sparse_sigmoid", "squareplus", "standardize", "swish",
+    "avg_pool", "celu", "dot_product_attention", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
+    "identity", "initializers", "leaky_relu", "log1mexp", "log_sigmoid", "log_softmax", "logmeanexp", "logsumexp", "max_pool",
+    "min_pool", "mish", "one_hot", "pool", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus",
+    "sparse_plus", "sparse_sigmoid", "squareplus", "standardize", "swish", "tanh",
 ]
+
+
+tanh = xp.tanh
 
 
 def _array(x: Any) -> Array:
@@ -160,6 +164,15 @@ def gelu(x: Any, approximate: bool = True) -> Array:
     if approximate:
         return x * (0.5 * (1 + xp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x)))))
     return 0.5 * x * erfc(x * -math.sqrt(0.5))
+
+
+@quiet
+def log1mexp(x: Any) -> Array:
+    """log(1 - exp(-x)) for x >= 0, with full precision at both ends (Maechler); NaN below."""
+    x = real("log1mexp", x)
+    is_small = x < math.log(2)
+    large = xp.log1p(-xp.exp(-xp.where(is_small, 1, x)))
+    return xp.where(is_small, xp.log(-xp.expm1(-xp.where(is_small, x, 0.5))), large)
 
 
 @quiet

@@ -16,11 +16,12 @@ from loopwright.arrays import Array, quiet, real, xp
 from loopwright.ir.source import user_source
 from loopwright.scipy import special
 from loopwright.scipy.joint import dirichlet, multinomial, multivariate_normal
+from loopwright.scipy.samples import ModeResult, gaussian_kde, mode, rankdata, sem
 
 __all__ = [
-    "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "gennorm", "geom", "gumbel_l",
-    "gumbel_r", "laplace", "logistic", "lognorm", "multinomial", "multivariate_normal", "nbinom", "norm", "pareto", "poisson",
-    "t", "truncnorm", "uniform", "vonmises", "wrapcauchy",
+    "ModeResult", "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "gaussian_kde",
+    "gennorm", "geom", "gumbel_l", "gumbel_r", "laplace", "logistic", "lognorm", "mode", "multinomial", "multivariate_normal",
+    "nbinom", "norm", "pareto", "poisson", "rankdata", "sem", "t", "truncnorm", "uniform", "vonmises", "wrapcauchy",
 ]
 
 Formula = Callable[..., Array]
@@ -171,6 +172,20 @@ class Discrete(_Distribution):
         k, shapes = self._moved("sf", k, args, named)
         inside, below, above = self._inside(xp.floor(k), shapes)
         return xp.where(below, 1, xp.where(above, 0, self._formula("sf")(inside, *shapes)))
+
+    @quiet
+    def ppf(self, q: Any, *args: Any, **named: Any) -> Array:
+        """The least k of which the distribution function is q or more. NaN outside [0, 1]."""
+        q, *shapes, loc = self._arguments("ppf", q, args, named)
+        is_probability = (q >= 0) & (q <= 1)
+        k = self._formula("ppf")(xp.where(is_probability, q, 0.5), *shapes)
+        return xp.where(is_probability, loc + k, math.nan)
+
+    @quiet
+    def entropy(self, *args: Any, **named: Any) -> Array:
+        """The mean of -logpmf."""
+        _, *shapes, loc = self._arguments("entropy", 0, args, named)
+        return self._formula("entropy")(*shapes) + 0 * loc
 
 
 def _continuous(name: str, *shapes: str, support: Callable[..., tuple[Any, Any, Any]] = lambda *_: (-math.inf, math.inf, 0.0),
@@ -327,13 +342,29 @@ def _t_cdf(z: Array, df: Array) -> Array:
     return xp.where(is_near, middle, xp.where(z > 0, 1 - tail, tail))
 
 
+def _poisson_entropy(mu: Array) -> Array:
+    """The sum, up to where nothing is left for mu < 200, and Stirling's series from there (Evans, Boersma, Blachman and Jagers
+    1988), whose error is below 1e-9."""
+    is_large = mu > 200
+    small = xp.where((mu >= 0) & ~is_large, mu, 1)[..., None]
+    k = xp.arange(380).astype(mu.dtype)
+    log_p = special.xlogy(k, small) - special.gammaln(k + 1) - small
+    total = -xp.sum(xp.exp(log_p) * xp.where(log_p == -math.inf, 0, log_p), axis=-1)
+    large = xp.where(is_large, mu, 200)
+    tail = 1 / (12 * large) + 1 / (24 * large ** 2) + 19 / (360 * large ** 3)
+    value = xp.where(is_large, 0.5 * xp.log(2 * math.pi * math.e * large) - tail, total)
+    return xp.where(mu >= 0, value, math.nan)
+
+
 # ---- discrete ---------------------------------------------------------------------------------------
 bernoulli = _discrete(
     "bernoulli", "p", support=lambda p: (0.0, 1.0, 0.0), logpmf=lambda k, p: special.xlogy(k, p) + special.xlog1py(1 - k, -p),
-    cdf=lambda k, p: xp.where(k < 1, 1 - p, 1), sf=lambda k, p: xp.where(k < 1, p, 0))
+    cdf=lambda k, p: xp.where(k < 1, 1 - p, 1), sf=lambda k, p: xp.where(k < 1, p, 0),
+    ppf=lambda q, p: xp.where((p < 0) | (p > 1) | xp.isnan(p), math.nan, xp.where(q <= 1 - p, q - q, q - q + 1)))
 poisson = _discrete(
     "poisson", "mu", logpmf=lambda k, mu: special.xlogy(k, mu) - special.gammaln(k + 1) - mu,
-    cdf=lambda k, mu: special.gammaincc(k + 1, mu), sf=lambda k, mu: special.gammainc(k + 1, mu))
+    cdf=lambda k, mu: special.gammaincc(k + 1, mu), sf=lambda k, mu: special.gammainc(k + 1, mu),
+    entropy=lambda mu: _poisson_entropy(mu))
 geom = _discrete(
     "geom", "p", support=lambda p: (1.0, math.inf, 1.0), logpmf=lambda k, p: special.xlog1py(k - 1, -p) + xp.log(p),
     cdf=lambda k, p: -xp.expm1(special.xlog1py(k, -p)), sf=lambda k, p: xp.exp(special.xlog1py(k, -p)))
