@@ -31,7 +31,7 @@ class For:
     """body for index in [0, extent). lanes > 1: `lanes` iterations at a time, `unroll` vectors in flight, masked tail
     (innermost only). parallel: iterations are independent and the pool may share them out (outermost loops only; such a
     loop may have lanes as well). by_rows: the folds of the body go row by row over stripes of the loop, not down each of its
-    vectors (outermost loops with lanes only)."""
+    vectors (outermost loops with lanes only). tiled: together with the loop of vectors that is its body, in square tiles."""
 
     index: Index
     extent: Extent
@@ -40,6 +40,7 @@ class For:
     unroll: int = 1
     parallel: bool = False
     by_rows: bool = False
+    tiled: bool = False
 
 
 @dataclass(frozen=True)

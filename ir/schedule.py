@@ -111,6 +111,16 @@ class ByRows:
 
 
 @dataclass(frozen=True)
+class Tiles:
+    """Go through the root's last two loops in square tiles of as many lanes as the last has, where an array is read across
+    them: it is read along its own last axis, and transposed in registers.
+
+    before: for i: for j by 16: y[i, j:j+16] = x[j, i], x[j+1, i], ...
+    after:  for I by 16: for j by 16: { t = x[j:j+16, I:I+16].T;  for i in I...I+16: y[i, j:j+16] = t[i-I] }
+    """
+
+
+@dataclass(frozen=True)
 class InPlace:
     """Let result number `output` lie in the bytes of the region's parameter number `operand`: the caller gives the same buffer
     for both. A root that updates a copy of the parameter then updates the parameter itself; elsewhere each element is read
@@ -124,10 +134,10 @@ class InPlace:
     output: int = 0
 
 
-Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Parallel | PrefetchRow | ByRows | InPlace
+Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Parallel | PrefetchRow | ByRows | Tiles | InPlace
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
-    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Parallel, PrefetchRow, ByRows, InPlace)}
+    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Parallel, PrefetchRow, ByRows, Tiles, InPlace)}
 
 
 def to_json(schedule: Schedule) -> str:

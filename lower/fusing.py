@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from loopwright.ir.dims import Extent, product
-from loopwright.ir.loops import Expr, Index, Load, Reduce, outermost, transform, walk
+from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, outermost, transform, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store
 from loopwright.ir.types import BOOL
 
@@ -70,6 +70,26 @@ def by_rows(body: Sequence[Statement]) -> list[tuple[int, Reduce]]:
         if not isinstance(s, Let):
             break
     return found
+
+
+def transposed_loads(outer: For) -> list[Load]:
+    """In the body of a loop of vectors inside `outer`: what `outer` walks along its last axis, and the vectors along another.
+    None of masks, which are no memory, and where the body is more than expressions, none at all."""
+    inner, = outer.body if len(outer.body) == 1 else (None,)
+    if not isinstance(inner, For) or inner.lanes == 1 or not all(isinstance(s, Let | Store) for s in inner.body):
+        return []
+    found: dict[int, Expr] = {}
+    for e in expressions(inner.body):
+        walk(e, found)
+    if any(isinstance(e, Reduce | Prefix) for e in found.values()):
+        return []
+    return list(dict.fromkeys(e for e in found.values() if isinstance(e, Load) and _is_across(e, outer.index, inner.index)))
+
+
+def _is_across(e: Load, outer: Index, inner: Index) -> bool:
+    """Whether `outer` alone walks the last axis and `inner` alone one before it."""
+    places = [k for k, part in enumerate(e.index) for x in walk(part) if x in (outer, inner)]
+    return e.dtype != BOOL and len(places) == 2 and e.index[-1] == outer and inner in e.index[:-1]
 
 
 def _buffers(nest: Nest) -> dict[str, Buffer]:

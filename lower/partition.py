@@ -16,6 +16,7 @@ from typing import Any
 from loopwright.ir.dims import Shape
 from loopwright.ir.graph import Graph, Node, Value, acts
 from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter
+from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.structural import reshape
 from loopwright.ir.schedule import InPlace, Schedule
@@ -118,6 +119,8 @@ class _Grouping:
             for v in n.inputs:
                 self.users.setdefault(v, []).append(n)
         self.results = set(g.results)
+        self.broadcasts = {v for n in g.nodes for v in n.outputs if n.op is broadcast and n.inputs[0].type.rank < v.type.rank}
+        self.repeated: dict[Value, int] = {}  # what is computed by several groups: its cost with what follows it
         self.groups_of: dict[Node, list[Group]] = {}
         self.order: list[Group] = []
         self.lone: set[Node] = set()  # library calls and reshapes between kernels
@@ -164,11 +167,13 @@ class _Grouping:
             return
         form = self._form(n)
         groups = self._readers(n)
-        host = self._host(n, form, groups)
+        again = len(groups) > 1 and _is_full(n, groups) and self._recomputable(n, form, groups, EXPENSIVE - 1)
+        host = None if again else self._host(n, form, groups)
         if host is not None:
             self._join(n, form, host, groups)
-        elif self._recomputable(n, form, groups):
+        elif again or self._recomputable(n, form, groups, 1):
             self.groups_of[n] = groups
+            self.repeated[n.outputs[0]] = self._repeated_cost(n, form)
             for group in groups:
                 self._add(n, group, group.root)
         else:
@@ -290,16 +295,21 @@ class _Grouping:
             for k, at in reads(n, p, self.fresh)[1]:
                 group.positions.setdefault(n.inputs[k], {})[at] = None
 
-    def _recomputable(self, n: Node, form: Form, groups: list[Group]) -> bool:
-        """Cheap maps of at most one array are computed again by each reader; so is cheap work on numbers alone."""
-        if not form.is_map or n.outputs[0] in self.results or not groups or own_cost(form.expr) >= EXPENSIVE:
+    def _recomputable(self, n: Node, form: Form, groups: list[Group], most: int) -> bool:
+        """Maps of at most one array are computed again by each reader, if that costs no more than `most` with what follows
+        and is computed again: they read no more than if one of them stored it. So is cheap work on numbers alone."""
+        if not form.is_map or n.outputs[0] in self.results or not groups or self._repeated_cost(n, form) > most:
             return False
         if not all(self._open(n, g) for g in groups):
             return False
         if any(len(self._positions(n.outputs[0], g)) > MOST_POSITIONS for g in groups):
             return False
-        arrays = [v for v in dict.fromkeys(n.inputs) if v.type.rank > 0]
-        return not arrays or (len(arrays) == 1 and own_cost(form.expr) <= 1)
+        arrays = [v for v in dict.fromkeys(n.inputs) if v.type.rank > 0 and v not in self.broadcasts]
+        return len(arrays) <= 1
+
+    def _repeated_cost(self, n: Node, form: Form) -> int:
+        after = [self.repeated.get(v, 0) for u in self.users.get(n.outputs[0], []) for v in u.outputs]
+        return own_cost(form.expr) + max(after, default=0)
 
     # ---- side by side --------------------------------------------------------------------------
     def _merge(self) -> None:
@@ -372,6 +382,11 @@ class _Grouping:
 def _spans(v: Value, group: Group) -> bool:
     """Whether v has as many positions along each axis as the group's loops."""
     return v.type.shape == group.root.outputs[0].type.shape[:v.type.rank]
+
+
+def _is_full(n: Node, groups: list[Group]) -> bool:
+    """Whether a value has all axes of the loops that read it: of less, little is stored."""
+    return all(sum(x != 1 for x in n.outputs[0].type.shape) >= len(_loops_around(group)) for group in groups)
 
 
 def _dependents(g: Graph, v: Value) -> set[Value]:

@@ -24,12 +24,13 @@ from loopwright.ir.schedule import (
     Parallel,
     PrefetchRow,
     Schedule,
+    Tiles,
     Unroll,
     Vectorize,
 )
 from loopwright.ir.types import BF16, F16
 from loopwright.lower.composition import Position, fresh_indices, reads
-from loopwright.lower.fusing import by_rows, expressions, together
+from loopwright.lower.fusing import by_rows, expressions, together, transposed_loads
 from loopwright.lower.scheduling import build_nest, is_short
 from loopwright.lower.target import Target
 
@@ -44,6 +45,7 @@ WEIGHTS = {
 }
 EXPENSIVE = 15
 FEW_ROWS = 16  # that reductions of columns fold in registers
+MOST_TRANSPOSED = 4  # arrays of which a tile is kept
 TINY = 16  # elements of a value that may live in registers
 
 
@@ -128,7 +130,9 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     parallel: list[Instruction] = [Parallel()] if loops and not _is_tiny(region) else []
     schedule = (*placement, *interleave, *lanes, *_prefetch_rules(s, lanes), *parallel)
     schedule = (*schedule, *_fuse_rules(region, schedule))
-    return (*schedule, ByRows()) if _goes_by_rows(s, schedule, target) else schedule
+    if _goes_by_rows(s, schedule, target):
+        return (*schedule, ByRows())
+    return (*schedule, Tiles()) if _goes_in_tiles(region, schedule) else schedule
 
 
 # ---- what is kept -------------------------------------------------------------------------------
@@ -264,8 +268,9 @@ def _in_flight(s: Survey, most: int) -> int:
 
 
 def _widest(region: Graph) -> int:
-    """Bytes of the widest element computed with; a bool is one byte."""
+    """Bytes of the widest element computed with; a bool is one byte. Single numbers are no vectors."""
     values = [*region.params, *(n.outputs[0] for n in region.nodes)]
+    values = [v for v in values if v.type.rank] or values
     return max(4 if v.type.dtype in (F16, BF16) else v.type.dtype.itemsize for v in values)  # half floats compute in f32
 
 
@@ -347,6 +352,17 @@ def _goes_by_rows(s: Survey, schedule: Schedule, target: Target) -> bool:
     outer = build_nest(s.region, schedule, "probe").nest.body[0]
     extents = [e.over[0][1] for _, e in by_rows(outer.body)] if isinstance(outer, For) and outer.lanes > 1 else []
     return any(not isinstance(n, int) or n > FEW_ROWS for n in extents)
+
+
+def _goes_in_tiles(region: Graph, schedule: Schedule) -> bool:
+    """Whether the root's last two loops read a few arrays across, and may make whole tiles."""
+    body = build_nest(region, schedule, "probe").nest.body
+    while len(body) == 1 and isinstance(outer := body[0], For):
+        inner, body = outer.body[0], outer.body
+        if isinstance(inner, For) and inner.lanes > 1:
+            whole = all(not isinstance(n, int) or n >= inner.lanes for n in (outer.extent, inner.extent))
+            return whole and 0 < len(transposed_loads(outer)) <= MOST_TRANSPOSED
+    return False
 
 
 def _across_lanes(s: Survey, schedule: Schedule) -> bool:

@@ -24,11 +24,12 @@ from loopwright.ir.schedule import (
     Parallel,
     PrefetchRow,
     Schedule,
+    Tiles,
     Unroll,
     Vectorize,
 )
 from loopwright.lower.composition import Composer, Position, fresh_indices, reads
-from loopwright.lower.fusing import by_rows, fuse_loops
+from loopwright.lower.fusing import by_rows, fuse_loops, transposed_loads
 
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
 
@@ -58,6 +59,7 @@ class Decisions:
     interleave: bool = False
     parallel: bool = False
     by_rows: bool = False
+    tiled: bool = False
     in_place: list[InPlace] = field(default_factory=list)
 
 
@@ -87,6 +89,8 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.parallel = True
             case ByRows():
                 d.by_rows = True
+            case Tiles():
+                d.tiled = True
             case InPlace(operand, output):
                 _check(0 <= operand < len(region.params) and 0 <= output < len(region.results), x, "there is no such pair")
                 d.in_place.append(x)
@@ -159,6 +163,8 @@ class _NestBuilder:
             _check(bool(fine), ByRows(), "no fold runs in the lanes of an outermost loop")
             assert isinstance(outer, For)
             nest = dataclasses.replace(nest, body=(dataclasses.replace(outer, by_rows=True), *nest.body[1:]))
+        if self.d.tiled:
+            nest = dataclasses.replace(nest, body=tuple(map(_tiled, nest.body)))
         return Scheduled(nest, tuple(self.composer.sites), self.over)
 
     def _loops(self, stage: int) -> tuple[tuple[Index, Extent], ...]:
@@ -325,6 +331,16 @@ class _NestBuilder:
             lanes = self.d.vector[self.root_stage, a] if vector else 1
             body = [For(self.index[a], shape[a], tuple(body), lanes)]
         return tuple(body)
+
+
+def _tiled(s: Statement) -> Statement:
+    """Of nested loops the last two, in tiles."""
+    if isinstance(s, For) and len(s.body) == 1 and isinstance(inner := s.body[0], For) and inner.lanes == 1:
+        return dataclasses.replace(s, body=(_tiled(inner),))
+    fine = isinstance(s, For) and transposed_loads(s)
+    _check(bool(fine), Tiles(), "nothing is read across the root's last two loops")
+    assert isinstance(s, For)
+    return dataclasses.replace(s, tiled=True)
 
 
 # ---- reading and storing in one buffer -------------------------------------------------------------

@@ -233,6 +233,20 @@ def test_column_sums(bits, by_rows, monkeypatch):
         assert np.allclose(y, x.astype(F64).sum(0), rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_tiles(dtype, bits, monkeypatch):
+    target = target_of(bits, monkeypatch)
+    inner = For(J, M, (Store("y", (I, J), Load("x", (J, I), dtype)),), target.lanes(dtype), 4)
+    nest = Nest("tiles", (Buffer("x", (M, N), dtype, "input"), Buffer("y", (N, M), dtype, "output")), ("n", "m"),
+                (For(I, N, (inner,), parallel=True, tiled=True),))
+    f = compile_nest(nest, target)
+    for n, m in ((0, 3), (3, 0), (1, 1), (8, 16), (33, 17), (16, 1041), (5, 70), (300, 301)):
+        x, y = np.random.default_rng(n).random((m, n)).astype(dtype), np.ones((n, m), dtype)
+        f(x, y, sizes=(n, m))
+        assert np.array_equal(y, x.T)
+
+
 @pytest.mark.parametrize("bits", WIDTHS)
 def test_matrix_product(bits, monkeypatch):
     target = target_of(bits, monkeypatch)

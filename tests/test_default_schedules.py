@@ -9,7 +9,9 @@ from loopwright.ir.builder import build
 from loopwright.ir.dims import symbol
 from loopwright.ir.expansion import expanded
 from loopwright.ir.ops.broadcasting import reduce_sum
-from loopwright.ir.schedule import ByRows, ComputeAt, Fuse, Inline, Unroll, Vectorize, from_json, to_json
+from loopwright.ir.ops.structural import transpose
+from loopwright.ir.ops.transcendental import tanh
+from loopwright.ir.schedule import ByRows, ComputeAt, Fuse, Inline, Tiles, Unroll, Vectorize, from_json, to_json
 from loopwright.ir.types import F32, ArrayType
 from loopwright.lower.partition import partition
 from loopwright.lower.scheduling import ScheduleError, build_nest
@@ -138,4 +140,95 @@ def test_long_columns_are_summed_in_blocks_of_blocks_and_alike_for_any_number_of
         lw.set_threads(None)
 
 
-JITTED = {f: lw.jit(f) for f in (*ROWS, *COLUMNS)}
+# ---- what is computed again ----------------------------------------------------------------------
+def layernorm(x, gain, bias):
+    centred = x - np.mean(x, axis=-1, keepdims=True)
+    return centred / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + 1e-5) * gain + bias
+
+
+def layernorm_slopes(x, gain, bias, w):
+    return lw.grad(lambda *args: np.sum(layernorm(*args) * w), argnums=(0, 1, 2))(x, gain, bias)
+
+
+def stored(f, *args):
+    """Of each kernel, the ranks of what it stores."""
+    graph = partition(expanded(lw.make_graph(f)(*args)), host_target(), blas=True)
+    return [[v.type.rank for v in n.outputs] for n in graph.nodes]
+
+
+def test_cheap_maps_of_one_array_are_not_stored_for_other_kernels():
+    """The gradients of a layernorm: two row values go to the sum over rows, no array does."""
+    x, v = np.ones((5, 40), "f4"), np.ones(40, "f4")
+    assert sorted(stored(layernorm_slopes, x, v, v, x)) == [[1], [1], [2, 1, 1]]
+
+
+def test_what_reads_two_arrays_or_is_dear_is_stored_once():
+    def f(x, y):
+        product, dear = x * y, np.exp(x)
+        return np.sum(product, 0), np.sum(product, 1), np.sum(dear, 0), np.sum(dear, 1)
+    assert sum(ranks.count(2) for ranks in stored(f, *np.ones((2, 5, 40), "f4"))) == 2
+
+
+def test_single_numbers_take_no_lanes():
+    [(_, schedule)] = schedules(lambda x: x / x.shape[0] - np.mean(x, axis=-1, keepdims=True), np.ones((5, 40), "f4"))
+    lanes = {x.lanes for x in schedule if isinstance(x, Vectorize)}
+    assert lanes == {host_target().lanes(np.dtype("f4"))}
+
+
+@examples(15)
+@given(st.integers(1, 9), st.integers(1, 70))
+def test_gradients_of_a_layernorm_have_the_right_values(n, m):
+    x, w = np.random.default_rng(n * 100 + m).normal(size=(2, n, m))
+    gain, bias = np.random.default_rng(m).normal(size=(2, m))
+    centred = x - x.mean(-1, keepdims=True)
+    scale = 1 / np.sqrt(np.mean(centred * centred, -1, keepdims=True) + 1e-5)
+    y, g = centred * scale, w * gain
+    inner = (g - g.mean(-1, keepdims=True) - y * np.mean(g * y, -1, keepdims=True)) * scale
+    for found, expected in zip(SLOPES(x, gain, bias, w), (inner, np.sum(w * y, 0), np.sum(w, 0)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7 * scale.max())
+
+
+# ---- transposed memory ---------------------------------------------------------------------------
+TRANSPOSED = [lambda x: np.transpose(x, (2, 0, 1)) * 2, lambda x: np.swapaxes(x, 1, 2) + np.swapaxes(x, 1, 2)[0],
+              lambda x: np.abs(x[0].T) + 1, lambda x: x[:, 0].T[::-1] + x[0, 0, 0], lambda x: x[:, :, ::-1].T.copy()]
+
+
+@pytest.mark.parametrize("f", TRANSPOSED[:3])
+def test_arrays_that_are_read_across_the_loops_are_read_in_tiles(f):
+    [(_, schedule)] = schedules(f, np.ones((3, 4, 5), "f4"))
+    assert Tiles() in schedule and from_json(to_json(schedule)) == schedule
+
+
+def test_what_is_read_along_the_loops_or_is_short_has_no_tiles():
+    assert all(Tiles() not in schedule for _, schedule in schedules(lambda x: x + x[0], np.ones((3, 4), "f4")))
+    short = build(lambda x: [transpose(x, perm=(1, 0))], [ArrayType((symbol("n"), 3), F32)])
+    along = build(lambda x: [tanh(x)], [ArrayType((symbol("n"), symbol("m")), F32)])
+    for graph in (short, along):
+        assert Tiles() not in partition(graph, host_target(), blas=True).nodes[0].attrs["schedule"]
+    with pytest.raises(ScheduleError, match="across the root's last two loops"):
+        build_nest(along, (Inline(0), Vectorize(0, 1, 8), Tiles()), "k")
+
+
+@examples(40)
+@given(st.sampled_from(TRANSPOSED), st.integers(1, 36), st.integers(1, 36), st.integers(1, 36) | st.just(1100),
+       st.sampled_from(["f4", "f8", "i4", "i1", "?", "f2"]), st.permutations([0, 1, 2]))
+def test_transposed_arrays_have_the_right_values(f, a, b, c, dtype, order):
+    shape = tuple((a, b, c)[k] for k in order)
+    x = (np.random.default_rng(a * b + c).normal(size=shape) * 4).astype(dtype)
+    found, expected = JITTED[f](x), f(x)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_tiles_are_alike_for_any_number_of_threads():
+    x = np.random.default_rng(0).normal(size=(37, 70, 530)).astype("f4")
+    try:
+        for count in (1, 2):
+            lw.set_threads(count)
+            np.testing.assert_array_equal(JITTED[TRANSPOSED[0]](x), TRANSPOSED[0](x))
+    finally:
+        lw.set_threads(None)
+
+
+SLOPES = lw.jit(layernorm_slopes)
+JITTED = {f: lw.jit(f) for f in (*ROWS, *COLUMNS, *TRANSPOSED)}

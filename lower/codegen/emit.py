@@ -21,6 +21,7 @@ from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.memory import prefetch, store
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
+from loopwright.lower.codegen.tiles import in_tiles
 from loopwright.lower.codegen.work import CHUNK, MOST_CHUNKS, THRESHOLD, maths_weight, work_of
 from loopwright.lower.fusing import writes
 from loopwright.lower.target import Target
@@ -172,8 +173,10 @@ class Generator:
 
     def counted(self, context: Context, statement: For, span: Extent | tuple[str, str]) -> None:
         """A loop over [0, extent) or over a stretch: plain, or unrolled vectors, single vectors and a masked end."""
-        if statement.by_rows:
-            whole = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
+        whole = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
+        if statement.tiled:
+            in_tiles(context, statement, whole, lambda here, inner: self.statements(here, inner.body))
+        elif statement.by_rows:
             in_stripes(context, statement, whole, partial(self.vectors, statement),
                        lambda here, inner: self.statement(here, inner, parallel=False))
         else:
@@ -247,6 +250,9 @@ class Generator:
                 least = inside.call("i64", "llvm.umax.i64", [("i64", least), ("i64", str(FEWEST_COLUMNS))])
             share = inside.emit(f"udiv i64 {n}, {MOST_CHUNKS}")
             grain = inside.call("i64", "llvm.umax.i64", [("i64", least), ("i64", share)])
+            if statement.tiled:  # whole tiles
+                size = max(s.lanes for s in statement.body if isinstance(s, For))
+                grain = inside.emit(f"and i64 {inside.emit(f'add i64 {grain}, {size - 1}')}, {-size}")
             inside.run("lw_parallel_for", [("ptr", f"@{name}_task"), ("ptr", block), ("i64", n), ("i64", grain)])
             return ()
 
