@@ -88,8 +88,8 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     "ATAN_MIDDLE": (odd(mp.atan, -1 / 3), 0, (7 / 16) ** 2, None, 11),
     "ASINH": (odd(mp.asinh, -1 / 6), 0, 1, 8, None),
     "ATANH": (odd(mp.atanh, 1 / 3), 0, 0.25, 6, None),
-    # (atan(sqrt u) / sqrt u - 1) / u for sqrt u <= 1/30
-    "ATAN": (odd(mp.atan, -1 / 3), 0, 1 / 30 ** 2, None, 4),
+    # the same for sqrt u <= 1/4
+    "ATAN": (odd(mp.atan, -1 / 3), 0, 0.0626, None, 8),
     # erf(sqrt u) / sqrt u - 1 for sqrt u <= 1, without its constant's leading part
     "ERF": (around_zero(lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1, float(2 / mp.sqrt(mp.pi) - 1)), 0, 1, None, 13),
     # -log(1 - erf(c + t)) left and right of 2.5, around the middle c of the interval
@@ -192,7 +192,7 @@ def show(name: str, values: list[Any]) -> None:
 
 
 def tables() -> None:
-    """The logarithm's, power's and arc tangent's tables, and 2 / pi in words."""
+    """The logarithm's, power's and tanh's tables, and 2 / pi in words."""
     for bits, single, degree in (("32", True, 4), ("64", False, 10)):
         for name, base in (("LOG", mp.e), ("LOG2", 2), ("LOG10", 10)):
             inverse = log_table(single, base)
@@ -223,9 +223,6 @@ def tables() -> None:
     powers = [mp.mpf(2) ** (mp.mpf(k) / 16) for k in range(16)]
     show("POWERS64", [float(v) for v in powers])
     show("POWERS_LOW64", [float(v - mp.mpf(float(v))) for v in powers])
-    angles = [mp.atan(mp.mpf(k) / 16) for k in range(16)]
-    show("ATAN_HIGH", [float(v) for v in angles])
-    show("ATAN_LOW", [float(v - mp.mpf(float(v))) for v in angles])
     with mp.workprec(1500):
         whole = int(mp.floor(2 / mp.pi * mp.mpf(2) ** 1344))
     words = [0, *((whole >> (64 * k)) & (2 ** 64 - 1) for k in reversed(range(21)))]

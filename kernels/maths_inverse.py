@@ -17,6 +17,7 @@ ATAN_STEPS = (
     (0.6875, 1.0, (0.7853981633974483, 3.061616997868383e-17)),
     (1.1875, 1.5, (0.982793723247329, 1.3903311031230998e-17)),
 )
+ATAN2_STEPS = ((0.25, 0.5, ATAN_STEPS[0][2]), (0.75, 1.0, ATAN_STEPS[1][2]))
 
 
 def half_pi(m: Writer) -> tuple[float, float]:
@@ -112,39 +113,40 @@ def _arctan2_single(m: Writer, y: str, x: str) -> str:
 
 
 def _arctan2_double(m: Writer, y: str, x: str) -> str:
-    """The angle of (x, y): atan(k / 16) from a table plus atan of the small rest."""
+    """The angle of (x, y): that of 0, 1/2 or 1 plus atan of the small rest."""
     a, b = m.abs(y), m.abs(x)
     steep = m.compare("gt", a, b)
     down, up = m.select(steep, b, a), m.select(steep, a, b)
     both = m.both(m.compare("eq", a, INF), m.compare("eq", b, INF))
     down, up = m.select(both, 1.0, down), m.select(both, 1.0, up)
     down, up = _moderate(m, down, up)
-    whole = m.round(m.mul(m.div(down, up), 16.0))
-    whole = m.select(m.compare("lt", whole, 15.0), whole, 15.0)
-    index = m.to_int(whole)
-    c = m.mul(whole, 1 / 16)
+    c, angle = m.constant(0.0), (m.constant(0.0), m.constant(0.0))
+    for first, middle, of in ATAN2_STEPS:
+        beyond = m.compare("ge", down, m.mul(up, first))
+        c = m.select(beyond, middle, c)
+        angle = m.select(beyond, of[0], angle[0]), m.select(beyond, of[1], angle[1])
     rest = m.div(cancelling(m, m.neg(c), up, down), m.fma(c, down, up))
     u = m.mul(rest, rest)
-    tail = m.fma(m.mul(estrin(m, u, t.ATAN64), u), rest, m.table(t.ATAN_LOW, index))
-    high, low = two_sum(m, m.table(t.ATAN_HIGH, index), rest)
+    tail = m.fma(m.mul(estrin(m, u, t.ATAN64), u), rest, angle[1])
+    high, low = two_sum(m, angle[0], rest)
     low = m.add(low, tail)
     left = m.icompare("lt", m.bits_of(x), 0)
     backwards = m.either(m.both(steep, m.negate(left)), m.both(left, m.negate(steep)))
     sign = m.select(backwards, -1.0, 1.0)
     high, low = m.mul(high, sign), m.mul(low, sign)
     base, base_low = (m.select(steep, half, m.select(left, 2 * half, 0.0)) for half in HALF_PI64)
-    angle, lost = two_sum(m, base, high)
-    angle = m.add(angle, m.add(lost, m.add(low, base_low)))
+    turned, lost = two_sum(m, base, high)
+    turned = m.add(turned, m.add(lost, m.add(low, base_low)))
     nothing = m.compare("eq", a, 0.0)
-    angle = m.select(nothing, m.select(left, 2 * HALF_PI64[0], 0.0), angle)
-    return m.select(m.compare("unordered", x, y), NAN, m.copysign(angle, y))
+    turned = m.select(nothing, m.select(left, 2 * HALF_PI64[0], 0.0), turned)
+    return m.select(m.compare("unordered", x, y), NAN, m.copysign(turned, y))
 
 
 def _moderate(m: Writer, down: str, up: str) -> tuple[str, str]:
     """Scaled by a power of two so that neither sums nor quotients overflow or lose denormal bits; inf and 0 as 1."""
-    small = m.compare("lt", up, 2.0 ** -500)
-    big = m.compare("gt", up, 2.0 ** 500)
-    factor = m.select(small, 2.0 ** 520, m.select(big, 2.0 ** -520, 1.0))
+    small = m.compare("lt", up, 2.0 ** -900)
+    big = m.compare("gt", up, 2.0 ** 1000)
+    factor = m.select(small, 2.0 ** 120, m.select(big, 2.0 ** -4, 1.0))  # a result that is denormal has all its bits
     up = m.select(m.compare("eq", up, 0.0), 1.0, up)
     down, up = m.mul(down, factor), m.mul(up, factor)
     endless = m.compare("eq", up, INF)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import itertools
 
 from loopwright.kernels import maths_tables as t
-from loopwright.kernels.maths_writer import Writer, estrin, horner, quick_two_sum, two_product, two_sum
+from loopwright.kernels.maths_writer import Writer, cancelling, horner, polynomial, quick_two_sum, two_product, two_sum
 
 INF, NAN = float("inf"), float("nan")
 TWO_OVER_PI = 0.6366197723675814
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
+HALF_PI_REST = -1.4973849048591698e-33  # of pi / 2, beyond both
 # pi / 2: three parts of 33 bits, whose products with 20-bit numbers are exact, and a rest.
 HALF_PI_PARTS = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32)
 NEAR64 = 2.0 ** 20 * 1.5
@@ -24,13 +25,22 @@ NEAR32 = 71476.0
 def _reduce(m: Writer, x: str) -> tuple[str, str, str]:
     """f64: the quadrant as an integer-valued float, and the rest as high + low, for |x| < NEAR64."""
     n = m.round(m.mul(x, TWO_OVER_PI))
-    r = m.sub(x, m.mul(n, HALF_PI_PARTS[0]))
     if m.has_fma:
-        r = m.fma(n, -HALF_PI_PARTS[0], x)
+        return (n, *_without(m, x, n, (*HALF_PI, HALF_PI_REST)))
+    r = m.sub(x, m.mul(n, HALF_PI_PARTS[0]))
     r, e1 = two_sum(m, r, m.mul(n, -HALF_PI_PARTS[1]))
     r, e2 = two_sum(m, r, m.mul(n, -HALF_PI_PARTS[2]))
     low = m.add(m.fma(n, -HALF_PI_PARTS[3], e2), e1)
     return (n, *quick_two_sum(m, r, low))
+
+
+def _without(m: Writer, x: str, n: str, parts: tuple[float, float, float]) -> tuple[str, str]:
+    """x - n pi / 2 in parts, high + low, by fused operations: what is left by the first part is exact."""
+    first = m.fma(n, -parts[0], x)
+    r = m.fma(n, -parts[1], first)
+    taken = m.sub(first, r)
+    low = m.add(m.fma(n, -parts[1], taken), m.sub(m.sub(first, taken), r))
+    return r, m.fma(n, -parts[2], low)
 
 
 def _reduce_far(m: Writer, x: str) -> tuple[str, str, str]:
@@ -89,17 +99,24 @@ def _add_carry(m: Writer, a: str, b: str) -> tuple[str, str]:
 
 def _sin_cos(m: Writer, r: str, low: str | None) -> tuple[str, str]:
     """sin and cos of r + low for |r| <= pi / 4."""
+    if low is not None:
+        (sine, more), (cosine, rest) = _sin_cos_twice(m, r, low)
+        return m.add(sine, more), m.add(cosine, rest)
     u = m.mul(r, r)
-    s, c = (t.SIN32, t.COS32) if m.bits == 32 else (t.SIN64, t.COS64)
-    poly = horner if m.bits == 32 else estrin
-    cube = m.mul(poly(m, u, s), m.mul(u, r))
+    cube = m.mul(polynomial(m, u, t.SIN32, t.SIN64), m.mul(u, r))
+    one = m.fma(u, -0.5, 1.0)
+    return m.add(cube, r), m.fma(m.mul(u, u), polynomial(m, u, t.COS32, t.COS64), one)
+
+
+def _sin_cos_twice(m: Writer, r: str, low: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The same, each as a sum of which the second part is far smaller."""
+    u = m.mul(r, r)
+    cube = m.mul(polynomial(m, u, t.SIN32, t.SIN64), m.mul(u, r))
     half = m.mul(u, 0.5)
     one = m.sub(1.0, half)
-    if low is None:
-        return m.add(cube, r), m.fma(m.mul(u, u), poly(m, u, c), one)
     lost = m.sub(m.sub(1.0, one), half)
-    tail = m.fma(m.mul(u, u), poly(m, u, c), m.fma(m.neg(r), low, lost))
-    return m.add(r, m.fma(low, one, cube)), m.add(one, tail)
+    tail = m.fma(m.mul(u, u), polynomial(m, u, t.COS32, t.COS64), m.fma(m.neg(r), low, lost))
+    return (r, m.fma(low, one, cube)), (one, tail)
 
 
 def _turned(m: Writer, n: str, s: str, c: str, quarter: int) -> str:
@@ -160,11 +177,7 @@ def tan(m: Writer, x: str) -> str:
 def _tan_single(m: Writer, x: str) -> str:
     """r + r^3 P(r^2), and -1 over that in odd quadrants; both with what rounding took from r, whose slope is 1 + tan(r)^2."""
     n = m.round(m.mul(x, TWO_OVER_PI))
-    first = m.fma(n, -HALF_PI_SINGLE[0], x)
-    r = m.fma(n, -HALF_PI_SINGLE[1], first)
-    taken = m.sub(first, r)
-    lost = m.add(m.fma(n, -HALF_PI_SINGLE[1], taken), m.sub(m.sub(first, taken), r))
-    lost = m.fma(n, -HALF_PI_SINGLE[2], lost)
+    r, lost = _without(m, x, n, HALF_PI_SINGLE)
     u = m.mul(r, r)
     cube = m.mul(m.mul(horner(m, u, t.TAN32), u), r)
     near = m.add(r, cube)
@@ -177,12 +190,17 @@ def _tan_single(m: Writer, x: str) -> str:
 
 
 def _tan_double(m: Writer, x: str) -> str:
-    """sin / cos, turned over in odd quadrants."""
+    """sin / cos, turned over in odd quadrants; the quotient takes back what rounding took from it and from both."""
 
     def ratio(inner: Writer, n: str, r: str, low: str) -> str:
-        s, c = _sin_cos(inner, r, low)
+        (s, s_low), (c, c_low) = (quick_two_sum(inner, *pair) for pair in _sin_cos_twice(inner, r, low))
         odd = inner.icompare("ne", inner.iand(inner.to_int(n), 1), 0)
-        return inner.div(inner.select(odd, inner.neg(c), s), inner.select(odd, s, c))
+        above, above_low = inner.select(odd, inner.neg(c), s), inner.select(odd, inner.neg(c_low), s_low)
+        below, below_low = inner.select(odd, s, c), inner.select(odd, s_low, c_low)
+        inverse = inner.div(1.0, below)
+        y = inner.mul(above, inverse)
+        rest = inner.fma(inner.neg(y), below_low, cancelling(inner, inner.neg(y), below, above))
+        return inner.fma(inner.add(rest, above_low), inverse, y)
 
     def far(inner: Writer, x: str) -> str:
         return ratio(inner, *_reduce_far(inner, x))

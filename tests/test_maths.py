@@ -100,6 +100,27 @@ def test_narrow_vectors_to_two_ulp(fn, bits, monkeypatch):
     assert same(f(SPECIAL)[0], wanted, F64).all()
 
 
+@pytest.mark.parametrize("bits", [512, 256, 128])
+@pytest.mark.parametrize(("dtype", "most"), [(F32, 45_000), (F64, 1_000_000)], ids=str)
+def test_sines_beside_multiples_of_a_right_angle(dtype, most, bits, monkeypatch):
+    """Where next to nothing is left of the argument; and tangents as far from 0 as from infinity."""
+    rng, target = np.random.default_rng(3), target_of(bits, monkeypatch)
+    with mp.workprec(300):
+        x = np.array([float(mp.pi / 2 * int(k)) for k in rng.integers(1, most, 150)]).astype(dtype)
+        x = np.concatenate([x, rng.uniform(-most, most, 150).astype(dtype)])
+        for fn in ("sin", "cos", "tan"):
+            assert worst_ulp(UNARY[fn], run_elementwise(fn, [x], dtype, target)(x)[0], x) <= LIMIT
+
+
+@pytest.mark.parametrize("bits", [512, 256, 128])
+def test_angles_that_are_denormal(bits, monkeypatch):
+    y = np.array([5e-324, 2.5e-320, 1e-310, 2.0867757868529472e-162, 3e-200, 1e-300, 5e-324])
+    x = np.array([1.0, 1.7, 3.0, 5.4588557380765035e150, 1e110, 1.7e308, 2e-323])
+    got, _ = run_elementwise("arctan2", [y, x], F64, target_of(bits, monkeypatch))(y, x)
+    with mp.workprec(400):
+        assert worst_ulp(mp.atan2, got, y, x) <= LIMIT
+
+
 @pytest.mark.parametrize(("bits", "n"), [(512, 150), (256, 30), (128, 30)])
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 @pytest.mark.parametrize("fn", BINARY)
