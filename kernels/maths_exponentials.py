@@ -93,9 +93,9 @@ def expm1_core(m: Writer, x: str) -> str:
     """e^x - 1 for x below overflow and above -flat, as (2^(n-1) p + (2^(n-1) - 1/2)) 2, which does not overflow early."""
     f = format_of(m)
     n, r = reduced(m, x)
-    p = expm1_near(m, r)
+    more = m.mul(polynomial(m, r, t.EXP32, t.EXP64), m.mul(r, r))  # beside r
     half = m.from_bits(m.shl(m.iadd(m.to_int(n), f.bias - 1), f.mantissa))
-    y = m.fma(p, half, m.sub(half, 0.5))
+    y = m.fma(more, half, m.fma(r, half, m.sub(half, 0.5)))
     return m.add(y, y)
 
 
@@ -157,9 +157,11 @@ def log(m: Writer, x: str) -> str:
     return log_core(m, split(m, x))
 
 
-def log1p(m: Writer, x: str) -> str:
+def log1p(m: Writer, x: str, more: str | None = None) -> str:
+    """log(1 + x), or log(1 + x + more) with more far smaller than x."""
     f = format_of(m)
     u, low = two_sum(m, x, 1.0)
+    low = low if more is None else m.add(low, more)
     low = m.select(m.compare("lt", x, 2.0 ** (f.mantissa + 4)), low, 0.0)
     y = log_core(m, split(m, u, low))
     return m.copysign(m.select(m.compare("lt", m.abs(x), 2.0 ** -(f.mantissa + 3)), x, y), x)

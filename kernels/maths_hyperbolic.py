@@ -68,10 +68,10 @@ def _tanh_double(m: Writer, x: str) -> str:
 
 
 # ---- inverses -----------------------------------------------------------------------------------
-def _log_beside_one(m: Writer, u: str, low: str | None, large: str, x: str) -> str:
+def _log_beside_one(m: Writer, u: str, low: str, large: str, x: str) -> str:
     """log(1 + u + low); log(2 x) where large."""
     v, lost = two_sum(m, u, 1.0)
-    v, lost = m.select(large, x, v), m.select(large, 0.0, lost if low is None else m.add(lost, low))
+    v, lost = m.select(large, x, v), m.select(large, 0.0, m.add(lost, low))
     s = split(m, v, lost)
     return log_core(m, replace(s, k=m.add(s.k, m.select(large, 1.0, 0.0))))
 
@@ -92,7 +92,8 @@ def arcsinh(m: Writer, x: str) -> str:
         y = _log_beside_one(m, more, low, large, a)
         y = m.select(m.compare("lt", a, 1.0), odd(m, a, square, t.ASINH32), y)
     else:
-        y = _log_beside_one(m, m.add(a, m.div(square, m.add(root, 1.0))), None, large, a)
+        more, low = quick_two_sum(m, a, m.div(square, m.add(root, 1.0)))
+        y = _log_beside_one(m, more, low, large, a)
         y = m.select(m.compare("lt", a, 2.0 ** -28), a, y)
     return m.copysign(y, x)
 
@@ -106,13 +107,24 @@ def arccosh(m: Writer, x: str) -> str:
 
 
 def arctanh(m: Writer, x: str) -> str:
-    """log1p(2 a / (1 - a)) / 2; in f32 a polynomial below 1/2, and beyond it log((1 + a) / (1 - a)) / 2."""
-    a = m.abs(x)
+    return m.copysign((_arctanh_single if m.bits == 32 else _arctanh_double)(m, m.abs(x)), x)
+
+
+def _arctanh_single(m: Writer, a: str) -> str:
+    """A polynomial below 1/2, and beyond it log((1 + a) / (1 - a)) / 2."""
     below = m.sub(1.0, a)
-    if m.bits == 64:
-        return m.copysign(m.mul(log1p(m, m.div(m.add(a, a), below)), 0.5), x)
     above, lost = quick_two_sum(m, 1.0, a)
     quotient = m.div(above, below)
     lost = m.add(m.fma(m.minimum(2.0 ** 26, quotient), m.neg(below), above), lost)
     y = m.fma(lost, 2 / 7, m.mul(log(m, quotient), 0.5))  # lost / above / 2, where above is 7/4 to a seventh
-    return m.copysign(m.select(m.compare("lt", a, 0.5), odd(m, a, m.mul(a, a), t.ATANH32), y), x)
+    return m.select(m.compare("lt", a, 0.5), odd(m, a, m.mul(a, a), t.ATANH32), y)
+
+
+def _arctanh_double(m: Writer, a: str) -> str:
+    """log1p(2 a / (1 - a)) / 2, with what rounding took from the quotient."""
+    twice = m.add(a, a)
+    below, lost = quick_two_sum(m, 1.0, m.neg(a))
+    inverse = m.div(1.0, below)
+    quotient = m.mul(twice, inverse)
+    rest = m.fma(m.neg(quotient), lost, cancelling(m, m.neg(quotient), below, twice))
+    return m.mul(log1p(m, quotient, m.mul(rest, inverse)), 0.5)

@@ -210,6 +210,29 @@ def test_singles_of_every_kind(bits, monkeypatch):
 
 
 @pytest.mark.parametrize("bits", [512, 256, 128])
+def test_doubles_of_every_kind(bits, monkeypatch):
+    """Against long doubles, which NumPy computes in 64 bits on this kind of machine."""
+    if np.finfo(np.longdouble).nmant < 63:
+        pytest.skip("long doubles are no longer than doubles here")
+    rng, target, n = np.random.default_rng(6), target_of(bits, monkeypatch), 4000
+    x = np.concatenate([rng.uniform(-1, 1, n), rng.uniform(-12, 12, n), rng.uniform(0.5, 2, n), rng.uniform(-750, 750, n),
+                        np.exp(rng.uniform(-745, 709, n)), 1 - np.exp(rng.uniform(-36, 0, n)), SPECIAL])
+    wide = x.astype(np.longdouble)
+    for fn in set(UNARY) - {"erf", "sin", "cos", "tan"}:
+        f = run_elementwise(fn, [x], F64, target)
+        got, _ = f(x)
+        with np.errstate(all="ignore"):
+            wanted = reference(fn)(wide)
+            rounded = wanted.astype(F64)
+            near = np.abs(got - wanted) <= LIMIT * np.spacing(np.abs(np.where(np.isfinite(rounded), rounded, 0)))
+        fine = (np.isnan(got) & np.isnan(rounded)) | ((got == rounded) & (np.signbit(got) == np.signbit(rounded)))
+        fine |= np.isfinite(rounded) & near & (wanted != 0)
+        assert fine.all(), (fn, x[~fine][:5], got[~fine][:5], rounded[~fine][:5])
+        for start in (1, 3, 6):  # the same bits at every place of a vector and in its tail
+            assert np.array_equal(f(x[-50 + start:])[0], got[-50 + start:], equal_nan=True), fn
+
+
+@pytest.mark.parametrize("bits", [512, 256, 128])
 def test_powers_and_angles_of_singles_of_every_kind(bits, monkeypatch):
     target, rng = target_of(bits, monkeypatch), np.random.default_rng(5)
     some = every_kind_of_single(2**32 // 20_011)
