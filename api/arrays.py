@@ -7,6 +7,7 @@ operands' dtype.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -65,10 +66,16 @@ def real(name: str, *xs: Any) -> Any:
     return inexact(*xs)
 
 
-def elementwise(op: Op) -> Callable[..., Any]:
-    """An elementwise op of real numbers as users call it."""
+def elementwise(op: Op, *names: str) -> Callable[..., Any]:
+    """An elementwise op of real numbers as users call it; `names` are those of its operands, x alone by default."""
+    names = names or ("x",)
+
     @quiet
-    def call(*xs: Any) -> Any:
+    def call(*xs: Any, **named: Any) -> Any:
+        missing = names[len(xs):]
+        if set(named) != set(missing) or len(xs) > len(names):
+            raise TypeError(f"{user_source()}: {op.name} takes {', '.join(names)}, each once.")
+        xs = (*xs, *[named[name] for name in missing])
         dtype = inexact_type(*xs)
         if dtype in COMPLEX:
             raise DTypeError(f"{user_source()}: {op.name} is not defined for {dtype}: it takes real numbers.")
@@ -79,6 +86,8 @@ def elementwise(op: Op) -> Callable[..., Any]:
         shape = broadcast_shapes(builder.scope, *[shape_of(x) for x in values])
         return Tracer(op(*[lift_to(x, dtype, shape, builder) for x in values]))
     call.__name__, call.__doc__ = op.name, op.doc
+    operands = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    call.__signature__ = inspect.Signature(operands)  # type: ignore[attr-defined]
     return call
 
 

@@ -41,8 +41,12 @@ Function = Callable[..., Any]
 
 
 # ---- branches -------------------------------------------------------------------------------------
-def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any) -> Any:
+_NOT_GIVEN = object()
+
+
+def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any, operand: Any = _NOT_GIVEN) -> Any:
     """true_fun(*operands) if pred else false_fun(*operands); only one of them runs. pred: one bool, or a number (not 0).
+    operand: one more, by name.
 
     The functions return the same structure, shapes and dtypes: else ArgumentError, ShapeError or DTypeError.
 
@@ -54,10 +58,14 @@ def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any) -> 
     if type_of(choice).dtype != BOOL:
         choice = _one(choice != 0 if not isinstance(choice, Ref) else Tracer(choice) != 0)
     return _branch(choice, (false_fun, true_fun), (f"false_fun ({name_of(false_fun)})", f"true_fun ({name_of(true_fun)})"),
-                   operands, why)
+                   _with_named(operands, operand), why)
 
 
-def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
+def _with_named(operands: tuple[Any, ...], operand: Any) -> tuple[Any, ...]:
+    return operands if operand is _NOT_GIVEN else (*operands, operand)
+
+
+def switch(index: Any, branches: Sequence[Function], *operands: Any, operand: Any = _NOT_GIVEN) -> Any:
     """branches[index](*operands), with the index clamped into range; only one branch runs. See cond.
 
     >>> switch(7, [np.sin, np.cos, lambda x: x * x], 3.0)
@@ -74,7 +82,8 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
         which = xp.clip(Tracer(which), 0, last).ref
     else:
         which = min(max(int(which), 0), last)  # type: ignore[arg-type]
-    return _branch(which, branches, [f"branch {k} ({name_of(f)})" for k, f in enumerate(branches)], operands, why)
+    return _branch(which, branches, [f"branch {k} ({name_of(f)})" for k, f in enumerate(branches)],
+                   _with_named(operands, operand), why)
 
 
 def _one(x: Any) -> Operand:

@@ -39,6 +39,22 @@ def _numbers(argnums: int | Sequence[int]) -> tuple[int, ...]:
     return (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
 
+def _numbers_of(f: Function, argnames: str | Sequence[str], why: str) -> tuple[int, ...]:
+    """The positions of arguments that are given by name."""
+    names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    if not names:
+        return ()
+    try:
+        known = list(inspect.signature(f).parameters)
+    except ValueError:  # a builtin that does not say
+        known = []
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ArgumentError(f"{user_source()}: {why} has no argument {', '.join(unknown)}; it has "
+                            f"{', '.join(known) or 'no names'}.")
+    return tuple([known.index(name) for name in names])
+
+
 def _positional(f: Function, args: tuple[Any, ...], kwargs: dict[str, Any], why: str) -> tuple[Any, ...]:
     """The arguments of a call by position, defaults filled in."""
     try:
@@ -79,12 +95,14 @@ class _Parts:
 class _Custom(ABC):
     """What both kinds share: a function that looks like the one it wraps, binds as a method, and has rules."""
 
-    def __init__(self, fun: Function, nondiff_argnums: int | Sequence[int] = ()) -> None:
+    def __init__(self, fun: Function, nondiff_argnums: int | Sequence[int] = (),
+                 nondiff_argnames: str | Sequence[str] = ()) -> None:
         if not callable(fun):
             raise ArgumentError(f"{user_source()}: {type(self).__name__} expected a function, got {type(fun).__name__}.")
         functools.update_wrapper(self, fun, updated=())
-        self.fun, self.nondiff_argnums = fun, _numbers(nondiff_argnums)
         self._why = f"{type(self).__name__} function {name_of(fun)}"
+        self.fun = fun
+        self.nondiff_argnums = (*_numbers(nondiff_argnums), *_numbers_of(fun, nondiff_argnames, self._why))
 
     @abstractmethod
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -101,9 +119,9 @@ class custom_jvp(_Custom):
     """f with a derivative of your own, for forward and reverse mode, to any order.
 
     `f.defjvp(rule)`: rule(primals, tangents) -> (result, tangent of the result), on tuples of the arguments; the tangent must
-    be linear in the tangents. Arguments that nondiff_argnums names (functions, settings) are passed to the rule before these.
-    Tangents of integers have dtype float0. GradientError where a derivative reaches what f closes over; ArgumentError,
-    ShapeError or DTypeError where a rule's results do not fit those of f.
+    be linear in the tangents. Arguments that nondiff_argnums and nondiff_argnames name (functions, settings) are passed to the
+    rule before these, in the order of their positions. Tangents of integers have dtype float0. GradientError where a
+    derivative reaches what f closes over; ArgumentError, ShapeError or DTypeError where a rule's results do not fit those of f.
 
     >>> import numpy as np, loopwright as lw
     >>> @lw.custom_jvp
@@ -116,8 +134,9 @@ class custom_jvp(_Custom):
     1.0
     """
 
-    def __init__(self, fun: Function, nondiff_argnums: int | Sequence[int] = ()) -> None:
-        super().__init__(fun, nondiff_argnums)
+    def __init__(self, fun: Function, nondiff_argnums: int | Sequence[int] = (),
+                 nondiff_argnames: str | Sequence[str] = ()) -> None:
+        super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.jvp: Function | None = None
 
     def defjvp(self, jvp: Function) -> Function:
@@ -161,9 +180,9 @@ class custom_vjp(_Custom):
 
     `f.defvjp(forward, backward)`: forward(*args) -> (result, residuals), any container of arrays; backward(residuals,
     cotangent of the result) -> a tuple with the cotangent of each argument, None for zero or for integers. Arguments that
-    nondiff_argnums names are passed to forward as to f, and to backward before the residuals, and have no cotangent.
-    GradientError for forward mode, and where a derivative reaches what f closes over; ArgumentError, ShapeError or DTypeError
-    where rules return what does not fit.
+    nondiff_argnums and nondiff_argnames name are passed to forward as to f, and to backward before the residuals, and have no
+    cotangent. GradientError for forward mode, and where a derivative reaches what f closes over; ArgumentError, ShapeError or
+    DTypeError where rules return what does not fit.
 
     >>> import numpy as np, loopwright as lw
     >>> @lw.custom_vjp
@@ -173,8 +192,9 @@ class custom_vjp(_Custom):
     1.0
     """
 
-    def __init__(self, fun: Function, nondiff_argnums: int | Sequence[int] = ()) -> None:
-        super().__init__(fun, nondiff_argnums)
+    def __init__(self, fun: Function, nondiff_argnums: int | Sequence[int] = (),
+                 nondiff_argnames: str | Sequence[str] = ()) -> None:
+        super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.fwd: Function | None = None
         self.bwd: Function | None = None
 
@@ -193,7 +213,8 @@ class custom_vjp(_Custom):
         return call_with_vjp(self, parts.whole(self.fun), parts.whole(self.fwd), backward, parts.moving, self._why)
 
 
-def checkpoint(fun: Function | None = None, *, policy: Policy | None = None, static_argnums: int | Sequence[int] = ()) -> Any:
+def checkpoint(fun: Function | None = None, *, prevent_cse: bool = True, policy: Policy | None = None,
+               static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()) -> Any:
     """fun, of which reverse mode keeps the arguments only and computes the rest again: less memory for more work.
 
     policy: what else is kept: `checkpoint_policies.dots_saveable` (matrix products; `checkpoint_dots` is the same),
@@ -201,30 +222,34 @@ def checkpoint(fun: Function | None = None, *, policy: Policy | None = None, sta
     `checkpoint_dots_with_no_batch_dims`), `everything_saveable`, or `nothing_saveable`, which None stands for; or by the
     names that `checkpoint_name` gave: `save_only_these_names("a", "b")`, `save_any_names_but_these(...)`,
     `save_anything_except_these_names(...)`.
-    static_argnums: arguments that are settings, passed on as they are. Works as a decorator, with or without options; `remat`
-    is the same.
+    static_argnums, static_argnames: arguments that are settings, passed on as they are. prevent_cse changes nothing: what is
+    computed again is never shared. Works as a decorator, with or without options; `remat` is the same.
 
     >>> import numpy as np, loopwright as lw
     >>> float(lw.grad(lw.checkpoint(lambda x: np.sin(np.sin(x))))(0.0))
     1.0
     """
     if fun is None:
-        return functools.partial(checkpoint, policy=policy, static_argnums=static_argnums)
+        return functools.partial(checkpoint, policy=policy, static_argnums=static_argnums, static_argnames=static_argnames)
     f: Function = fun
     if policy is not None and policy not in POLICIES and not (isinstance(policy, tuple) and policy[0] in BY_NAMES):
         raise ArgumentError(f"{user_source()}: checkpoint: there is no policy {policy!r}; checkpoint_policies has "
                             f"{', '.join(vars(checkpoint_policies))}.")
     why = f"checkpoint of {name_of(f)}"
+    fixed = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    by_number, by_name = _numbers(static_argnums), _numbers_of(f, fixed, why)
 
     @functools.wraps(f, updated=())
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         if levels(checkpointed) < 1:
             return f(*args, **kwargs)
-        parts = _Parts(args, _numbers(static_argnums), why)
+        parts = _Parts(args, (*by_number, *[i for i in by_name if i < len(args)]), why)
+        settings = {name: x for name, x in kwargs.items() if name in fixed}
+        rest = {name: x for name, x in kwargs.items() if name not in fixed}
 
         def run(*moving: Any) -> Any:
-            return parts.whole(functools.partial(f, **moving[-1]))(*moving[:-1])
-        return call_checkpointed(run, (*parts.moving, kwargs), policy or "nothing_saveable", why)
+            return parts.whole(functools.partial(f, **settings, **moving[-1]))(*moving[:-1])
+        return call_checkpointed(run, (*parts.moving, rest), policy or "nothing_saveable", why)
     return checkpointed
 
 

@@ -32,6 +32,9 @@ __all__ = [
 ]
 
 
+Wraps = bool | Sequence[bool]  # whether negative starts count from the end, along all axes or each
+
+
 def _entered(op: Op, x: Array, *others: Array, axes: tuple[int, ...], mode: str) -> Array:
     """A gather or scatter of the IR."""
     if not any(isinstance(y, Tracer) for y in (x, *others)):
@@ -40,14 +43,14 @@ def _entered(op: Op, x: Array, *others: Array, axes: tuple[int, ...], mode: str)
 
 
 # ---- one window -----------------------------------------------------------------------------------------
-def _starts(name: str, x: Array, start_indices: Any, sizes: Sequence[Any]) -> dict[int, Any]:
+def _starts(name: str, x: Array, start_indices: Any, sizes: Sequence[Any], wraps: Wraps) -> dict[int, Any]:
     """Where a window of these sizes begins along each axis that it does not take whole, inside the array."""
-    starts = list(start_indices)
+    starts, counts = list(start_indices), [wraps] * x.ndim if isinstance(wraps, bool) else list(wraps)
     if len(starts) != x.ndim or len(sizes) != x.ndim:
         raise ShapeError(f"{user_source()}: lax.{name} takes a start and a size for each of the {x.ndim} axes of {x.shape}, "
                          f"got {len(starts)} and {len(sizes)}.")
-    return {a: _inside(name, start, n, size, a) for a, (start, n, size) in enumerate(zip(starts, x.shape, sizes, strict=True))
-            if not _is_whole(name, n, size, a)}
+    return {a: _inside(name, starts[a], n, sizes[a], a, counts[a]) for a, n in enumerate(x.shape)
+            if not _is_whole(name, n, sizes[a], a)}
 
 
 def _is_whole(name: str, n: Any, size: Any, axis: int) -> bool:
@@ -56,10 +59,10 @@ def _is_whole(name: str, n: Any, size: Any, axis: int) -> bool:
     return bool(size == n)
 
 
-def _inside(name: str, start: Any, n: Any, size: Any, axis: int) -> Any:
-    """Negative starts count from the end; then the nearest place from where the window is inside."""
+def _inside(name: str, start: Any, n: Any, size: Any, axis: int, wraps: bool) -> Any:
+    """Negative starts count from the end if `wraps`; then the nearest place from where the window is inside."""
     if isinstance(start, (int, np.integer, Size)):
-        start = start + n if start < 0 else start
+        start = start + n if wraps and start < 0 else start
         last = n - size
         return 0 if start < 0 else last if start > last else start
     start = as_array(start)
@@ -67,7 +70,7 @@ def _inside(name: str, start: Any, n: Any, size: Any, axis: int) -> Any:
         raise DTypeError(f"{user_source()}: lax.{name}: the start along axis {axis} must be an integer, got {start.dtype} "
                          f"of shape {start.shape}.")
     start = start.astype(I64)
-    return xp.clip(xp.where(start < 0, start + n, start), 0, n - size)
+    return xp.clip(xp.where(start < 0, start + n, start) if wraps else start, 0, n - size)
 
 
 def _positions(starts: dict[int, Any], sizes: Sequence[Any]) -> list[Array]:
@@ -76,15 +79,16 @@ def _positions(starts: dict[int, Any], sizes: Sequence[Any]) -> list[Array]:
                             tuple([sizes[b] for b in starts])) for a, start in starts.items()]
 
 
-def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[Any]) -> Array:
-    """A window of these sizes: start_indices, an integer for each axis, may be data. Negative ones count from the end; a window
-    that reaches outside is moved inside.
+def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[Any], *,
+                  allow_negative_indices: Wraps = True) -> Array:
+    """A window of these sizes: start_indices, an integer for each axis, may be data. Negative ones count from the end unless
+    allow_negative_indices is false; a window that reaches outside is moved inside.
 
     >>> dynamic_slice(np.arange(6), (4,), (3,))
     array([3, 4, 5])
     """
     x = as_array(operand)
-    for axis, start in _starts("dynamic_slice", x, start_indices, slice_sizes).items():
+    for axis, start in _starts("dynamic_slice", x, start_indices, slice_sizes, allow_negative_indices).items():
         size, before = slice_sizes[axis], (builtins.slice(None),) * axis
         if isinstance(start, (int, np.integer, Size)):
             x = x[(*before, builtins.slice(start, start + size))]
@@ -94,21 +98,24 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[Any]) 
     return x
 
 
-def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: Any, axis: int = 0) -> Array:
+def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: Any, axis: int = 0, *,
+                         allow_negative_indices: bool = True) -> Array:
     """dynamic_slice along one axis, the others whole."""
     x = as_array(operand)
     at = as_axis(operator.index(axis), x.ndim)
     return dynamic_slice(x, [start_index if a == at else 0 for a in range(x.ndim)],
-                         [slice_size if a == at else n for a, n in enumerate(x.shape)])
+                         [slice_size if a == at else n for a, n in enumerate(x.shape)],
+                         allow_negative_indices=allow_negative_indices)
 
 
-def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Array:
+def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *,
+                         allow_negative_indices: bool = True) -> Array:
     """dynamic_slice of one place of an axis."""
-    out = dynamic_slice_in_dim(operand, index, 1, axis)
+    out = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
     return out if keepdims else xp.squeeze(out, axis=axis)
 
 
-def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array:
+def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: Wraps = True) -> Array:
     """The array with the window of update's shape replaced by it; where that is, dynamic_slice says.
 
     >>> dynamic_update_slice(np.zeros(4), np.ones(2), (1,))
@@ -116,7 +123,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array
     """
     x, y = as_array(operand), as_array(update)
     of_one_dtype("dynamic_update_slice", (x, y))
-    starts = _starts("dynamic_update_slice", x, start_indices, y.shape)
+    starts = _starts("dynamic_update_slice", x, start_indices, y.shape, allow_negative_indices)
     if not starts:
         return y + xp.zeros((), dtype=y.dtype) if not isinstance(y, Tracer) else y
     axes = tuple(starts)
@@ -125,18 +132,21 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array
     return _entered(ops.scatter, x, rows, *_positions(starts, y.shape), axes=axes, mode="promise_in_bounds")
 
 
-def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Array:
+def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int, *,
+                                allow_negative_indices: bool = True) -> Array:
     """dynamic_update_slice along one axis; update has the array's sizes along the others."""
     x = as_array(operand)
     at = as_axis(operator.index(axis), x.ndim)
-    return dynamic_update_slice(x, update, [start_index if a == at else 0 for a in range(x.ndim)])
+    return dynamic_update_slice(x, update, [start_index if a == at else 0 for a in range(x.ndim)],
+                                allow_negative_indices=allow_negative_indices)
 
 
-def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Array:
+def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int, *,
+                                allow_negative_indices: bool = True) -> Array:
     """dynamic_update_slice of one place of an axis; update may leave that axis out."""
     x, y = as_array(operand), as_array(update)
     y = xp.expand_dims(y, as_axis(operator.index(axis), x.ndim)) if y.ndim < x.ndim else y
-    return dynamic_update_slice_in_dim(x, y, index, axis)
+    return dynamic_update_slice_in_dim(x, y, index, axis, allow_negative_indices=allow_negative_indices)
 
 
 def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Array:

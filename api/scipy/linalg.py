@@ -2,6 +2,7 @@
 
 Guarantees: plain arrays give plain arrays, traced ones traced ones; axes before the last two are a batch; derivatives to
 any order. LinAlgError where a system is singular or a matrix not positive definite, but solve_triangular gives infinities.
+overwrite_a, overwrite_b, check_finite and lapack_driver are SciPy's and change nothing: nothing is overwritten or checked.
 """
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ _NORM = 5.371920351148152
 _MOST_SQUARINGS = 1100  # beyond every finite norm
 
 
-def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False) -> Any:
+def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False, *,
+                     overwrite_b: bool = False, check_finite: bool = True) -> Any:
     """The x with a x = b for one triangle of a: a f[..., n, n], b f[..., n] or f[..., n, k].
 
     trans: 0 or "N"; 1, 2, "T" or "C" for the transpose of a. A zero on the diagonal gives infinities or NaN.
@@ -54,7 +56,7 @@ def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False, 
     return x[:, 0] if is_vector else x
 
 
-def cholesky(a: Any, lower: bool = False) -> Any:
+def cholesky(a: Any, lower: bool = False, *, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """The triangular factor of a symmetric positive definite f[..., n, n]: U^T U = a, or L L^T = a if lower.
 
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
@@ -65,12 +67,12 @@ def cholesky(a: Any, lower: bool = False) -> Any:
     return factor if lower else xp.swapaxes(factor, -1, -2)
 
 
-def cho_factor(a: Any, lower: bool = False) -> tuple[Any, bool]:
+def cho_factor(a: Any, lower: bool = False, *, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, bool]:
     """What cho_solve takes: the factor, and whether it is the lower one."""
     return cholesky(a, lower), lower
 
 
-def cho_solve(c_and_lower: tuple[Any, bool], b: Any) -> Any:
+def cho_solve(c_and_lower: tuple[Any, bool], b: Any, *, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     """The x with a x = b, from cho_factor(a).
 
     >>> cho_solve(cho_factor(np.array([[4.0, 0.0], [0.0, 9.0]])), np.array([8.0, 9.0]))
@@ -81,7 +83,8 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any) -> Any:
     return solve_triangular(factor, half, trans=1 if lower else 0, lower=lower)
 
 
-def solve(a: Any, b: Any, lower: bool = False, assume_a: str = "gen") -> Any:
+def solve(a: Any, b: Any, lower: bool = False, assume_a: str = "gen", *, overwrite_a: bool = False, overwrite_b: bool = False,
+          check_finite: bool = True) -> Any:
     """The x with a x = b. assume_a: "gen", "sym" or "her", or "pos" for a positive definite one, read from one triangle."""
     if assume_a == "pos":
         return cho_solve(cho_factor(a, lower), b)
@@ -90,17 +93,18 @@ def solve(a: Any, b: Any, lower: bool = False, assume_a: str = "gen") -> Any:
     return xp.linalg.solve(a, b)
 
 
-def inv(a: Any) -> Any:
+def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """The inverse. LinAlgError where a is singular."""
     return xp.linalg.inv(a)
 
 
-def det(a: Any) -> Any:
+def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """The determinant."""
     return xp.linalg.det(a)
 
 
-def eigh(a: Any, b: None = None, lower: bool = True, eigvals_only: bool = False) -> Any:
+def eigh(a: Any, b: None = None, lower: bool = True, eigvals_only: bool = False, *, overwrite_a: bool = False,
+         check_finite: bool = True) -> Any:
     """The eigenvalues of a symmetric or Hermitian c[..., n, n], ascending, and unless eigvals_only its eigenvectors as columns.
 
     lower: which triangle is read. Generalised problems (b) are not supported.
@@ -112,13 +116,14 @@ def eigh(a: Any, b: None = None, lower: bool = True, eigvals_only: bool = False)
     return xp.linalg.eigvalsh(a, side) if eigvals_only else tuple(xp.linalg.eigh(a, side))
 
 
-def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, *, overwrite_a: bool = False, check_finite: bool = True,
+        lapack_driver: str = "gesdd") -> Any:
     """u, s and v^H with u diag(s) v^H = a; without compute_uv only s, descending."""
     found = xp.linalg.svd(a, full_matrices=full_matrices, compute_uv=compute_uv)
     return tuple(found) if compute_uv else found
 
 
-def qr(a: Any, mode: str = "full") -> Any:
+def qr(a: Any, mode: str = "full", *, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """q and r with q r = a, of all rows ("full"; only r for "r"), or of min(rows, columns) ("economic").
 
     >>> qr(np.array([[3.0], [4.0]]), mode="economic")[1].shape
