@@ -217,9 +217,10 @@ def tables() -> None:
         high = [split(v, unit) for v in logs]
         show(f"POW_HIGH{width}", high)
         show(f"POW_LOW{width}", [float(v - mp.mpf(h)) for v, h in zip(logs, high, strict=True)])
-        for name, value in (("SLOPE", 1 / LN2), ("BEND", -0.5 / LN2)):
-            whole = float(np.float32(float(value))) if width == 32 else float(value)
-            show(f"POW_{name}{width}", [whole, float(value - whole)])
+        whole = float(np.float32(float(1 / LN2))) if width == 32 else float(1 / LN2)
+        show(f"POW_SLOPE{width}", [whole, float(1 / LN2 - whole)])
+    whole = float(-0.5 / LN2)
+    show("POW_BEND64", [whole, float(-0.5 / LN2 - whole)])
     powers = [mp.mpf(2) ** (mp.mpf(k) / 16) for k in range(16)]
     show("POWERS64", [float(v) for v in powers])
     show("POWERS_LOW64", [float(v - mp.mpf(float(v))) for v in powers])

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks import contest, harness, report
+from benchmarks import contest, harness, maths, report
 from benchmarks.goals import GOALS
 from benchmarks.harness import Timing
 from benchmarks.workloads import WORKLOADS
@@ -22,6 +22,12 @@ def test_a_workload_runs(quick, name):
     found = WORKLOADS[name]()
     assert {t.contender for t in found} >= {"loopwright", "numpy"}
     assert {t.workload for t in found} <= set(GOALS)
+
+
+def test_every_function_of_vector_maths_is_timed_in_both_widths(quick):
+    found = WORKLOADS["maths"]()
+    assert len({t.workload for t in found}) == 2 * len(maths.FUNCTIONS)
+    assert {t.contender for t in found} == {"loopwright", "numpy"}
 
 
 def test_a_wrong_contender_is_found_out(quick):
