@@ -104,13 +104,26 @@ class Scan:
 
 
 @dataclass(frozen=True)
+class While:
+    """state = starts; while condition: body, then state = following. In these the state is Locals called `names`; afterwards
+    what it came to is Locals called `ends` (None: nobody asks). In lanes each stops on its own condition."""
+
+    names: tuple[str, ...]
+    starts: tuple[Expr, ...]
+    condition: Expr
+    body: tuple[While, ...]  # loops inside, whose ends `following` may read
+    following: tuple[Expr, ...]
+    ends: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
 class Allocate:
     """A local buffer for the rest of the enclosing body."""
 
     buffer: Buffer
 
 
-Statement = For | Store | Prefetch | Let | Reduction | Scan | Allocate
+Statement = For | Store | Prefetch | Let | Reduction | Scan | While | Allocate
 
 
 @dataclass(frozen=True)

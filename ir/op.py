@@ -89,6 +89,7 @@ class NodeRules:
     prune: Callable[[Node, Flags], Node | None] | None = None
     absorb: Callable[[Node, Callable[[Value], Node | None]], tuple[list[Node], dict[Value, Value]] | None] | None = None
     hoist: Callable[[Node], list[Node] | None] | None = None
+    own_trips: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, outermost, transform, walk
-from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store
+from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.ir.types import BOOL
 
 Loops = Sequence[tuple[Index, Extent]]
@@ -29,6 +29,9 @@ def values(statements: Sequence[Statement]) -> Iterator[Expr]:
                 yield from (s.value, *([] if s.when is None else [s.when]))
             case Let():
                 yield s.value
+            case While():
+                yield from (*s.starts, s.condition, *s.following)
+                yield from values(s.body)
             case Reduction():
                 yield s.body
                 yield from values(s.also)
@@ -218,8 +221,14 @@ class _Fuser:
                 return (dataclasses.replace(s, body=self.expr(s.body), at=self.at(s.buffer, s.at)),)
             case Allocate():
                 return (Allocate(self.buffer(s.buffer)),)
+            case While():
+                return (self._while(s),)
             case Reduction():
                 return (self._reduction(s),)
+
+    def _while(self, s: While) -> While:
+        return While(s.names, tuple(map(self.expr, s.starts)), self.expr(s.condition), tuple(map(self._while, s.body)),
+                     tuple(map(self.expr, s.following)), s.ends)
 
     def _reduction(self, s: Reduction) -> Reduction:
         over = self.over(s.over) if self.run[0] in [k for k, _ in s.over] else s.over

@@ -26,6 +26,7 @@ from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.control import carried_by, is_control, is_last_use, is_loop, split_at_trips
 from loopwright.lower.hoisting import hoist
 from loopwright.lower.kernel import kernel, merged, region_of
+from loopwright.lower.lanes import is_of_elements, lane_schedule
 from loopwright.lower.preparation import prepare
 from loopwright.lower.rules import EXPENSIVE, default_schedule, own_cost
 from loopwright.lower.scheduling import ScheduleError, build_nest, is_short
@@ -454,6 +455,10 @@ class _Partition:
     def _lone(self, n: Node, made: dict[Value, Value]) -> Node:
         values, inputs = tuple(Value(v.type) for v in n.outputs), tuple(made[v] for v in n.inputs)
         made.update(zip(n.outputs, values, strict=True))
+        if is_of_elements(n):
+            region, outside = region_of([n], n.outputs)
+            attrs = {"implementation": "generated", "schedule": lane_schedule(region, self.target)}
+            return Node(kernel, tuple([made[v] for v in outside]), attrs, values, (region,), n.source)
         if is_control(n):
             regions = tuple([self._region(n, k) for k in range(len(n.regions))])
             return Node(n.op, inputs, n.attrs, values, regions, n.source)

@@ -94,7 +94,8 @@ class _Module:
         sites = tuple([((0, stage),) for stage in scheduled.sites])
         updates = any(isinstance(x, InPlace) for x in n.attrs["schedule"])
         is_small = len(made.text) < SMALL_TEXT and (updates or all(on_stack(bytes_of(v)) for v in n.outputs))
-        return Function(name, sites, f"call void @{name}_report(" in made.text, is_small)
+        can_fail = f"call void @{name}_report(" in made.text or "@lw_poll(" in made.text
+        return Function(name, sites, can_fail, is_small)
 
     def _control(self, whole: Graph) -> Function:
         f, text, shared = control_function(whole, f"{CONTROL}{next(self.number)}", self.function)

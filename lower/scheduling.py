@@ -13,6 +13,7 @@ from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.graph import Graph, Value
 from loopwright.ir.loops import Expr, Index, Load, Local, Prefix, Reduce, Scatter, integer, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store
+from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
     ByRows,
     ComputeAt,
@@ -30,6 +31,7 @@ from loopwright.ir.schedule import (
 )
 from loopwright.lower.composition import Composer, Position, fresh_indices, reads
 from loopwright.lower.fusing import by_rows, fuse_loops, transposed_loads
+from loopwright.lower.lanes import lane_nest
 
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
 
@@ -109,6 +111,11 @@ def _check(fine: bool, instruction: Instruction, why: str) -> None:
 
 def build_nest(region: Graph, schedule: Schedule, name: str) -> Scheduled:
     """The nest that `schedule` makes of `region`."""
+    if region.nodes[0].op is scan:
+        try:
+            return Scheduled(lane_nest(region, schedule, name), (-1,), {})
+        except ValueError as error:
+            raise ScheduleError(str(error)) from None
     return _NestBuilder(region, decisions_of(region, schedule), name).build()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from loopwright.ir.dims import evaluate
 from loopwright.ir.loop_interpreter import FOLDS, Environment, apply, evaluate_expr
 from loopwright.ir.loops import Reduce
-from loopwright.ir.nest import Allocate, For, Let, Prefetch, Reduction, Scan, Store
+from loopwright.ir.nest import Allocate, For, Let, Prefetch, Reduction, Scan, Store, While
 from loopwright.ir.ops import TABLE
 
 
@@ -44,11 +44,23 @@ def _statement(s, env):
             return _named(env, s.name, evaluate_expr(Reduce(s.monoid, s.over, s.body, s.dtype), env))
         case Scan():
             _scan(s, env)
+        case While():
+            return _while(s, env)
     return env
 
 
 def _named(env, name, value):
     return dataclasses.replace(env, locals={**env.locals, name: value})
+
+
+def _while(s, env):
+    def named(env, names, values):
+        return dataclasses.replace(env, locals={**env.locals, **dict(zip(names, values, strict=True))})
+    state = [evaluate_expr(e, env) for e in s.starts]
+    while evaluate_expr(s.condition, here := named(env, s.names, state)):
+        here = _run(s.body, here)
+        state = [evaluate_expr(e, here) for e in s.following]
+    return named(env, [e for e in s.ends if e], [x for x, e in zip(state, s.ends, strict=True) if e])
 
 
 def _points(over, sizes):

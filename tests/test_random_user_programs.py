@@ -183,8 +183,8 @@ def test_random_programs_at_many_sizes(seed: int) -> None:
     program = Program(rng)
     f = program.function()
     jitted = lw.jit(f)
-    single = "float32" in program.source or np.dtype(np.float32) in program.dtypes
-    tolerance = 2e-3 if single else 1e-8
+    dtypes = {v.dtype for v in program.values.values()}  # functions of truths are of half precision
+    tolerance = 5e-2 if np.dtype(np.float16) in dtypes else 2e-3 if np.dtype(np.float32) in dtypes else 1e-8
     for _ in range(4):
         args = program.arguments({name: int(rng.choice(SIZES)) for name in "nmk"})
         wants = reference(f, args)

@@ -223,7 +223,7 @@ while_ = Op(
     infer=_while_infer,
     numpy=_while_numpy,
     rules=NodeRules(jvp=_jvp, linearize=_linearize, batch=_batch, reach=_reach, prune=_prune, absorb=_absorb,
-                    hoist=_hoist),
+                    hoist=_hoist, own_trips=True),
 )
 
 

@@ -15,7 +15,7 @@ from loopwright.ir.interpreter import Runner
 from loopwright.ir.op import Engine, Flags, NodeRules, Op
 from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.broadcasting import spread
-from loopwright.ir.ops.collectives import refuse_collectives
+from loopwright.ir.ops.collectives import collective_across, refuse_collectives
 from loopwright.ir.ops.loop_rewriting import (
     Part,
     Producer,
@@ -180,7 +180,9 @@ def _known_carry(n: Node, args: list[Ref | ArrayType], moving: list[bool], into:
 
 
 def _batch(engine: Engine, size: Extent, n: Node, args: list[Ref], mapped: Flags) -> tuple[list[Ref], list[bool]]:
-    """The same loop over a batched body."""
+    """The same loop over a batched body. Where it is a map of loops that each element leaves on its own, a loop around it."""
+    if n.attrs["carry"] == 0 and _goes_own_ways(n.regions[0]) and collective_across(n.regions[0], engine.axis) is None:
+        return each_node(engine, size, n, args, mapped)
     body, (fc, fk, fx) = n.regions[0], _parts(n, mapped)
     has_k, has_y = carried(body, fc, fk, fx, engine.varying)
     region = engine.batch(body, size, [*fc, *has_k, *fx], [*has_k, *has_y])
@@ -190,6 +192,12 @@ def _batch(engine: Engine, size: Extent, n: Node, args: list[Ref], mapped: Flags
     outs = scan.all(*c, *start, *rows, regions=(region,), **n.attrs)
     ys = [move_axis(y, 1, 0) if f else y for y, f in zip(outs[len(k):], has_y, strict=True)]
     return [*outs[:len(k)], *ys], [*has_k, *has_y]
+
+
+def _goes_own_ways(body: Graph) -> bool:
+    """Whether the body of a map holds a loop whose number of trips is data, in whatever many maps."""
+    return any(m.op.rules is not None and (m.op.rules.own_trips or (m.op is scan and m.attrs["carry"] == 0
+                                                                     and _goes_own_ways(m.regions[0]))) for m in body.nodes)
 
 
 def each(size: Extent, g: Graph, args: Sequence[Ref], mapped: Flags) -> list[Ref]:

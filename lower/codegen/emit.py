@@ -12,7 +12,7 @@ from functools import partial
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Local
-from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store
+from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate
@@ -22,6 +22,7 @@ from loopwright.lower.codegen.memory import prefetch, store
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.codegen.tiles import in_tiles
+from loopwright.lower.codegen.whiles import repeated
 from loopwright.lower.codegen.work import CHUNK, MOST_CHUNKS, THRESHOLD, maths_weight, work_of
 from loopwright.lower.fusing import writes
 from loopwright.lower.target import Target
@@ -163,6 +164,8 @@ class Generator:
                 return self.named(context, name, folded)
             case Scan():
                 self.scan(context, statement)
+            case While():
+                return repeated(context, statement)
             case Allocate():
                 pass  # with_scratch has made it
         return context

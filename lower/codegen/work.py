@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Apply, Expr, Load, Prefix, Reduce, When, walk
-from loopwright.ir.nest import Allocate, For, Let, Prefetch, Reduction, Scan, Statement, Store
+from loopwright.ir.nest import Allocate, For, Let, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.ir.types import FLOATS
 from loopwright.kernels.maths import FUNCTIONS
 from loopwright.lower.codegen.arithmetic import FORMULAS
@@ -16,6 +16,7 @@ from loopwright.lower.rules import WEIGHTS
 CHUNK = 1 << 16
 MOST_CHUNKS = 128  # long stretches of memory are read faster than short ones; it says nothing of how many threads there are
 THRESHOLD = 4 * CHUNK
+TRIPS = 16  # of a loop whose number of trips is data
 HEAVY = 12  # a vector maths function in those units
 
 
@@ -48,6 +49,8 @@ def _of(statement: Statement) -> Extent:
             return product(n for _, n in over) * (_expression(value) + 1 + work_of(also))
         case Scan(extent=extent, body=value):
             return extent * (_expression(value) + 4)
+        case While(condition=condition, following=following, body=inner):
+            return TRIPS * (_sum(map(_expression, (condition, *following))) + work_of(inner))
         case Allocate() | Prefetch():
             return 0
 

@@ -1,0 +1,145 @@
+"""Loops that each lane leaves on a condition of its own.
+
+Guarantees: what a lane that has left would load is not loaded; a loop that does not end asks for signals, and leaves when a
+handler raised, as do all that follow.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from loopwright.ir.loops import Expr, Load, walk
+from loopwright.ir.nest import While
+from loopwright.ir.types import BOOL
+from loopwright.lower.codegen.context import Context, Mask, Value, active_only, any_part
+from loopwright.lower.codegen.machine import register_type, vector_type
+from loopwright.lower.codegen.terms import Term
+from loopwright.lower.codegen.text import Carried, Scope, branch, repeat
+
+FIRST_POLL = 1024  # trips before the first question
+STEPS = 2  # from one question whether any lane goes on to the next: lanes that have left change nothing
+
+State = list[tuple[str, ...]]  # for each part of the state one register per vector
+
+
+def repeated(context: Context, statement: While) -> Context:
+    """The context after the loop, with the names of what its state came to."""
+    started = [_spread(context, x) for x in statement.starts]
+    kinds = [vector_type(register_type(x.dtype), context.lanes) for x in statement.starts]
+    live = _live(_bound(context, context.scope, statement, started), statement.condition)
+    error = context.scope.emit("load i64, ptr %error")
+    going = context.scope.emit(f"and i1 {any_part(context.scope, live, context.lanes)}, "
+                               f"{context.scope.emit(f'icmp eq i64 {error}, 0')}")
+
+    def some(scope: Scope) -> Carried:
+        return _trips(context.at(scope), statement, kinds, started, live)
+    flat = [(kind, r) for kind, parts in zip(kinds, started, strict=True) for r in parts]
+    ended = iter(branch(context.scope, going, some, None, flat))
+    for name, x in zip(statement.ends, statement.starts, strict=True):
+        parts = tuple([next(ended) for _ in range(context.parts)])
+        if name is not None:
+            context.kernel.wrote(name)
+            context = context.bind(name, Value(parts, x.dtype, context.lanes, context.scope))
+    return context
+
+
+def _trips(context: Context, statement: While, kinds: Sequence[str], started: State, live: tuple[str, ...]) -> Carried:
+    """At least one trip."""
+    parts, masks = context.parts, vector_type("i1", context.lanes)
+    left_at = _countdown(context)
+    context = _narrowed(context, live)
+    for x in _fixed_loads(context, statement):  # once, for every lane that starts
+        context.evaluate(x)
+    before = context.scope.emit(f"load i64, ptr {left_at[0]}")
+    carried = [(kind, r) for kind, state in zip(kinds, started, strict=True) for r in state]
+
+    def step(inner: Scope, state: State, active: tuple[str, ...]) -> tuple[State, tuple[str, ...]]:
+        here = _bound(_narrowed(context.at(inner), active), inner, statement, state)
+        for loop in statement.body:
+            here = repeated(here, loop)
+        new = [_spread(here, x) for x in statement.following]
+
+        def kept(kind: str, old: tuple[str, ...], now: tuple[str, ...], end: str | None) -> tuple[str, ...]:
+            if end is None or here.mask is None:
+                return now
+            return tuple([inner.emit(f"select {masks} {a}, {kind} {y}, {kind} {x}")
+                          for a, x, y in zip(active, old, now, strict=True)])
+        state = list(map(kept, kinds, state, new, statement.ends))
+        return state, _live(_bound(here, inner, statement, state), statement.condition)
+
+    def trip(inner: Scope, phis: list[str]) -> tuple[str, list[str]]:
+        *flat, left = phis
+        state, active = _grouped(flat[:len(carried)], parts), tuple(flat[len(carried):])
+        for _ in range(1 if context.mask is None or statement.body else STEPS):
+            state, active = step(inner, state, active)
+        rest = _asked(inner, inner.emit(f"sub i64 {left}, 1"), left_at)
+        on = inner.emit(f"and i1 {any_part(inner, active, context.lanes)}, {inner.emit(f'icmp sgt i64 {rest}, 0')}")
+        return on, [*(r for x in state for r in x), *active, rest]
+
+    *found, left = repeat(context.scope, [*carried, *((masks, m) for m in live), ("i64", before)], trip)
+    context.scope.do(f"store i64 {left}, ptr {left_at[0]}")
+    return [(kind, r) for (kind, _), r in zip(carried, found, strict=False)]
+
+
+def _fixed_loads(context: Context, statement: While) -> list[Term]:
+    """What the loop, or one inside it, loads from places that do not depend on its state."""
+    names, seen = set[str](), dict[int, Expr]()
+
+    def visit(s: While) -> None:
+        names.update(s.names, [end for end in s.ends if end is not None])
+        for e in (s.condition, *s.following, *(s.starts if s is not statement else ())):
+            walk(e, seen)
+        for inner in s.body:
+            visit(inner)
+    visit(statement)
+    terms = [context.kernel.terms.of(e) for e in seen.values() if isinstance(e, Load)]
+    return [t for t in terms if t.free <= context.bindings.keys() - names]
+
+
+def _grouped(registers: Sequence[str], parts: int) -> State:
+    return [tuple(registers[k:k + parts]) for k in range(0, len(registers), parts)]
+
+
+def _spread(context: Context, x: Expr) -> tuple[str, ...]:
+    return context.spread(context.evaluate(context.kernel.terms.of(x)))
+
+
+def _live(context: Context, condition: Expr) -> tuple[str, ...]:
+    """The lanes that take part here and whose condition holds."""
+    return active_only(context, context.scope, _spread(context, condition))
+
+
+def _narrowed(context: Context, active: tuple[str, ...]) -> Context:
+    """Where only these lanes take part; without lanes all there is does."""
+    if context.lanes == context.parts == 1:
+        return context
+    return replace(context, mask=Mask(Value(active, BOOL, context.lanes, context.scope), context.mask))
+
+
+def _bound(context: Context, scope: Scope, statement: While, state: Sequence[tuple[str, ...]]) -> Context:
+    """The state under its names."""
+    for name, x, registers in zip(statement.names, statement.starts, state, strict=True):
+        context.kernel.wrote(name)
+        context = context.bind(name, Value(registers, x.dtype, context.lanes, scope))
+    return context
+
+
+# ---- signals ------------------------------------------------------------------------------------
+def _countdown(context: Context) -> tuple[str, str]:
+    """Where the function keeps the trips that are left before it asks, and the clock for `lw_poll`."""
+    root = context.kernel.root
+    if "countdown" not in root.values:
+        left, clock = (context.kernel.function.slot(count, "i64", 8) for count in (1, 3))
+        root.do(f"store i64 {FIRST_POLL}, ptr {left}")
+        root.do(f"store [3 x i64] [i64 {FIRST_POLL}, i64 0, i64 0], ptr {clock}")
+        root.values["countdown"] = left, clock
+    found: tuple[str, str] = root.values["countdown"]
+    return found
+
+
+def _asked(scope: Scope, left: str, at: tuple[str, str]) -> str:
+    """The trips left; at zero the runtime asks for signals and says after how many to ask again: none, to leave."""
+    def ask(inner: Scope) -> Carried:
+        return [("i64", inner.call("i64", "lw_poll", [("ptr", at[1]), ("ptr", "%error")]))]
+    again, = branch(scope, scope.emit(f"icmp sle i64 {left}, 0"), ask, None, [("i64", left)], rare=True)
+    return again
