@@ -79,6 +79,7 @@ class NodeRules:
     absorb     (node, producer of each operand) -> nodes that do the same and know more inside their regions, and values that
                some results are; None as it is.
     hoist      (node) -> the work that its regions repeat, as nodes before it, and the node without it; None as it is.
+    own_trips  how often its regions run is data.
     """
 
     jvp: Callable[[Engine, Node, list[Ref], list[Ref | None]], tuple[list[Ref], list[Ref | None]]]
