@@ -78,7 +78,7 @@ class Let:
 class Reduction:
     """Name the fold of body over `over` (see loops.Reduce). The last index of `over` runs `lanes` wide with `unroll`
     accumulators when lanes > 1. `also` is done at each point on the way, before the fold reads: stores (exp(x - m) kept for
-    the next pass) and prefetches."""
+    the next pass) and prefetches. joined: in the same pass as the reduction before it, whose loops it has."""
 
     name: str
     monoid: str
@@ -88,6 +88,7 @@ class Reduction:
     lanes: int = 1
     unroll: int = 1
     also: tuple[Store | Prefetch, ...] = ()
+    joined: bool = False
 
 
 @dataclass(frozen=True)

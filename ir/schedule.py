@@ -111,6 +111,16 @@ class ByRows:
 
 
 @dataclass(frozen=True)
+class OnePass:
+    """Fold reduction `stage` in the loops of the reduction that is kept just before it, on which it does not depend.
+
+    before: for k: s += x[i, k];  for k: t += x[i, k] * y[k]       after: for k: { s += x[i, k];  t += x[i, k] * y[k] }
+    """
+
+    stage: int
+
+
+@dataclass(frozen=True)
 class Tiles:
     """Go through the root's last two loops in square tiles of as many lanes as the last has, where an array is read across
     them: it is read along its own last axis, and transposed in registers.
@@ -134,10 +144,11 @@ class InPlace:
     output: int = 0
 
 
-Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Parallel | PrefetchRow | ByRows | Tiles | InPlace
+Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Parallel | PrefetchRow | ByRows | OnePass | Tiles \
+    | InPlace
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
-    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Parallel, PrefetchRow, ByRows, Tiles, InPlace)}
+    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Parallel, PrefetchRow, ByRows, OnePass, Tiles, InPlace)}
 
 
 def to_json(schedule: Schedule) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from loopwright.ir.dims import Extent
 from loopwright.ir.graph import Graph, Node, Value
@@ -21,6 +22,7 @@ from loopwright.ir.schedule import (
     Inline,
     Instruction,
     Interleave,
+    OnePass,
     Parallel,
     PrefetchRow,
     Schedule,
@@ -31,7 +33,8 @@ from loopwright.ir.schedule import (
 from loopwright.ir.types import BF16, F16
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.fusing import by_rows, expressions, together, transposed_loads
-from loopwright.lower.scheduling import build_nest, is_short
+from loopwright.lower.joining import join
+from loopwright.lower.scheduling import Scheduled, build_nest, is_short
 from loopwright.lower.target import Target
 
 # Cost of one scalar operation, in adds; what is not listed costs 1.
@@ -45,6 +48,7 @@ WEIGHTS = {
 }
 EXPENSIVE = 15
 FEW_ROWS = 16  # that reductions of columns fold in registers
+MOST_JOINED = 4  # reductions that share a pass
 MOST_TRANSPOSED = 4  # arrays of which a tile is kept
 TINY = 16  # elements of a value that may live in registers
 
@@ -129,10 +133,9 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     interleave: list[Instruction] = [Interleave()] if s.loops < len(s.index) else []
     parallel: list[Instruction] = [Parallel()] if loops and not _is_tiny(region) else []
     schedule = (*placement, *interleave, *lanes, *_prefetch_rules(s, lanes), *parallel)
-    schedule = (*schedule, *_fuse_rules(region, schedule))
-    if _goes_by_rows(s, schedule, target):
-        return (*schedule, ByRows())
-    return (*schedule, Tiles()) if _goes_in_tiles(region, schedule) else schedule
+    scheduled = build_nest(region, schedule, "probe")
+    schedule = (*schedule, *_fuse_rules(s, scheduled))
+    return (*schedule, *_pass_rules(s, schedule, scheduled))
 
 
 # ---- what is kept -------------------------------------------------------------------------------
@@ -325,14 +328,12 @@ def _contiguous(x: Load, along: set[Index]) -> bool:
 
 
 # ---- fused loops --------------------------------------------------------------------------------
-def _fuse_rules(region: Graph, schedule: Schedule) -> list[Instruction]:
+def _fuse_rules(s: Survey, scheduled: Scheduled) -> list[Instruction]:
     """Fuse each maximal run of loops that every access keeps together."""
-    s = survey(region)
     out: list[Instruction] = []
     if isinstance(s.root.expr, Scatter | Prefix):
         return out
-    scheduled = build_nest(region, schedule, "probe")
-    rank, shape = s.loops, region.results[0].type.shape
+    rank, shape = s.loops, s.region.results[0].type.shape
     axes = list(zip(s.index[:rank], shape, strict=False))
     for first, last in ((0, s.level), (s.level, rank)):
         out += _runs(scheduled.nest, axes, first, last, _number(s), 0)
@@ -341,22 +342,56 @@ def _fuse_rules(region: Graph, schedule: Schedule) -> list[Instruction]:
     return out
 
 
-def _goes_by_rows(s: Survey, schedule: Schedule, target: Target) -> bool:
+# ---- passes over memory -------------------------------------------------------------------------
+def _pass_rules(s: Survey, schedule: Schedule, scheduled: Scheduled) -> list[Instruction]:
+    """In which order the fused loops go through what they read, where it is not the plain one."""
+    folds = [(k, r.node.outputs[0].type.rank, [n for _, n in r.expr.over]) for k, r in enumerate(s.stages)
+             if isinstance(r.expr, Reduce)]
+    alike = [(a[0], b[0]) for a, b in pairwise(folds) if a[1:] == b[1:]]
+    across = _across_lanes(s, schedule) and not isinstance(s.root.expr, Scatter | Prefix)
+    if not (alike or across or _reads_across(s, scheduled.nest)):
+        return []
+    nest = build_nest(s.region, schedule, "probe").nest
+    if across and _goes_by_rows(nest):
+        return [ByRows()]
+    return [*_one_pass_rules(nest, alike), *([Tiles()] if _goes_in_tiles(nest) else [])]
+
+
+def _goes_by_rows(nest: Nest) -> bool:
     """Columns alone, that may be more than a step of the lanes, and more rows than registers fold. Inside another loop each
     part is likely small enough for the caches as it is."""
-    if not _across_lanes(s, schedule) or isinstance(s.root.expr, Scatter | Prefix):
+    outer = nest.body[0]
+    if not isinstance(outer, For) or outer.lanes == 1:
         return False
-    columns = s.region.results[0].type.shape[s.loops - 1]
-    if isinstance(columns, int) and columns <= 4 * target.vector_bits // (8 * _widest(s.region)):
-        return False
-    outer = build_nest(s.region, schedule, "probe").nest.body[0]
-    extents = [e.over[0][1] for _, e in by_rows(outer.body)] if isinstance(outer, For) and outer.lanes > 1 else []
-    return any(not isinstance(n, int) or n > FEW_ROWS for n in extents)
+    extents = [e.over[0][1] for _, e in by_rows(outer.body)]
+    long = not isinstance(outer.extent, int) or outer.extent > 4 * outer.lanes
+    return long and any(not isinstance(n, int) or n > FEW_ROWS for n in extents)
 
 
-def _goes_in_tiles(region: Graph, schedule: Schedule) -> bool:
-    """Whether the root's last two loops read a few arrays across, and may make whole tiles."""
-    body = build_nest(region, schedule, "probe").nest.body
+def _one_pass_rules(nest: Nest, alike: list[tuple[int, int]]) -> list[Instruction]:
+    """Reductions one after the other, over the same loops, share a pass, a few at a time."""
+    out: list[Instruction] = []
+    together = {a: 1 for a, _ in alike}  # how many share the pass of a stage
+    for a, b in alike:
+        try:
+            joined = join(nest.body, f"s{b}")
+        except ValueError:
+            continue
+        if joined != nest.body and together[a] < MOST_JOINED:
+            out.append(OnePass(b))
+            nest, together[b] = replace(nest, body=joined), together[a] + 1
+    return out
+
+
+def _reads_across(s: Survey, nest: Nest) -> bool:
+    """Whether a loop other than the last walks something element by element."""
+    return any(isinstance(x, Load) and x.index and x.index[-1] in s.index[:s.loops - 1]
+               for e in expressions(nest.body) for x in walk(e)) if s.loops > 1 else False
+
+
+def _goes_in_tiles(nest: Nest) -> bool:
+    """Whether the last two loops read a few arrays across, and may make whole tiles."""
+    body = nest.body
     while len(body) == 1 and isinstance(outer := body[0], For):
         inner, body = outer.body[0], outer.body
         if isinstance(inner, For) and inner.lanes > 1:

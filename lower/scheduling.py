@@ -22,6 +22,7 @@ from loopwright.ir.schedule import (
     InPlace,
     Instruction,
     Interleave,
+    OnePass,
     Parallel,
     PrefetchRow,
     Schedule,
@@ -31,6 +32,7 @@ from loopwright.ir.schedule import (
 )
 from loopwright.lower.composition import Composer, Position, fresh_indices, reads
 from loopwright.lower.fusing import by_rows, fuse_loops, transposed_loads
+from loopwright.lower.joining import join
 from loopwright.lower.lanes import lane_nest
 
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
@@ -62,6 +64,7 @@ class Decisions:
     parallel: bool = False
     by_rows: bool = False
     tiled: bool = False
+    joined: list[OnePass] = field(default_factory=list)
     in_place: list[InPlace] = field(default_factory=list)
 
 
@@ -93,6 +96,8 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.by_rows = True
             case Tiles():
                 d.tiled = True
+            case OnePass():
+                d.joined.append(x)
             case InPlace(operand, output):
                 _check(0 <= operand < len(region.params) and 0 <= output < len(region.results), x, "there is no such pair")
                 d.in_place.append(x)
@@ -170,6 +175,8 @@ class _NestBuilder:
             _check(bool(fine), ByRows(), "no fold runs in the lanes of an outermost loop")
             assert isinstance(outer, For)
             nest = dataclasses.replace(nest, body=(dataclasses.replace(outer, by_rows=True), *nest.body[1:]))
+        for x in self.d.joined:
+            nest = dataclasses.replace(nest, body=_in_one_pass(nest.body, x))
         if self.d.tiled:
             nest = dataclasses.replace(nest, body=tuple(map(_tiled, nest.body)))
         return Scheduled(nest, tuple(self.composer.sites), self.over)
@@ -338,6 +345,15 @@ class _NestBuilder:
             lanes = self.d.vector[self.root_stage, a] if vector else 1
             body = [For(self.index[a], shape[a], tuple(body), lanes)]
         return tuple(body)
+
+
+def _in_one_pass(body: Sequence[Statement], x: OnePass) -> tuple[Statement, ...]:
+    try:
+        joined = join(body, f"s{x.stage}")
+    except ValueError as why:
+        raise ScheduleError(f"{x}: {why}") from None
+    _check(joined != body, x, "it is no reduction in a loop of its own")
+    return joined
 
 
 def _tiled(s: Statement) -> Statement:

@@ -8,10 +8,12 @@ import loopwright as lw
 from loopwright.ir.builder import build
 from loopwright.ir.dims import symbol
 from loopwright.ir.expansion import expanded
-from loopwright.ir.ops.broadcasting import reduce_sum
+from loopwright.ir.ops.arithmetic import sub
+from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
+from loopwright.ir.ops.reductions import reduce_max
 from loopwright.ir.ops.structural import transpose
 from loopwright.ir.ops.transcendental import tanh
-from loopwright.ir.schedule import ByRows, ComputeAt, Fuse, Inline, Tiles, Unroll, Vectorize, from_json, to_json
+from loopwright.ir.schedule import ByRows, ComputeAt, Fuse, Inline, OnePass, Tiles, Unroll, Vectorize, from_json, to_json
 from loopwright.ir.types import F32, ArrayType
 from loopwright.lower.partition import partition
 from loopwright.lower.scheduling import ScheduleError, build_nest
@@ -209,7 +211,7 @@ def test_what_is_read_along_the_loops_or_is_short_has_no_tiles():
         build_nest(along, (Inline(0), Vectorize(0, 1, 8), Tiles()), "k")
 
 
-@examples(40)
+@examples(25)
 @given(st.sampled_from(TRANSPOSED), st.integers(1, 36), st.integers(1, 36), st.integers(1, 36) | st.just(1100),
        st.sampled_from(["f4", "f8", "i4", "i1", "?", "f2"]), st.permutations([0, 1, 2]))
 def test_transposed_arrays_have_the_right_values(f, a, b, c, dtype, order):
@@ -230,5 +232,56 @@ def test_tiles_are_alike_for_any_number_of_threads():
         lw.set_threads(None)
 
 
+# ---- reductions that share a pass -----------------------------------------------------------------
+def moments(x):
+    return np.mean(x * x, axis=-1) + np.mean(x, axis=-1) ** 2 + np.max(x, axis=-1) + np.argmax(x, axis=-1).astype(x.dtype)
+
+
+def of_columns(x):
+    places = np.argmin(x, axis=0).astype(x.dtype)
+    return np.sum(x * x, axis=0) - np.min(x, axis=0) + places + np.sum(np.abs(x - np.max(x, axis=0)), axis=0)
+
+
+def forces(x):
+    """All pairs of numbers, in two components."""
+    d = x[:, 0][None] - x[:, 0][:, None]
+    w = 1 / (d * d + 1)
+    return np.stack([np.sum(w * d, axis=1), np.sum(w * x[:, -1], axis=1), np.max(w, axis=1)], axis=1)
+
+
+SHARED = [moments, of_columns, forces]
+
+
+def test_reductions_of_a_row_that_do_not_need_each_other_share_a_pass():
+    [(names, schedule)] = schedules(lambda x: np.mean(x * x, axis=-1) - np.mean(x, axis=-1), np.ones((5, 40), "f4"))
+    second = [k for k, name in enumerate(names) if name == "reduce_sum"][1]
+    assert OnePass(second) in schedule and from_json(to_json(schedule)) == schedule
+    [(_, schedule)] = schedules(softmax, np.ones((5, 40), "f4"))
+    assert not any(isinstance(x, OnePass) for x in schedule)
+
+
+def test_a_pass_that_cannot_be_shared_is_refused():
+    rows = ArrayType((symbol("n"), symbol("m")), F32)
+    two = build(lambda x: [sub(reduce_sum(x, axes=(1,)), reduce_max(x, axes=(1,)))], [rows])
+    placed = ComputeAt(0, 1), ComputeAt(1, 1), Inline(2)
+    build_nest(two, (*placed, OnePass(1)), "k")
+    for wrong, why in (((OnePass(0),), "no reduction just before"), ((OnePass(2),), "no reduction in a loop"),
+                       ((Vectorize(1, 1, 8), OnePass(1)), "other loops")):
+        with pytest.raises(ScheduleError, match=why):
+            build_nest(two, (*placed, *wrong), "k")
+
+    def centred(x):
+        return [reduce_sum(sub(x, broadcast(reduce_max(x, axes=(1,)), shape=x.shape, axes=(0,))), axes=(1,))]
+    with pytest.raises(ScheduleError, match="depends on"):
+        build_nest(build(centred, [rows]), (ComputeAt(0, 1), Inline(1), Inline(2), ComputeAt(3, 1), OnePass(3)), "k")
+
+
+@examples(20)
+@given(st.sampled_from(SHARED), WEIGHED, WEIGHED, st.sampled_from(["f4", "f8"]))
+def test_reductions_that_share_a_pass_have_the_right_values(f, n, m, dtype):
+    x = np.random.default_rng(n * 100 + m).normal(size=(min(n, 70), m) if f is forces else (n, m)).astype(dtype)
+    agree(JITTED[f](x), f(x.astype("f8")), dtype)
+
+
 SLOPES = lw.jit(layernorm_slopes)
-JITTED = {f: lw.jit(f) for f in (*ROWS, *COLUMNS, *TRANSPOSED)}
+JITTED = {f: lw.jit(f) for f in (*ROWS, *COLUMNS, *TRANSPOSED, *SHARED)}

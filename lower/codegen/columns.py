@@ -11,15 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loopwright.ir.dims import Extent
-from loopwright.ir.loops import Reduce
+from loopwright.ir.loops import Expr, Index, Local, Reduce, transform, walk
 from loopwright.ir.nest import For, Statement
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.evaluate import remember
-from loopwright.lower.codegen.folds import Fold, State
+from loopwright.lower.codegen.folds import Fold, Joint, State
 from loopwright.lower.codegen.machine import register_type
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 from loopwright.lower.fusing import by_rows
+from loopwright.lower.rules import MOST_JOINED
 
 ROWS = 16  # folded in registers
 BLOCKS = (32, 32)  # blocks of rows, blocks of those: additions in a row
@@ -32,11 +33,13 @@ Execute = Callable[[Context, Statement], Context]
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One fold of the loop's body: which statement it is in, and its accumulators by level, then by component."""
+    """Folds of the loop's body that share a pass: the first statement that they are in, and their accumulators by level, then
+    by component."""
 
     statement: int
-    term: Term
-    folding: Fold
+    terms: tuple[Term, ...]
+    folding: Joint
+    kinds: tuple[str, ...]  # of the components
     index: str
     extent: Extent
     sizes: tuple[int, ...]  # rows of a block, by level from the second
@@ -53,25 +56,28 @@ class _Stripes:
     def __init__(self, context: Context, statement: For, over_vectors: OverVectors, execute: Execute) -> None:
         self.name, self.body = statement.index.name, statement.body
         self.over_vectors, self.execute = over_vectors, execute
-        found = by_rows(self.body)
+        found = _passes(by_rows(self.body))
         whole = statement.lanes * statement.unroll
-        widest = max(8 if e.dtype.itemsize == 8 or e.monoid.startswith("arg") else 4 for _, e in found)
-        room = BYTES // (widest * sum(1 + len(_sizes(e)) for _, e in found))
+        folds = [e for _, joined in found for e in joined]
+        widest = max(8 if e.dtype.itemsize == 8 or e.monoid.startswith("arg") else 4 for e in folds)
+        room = BYTES // (widest * sum(1 + len(_sizes(e)) for e in folds))
         self.width = max(room // whole, 1) * whole
-        self.columns = [self._column(context, k, e) for k, e in found]
+        self.columns = [self._column(context, k, joined) for k, joined in found]
 
-    def _column(self, context: Context, statement: int, e: Reduce) -> Column:
-        kernel, (index, extent) = context.kernel, e.over[0]
-        folding = Fold(context, e.monoid, kernel.terms.of(e.body), e.dtype, ())
-        sizes = _sizes(e) if folding.cascades else ()
-        kinds = [register_type(folding.work), *(["i64"] if folding.positions else [])]
+    def _column(self, context: Context, statement: int, joined: Sequence[Reduce]) -> Column:
+        kernel, (index, extent) = context.kernel, joined[0].over[0]
+        bodies = [_renamed(e.body, e.over[0][0], index) for e in joined]
+        folds = [Fold(context, e.monoid, kernel.terms.of(b), e.dtype, ()) for e, b in zip(joined, bodies, strict=True)]
+        folding = Joint(folds)
+        sizes = _sizes(joined[0]) if folding.cascades else ()
+        kinds = tuple(kind for f in folds for kind in (register_type(f.work), *(["i64"] if f.positions else [])))
         slots = tuple(tuple(kernel.function.slot(self.width, kind, 64) for kind in kinds) for _ in range(1 + len(sizes)))
         few = "false"
         if sizes:
             few = kernel.root.emit(f"icmp sle i64 {kernel.extent(extent)}, {sizes[0]}")
             first = [kernel.root.emit(f"select i1 {few}, ptr {b}, ptr {a}") for a, b in zip(slots[0], slots[-1], strict=True)]
             slots = (tuple(first), *slots[1:])
-        return Column(statement, kernel.terms.of(e), folding, index.name, extent, sizes, slots, few)
+        return Column(statement, tuple(map(kernel.terms.of, joined)), folding, kinds, index.name, extent, sizes, slots, few)
 
     def run(self, context: Context, span: Span) -> None:
         low, high = span
@@ -96,7 +102,9 @@ class _Stripes:
 
     def _remember(self, c: Context, first: str, columns: Sequence[Column]) -> None:
         for x in columns:
-            remember(c, x.term, x.folding.result(c, c.scope, self._load(c, x, len(x.sizes), first)))
+            states = x.folding.split(self._load(c, x, len(x.sizes), first))
+            for term, fold, state in zip(x.terms, x.folding.folds, states, strict=True):
+                remember(c, term, fold.result(c, c.scope, state))
 
     # ---- one fold ------------------------------------------------------------------------------
     def _fold(self, here: Context, x: Column, part: Span, done: Sequence[Column]) -> None:
@@ -153,7 +161,7 @@ class _Stripes:
 
     def _merge(self, c: Context, x: Column, level: int, first: str, state: State) -> None:
         old = self._load(c, x, level, first)
-        self._store(c, x, level, first, x.folding.merge(c.scope, old, state, c.lanes, ordered=True))
+        self._store(c, x, level, first, x.folding.merge(c.scope, old, state, c.lanes))
 
     def _load(self, c: Context, x: Column, level: int, first: str) -> State:
         places = self._places(c, x, level, first)
@@ -168,11 +176,30 @@ class _Stripes:
         of inactive lanes are there too."""
         offset = c.scope.emit(f"sub nsw i64 {c.bindings[self.name].parts[0]}, {first}")
         found = []
-        for slot, kind in zip(x.slots[level], (register_type(x.folding.work), "i64"), strict=False):
+        for slot, kind in zip(x.slots[level], x.kinds, strict=True):
             for part in range(c.parts):
                 at = c.scope.emit(f"add nsw i64 {offset}, {part * c.lanes}") if part else offset
                 found.append(c.scope.emit(f"getelementptr {kind}, ptr {slot}, i64 {at}"))
         return found
+
+
+def _passes(folds: Sequence[tuple[int, Reduce]]) -> list[tuple[int, list[Reduce]]]:
+    """Folds over as many rows that nothing stands between, and of which none needs another: a few at a time."""
+    found: list[tuple[int, list[Reduce]]] = []
+    last = -1
+    for k, e in folds:
+        joined = found[-1][1] if found else []
+        named = any(isinstance(x, Local) for x in walk(e.body))
+        if joined and not named and k <= last + 1 and len(joined) < MOST_JOINED and joined[0].over[0][1] == e.over[0][1]:
+            joined.append(e)
+        else:
+            found.append((k, [e]))
+        last = k
+    return found
+
+
+def _renamed(e: Expr, old: Index, new: Index) -> Expr:
+    return transform(e, lambda x: new if x == old else None)
 
 
 def _sizes(e: Reduce) -> tuple[int, ...]:

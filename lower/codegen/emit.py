@@ -16,7 +16,7 @@ from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduc
 from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate
-from loopwright.lower.codegen.folds import Fold, fold, masked, vector_spans
+from loopwright.lower.codegen.folds import Fold, fold, fold_together, masked, vector_spans
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.memory import prefetch, store
 from loopwright.lower.codegen.terms import Terms
@@ -142,8 +142,19 @@ class Generator:
     # ---- statements -----------------------------------------------------------------------------
     def statements(self, context: Context, body: tuple[Statement, ...], *, parallel: bool = False) -> None:
         """The statements in order; names given by one are known to the next."""
-        for statement in body:
-            context = self.statement(context, statement, parallel)
+        done = 0
+        while done < len(body):
+            joined = _one_pass(body, done)
+            if len(joined) > 1:
+                context = self.folded(context, joined)
+            else:
+                context = self.statement(context, body[done], parallel)
+            done += max(len(joined), 1)
+
+    def folded(self, context: Context, reductions: Sequence[Reduction]) -> Context:
+        for r, value in zip(reductions, fold_together(context, reductions), strict=True):
+            context = self.named(context, r.name, value)
+        return context
 
     def statement(self, context: Context, statement: Statement, parallel: bool) -> Context:
         kernel = context.kernel
@@ -289,6 +300,16 @@ def _task_function(name: str, kinds: Sequence[str]) -> str:
     call = f"  call void @{name}({', '.join([*listed, 'i64 %begin', 'i64 %end'])})"
     return "\n".join([f"define internal void @{name}_task(ptr %context, i64 %begin, i64 %end) {ATTRIBUTES} {{", *lines, call,
                       "  ret void", "}"])
+
+
+def _one_pass(body: Sequence[Statement], at: int) -> list[Reduction]:
+    """The reduction there and those that are joined to it."""
+    found: list[Reduction] = []
+    for s in body[at:]:
+        if not isinstance(s, Reduction) or s.joined != bool(found):
+            break
+        found.append(s)
+    return found
 
 
 def _locals(body: Sequence[Statement]) -> list[Buffer]:

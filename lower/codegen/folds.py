@@ -12,7 +12,7 @@ import numpy as np
 
 from loopwright.ir.dims import Extent
 from loopwright.ir.loops import Index
-from loopwright.ir.nest import Prefetch, Store
+from loopwright.ir.nest import Prefetch, Reduction, Store
 from loopwright.ir.types import BOOL, F32, I64, U8, is_float
 from loopwright.lower.codegen.arithmetic import Lanes, emitter
 from loopwright.lower.codegen.context import Context, Mask, Value, counting, splat_register
@@ -186,6 +186,42 @@ def _tied(at: Lanes, a: str, b: str) -> str:
     return m.either(m.compare("eq", a, b), nans)
 
 
+class Joint:
+    """Several folds in one pass: their states one after the other."""
+
+    def __init__(self, folds: Sequence[Fold]) -> None:
+        self.folds, self.also = folds, [x for f in folds for x in f.also]
+        self.cascades = any(f.cascades for f in folds)
+
+    def split(self, state: State) -> list[State]:
+        """Each fold's own registers."""
+        shares = [2 if f.positions else 1 for f in self.folds]
+        part, at, found = len(state) // sum(shares), 0, []
+        for share in shares:
+            found.append(state[at:at + share * part])
+            at += share * part
+        return found
+
+    def types(self, context: Context) -> list[str]:
+        return [x for f in self.folds for x in f.types(context)]
+
+    def zero(self, context: Context) -> State:
+        return [x for f in self.folds for x in f.zero(context)]
+
+    def step(self, context: Context, state: State, index: str) -> State:
+        return [x for f, s in zip(self.folds, self.split(state), strict=True) for x in f.step(context, s, index)]
+
+    def merge(self, scope: Scope, a: State, b: State, lanes: int) -> State:
+        pairs = zip(self.folds, self.split(a), self.split(b), strict=True)
+        return [r for f, x, y in pairs for r in f.merge(scope, x, y, lanes)]
+
+    def join(self, scope: Scope, state: State, lanes: int) -> State:
+        return [x for f, s in zip(self.folds, self.split(state), strict=True) for x in f.join(scope, s, lanes)]
+
+    def across(self, scope: Scope, state: State, lanes: int) -> State:
+        return [x for f, s in zip(self.folds, self.split(state), strict=True) for x in f.across(scope, s, lanes)]
+
+
 # ---- loops --------------------------------------------------------------------------------------
 Partial = Callable[[Scope, str, str], State]  # the fold of [low, high), from the identity
 
@@ -194,21 +230,34 @@ def fold(context: Context, monoid: str, over: Over, body: Term, dtype: np.dtype,
          lanes: int = 1, unroll: int = 1) -> Value:
     """The reduction's value at the end of the context's scope. `lanes` > 1: the last index runs over the lanes."""
     folding = Fold(context, monoid, body, dtype, also, over_lanes=lanes > 1 or unroll > 1)
-    if also:
+    return folding.result(context, context.scope, _folded(context, folding, over, lanes, unroll))
+
+
+def fold_together(context: Context, reductions: Sequence[Reduction]) -> list[Value]:
+    """The values of reductions that share one pass."""
+    first, terms = reductions[0], context.kernel.terms
+    folds = [Fold(context, r.monoid, terms.of(r.body), r.dtype, r.also, over_lanes=first.lanes > 1 or first.unroll > 1)
+             for r in reductions]
+    joint = Joint(folds)
+    state = _folded(context, joint, first.over, first.lanes, first.unroll)
+    return [f.result(context, context.scope, s) for f, s in zip(folds, joint.split(state), strict=True)]
+
+
+def _folded(context: Context, folding: Fold | Joint, over: Over, lanes: int, unroll: int) -> State:
+    """The state at the end, without lanes of its own."""
+    if folding.also:
         context.kernel.forget()
     if lanes > 1 or unroll > 1:
         assert context.vector is None, "a vector reduction inside a vector loop"
-        state = _total(context, folding, over, lanes, unroll)
-        value = folding.result(context, context.scope, folding.across(context.scope, state, lanes))
+        state = folding.across(context.scope, _total(context, folding, over, lanes, unroll), lanes)
     else:
         state = _total(context, folding, over, 0, 1)
-        value = folding.result(context, context.scope, state)
-    if also:
+    if folding.also:
         context.kernel.forget()
-    return value
+    return state
 
 
-def _total(context: Context, folding: Fold, over: Over, lanes: int, unroll: int) -> State:
+def _total(context: Context, folding: Fold | Joint, over: Over, lanes: int, unroll: int) -> State:
     """The fold over all of `over` from the identity; with lanes, one part of that many lanes."""
     (index, extent), rest = over[0], over[1:]
     if not rest and lanes:
@@ -254,7 +303,7 @@ def _cascade(scope: Scope, span: tuple[str, str], blocks: tuple[int, ...], zero:
     return loop(scope, low, high, str(blocks[0]), zero, body)
 
 
-def _vector_total(context: Context, folding: Fold, index: Index, extent: Extent, lanes: int, unroll: int) -> State:
+def _vector_total(context: Context, folding: Fold | Joint, index: Index, extent: Extent, lanes: int, unroll: int) -> State:
     """The last index over the lanes: unrolled vectors, then single ones, then a masked one."""
     state: State | None = None
     for span in vector_spans(context, extent, lanes, unroll, one_loop=not folding.also):
@@ -265,7 +314,7 @@ def _vector_total(context: Context, folding: Fold, index: Index, extent: Extent,
     return state if state is not None else folding.zero(replace(context, lanes=lanes, parts=1))
 
 
-def _main(context: Context, folding: Fold, index: Index, extent: Extent, span: Span, lanes: int) -> State:
+def _main(context: Context, folding: Fold | Joint, index: Index, extent: Extent, span: Span, lanes: int) -> State:
     """The unrolled loop, in blocks, its accumulators joined."""
     wide = replace(context, lanes=lanes, parts=span.parts, vector=index.name)
     one = replace(context, lanes=lanes, parts=1)
@@ -283,7 +332,7 @@ def _main(context: Context, folding: Fold, index: Index, extent: Extent, span: S
     return _cascade(context.scope, (span.low, span.high), blocks, zero, partial, merge)
 
 
-def _rest(context: Context, folding: Fold, index: Index, span: Span, lanes: int, state: State | None) -> State:
+def _rest(context: Context, folding: Fold | Joint, index: Index, span: Span, lanes: int, state: State | None) -> State:
     """What the unrolled loop leaves, going on from its state."""
     wide = replace(context, lanes=lanes, parts=1, vector=index.name)
     state = state or folding.zero(wide)
