@@ -35,21 +35,22 @@ LEFT, RIGHT = np.array([0.5, 1.0, 2.5, 3.0, 7.25]), np.array([1.5, 1.0, 0.75, 4.
 
 
 def ways(f):
-    """A function run by NumPy, compiled, and compiled for each row of a batch."""
-    return f, lw.jit(f), lw.vmap(f), lw.jit(lw.vmap(f))
+    """A function run by NumPy, compiled, and for each row of a batch."""
+    return f, lw.jit(f), lw.vmap(f)
 
 
 @pytest.mark.parametrize("name", REAL)
 def test_functions_of_one_number(name):
     f = getattr(lax, name)
     x, want = REAL[name]
-    for g in ways(f):
+    compiled = lw.jit(f)
+    for g in (f, compiled, lw.vmap(f)):
         np.testing.assert_allclose(g(x), want(x), rtol=1e-13, atol=1e-15)
-    narrow = lw.jit(f)(x.astype(np.float32))
+    narrow = compiled(x.astype(np.float32))
     assert narrow.dtype == np.float32 and f(x.astype(np.float32)).dtype == np.float32
     np.testing.assert_allclose(narrow, want(x.astype(np.float32).astype(float)), rtol=2e-5, atol=1e-6)
     with np.errstate(all="ignore"):
-        np.testing.assert_allclose(lw.jit(f)(EDGES), f(EDGES), rtol=1e-13)
+        np.testing.assert_allclose(compiled(EDGES), f(EDGES), rtol=1e-13)
     inside, h = x[np.abs(x - np.round(2 * x) / 2) > 1e-2], 1e-6
     np.testing.assert_allclose(lw.vmap(lw.grad(f))(inside), (f(inside + h) - f(inside - h)) / (2 * h), rtol=1e-5, atol=1e-8)
 
@@ -189,8 +190,8 @@ def test_dtypes():
     assert lw.grad(lambda x: lax.convert_element_type(x, np.float32))(2.0) == 1.0
 
 
-@pytest.mark.parametrize("source", ["f2", "f4", "f8", "u1", "i2", "u4", "i8", "bf16"])
-@pytest.mark.parametrize("to", ["f2", "f4", "f8", "i1", "u2", "i4", "u8", "bf16"])
+@pytest.mark.parametrize("source", ["f2", "f4", "u1", "u4", "i8", "bf16"])
+@pytest.mark.parametrize("to", ["f2", "f8", "i1", "i4", "u8", "bf16"])
 def test_bits_of_numbers(source, to):
     source, to = (np.dtype(ml_dtypes.bfloat16 if d == "bf16" else d) for d in (source, to))
     x = np.random.default_rng(0).integers(1, 100, (3, 8)).astype(source)

@@ -15,21 +15,24 @@ DATA, WEIGHTS = RNG.normal(size=(2, 12)), RNG.random(12)
 
 
 @pytest.mark.parametrize("method", ["average", "min", "max", "dense", "ordinal"])
-@pytest.mark.parametrize("axis", [None, 0, 1, -2])
+@pytest.mark.parametrize("axis", [None, 0, -1])
 def test_ranks(method, axis):
     for x in (X, X.astype(np.float32), RNG.normal(size=(3, 5))):
         want = ss.rankdata(x, method, axis=axis)
-        for how in (stats.rankdata, lw.jit(stats.rankdata, static_argnums=1, static_argnames=("axis",))):
-            got = how(x, method, axis=axis)
-            np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(stats.rankdata(x, method, axis=axis), want)
+    compiled = lw.jit(lambda x: stats.rankdata(x, method, axis=axis))(X)
+    np.testing.assert_array_equal(compiled, ss.rankdata(X, method, axis=axis))
     np.testing.assert_array_equal(stats.rankdata([1.0, np.nan, 2.0], method), [np.nan] * 3)
+
+
+MODES = lw.jit(stats.mode, static_argnames=("axis", "keepdims"))
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1])
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_modes(axis, keepdims):
     want = ss.mode(X, axis=axis, keepdims=keepdims)
-    for how in (stats.mode, lw.jit(stats.mode, static_argnames=("axis", "keepdims"))):
+    for how in (stats.mode, MODES):
         got = how(X, axis=axis, keepdims=keepdims)
         np.testing.assert_array_equal(got.mode, want.mode)
         np.testing.assert_array_equal(got.count, want.count)
@@ -63,6 +66,9 @@ def test_standard_errors(axis):
         stats.sem(x, nan_policy="raise")
 
 
+LOG_DENSITY = lw.jit(lambda kde, x: kde.logpdf(x))
+
+
 # ---- densities ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("bw_method", [None, "scott", "silverman", 0.4, lambda kde: kde.n ** -0.3])
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
@@ -73,7 +79,7 @@ def test_densities(data, weights, bw_method):
     for name in ("covariance", "inv_cov", "neff", "weights"):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-12)
     np.testing.assert_allclose(ours(points), theirs(points), rtol=1e-12)
-    np.testing.assert_allclose(lw.jit(lambda kde, x: kde.logpdf(x))(ours, points), theirs.logpdf(points), rtol=1e-11)
+    np.testing.assert_allclose(LOG_DENSITY(ours, points), theirs.logpdf(points), rtol=1e-11)
     d = ours.d
     np.testing.assert_allclose(ours.integrate_gaussian(np.ones(d), 2 * np.eye(d)), theirs.integrate_gaussian(
         np.ones(d), 2 * np.eye(d)), rtol=1e-12)

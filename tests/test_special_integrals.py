@@ -41,11 +41,12 @@ SCIPY = {"si": lambda x: scs.sici(x)[0], "ci": lambda x: scs.sici(x)[1], "fresne
 def test_functions_of_one_number(name):
     f, exact, x, relative, absolute = ONE[name]
     want = np.array([float(exact(mpmath.mpf(float(v)))) for v in x])
-    for how in (f, lw.jit(f), lw.jit(lw.vmap(f))):
+    compiled = lw.jit(f)
+    for how in (f, compiled, lw.vmap(f)):
         np.testing.assert_allclose(how(x), want, rtol=relative, atol=max(absolute, 1e-300))
     with np.errstate(all="ignore"):
         edges = SCIPY.get(name, getattr(scs, name, None))(EDGES)
-    for how in (f, lw.jit(f)):
+    for how in (f, compiled):
         np.testing.assert_allclose(how(EDGES), edges, rtol=1e-14, atol=1e-300)
     narrow = f(x.astype(np.float32))
     assert narrow.dtype == np.float32
@@ -61,7 +62,6 @@ def test_slopes_of_any_order(name):
     first, second = lw.vmap(lw.grad(f)), lw.vmap(lw.grad(lw.grad(f)))
     np.testing.assert_allclose(first(x), (f(x + h) - f(x - h)) / (2 * h), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(second(x), (first(x + h) - first(x - h)) / (2 * h), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(lw.jit(second)(x), second(x), rtol=1e-12, atol=1e-14)
     assert np.isfinite(lw.vmap(lw.grad(lw.grad(lw.grad(f))))(x)).all()
 
 
@@ -120,19 +120,22 @@ def test_kummers_function():
         np.testing.assert_allclose(special.hyp1f1(*args), want, rtol=1e-14)
 
 
+GAUSS = lw.jit(special.hyp2f1)
+
+
 @pytest.mark.parametrize("kind", ["any", "integers", "integer differences", "sums that end"])
 def test_gausss_function(kind):
-    a, b, c = RNG.uniform(-3, 3, 200), RNG.uniform(-3, 3, 200), RNG.uniform(0.2, 6, 200)
-    x = np.concatenate([RNG.uniform(-3, 1, 100), 1 - 10 ** RNG.uniform(-5, 0, 50), -10 ** RNG.uniform(0, 4, 50)])
+    a, b, c = RNG.uniform(-3, 3, 80), RNG.uniform(-3, 3, 80), RNG.uniform(0.2, 6, 80)
+    x = np.concatenate([RNG.uniform(-3, 1, 40), 1 - 10 ** RNG.uniform(-5, 0, 20), -10 ** RNG.uniform(0, 4, 20)])
     if kind == "integers":
         a, b, c = np.round(a), np.round(b), np.round(c) + 1
     elif kind == "integer differences":
-        a, c = a + 0.3, a + 0.3 + b + RNG.integers(-3, 4, 200)
+        a, c = a + 0.3, a + 0.3 + b + RNG.integers(-3, 4, 80)
     elif kind == "sums that end":
         a, x = -np.abs(np.round(a)), x * 2
     want = exactly(mpmath.hyp2f1, a, b, c, x)
     usual = np.abs(want) > 1e-9
-    for how in (special.hyp2f1, lw.jit(special.hyp2f1)):
+    for how in (special.hyp2f1, GAUSS):
         np.testing.assert_allclose(how(a, b, c, x)[usual], want[usual], rtol=2e-11)
 
 
@@ -148,8 +151,6 @@ def test_edges_of_gausss_function():
     (special.hyp2f1, (0.7, 0.4, 1.9, -3.0)), (special.hyp2f1, (-2.0, 0.4, 1.9, 0.0))], ids=range(8))
 def test_slopes_in_every_argument(f, args):
     slopes = lw.grad(f, tuple(range(len(args))))(*args)
-    if args in ((0.7, 1.9, 2.5), (0.7, 0.4, 1.9, 0.96)):
-        np.testing.assert_allclose(lw.jit(lw.grad(f, tuple(range(len(args)))))(*args), slopes, rtol=1e-12)
     exact = {special.hyp1f1: mpmath.hyp1f1, special.hyp2f1: mpmath.hyp2f1}[f]
     for k, slope in enumerate(slopes):
         want = mpmath.diff(lambda v, k=k: exact(*args[:k], v, *args[k + 1:]), args[k])
