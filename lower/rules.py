@@ -6,7 +6,6 @@ twice is kept in a row.
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -206,7 +205,7 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
     region, root = s.region, s.region.results[0]
     lanes = target.vector_bits // (8 * _widest(region))
     if _is_tiny(region):
-        return _tiny_lanes(s, lanes)
+        return _tiny_lanes(s, placement, lanes)
     if lanes < 2:
         return []
     if isinstance(s.root.expr, Prefix):
@@ -251,13 +250,24 @@ def _is_tiny(region: Graph) -> bool:
     return all(isinstance(v.type.size, int) and v.type.size <= TINY for n in region.nodes for v in (*n.inputs, *n.outputs))
 
 
-def _tiny_lanes(s: Survey, lanes: int) -> list[Instruction]:
-    """No lane without an element: a masked store is slow to read back."""
+def _tiny_lanes(s: Survey, placement: list[Instruction], lanes: int) -> list[Instruction]:
+    """As many as there are elements, or fewer: a masked store is slow to read back, so the last elements have shorter vectors.
+    Where some element is not read beside the one before it, as from the other end, each is better off alone."""
     if not s.index or isinstance(s.root.expr, Prefix | Scatter):
         return []
     size = s.root.node.outputs[0].type.shape[-1]
-    fitting = math.gcd(size, lanes) if isinstance(size, int) else 1  # an array without elements may have other axes
-    return [Vectorize(_number(s), len(s.index) - 1, fitting)] if fitting > 1 else []
+    fitting = min(lanes, 1 << size.bit_length() - 1) if isinstance(size, int) and size else 1  # none may have other axes
+    if fitting == 1 or not _side_by_side(expressions(_probe(s, placement).body), s.index[-1]):
+        return []
+    return [Vectorize(_number(s), len(s.index) - 1, fitting)]
+
+
+def _side_by_side(composed: Iterable[Expr], lane: Index) -> bool:
+    """Whether every position reads what is its own of each array, or what all positions read."""
+    found = [x for e in composed for x in walk(e)]
+    apart = any(part != lane and lane in walk(part) for x in found if isinstance(x, Load) for part in x.index)
+    across = any(lane in x.index[:-1] for x in found if isinstance(x, Load))
+    return not apart and not across and not any(isinstance(x, When) and lane in walk(x.cond) for x in found)
 
 
 def _number(s: Survey) -> int:

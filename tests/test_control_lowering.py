@@ -437,6 +437,24 @@ def test_groups_that_wait_for_others_and_read_elsewhere(step):
     agree(f, *rng.normal(size=(3, 9)) / 3, rng.normal(size=(6, 9)) / 3, rtol=1e-11)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 7, 8, 9, 13, 15, 16, 17])
+def test_declared_short_vectors(n):
+    """Vectors of known size stay in registers: none is stored under a mask."""
+    def f(c, w, x):
+        (a, b), (ys,) = scan(lambda w, a, b, x: ((a * w + x, b[::-1] - np.sum(a * a) * x), (a + b,)), [w], [c, c], [x])
+        return a, b, ys
+    rng = np.random.default_rng(0)
+    args = rng.normal(size=n) / 3, rng.uniform(size=n) / 3, rng.normal(size=(6, n)) / 3
+    compiled = lw.jit(f, shapes=(f"{n}", f"{n}", f"t {n}"))
+    for got, want in zip(compiled(*args), f(*args), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    assert "masked.store" not in compiled.lower(*args).llvm or n > 16
+    slope = lw.jit(lw.grad(lambda *a: np.sum(f(*a)[2] ** 2)), shapes=(f"{n}", f"{n}", f"t {n}"))(*args)
+    d = rng.normal(size=n)
+    ends = [np.sum(f(args[0] + t * d, *args[1:])[2] ** 2) for t in (1e-6, -1e-6)]
+    np.testing.assert_allclose(np.sum(slope * d), (ends[0] - ends[1]) / 2e-6, rtol=1e-6, atol=1e-7)
+
+
 # ---- products outside -----------------------------------------------------------------------------
 def inside(f, *args):
     """How many matrix products the library makes: before the first loop, and in each trip of it."""

@@ -16,7 +16,7 @@ from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduc
 from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate
-from loopwright.lower.codegen.folds import Fold, fold, fold_together, masked, vector_spans
+from loopwright.lower.codegen.folds import Fold, fold, fold_together, masked, short_spans, vector_spans
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.memory import prefetch, store
 from loopwright.lower.codegen.terms import Terms
@@ -29,6 +29,7 @@ from loopwright.lower.target import Target
 
 FEWEST_COLUMNS = 256  # of a thread that goes by rows: shorter stretches of memory are slow to read
 MOST_IN_PLACE = 120  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
+TINY = 16  # elements of a buffer that may live in registers
 STACK_BYTES = 1 << 15  # local buffers beyond this come from the scratch pool
 OUT_OF_MEMORY = -1  # what error[0] becomes when scratch memory cannot be had
 
@@ -75,6 +76,8 @@ class Generator:
         self.report = f"{nest.name}_report"
         self.symbols = {name: f"%n{k}" for k, name in enumerate(nest.symbols)}
         self.maths_apart = maths_weight(nest.body) > MOST_IN_PLACE
+        sizes = [product(b.shape) for b in nest.buffers]
+        self.is_tiny = all(isinstance(n, int) and n <= TINY for n in sizes)
 
     def kernel(self, buffers: dict[str, Buffer], pointers: dict[str, str]) -> Kernel:
         """A fresh function that sees these buffers."""
@@ -201,17 +204,19 @@ class Generator:
         name, lanes = statement.index.name, statement.lanes
         place = context.scope if isinstance(span, tuple) else context.kernel.root
         keeps = {context.kernel.buffers[b].role for b, _ in writes(statement.body)}  # a masked store is slow to read back
-        for part in vector_spans(context, span, lanes, statement.unroll, one_loop="local" not in keeps):
-            wide = context
-            if lanes * part.parts > 1:
-                wide = replace(context, lanes=lanes, parts=part.parts, vector=name)
+        spans = short_spans(span, lanes) if isinstance(span, int) and self.is_tiny else \
+            vector_spans(context, span, lanes, statement.unroll, one_loop="local" not in keeps)
+        for part in spans:
+            wide, width = context, part.lanes or lanes
+            if width * part.parts > 1:
+                wide = replace(context, lanes=width, parts=part.parts, vector=name)
             context.kernel.forget()
 
             def body(inner: Scope, at: str, state: list[str], wide: Context = wide, end: str = part.end) -> list[str]:
                 here = wide.bind_index(name, at, inner)
                 run(masked(here, name, end, place) if end else here)
                 return []
-            loop(context.scope, part.low, part.high, str(lanes * part.parts), (), body)
+            loop(context.scope, part.low, part.high, str(width * part.parts), (), body)
         context.kernel.forget()
 
     def scan(self, context: Context, statement: Scan) -> None:

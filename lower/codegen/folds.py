@@ -345,12 +345,13 @@ def _rest(context: Context, folding: Fold | Joint, index: Index, span: Span, lan
 
 
 class Span:
-    """A stretch [low, high) of a vectorised loop, `parts` vectors at a time; masked: past `end` lanes are inactive."""
+    """A stretch [low, high) of a vectorised loop, `parts` vectors at a time; masked: past `end` lanes are inactive. `lanes`:
+    those of its vectors, where they are not the loop's."""
 
-    __slots__ = ("end", "high", "low", "masked", "parts")
+    __slots__ = ("end", "high", "lanes", "low", "masked", "parts")
 
-    def __init__(self, low: str, high: str, parts: int, end: str = "", masked: bool = False) -> None:
-        self.low, self.high, self.parts, self.end, self.masked = low, high, parts, end, masked
+    def __init__(self, low: str, high: str, parts: int, end: str = "", masked: bool = False, lanes: int = 0) -> None:
+        self.low, self.high, self.parts, self.end, self.masked, self.lanes = low, high, parts, end, masked, lanes
 
 
 def vector_spans(context: Context, span: Extent | tuple[str, str], lanes: int, unroll: int, one_loop: bool) -> list[Span]:
@@ -395,6 +396,18 @@ def _known_spans(extent: int, lanes: int, unroll: int) -> list[Span]:
         spans.append(Span(str(main), str(single), 1))
     if extent > single:
         spans.append(Span(str(single), str(extent), 1, str(extent), masked=True))
+    return spans
+
+
+def short_spans(extent: int, lanes: int) -> list[Span]:
+    """Few known positions, without masks: whole vectors, then one half as long, and so on."""
+    spans, at = [], 0
+    while at < extent:
+        while lanes > extent - at:
+            lanes //= 2
+        count = (extent - at) // lanes
+        spans.append(Span(str(at), str(at + count * lanes), 1, lanes=lanes))
+        at += count * lanes
     return spans
 
 
