@@ -341,12 +341,42 @@ def test_a_failure_in_a_loop_is_raised():
         lw.jit(f)(np.ones((2, 2)))
 
 
+def test_complex_systems():
+    rng = np.random.default_rng(5)
+
+    def drawn(*shape):
+        return rng.normal(size=shape) + 1j * rng.normal(size=shape)
+    solve, inv = lw.jit(np.linalg.solve), lw.jit(np.linalg.inv)
+    for n in (3, 5, 1, 0):
+        a, b = drawn(n, n), drawn(n, 2)
+        np.testing.assert_allclose(solve(a, b), np.linalg.solve(a, b), rtol=1e-12)
+        np.testing.assert_allclose(inv(a), np.linalg.inv(a), rtol=1e-12)
+    assert solve.compiles == inv.compiles == 1
+    a, b = drawn(2, 3, 3), rng.normal(size=3)
+    np.testing.assert_allclose(lw.vmap(np.linalg.solve, (0, None))(a, b), np.linalg.solve(a, b), rtol=1e-12)
+    np.testing.assert_allclose(lw.jit(np.linalg.solve)(a[0].real, a[1]), np.linalg.solve(a[0].real, a[1]), rtol=1e-12)
+    assert solve(a[0].astype("c8"), np.ones((3, 2), "f4")).dtype == np.complex64
+    np.testing.assert_allclose(lw.jit(sla.expm)(a[0]), scipy.linalg.expm(a[0]), rtol=1e-12)
+
+    def size(a):
+        return np.abs(np.linalg.solve(a, b)).sum() + np.abs(np.linalg.inv(a)).sum()
+    h, direction = 1e-6, drawn(3, 3)
+    for gradient in (lw.grad(size), lw.jit(lw.grad(size))):
+        slope = np.sum(gradient(a[0]) * direction).real
+        np.testing.assert_allclose(slope, (size(a[0] + h * direction) - size(a[0] - h * direction)) / (2 * h), rtol=1e-6)
+    second = lw.jit(lw.jacfwd(lw.grad(lambda t: size(a[0] + t * direction))))(0.3)
+    first = [lw.grad(lambda t: size(a[0] + t * direction))(0.3 + s * h) for s in (1, -1)]
+    np.testing.assert_allclose(second, (first[0] - first[1]) / (2 * h), rtol=1e-5)
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        lw.jit(np.linalg.inv)(np.ones((2, 2), complex))
+
+
 @pytest.mark.parametrize("f, x, error, message", [
     (np.linalg.inv, np.ones((2, 3)), np.linalg.LinAlgError, "must be square"),
     (np.linalg.inv, np.ones(3), np.linalg.LinAlgError, "two-dimensional"),
     (lambda a: np.linalg.solve(a, np.ones(2)), np.eye(3), ValueError, "as many rows"),
     (np.linalg.inv, np.eye(2, dtype="f2"), TypeError, "float16"),
-    (np.linalg.inv, np.eye(2, dtype="c16"), TypeError, "complex128"),
+    (np.linalg.det, np.eye(2, dtype="c16"), TypeError, "complex128"),
     (lambda a: np.linalg.eigh(a, "X"), np.eye(2), ValueError, "UPLO"),
     (lambda a: np.linalg.qr(a, "raw"), np.eye(2), TypeError, "raw"),
     (lambda a: np.linalg.norm(a, 3), np.eye(2), ValueError, "Invalid norm order"),

@@ -1,7 +1,8 @@
 """NumPy's linear algebra on traced arrays: systems, factorisations, and what follows from them.
 
-Guarantees: real matrices in f32 and f64, whole numbers at f64; other dtypes raise TypeError, as NumPy does for half
-precision. Derivatives of the factorisations of a symmetric matrix are those along symmetric matrices.
+Guarantees: real matrices in f32 and f64, whole numbers at f64; complex ones in systems and inverses alone; other dtypes
+raise TypeError, as NumPy does for half precision. Derivatives of the factorisations of a symmetric matrix are those along
+symmetric matrices.
 """
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ import numpy as np
 
 from loopwright.ir.builder import Ref
 from loopwright.ir.dims import maximum
-from loopwright.ir.ops import linalg
+from loopwright.ir.ops import arithmetic, linalg
 from loopwright.ir.ops.matrices import identity_like, swap
 from loopwright.ir.source import user_source
-from loopwright.ir.types import F32, F64, I32, I64, is_inexact
+from loopwright.ir.types import COMPLEX, F32, F64, I32, I64, is_inexact
 from loopwright.tracer.axes import NO_VALUE, as_tracer
 from loopwright.tracer.promotion import (
     as_operand,
@@ -38,13 +39,13 @@ _EighResult, _QRResult, _SVDResult, _SlogdetResult = _RESULTS
 
 
 # ---- operands -------------------------------------------------------------------------------------
-def matrices(name: str, *xs: Any) -> list[Ref]:
-    """Operands in one trace, at their common dtype among those that LAPACK has."""
+def matrices(name: str, *xs: Any, accepts: tuple[np.dtype, ...] = (F32, F64)) -> list[Ref]:
+    """Operands in one trace, at their common dtype among those that are accepted."""
     values = [as_operand(x) for x in xs]
     builder = newest_builder(values)
     common = result_kind(*[kind_of(v) for v in values])
     dtype = common if is_inexact(common) else F64
-    if dtype not in (F32, F64):
+    if dtype not in accepts:
         raise unsupported(f"np.linalg.{name} of {dtype}", "Convert it to float32 or float64.")
     return [lift(v, dtype, builder) for v in values]
 
@@ -91,11 +92,22 @@ def _tracers(refs: list[Ref]) -> list[Tracer]:
 # ---- systems --------------------------------------------------------------------------------------
 @implements(np.linalg.solve)
 def solve(a: Any, b: Any) -> Traced:
-    left, right = matrices("solve", a, b)
+    left, right = matrices("solve", a, b, accepts=(F32, F64, *COMPLEX))
     is_vector = len(right.shape) == 1
     left, right = system(squared(left), _with_column(right) if is_vector else right)
-    x = linalg.solve(left, right)
+    x = linalg.solve(left, right) if left.dtype not in COMPLEX else _complex_solve(left, right)
     return Tracer(reshape(x, x.shape[:-1]) if is_vector else x)
+
+
+def _complex_solve(a: Ref, b: Ref) -> Ref:
+    """The real system of twice the order: the parts of x from those of a = re + i im, as the matrix [[re, -im], [im, re]]."""
+    re, im = Tracer(arithmetic.real(a)), Tracer(arithmetic.imag(a))
+    parts = [Tracer(part(b)) for part in (arithmetic.real, arithmetic.imag)]
+    whole = xp.concatenate([xp.concatenate([re, -im], axis=-1), xp.concatenate([im, re], axis=-1)], axis=-2)
+    x = Tracer(linalg.solve(*system(squared(whole.ref), xp.concatenate(parts, axis=-2).ref)))
+    n = re.shape[-1]
+    upper, lower = x[..., :n, :], x[..., n:, :]
+    return arithmetic.complex(upper.ref, broadcast(lower.ref, upper.ref.shape))
 
 
 def solve_triangular(a: Any, b: Any, *, lower: bool, transposed: bool, unit: bool) -> Traced:
@@ -109,7 +121,9 @@ def solve_triangular(a: Any, b: Any, *, lower: bool, transposed: bool, unit: boo
 
 @implements(np.linalg.inv)
 def inv(a: Any) -> Traced:
-    x = squared(_matrix("inv", a))
+    x = squared(_checked(matrices("inv", a, accepts=(F32, F64, *COMPLEX))[0]))
+    if x.dtype in COMPLEX:
+        return Tracer(_complex_solve(x, convert(identity_like(arithmetic.real(x)), x.dtype)))
     return Tracer(linalg.solve(x, identity_like(x)))
 
 
