@@ -54,10 +54,22 @@ def shifted(f: Function, centre: float) -> Function:
     return lambda t: f(centre + t)
 
 
+def beside(value: Any, number: Any) -> float:
+    """How far the nearest f32 or f64 is."""
+    return float(abs(value - mp.mpf(float(number(float(value))))))
+
+
+def beyond(x: Any) -> Any:
+    """-log(1 - erf(x))"""
+    return -mp.log(mp.erfc(x))
+
+
 LN2 = mp.log(2)
 HALF = float(LN2 / 2)
 QUARTER = float(mp.pi / 4)
 SQUARED = QUARTER ** 2 * 1.0005
+# Beside 7/4, and with a value that f64 has nearly: what it adds for numbers beside 1 counts.
+ERFC_CENTRE = min((1.75 + k * 2.0 ** -30 for k in range(-300, 301)), key=lambda x: beside(beyond(mp.mpf(x)), np.float64))
 # name: (function, low, high, degree in f32 or None, degree in f64)
 FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     # (e^r - 1 - r) / r^2 for |r| <= ln(2)/2
@@ -93,8 +105,8 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     # erf(sqrt u) / sqrt u - 1 for sqrt u <= 1, without its constant's leading part
     "ERF": (around_zero(lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1, float(2 / mp.sqrt(mp.pi) - 1)), 0, 1, None, 13),
     # -log(1 - erf(c + t)) left and right of 2.5, around the middle c of the interval
-    "ERFC_NEAR": (lambda t: -mp.log(mp.erfc(t + mp.mpf(1.75))), -0.76, 0.75, None, 15),
-    "ERFC_FAR": (lambda t: -mp.log(mp.erfc(t + mp.mpf(4.25))), -1.75, 1.75, None, 13),
+    "ERFC_NEAR": (shifted(beyond, ERFC_CENTRE), -0.751, 0.751, None, 16),
+    "ERFC_FAR": (shifted(beyond, 4.25), -1.75, 1.75, None, 15),
     # ((1 + u)^(1/3) - 1) / u in the intervals of the cube root's tables
     "CBRT": (around_zero(lambda u: (mp.cbrt(1 + u) - 1) / u, 1 / 3), -1 / 8.9, 1 / 8.9, None, 11),
 }
@@ -141,23 +153,25 @@ def cbrt_table(single: bool) -> list[float]:
     return out
 
 
-def pieces(f: Function, last: int, degree: int, first: list[float] | None) -> list[list[float]]:
-    """Centres, then coefficients, for 32 intervals of two significand bits in f32: `last << 21` are the bits where the last
-    begins, and the first begins at 0, around which its coefficients may be given. Where f is nearly representable is the
-    centre, so that the table adds no error of its own."""
-    edges = [0.0, *(float(np.uint32((last - 30 + i) << 21).view(np.float32)) for i in range(32))]
+def pieces(f: Function, last: int, degree: int, first: list[float] | None, single: bool = True) -> list[list[float]]:
+    """Centres, then coefficients, for 32 intervals of two significand bits in f32, for 16 of one bit in f64: `last` are the
+    bits above the rest where the last begins, and the first begins at 0, around which its coefficients may be given. The
+    centre is where f is nearly representable, so that the table adds no error of its own."""
+    count, bits, number, unit = (32, np.uint32, np.float32, 1) if single else (16, np.uint64, np.float64, 2 ** 28)
+    shift = 21 if single else 51
+    edges = [0.0, *(float(bits((last - count + 2 + i) << shift).view(number)) for i in range(count))]
     rows = [] if first is None else [[0.0, *first]]
     for low, high in list(itertools.pairwise(edges))[len(rows):]:
-        middle = np.float32((low + high) / 2)
-        near = (float(middle + k * np.spacing(middle)) for k in range(-200, 201))
-        centre = min(near, key=lambda x: beside_single(f(mp.mpf(x))))
+        middle = number((low + high) / 2)
+        near = (float(middle + k * unit * np.spacing(middle)) for k in range(-200, 201))
+        centre = min(near, key=lambda x: beside(f(mp.mpf(x)), number))
         rows.append([centre, *interpolate(shifted(f, centre), low - centre, high - centre, degree)])
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def beside_single(value: Any) -> float:
-    """How far the nearest f32 is."""
-    return float(abs(value - mp.mpf(float(np.float32(float(value))))))
+def erfcx(x: Any) -> Any:
+    """e^(x^2) erfc(x)"""
+    return mp.exp(x * x) * mp.erfc(x)
 
 
 def show_pieces(name: str, columns: list[list[float]]) -> None:
@@ -209,7 +223,9 @@ def tables() -> None:
     slope = float(2 / mp.sqrt(mp.pi))
     start = interpolate(around_zero(lambda x: mp.erf(x) / x - 1, slope - 1), 0, 5 / 256, 4)
     show_pieces("ERF_PIECES32", pieces(mp.erf, 515, 5, [*start, 0.0]))
-    show_pieces("ERFCX_PIECES32", pieces(lambda x: mp.exp(x * x) * mp.erfc(x), 521, 6, None))
+    for name, last, edge, degree in (("ERFCX_PIECES32", 521, 7 / 128, 6), ("ERFCX_PIECES64", 2055, 3 / 16, 17)):
+        start = interpolate(around_zero(lambda x: (erfcx(x) - 1) / x, -slope), 0, edge, degree - 1)
+        show_pieces(name, pieces(erfcx, last, degree, [*start, 1.0], name.endswith("32")))
     inverse = pow_table()
     show("POW_INVERSE", inverse)
     for width, unit in ((32, 16), (64, 42)):
@@ -222,6 +238,7 @@ def tables() -> None:
     whole = float(-0.5 / LN2)
     show("POW_BEND64", [whole, float(-0.5 / LN2 - whole)])
     powers = [mp.mpf(2) ** (mp.mpf(k) / 16) for k in range(16)]
+    show("ERFC_CENTRE64", [ERFC_CENTRE])
     show("POWERS64", [float(v) for v in powers])
     show("POWERS_LOW64", [float(v - mp.mpf(float(v))) for v in powers])
     with mp.workprec(1500):

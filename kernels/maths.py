@@ -14,12 +14,12 @@ from loopwright.kernels.maths_exponentials import (
     INF,
     LOG2E,
     NAN,
-    SINGLE,
     clamp,
     exp,
     exp2,
     expm1,
     expm1_near,
+    format_of,
     log,
     log1p,
     log2,
@@ -50,7 +50,7 @@ def erf(m: Writer, x: str) -> str:
         return m.copysign(by_pieces(m, m.minimum(3.97, a), 515, t.ERF_PIECES32, 5 / 256), x)
     u = m.mul(x, x)
     c = m.minimum(6.0, a)
-    near, far = estrin(m, m.sub(c, 1.75), t.ERFC_NEAR64), estrin(m, m.sub(c, 4.25), t.ERFC_FAR64)
+    near, far = estrin(m, m.sub(c, t.ERFC_CENTRE64[0]), t.ERFC_NEAR64), estrin(m, m.sub(c, 4.25), t.ERFC_FAR64)
     p = m.select(m.compare("lt", c, 2.5), near, far)
     small = m.fma(estrin(m, u, t.ERF64), x, x)
     n, r = reduced(m, m.neg(p))
@@ -59,13 +59,14 @@ def erf(m: Writer, x: str) -> str:
     return m.select(m.compare("unordered", x, x), x, y)
 
 
-def erfc_single(m: Writer, x: str) -> str:
+def erfc(m: Writer, x: str) -> str:
     """e^(-x^2) times e^(x^2) erfc(x), which is polynomials by pieces; 2 less that for negative x."""
-    a = m.minimum(10.5, m.abs(x))
+    f, single = format_of(m), m.bits == 32
+    a = m.minimum(10.5 if single else 27.5, m.abs(x))
     high, low = two_product(m, a, a)
     n = m.round(m.mul(high, -LOG2E))
-    r = m.sub(m.fma(n, -SINGLE.ln2[0], m.neg(high)), m.fma(n, SINGLE.ln2[1], low))
-    scaled = by_pieces(m, a, 521, t.ERFCX_PIECES32)
+    r = m.sub(m.fma(n, -f.ln2[0], m.neg(high)), m.fma(n, f.ln2[1], low))
+    scaled = by_pieces(m, a, 521, t.ERFCX_PIECES32) if single else by_pieces(m, a, 2055, t.ERFCX_PIECES64)
     y = m.scale(m.fma(expm1_near(m, r), scaled, scaled), n)
     return m.select(m.compare("lt", x, 0.0), m.sub(2.0, y), y)
 
@@ -180,7 +181,7 @@ def native(function: Callable[..., str]) -> Callable[..., str]:
 
 FUNCTIONS: dict[str, Callable[..., str]] = {
     "exp": native(exp), "exp2": native(exp2), "expm1": native(expm1), "log": native(log), "log2": native(log2),
-    "log10": native(log10), "log1p": native(log1p), "tanh": native(tanh), "erf": native(erf),
+    "log10": native(log10), "log1p": native(log1p), "tanh": native(tanh), "erf": native(erf), "erfc": native(erfc),
     "sin": native(sin), "cos": native(cos), "tan": native(tan), "sinh": native(sinh), "cosh": native(cosh),
     "arcsin": native(arcsin), "arccos": native(arccos), "arctan": native(arctan), "arctan2": native(arctan2),
     "arcsinh": native(arcsinh), "arccosh": native(arccosh), "arctanh": native(arctanh),

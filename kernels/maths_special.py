@@ -1,5 +1,4 @@
-"""The special functions of `ir.special_functions` on registers: in f64 for both widths, f32 is widened and rounded back; but
-erfc has a form of its own in f32."""
+"""The special functions of `ir.special_functions` on registers: in f64 for both widths, f32 is widened and rounded back."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from loopwright.ir import special_functions
 from loopwright.kernels import maths
 from loopwright.kernels.maths_writer import Writer
 
-NAMES = ("erfc", "erfcx", "erfinv", "ndtri", "lgamma", "digamma", "zeta", "gammainc", "gammaincc", "gammainc_slope",
+NAMES = ("erfcx", "erfinv", "ndtri", "lgamma", "digamma", "zeta", "gammainc", "gammaincc", "gammainc_slope",
          "betainc", "i0e", "i1e")
 
 
@@ -55,9 +54,4 @@ def _on_registers(function: special_functions.Function) -> Callable[..., str]:
     return maths.in_double(lambda m, *args: function(Registers(m), *args))
 
 
-def _erfc(m: Writer, x: str) -> str:
-    return maths.erfc_single(m, x) if m.bits == 32 and m.has_fma else _on_registers(special_functions.erfc)(m, x)
-
-
-FUNCTIONS: dict[str, Callable[..., str]] = {
-    **{name: _on_registers(getattr(special_functions, name)) for name in NAMES}, "erfc": _erfc}
+FUNCTIONS: dict[str, Callable[..., str]] = {name: _on_registers(getattr(special_functions, name)) for name in NAMES}

@@ -100,10 +100,11 @@ def polynomial(m: Writer, x: str, single: tuple[float, ...], double: tuple[float
 
 def by_pieces(m: Writer, x: str, last: int, tables: tuple[tuple[float, ...], ...],
               added_below: float = 0.0) -> str:
-    """f32: the polynomial of the interval of x >= 0: `last << 21` are the bits where the last of the 32 begins, and each next
-    to it has two bits of the significand. The tables are the intervals' centres and their coefficients, highest first; below
-    `added_below` x itself is their constant."""
-    index = m.isub(m.lshr(m.bits_of(x), 21), last - 31)
+    """The polynomial of the interval of x >= 0. Each of the 32 (f64: 16) has two (one) bits of the significand; `last` are the
+    bits above the rest where the last one begins. The tables are the intervals' centres and their coefficients, highest first;
+    below `added_below` x itself is their constant."""
+    shift, count = (21, 32) if m.bits == 32 else (51, 16)
+    index = m.isub(m.lshr(m.bits_of(x), shift), last - count + 1)
     index = m.iselect(m.icompare("gt", index, 0), index, 0)
     r = m.sub(x, m.table(tables[0], index))
     result = m.table(tables[1], index)
