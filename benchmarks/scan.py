@@ -1,4 +1,5 @@
-"""Loops of tiny steps: what one step costs in a compiled `scan`, beside the same loop in C, numba and JAX, and its gradient.
+"""Loops of tiny steps: what one step costs in a compiled `scan`, beside the same loop in C, numba and JAX, and its gradient
+beside JAX's and the plain loop in C.
 
 C is compiled by the system's compiler at -O3 without contraction of products and sums, as NumPy rounds.
 """
@@ -116,6 +117,8 @@ def _forward_and_gradient(name: str, ours: Callable[..., Any], theirs: Callable[
     forward, slope = lw.jit(ours), lw.jit(lw.grad(lambda *a: np.sum(ours(*a) ** 2), argnums=wanted))
     first: dict[str, Callable[[], object]] = {"loopwright": lambda: forward(*args), **others}
     second: dict[str, Callable[[], object]] = {"loopwright": lambda: slope(*args)}
+    if "c" in others:
+        second["c, the plain loop"] = others["c"]
     if theirs is not None and (jax := optional("jax")) is not None:
         jax.config.update("jax_enable_x64", True)
         jax_forward = jax.jit(theirs)
