@@ -168,7 +168,7 @@ class _Grouping:
             return
         form = self._form(n)
         groups = self._readers(n)
-        again = len(groups) > 1 and _is_full(n, groups) and self._recomputable(n, form, groups, EXPENSIVE - 1)
+        again = len(groups) > 1 and self._recomputable(n, form, groups, EXPENSIVE - 1)
         host = None if again else self._host(n, form, groups)
         if host is not None:
             self._join(n, form, host, groups)
@@ -301,6 +301,8 @@ class _Grouping:
         and is computed again: they read no more than if one of them stored it. So is cheap work on numbers alone."""
         if not form.is_map or n.outputs[0] in self.results or not groups or self._repeated_cost(n, form) > most:
             return False
+        if most > 1 and any(sum(x != 1 for x in n.outputs[0].type.shape) < len(_loops_around(g)) for g in groups):
+            return False  # it has not all axes of their loops: little would be stored
         if not all(self._open(n, g) for g in groups):
             return False
         if any(len(self._positions(n.outputs[0], g)) > MOST_POSITIONS for g in groups):
@@ -383,11 +385,6 @@ class _Grouping:
 def _spans(v: Value, group: Group) -> bool:
     """Whether v has as many positions along each axis as the group's loops."""
     return v.type.shape == group.root.outputs[0].type.shape[:v.type.rank]
-
-
-def _is_full(n: Node, groups: list[Group]) -> bool:
-    """Whether a value has all axes of the loops that read it: of less, little is stored."""
-    return all(sum(x != 1 for x in n.outputs[0].type.shape) >= len(_loops_around(group)) for group in groups)
 
 
 def _dependents(g: Graph, v: Value) -> set[Value]:
