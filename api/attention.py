@@ -53,6 +53,13 @@ def _allowed(target: Any, source: Any, is_causal: bool, window: tuple[int, int] 
     return found
 
 
+def _masked(logits: Array, masks: list[Array]) -> Array:
+    """A number far below all others, and finite, where a mask does not let through."""
+    for allowed in masks:
+        logits = xp.where(allowed, logits, -0.7 * float(np.finfo(F32).max))
+    return logits
+
+
 @quiet
 def dot_product_attention(
         query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *, scale: Any = None, is_causal: bool = False,
@@ -77,21 +84,20 @@ def dot_product_attention(
     bias, mask = (None if x is None else _of_rank_4(x) for x in (bias, mask))
     _check(query, key, value, bias, mask)
     (batch, target, heads, size), (source, groups) = query.shape, key.shape[1:3]
-    per_group = heads // groups
-    at = np.promote_types(query.dtype, F32)
-    logits = xp.einsum("btkgh,bskh->bkgts", query.reshape((batch, target, groups, per_group, size)), key,
-                       preferred_element_type=at).reshape((batch, heads, target, source))
-    logits = logits * (1 / math.sqrt(size) if scale is None else scale)
+    grouped, at = query.reshape((batch, target, groups, heads // groups, size)), np.promote_types(query.dtype, F32)
+    logits = xp.einsum("btkgh,bskh->bkgts", grouped, key, preferred_element_type=at).reshape((batch, heads, target, source))
+    if scale is None:  # a symbolic size stays one
+        scale = 1 / math.sqrt(size) if isinstance(size, int) else (1 / xp.sqrt(size)).astype(at)
+    logits = (logits * scale).astype(at)
     if bias is not None:
         logits = (logits + bias).astype(at)
     lengths = [None if x is None else x if isinstance(x, Tracer) else np.asarray(x)
                for x in (query_seq_lengths, key_value_seq_lengths)]
     window = (local_window_size, local_window_size) if isinstance(local_window_size, int) else local_window_size
-    for allowed in [*([] if mask is None else [mask]), *_allowed(target, source, is_causal, window, *lengths)]:
-        logits = xp.where(allowed, logits, -0.7 * float(np.finfo(F32).max))
-    weights = softmax(logits, axis=-1).astype(value.dtype)
-    out = xp.einsum("bkgts,bskh->btkgh", weights.reshape((batch, groups, per_group, target, source)), value)
-    out = out.reshape((batch, target, heads, value.shape[3]))
+    masks = [*([] if mask is None else [mask]), *_allowed(target, source, is_causal, window, *lengths)]
+    logits = _masked(logits, masks)
+    weights = softmax(logits, axis=-1).astype(value.dtype).reshape((batch, groups, heads // groups, target, source))
+    out = xp.einsum("bkgts,bskh->btkgh", weights, value).reshape((batch, target, heads, value.shape[3]))
     if lengths[0] is not None:
         out = xp.where((xp.arange(target) < lengths[0][:, None])[:, :, None, None], out, 0)
     out = out.reshape((*shape[:-1], value.shape[3]))
