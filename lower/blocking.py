@@ -50,14 +50,14 @@ def blocked(g: Graph, target: Target) -> Graph:
 # ---- chains -------------------------------------------------------------------------------------
 def _runs(nodes: Sequence[Node], known: _Known) -> list[list[Node]]:
     """Chains of kernels that may share a loop over their results' first axis. Nothing else that stands between the first
-    and the last of a chain reads what it makes."""
+    and the last of a chain reads what it makes, or makes what it reads: that would be kept for the whole loop."""
     found: list[list[Node]] = []
     run: list[Node] = []
-    made: set[Value] = set()
+    made, beside = set[Value](), set[Value]()
     for n in nodes:
         axes = known.node_axes(n, 0)
         reads_it = not made.isdisjoint(n.inputs)
-        if axes is not None and reads_it and _joins(n, axes, run, made):
+        if axes is not None and reads_it and beside.isdisjoint(n.inputs) and _joins(n, axes, run, made):
             run.append(n)
             made.update(n.outputs)
             continue
@@ -65,7 +65,9 @@ def _runs(nodes: Sequence[Node], known: _Known) -> list[list[Node]]:
             found.append(run)  # what reads the chain in another way ends it
             run, made = [], set()
         if axes is not None and not run:
-            run, made = [n], set(n.outputs)
+            run, made, beside = [n], set(n.outputs), set()
+        else:
+            beside.update(n.outputs)
     return [*found, run]
 
 
