@@ -27,6 +27,8 @@ def main(arguments: list[str]) -> None:
     harness.QUICK = options.quick
     threads = limit_threads(options.threads)
     import benchmarks.workloads as workloads  # now that the libraries will find their limits
+    if unknown := sorted(set(options.names) - workloads.WORKLOADS.keys()):
+        parser.error(f"no workload {', '.join(unknown)}; there are {', '.join(workloads.WORKLOADS)}")
     timings: list[harness.Timing] = []
     for name in options.names or workloads.WORKLOADS:
         found = workloads.WORKLOADS[name]()

@@ -25,6 +25,7 @@ from loopwright.lower.kernel import kernel, region_of
 from loopwright.lower.target import Target
 
 MOST_LEVELS = 3  # axes that are divided, one inside the other
+MOST_KERNELS = 8  # of a chain: equal parts of a long one are compiled once, and their sizes are short polynomials
 FEWEST_ROWS = 32  # of a block of the innermost axis: products of fewer rows are slow
 Axes = dict[Value, int | None]  # which axis of a value is divided; None: it is read whole
 
@@ -57,7 +58,8 @@ def _runs(nodes: Sequence[Node], known: _Known) -> list[list[Node]]:
     for n in nodes:
         axes = known.node_axes(n, 0)
         reads_it = not made.isdisjoint(n.inputs)
-        if axes is not None and reads_it and beside.isdisjoint(n.inputs) and _joins(n, axes, run, made):
+        waits = len(run) == MOST_KERNELS or not beside.isdisjoint(n.inputs)
+        if axes is not None and reads_it and not waits and _joins(n, axes, run, made):
             run.append(n)
             made.update(n.outputs)
             continue

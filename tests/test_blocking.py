@@ -134,6 +134,18 @@ def test_what_stays_is_small():
     assert [n.attrs["axes"] for n in loops(network, *layers(50))] == [(0, None, None, None)]
 
 
+def test_long_chains_are_equal_parts():
+    """A network of equal layers has one function for its parts."""
+    def f(x, w):
+        for _ in range(24):
+            x = np.tanh(x @ w)
+        return x
+    x, w = normal(40, 4), normal(4, 4)
+    parts = [n.regions[0].key for n in loops(f, x, w)]
+    assert len(parts) == 6 and len(set(parts)) == 1
+    np.testing.assert_allclose(lw.jit(f)(x, w), f(x, w), rtol=1e-10, atol=1e-10)
+
+
 TOGETHER = {
     "a sum over the rows": lambda x, w: np.exp(x @ w) / np.sum(np.exp(x @ w), 0) @ w.T,
     "rows in another order": lambda x, w: np.tanh(x @ w)[::-1] @ w.T,
