@@ -26,7 +26,7 @@ from loopwright.lower.target import Target
 
 MOST_LEVELS = 3  # axes that are divided, one inside the other
 MOST_KERNELS = 8  # of a chain: equal parts of a long one are compiled once, and their sizes are short polynomials
-FEWEST_ROWS = 32  # of a block of the innermost axis: products of fewer rows are slow
+FEWEST_ROWS = 32  # of a block of the innermost axis: the library takes longer for products of few rows
 Axes = dict[Value, int | None]  # which axis of a value is divided; None: it is read whole
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from loopwright.arrays import Array, elementwise, inexact, quiet, real, stopped, xp
 from loopwright.ir.ops import special, transcendental
+from loopwright.ir.source import user_source
 from loopwright.ir.types import COMPLEX
 from loopwright.scipy.special_harmonics import bessel_jn, loggamma, sph_harm_y, wofz
 from loopwright.scipy.special_hypergeometric import hyp1f1, hyp2f1
@@ -198,7 +199,7 @@ def gamma(x: Any) -> Array:
 def factorial(n: Any, exact: bool = False) -> Array:
     """n! = gamma(n + 1); 0 below 0."""
     if exact:
-        raise NotImplementedError("factorial with exact=True: use math.factorial")
+        raise NotImplementedError(f"{user_source()}: factorial: exact=True is not supported. Use math.factorial.")
     n = real("factorial", n)
     return xp.where(n < 0, 0, xp.exp(gammaln(n + 1)))
 

@@ -128,7 +128,8 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: None = None, n_max:
     3.0
     """
     if diff_n is not None:
-        raise NotImplementedError("sph_harm_y with diff_n: take derivatives in theta and phi by lw.jvp or lw.grad.")
+        raise NotImplementedError(f"{user_source()}: sph_harm_y: diff_n is not supported. Take derivatives by lw.jvp or "
+                                  f"lw.grad.")
     if n_max is None:
         if isinstance(n, Tracer):
             raise ArgumentError(f"{user_source()}: sph_harm_y: a traced degree needs n_max=: the number of steps of a "
