@@ -1,70 +1,27 @@
 """Partition a graph into kernels: what is computed together, before how.
 
 Guarantees: the result computes what the graph did; every node of it is a `kernel`, a reshape that moves no byte, or
-control flow whose regions are partitioned alike; each runs after what it reads. Grouping walks from the results back: a
-node joins the group that reads it if that group's loops reach each of its elements where they need it (a reduction: once
-per row); a node that groups share joins one of them as a further result, is computed again where that is cheaper than a
-store and loads, or becomes the root of a group of its own. In the body of a loop, groups that walk the same positions become
-one.
+control flow whose regions are partitioned alike; each runs after what it reads.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loopwright.ir.dims import Shape
-from loopwright.ir.graph import Graph, Node, Value, acts
-from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter
-from loopwright.ir.ops.broadcasting import broadcast
+from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.ops.selection import convert
-from loopwright.ir.ops.structural import reshape
 from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.complexes import without_complex
-from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.control import carried_by, is_control, is_last_use, is_loop, split_at_trips
+from loopwright.lower.grouping import Group, Grouping, moves_nothing
 from loopwright.lower.hoisting import hoist
 from loopwright.lower.kernel import kernel, merged, region_of
 from loopwright.lower.lanes import is_of_elements, lane_schedule
 from loopwright.lower.preparation import prepare
-from loopwright.lower.rules import EXPENSIVE, default_schedule, own_cost
-from loopwright.lower.scheduling import ScheduleError, build_nest, is_short
+from loopwright.lower.rules import default_schedule
+from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import Target
-
-MOST_NODES = 64  # of one group: bounds register pressure and the depth of expressions
-MOST_POSITIONS = 4  # at which one group may read one value
-MOST_VISITS = 64  # when looking for a path between groups
-MOST_RESULTS = 8  # of a kernel that groups side by side became
-MOST_COST = 4 * EXPENSIVE  # of one position of such a kernel: dearer ones have fewer vectors in flight
-MOST_TRIED = 4  # groups that a group may come to stand beside
-
-
-@dataclass(eq=False)
-class Group:
-    """Nodes that one kernel computes. `positions`: where its loops read each value that it computes."""
-
-    root: Node
-    nodes: list[Node]
-    positions: dict[Value, dict[Position, None]]
-    expr: Expr
-    index: Position
-    results: list[Value]
-    level: int | None = None  # the number of the root's axes that rows share, once a row value joined
-    last_axis: bool | None = None  # whether its reductions run over their operand's last axis
-    readers: set[Group] = field(default_factory=set)  # groups that read its results
-
-
-@dataclass(frozen=True)
-class Form:
-    """A node's own expression at its own axes, and what that says."""
-
-    expr: Expr
-    index: Position
-
-    @property
-    def is_map(self) -> bool:
-        return not isinstance(self.expr, Reduce | Prefix | Scatter)
 
 
 def partition(g: Graph, target: Target, *, blas: bool) -> Graph:
@@ -89,11 +46,6 @@ def _with_copies(g: Graph) -> Graph:
     return Graph(g.params, tuple(nodes), tuple(results), g.constraints)
 
 
-def moves_nothing(n: Node) -> bool:
-    """A reshape: the same bytes under another shape."""
-    return n.op is reshape
-
-
 def _storage_roots(g: Graph) -> dict[Value, Value]:
     """For each value that is a reshape, the value whose bytes it has."""
     roots: dict[Value, Value] = {}
@@ -103,310 +55,6 @@ def _storage_roots(g: Graph) -> dict[Value, Value]:
     return roots
 
 
-def _drops_ones(n: Node) -> bool:
-    """A reshape that only adds or removes axes of size 1 indexes as cheaply as it stores."""
-    return [x for x in n.inputs[0].type.shape if x != 1] == [x for x in n.outputs[0].type.shape if x != 1]
-
-
-class _Grouping:
-    """`carried`: for some results, by number, the parameter whose bytes they have if they are made by updates of it alone.
-    `in_loop`: whether the graph is run many times, maybe over short arrays, where each kernel costs."""
-
-    def __init__(self, g: Graph, blas: bool, carried: Mapping[int, Value], in_loop: bool) -> None:
-        self.g, self.blas, self.fresh = g, blas, fresh_indices()
-        self.updates = self._updates(carried)
-        self.users: dict[Value, list[Node]] = {}
-        for n in g.nodes:
-            for v in n.inputs:
-                self.users.setdefault(v, []).append(n)
-        self.results = set(g.results)
-        self.broadcasts = {v for n in g.nodes for v in n.outputs if n.op is broadcast and n.inputs[0].type.rank < v.type.rank}
-        self.repeated: dict[Value, int] = {}  # what is computed by several groups: its cost with what follows it
-        self.groups_of: dict[Node, list[Group]] = {}
-        self.order: list[Group] = []
-        self.lone: set[Node] = set()  # library calls and reshapes between kernels
-        self.effects: list[Group] = []  # groups with effects, from the last to the first: each runs after the one before it
-        for n in reversed(g.nodes):
-            self._place(n)
-        for n, (v, _) in self.updates.items():
-            self._after_readers(n, v)
-        if in_loop:
-            self._merge()
-
-    def _updates(self, carried: Mapping[int, Value]) -> dict[Node, tuple[Value, set[Value]]]:
-        """Nodes that make a result by updates of the parameter that it may replace: that, and all that depends on it."""
-        producer = {v: n for n in self.g.nodes for v in n.outputs}
-        found: dict[Node, tuple[Value, set[Value]]] = {}
-        for k, v in carried.items():
-            n = producer.get(self.g.results[k])
-            if n is None or n.op.loop is None or v not in n.inputs:
-                continue
-            e = self._form(n).expr
-            if isinstance(e, Scatter) and e.base == Load(n.inputs.index(v), e.at, v.type.dtype):
-                found[n] = v, _dependents(self.g, v) if e.over else set()
-        return found
-
-    def _after_readers(self, n: Node, v: Value) -> None:
-        """Whatever reads the old value goes before the update, if it can."""
-        group, = self.groups_of[n]
-        for reader in self.users.get(v, []):
-            for other in self.groups_of[reader]:
-                if other is not group and not self._leads_to(group, other):
-                    other.readers.add(group)
-
-    def _place(self, n: Node) -> None:
-        if n.op.loop is None or (self.blas and match_gemm(n)) or (moves_nothing(n) and not self._fusable_reshape(n)):
-            self.lone.add(n)
-            group = self._new_group(n)
-            self.groups_of[n] = [group]
-            if acts(n):
-                group.readers.update(self.effects[-1:])
-                self.effects.append(group)
-            return
-        if not self.users.get(n.outputs[0]) and n.outputs[0] not in self.results:
-            self.groups_of[n] = []
-            return
-        form = self._form(n)
-        groups = self._readers(n)
-        again = len(groups) > 1 and self._recomputable(n, form, groups, EXPENSIVE - 1)
-        host = None if again else self._host(n, form, groups)
-        if host is not None:
-            self._join(n, form, host, groups)
-        elif again or self._recomputable(n, form, groups, 1):
-            self.groups_of[n] = groups
-            self.repeated[n.outputs[0]] = self._repeated_cost(n, form)
-            for group in groups:
-                self._add(n, group, group.root)
-        else:
-            self.groups_of[n] = [self._new_group(n, form)]
-
-    def _fusable_reshape(self, n: Node) -> bool:
-        """One that only has to do with axes of size 1, between computing nodes."""
-        if not _drops_ones(n) or n.outputs[0] in self.results:
-            return False
-        return all(u not in self.lone for u in self.users.get(n.outputs[0], []))
-
-    def _form(self, n: Node) -> Form:
-        index = tuple(Index(f"i{a}") for a in range(n.outputs[0].type.rank))
-        return Form(reads(n, index, self.fresh)[0], index)
-
-    def _readers(self, n: Node) -> list[Group]:
-        found: dict[Group, None] = {}
-        for v in n.outputs:
-            for u in self.users.get(v, []):
-                found.update(dict.fromkeys(self.groups_of[u]))
-        return list(found)
-
-    def _new_group(self, n: Node, form: Form | None = None) -> Group:
-        """A group with this root. Library calls are groups of one, so that paths between groups see them."""
-        first = n.outputs[:1]
-        form = form or Form(Index("none"), ())
-        group = Group(n, [], {v: {form.index: None} for v in first}, form.expr, form.index, list(first))
-        if isinstance(form.expr, Reduce):
-            group.last_axis = _over_last(n)
-        for other in self._readers(n):
-            group.readers.add(other)
-        if n not in self.lone:
-            self._add(n, group, n)
-        self.order.append(group)
-        return group
-
-    # ---- joining -------------------------------------------------------------------------------
-    def _host(self, n: Node, form: Form, groups: list[Group]) -> Group | None:
-        """The group that n can be computed in, such that every other reader can run after it."""
-        shared = len(groups) > 1 or n.outputs[0] in self.results
-        for group in groups:
-            if not self._open(n, group) or not self._fits(n, form, group, shared):
-                continue
-            if not any(other is not group and self._leads_to(other, group) for other in groups):
-                return group
-        return None
-
-    def _open(self, n: Node, group: Group) -> bool:
-        """Whether the group takes n in. Several updates in place must not read what others of them change."""
-        _, dependent = self.updates.get(group.root, (None, ()))
-        return group.root not in self.lone and len(group.nodes) < MOST_NODES and n.outputs[0] not in dependent
-
-    def _fits(self, n: Node, form: Form, group: Group, shared: bool) -> bool:
-        v = n.outputs[0]
-        positions = self._positions(v, group)
-        if len(positions) > MOST_POSITIONS or (isinstance(group.expr, Prefix) and not form.is_map):
-            return False
-        rank = v.type.rank
-        aligned = all(p == group.index[:rank] for p in positions)
-        if shared and not (aligned and self._storable(v, group)):
-            return False
-        if isinstance(form.expr, Reduce):
-            return aligned and self._fits_row(n, group)
-        if not form.is_map:
-            return False
-        if own_cost(form.expr) < EXPENSIVE or aligned or self._in_rows(group, positions):
-            return True
-        return len(positions) == 1 and not self._repeats(v, group, positions)
-
-    def _storable(self, v: Value, group: Group) -> bool:
-        """Whether the group's loops visit each element of v once, and nothing past it: at its full depth, or once per row.
-        A slice or a concatenation reads at the loops' own indices an array that has more positions than they, or fewer."""
-        if isinstance(group.expr, Prefix | Scatter) or not _spans(v, group):
-            return False
-        full = v.type.rank == len(group.index)
-        return full or v.type.rank == group.level
-
-    def _fits_row(self, n: Node, group: Group) -> bool:
-        """A reduction joins as a value of each row: the rows are those that the group has, or gets."""
-        rank, root_rank = n.outputs[0].type.rank, len(group.index)
-        if isinstance(group.expr, Prefix | Scatter) or (rank == 0 and root_rank > 0) or not _spans(n.outputs[0], group):
-            return False
-        if group.level not in (None, rank) or group.last_axis not in (None, _over_last(n)):
-            return False
-        return _over_last(n) or rank == root_rank
-
-    def _repeats(self, v: Value, group: Group, positions: Iterable[Position]) -> bool:
-        """Whether the group's loops read an element of v many times: some loop around the read is not in its index."""
-        around = _loops_around(group)
-        return any(len(around) > sum(isinstance(e, Index) for e in p) for p in positions)
-
-    def _in_rows(self, group: Group, positions: Iterable[Position]) -> bool:
-        """Whether the group reads whole rows of it, which can be kept from one pass over the row to the next."""
-        level = group.level
-        return bool(level) and all(
-            p[:level] == group.index[:level] and all(isinstance(e, Index) for e in p[level:]) for p in positions)
-
-    def _positions(self, v: Value, group: Group) -> dict[Position, None]:
-        return group.positions.get(v, {})
-
-    def _join(self, n: Node, form: Form, group: Group, readers: list[Group]) -> None:
-        v = n.outputs[0]
-        self.groups_of[n] = [group]
-        if isinstance(form.expr, Reduce):
-            group.level, group.last_axis = v.type.rank, _over_last(n)
-        others = [r for r in readers if r is not group]
-        if others or v in self.results:
-            group.results.append(v)
-            group.readers.update(others)
-        self._add(n, group, group.root)
-
-    def _add(self, n: Node, group: Group, root: Node) -> None:
-        """Make n one of the group's nodes, and note where the group now reads n's operands."""
-        group.nodes.append(n)
-        v = n.outputs[0]
-        row = v in group.positions and group.level == v.type.rank
-        positions = [group.index[:v.type.rank]] if row or v in group.results else list(group.positions.get(v, {}))
-        for p in positions:
-            for k, at in reads(n, p, self.fresh)[1]:
-                group.positions.setdefault(n.inputs[k], {})[at] = None
-
-    def _recomputable(self, n: Node, form: Form, groups: list[Group], most: int) -> bool:
-        """Maps of at most one array are computed again by each reader, if that costs no more than `most` with what follows
-        and is computed again: they read no more than if one of them stored it. So is cheap work on numbers alone."""
-        if not form.is_map or n.outputs[0] in self.results or not groups or self._repeated_cost(n, form) > most:
-            return False
-        if most > 1 and any(sum(x != 1 for x in n.outputs[0].type.shape) < len(_loops_around(g)) for g in groups):
-            return False  # it has not all axes of their loops: little would be stored
-        if not all(self._open(n, g) for g in groups):
-            return False
-        if any(len(self._positions(n.outputs[0], g)) > MOST_POSITIONS for g in groups):
-            return False
-        arrays = [v for v in dict.fromkeys(n.inputs) if v.type.rank > 0 and v not in self.broadcasts]
-        return len(arrays) <= 1
-
-    def _repeated_cost(self, n: Node, form: Form) -> int:
-        after = [self.repeated.get(v, 0) for u in self.users.get(n.outputs[0], []) for v in u.outputs]
-        return own_cost(form.expr) + max(after, default=0)
-
-    # ---- side by side --------------------------------------------------------------------------
-    def _merge(self) -> None:
-        """Maps over the same positions become one group: one loop instead of several, which reads what they share once."""
-        hosts: dict[Shape, list[Group]] = {}
-        for group in tuple(self.order):
-            if not self._is_plain_map(group):
-                continue
-            alike = hosts.setdefault(group.root.outputs[0].type.shape, [])
-            host = next((h for h in reversed(alike[-MOST_TRIED:]) if self._side_by_side(h, group)), None)
-            if host is None:
-                alike.append(group)
-            else:
-                self._absorb(host, group)
-
-    def _is_plain_map(self, group: Group) -> bool:
-        special = group.root in self.lone or group.root in self.updates or group.level is not None
-        if special or isinstance(group.expr, Reduce | Prefix | Scatter):
-            return False
-        return not is_short(group.root.outputs[0].type.shape)  # lanes along another axis suit those better
-
-    def _side_by_side(self, a: Group, b: Group) -> bool:
-        """Whether one loop can do what both do: neither waits for a third that waits for the other, and what one reads of the
-        other it reads where its loop is."""
-        nodes, results = dict.fromkeys((*a.nodes, *b.nodes)), (*a.results, *b.results)
-        if len(nodes) > MOST_NODES or len(results) > MOST_RESULTS:
-            return False
-        if any(p != a.index for v in results for p in (*self._positions(v, a), *self._positions(v, b))):
-            return False
-        if sum(own_cost(self._form(n).expr) for n in nodes) > MOST_COST:
-            return False
-        return not any(self._leads_to(other, goal) for start, goal in ((a, b), (b, a))
-                       for other in start.readers if other is not goal)
-
-    def _absorb(self, host: Group, group: Group) -> None:
-        """Do all that `group` does in `host`."""
-        host.nodes = list(dict.fromkeys((*host.nodes, *group.nodes)))
-        for v, positions in group.positions.items():
-            host.positions.setdefault(v, {}).update(positions)
-        self.order.remove(group)
-        for n in group.nodes:
-            self.groups_of[n] = list(dict.fromkeys([host if x is group else x for x in self.groups_of[n]]))
-        for other in (*self.order, group):
-            if group in other.readers:
-                other.readers = other.readers - {group} | {host}
-        host.readers = (host.readers | group.readers) - {host, group}
-        host.results = [v for v in (*host.results, *group.results) if self._is_stored(v, host)]
-
-    def _is_stored(self, v: Value, group: Group) -> bool:
-        """Whether a value that the group computes is its root's, a result of the graph, or read by another group."""
-        if v in group.root.outputs or v in self.results:
-            return True
-        return any(self.groups_of[u] != [group] for u in self.users.get(v, []))
-
-    def _leads_to(self, start: Group, goal: Group) -> bool:
-        """Whether what `start` computes is read, at however many removes, by `goal`; unknown counts as yes."""
-        todo, seen = [start], {start}
-        while todo:
-            group = todo.pop()
-            if goal in group.readers:
-                return True
-            fresh = group.readers - seen
-            seen |= fresh
-            todo.extend(fresh)
-            if len(seen) > MOST_VISITS:
-                return True
-        return False
-
-
-def _spans(v: Value, group: Group) -> bool:
-    """Whether v has as many positions along each axis as the group's loops."""
-    return v.type.shape == group.root.outputs[0].type.shape[:v.type.rank]
-
-
-def _dependents(g: Graph, v: Value) -> set[Value]:
-    """Every value computed from v, v included."""
-    found = {v}
-    for n in g.nodes:
-        if not found.isdisjoint(n.inputs):
-            found.update(n.outputs)
-    return found
-
-
-def _over_last(n: Node) -> bool:
-    axes = n.attrs.get("axes", (n.attrs.get("axis"),))
-    return n.inputs[0].type.rank - 1 in axes if len(n.inputs) == 1 else False
-
-
-def _loops_around(group: Group) -> list[Index]:
-    over = [k for k, _ in group.expr.over] if isinstance(group.expr, Reduce | Scatter) else []
-    return [*[k for k in group.index if isinstance(k, Index)], *over]
-
-
-# ---- emission -----------------------------------------------------------------------------------
 class _Partition:
     """A graph and its regions, which share schedules."""
 
@@ -418,7 +66,7 @@ class _Partition:
         """g as kernels, reshapes, and control flow whose regions are of the same kind."""
         g = split_at_trips(g)
         g = _with_copies(prepare(hoist(g) if self.blas else g, self.blas))
-        grouping = _Grouping(g, self.blas, carried, in_loop)
+        grouping = Grouping(g, self.blas, carried, in_loop)
         position = {n: k for k, n in enumerate(g.nodes)}
         made: dict[Value, Value] = {v: v for v in g.params}
         out: list[Node] = []
