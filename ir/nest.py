@@ -18,12 +18,13 @@ from loopwright.ir.loops import Expr, Index
 @dataclass(frozen=True)
 class Buffer:
     """A C-contiguous array. Roles: input, output (both parameters of the kernel, in order), local (scratch that lives
-    for one iteration of the loop that holds its `Allocate`, in cache: a row)."""
+    for one iteration of the loop that holds its `Allocate`: a row, in cache or where `place` says: shared)."""
 
     name: str
     shape: Shape
     dtype: np.dtype
     role: str
+    place: str = ""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,9 @@ class For:
     """body for index in [0, extent). lanes > 1: `lanes` iterations at a time, `unroll` vectors in flight, masked tail
     (innermost only). parallel: iterations are independent and the pool may share them out (outermost loops only; such a
     loop may have lanes as well). by_rows: the folds of the body go row by row over stripes of the loop, not down each of its
-    vectors (outermost loops with lanes only). tiled: together with the loop of vectors that is its body, in square tiles."""
+    vectors (outermost loops with lanes only). tiled: together with the loop of vectors that is its body, in square tiles.
+    bind: the axes of a GPU's blocks and threads that share out the iterations; loops directly inside each other with the same
+    axes are shared out as one."""
 
     index: Index
     extent: Extent
@@ -41,6 +44,7 @@ class For:
     parallel: bool = False
     by_rows: bool = False
     tiled: bool = False
+    bind: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,8 @@ class Let:
 class Reduction:
     """Name the fold of body over `over` (see loops.Reduce). The last index of `over` runs `lanes` wide with `unroll`
     accumulators when lanes > 1. `also` is done at each point on the way, before the fold reads: stores (exp(x - m) kept for
-    the next pass) and prefetches. joined: in the same pass as the reduction before it, whose loops it has."""
+    the next pass) and prefetches. joined: in the same pass as the reduction before it, whose loops it has. bind: the axes that
+    share out its points; all of their threads then have the value."""
 
     name: str
     monoid: str
@@ -89,11 +94,13 @@ class Reduction:
     unroll: int = 1
     also: tuple[Store | Prefetch, ...] = ()
     joined: bool = False
+    bind: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Scan:
-    """acc = identity; for index in [0, extent): acc = acc (monoid) body; buffer[at] = acc. Serial in index."""
+    """acc = identity; for index in [0, extent): acc = acc (monoid) body; buffer[at] = acc. Serial in index, or a block of
+    threads at a time along the axes of `bind`."""
 
     monoid: str
     index: Index
@@ -102,6 +109,7 @@ class Scan:
     buffer: str
     at: tuple[Expr, ...]
     dtype: np.dtype
+    bind: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,9 +137,11 @@ Statement = For | Store | Prefetch | Let | Reduction | Scan | While | Allocate
 
 @dataclass(frozen=True)
 class Nest:
-    """One kernel. `buffers` are its parameters: inputs, then outputs; `symbols` its sizes, i64 parameters after them."""
+    """One kernel. `buffers` are its parameters: inputs, then outputs; `symbols` its sizes, i64 parameters after them. threads:
+    of a block of a GPU, along x and y, where loops are bound to them."""
 
     name: str
     buffers: tuple[Buffer, ...]
     symbols: tuple[str, ...]
     body: tuple[Statement, ...]
+    threads: tuple[int, int] | None = None

@@ -144,11 +144,53 @@ class InPlace:
     output: int = 0
 
 
+@dataclass(frozen=True)
+class Threads:
+    """For a GPU: blocks have x by y threads, of which 32 after one another along x, then y, are a warp.
+
+    before: for i: body                                            after: for each block of x * y threads: for i: body
+    """
+
+    x: int
+    y: int = 1
+
+
+@dataclass(frozen=True)
+class Bind:
+    """Share out `loop` of `stage`, counted as in Vectorize, among the blocks or threads along `axes`, of BLOCK, THREAD_X and
+    THREAD_Y. Loops directly inside each other with the same axes are shared out as one; a reduction's are combined, in
+    registers of a warp and shared memory of a block; between blocks in a second kernel.
+
+    before: for i: y[i] = x[i] + 1
+    after (BLOCK, THREAD_X): i = blockIdx.x * blockDim.x + threadIdx.x;  y[i] = x[i] + 1
+    before: for i: { s = 0;  for k: s += x[i, k];  y[i] = s }
+    after (BLOCK; and THREAD_X for k): i = blockIdx.x;  s = 0;  for k from threadIdx.x by blockDim.x: s += x[i, k];
+        s = the sum of s over the block;  if threadIdx.x == 0: y[i] = s
+    """
+
+    stage: int
+    loop: int
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class InShared:
+    """Keep the local row of `stage` in the memory that the threads of a block share.
+
+    before: t = row in cache;  for j: t[j] = exp(x[i, j])
+    after:  __shared__ t;  for j from threadIdx.x by blockDim.x: t[j] = exp(x[i, j]);  wait for the block
+    """
+
+    stage: int
+
+
+BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Parallel | PrefetchRow | ByRows | OnePass | Tiles \
-    | InPlace
+    | InPlace | Threads | Bind | InShared
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
-    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Parallel, PrefetchRow, ByRows, OnePass, Tiles, InPlace)}
+    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Parallel, PrefetchRow, ByRows, OnePass, Tiles, InPlace,
+    Threads, Bind, InShared)}
 
 
 def to_json(schedule: Schedule) -> str:
@@ -162,4 +204,5 @@ def from_json(text: str) -> Schedule:
     for name, _ in parts:
         if name not in _KINDS:
             raise ValueError(f"unknown schedule instruction {name!r}; known: {', '.join(_KINDS)}")
-    return tuple(_KINDS[name](**fields) for name, fields in parts)
+    return tuple(_KINDS[name](**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+                 for name, fields in parts)

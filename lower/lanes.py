@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from loopwright.ir.dims import Extent
 from loopwright.ir.graph import Graph, Node, Value
@@ -18,8 +18,9 @@ from loopwright.ir.loops import Apply, Bounded, Expr, Index, Load, Local, LoopCo
 from loopwright.ir.nest import Buffer, For, Nest, Statement, Store, While
 from loopwright.ir.ops.control import scan, while_
 from loopwright.ir.ops.regions import split
-from loopwright.ir.schedule import Schedule, Unroll, Vectorize
+from loopwright.ir.schedule import Bind, Schedule, Threads, Unroll, Vectorize
 from loopwright.ir.types import INTEGERS
+from loopwright.lower import binding
 from loopwright.lower.composition import Position, fresh_indices
 from loopwright.lower.target import Target
 
@@ -79,20 +80,31 @@ def lane_nest(region: Graph, schedule: Schedule, name: str) -> Nest:
     found = _elements(region)
     assert found is not None
     lanes = unroll = 1
+    threads, bound = None, dict[int, tuple[str, ...]]()
     for x in schedule:
         match x:
+            case Threads():
+                threads = x.x, x.y
+            case Bind(0, loop, axes) if loop < len(found.loops):
+                bound[loop] = axes
             case Vectorize(0, loop, lanes) if loop == len(found.loops) - 1:
                 pass
             case Unroll(0, unroll):
                 pass
             case _:
-                raise ValueError(f"{x}: loops of single elements have lanes along their last loop, and vectors in flight")
+                raise ValueError(f"{x}: loops of single elements have lanes along their last loop, vectors in flight, threads")
     body = tuple(found.body)
     for k, (index, extent) in enumerate(reversed(found.loops)):
         body = (For(index, extent, body, lanes, unroll) if k == 0 else For(index, extent, body),)
     buffers = [Buffer(f"x{k}", v.type.shape, v.type.dtype, "input") for k, v in enumerate(region.params)]
     buffers += [Buffer(f"y{k}", v.type.shape, v.type.dtype, "output") for k, v in enumerate(region.results)]
-    return Nest(name, tuple(buffers), region.symbols, body)
+    nest = Nest(name, tuple(buffers), region.symbols, body)
+    for loop, axes in bound.items():
+        nest = binding.bind(nest, found.loops[loop][0], axes)
+    if threads is not None:
+        nest = replace(nest, threads=threads)
+        binding.check(nest)
+    return nest
 
 
 # ---- what an element is -------------------------------------------------------------------------

@@ -6,8 +6,9 @@ does not find raises ScheduleError naming the instruction. There is no other way
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.graph import Graph, Value
@@ -15,26 +16,31 @@ from loopwright.ir.loops import Expr, Index, Load, Local, Prefix, Reduce, Scatte
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store
 from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
+    Bind,
     ByRows,
     ComputeAt,
     Fuse,
     Inline,
     InPlace,
+    InShared,
     Instruction,
     Interleave,
     OnePass,
     Parallel,
     PrefetchRow,
     Schedule,
+    Threads,
     Tiles,
     Unroll,
     Vectorize,
 )
+from loopwright.lower import binding
 from loopwright.lower.composition import Composer, Position, fresh_indices, reads
 from loopwright.lower.fusing import by_rows, fuse_loops, transposed_loads
 from loopwright.lower.joining import join
 from loopwright.lower.lanes import lane_nest
 
+T, R = TypeVar("T"), TypeVar("R")
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
 
 
@@ -66,6 +72,9 @@ class Decisions:
     tiled: bool = False
     joined: list[OnePass] = field(default_factory=list)
     in_place: list[InPlace] = field(default_factory=list)
+    threads: Threads | None = None
+    bound: list[Bind] = field(default_factory=list)
+    shared: list[InShared] = field(default_factory=list)
 
 
 def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
@@ -98,6 +107,12 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.tiled = True
             case OnePass():
                 d.joined.append(x)
+            case Threads():
+                d.threads = x
+            case Bind():
+                d.bound.append(x)
+            case InShared():
+                d.shared.append(x)
             case InPlace(operand, output):
                 _check(0 <= operand < len(region.params) and 0 <= output < len(region.results), x, "there is no such pair")
                 d.in_place.append(x)
@@ -142,6 +157,7 @@ class _NestBuilder:
         rank = len(self.loops)
         self.vector_root = rank > 0 and (self.root_stage, rank - 1) in decisions.vector
         self.level = min([p.level for p in decisions.placed.values()], default=rank)
+        self.running: tuple[int, Index] | None = None  # the axis of a running fold, and its variable
 
     # ---- what is kept --------------------------------------------------------------------------
     def kept(self, v: Value, index: Position) -> Expr | None:
@@ -164,6 +180,8 @@ class _NestBuilder:
         inputs = [Buffer(f"x{k}", v.type.shape, v.type.dtype, "input") for k, v in enumerate(self.region.params)]
         outputs = [Buffer(f"y{k}", v.type.shape, v.type.dtype, "output") for k, v in enumerate(self.region.results)]
         nest = Nest(self.name, (*inputs, *outputs), self.region.symbols, body)
+        for bound in self.d.bound:
+            nest = _agreed(bound, lambda nest, x: binding.bind(nest, self._index(x.stage, x.loop), x.axes), nest)
         for fuse in self.d.fused:
             fused = fuse_loops(nest, self._loops(fuse.stage)[fuse.loop:fuse.loop + fuse.count])
             _check(fused is not None, fuse, "some access does not keep these loops together")
@@ -179,7 +197,32 @@ class _NestBuilder:
             nest = dataclasses.replace(nest, body=_in_one_pass(nest.body, x))
         if self.d.tiled:
             nest = dataclasses.replace(nest, body=tuple(map(_tiled, nest.body)))
-        return Scheduled(nest, tuple(self.composer.sites), self.over)
+        return Scheduled(self._on_threads(nest), tuple(self.composer.sites), self.over)
+
+    def _on_threads(self, nest: Nest) -> Nest:
+        """The nest for blocks of threads, if the schedule has any."""
+        if self.d.threads is None:
+            _check(not self.d.bound and not self.d.shared, Threads(0), "loops are bound, and it is not there")
+            return nest
+        for row in self.d.shared:
+            nest = _agreed(row, lambda nest, x: binding.share_row(nest, f"t{x.stage}"), nest)
+        nest = dataclasses.replace(nest, threads=(self.d.threads.x, self.d.threads.y))
+        _agreed(self.d.threads, lambda nest, _: binding.check(nest), nest)
+        return nest
+
+    def _index(self, stage: int, loop: int) -> Index:
+        """The variable of a loop, counted as in Vectorize."""
+        _check(0 <= stage < len(self.region.nodes) and loop >= 0, Bind(stage, loop, ()), "there is no such stage")
+        rank = self.region.nodes[stage].outputs[0].type.rank
+        place = self.d.placed.get(stage)
+        if loop >= rank:
+            over = self.over.get(stage, ())
+            return over[loop - rank][0] if loop - rank < len(over) else Index("none")
+        if stage == self.root_stage and self.running is not None and loop == self.running[0]:
+            return self.running[1]
+        if place is not None and loop >= place.level:
+            return Index(f"t{stage}_{loop - place.level}")
+        return self.index[loop]
 
     def _loops(self, stage: int) -> tuple[tuple[Index, Extent], ...]:
         shape = self.region.nodes[stage].outputs[0].type.shape
@@ -328,7 +371,8 @@ class _NestBuilder:
         self.over[self.root_stage] = s.over
         update: list[Statement] = [Store(out, s.target, s.value, s.combine, s.when)]
         rank = len(self.index)
-        for a, (k, extent) in reversed(list(enumerate(s.over))):
+        shared = {x.loop - rank for x in self.d.bound if x.stage == self.root_stage}  # outermost: each has elements of its own
+        for a, (k, extent) in reversed(sorted(enumerate(s.over), key=lambda item: item[0] not in shared)):
             lanes = self.d.vector.get((self.root_stage, rank + a), 1)
             update = [For(k, extent, tuple(update), lanes)]
         return (*start, *update)
@@ -337,6 +381,7 @@ class _NestBuilder:
         """Serial along its axis, which goes innermost; other axes are loops around."""
         assert isinstance(p.last, Index)
         axis = self.index.index(p.last)
+        self.running = axis, p.index
         at = (*self.index[:axis], p.index, *self.index[axis + 1:])
         body: list[Statement] = [Scan(p.monoid, p.index, p.extent, p.body, self.outputs[self.root], at, p.dtype)]
         shape: Shape = self.root.type.shape
@@ -345,6 +390,14 @@ class _NestBuilder:
             lanes = self.d.vector[self.root_stage, a] if vector else 1
             body = [For(self.index[a], shape[a], tuple(body), lanes)]
         return tuple(body)
+
+
+def _agreed(x: T, change: Callable[[Nest, T], R], nest: Nest) -> R:
+    """change(nest, x); its ValueError as that of the instruction."""
+    try:
+        return change(nest, x)
+    except ValueError as why:
+        raise ScheduleError(f"{x}: {why}") from None
 
 
 def _in_one_pass(body: Sequence[Statement], x: OnePass) -> tuple[Statement, ...]:

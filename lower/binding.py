@@ -1,0 +1,143 @@
+"""Loops of a nest shared out among the blocks and threads of a GPU: each decision checked, then done.
+
+Guarantees of a nest that `check` accepts: no two threads store one element of a result (in one loop that blocks share out);
+all threads of a block reach every place where they wait for each other, the same number of times; blocks depend on each
+other through what an earlier statement of the nest's body made, and on nothing else.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from loopwright.ir.loops import Apply, Expr, Index, walk
+from loopwright.ir.nest import Allocate, For, Nest, Reduction, Scan, Statement, Store
+from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
+
+LOOP_AXES = ((BLOCK,), (BLOCK, THREAD_X), (BLOCK, THREAD_Y), (THREAD_X,), (BLOCK, THREAD_Y, THREAD_X))
+FOLD_AXES = ((THREAD_X,), (THREAD_Y,), (BLOCK, THREAD_X))
+SCAN_AXES = ((THREAD_X,),)
+WARP, MOST_THREADS = 32, 1024
+
+
+def bind(nest: Nest, index: Index, axes: tuple[str, ...]) -> Nest:
+    """The nest with the loop of this index shared out. ValueError where there is none, or its kind has no such axes."""
+    found: list[tuple[tuple[str, ...], ...]] = []
+
+    def one(s: Statement) -> Statement:
+        match s:
+            case For() if s.index == index:
+                found.append(LOOP_AXES)
+                return dataclasses.replace(s, bind=axes)
+            case Reduction() if index in [k for k, _ in s.over]:
+                found.append(FOLD_AXES)
+                return dataclasses.replace(s, bind=axes)
+            case Scan() if s.index == index:
+                found.append(SCAN_AXES)
+                return dataclasses.replace(s, bind=axes)
+        return s
+
+    nest = dataclasses.replace(nest, body=_changed(nest.body, one))
+    if not found:
+        raise ValueError("the nest has no such loop")
+    if any(axes not in known for known in found):
+        raise ValueError(f"this loop may have axes {' or '.join(map(str, found[0]))}")
+    return nest
+
+
+def share_row(nest: Nest, name: str) -> Nest:
+    """The nest with a local row in shared memory. ValueError where there is no such row."""
+    def one(s: Statement) -> Statement:
+        if isinstance(s, Allocate) and s.buffer.name == name:
+            return Allocate(dataclasses.replace(s.buffer, place="shared"))
+        return s
+    body = _changed(nest.body, one)
+    if body == nest.body:
+        raise ValueError("it is no local row")
+    return dataclasses.replace(nest, body=body)
+
+
+def _changed(body: Sequence[Statement], one: Callable[[Statement], Statement]) -> tuple[Statement, ...]:
+    """Every statement changed, outermost first."""
+    out = []
+    for s in map(one, body):
+        out.append(dataclasses.replace(s, body=_changed(s.body, one)) if isinstance(s, For) else s)
+    return tuple(out)
+
+
+# ---- legality -----------------------------------------------------------------------------------
+def check(nest: Nest) -> None:
+    """ValueError where the bound loops could not run at once."""
+    assert nest.threads is not None
+    x, y = nest.threads
+    if any(n < 1 or n & (n - 1) for n in (x, y)) or not WARP <= x * y <= MOST_THREADS:
+        raise ValueError(f"a block has {WARP} to {MOST_THREADS} threads, powers of two along each axis")
+    _check(nest.body, (), ())
+
+
+def _check(body: Sequence[Statement], around: tuple[For, ...], taken: tuple[str, ...]) -> None:
+    for s in body:
+        match s:
+            case For():
+                _check_loop(s, around, taken)
+                _check(s.body, (*around, s), taken if s.bind == _axes(around) else (*taken, *s.bind))
+            case Reduction() | Scan() if s.bind:
+                _check_fold(s, around, taken)
+                _check(getattr(s, "also", ()), around, taken)
+            case Store():
+                _check_store(s, around)
+            case Allocate():
+                if s.buffer.place != "shared":
+                    raise ValueError(f"the row {s.buffer.name} has no place: threads share rows in shared memory")
+                if THREAD_X in taken:
+                    raise ValueError(f"the row {s.buffer.name} would be one thread's alone")
+
+
+def _axes(around: Sequence[For]) -> tuple[str, ...]:
+    return around[-1].bind if around else ()
+
+
+def _check_loop(s: For, around: tuple[For, ...], taken: tuple[str, ...]) -> None:
+    if not s.bind:
+        return
+    if around and s.bind == around[-1].bind:
+        if around[-1].body != (s,):
+            raise ValueError(f"loop {s.index.name} is not alone in the loop around it, which has the same axes")
+        return
+    if set(s.bind) & set(taken):
+        raise ValueError(f"loop {s.index.name}: a loop around it has one of its axes")
+    if (BLOCK in s.bind) == bool(around):
+        raise ValueError(f"loop {s.index.name}: outermost loops are shared out among blocks, and no others")
+
+
+def _check_fold(s: Reduction | Scan, around: tuple[For, ...], taken: tuple[str, ...]) -> None:
+    name = s.name if isinstance(s, Reduction) else s.buffer
+    if set(s.bind) & set(taken):
+        raise ValueError(f"fold {name}: a loop around it has one of its axes")
+    if BLOCK in s.bind and around:
+        raise ValueError(f"fold {name}: blocks share out only a fold that stands alone")
+
+
+def _check_store(s: Store, around: tuple[For, ...]) -> None:
+    """Every loop that is shared out must tell by its index alone which part of the array it stores to."""
+    loops = {x.index for x in around}
+    own = {k for e in s.index if (k := owner(e, loops)) is not None}
+    rows = s.buffer.startswith("t")  # of each block, and of each row of its threads
+    for x in around:
+        if x.bind and x.index not in own and not (rows and BLOCK in x.bind):
+            raise ValueError(f"loop {x.index.name}: its iterations store to the same elements of {s.buffer}")
+
+
+def owner(e: Expr, loops: set[Index]) -> Index | None:
+    """The loop that decides this position alone: different iterations of it never give the same."""
+    match e:
+        case Index():
+            return e if e in loops else None
+        case Apply(fn="add" | "sub", args=(a, b)):
+            if not loops & _indices(b):
+                return owner(a, loops)
+            return None if loops & _indices(a) else owner(b, loops)
+    return None
+
+
+def _indices(e: Expr) -> set[Index]:
+    return {x for x in walk(e) if isinstance(x, Index)}
