@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from loopwright import debug, lax, nn, numpy, ops, random, scipy, tree
+    from loopwright import debug, lax, loops, nn, numpy, ops, random, scipy, tree
     from loopwright.autodiff.calls import float0
     from loopwright.callbacks import pure_callback
     from loopwright.checks import check, debug_nans
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ConcretizationError,
         DTypeError,
         GradientError,
+        KernelError,
         LeakedValueError,
         ParseError,
         ShapeDeclarationError,
@@ -38,21 +39,22 @@ if TYPE_CHECKING:
     from loopwright.tracer.pytree import register_pytree_node
     from loopwright.tracer.size import SpecialisationWarning
     from loopwright.transforms import grad, jvp, linearize, value_and_grad, vjp, vmap
+    from loopwright.user_kernels import kernel
     from loopwright.versions import DonationWarning, RecompilationWarning, disable_jit
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError", "AxisNameError", "CheckError", "CollectiveError", "ConcretizationError", "DTypeError", "DonationWarning",
-    "GradientError", "LeakedValueError", "ParseError", "RecompilationWarning", "ShapeDeclarationError", "ShapeDtypeStruct",
-    "ShapeError", "SpecialisationWarning", "TraceStateError", "VerificationError", "WriteError", "check", "checkpoint",
-    "checkpoint_name", "checkpoint_policies", "custom_jvp", "custom_vjp", "debug", "debug_nans", "disable_jit", "eval_shape",
-    "float0", "grad", "hessian", "hvp", "jacfwd", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "make_graph",
-    "nn", "numpy", "ops", "parse", "pure_callback", "random", "register_pytree_node", "release_memory", "remat", "scipy",
-    "set_threads", "tree", "value_and_grad", "vjp", "vmap",
+    "GradientError", "KernelError", "LeakedValueError", "ParseError", "RecompilationWarning", "ShapeDeclarationError",
+    "ShapeDtypeStruct", "ShapeError", "SpecialisationWarning", "TraceStateError", "VerificationError", "WriteError", "check",
+    "checkpoint", "checkpoint_name", "checkpoint_policies", "custom_jvp", "custom_vjp", "debug", "debug_nans", "disable_jit",
+    "eval_shape", "float0", "grad", "hessian", "hvp", "jacfwd", "jacrev", "jit", "jvp", "kernel", "lax", "linear_transpose",
+    "linearize", "loops", "make_graph", "nn", "numpy", "ops", "parse", "pure_callback", "random", "register_pytree_node",
+    "release_memory", "remat", "scipy", "set_threads", "tree", "value_and_grad", "vjp", "vmap",
 ]
 
-_SUBMODULES = ("debug", "lax", "nn", "numpy", "ops", "random", "scipy", "tree")
+_SUBMODULES = ("debug", "lax", "loops", "nn", "numpy", "ops", "random", "scipy", "tree")
 _NAMES = {
     "autodiff.calls": ("float0",),
     "callbacks": ("pure_callback",),
@@ -60,8 +62,8 @@ _NAMES = {
     "custom": ("checkpoint", "checkpoint_name", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat"),
     "inspection": ("make_graph",),
     "ir.errors": ("ArgumentError", "AxisNameError", "CheckError", "CollectiveError", "ConcretizationError", "DTypeError",
-                  "GradientError", "LeakedValueError", "ParseError", "ShapeDeclarationError", "ShapeError", "TraceStateError",
-                  "VerificationError", "WriteError"),
+                  "GradientError", "KernelError", "LeakedValueError", "ParseError", "ShapeDeclarationError",
+                  "ShapeError", "TraceStateError", "VerificationError", "WriteError"),
     "ir.parser": ("parse",),
     "jacobians": ("hessian", "jacfwd", "jacrev"),
     "jitted": ("jit",),
@@ -70,6 +72,7 @@ _NAMES = {
     "tracer.pytree": ("register_pytree_node",),
     "tracer.size": ("SpecialisationWarning",),
     "transforms": ("grad", "jvp", "linearize", "value_and_grad", "vjp", "vmap"),
+    "user_kernels": ("kernel",),
     "versions": ("DonationWarning", "RecompilationWarning", "disable_jit"),
 }
 _OWNER = {name: module for module, names in _NAMES.items() for name in names}

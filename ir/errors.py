@@ -38,6 +38,10 @@ class CheckError(ValueError):
     """A `check` whose condition did not hold when the program ran."""
 
 
+class KernelError(RuntimeError):
+    """A kernel that a user brings which cannot be loaded, is not what its signature says, or crashed in its first run."""
+
+
 class GradientError(TypeError):
     """A derivative that does not exist: integer input, non-scalar output, or an op without a rule."""
 

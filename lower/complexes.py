@@ -91,7 +91,7 @@ def _rewritten(builder: Builder, n: Node, known: dict[Value, Known]) -> dict[Val
         refs = [x.ref for x in operands if isinstance(x, Part)]
         made = builder.bind_all(n.op, refs, n.attrs, n.regions)
         return {v: Part(r) for v, r in zip(n.outputs, made, strict=True)}
-    if n.op.python is not None:
+    if n.op.python is not None or n.op.foreign:
         return _with_pairs(builder, n, operands)
     rule = RULES.get(n.op)
     if rule is None:
@@ -102,7 +102,7 @@ def _rewritten(builder: Builder, n: Node, known: dict[Value, Known]) -> dict[Val
 
 
 def _with_pairs(builder: Builder, n: Node, operands: Sequence[Known]) -> dict[Value, Known]:
-    """A call of a Python function: complex numbers go and come as they lie in memory, and the node says which they are."""
+    """A call of a user's function: complex numbers go and come as they lie in memory, and the node says which they are."""
     pairs = tuple([k for k, v in enumerate((*n.inputs, *n.outputs)) if v.type.dtype in COMPLEX])
     attrs = dict(n.attrs)
     if n.outputs:

@@ -1,10 +1,11 @@
 """Kernels that call hand-written or library code, with the loops around them: matrix products, sorts, running products
 of complex numbers, Fourier transforms, linear algebra, Python
-functions, checks."""
+functions, kernels that users bring, checks."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.errors import DTypeError
@@ -17,6 +18,7 @@ from loopwright.ir.types import DTYPES, SHORT
 from loopwright.kernels.gemm import match_gemm
 from loopwright.kernels.sorting import argsort_text
 from loopwright.lower.fourier import layouts, transform, transform_block
+from loopwright.lower.natives import native, native_text
 from loopwright.lower.products import running_product_text
 from loopwright.lower.runtime import blas, lapack
 from loopwright.lower.runtime.callbacks import symbol_of
@@ -30,7 +32,8 @@ def library_text(n: Node, name: str, target: Target) -> tuple[str, tuple[str, ..
     w = Writer()
     region = n.regions[0]
     sizes = Sizes(w, {s: f"%n{k}" for k, s in enumerate(region.symbols)})
-    emit = _IMPLEMENTATIONS[n.attrs["implementation"]]
+    implementation = n.attrs["implementation"]
+    emit = partial(native_text, target) if implementation == native.name else _IMPLEMENTATIONS[implementation]
     shared = emit(w, sizes, region.nodes[0], [f"%p{region.params.index(v)}" for v in region.nodes[0].inputs])
     w.do("ret void")
     parameters = [*(f"ptr %p{k}" for k in range(len(region.params))), *_outputs(n),

@@ -8,7 +8,7 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-@pytest.mark.parametrize("name", ["laplace", "pendulum", "recurrent"])
+@pytest.mark.parametrize("name", ["kernels", "laplace", "pendulum", "recurrent"])
 def test_an_example_passes_its_own_check(name):
     """`make demo` runs digits.py itself."""
     done = subprocess.run([sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True, timeout=300)

@@ -70,6 +70,35 @@ def assemble(text: str, target: Target | None = None) -> bytes:
     return _LENGTHS.pack(*map(len, made), *[0] * (2 - len(made))) + b"".join(made)
 
 
+def optimised(text: str, target: Target) -> str:
+    """LLVM text after all of LLVM's usual passes, loops made vectors among them: for text that others wrote."""
+    with LLVM_LOCK:
+        module = llvm().parse_assembly(text)
+        module.triple = target.triple
+        module.verify()
+        options = llvm().create_pipeline_tuning_options(speed_level=3)
+        options.loop_vectorization = options.slp_vectorization = True
+        with llvm().create_pass_builder(_target_machine(target, 3), options) as builder:
+            builder.getModulePassManager().run(module, builder)
+        return str(module)
+
+
+def exported(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """The functions that LLVM text defines and exports: the type of the result, and of each argument. RuntimeError, with LLVM's
+    words, for text that is not valid."""
+    with LLVM_LOCK:
+        module = llvm().parse_assembly(text)
+        module.verify()
+        found = [f for f in module.functions if not f.is_declaration and f.linkage.name == "external"]
+        return {f.name: (_result_type(str(f)), tuple([str(a.type) for a in f.arguments])) for f in found}
+
+
+def _result_type(definition: str) -> str:
+    """What a function's text says before its name."""
+    head = next(line for line in definition.split("\n") if line.startswith("define "))
+    return head[:head.index("@")].split()[-1]
+
+
 def assembly(text: str, target: Target | None = None) -> str:
     """The same as readable assembly."""
     target = target or host_target()

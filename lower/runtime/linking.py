@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from loopwright.ir.signature import Version
-from loopwright.lower.runtime import objects, support
+from loopwright.lower.runtime import natives, objects, support
 from loopwright.lower.runtime.dispatch_text import bound_objects, dispatch_text
 from loopwright.lower.runtime.engine import Library, load
 
@@ -39,7 +39,8 @@ def imported(text: str) -> list[str]:
 def link(version: Version, code: bytes, imports: Sequence[str], raise_error: Callable[[bytes], Any]) -> Library:
     """Load a version's object code; the library keeps alive every object that the code names."""
     bound = bound_objects(version, raise_error)
-    where = {name: _address(name, bound) for name in imports}
+    brought = dict(natives.functions(version.graph)) if any(name.startswith(natives.PREFIX) for name in imports) else {}
+    where = {name: brought[name] if name in brought else _address(name, bound) for name in imports}
     return load(code, where, ["entry", "dispatch"] if is_native() else ["entry"], bound)
 
 
