@@ -201,8 +201,8 @@ def _of_pointer(x: Any, name: str | None) -> Callback:
     if where is None and type(x).__module__.partition(".")[0] in ("ctypes", "_ctypes"):
         where = ctypes.cast(x, ctypes.c_void_p).value
     if not isinstance(where, int) or not where:
-        raise ArgumentError(f"{user_source()}: kernel: pointer= expected an address (an integer, a ctypes function or an object "
-                            f"with an address), got {x!r:.60}.")
+        raise ArgumentError(f"{user_source()}: kernel: pointer= expected an address (an integer, a ctypes function or an "
+                            f"object with an address), got {x!r:.60}.")
     return Callback(f"{name or 'pointer'}#{next(_serial)}", Pointer(where, x))
 
 
