@@ -20,6 +20,7 @@ from loopwright.ir.graph import Node
 from loopwright.ir.ops.control import scan, while_
 from loopwright.ir.residuals import Choice, total
 from loopwright.lower.control import blocks, is_control
+from loopwright.lower.padding import unpadded
 from loopwright.versions import Draft, Entry, Versions
 
 
@@ -51,7 +52,7 @@ def _version_lines(number: int, entry: Entry, sizes: Mapping[str, int] | None) -
               if version.hidden]
     lines += [f"  result {k} takes the memory of argument {a}" for k, a in entry.compiled.donations.items()]
     lines += _kept_lines(entry.draft, sizes)
-    for k, node in enumerate(entry.compiled.kernels.nodes):
+    for k, node in enumerate(unpadded(entry.compiled.kernels).nodes):
         lines += _kernel_lines(k, node, sizes)
     return lines
 

@@ -32,7 +32,7 @@ Axes = dict[Value, int | None]  # which axis of a value is divided; None: it is 
 
 def blocked(g: Graph, target: Target) -> Graph:
     """A partitioned graph with its chains of kernels in loops over blocks."""
-    known = _Known()
+    known = KnownAxes()
     readers: dict[Value, set[Node]] = {}
     for n in g.nodes:
         for v in n.inputs:
@@ -49,7 +49,7 @@ def blocked(g: Graph, target: Target) -> Graph:
 
 
 # ---- chains -------------------------------------------------------------------------------------
-def _runs(nodes: Sequence[Node], known: _Known) -> list[list[Node]]:
+def _runs(nodes: Sequence[Node], known: KnownAxes) -> list[list[Node]]:
     """Chains of kernels that may share a loop over their results' first axis. Nothing else that stands between the first
     and the last of a chain reads what it makes, or makes what it reads: that would be kept for the whole loop."""
     found: list[list[Node]] = []
@@ -84,7 +84,7 @@ def _pays(run: Sequence[Node]) -> bool:
 
 
 def _loop(run: Sequence[Node], readers: Mapping[Value, set[Node]], wanted: set[Value], target: Target,
-          known: _Known) -> Node | None:
+          known: KnownAxes) -> Node | None:
     """A chain as one loop; None where it keeps no value for itself or nothing can be divided."""
     inside = set(run)
     results = tuple([v for n in run for v in n.outputs if v in wanted or not readers.get(v, set()) <= inside])
@@ -100,7 +100,7 @@ def _loop(run: Sequence[Node], readers: Mapping[Value, set[Node]], wanted: set[V
 
 
 # ---- which axis of what -------------------------------------------------------------------------
-class _Known:
+class KnownAxes:
     """What was found out about kernels, by their structure: many are equal."""
 
     def __init__(self) -> None:
@@ -122,8 +122,8 @@ class _Known:
             return None
         return operands
 
-    def retyped(self, region: Graph, axis: int, size: Dim) -> Graph | None:
-        """A kernel's region with `size` positions of an axis."""
+    def retyped(self, region: Graph, axis: int, size: Extent) -> Graph | None:
+        """A kernel's region with `size` positions of an axis, that `node_axes` has followed; None where an op disagrees."""
         key = region.key, region.symbols, axis, size  # equal structures may have other symbols
         if key not in self._regions:
             self._regions[key] = _retyped_region(region, axis, size)
@@ -181,7 +181,7 @@ def _bare(e: Expr) -> Iterator[Expr]:
 
 # ---- loops --------------------------------------------------------------------------------------
 def _divided(g: Graph, axis: int, outer: tuple[Dim, ...], target: Target,
-             known: _Known) -> tuple[Node, tuple[Value, ...]] | None:
+             known: KnownAxes) -> tuple[Node, tuple[Value, ...]] | None:
     """A chain as a loop over blocks of `axis`, and which parameters of g it is given; `outer`: the sizes of the blocks of
     the axes before. None where there is nothing to divide."""
     if axis == MOST_LEVELS or any(v.type.rank <= axis for n in g.nodes for v in n.outputs):
@@ -233,7 +233,7 @@ def _bytes(v: Value, size: Dim) -> Extent:
 
 
 def _retyped(g: Graph, axis: int, outer: Sequence[Dim], size: Dim,
-             known: _Known) -> tuple[Graph, tuple[Value, ...], tuple[int | None, ...]] | None:
+             known: KnownAxes) -> tuple[Graph, tuple[Value, ...], tuple[int | None, ...]] | None:
     """The chain with `size` positions of an axis: its parameters stand for those of g, with which axis of each is divided. One
     that some kernels read whole and others in blocks becomes two."""
     new: dict[tuple[Value, int | None], Value] = {}
@@ -259,11 +259,11 @@ def _retyped(g: Graph, axis: int, outer: Sequence[Dim], size: Dim,
     return body, tuple([v for v, _ in given]), tuple([a for _, a in given])
 
 
-def _narrow(t: ArrayType, axis: int | None, size: Dim) -> ArrayType:
+def _narrow(t: ArrayType, axis: int | None, size: Extent) -> ArrayType:
     return t if axis is None else t.with_shape(_with(t.shape, axis, size))
 
 
-def _retyped_region(region: Graph, axis: int, size: Dim) -> Graph | None:
+def _retyped_region(region: Graph, axis: int, size: Extent) -> Graph | None:
     """A kernel's region for a block: attributes that are the shape of a result change with it. None where an op disagrees."""
     axes = _region_axes(region, axis)
     assert axes is not None

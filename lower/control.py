@@ -67,6 +67,25 @@ blocks = Op(
 )
 
 
+def _padded_types(types: Sequence[ArrayType], regions: tuple[Graph, ...], short: tuple[Dim, ...], lanes: int,
+                  **attrs: Any) -> tuple[ArrayType, ...]:
+    return scan.result_types(types, regions[1:], attrs)
+
+
+def _run_padded(*arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping[str, int], short: tuple[Dim, ...],
+                lanes: int, **attrs: Any) -> tuple[Any, ...]:
+    return tuple(scan.numpy(*arrays, regions=regions[1:], sizes=sizes, **attrs))
+
+
+padded_scan = Op(
+    name="padded_scan",
+    doc="A scan with two bodies that compute the same. Where the sizes `short` are at most `lanes`, the first one runs, whose "
+        "vectors have `lanes` elements: first those of the operands.",
+    numpy=_run_padded,
+    infer=_padded_types,
+)
+
+
 def split_at_trips(g: Graph) -> Graph:
     """g with all that follows its first `trips` node in the region of a `sized` node, which may hold another."""
     k = next((k for k, n in enumerate(g.nodes) if n.op is trips), None)
@@ -93,6 +112,7 @@ _CARRY: Mapping[Op, Callable[[Node], int]] = {
     blocks: lambda n: 0,
     while_: _while_carry,
     scan: lambda n: int(n.attrs["carry"]),
+    padded_scan: lambda n: int(n.attrs["carry"]),
 }
 
 

@@ -186,11 +186,12 @@ def _expression(n: Node, known: dict[Value, Expr | Place], found: _Elements) -> 
         return Load(x.buffer, (*x.index, *at), n.inputs[k].type.dtype) if isinstance(x, Place) else x
     types = tuple([v.type for v in n.inputs])
     e = rule(LoopContext(types, n.outputs[0].type, load, found.fresh), (), **n.attrs)
-    _require(not any(isinstance(x, Scatter) or _may_raise(x) for x in walk(e)))
+    _require(not any(isinstance(x, Scatter) or may_raise(x) for x in walk(e)))
     return e
 
 
-def _may_raise(x: Expr) -> bool:
+def may_raise(x: Expr) -> bool:
+    """Whether an expression raises for some values of its parts."""
     return isinstance(x, Bounded) or (isinstance(x, Apply) and x.fn == "power" and x.dtype in INTEGERS)
 
 

@@ -21,6 +21,7 @@ from loopwright.lower.donation import donate
 from loopwright.lower.functions import INTERRUPTED, OUT_OF_MEMORY, Frame, Function, source_at
 from loopwright.lower.kernel import kernel, region_of
 from loopwright.lower.library import MAY_RAISE, library_text
+from loopwright.lower.padding import padded
 from loopwright.lower.partition import partition
 from loopwright.lower.plan import Argument, Place, ResultMemory, bytes_of, on_stack, plan_memory
 from loopwright.lower.regions import SMALL_TEXT, control_function
@@ -47,7 +48,7 @@ def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False
     machine code."""
     kernels, donations = donate(partition(g, target, blas=blas), g, donated)
     kernels = kernels if donations else blocked(kernels, target)  # a donated argument may be read after a block of it is stored
-    made = lower_kernels(kernels, target, g.free_symbols, fast_math=fast_math)
+    made = lower_kernels(padded(kernels, target), target, g.free_symbols, fast_math=fast_math)
     return replace(made, donations=donations)
 
 

@@ -6,17 +6,19 @@ registers; rows of scanned arrays are read and written in place; loops that may 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 
 from loopwright.ir.dims import substitute, symbol_of
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan, switch, while_
 from loopwright.ir.ops.regions import split
-from loopwright.lower.control import blocks, carry_count, initial_carries, sized
+from loopwright.lower.control import blocks, carry_count, initial_carries, padded_scan, sized
 from loopwright.lower.functions import FAILED, Frame, Function
 from loopwright.lower.plan import Argument, Place, Regions, ResultMemory, bytes_of, on_stack, plan_memory, plan_regions
-from loopwright.lower.runtime.writer import Writer
+from loopwright.lower.runtime.writer import Writer, every
 
 SMALL_TEXT = 20_000  # characters of a function that may become part of another
 FEW_TRIPS = 1 << 16  # of small bodies: over before anybody could ask for an end
@@ -64,14 +66,31 @@ class _Control:
         pointers |= {ResultMemory(k): p for k, p in enumerate(results)}
         self.frame.run(self.node.regions[region], self.memory.plans[region], pointers, region)
 
-    def carries(self, initial: Sequence[str], trips: str | None) -> list[_Carry]:
-        """The carries, which begin as `initial`; `trips`: how often they will change, where that is known."""
+    def carries(self, initial: Sequence[str], trips: str | None, region: int = -1) -> list[_Carry]:
+        """The carries, which begin as `initial`; `trips`: how often they will change, where that is known. `region`: the body,
+        which may see vectors with more elements."""
         spare = self.frame.slots(self.memory.spare, "%workspace", self.frame.sizes.extent(self.memory.shared))
-        kinds = [_InPlace if stays else _Small if on_stack(need) else _Large
-                 for need, stays in zip(self.memory.spare, self.memory.in_place, strict=True)]
-        values = self.node.outputs[:len(spare)]
+        values, inner = self.node.outputs[:len(spare)], self.node.regions[region].results
+        known = zip(values, inner, self.memory.spare, self.memory.in_place, strict=False)
+        kinds = [partial(_Padded, u) if v.type != u.type else _InPlace if stays else _Small if on_stack(need) else _Large
+                 for v, u, need, stays in known]
         given = zip(kinds, values, initial, self.results, spare, strict=False)  # more results follow
         return [kind(self.frame, v, start, result, other, trips) for kind, v, start, result, other in given]
+
+    def seen(self, places: Sequence[str], values: Sequence[Value], inner: Sequence[Value]) -> list[str]:
+        """Where a body finds `values` that lie at these places and that it sees as `inner`."""
+        return [at if v.type == u.type else _padded(self.frame, v, u, at)
+                for at, v, u in zip(places, values, inner, strict=False)]
+
+    @contextmanager
+    def made(self, places: Sequence[str], values: Sequence[Value], inner: Sequence[Value]) -> Iterator[list[str]]:
+        """Where a body puts `inner` so that `values` come to lie at these places."""
+        own = [at if v.type == u.type else self.frame.stack(bytes_of(u))
+               for at, v, u in zip(places, values, inner, strict=True)]
+        yield own
+        for at, v, u, place in zip(own, values, inner, places, strict=True):
+            if at is not place:
+                _cut(self.frame, v, u, at, place)
 
     def leave(self) -> None:
         """Both ways out."""
@@ -166,7 +185,53 @@ class _InPlace:
         """The result is there."""
 
 
-_Carry = _Small | _Large | _InPlace
+class _Padded:
+    """A vector that the body sees with more elements, as many as a register has: on the stack, as a small one."""
+
+    def __init__(self, inner: Value, frame: Frame, v: Value, initial: str, result: str, spare: str, trips: str | None) -> None:
+        self.frame, self.v, self.inner, self.result = frame, v, inner, result
+        self.now, self.following = _padded(frame, v, inner, initial), frame.stack(bytes_of(inner))
+
+    def current(self) -> str:
+        return self.now
+
+    def next(self) -> str:
+        return self.following
+
+    def advance(self) -> None:
+        self.frame.copy(self.inner, self.following, self.now)
+
+    def finish(self) -> None:
+        _cut(self.frame, self.v, self.inner, self.now, self.result)
+
+
+def _padded(frame: Frame, v: Value, inner: Value, at: str) -> str:
+    """A buffer of the type of `inner` that begins with the elements of v, which lie at `at`; then there are zeros."""
+    buffer, (kind, name, align, mask) = frame.stack(bytes_of(inner)), _lanes(frame, v, inner)
+    x = frame.w.call(kind, f"llvm.masked.load.{name}.p0", f"ptr {at}", align, mask, f"{kind} zeroinitializer")
+    frame.w.store(kind, x, buffer)
+    return buffer
+
+
+def _cut(frame: Frame, v: Value, inner: Value, buffer: str, at: str) -> None:
+    """Store the first elements of a buffer, those of v."""
+    kind, name, align, mask = _lanes(frame, v, inner)
+    x = frame.w.load(kind, buffer)
+    frame.w.call("void", f"llvm.masked.store.{name}.p0", f"{kind} {x}", f"ptr {at}", align, mask)
+
+
+def _lanes(frame: Frame, v: Value, inner: Value) -> tuple[str, str, str, str]:
+    """The bytes of `inner` as a vector: its type, its name in intrinsics, an element's alignment in memory, and the mask of the
+    elements of v."""
+    (count,), bits = inner.type.shape, 8 * v.type.dtype.itemsize
+    kind, head = f"<{count} x i64>", frame.head
+    size = head.let(f"insertelement {kind} poison, i64 {frame.sizes.extent(v.type.shape[0])}, i32 0")
+    size = head.let(f"shufflevector {kind} {size}, {kind} poison, <{count} x i32> zeroinitializer")
+    mask = head.let(f"icmp slt {kind} <{', '.join(f'i64 {k}' for k in range(int(str(count))))}>, {size}")
+    return f"<{count} x i{bits}>", f"v{count}i{bits}", f"i32 {bits // 8}", f"<{count} x i1> {mask}"
+
+
+_Carry = _Small | _Large | _InPlace | _Padded
 
 
 # ---- loops --------------------------------------------------------------------------------------
@@ -221,11 +286,31 @@ def _while(c: _Control) -> None:
 
 
 def _scan(c: _Control) -> None:
-    n, w, sizes = c.node, c.w, c.frame.sizes
+    _steps(c, 0)
+    c.leave()
+
+
+def _padded_scan(c: _Control) -> None:
+    """By the sizes of the call, with the one body or the other."""
+    w, sizes, lanes = c.w, c.frame.sizes, c.node.attrs["lanes"]
+    short, long, done = w.fresh("short"), w.fresh("long"), w.fresh("done")
+    w.branch(every(w, [w.let(f"icmp sle i64 {sizes.extent(x)}, {lanes}") for x in c.node.attrs["short"]]), short, long)
+    for k, block in enumerate((short, long)):
+        w.label(block)
+        _steps(c, k)
+        w.jump(done)
+    w.label(done)
+    c.leave()
+
+
+def _steps(c: _Control, number: int) -> None:
+    """The loop of a scan with the body of that number, whose vectors may have more elements than those of the node."""
+    n, w, sizes, region, whole = c.node, c.w, c.frame.sizes, c.node.regions[number], c.node.regions[-1]
     count = carry_count(n)
     length = sizes.extent(n.attrs["length"])
     constants, initial, xs = split(c.operands, n.attrs["constants"], count)
-    carries, at = c.carries(initial, length), w.slot("i64")
+    constants = c.seen(constants, whole.params, region.params)
+    carries, at = c.carries(initial, length, number), w.slot("i64")
     last = w.let(f"sub i64 {length}, 1")
     w.store("i64", "0", at)
 
@@ -234,15 +319,16 @@ def _scan(c: _Control) -> None:
                 for base, v in zip(bases, values, strict=True)]
 
     def body(now: list[str], following: list[str]) -> None:
-        region, step = n.regions[0], w.load("i64", at)
+        step, first = w.load("i64", at), len(whole.params) - len(xs)
         k = w.let(f"sub i64 {last}, {step}") if n.attrs["reverse"] else step
-        inputs = rows(xs, region.params[len(region.params) - len(xs):], k)
-        c.run(0, [*constants, *now, *inputs], [*following, *rows(c.results[count:], region.results[count:], k)])
+        inputs = c.seen(rows(xs, whole.params[first:], k), whole.params[first:], region.params[first:])
+        ends = rows(c.results[count:], whole.results[count:], k)
+        with c.made(ends, whole.results[count:], region.results[count:]) as made:
+            c.run(number, [*constants, *now, *inputs], [*following, *made])
         w.store("i64", w.let(f"add i64 {step}, 1"), at)
 
     few = isinstance(n.attrs["length"], int) and n.attrs["length"] <= FEW_TRIPS
     _loop(c, carries, lambda: w.let(f"icmp slt i64 {w.load('i64', at)}, {length}"), body, polls=not few)
-    c.leave()
 
 
 # ---- branches and sizes -------------------------------------------------------------------------
@@ -297,4 +383,5 @@ def _blocks(c: _Control) -> None:
     c.leave()
 
 
-_EMIT: Mapping[Op, Callable[[_Control], None]] = {switch: _switch, while_: _while, scan: _scan, sized: _sized, blocks: _blocks}
+_EMIT: Mapping[Op, Callable[[_Control], None]] = {
+    switch: _switch, while_: _while, scan: _scan, padded_scan: _padded_scan, sized: _sized, blocks: _blocks}

@@ -65,7 +65,7 @@ class Writer:
 
     def call(self, result: str, name: str, *arguments: str) -> str:
         """Call a function by name, declaring it; arguments are `type value`. The value's name; "" for void."""
-        types = ", ".join(a.split(" ", 1)[0] for a in arguments)
+        types = ", ".join(a.rsplit(" ", 1)[0] for a in arguments)
         self._declared[name] = f"declare {result} @{name}({types})"
         text = f"call {result} @{name}({', '.join(arguments)})"
         if result == "void":
