@@ -126,19 +126,19 @@ def _interleaves(region: Graph, index: Position, fresh: Callable[[], Index]) -> 
 def default_schedule(region: Graph, target: Target) -> Schedule:
     """The schedule of a region that nobody has tuned."""
     s = survey(region)
-    placement = [_placement(s, k) for k in range(len(s.stages))]
+    placement = [placement_of(s, k) for k in range(len(s.stages))]
     lanes = _lanes_rules(s, placement, target)
     loops = 0 if isinstance(s.root.expr, Scatter) else s.loops - isinstance(s.root.expr, Prefix)
     interleave: list[Instruction] = [Interleave()] if s.loops < len(s.index) else []
     parallel: list[Instruction] = [Parallel()] if loops and not _is_tiny(region) else []
     schedule = (*placement, *interleave, *lanes, *_prefetch_rules(s, lanes), *parallel)
     scheduled = build_nest(region, schedule, "probe")
-    schedule = (*schedule, *_fuse_rules(s, scheduled))
+    schedule = (*schedule, *fuse_rules(s, scheduled))
     return (*schedule, *_pass_rules(s, schedule, scheduled))
 
 
 # ---- what is kept -------------------------------------------------------------------------------
-def _placement(s: Survey, stage: int) -> Instruction:
+def placement_of(s: Survey, stage: int) -> Instruction:
     """Results and reductions are kept at their rank; so is what is worth more than a load, once per row."""
     reading = s.stages[stage]
     v = reading.node.outputs[0]
@@ -215,7 +215,7 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
         return _scatter_lanes(s, s.root.expr, lanes)
     folds = [k for k, reading in enumerate(s.stages) if isinstance(reading.expr, Reduce)]
     out: list[Instruction] = []
-    if folds and not _across(s, placement):
+    if folds and not goes_across(s, placement):
         for k in folds:
             e = s.stages[k].expr
             assert isinstance(e, Reduce)
@@ -295,7 +295,7 @@ def _scatter_lanes(s: Survey, e: Scatter, lanes: int) -> list[Instruction]:
     return out
 
 
-def _across(s: Survey, placement: list[Instruction]) -> bool:
+def goes_across(s: Survey, placement: list[Instruction]) -> bool:
     """Whether lanes across the root's last axis, with serial reductions inside, read memory better than lanes along the
     reductions: the fewer scattered reads win, and a tie goes to the reductions."""
     if not s.loops or s.level != s.loops:
@@ -338,7 +338,7 @@ def _contiguous(x: Load, along: set[Index]) -> bool:
 
 
 # ---- fused loops --------------------------------------------------------------------------------
-def _fuse_rules(s: Survey, scheduled: Scheduled) -> list[Instruction]:
+def fuse_rules(s: Survey, scheduled: Scheduled) -> list[Instruction]:
     """Fuse each maximal run of loops that every access keeps together."""
     out: list[Instruction] = []
     if isinstance(s.root.expr, Scatter | Prefix):
