@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -204,5 +205,9 @@ def from_json(text: str) -> Schedule:
     for name, _ in parts:
         if name not in _KINDS:
             raise ValueError(f"unknown schedule instruction {name!r}; known: {', '.join(_KINDS)}")
-    return tuple(_KINDS[name](**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
-                 for name, fields in parts)
+    return tuple(_KINDS[name](**_tuples(fields)) for name, fields in parts)
+
+
+def _tuples(fields: dict[str, Any]) -> Any:
+    """JSON has lists where instructions have tuples."""
+    return {name: tuple(x) if isinstance(x, list) else x for name, x in fields.items()}

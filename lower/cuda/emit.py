@@ -1,0 +1,204 @@
+"""A scheduled nest to the CUDA text of its launches.
+
+Guarantees: the launches of a kernel run in order compute what the nest means; memory outside the buffers is never touched;
+a block never leaves before a place where its threads meet; with equal inputs the bits are equal in every run.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from loopwright.ir.dims import Extent, evaluate, product
+from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store
+from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
+from loopwright.lower.codegen.terms import Terms
+from loopwright.lower.cuda import folds
+from loopwright.lower.cuda.context import MOST_NARROW, Context, Launch
+from loopwright.lower.cuda.evaluate import value
+from loopwright.lower.cuda.loops import looped
+from loopwright.lower.cuda.maths import Library
+from loopwright.lower.cuda.store import store
+from loopwright.lower.cuda.text import register_type
+from loopwright.lower.cuda.whiles import repeated
+
+LW_SHARED = """#ifndef LW_EMULATED
+#define LW_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#endif"""
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """An array that the launches of a kernel pass on: C type, elements, bytes of one."""
+
+    name: str
+    kind: str
+    count: Extent
+    itemsize: int
+
+
+@dataclass(frozen=True)
+class LaunchText:
+    """One `__global__` function: `grid` blocks of `threads` along x and y, `shared` bytes of dynamic shared memory. A grid of 0
+    is not launched."""
+
+    name: str
+    text: str
+    grid: Extent
+    threads: tuple[int, int]
+    shared: Extent
+
+
+@dataclass(frozen=True)
+class CudaKernel:
+    """A nest as launches, run in order, all with the parameters: buffers in the nest's order, scratch, symbols (long long),
+    `long long* error` of four elements. `narrow`: what must be below MOST_NARROW; () where any size will do."""
+
+    name: str
+    launches: tuple[LaunchText, ...]
+    scratch: tuple[Scratch, ...]
+    buffers: tuple[Buffer, ...]
+    symbols: tuple[str, ...]
+    narrow: tuple[Extent, ...]
+
+    def fits(self, sizes: Mapping[str, int]) -> bool:
+        """Whether 32-bit indices reach everything at these sizes."""
+        return all(evaluate(n, sizes) < MOST_NARROW for n in self.narrow)
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(x.text for x in self.launches)
+
+
+def emit_cuda(nest: Nest, library: Library, *, wide: bool = False) -> CudaKernel:
+    """The launches of a nest whose loops are bound; the functions they call go into the library. `wide`: 64-bit indices."""
+    return _Emitter(nest, library, wide).run()
+
+
+class _Emitter:
+    def __init__(self, nest: Nest, library: Library, wide: bool) -> None:
+        self.nest, self.library, self.wide = nest, library, wide
+        self.terms = Terms()
+        self.scratch: dict[str, Scratch] = {}
+        self.made: list[Launch] = []
+
+    def run(self) -> CudaKernel:
+        for first, last in self.parts():
+            launch = Launch(self.nest, self.library, self.terms, self.wide)
+            axes = [(THREAD_X, launch.x), (THREAD_Y, launch.y)]
+            context = Context(launch, launch.body, free=tuple([axis for axis, n in axes if n > 1]))
+            context = self.again(context, self.nest.body[:first])
+            group = self.nest.body[first:last]
+            if self.is_in_parts(group[0]):
+                reductions = _reductions(group)
+                for r in reductions:
+                    known = folds.scratch_of(context, r, reductions)
+                    self.scratch.update({k: Scratch(k, *v) for k, v in known.items()})
+                folds.fold_parts(context, reductions)
+            else:
+                self.statements(context, group)
+            self.made.append(launch)
+        narrow = dict.fromkeys([*(product(b.shape) for b in self.nest.buffers), *(n for x in self.made for n in x.narrow)])
+        texts = tuple([self.text(k, launch) for k, launch in enumerate(self.made)])
+        return CudaKernel(self.nest.name, texts, tuple(self.scratch.values()), self.nest.buffers, self.nest.symbols,
+                          () if self.wide else tuple(narrow))
+
+    def parts(self) -> list[tuple[int, int]]:
+        """The stretches of the body that are launches: each loop that blocks share out, each pass of folds that blocks share
+        out, and what is between them."""
+        found: list[tuple[int, int]] = []
+        alone = True
+        for k, s in enumerate(self.nest.body):
+            apart = self.is_apart(s)
+            joined = isinstance(s, Reduction) and s.joined
+            if found and (joined or not (apart or alone)):
+                found[-1] = found[-1][0], k + 1
+            else:
+                found.append((k, k + 1))
+            alone = apart if not joined else alone
+        return found
+
+    def is_in_parts(self, s: Statement) -> bool:
+        return isinstance(s, Reduction) and BLOCK in s.bind
+
+    def is_apart(self, s: Statement) -> bool:
+        return (isinstance(s, For) and BLOCK in s.bind) or self.is_in_parts(s)
+
+    def again(self, context: Context, before: Sequence[Statement]) -> Context:
+        """The names that earlier launches gave, given once more."""
+        for k, s in enumerate(before):
+            if isinstance(s, Reduction) and self.is_in_parts(s):
+                if not s.joined:
+                    context = folds.from_parts(context, _reductions(before[k:]))
+            elif isinstance(s, Let | Reduction):
+                context = self.statements(context, [s])
+        return context
+
+    # ---- statements ----------------------------------------------------------------------------
+    def statements(self, context: Context, body: Sequence[Statement]) -> Context:
+        """The statements in order; names given by one are known to the next."""
+        done = 0
+        while done < len(body):
+            s = body[done]
+            if isinstance(s, Reduction):
+                reductions = _reductions(body[done:])
+                context = folds.folded(context, reductions)
+                done += len(reductions)
+                continue
+            context = self.statement(context, s)
+            done += 1
+        return context
+
+    def statement(self, context: Context, s: Statement) -> Context:
+        match s:
+            case For():
+                looped(context, s, self.statements)
+            case Store():
+                store(context, s)
+            case Let(name=name, value=x):
+                return context.bind(name, value(context, x))
+            case Scan():
+                folds.scanned(context, s)
+            case Allocate(buffer):
+                self.allocate(context, buffer)
+            case Prefetch():
+                pass
+            case Reduction():
+                raise AssertionError("reductions go in passes")
+            case _:
+                return repeated(context, s)
+        return context
+
+    def allocate(self, context: Context, buffer: Buffer) -> None:
+        """A row in shared memory for each row of threads."""
+        launch = context.launch
+        self.library.add("lw_shared", LW_SHARED)
+        if launch.shared == 0:
+            context.block.line("LW_SHARED(lw_shared);")
+        kind = register_type(buffer.dtype) if buffer.dtype.kind not in "bV" and buffer.dtype.itemsize > 2 else ""
+        kind = kind or ("unsigned char" if buffer.dtype.itemsize == 1 else "unsigned short")
+        row = (product(buffer.shape) * buffer.dtype.itemsize + 15) // 16 * 16
+        start = f"lw_shared + {launch.number(launch.shared)} + {THREAD_Y} * {launch.number(row)}"
+        context.block.line(f"{kind}* const {buffer.name} = ({kind}*)({start});")
+        launch.buffers[buffer.name] = buffer
+        launch.shared = launch.shared + row * launch.y
+
+    # ---- text ----------------------------------------------------------------------------------
+    def text(self, number: int, launch: Launch) -> LaunchText:
+        name = self.nest.name if len(self.made) == 1 else f"{self.nest.name}_{number}"
+        threads = launch.x * launch.y
+        parameters = [*launch.parameters(), *(f"{x.kind}* {x.name}" for x in self.scratch.values()),
+                      *(f"long long {n}" for n in launch.symbols.values()), "long long* error"]
+        listed = ",\n        ".join(parameters)
+        lines = "\n".join([*launch.head.lines, *launch.body.lines])
+        text = f'extern "C" __global__ void __launch_bounds__({threads}) {name}(\n        {listed}) {{\n{lines}\n}}'
+        return LaunchText(name, text, launch.grid, (launch.x, launch.y), launch.shared)
+
+
+def _reductions(body: Sequence[Statement]) -> list[Reduction]:
+    """The reduction that comes first, and those that share its pass."""
+    found: list[Reduction] = []
+    for s in body:
+        if not isinstance(s, Reduction) or s.joined != bool(found):
+            break
+        found.append(s)
+    return found

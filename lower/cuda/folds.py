@@ -1,0 +1,248 @@
+"""Folds that the threads of a block share: alone, then in a warp by shuffles, then in a block through shared memory.
+
+Guarantees: every thread has the result, and in every run the same bits; each fold has shared memory of its own, so that
+only loops around it make threads wait once more.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loopwright.ir.dims import Extent, maximum, minimum, product
+from loopwright.ir.loops import Load
+from loopwright.ir.nest import Prefetch, Reduction, Scan, Store
+from loopwright.ir.schedule import THREAD_X, THREAD_Y
+from loopwright.lower.cuda import arithmetic
+from loopwright.lower.cuda.context import WARP, Context
+from loopwright.lower.cuda.evaluate import evaluate, place
+from loopwright.lower.cuda.loops import packs, strided
+from loopwright.lower.cuda.serial import Fold, element
+from loopwright.lower.cuda.store import guarded, store
+from loopwright.lower.cuda.text import Block, literal, register_type
+
+MOST_PARTS = 1024  # blocks of a fold of everything
+ALL = "0xffffffffu"
+State = tuple[str, ...]
+
+
+def made(context: Context, r: Reduction) -> Fold:
+    return Fold(r.monoid, r.dtype, r.body.dtype, context.launch.library)
+
+
+def folded(context: Context, reductions: Sequence[Reduction]) -> Context:
+    """Reductions that share a pass; the context knows their values."""
+    first = reductions[0]
+    launch = context.launch
+    who, everyone = (launch.thread(THREAD_Y), str(launch.y)) if THREAD_Y in first.bind else \
+        (launch.thread(THREAD_X), str(launch.x)) if first.bind else ("0", "1")
+    for r, found in zip(reductions, passed(context, reductions, who, everyone), strict=True):
+        fold = made(context, r)
+        if first.bind:
+            found = across(context, fold, found, first.bind[-1])
+        context = context.bind(r.name, fold.result(context.block, found))
+    return context
+
+
+def passed(context: Context, reductions: Sequence[Reduction], who: str, everyone: str) -> list[State]:
+    """What one thread makes of its share of the points."""
+    first, launch = reductions[0], context.launch
+    also = [x for r in reductions for x in r.also if not isinstance(x, Prefetch)]
+    shared = first.bind != () and THREAD_Y not in first.bind
+    lanes = first.lanes if shared else 1
+    exprs = [*(x.value for x in also), *(r.body for r in reductions)]
+    found = packs(context, first.over, lanes, exprs, also)
+    slots = lanes if found else 1
+    folds = [made(context, r) for r in reductions]
+    states = [f.declare(context.block, slots) for f in folds]
+    inside = _sharing(context, first.bind)
+
+    def one(here: Context, slot: str) -> None:
+        for x in also:
+            kept = evaluate(here, launch.terms.of(x.value))
+            store(here, x)
+            load = launch.terms.of(_as_load(here, x))
+            here.block.values[here.key(load)] = kept
+        for f, state, r in zip(folds, states, reductions, strict=True):
+            body = launch.terms.of(r.body)
+            position = f"(long long){here.names[first.over[-1][0].name]}" if f.positions else ""
+            f.step(here.block, state, slot, element(here, f, body, evaluate), position)
+    strided(inside, first.over, lanes, who, everyone, found, max(first.unroll, 1), one)
+    if also:
+        context.block.line(launch.barrier)
+    return [f.joined(context.block, state, slots) for f, state in zip(folds, states, strict=True)]
+
+
+def _sharing(context: Context, axes: Sequence[str]) -> Context:
+    """Inside the loop of a fold: its axes are shared out."""
+    return Context(context.launch, context.block, context.names, tuple([a for a in context.free if a not in axes]), "",
+                   context.packed, context.repeats)
+
+
+def _as_load(context: Context, x: Store) -> Load:
+    return Load(x.buffer, x.index, context.launch.buffers[x.buffer].dtype)
+
+
+# ---- between threads ----------------------------------------------------------------------------
+def across(context: Context, fold: Fold, state: State, axis: str) -> State:
+    """The states of all threads along an axis as one, which all of them have."""
+    launch = context.launch
+    if axis == THREAD_Y:
+        return _through_shared(context, fold, state, THREAD_X, launch.x, THREAD_Y, launch.y)
+    _in_warp(context.block, fold, state, min(launch.x, WARP))
+    if launch.x <= WARP:
+        return state
+    return _through_shared(context, fold, state, THREAD_Y, launch.y, f"{THREAD_X} / {WARP}", launch.x // WARP,
+                           f"{THREAD_X} % {WARP} == 0")
+
+
+def _in_warp(block: Block, fold: Fold, state: State, width: int) -> None:
+    step = block.fresh("d")
+    block.line("#pragma unroll")
+    with block.inner(f"for (int {step} = {width // 2}; {step} > 0; {step} /= 2)") as inside:
+        other = tuple([_shuffled(inside, "xor", kind, x, step) for kind, x in zip(_kinds(fold), state, strict=True)])
+        fold.merge_into(inside, state, other)
+
+
+def _kinds(fold: Fold) -> list[str]:
+    return [register_type(d) for d in fold.components]
+
+
+def _shuffled(block: Block, how: str, kind: str, x: str, by: str) -> str:
+    if kind in ("float", "double", "int", "unsigned", "long long", "unsigned long long"):
+        return block.variable(kind, f"__shfl_{how}_sync({ALL}, {x}, {by})")
+    return block.variable(kind, f"({kind})__shfl_{how}_sync({ALL}, (int){x}, {by})")
+
+
+def _through_shared(context: Context, fold: Fold, state: State, row: str, rows: int, column: str, columns: int,
+                    who: str = "") -> State:
+    """Each puts its state in a table, and takes all of its row's together, in order."""
+    block = context.block
+    names = [block.fresh("part") for _ in state]
+    for name, kind in zip(names, _kinds(fold), strict=True):
+        block.line(f"__shared__ {kind} {name}[{rows}][{columns}];")
+    for name, x in zip(names, state, strict=True):
+        block.line(f"{f'if ({who}) ' if who else ''}{name}[{row}][{column}] = {x};")
+    block.line("__syncthreads();")
+    found = tuple([block.variable(kind, f"{name}[{row}][0]", "all") for name, kind in zip(names, _kinds(fold), strict=True)])
+    k = block.fresh("k")
+    with block.inner(f"for (int {k} = 1; {k} < {columns}; ++{k})") as inside:
+        fold.merge_into(inside, found, tuple([f"{name}[{row}][{k}]" for name in names]))
+    if context.repeats:
+        block.line("__syncthreads();")
+    return found
+
+
+# ---- between blocks -----------------------------------------------------------------------------
+def parts_of(reductions: Sequence[Reduction], threads: int) -> Extent:
+    """How many blocks fold everything, each a part."""
+    first = reductions[0]
+    size = threads * first.lanes * max(first.unroll, 1) * 4
+    return maximum(1, minimum((product(n for _, n in first.over) + (size - 1)) // size, MOST_PARTS))
+
+
+def fold_parts(context: Context, reductions: Sequence[Reduction]) -> None:
+    """Each block's part of reductions over everything, into scratch arrays."""
+    launch = context.launch
+    launch.grid = parts_of(reductions, launch.x)
+    who = f"({launch.thread('blockIdx.x')} * {launch.x} + {launch.thread(THREAD_X)})"
+    everyone = f"({launch.thread('gridDim.x')} * {launch.x})"
+    for r, found in zip(reductions, passed(context, reductions, who, everyone), strict=True):
+        fold = made(context, r)
+        found = across(context, fold, found, THREAD_X)
+        for name, x in zip(scratch_names(r, fold), found, strict=True):
+            context.block.line(f"if ({THREAD_X} == 0) {name}[blockIdx.x] = {x};")
+
+
+def scratch_names(r: Reduction, fold: Fold) -> list[str]:
+    return [f"{r.name}_part{k}" for k, _ in enumerate(fold.components)]
+
+
+def scratch_of(context: Context, r: Reduction, reductions: Sequence[Reduction]) -> dict[str, tuple[str, Extent, int]]:
+    """The scratch arrays of one of the reductions: C type, elements, bytes of one."""
+    fold = made(context, r)
+    count = parts_of(reductions, context.launch.x)
+    return {name: (register_type(d), count, d.itemsize)
+            for name, d in zip(scratch_names(r, fold), fold.components, strict=True)}
+
+
+def from_parts(context: Context, reductions: Sequence[Reduction]) -> Context:
+    """The values of reductions that an earlier launch left in parts: every block puts them together."""
+    launch, block = context.launch, context.block
+    for r in reductions:
+        fold = made(context, r)
+        state = tuple([block.variable(kind, zero, "all") for kind, zero in zip(_kinds(fold), fold.zero(), strict=True)])
+        k = block.fresh("k")
+        end = launch.extent(parts_of(reductions, launch.x))
+        with block.inner(f"for (int {k} = (int){THREAD_X}; {k} < {end}; {k} += {launch.x})") as inside:
+            fold.merge_into(inside, state, tuple([f"{name}[{k}]" for name in scratch_names(r, fold)]))
+        context = context.bind(r.name, fold.result(block, across(context, fold, state, THREAD_X)))
+    return context
+
+
+# ---- running folds ------------------------------------------------------------------------------
+def scanned(context: Context, s: Scan) -> None:
+    """A running fold: alone, or a block of threads at a time, each warp by shuffles."""
+    fold = Fold(s.monoid, s.dtype, s.body.dtype, context.launch.library)
+    if s.bind:
+        _scanned_by_threads(context, s, fold)
+        return
+    launch = context.launch
+    total = context.block.variable(fold.kind, literal(_one(fold), fold.work), "all")
+    launch.forget()
+    k = context.block.fresh("k")
+    with context.block.inner(f"for ({launch.index_type} {k} = 0; {k} < {launch.extent(s.extent)}; ++{k})") as inside:
+        here = context.at(inside).bind(s.index.name, k)
+        x = element(here, fold, launch.terms.of(s.body), evaluate)
+        inside.line(f"{total} = {fold.combined(total, x)};")
+        _store_running(here, s, fold, total)
+    launch.forget()
+
+
+def _one(fold: Fold) -> float | int | bool:
+    return 0 if fold.monoid == "sum" else 1
+
+
+def _store_running(context: Context, s: Scan, fold: Fold, total: str) -> None:
+    result = fold.result(context.block, (total,))
+    guarded(context, lambda here: here.block.line(f"{_target(here, s)} = {_stored(here, s, result)};"))
+
+
+def _target(context: Context, s: Scan) -> str:
+    launch = context.launch
+    return f"{s.buffer}[{place(context, launch.buffers[s.buffer], tuple(map(launch.terms.of, s.at)))}]"
+
+
+def _stored(context: Context, s: Scan, result: str) -> str:
+    return arithmetic.to_memory(context.launch.library, result, s.dtype)
+
+
+def _scanned_by_threads(context: Context, s: Scan, fold: Fold) -> None:
+    launch, block, kind = context.launch, context.block, context.launch.index_type
+    warps = launch.x // WARP
+    zero, end = literal(_one(fold), fold.work), launch.extent(s.extent)
+    part, total, first = block.fresh("part"), block.variable(fold.kind, zero, "all"), block.fresh("at")
+    block.line(f"__shared__ {fold.kind} {part}[{launch.y}][{warps}];")
+    lane, warp = block.let("int", f"{THREAD_X} % {WARP}"), block.let("int", f"{THREAD_X} / {WARP}")
+    launch.forget()
+    with block.inner(f"for ({kind} {first} = 0; {first} < {end}; {first} += {launch.x})") as inside:
+        k = inside.let(kind, f"{first} + {launch.thread(THREAD_X)}", "k")
+        x = inside.variable(fold.kind, zero)
+        here = Context(launch, inside, {**context.names, s.index.name: k}, (), context.active)
+        with inside.inner(f"if ({k} < {end})") as some:
+            some.line(f"{x} = {element(here.at(some), fold, launch.terms.of(s.body), evaluate)};")
+        step = inside.fresh("d")
+        inside.line("#pragma unroll")
+        with inside.inner(f"for (int {step} = 1; {step} < {WARP}; {step} *= 2)") as shift:
+            before = _shuffled(shift, "up", fold.kind, x, step)
+            shift.line(f"if ({lane} >= {step}) {x} = {fold.combined(before, x)};")
+        inside.line(f"if ({lane} == {WARP - 1}) {part}[{THREAD_Y}][{warp}] = {x};")
+        inside.line("__syncthreads();")
+        w = inside.fresh("k")
+        with inside.inner(f"for (int {w} = 0; {w} < {warps}; ++{w})") as every:
+            of_warp = every.let(fold.kind, f"{part}[{THREAD_Y}][{w}]")
+            every.line(f"if ({w} == {warp}) {x} = {fold.combined(total, x)};")
+            every.line(f"{total} = {fold.combined(total, of_warp)};")
+        with inside.inner(f"if ({k} < {end})") as some:
+            _store_running(here.at(some), s, fold, x)
+        inside.line("__syncthreads();")
+    launch.forget()
+

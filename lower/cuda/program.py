@@ -1,0 +1,122 @@
+"""From a graph to the CUDA text of all its kernels.
+
+Guarantees: kernels of equal structure are one; what is no kernel is named where it runs: calls of libraries, and loops and
+branches, which the host runs.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loopwright.ir.attributes import attributes_key
+from loopwright.ir.dims import evaluate
+from loopwright.ir.graph import Graph, Node
+from loopwright.ir.schedule import InPlace, Schedule
+from loopwright.lower.control import is_control
+from loopwright.lower.cuda.emit import CudaKernel, emit_cuda
+from loopwright.lower.cuda.maths import Library
+from loopwright.lower.cuda.rules import gpu_schedule
+from loopwright.lower.kernel import kernel
+from loopwright.lower.partition import partition
+from loopwright.lower.scheduling import ScheduleError, build_nest
+from loopwright.lower.target import Target
+
+HOST = Target("", "", "", 256)  # what the partition asks of a machine
+UNKNOWN = 1024  # a size that only the run tells, when schedules are chosen
+CALLED = {"gemm": "cuBLAS"}
+
+
+@dataclass(frozen=True)
+class CudaProgram:
+    """`text`: one source with all kernels. `kernels`: the partitioned graph with its schedules. `made`: the launches of each
+    of its generated kernels."""
+
+    text: str
+    kernels: Graph
+    made: Mapping[Node, CudaKernel]
+
+
+class Hints(dict[str, int]):
+    """The sizes of one call; one that is not told has a size of its own."""
+
+    def __missing__(self, name: str) -> int:
+        return UNKNOWN
+
+
+def lower_cuda(g: Graph, sizes: Mapping[str, int]) -> CudaProgram:
+    """The program of a graph for a GPU, its schedules good at these sizes of its symbols, its indices wide enough for them.
+    DTypeError where it holds a dtype that has no machine code.
+
+    >>> import numpy as np, loopwright as lw
+    >>> from loopwright.lower.cuda import lower_cuda
+    >>> graph = lw.make_graph(lambda x: np.tanh(x) + 1)(np.ones(5, "f4"))
+    >>> "kernel_0(" in lower_cuda(graph, {"n": 5}).text
+    True
+    """
+    return _Program(Hints(sizes)).whole(g)
+
+
+class _Program:
+    def __init__(self, sizes: Hints) -> None:
+        self.sizes, self.library = sizes, Library()
+        self.known: dict[Any, CudaKernel] = {}
+        self.schedules: dict[Any, Schedule] = {}
+        self.made: dict[Node, CudaKernel] = {}
+
+    def whole(self, g: Graph) -> CudaProgram:
+        kernels = self.graph(partition(g, HOST, blas=True))
+        steps = "\n".join(f"// {line}" for line in self.steps(kernels, ""))
+        texts = [*self.library.texts.values(), *(k.text for k in self.known.values())]
+        return CudaProgram("\n\n".join([steps, *texts]) + "\n", kernels, self.made)
+
+    def graph(self, g: Graph) -> Graph:
+        return Graph(g.params, tuple(map(self.node, g.nodes)), g.results, g.constraints)
+
+    def node(self, n: Node) -> Node:
+        """A node with the GPU's schedules for the CPU's."""
+        if n.op is not kernel:
+            return Node(n.op, n.inputs, n.attrs, n.outputs, tuple(map(self.graph, n.regions)), n.source)
+        if n.attrs["implementation"] != "generated":
+            return n
+        region, kept = n.regions[0], tuple(x for x in n.attrs["schedule"] if isinstance(x, InPlace))
+        key = region.key, attributes_key({"kept": kept})
+        if key not in self.schedules:
+            self.schedules[key] = _in_place(region, gpu_schedule(region, self.sizes), kept)
+        n = Node(n.op, n.inputs, {**n.attrs, "schedule": self.schedules[key]}, n.outputs, n.regions, n.source)
+        if key not in self.known:
+            nest = build_nest(region, self.schedules[key], f"kernel_{len(self.known)}").nest
+            narrow = emit_cuda(nest, self.library)
+            self.known[key] = narrow if narrow.fits(self.sizes) else emit_cuda(nest, self.library, wide=True)
+        self.made[n] = self.known[key]
+        return n
+
+    # ---- what runs when ------------------------------------------------------------------------
+    def steps(self, g: Graph, indent: str) -> Iterator[str]:
+        """A line for each node, in order."""
+        for n in g.nodes:
+            types = f"{', '.join(str(v.type) for v in n.inputs)} -> {', '.join(str(v.type) for v in n.outputs)}"
+            if n in self.made:
+                for x in self.made[n].launches:
+                    blocks = evaluate(x.grid, self.sizes)
+                    yield f"{indent}{x.name}<<<{x.grid}, {x.threads[0]} * {x.threads[1]}>>> ({blocks} blocks now): {types}"
+            elif n.op is kernel:
+                name = n.attrs["implementation"]
+                yield f"{indent}library call, no kernel: {name}{f' ({CALLED[name]})' if name in CALLED else ''}: {types}"
+            elif is_control(n):
+                yield f"{indent}{n.op.name}, run by the host: {types}"
+                for region in n.regions:
+                    yield from self.steps(region, indent + "  ")
+            else:
+                yield f"{indent}{n.op.name}, the same bytes: {types}"
+
+
+def _in_place(region: Graph, schedule: Schedule, kept: Schedule) -> Schedule:
+    """The schedule with those updates in place that it allows."""
+    for x in kept:
+        try:
+            build_nest(region, (*schedule, x), "trial")
+        except ScheduleError:
+            continue
+        schedule = (*schedule, x)
+    return schedule

@@ -1,0 +1,201 @@
+"""The rules that write a kernel's default schedule for a GPU, from the same survey of its region as the CPU's.
+
+Which template suits depends on sizes: the rules look at those of one call, and what they write is right for all. Elements go
+to threads in the order of memory; rows that are folded go to a thread, a warp or a block, by their length; columns to the
+threads of a warp, and their rows to its fellows in the block; folds of everything to all blocks.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from loopwright.ir.dims import Extent, evaluate, product
+from loopwright.ir.graph import Graph
+from loopwright.ir.loops import Index, Prefix, Reduce, Scatter, walk
+from loopwright.ir.ops.control import scan
+from loopwright.ir.schedule import (
+    BLOCK,
+    THREAD_X,
+    THREAD_Y,
+    Bind,
+    ComputeAt,
+    Inline,
+    InShared,
+    Instruction,
+    Interleave,
+    Schedule,
+    Threads,
+    Unroll,
+    Vectorize,
+)
+from loopwright.lower.binding import owner
+from loopwright.lower.fusing import expressions
+from loopwright.lower.lanes import lane_schedule
+from loopwright.lower.rules import EXPENSIVE, Survey, fuse_rules, goes_across, own_cost, placement_of, survey
+from loopwright.lower.scheduling import build_nest
+from loopwright.lower.target import Target
+
+THREADS = 256
+BYTES = 16  # of one access
+MOST_LANES = 8
+SHORT_ROW, WARP_ROW, BLOCK_ROW = 16, 1024, 16384  # elements that one thread, one warp, a block of THREADS folds
+FEW = 4096  # elements that one block folds alone
+MOST_SHARED = 48 << 10  # bytes that a block has without asking
+GRID, ROWS = (BLOCK, THREAD_X), (BLOCK, THREAD_Y)
+
+
+def gpu_schedule(region: Graph, sizes: Mapping[str, int]) -> Schedule:
+    """The schedule of a region for a GPU, good at these sizes of its symbols, right at all."""
+    if region.nodes[0].op is scan:
+        return _elements(region)
+    s = survey(region)
+    placement = [placement_of(s, k) for k in range(len(s.stages))]
+    number = s.stages.index(s.root)
+    interleave: list[Instruction] = [Interleave()] if s.loops < len(s.index) else []
+    if isinstance(s.root.expr, Scatter):
+        return (*_flat(placement), *_scatter(s, number, s.root.expr))
+    if isinstance(s.root.expr, Prefix):
+        return (*_flat(placement), *_running(s, number, s.root.expr))
+    folds = {k: r.expr for k, r in enumerate(s.stages) if isinstance(r.expr, Reduce)}
+    if not folds:
+        placement = _flat(placement)
+        made = [*placement, *interleave, *_elementwise(s, number, [*placement, *interleave])]
+    elif s.level == 0:
+        made = [*_flat(placement), *interleave, *_everything(s, number, folds, sizes)]
+    elif goes_across(s, placement):
+        made = [*_flat(placement), *interleave, *_columns(s, number, folds, sizes)]
+    else:
+        made = _rows(s, number, placement, interleave, folds, sizes)
+    schedule = tuple(made)
+    return (*schedule, *fuse_rules(s, build_nest(region, schedule, "probe")))
+
+
+def _flat(placement: Sequence[Instruction]) -> list[Instruction]:
+    """Without rows of their own: where threads go over elements alone they compute them anew."""
+    return [Inline(x.stage) if isinstance(x, ComputeAt) and x.within is not None else x for x in placement]
+
+
+def _bytes(s: Survey) -> int:
+    """Of the widest element that is loaded or stored."""
+    values = [*s.region.params, *s.region.results]
+    return max([v.type.dtype.itemsize for v in values if v.type.rank] or [BYTES])
+
+
+def _lanes(s: Survey) -> int:
+    return max(1, min(MOST_LANES, BYTES // _bytes(s)))
+
+
+def _in_flight(s: Survey, lanes: int) -> int:
+    """Accesses that wait together; dear bodies keep the threads busy, and need the registers."""
+    cost = sum(own_cost(reading.expr) for reading in s.stages)
+    return max(2, 8 // lanes) if cost < EXPENSIVE else 1
+
+
+# ---- templates ----------------------------------------------------------------------------------
+def _elements(region: Graph) -> Schedule:
+    """A thread for each element that runs loops of its own."""
+    vectorize = lane_schedule(region, Target("", "", "", BYTES * 8))[0]
+    assert isinstance(vectorize, Vectorize)
+    return (Threads(THREADS), *(Bind(0, loop, GRID) for loop in range(vectorize.loop + 1)))
+
+
+def _elementwise(s: Survey, number: int, before: Sequence[Instruction]) -> list[Instruction]:
+    out: list[Instruction] = [Threads(THREADS), *(Bind(number, a, GRID) for a in range(s.loops))]
+    body = build_nest(s.region, tuple(before), "probe").nest.body
+    lanes = _lanes(s)
+    if s.loops and lanes > 1 and not any(isinstance(x, Reduce | Prefix) for e in expressions(body) for x in walk(e)):
+        out += [Vectorize(number, s.loops - 1, lanes), Unroll(number, _in_flight(s, lanes))]
+    return out
+
+
+def _everything(s: Survey, number: int, folds: Mapping[int, Reduce], sizes: Mapping[str, int]) -> list[Instruction]:
+    """Folds to single numbers: each block a part, then the parts."""
+    out: list[Instruction] = [Threads(THREADS), *(Bind(number, a, GRID) for a in range(s.loops))]
+    for k, e in folds.items():
+        rank = s.stages[k].node.outputs[0].type.rank
+        alone = _size(e, sizes) <= FEW or rank > 0
+        if rank == 0:
+            out += [Bind(k, j, (THREAD_X,) if alone else GRID) for j in range(len(e.over))]
+            out += [Vectorize(k, len(e.over) - 1, _lanes(s)), Unroll(k, 4)]
+    return out
+
+
+def _columns(s: Survey, number: int, folds: Mapping[int, Reduce], sizes: Mapping[str, int]) -> list[Instruction]:
+    """Neighbouring columns to neighbouring threads; long columns in parts."""
+    few = all(_size(e, sizes) <= SHORT_ROW for e in folds.values())
+    out: list[Instruction] = [Threads(THREADS) if few else Threads(32, THREADS // 32)]
+    out += [Bind(number, a, GRID) for a in range(s.loops)]
+    if not few:
+        out += [Bind(k, s.loops + j, (THREAD_Y,)) for k, e in folds.items()
+                if s.stages[k].node.outputs[0].type.rank == s.loops for j in range(len(e.over))]
+    return out
+
+
+def _rows(s: Survey, number: int, placement: Sequence[Instruction], interleave: Sequence[Instruction],
+          folds: Mapping[int, Reduce], sizes: Mapping[str, int]) -> list[Instruction]:
+    """Each row to a thread, a warp or a block, which keeps what is dear and read twice in shared memory."""
+    length = max(_size(e, sizes) for e in folds.values())
+    threads = Threads(32, THREADS // 32) if length <= WARP_ROW else Threads(THREADS if length <= BLOCK_ROW else 2 * THREADS)
+    if length <= SHORT_ROW:
+        out: list[Instruction] = [*_flat(placement), *interleave, Threads(THREADS)]
+        return [*out, *(Bind(number, a, GRID) for a in range(s.level))]
+    kept = _kept(s, placement, threads.y, sizes)
+    out = [*kept, *interleave, threads, *(Bind(number, a, ROWS if threads.y > 1 else (BLOCK,)) for a in range(s.level))]
+    for stage, first, count in _along(s, number, kept, folds):
+        out += [Bind(stage, first + j, (THREAD_X,)) for j in range(count)]
+        out += [Vectorize(stage, first + count - 1, _lanes(s)), Unroll(stage, 4)]
+    return [*out, *(InShared(x.stage) for x in kept if isinstance(x, ComputeAt) and _is_row(s, x))]
+
+
+def _along(s: Survey, number: int, placement: Sequence[Instruction], folds: Mapping[int, Reduce]) -> list[tuple[int, int, int]]:
+    """The loops along rows: stage, the first loop's number, and how many."""
+    found = [(k, s.level, len(e.over)) for k, e in folds.items() if s.stages[k].node.outputs[0].type.rank == s.level]
+    for x in placement:
+        if isinstance(x, ComputeAt) and x.within is None and _is_row(s, x):
+            found.append((x.stage, x.level, s.stages[x.stage].node.outputs[0].type.rank - x.level))
+    if s.loops > s.level:
+        found.append((number, s.level, s.loops - s.level))
+    return found
+
+
+def _is_row(s: Survey, x: ComputeAt) -> bool:
+    return s.stages[x.stage].node.outputs[0].type.rank > x.level
+
+
+def _kept(s: Survey, placement: Sequence[Instruction], rows: int, sizes: Mapping[str, int]) -> list[Instruction]:
+    """The placement with the rows that shared memory holds."""
+    left, out = MOST_SHARED, list[Instruction]()
+    for x in placement:
+        if isinstance(x, ComputeAt) and _is_row(s, x):
+            v = s.stages[x.stage].node.outputs[0]
+            size = rows * (v.type.dtype.itemsize * evaluate(product(v.type.shape[x.level:]), sizes) + BYTES)
+            left -= size if size <= left else 0
+            out.append(x if size <= left + size and size <= MOST_SHARED else Inline(x.stage))
+        else:
+            out.append(x)
+    return out
+
+
+def _scatter(s: Survey, number: int, e: Scatter) -> list[Instruction]:
+    """A copy of the base; then updates, in order, by threads that have elements of their own."""
+    rank, lanes = len(s.index), _lanes(s)
+    out: list[Instruction] = [Threads(THREADS), *(Bind(number, a, GRID) for a in range(rank))]
+    if rank and lanes > 1:
+        out += [Vectorize(number, rank - 1, lanes), Unroll(number, 2)]
+    loops = {k for k, _ in e.over}
+    own = {owner(x, loops) for x in e.target}
+    return [*out, *(Bind(number, rank + j, GRID) for j, (k, _) in enumerate(e.over) if k in own)]
+
+
+def _running(s: Survey, number: int, e: Prefix) -> list[Instruction]:
+    """Rows to blocks of threads; along other axes to a thread each."""
+    rank = len(s.index)
+    assert isinstance(e.last, Index)
+    axis = s.index.index(e.last)
+    if axis == rank - 1:
+        return [Threads(THREADS), *(Bind(number, a, (BLOCK,)) for a in range(axis)), Bind(number, axis, (THREAD_X,))]
+    return [Threads(THREADS), *(Bind(number, a, GRID) for a in range(rank) if a != axis)]
+
+
+def _size(e: Reduce, sizes: Mapping[str, int]) -> int:
+    extents: list[Extent] = [n for _, n in e.over]
+    return evaluate(product(extents), sizes)

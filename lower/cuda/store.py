@@ -1,0 +1,53 @@
+"""Stores: by the threads that have an element of their own, and of threads that all do the same by the first."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from loopwright.ir.nest import Store
+from loopwright.lower.cuda import arithmetic
+from loopwright.lower.cuda.context import Context
+from loopwright.lower.cuda.evaluate import evaluate, place, value
+from loopwright.lower.cuda.text import register_type
+
+
+def guarded(context: Context, write: Callable[[Context], None]) -> None:
+    """What only some threads do."""
+    conditions = [*([context.active] if context.active else []), *(f"{axis} == 0" for axis in context.free)]
+    if not conditions:
+        write(context)
+        return
+    with context.block.inner(f"if ({' && '.join(conditions)})") as inside:
+        write(context.at(inside))
+
+
+def store(context: Context, s: Store) -> None:
+    """buffer[index] = value, where `when` holds."""
+    launch = context.launch
+    if id(s) in context.packed:
+        x = arithmetic.to_memory(launch.library, value(context, s.value), launch.buffers[s.buffer].dtype)
+        context.block.line(f"{context.packed[id(s)]} = {x};")
+        return
+    if launch.buffers[s.buffer].role == "local":  # each row of threads has its own
+        context = replace(context, active="")
+
+    def write(here: Context) -> None:
+        if s.when is None:
+            _write(here, s)
+            return
+        with here.block.inner(f"if ({value(here, s.when)})") as inside:
+            _write(here.at(inside), s)
+    guarded(context, write)
+    launch.wrote(s.buffer)
+
+
+def _write(context: Context, s: Store) -> None:
+    launch = context.launch
+    buffer, library = launch.buffers[s.buffer], launch.library
+    x = evaluate(context, launch.terms.of(s.value))
+    target = f"{s.buffer}[{place(context, buffer, tuple(map(launch.terms.of, s.index)))}]"
+    if s.combine != "set":
+        kind = register_type(buffer.dtype)
+        old = context.block.let(kind, arithmetic.from_memory(library, target, buffer.dtype))
+        x = context.block.let(kind, arithmetic.applied(library, s.combine, buffer.dtype, [old, x]))
+    context.block.line(f"{target} = {arithmetic.to_memory(library, x, buffer.dtype)};")

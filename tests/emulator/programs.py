@@ -1,0 +1,72 @@
+"""Programs for a GPU run by the emulator, with NumPy for what is no kernel."""
+import struct
+
+import numpy as np
+
+from loopwright.ir.dims import evaluate as size_of
+from loopwright.ir.graph import Graph
+from loopwright.ir.interpreter import evaluate
+from loopwright.lower.kernel import kernel
+from tests.emulator import FORWARD, REVERSE, Emulator, EmulatorError, Guarded
+
+
+class Offence(Exception):
+    """What a kernel reported: site, index, axis, size."""
+
+
+def compiled(*programs, flags=("-O1",)):
+    """The emulator of programs whose kernels have names of their own, or of one."""
+    kernels = [k for p in programs for k in dict.fromkeys(p.made.values())]
+    return Emulator("\n".join(p.text for p in programs), [x.name for k in kernels for x in k.launches], flags)
+
+
+def run_kernel(emulator, made, inputs, outputs, sizes, order=FORWARD):
+    """Run a kernel's launches on arrays; the outputs, whose contents are not read, come back."""
+    error = Guarded(np.zeros(4, np.int64), order == REVERSE)
+    scratch = [Guarded(np.full(size_of(x.count, sizes) * x.itemsize, 0xFF, np.uint8), order == REVERSE) for x in made.scratch]
+    arrays = [Guarded(x, order == REVERSE) for x in (*inputs, *outputs)]
+    try:
+        for x in made.launches:
+            values = [*arrays, *scratch, *(sizes[s] for s in made.symbols), error]
+            emulator.launch(x.name, size_of(x.grid, sizes), x.threads, values, size_of(x.shared, sizes), order)
+        for x in scratch:
+            x.array()
+        for x, before in zip(arrays[:len(inputs)], inputs, strict=True):
+            if x.array().tobytes() != np.asarray(before, order="C").tobytes():
+                raise EmulatorError(f"{made.name} wrote to an input")
+        found = [x.array() for x in arrays[len(inputs):]]
+        offence = struct.unpack("<4q", error.array().tobytes())
+        if offence[0]:
+            raise Offence(*offence)
+        return found
+    finally:
+        for x in (error, *scratch, *arrays):
+            x.close()
+
+
+def run_program(program, emulator, args, sizes, order=FORWARD):
+    """The results of a program."""
+    env = dict(zip(program.kernels.params, map(stored, args), strict=True))
+    for n in program.kernels.nodes:
+        inputs = [env[v] for v in n.inputs]
+        if n in program.made:
+            outs = [nonsense(v.type, sizes) for v in n.regions[0].results]
+            outs = run_kernel(emulator, program.made[n], inputs, outs, sizes, order)
+        elif n.op is kernel:
+            outs = [np.asarray(x, order="C") for x in evaluate(n.regions[0], inputs, sizes)]
+        else:  # a reshape, or control flow
+            outs = [np.asarray(x, order="C") for x in evaluate(Graph(n.inputs, (n,), n.outputs), inputs, sizes)]
+        env.update(zip(n.outputs, outs, strict=True))
+    return [env[v] for v in program.kernels.results]
+
+
+def nonsense(t, sizes):
+    """An array that nothing was stored to."""
+    shape = [size_of(n, sizes) for n in t.shape]
+    return np.frombuffer(b"\xff" * (int(np.prod(shape, dtype=int)) * t.dtype.itemsize), t.dtype).reshape(shape)
+
+
+def stored(x):
+    """Complex numbers as pairs of real ones."""
+    x = np.asarray(x)
+    return np.stack([x.real, x.imag], axis=-1) if x.dtype.kind == "c" else x
