@@ -14,8 +14,12 @@ from loopwright.lower.target import Target, host_target
 N = symbol("n")
 I = Index("i")  # noqa: E741
 POOL = """
-define internal void @lw_parallel_for(ptr %body, ptr %context, i64 %n, i64 %grain) {
+define internal void @lw_loop(ptr %body, ptr %context, i64 %n, i64 %each, i64 %least, i64 %together) {
 entry:
+  %third = sdiv i64 %n, 3
+  %groups = sdiv i64 %third, %together
+  %whole = add i64 %groups, 1
+  %grain = mul i64 %whole, %together
   br label %chunk
 chunk:
   %begin = phi i64 [ 0, %entry ], [ %end, %chunk ]
@@ -45,8 +49,8 @@ def module_text(nest: Nest, target: Target) -> str:
                            "ptr %error"])
     lines = set(kernel.declarations)
     text = ""
-    if any("@lw_parallel_for" in line for line in lines):
-        lines = {line for line in lines if "@lw_parallel_for" not in line} | {"declare i64 @llvm.smin.i64(i64, i64)"}
+    if any("@lw_loop" in line for line in lines):
+        lines = {line for line in lines if "@lw_loop" not in line} | {"declare i64 @llvm.smin.i64(i64, i64)"}
         text = POOL
     return "\n".join([*sorted(lines), *sorted(kernel.globals), kernel.text, text,
                       f"define void @run({arguments}) {{ call void @{kernel.name}({arguments}) ret void }}"])

@@ -23,7 +23,7 @@ from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.codegen.tiles import in_tiles
 from loopwright.lower.codegen.whiles import repeated
-from loopwright.lower.codegen.work import CHUNK, MOST_CHUNKS, THRESHOLD, maths_weight, work_of
+from loopwright.lower.codegen.work import maths_weight, work_of
 from loopwright.lower.fusing import writes
 from loopwright.lower.target import Target
 
@@ -90,17 +90,14 @@ class Generator:
         context = Context(kernel, kernel.root, {})
         self.with_scratch(context, _locals(self.nest.body),
                           lambda inside: self.statements(inside, self.nest.body, parallel=True))
-        self.finish(self.nest.name, self.parameters(), kernel)
-        text = "\n\n".join([REPORT.format(name=self.report), *self.functions])
+        self.finish(self.nest.name, kernel)
+        reports = any(f"@{self.report}(" in text for text in self.functions)
+        text = "\n\n".join([*([REPORT.format(name=self.report)] if reports else []), *self.functions])
         return KernelText(self.nest.name, text + "\n", frozenset(self.declarations), frozenset(self.constants))
 
-    def parameters(self) -> list[str]:
-        pointers = [f"ptr noalias %b{k}" for k in range(len(self.nest.buffers))]
-        return [*pointers, *(f"i64 {n}" for n in self.symbols.values()), "ptr %error"]
-
-    def finish(self, name: str, parameters: Sequence[str], kernel: Kernel) -> None:
-        body = kernel.function.body()
-        self.functions.append(f"define internal void @{name}({', '.join(parameters)}) {ATTRIBUTES} {{\n{body}\n  ret void\n}}")
+    def finish(self, name: str, kernel: Kernel) -> None:
+        listed = ", ".join(f"{kind} {register}" for kind, register in self._arguments()).replace("ptr %b", "ptr noalias %b")
+        self.functions.append(_definition(f"@{name}({listed})", kernel))
 
     # ---- scratch --------------------------------------------------------------------------------
     def with_scratch(self, context: Context, buffers: list[Buffer], run: Callable[[Context], None]) -> None:
@@ -240,46 +237,30 @@ class Generator:
 
     # ---- parallel loops -------------------------------------------------------------------------
     def parallel(self, context: Context, statement: For) -> None:
-        """The loop as a function over [begin, end): called once, or by the pool in chunks when there is enough work."""
+        """The loop as a function over [begin, end), which finds what it reads in a block on this one's stack: the pool runs it,
+        in chunks where there is enough work."""
         kernel, scope = context.kernel, context.scope
         shared = [(name, value) for name, value in context.bindings.items() if not value.varies]
         local = [name for name in kernel.pointers if kernel.buffers[name].role == "local"]
         number = len(self.functions)
         name = f"{self.nest.name}_range{number}"
         self.functions.append("")  # its place: outlined functions stand before their caller
-        extra = [("ptr", kernel.pointers[n]) for n in local] + [(value.kind, value.parts[0]) for _, value in shared]
-        arguments = [*(("ptr", f"%b{k}") for k in range(len(self.nest.buffers))),
-                     *(("i64", n) for n in self.symbols.values()), ("ptr", "%error"), *extra]
-        self.functions[number] = "\n\n".join([self._range_function(context, statement, name, shared, local),
-                                              _task_function(name, [kind for kind, _ in arguments])])
-        n = kernel.extent(statement.extent)
-        inner = work_of(statement.body)
-        each = scope.call("i64", "llvm.smax.i64", [("i64", kernel.extent(inner)), ("i64", "1")])
-        total = scope.emit(f"mul i64 {n}, {each}")
-        enough = scope.emit(f"icmp sge i64 {total}, {THRESHOLD}")
-        listed = ", ".join(f"{kind} {register}" for kind, register in arguments)
-
-        def chunks(inside: Scope) -> Carried:
-            block = kernel.function.slot(len(arguments), "i64", 8)
-            for k, (kind, register) in enumerate(arguments):
-                where = inside.emit(f"getelementptr i64, ptr {block}, i64 {k}")
-                inside.do(f"store {kind} {register}, ptr {where}, align 8")
-            least = inside.emit(f"add i64 {inside.emit(f'udiv i64 {CHUNK}, {each}')}, 1")
-            if statement.by_rows:
-                least = inside.call("i64", "llvm.umax.i64", [("i64", least), ("i64", str(FEWEST_COLUMNS))])
-            share = inside.emit(f"udiv i64 {n}, {MOST_CHUNKS}")
-            grain = inside.call("i64", "llvm.umax.i64", [("i64", least), ("i64", share)])
-            if statement.tiled:  # whole tiles
-                size = max(s.lanes for s in statement.body if isinstance(s, For))
-                grain = inside.emit(f"and i64 {inside.emit(f'add i64 {grain}, {size - 1}')}, {-size}")
-            inside.run("lw_parallel_for", [("ptr", f"@{name}_task"), ("ptr", block), ("i64", n), ("i64", grain)])
-            return ()
-
-        def whole(inside: Scope) -> Carried:
-            inside.do(f"call void @{name}({listed}, i64 0, i64 {n})")
-            return ()
-        branch(scope, enough, chunks, whole)
+        self.functions[number] = self._range_function(context, statement, name, shared, local)
+        given = [*self._arguments(), *(("ptr", kernel.pointers[n]) for n in local),
+                 *((value.kind, value.parts[0]) for _, value in shared)]
+        block = kernel.function.slot(len(given), "i64", 8)
+        for k, (kind, register) in enumerate(given):
+            scope.do(f"store {kind} {register}, ptr {_word(scope, block, k)}, align 8")
+        each = kernel.extent(work_of(statement.body))
+        together = max(s.lanes for s in statement.body if isinstance(s, For)) if statement.tiled else 1
+        scope.run("lw_loop", [("ptr", f"@{name}"), ("ptr", block), ("i64", kernel.extent(statement.extent)), ("i64", each),
+                              ("i64", str(FEWEST_COLUMNS if statement.by_rows else 1)), ("i64", str(together))])
         kernel.forget()
+
+    def _arguments(self) -> list[tuple[str, str]]:
+        """(type, register) of this nest's parameters."""
+        return [*(("ptr", f"%b{k}") for k in range(len(self.nest.buffers))), *(("i64", n) for n in self.symbols.values()),
+                ("ptr", "%error")]
 
     def _range_function(self, context: Context, statement: For, name: str, shared: list[tuple[str, Value]],
                         local: list[str]) -> str:
@@ -288,23 +269,22 @@ class Generator:
         pointers = {b.name: f"%b{k}" for k, b in enumerate(self.nest.buffers)} | {n: f"%l{k}" for k, n in enumerate(local)}
         kernel = self.kernel(buffers, pointers)
         bindings = {n: Value((f"%s{k}",), v.dtype, 1, kernel.root) for k, (n, v) in enumerate(shared)}
+        given = [*self._arguments(), *(("ptr", f"%l{k}") for k in range(len(local))),
+                 *((v.kind, f"%s{k}") for k, (_, v) in enumerate(shared))]
+        for k, (kind, register) in enumerate(given):
+            kernel.root.lines.append(f"  {register} = load {kind}, ptr {_word(kernel.root, '%context', k)}, align 8")
         inside = Context(kernel, kernel.root, bindings)
         self.with_scratch(inside, _locals(statement.body), lambda here: self.counted(here, statement, ("%begin", "%end")))
-        parameters = [*self.parameters(), *(f"ptr noalias %l{k}" for k in range(len(local))),
-                      *(f"{v.kind} %s{k}" for k, (_, v) in enumerate(shared)), "i64 %begin", "i64 %end"]
-        body = kernel.function.body()
-        return f"define internal void @{name}({', '.join(parameters)}) {ATTRIBUTES} {{\n{body}\n  ret void\n}}"
+        return _definition(f"@{name}(ptr %context, i64 %begin, i64 %end)", kernel)
 
 
-def _task_function(name: str, kinds: Sequence[str]) -> str:
-    """What the pool calls: takes the range function's arguments out of the context block."""
-    lines, listed = [], []
-    for k, kind in enumerate(kinds):
-        lines += [f"  %p{k} = getelementptr i64, ptr %context, i64 {k}", f"  %a{k} = load {kind}, ptr %p{k}, align 8"]
-        listed.append(f"{kind} %a{k}")
-    call = f"  call void @{name}({', '.join([*listed, 'i64 %begin', 'i64 %end'])})"
-    return "\n".join([f"define internal void @{name}_task(ptr %context, i64 %begin, i64 %end) {ATTRIBUTES} {{", *lines, call,
-                      "  ret void", "}"])
+def _definition(header: str, kernel: Kernel) -> str:
+    return f"define internal void {header} {ATTRIBUTES} {{\n{kernel.function.body()}\n  ret void\n}}"
+
+
+def _word(scope: Scope, block: str, number: int) -> str:
+    """The address of the word with this number."""
+    return scope.emit(f"getelementptr i64, ptr {block}, i64 {number}") if number else block
 
 
 def _one_pass(body: Sequence[Statement], at: int) -> list[Reduction]:

@@ -12,12 +12,9 @@ from loopwright.lower.codegen.arithmetic import FORMULAS
 from loopwright.lower.fusing import expressions
 from loopwright.lower.rules import WEIGHTS
 
-# One unit is about a simple vectorised instruction on one element; some 16k elements of light work make a chunk.
-CHUNK = 1 << 16
-MOST_CHUNKS = 128  # long stretches of memory are read faster than short ones; it says nothing of how many threads there are
-THRESHOLD = 4 * CHUNK
+# One unit is about a simple vectorised instruction on one element.
 TRIPS = 16  # of a loop whose number of trips is data
-HEAVY = 12  # a vector maths function in those units
+HEAVY = 12  # a vector maths function
 
 
 def work_of(body: Sequence[Statement]) -> Extent:

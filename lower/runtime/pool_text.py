@@ -10,8 +10,11 @@ WORKER_SPINS = 2000  # pauses, about 0.1 ms, before a worker sleeps
 CALLER_SPINS = 500  # pauses before the caller yields its core to those it waits for
 NAPS = (50, 1000)  # microseconds of the first and of the longest sleep, where there is no futex
 MOST_CHUNKS_BITS = 30
+CHUNK = 1 << 16  # units of work: some 16k elements of light work
+THRESHOLD = 4 * CHUNK  # loops of less work run where they are
+MOST_CHUNKS = 128  # long stretches of memory are read faster than short ones; it says nothing of how many threads there are
 UNSTARTED, SERIAL, PARALLEL = 0, 1, 2
-EXPORTS = ("lw_parallel_for", "lw_pool_work", "lw_pool_open", "lw_pool_close", "lw_pool_reset")
+EXPORTS = ("lw_loop", "lw_parallel_for", "lw_pool_work", "lw_pool_open", "lw_pool_close", "lw_pool_reset")
 
 _PAUSES = {"x86": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
            "arm64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
@@ -23,7 +26,8 @@ def pool_text(processor: str, futex: int | None, yield_function: str, nap_functi
     `void nap_function(i32 microseconds)`. yield_function: `i32 ()`."""
     declaration, pause = _PAUSES[processor]
     sleep = _nap_text(nap_function) if futex is None else _futex_text(futex)
-    return "\n".join((declaration, _STATE, sleep, _job_text(pause, yield_function), _worker_text(pause), _CONTROL))
+    return "\n".join((declaration, _STATE, sleep, _DRAIN, _PUBLISH, _wait_text(pause, yield_function), _FOR, _LOOP,
+                      _worker_text(pause), _CONTROL))
 
 
 _STATE = """
@@ -88,12 +92,9 @@ define internal void @wake() nounwind {{
 """
 
 
-def _job_text(pause: str, yield_function: str) -> str:
-    return f"""
-declare i32 @{yield_function}()
-
+_DRAIN = """
 ; Claim and run chunks of one generation until none is left.
-define internal void @drain(i32 %generation) nounwind {{
+define internal void @drain(i32 %generation) nounwind {
 entry:
   br label %look
 look:
@@ -114,7 +115,7 @@ read:
 claim:
   %claimed = add i64 %seen, 1
   %pair = cmpxchg ptr @ticket, i64 %seen, i64 %claimed acq_rel acquire, align 8
-  %mine = extractvalue {{ i64, i1 }} %pair, 1
+  %mine = extractvalue { i64, i1 } %pair, 1
   br i1 %mine, label %run, label %look
 run:
   call void @chunk(ptr %body, ptr %context, i64 %next, i64 %n, i64 %grain)
@@ -122,9 +123,9 @@ run:
   br label %look
 out:
   ret void
-}}
+}
 
-define internal void @chunk(ptr %body, ptr %context, i64 %k, i64 %n, i64 %grain) nounwind {{
+define internal void @chunk(ptr %body, ptr %context, i64 %k, i64 %n, i64 %grain) nounwind {
   %begin = mul i64 %k, %grain
   %rest = sub i64 %n, %begin
   %partial = icmp slt i64 %rest, %grain
@@ -132,8 +133,63 @@ define internal void @chunk(ptr %body, ptr %context, i64 %k, i64 %n, i64 %grain)
   %end = add i64 %begin, %length
   call void %body(ptr %context, i64 %begin, i64 %end)
   ret void
-}}
+}
+"""
 
+_PUBLISH = """
+; Write the job, then open the ticket of the next generation, which is the answer.
+define internal i32 @publish(ptr %body, ptr %context, i64 %n, i64 %grain, i64 %chunks) nounwind {
+  %old = load atomic i32, ptr @signal monotonic, align 4
+  %following = add i32 %old, 1
+  %stop = icmp ugt i32 %following, -2
+  %generation = select i1 %stop, i32 1, i32 %following
+  %wide = zext i32 %generation to i64
+  %open = shl i64 %wide, 32
+  %closed = or i64 %open, 4294967295
+  %closing = atomicrmw xchg ptr @ticket, i64 %closed seq_cst, align 8
+  store atomic ptr %body, ptr @body release, align 8
+  store atomic ptr %context, ptr @context release, align 8
+  store atomic i64 %n, ptr @count release, align 8
+  store atomic i64 %grain, ptr @grain release, align 8
+  store atomic i64 %chunks, ptr @chunks release, align 8
+  store atomic i64 0, ptr @done release, align 8
+  store atomic i64 %open, ptr @ticket release, align 8
+  store atomic i32 %generation, ptr @signal seq_cst, align 4
+  call void @wake()
+  ret i32 %generation
+}
+"""
+
+
+def _wait_text(pause: str, yield_function: str) -> str:
+    return f"""
+declare i32 @{yield_function}()
+; Wait for the chunks that others claimed.
+define internal void @wait(i64 %chunks) nounwind {{
+entry:
+  br label %wait
+wait:
+  %spins = phi i64 [ 0, %entry ], [ %spins.next, %spin ], [ 0, %yield ]
+  %finished = load atomic i64, ptr @done acquire, align 8
+  %all = icmp eq i64 %finished, %chunks
+  br i1 %all, label %out, label %patience
+patience:
+  %spins.next = add i64 %spins, 1
+  %tired = icmp ugt i64 %spins, {CALLER_SPINS}
+  br i1 %tired, label %yield, label %spin
+spin:
+  {pause}
+  br label %wait
+yield:
+  %yielded = call i32 @{yield_function}()
+  br label %wait
+out:
+  ret void
+}}
+"""
+
+
+_FOR = f"""
 define void @lw_parallel_for(ptr %body, ptr %context, i64 %n, i64 %wanted) nounwind {{
 entry:
   %whole = icmp sle i64 %n, %wanted
@@ -173,41 +229,9 @@ acquire:
   %free = extractvalue {{ i32, i1 }} %pair, 1
   br i1 %free, label %publish, label %serial
 publish:
-  %old = load atomic i32, ptr @signal monotonic, align 4
-  %following = add i32 %old, 1
-  %stop = icmp ugt i32 %following, -2
-  %generation = select i1 %stop, i32 1, i32 %following
-  %wide = zext i32 %generation to i64
-  %open = shl i64 %wide, 32
-  %closed = or i64 %open, 4294967295
-  %closing = atomicrmw xchg ptr @ticket, i64 %closed seq_cst, align 8
-  store atomic ptr %body, ptr @body release, align 8
-  store atomic ptr %context, ptr @context release, align 8
-  store atomic i64 %n, ptr @count release, align 8
-  store atomic i64 %grain, ptr @grain release, align 8
-  store atomic i64 %chunks, ptr @chunks release, align 8
-  store atomic i64 0, ptr @done release, align 8
-  store atomic i64 %open, ptr @ticket release, align 8
-  store atomic i32 %generation, ptr @signal seq_cst, align 4
-  call void @wake()
+  %generation = call i32 @publish(ptr %body, ptr %context, i64 %n, i64 %grain, i64 %chunks)
   call void @drain(i32 %generation)
-  br label %wait
-wait:
-  %spins = phi i64 [ 0, %publish ], [ %spins.next, %spin ], [ 0, %yield ]
-  %finished = load atomic i64, ptr @done acquire, align 8
-  %all = icmp eq i64 %finished, %chunks
-  br i1 %all, label %release, label %patience
-patience:
-  %spins.next = add i64 %spins, 1
-  %tired = icmp ugt i64 %spins, {CALLER_SPINS}
-  br i1 %tired, label %yield, label %spin
-spin:
-  {pause}
-  br label %wait
-yield:
-  %yielded = call i32 @{yield_function}()
-  br label %wait
-release:
+  call void @wait(i64 %chunks)
   store atomic i32 0, ptr @busy release, align 4
   br label %out
 serial:
@@ -219,6 +243,35 @@ serial:
 out:
   ret void
 }}
+"""
+
+_LOOP = f"""
+; A whole loop of n indices, `each` units of work: here, or on the threads in chunks of at least `least` indices, a multiple of
+; `together`.
+define void @lw_loop(ptr %body, ptr %context, i64 %n, i64 %each, i64 %least, i64 %together) nounwind {{
+entry:
+  %none = icmp slt i64 %each, 1
+  %units = select i1 %none, i64 1, i64 %each
+  %work = mul i64 %n, %units
+  %enough = icmp sge i64 %work, {THRESHOLD}
+  br i1 %enough, label %chunks, label %whole
+whole:
+  call void %body(ptr %context, i64 0, i64 %n)
+  ret void
+chunks:
+  %light = udiv i64 {CHUNK}, %units
+  %more = add i64 %light, 1
+  %share = udiv i64 %n, {MOST_CHUNKS}
+  %long = call i64 @llvm.umax.i64(i64 %more, i64 %share)
+  %longer = call i64 @llvm.umax.i64(i64 %long, i64 %least)
+  %last = sub i64 %together, 1
+  %beyond = add i64 %longer, %last
+  %rest = urem i64 %beyond, %together
+  %grain = sub i64 %beyond, %rest
+  call void @lw_parallel_for(ptr %body, ptr %context, i64 %n, i64 %grain)
+  ret void
+}}
+declare i64 @llvm.umax.i64(i64, i64)
 """
 
 
