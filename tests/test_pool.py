@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from loopwright.lower.runtime import pool, scratch
 from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.engine import load
-from loopwright.lower.runtime.pool_text import EXPORTS
+from loopwright.lower.runtime.pool_text import EXPORTS, THRESHOLD
 from tests.forking import check_in_child, needs_fork, of_threads
 from tests.scale import examples
 
@@ -112,6 +112,22 @@ def test_each_index_once_in_the_same_chunks(loops, count_of_threads, n, grain):
 def test_loops_in_a_row(n, grain, times):
     counts, _ = Loops(pool.library()["lw_parallel_for"]).count(n, grain, times)
     assert (counts == times).all()
+
+
+@pytest.mark.parametrize(("n", "each", "least", "together"), [
+    (1, 1, 1, 1), (1000, 0, 1, 1), (1000, 100, 1, 1), (THRESHOLD - 1, 1, 1, 1), (THRESHOLD, 1, 1, 1), (5000, 100, 1, 48),
+    (1000, 10**6, 1, 1), (1000, 10**6, 256, 1), (1000, 10**6, 1, 7), (300_000, 1000, 1, 16)])
+def test_loops_of_little_work_are_one_chunk_others_have_even_ones(loops, count_of_threads, n, each, least, together):
+    context = np.zeros(2 * n + 1, np.int64)
+    context[0] = n
+    whole = ctypes.CFUNCTYPE(None, POINTER, POINTER, SIZE, SIZE, SIZE, SIZE)(pool.library()["lw_loop"])
+    whole(loops.library["count"], context.ctypes.data, n, each, least, together)
+    assert (context[1:n + 1] == 1).all()
+    lengths = np.diff([0, *(e for e in context[n + 1:] if e)])
+    assert lengths.sum() == n
+    if n * max(each, 1) < THRESHOLD:
+        assert len(lengths) == 1
+    assert (lengths[:-1] >= least).all() and (lengths[:-1] % together == 0).all()
 
 
 def test_many_short_loops(loops, count_of_threads):

@@ -1,12 +1,13 @@
 """Parallel loops: our own threads, which claim chunks.
 
-    void @lw_loop(ptr body, ptr context, i64 n, i64 each, i64 least, i64 together)      body: void (ptr context, i64 begin, i64 end)
+    void @lw_loop(ptr body, ptr context, i64 n, i64 each, i64 least, i64 together)
     void @lw_parallel_for(ptr body, ptr context, i64 n, i64 grain)
+                                                                       body: void (ptr context, i64 begin, i64 end)
 
-A loop over n indices, each of which is `each` units of work: run where it is, or in chunks where there is enough to do; or in
-chunks of `grain` indices. The workers are daemon Python threads inside a compiled loop, without Python's lock. A job is a 64-bit ticket,
-(generation << 32 | next chunk), which is claimed by compare-and-swap; the caller claims chunks too, and waits only for
-chunks that somebody claimed. Workers spin for a while, then sleep.
+A loop over n indices, each of which is `each` units of work, runs where it is, or in chunks where there is enough to do; or it
+runs in chunks of `grain` indices. The workers are daemon Python threads inside a compiled loop, without Python's lock. A job is
+a 64-bit ticket, (generation << 32 | next chunk), which is claimed by compare-and-swap; the caller claims chunks too, and waits
+only for chunks that somebody claimed. Workers spin for a while, then sleep.
 
 Guarantees: the chunks are [k * grain, (k + 1) * grain) whoever runs them and however many threads there are, one by one
 in order when there is one; a call made inside a body, or while another thread's loop runs, is run by its own thread;
