@@ -5,13 +5,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loopwright.ir.errors import ArgumentError
 from loopwright.ir.graph import Graph
+from loopwright.ir.source import user_source
+from loopwright.lower.runtime.lazy import lower_cuda
 from loopwright.tracer.pytree import take
 from loopwright.tracer.signatures import Parameters
 from loopwright.tracer.trace import trace
 from loopwright.versions import Versions
 
-__all__ = ["Lowered", "lowered", "make_graph"]
+__all__ = ["Lowered", "LoweredForGPU", "lowered", "make_graph"]
 
 
 def make_graph(f: Callable[..., Any], *, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (),
@@ -47,8 +50,30 @@ class Lowered:
     asm: str
 
 
-def lowered(versions: Versions, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Lowered:
+@dataclass(frozen=True)
+class LoweredForGPU:
+    """The stages of one version for a GPU as text: the simplified graph, its kernels, and CUDA text with all of them, which
+    begins with what runs when. Made on any machine; nothing is compiled or run."""
+
+    graph: str
+    kernels: str
+    cuda: str
+
+
+def lowered(versions: Versions, args: Sequence[Any], kwargs: Mapping[str, Any], device: str) -> Lowered | LoweredForGPU:
     """See `jit`'s `lower`."""
+    if device not in ("cpu", "gpu"):
+        raise ArgumentError(f"{user_source()}: lower expected device='cpu' or device='gpu', got {device!r}.")
+    if device == "gpu":
+        return _lowered_for_gpu(versions, args, kwargs)
     entry = versions.entry(versions.parameters.call(args, kwargs))
     compiled = entry.compiled
     return Lowered(str(entry.draft.version.graph), str(compiled.kernels), compiled.llvm, compiled.asm)
+
+
+def _lowered_for_gpu(versions: Versions, args: Sequence[Any], kwargs: Mapping[str, Any]) -> LoweredForGPU:
+    call = versions.parameters.call(args, kwargs)
+    draft, leaves = versions.draft(call), call.flat()
+    sizes = {name: leaves[k].shape[axis] for name, (k, axis) in draft.sizes.items()}
+    program = lower_cuda(draft.version.graph, sizes)
+    return LoweredForGPU(str(draft.version.graph), str(program.kernels), program.text)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from loopwright.explanation import explain
-from loopwright.inspection import Lowered, lowered
+from loopwright.inspection import Lowered, LoweredForGPU, lowered
 from loopwright.ir.errors import ArgumentError
 from loopwright.ir.signature import Version
 from loopwright.ir.source import user_source
@@ -87,9 +87,10 @@ def _explain(self: Any, *args: Any, **kwargs: Any) -> str:
     return explain(self._versions, args, kwargs)
 
 
-def _lower(self: Any, *args: Any, **kwargs: Any) -> Lowered:
-    """The graph, kernels, LLVM text and assembly for these arguments, as text."""
-    return lowered(self._versions, args, kwargs)
+def _lower(self: Any, *args: Any, device: str = "cpu", **kwargs: Any) -> Lowered | LoweredForGPU:
+    """The graph, kernels, LLVM text and assembly for these arguments, as text. device="gpu": the graph, kernels and CUDA text
+    (docs/gpu.md)."""
+    return lowered(self._versions, args, kwargs, device)
 
 
 def _compiles(self: Any) -> int:

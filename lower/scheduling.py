@@ -373,7 +373,7 @@ class _NestBuilder:
         update: list[Statement] = [Store(out, s.target, s.value, s.combine, s.when)]
         rank = len(self.index)
         shared = {x.loop - rank for x in self.d.bound if x.stage == self.root_stage}  # outermost: each has elements of its own
-        for a, (k, extent) in reversed(sorted(enumerate(s.over), key=lambda item: item[0] not in shared)):
+        for a, (k, extent) in sorted(enumerate(s.over), key=lambda item: (item[0] not in shared, item[0]), reverse=True):
             lanes = self.d.vector.get((self.root_stage, rank + a), 1)
             update = [For(k, extent, tuple(update), lanes)]
         return (*start, *update)

@@ -7,10 +7,12 @@ threads of a warp, and their rows to its fellows in the block; folds of everythi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from loopwright.ir.dims import Extent, evaluate, product
 from loopwright.ir.graph import Graph
 from loopwright.ir.loops import Index, Prefix, Reduce, Scatter, walk
+from loopwright.ir.nest import For, Statement
 from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
     BLOCK,
@@ -24,11 +26,12 @@ from loopwright.ir.schedule import (
     Interleave,
     Schedule,
     Threads,
+    Tiles,
     Unroll,
     Vectorize,
 )
 from loopwright.lower.binding import owner
-from loopwright.lower.fusing import expressions
+from loopwright.lower.fusing import expressions, transposed_loads
 from loopwright.lower.lanes import lane_schedule
 from loopwright.lower.rules import EXPENSIVE, Survey, fuse_rules, goes_across, own_cost, placement_of, survey
 from loopwright.lower.scheduling import build_nest
@@ -40,7 +43,8 @@ MOST_LANES = 8
 SHORT_ROW, WARP_ROW, BLOCK_ROW = 16, 1024, 16384  # elements that one thread, one warp, a block of THREADS folds
 FEW = 4096  # elements that one block folds alone
 MOST_SHARED = 48 << 10  # bytes that a block has without asking
-GRID, ROWS = (BLOCK, THREAD_X), (BLOCK, THREAD_Y)
+MOST_SQUARES = 4  # arrays of which shared memory holds a square
+GRID, ROWS, SQUARES = (BLOCK, THREAD_X), (BLOCK, THREAD_Y), (BLOCK, THREAD_Y, THREAD_X)
 
 
 def gpu_schedule(region: Graph, sizes: Mapping[str, int]) -> Schedule:
@@ -58,7 +62,7 @@ def gpu_schedule(region: Graph, sizes: Mapping[str, int]) -> Schedule:
     folds = {k: r.expr for k, r in enumerate(s.stages) if isinstance(r.expr, Reduce)}
     if not folds:
         placement = _flat(placement)
-        made = [*placement, *interleave, *_elementwise(s, number, [*placement, *interleave])]
+        made = [*placement, *interleave, *_elementwise(s, number, [*placement, *interleave], sizes)]
     elif s.level == 0:
         made = [*_flat(placement), *interleave, *_everything(s, number, folds, sizes)]
     elif goes_across(s, placement):
@@ -77,7 +81,8 @@ def _flat(placement: Sequence[Instruction]) -> list[Instruction]:
 def _bytes(s: Survey) -> int:
     """Of the widest element that is loaded or stored."""
     values = [*s.region.params, *s.region.results]
-    return max([v.type.dtype.itemsize for v in values if v.type.rank] or [BYTES])
+    rank = max(v.type.rank for v in values)
+    return max(v.type.dtype.itemsize for v in values if v.type.rank == rank)
 
 
 def _lanes(s: Survey) -> int:
@@ -98,13 +103,28 @@ def _elements(region: Graph) -> Schedule:
     return (Threads(THREADS), *(Bind(0, loop, GRID) for loop in range(vectorize.loop + 1)))
 
 
-def _elementwise(s: Survey, number: int, before: Sequence[Instruction]) -> list[Instruction]:
-    out: list[Instruction] = [Threads(THREADS), *(Bind(number, a, GRID) for a in range(s.loops))]
+def _elementwise(s: Survey, number: int, before: Sequence[Instruction], sizes: Mapping[str, int]) -> list[Instruction]:
+    """Neighbouring elements to neighbouring threads; in squares where arrays are read across."""
     body = build_nest(s.region, tuple(before), "probe").nest.body
+    if s.loops > 1 and _goes_in_squares(s, body, sizes):
+        bound = [Bind(number, a, SQUARES) for a in range(s.loops)]
+        return [Threads(32, 8), *bound, Vectorize(number, s.loops - 1, 32), Tiles()]
+    out: list[Instruction] = [Threads(THREADS), *(Bind(number, a, GRID) for a in range(s.loops))]
     lanes = _lanes(s)
     if s.loops and lanes > 1 and not any(isinstance(x, Reduce | Prefix) for e in expressions(body) for x in walk(e)):
         out += [Vectorize(number, s.loops - 1, lanes), Unroll(number, _in_flight(s, lanes))]
     return out
+
+
+def _goes_in_squares(s: Survey, body: Sequence[Statement], sizes: Mapping[str, int]) -> bool:
+    """Whether the last two loops, of some size, read a few arrays across."""
+    while len(body) == 1 and isinstance(outer := body[0], For):
+        body = outer.body
+        if len(body) == 1 and isinstance(inner := body[0], For) and inner.index == s.index[s.loops - 1]:
+            loads = transposed_loads(replace(outer, body=(replace(inner, lanes=32),)))
+            large = min(evaluate(n, sizes) for n in (outer.extent, inner.extent)) >= 32
+            return large and 0 < len(loads) <= MOST_SQUARES
+    return False
 
 
 def _everything(s: Survey, number: int, folds: Mapping[int, Reduce], sizes: Mapping[str, int]) -> list[Instruction]:

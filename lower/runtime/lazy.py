@@ -10,8 +10,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from loopwright.ir.graph import Graph
     from loopwright.ir.signature import Version
     from loopwright.lower.compile import Compiled
+    from loopwright.lower.cuda import CudaProgram
     from loopwright.lower.target import Target
 
 # Held around every call into LLVM, so that a fork, which waits for it, never finds LLVM in the middle of something.
@@ -41,6 +45,12 @@ def compile_version(version: Version) -> Compiled:
     """Machine code for a version: see lower.compile."""
     from loopwright.lower.compile import compile_version
     return compile_version(version)
+
+
+def lower_cuda(graph: Graph, sizes: Mapping[str, int]) -> CudaProgram:
+    """The CUDA text of a graph's kernels: see lower.cuda."""
+    from loopwright.lower.cuda import lower_cuda
+    return lower_cuda(graph, sizes)
 
 
 def assembled(text: str, target: Target | None = None) -> bytes:
