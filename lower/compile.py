@@ -27,9 +27,9 @@ from loopwright.lower.runtime import blas, cache, fallback
 from loopwright.lower.runtime.cache import Entry
 from loopwright.lower.runtime.canonical import lines, version_key
 from loopwright.lower.runtime.dispatcher import NativeFunction, set_versions
-from loopwright.lower.runtime.engine import Library, assemble, assembly
+from loopwright.lower.runtime.engine import Library, assembly
 from loopwright.lower.runtime.fallback import Miss
-from loopwright.lower.runtime.linking import imported, is_native, link, module_text
+from loopwright.lower.runtime.linking import assembled, imported, is_native, link, module_texts
 from loopwright.lower.target import Target, host_target
 
 _NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
@@ -61,15 +61,19 @@ class Compiled:
         """The partitioned graph."""
         return self.program.kernels
 
-    @cached_property
+    @property
+    def _texts(self) -> tuple[str, ...]:
+        return module_texts(self.version, self.program.text, self.donations)
+
+    @property
     def llvm(self) -> str:
-        """The whole module: kernels, entry point, dispatch function."""
-        return module_text(self.version, self.program.text, self.donations)
+        """The modules: kernels and entry point; dispatch function."""
+        return "\n".join(self._texts)
 
     @property
     def asm(self) -> str:
         """The machine code as assembly text."""
-        return assembly(self.llvm, self.target)
+        return "\n".join([assembly(text, self.target) for text in self._texts])
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer of this version alone; Miss when it does not fit the call."""
@@ -133,9 +137,9 @@ def compile_version(version: Version) -> Compiled:
     program = None
     if entry is None:
         program = lower_graph(version.graph, target, blas=use_blas, fast_math=version.fast_math, donated=version.donated)
-        text = module_text(version, program.text, program.donations)
-        entry = Entry(assemble(text, target), {"imports": imported(text), "sites": _numbered(version.graph, program.sites),
-                                              "donations": list(program.donations.items())})
+        texts = module_texts(version, program.text, program.donations)
+        entry = Entry(assembled(texts, target), {"imports": imported(texts), "sites": _numbered(version.graph, program.sites),
+                                                 "donations": list(program.donations.items())})
         cache.write(key, entry)
     errors = SiteErrors(_sources(version.graph, entry.metadata["sites"]), _powers(version.graph))
     library = link(version, entry.code, entry.metadata["imports"], errors)

@@ -4,19 +4,19 @@ from __future__ import annotations
 from loopwright.ir.graph import Graph, Value
 from loopwright.ir.signature import Signature, Version
 from loopwright.lower.runtime import fallback
-from loopwright.lower.runtime.cache import assembled
-from loopwright.lower.runtime.linking import imported, link, module_text
+from loopwright.lower.runtime.linking import assembled, imported, link, module_texts
 from loopwright.lower.runtime.sizes import Sizes
 from loopwright.lower.runtime.writer import Writer
+from loopwright.lower.target import host_target
 
 
 class Loaded:
     """A version with its code, as `compile_version` gives it. `in_python` takes the way of unknown interpreters."""
 
     def __init__(self, version, entry_text, raise_error=None, in_python=False):
-        text = module_text(version, entry_text)
+        texts = module_texts(version, entry_text)
         self.version, self.raise_error, self.in_python = version, raise_error, in_python
-        self.library = link(version, assembled(text), imported(text), raise_error)
+        self.library = link(version, assembled(texts, host_target()), imported(texts), raise_error)
 
     @property
     def dispatch(self):

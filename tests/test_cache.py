@@ -270,6 +270,13 @@ def test_a_version_from_the_disk(folder, monkeypatch):
     assert "entry" in again.asm and again.kernels == first.kernels
 
 
+def test_functions_that_are_called_alike_share_their_dispatch_function():
+    x = np.ones(5, np.float32)
+    functions = lw.jit(lambda x: x + 1), lw.jit(lambda x: np.tanh(np.tanh(x) * 3)), lw.jit(lambda x: np.exp(x)[::-1] @ x + x)
+    assert len({f.lower(x).llvm.split("@weights = external")[1] for f in functions}) == 1
+    assert len({f.lower(x).llvm.split("@weights = constant")[1].split("\n")[0] for f in functions}) > 1
+
+
 @pytest.mark.parametrize("damage", [lambda data: data[:len(data) // 2], lambda data: b"",
                                     lambda data: data[:-1] + bytes([data[-1] ^ 1]), lambda data: data * 2])
 def test_a_damaged_version_is_compiled_again(folder, damage):

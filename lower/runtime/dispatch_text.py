@@ -1,22 +1,22 @@
-"""The dispatch function of one version, as LLVM text beside its `@entry`.
+"""The dispatch function of one version, as LLVM text that calls its `@entry`.
 
     ptr @dispatch(ptr args, i64 count, ptr names)       vectorcall's arguments, without the callable
 
 answers with a new object, with null when an exception is set, or with `MISS_VALUE` when the version does not fit the
 call. It checks, allocates the results, lets go of Python's lock for large work, runs `@entry` and packs the results.
 
-Guarantees: every reference it makes is given away or dropped on every path; Python objects are imported symbols, so no
-address is in the code; results share no memory with anything but the arguments that were donated for them.
+Guarantees: the text depends on the form of the call, on guards and on results, not on what is computed: versions that are
+called alike have equal text; every reference it makes is given away or dropped on every path; Python objects are imported
+symbols, so no address is in the code; results share no memory with anything but the arguments that were donated for them.
 """
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Container as Names
 from collections.abc import Mapping
 from typing import Any
 
-from loopwright.ir.dims import Extent, product
+from loopwright.ir.dims import Extent, Monomial, product, terms_of
 from loopwright.ir.graph import Graph
 from loopwright.ir.ops.control import while_
 from loopwright.ir.signature import Container, Result, ResultContainer, ResultTree, Tree, Version
@@ -29,14 +29,21 @@ MISS_VALUE = "inttoptr (i64 1 to ptr)"
 RELEASE_ABOVE = 16384  # elements touched; letting go of the lock costs 30 to 50 ns
 LARGEST_SCALAR = 16  # bytes
 ERROR_WORDS = 7  # of the error: site + 1, index, axis, size; the exception that a signal raised
+WEIGHTS = "@weights"  # a table that the program defines: how often each product of sizes counts in its work
 RAISE = "lw_raise"
 FAIL = "fail"
 
 
-def dispatch_text(version: Version, declared: Names[str] = (), donations: Mapping[int, int] = {}) -> str:
-    """`@dispatch` and the declarations it needs besides those already `declared`; the module must define `@entry`. donations:
-    results that are the very arrays of arguments, by number."""
-    return _Dispatch(version, donations).text(declared)
+def dispatch_text(version: Version, donations: Mapping[int, int] = {}) -> str:
+    """A module that defines `@dispatch` and needs `@entry` and `weights_text`. donations: results that are the very arrays of
+    arguments, by number."""
+    return _Dispatch(version, donations).text()
+
+
+def weights_text(graph: Graph) -> str:
+    """What the dispatch function must know of the work of a program."""
+    numbers = ", ".join(f"i64 {c}" for _, c in _work(graph))
+    return f"{WEIGHTS} = constant [{len(_work(graph))} x i64] [{numbers}]"
 
 
 def bound_objects(version: Version, raise_error: Any) -> dict[str, Any]:
@@ -108,12 +115,11 @@ class _Dispatch:
         self.buffers: list[str] = []
         self.packed: set[int] = set()
 
-    def text(self, declared: Names[str]) -> str:
+    def text(self) -> str:
         sizes = self.arguments.sizes
         self.arguments.check()
         shapes = [[sizes.extent(x) for x in r.type.shape] for r in self.graph.results]
-        touched = _touched(self.graph)
-        work = str(RELEASE_ABOVE + 1) if touched is None else sizes.elements(touched)
+        work = sizes.weighted([atoms for atoms, _ in _work(self.graph)], WEIGHTS)
         sizes.check([], MISS)
         self.owned.clear()
         self._straighten()
@@ -125,7 +131,7 @@ class _Dispatch:
         self.writer.do(f"ret ptr {value}")
         self._ends()
         body = self.writer.body("ptr @dispatch(ptr %args, i64 %count, ptr %names)")
-        return "\n".join((*self.writer.declarations_besides(declared), body, LIKELY_TEXT, ""))
+        return "\n".join((f"{WEIGHTS} = external global i8", *self.writer.declarations, body, LIKELY_TEXT, ""))
 
     def _straighten(self) -> None:
         """Contiguous copies of captured arrays that are not."""
@@ -199,17 +205,17 @@ class _Dispatch:
         sizes = self._table("i64", [self.arguments.sizes.symbols[s] for s in self.graph.free_symbols])
         error, status = w.slot(f"[{ERROR_WORDS} x i64]"), w.slot("i32")
         w.do(f"store [{ERROR_WORDS} x i64] zeroinitializer, ptr {error}")
-        call = f"call i32 @entry(ptr {args}, ptr {results}, ptr {sizes}, ptr {error})"
+        tables = [f"ptr {x}" for x in (args, results, sizes, error)]
         small, large, done = w.fresh("small"), w.fresh("large"), w.fresh("done")
         w.branch(w.let(f"icmp ugt i64 {work}, {RELEASE_ABOVE}"), large, small)
         w.label(small)
-        w.store("i32", w.let(call), status)
+        w.store("i32", w.call("i32", "entry", *tables), status)
         w.jump(done)
         w.label(large)
         borrowed, count = self._table("ptr", self.arguments.borrowed), len(self.arguments.borrowed)
         w.each(borrowed, count, "Py_IncRef")
         thread = w.call("ptr", "PyEval_SaveThread")
-        w.store("i32", w.let(call), status)
+        w.store("i32", w.call("i32", "entry", *tables), status)
         w.call("void", "PyEval_RestoreThread", f"ptr {thread}")
         w.each(borrowed, count, "Py_DecRef")
         w.jump(done)
@@ -301,6 +307,17 @@ class _Dispatch:
 def _nodes(tree: ResultTree) -> int:
     """Leaves and containers."""
     return 1 + (sum(map(_nodes, tree.items)) if isinstance(tree, ResultContainer) else 0)
+
+
+def _work(graph: Graph) -> list[tuple[Monomial, int]]:
+    """How many elements a program touches, as products of sizes and how often each counts."""
+    touched = _touched(graph)
+    if touched is None:
+        return [((), RELEASE_ABOVE + 1)]
+    total: Extent = 0
+    for size, count in touched.items():
+        total += size * count
+    return list(terms_of(total))
 
 
 def _touched(graph: Graph) -> Counter[Extent] | None:

@@ -18,7 +18,7 @@ from loopwright.lower.runtime.parts import parts
 from loopwright.lower.target import Target, host_target
 
 CONTROL = "control_"  # how the names of functions of control flow begin
-_LENGTHS = struct.Struct("<2Q")  # of the object files of a library, before them
+_LENGTH = struct.Struct("<Q")  # of an object file, before it
 LIBRARIES_PER_ENGINE = 256  # linking slows down in an engine that holds thousands
 
 _serial = itertools.count()
@@ -62,12 +62,12 @@ def _tighten(module: Any, target: Target) -> None:
 
 
 def assemble(text: str, target: Target | None = None) -> bytes:
-    """The object code of LLVM text: one object file, or two, after their lengths. RuntimeError, with LLVM's words, for text
-    that is not valid."""
+    """The object code of LLVM text: object files, each after its length, so that what belongs together may be assembled apart
+    and joined. RuntimeError, with LLVM's words, for text that is not valid."""
     target = target or host_target()
     with LLVM_LOCK:
         made = [bytes(machine.emit_object(module)) for machine, module in _modules(text, target)]
-    return _LENGTHS.pack(*map(len, made), *[0] * (2 - len(made))) + b"".join(made)
+    return b"".join(part for file in made for part in (_LENGTH.pack(len(file)), file))
 
 
 def optimised(text: str, target: Target) -> str:
@@ -140,11 +140,12 @@ class Library:
 
 def load(code: bytes, imports: Mapping[str, int], exports: Sequence[str], keep: Mapping[str, Any] | None = None) -> Library:
     """Link what `assemble` made into the process. Symbols not in `imports` are the process's own (libc, libm)."""
-    first, second = _LENGTHS.unpack_from(code)
     with LLVM_LOCK:
-        builder = llvm().JITLibraryBuilder().add_object_img(code[_LENGTHS.size:_LENGTHS.size + first])
-        if second:
-            builder.add_object_img(code[_LENGTHS.size + first:])
+        builder, at = llvm().JITLibraryBuilder(), 0
+        while at < len(code):
+            (length,), start = _LENGTH.unpack_from(code, at), at + _LENGTH.size
+            at = start + length
+            builder.add_object_img(code[start:at])
         for name, where in imports.items():
             builder.import_symbol(name, where)
         for name in exports:

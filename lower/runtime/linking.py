@@ -1,14 +1,16 @@
-"""From the text of an entry point to loaded code: the module's text, the symbols it needs, their addresses."""
+"""From the text of an entry point to loaded code: the modules' texts, the symbols they need, their addresses."""
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from loopwright.ir.signature import Version
-from loopwright.lower.runtime import natives, objects, support
-from loopwright.lower.runtime.dispatch_text import bound_objects, dispatch_text
-from loopwright.lower.runtime.engine import Library, load
+from loopwright.lower.runtime import lazy, natives, objects, support
+from loopwright.lower.runtime.dispatch_text import bound_objects, dispatch_text, weights_text
+from loopwright.lower.runtime.engine import Library, assemble, load
+from loopwright.lower.target import Target
 
 _DECLARED = re.compile(r"declare [^@]*@([\w.$]+)\(|@([\w.$]+) = external ")
 
@@ -18,22 +20,31 @@ def is_native() -> bool:
     return objects.unsupported() is None
 
 
-def module_text(version: Version, program_text: str, donations: Mapping[int, int] = {}) -> str:
-    """The program and the version's dispatch function, where this interpreter can use one. donations: which results take the
+def module_texts(version: Version, program_text: str, donations: Mapping[int, int] = {}) -> tuple[str, ...]:
+    """The program, and the version's dispatch function where this interpreter can use one. donations: which results take the
     memory of which arguments."""
     if not is_native():
-        return program_text
-    return f"{program_text}\n{dispatch_text(version, _declared(program_text), donations)}"
+        return (program_text,)
+    return f"{weights_text(version.graph)}\n{program_text}", dispatch_text(version, donations)
 
 
-def _declared(text: str) -> set[str]:
-    found = [_DECLARED.match(line) for line in text.split("\n") if line.startswith(("declare ", "@"))]
-    return {m[1] or m[2] for m in found if m is not None}
+def assembled(texts: Sequence[str], target: Target) -> bytes:
+    """The object code of such modules."""
+    program, *dispatch = texts
+    return assemble(program, target) + b"".join(_dispatch_code(text, target) for text in dispatch)
 
 
-def imported(text: str) -> list[str]:
+@lru_cache(maxsize=256)
+def _dispatch_code(text: str, target: Target) -> bytes:
+    """Many versions share a dispatch function, which takes longer to compile than a small kernel."""
+    return lazy.assembled(text, target)
+
+
+def imported(texts: Sequence[str]) -> list[str]:
     """The symbols to look up when the code is loaded; others (libc's, libm's) are the process's own."""
-    return sorted(name for name in _declared(text) if name.startswith(("lw_", "Py")))
+    lines = [line for text in texts for line in text.split("\n") if line.startswith(("declare ", "@"))]
+    found = {m[1] or m[2] for line in lines if (m := _DECLARED.match(line))}
+    return sorted(name for name in found if name.startswith(("lw_", "Py")))
 
 
 def link(version: Version, code: bytes, imports: Sequence[str], raise_error: Callable[[bytes], Any]) -> Library:

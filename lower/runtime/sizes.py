@@ -5,7 +5,7 @@ is zero the guard does not hold.
 """
 from __future__ import annotations
 
-from loopwright.ir.dims import Atom, Call, Dim, Extent, Monomial, Symbol, product
+from loopwright.ir.dims import Atom, Call, Dim, Extent, Monomial, Symbol
 from loopwright.ir.facts import Constraint
 from loopwright.lower.runtime.writer import Writer, every
 
@@ -90,9 +90,10 @@ class Sizes:
         if conditions:
             self.writer.likely(every(self.writer, conditions), otherwise)
 
-    def elements(self, counted: dict[Extent, int]) -> str:
-        """The sum of these sizes times their counts."""
+    def weighted(self, monomials: list[Monomial], weights: str) -> str:
+        """The sum of these products, each times its number in a table."""
         total = "0"
-        for size, count in counted.items():
-            total = self.writer.let(f"add i64 {total}, {self.extent(product((size, count)))}")
+        for k, atoms in enumerate(monomials):
+            term = self.writer.let(f"mul i64 {self._monomial(atoms)}, {self.writer.load('i64', weights, 8 * k)}")
+            total = self.writer.let(f"add i64 {total}, {term}")
         return total

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container
 
 _LIKELY = 900  # a metadata number that no other text of a module uses
 LIKELY_TEXT = f'!{_LIKELY} = !{{!"branch_weights", i32 1000, i32 1}}'  # what `likely` refers to, once a module
@@ -116,10 +115,6 @@ class Writer:
     def declarations(self) -> tuple[str, ...]:
         """What the text declares."""
         return tuple(self._declared.values())
-
-    def declarations_besides(self, names: Container[str]) -> tuple[str, ...]:
-        """The same without those of the given names, which the module has already."""
-        return tuple(text for name, text in self._declared.items() if name not in names)
 
     def body(self, header: str) -> str:
         """`define header` with what was written, without the declarations."""
