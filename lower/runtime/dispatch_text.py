@@ -310,14 +310,14 @@ def _nodes(tree: ResultTree) -> int:
 
 
 def _work(graph: Graph) -> list[tuple[Monomial, int]]:
-    """How many elements a program touches, as products of sizes and how often each counts."""
+    """How many elements a program touches: products of sizes, that of none first, and how often each counts."""
     touched = _touched(graph)
     if touched is None:
         return [((), RELEASE_ABOVE + 1)]
     total: Extent = 0
     for size, count in touched.items():
         total += size * count
-    return list(terms_of(total))
+    return list({(): 0, **dict(terms_of(total))}.items())
 
 
 def _touched(graph: Graph) -> Counter[Extent] | None:

@@ -91,9 +91,9 @@ class Sizes:
             self.writer.likely(every(self.writer, conditions), otherwise)
 
     def weighted(self, monomials: list[Monomial], weights: str) -> str:
-        """The sum of these products, each times its number in a table."""
-        total = "0"
-        for k, atoms in enumerate(monomials):
+        """The sum of these products, that of no sizes first, each times its number in a table."""
+        total = self.writer.load("i64", weights)
+        for k, atoms in enumerate(monomials[1:], 1):
             term = self.writer.let(f"mul i64 {self._monomial(atoms)}, {self.writer.load('i64', weights, 8 * k)}")
             total = self.writer.let(f"add i64 {total}, {term}")
         return total
