@@ -25,16 +25,18 @@ if TYPE_CHECKING:
         KernelError,
         LeakedValueError,
         ParseError,
+        ScheduleError,
         ShapeDeclarationError,
         ShapeError,
         TraceStateError,
         VerificationError,
         WriteError,
     )
-    from loopwright.ir.parser import parse
     from loopwright.jacobians import hessian, jacfwd, jacrev
     from loopwright.jitted import jit
     from loopwright.lower.runtime.pool import set_threads
+    from loopwright.modules import parse
+    from loopwright.schedules import schedule
     from loopwright.tools import ShapeDtypeStruct, eval_shape, hvp, linear_transpose, release_memory
     from loopwright.tracer.pytree import register_pytree_node
     from loopwright.tracer.size import SpecialisationWarning
@@ -45,13 +47,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ArgumentError", "AxisNameError", "CheckError", "CollectiveError", "ConcretizationError", "DTypeError", "DonationWarning",
-    "GradientError", "KernelError", "LeakedValueError", "ParseError", "RecompilationWarning", "ShapeDeclarationError",
-    "ShapeDtypeStruct", "ShapeError", "SpecialisationWarning", "TraceStateError", "VerificationError", "WriteError", "check",
-    "checkpoint", "checkpoint_name", "checkpoint_policies", "custom_jvp", "custom_vjp", "debug", "debug_nans", "disable_jit",
-    "eval_shape", "float0", "grad", "hessian", "hvp", "jacfwd", "jacrev", "jit", "jvp", "kernel", "lax", "linear_transpose",
-    "linearize", "loops", "make_graph", "nn", "numpy", "ops", "parse", "pure_callback", "random", "register_pytree_node",
-    "release_memory", "remat", "scipy", "set_threads", "tree", "value_and_grad", "vjp", "vmap",
+    "ArgumentError", "AxisNameError", "CheckError", "CollectiveError", "ConcretizationError", "DTypeError",
+    "DonationWarning", "GradientError", "KernelError", "LeakedValueError", "ParseError", "RecompilationWarning",
+    "ScheduleError", "ShapeDeclarationError", "ShapeDtypeStruct", "ShapeError", "SpecialisationWarning", "TraceStateError",
+    "VerificationError", "WriteError", "check", "checkpoint", "checkpoint_name", "checkpoint_policies", "custom_jvp",
+    "custom_vjp", "debug", "debug_nans", "disable_jit", "eval_shape", "float0", "grad", "hessian", "hvp", "jacfwd", "jacrev",
+    "jit", "jvp", "kernel", "lax", "linear_transpose", "linearize", "loops", "make_graph", "nn", "numpy", "ops", "parse",
+    "pure_callback", "random", "register_pytree_node", "release_memory", "remat", "schedule", "scipy", "set_threads", "tree",
+    "value_and_grad", "vjp", "vmap",
 ]
 
 _SUBMODULES = ("debug", "lax", "loops", "nn", "numpy", "ops", "random", "scipy", "tree")
@@ -62,12 +65,13 @@ _NAMES = {
     "custom": ("checkpoint", "checkpoint_name", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat"),
     "inspection": ("make_graph",),
     "ir.errors": ("ArgumentError", "AxisNameError", "CheckError", "CollectiveError", "ConcretizationError", "DTypeError",
-                  "GradientError", "KernelError", "LeakedValueError", "ParseError", "ShapeDeclarationError",
+                  "GradientError", "KernelError", "LeakedValueError", "ParseError", "ScheduleError", "ShapeDeclarationError",
                   "ShapeError", "TraceStateError", "VerificationError", "WriteError"),
-    "ir.parser": ("parse",),
     "jacobians": ("hessian", "jacfwd", "jacrev"),
     "jitted": ("jit",),
     "lower.runtime.pool": ("set_threads",),
+    "modules": ("parse",),
+    "schedules": ("schedule",),
     "tools": ("ShapeDtypeStruct", "eval_shape", "hvp", "linear_transpose", "release_memory"),
     "tracer.pytree": ("register_pytree_node",),
     "tracer.size": ("SpecialisationWarning",),

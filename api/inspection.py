@@ -42,10 +42,13 @@ def make_graph(f: Callable[..., Any], *, static_argnums: int | Sequence[int] = (
 
 @dataclass(frozen=True)
 class Lowered:
-    """The stages of one version as text: the simplified graph, its kernels, LLVM text, assembly of this machine."""
+    """The stages of one version as text: the simplified graph, its kernels, LLVM text, assembly of this machine. `module` is
+    the whole compiled program, kernels with their schedules: `parse(module).compile()` is that program again, and may be edited
+    before."""
 
     graph: str
     kernels: str
+    module: str
     llvm: str
     asm: str
 
@@ -68,7 +71,7 @@ def lowered(versions: Versions, args: Sequence[Any], kwargs: Mapping[str, Any], 
         return _lowered_for_gpu(versions, args, kwargs)
     entry = versions.entry(versions.parameters.call(args, kwargs))
     compiled = entry.compiled
-    return Lowered(str(entry.draft.version.graph), str(compiled.kernels), compiled.llvm, compiled.asm)
+    return Lowered(str(entry.draft.version.graph), str(compiled.kernels), str(compiled.module), compiled.llvm, compiled.asm)
 
 
 def _lowered_for_gpu(versions: Versions, args: Sequence[Any], kwargs: Mapping[str, Any]) -> LoweredForGPU:

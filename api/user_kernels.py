@@ -5,7 +5,6 @@ operands and its outputs, which are allocated already, and writes these.
 """
 from __future__ import annotations
 
-import ctypes
 import functools
 import itertools
 import os
@@ -33,7 +32,7 @@ from loopwright.ir.types import COMPLEX, ArrayType
 from loopwright.lower.natives import Code, Group, LoopFunction, user_kernel
 from loopwright.lower.runtime import natives
 from loopwright.lower.runtime.apart import POSSIBLE, failure_apart
-from loopwright.lower.runtime.natives import LibraryFunction, LlvmFunction, Pointer
+from loopwright.lower.runtime.natives import LibraryFunction, LlvmFunction
 from loopwright.tools import ShapeDtypeStruct
 from loopwright.tracer.promotion import convert
 from loopwright.tracer.pytree import LEAF, Structure, flatten
@@ -197,13 +196,11 @@ def _of_text(text: str, symbol: str | None, signature: Signature) -> LlvmFunctio
 
 
 def _of_pointer(x: Any, name: str | None) -> Callback:
-    where = x if isinstance(x, int) else getattr(x, "address", None)
-    if where is None and type(x).__module__.partition(".")[0] in ("ctypes", "_ctypes"):
-        where = ctypes.cast(x, ctypes.c_void_p).value
-    if not isinstance(where, int) or not where:
+    pointer = natives.pointer_of(x)
+    if pointer is None:
         raise ArgumentError(f"{user_source()}: kernel: pointer= expected an address (an integer, a ctypes function or an "
                             f"object with an address), got {x!r:.60}.")
-    return Callback(f"{name or 'pointer'}#{next(_serial)}", Pointer(where, x))
+    return Callback(f"{name or 'pointer'}@{next(_serial)}", pointer)
 
 
 # ---- calling --------------------------------------------------------------------------------------

@@ -42,6 +42,10 @@ class KernelError(RuntimeError):
     """A kernel that a user brings which cannot be loaded, is not what its signature says, or crashed in its first run."""
 
 
+class ScheduleError(ValueError):
+    """A schedule instruction that its kernel does not allow."""
+
+
 class GradientError(TypeError):
     """A derivative that does not exist: integer input, non-scalar output, or an op without a rule."""
 

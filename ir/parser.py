@@ -21,6 +21,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, NoReturn, TypeVar
 
 from loopwright.ir.attributes import Attribute, Callback
@@ -292,6 +293,9 @@ class _Parser:
                 return self.callback()
             case "name" if token.text in self.classes and self.tokens[self.next + 1].text in ("(", "."):
                 return self.object()
+            case "name" if token.text not in _FUNCTIONS and self.tokens[self.next + 1].text == "(":
+                near = get_close_matches(token.text, self.classes, 1)
+                self.fail(f"there is no {token.text}{f'; did you mean {near[0]}?' if near else ''}", token.at)
         return self.tuple() if self.skip("(") else self.extent()
 
     def tuple(self) -> Attribute:
@@ -328,4 +332,9 @@ class _Parser:
             self.need(".")
             return cls[self.take("name", "a member").text]
         self.need("(")
-        return cls(**dict(self.listed(self.named_attribute, ")")))
+        given = dict(self.listed(self.named_attribute, ")"))
+        try:
+            return cls(**given)
+        except TypeError:
+            fields = ", ".join(getattr(cls, "__dataclass_fields__", ()))
+            self.fail(f"{token.text} has the fields {fields or '(none)'}, got {', '.join(given) or 'none'}", token.at)

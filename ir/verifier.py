@@ -8,7 +8,7 @@
 4. attributes are in the closed set (`ir.attributes`), named by strings;
 5. operands and attributes are those that the op takes: its inference accepts them without an error;
 6. an extent is a size: an int that is not negative, or a Dim;
-7. a region uses only symbols of the graph around it, and those that its own nodes bind;
+7. a region uses only symbols of the graphs around it, and those that its own nodes bind;
 8. constraints relate by `==`, `!=`, `<=` or `divides`.
 
 A broken graph raises VerificationError with its text, the message standing at the node.
@@ -30,7 +30,7 @@ RELATIONS = ("==", "!=", "<=", "divides")
 
 def verify(g: Graph) -> Graph:
     """g, if it is valid. Raises VerificationError."""
-    _verify(g, g, g.facts)
+    _verify(g, g, g.facts, frozenset())
     return g
 
 
@@ -39,7 +39,7 @@ def _fail(g: Graph, message: str, node: Node | None = None) -> None:
     raise VerificationError(f"{message}\n{text}")
 
 
-def _verify(g: Graph, outermost: Graph, facts: Facts) -> None:
+def _verify(g: Graph, outermost: Graph, facts: Facts, around: frozenset[str]) -> None:
     defined: set[Value] = set()
     for k, v in enumerate(g.params):
         for message in _type_errors(v.type):
@@ -57,17 +57,17 @@ def _verify(g: Graph, outermost: Graph, facts: Facts) -> None:
     for k, v in enumerate(g.results):
         if v not in defined:
             _fail(outermost, f"result {k} is not a value of its graph")
-    own = _own_symbols(g)
+    own = around | _own_symbols(g)
     for node in g.nodes:
         for region in node.regions:
             if strange := sorted(set(region.free_symbols) - own):
                 _fail(outermost, f"a region uses {', '.join(strange)}, which the graph around it does not", node)
-            _verify_region(region, outermost, node, facts)
+            _verify_region(region, outermost, node, facts, own)
 
 
-def _verify_region(region: Graph, outermost: Graph, node: Node, facts: Facts) -> None:
+def _verify_region(region: Graph, outermost: Graph, node: Node, facts: Facts, around: frozenset[str]) -> None:
     try:
-        _verify(region, region, facts)
+        _verify(region, region, facts, around)
     except VerificationError as error:
         _fail(outermost, f"in a region: {str(error).splitlines()[0]}", node)
 

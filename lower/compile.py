@@ -22,6 +22,7 @@ from loopwright.ir.ops.transcendental import power
 from loopwright.ir.signature import Version
 from loopwright.ir.source import Source
 from loopwright.ir.types import INTEGERS, is_integer
+from loopwright.lower.modules import is_module, module_of
 from loopwright.lower.program import Program, lower_graph
 from loopwright.lower.runtime import blas, cache, fallback
 from loopwright.lower.runtime.cache import Entry
@@ -64,6 +65,12 @@ class Compiled:
     @property
     def _texts(self) -> tuple[str, ...]:
         return module_texts(self.version, self.program.text, self.donations)
+
+    @property
+    def module(self) -> Graph:
+        """The whole program as a graph of one node, which text can hold and `compile_version` takes."""
+        v = self.version
+        return v.graph if is_module(v.graph) else module_of(v.graph, self.program, v.fast_math)
 
     @property
     def llvm(self) -> str:

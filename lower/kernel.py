@@ -1,4 +1,5 @@
-"""The `kernel` node: a region of the very ops it computes, beside the schedule and implementation chosen for it."""
+"""The `kernel` node: a region of the very ops it computes, beside the schedule and implementation chosen for it; and the
+`program` node around all kernels of a function."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from loopwright.ir.attributes import attributes_key
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.interpreter import evaluate
 from loopwright.ir.op import Op
+from loopwright.ir.ops.callbacks import whole, whole_type
 from loopwright.ir.types import ArrayType
 
 
@@ -27,6 +29,29 @@ kernel = Op(
         "linear algebra by its name.",
     numpy=_run,
     infer=_result_types,
+)
+
+
+def _types(types: Sequence[ArrayType], regions: tuple[Graph, ...], pairs: tuple[int, ...],
+           **attrs: Any) -> tuple[ArrayType, ...]:
+    return tuple([whole_type(v.type, len(types) + k in pairs) for k, v in enumerate(regions[0].results)])
+
+
+def _run_whole(*arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping[str, int], pairs: tuple[int, ...],
+               **attrs: Any) -> tuple[Any, ...]:
+    real = [x.view(v.type.dtype).reshape(*x.shape, 2) if k in pairs else x
+            for k, (x, v) in enumerate(zip(arrays, regions[0].params, strict=True))]
+    found = evaluate(regions[0], real, sizes)
+    return tuple([whole([x], (0,) if len(arrays) + k in pairs else ())[0] for k, x in enumerate(found)])
+
+
+program = Op(
+    name="program",
+    doc="Runs its region: all kernels of a function, and control flow between them. `pairs`: operands, and after them results, "
+        "that are complex numbers, and pairs of real ones inside. `donations`: (result, operand) whose memory it takes. "
+        "`fast_math`: whether floating-point operations may be contracted and reordered.",
+    numpy=_run_whole,
+    infer=_types,
 )
 
 

@@ -19,7 +19,7 @@ from loopwright.lower.codegen import emit_nest
 from loopwright.lower.control import is_control
 from loopwright.lower.donation import donate
 from loopwright.lower.functions import INTERRUPTED, OUT_OF_MEMORY, Frame, Function, source_at
-from loopwright.lower.kernel import kernel, region_of
+from loopwright.lower.kernel import kernel, program, region_of
 from loopwright.lower.library import MAY_RAISE, library_text
 from loopwright.lower.padding import padded
 from loopwright.lower.partition import partition
@@ -46,6 +46,10 @@ class Program:
 def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False, donated: Sequence[int] = ()) -> Program:
     """The program of a graph, of which results may lie in `donated` arguments. DTypeError where it holds a dtype that has no
     machine code."""
+    if len(g.nodes) == 1 and g.nodes[0].op is program:
+        once = g.nodes[0]
+        made = lower_kernels(once.regions[0], target, g.free_symbols, fast_math=once.attrs["fast_math"])
+        return replace(made, donations=dict(once.attrs["donations"]))
     kernels, donations = donate(partition(g, target, blas=blas), g, donated)
     kernels = kernels if donations else blocked(kernels, target)  # a donated argument may be read after a block of it is stored
     made = lower_kernels(padded(kernels, target), target, g.free_symbols, fast_math=fast_math)

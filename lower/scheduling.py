@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from loopwright.ir.dims import Extent, Shape, product
+from loopwright.ir.errors import ScheduleError as ScheduleError
 from loopwright.ir.graph import Graph, Value
 from loopwright.ir.loops import Expr, Index, Load, Local, Prefix, Reduce, Scatter, integer, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store
@@ -43,10 +44,6 @@ from loopwright.lower.lanes import lane_nest
 T = TypeVar("T")
 R = TypeVar("R")
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
-
-
-class ScheduleError(ValueError):
-    """An instruction that the region does not allow."""
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,7 @@ def test_a_bare_pointer(built, kind):
     np.testing.assert_array_equal(f(x), 2 * x + 1)
     np.testing.assert_array_equal(doubled(x), 2 * x)
     assert str(where) not in f.lower(x).graph + f.lower(x).llvm and f"{where:x}" not in f.lower(x).llvm
-    assert "doubled#" in f.lower(x).graph
+    assert "doubled@" in f.lower(x).graph
 
 
 def test_arguments_that_are_not_contiguous_are_copied():

@@ -55,6 +55,14 @@ class Pointer:
         run(self.address, arrays, sizes)
 
 
+def pointer_of(x: Any) -> Pointer | None:
+    """A bare address: an integer, a ctypes function, or an object with an `address`; None for anything else."""
+    where = x if isinstance(x, int) else getattr(x, "address", None)
+    if where is None and type(x).__module__.partition(".")[0] in ("ctypes", "_ctypes"):
+        where = ctypes.cast(x, ctypes.c_void_p).value
+    return Pointer(where, x) if isinstance(where, int) and where else None
+
+
 Foreign = LibraryFunction | LlvmFunction | Callback
 
 

@@ -1,0 +1,141 @@
+"""A compiled program as one graph: its kernels with their schedules, control flow and library calls, which text can hold.
+
+Guarantees: `module_of` gives a graph of one `program` node over the parameters and results of the function that was compiled;
+its region is what machine code is made of, exactly; `parse(str(module), OPS, CLASSES)` is that graph again, and `lower_graph`
+makes the same code of it.
+"""
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from loopwright.ir import loops, nest, schedule
+from loopwright.ir.errors import ScheduleError
+from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.nest import Nest
+from loopwright.ir.op import Op
+from loopwright.ir.ops.control import scan
+from loopwright.ir.schedule import Inline, Instruction, Schedule
+from loopwright.ir.types import COMPLEX
+from loopwright.lower import natives
+from loopwright.lower.kernel import kernel, program
+from loopwright.lower.program import Program
+from loopwright.lower.runtime import natives as codes
+from loopwright.lower.scheduling import Scheduled, build_nest
+
+MOST_LANES = 64
+_LOWER = __name__.rpartition(".")[0] + "."
+
+
+def _ops() -> dict[str, Op]:
+    """The ops that the lowering adds to the table: those of every module of this folder, all of which `program` imports."""
+    modules = [m for name, m in sys.modules.items() if name.startswith(_LOWER)]
+    return {x.name: x for m in modules for x in vars(m).values() if isinstance(x, Op)}
+
+
+def _classes(*modules: Any) -> dict[str, type]:
+    """The dataclasses that attributes of these modules are made of."""
+    return {name: x for m in modules for name, x in vars(m).items() if isinstance(x, type) and dataclasses.is_dataclass(x)}
+
+
+OPS: Mapping[str, Op] = _ops()
+CLASSES: Mapping[str, type] = _classes(loops, nest, schedule, natives, codes)
+
+
+def module_of(whole: Graph, made: Program, fast_math: bool) -> Graph:
+    """The program that `whole` became, over its parameters and results."""
+    params, results = (tuple([Value(v.type) for v in values]) for values in (whole.params, whole.results))
+    pairs = tuple([k for k, v in enumerate((*params, *results)) if v.type.dtype in COMPLEX])
+    attrs = {"pairs": pairs, "donations": tuple(made.donations.items()), "fast_math": fast_math}
+    region = Graph(made.kernels.params, made.kernels.nodes, made.kernels.results)
+    return Graph(params, (Node(program, params, attrs, results, (region,)),), results, whole.constraints)
+
+
+def is_module(g: Graph) -> bool:
+    """Whether g is a program already."""
+    return len(g.nodes) == 1 and g.nodes[0].op is program
+
+
+# ---- kernels and their schedules --------------------------------------------------------------------
+def kernels_of(g: Graph) -> list[Node]:
+    """The kernels of a program in their order, those of loops and branches where these stand."""
+    return [k for n in g.nodes for k in ([n] if n.op is kernel else [k for r in n.regions for k in kernels_of(r)])]
+
+
+def rescheduled(g: Graph, schedules: Mapping[Node, Schedule]) -> Graph:
+    """g with other schedules for some of its kernels."""
+    nodes = []
+    for n in g.nodes:
+        attrs = {**n.attrs, "schedule": schedules[n]} if n in schedules else n.attrs
+        regions = n.regions if n.op is kernel else tuple([rescheduled(r, schedules) for r in n.regions])
+        nodes.append(Node(n.op, n.inputs, attrs, n.outputs, regions, n.source))
+    return Graph(g.params, tuple(nodes), g.results, g.constraints)
+
+
+def described(number: int, n: Node) -> str:
+    """A kernel, for messages."""
+    ops = " ".join([m.op.name for m in n.regions[0].nodes])
+    return f"{f'{n.source}: ' if n.source else ''}kernel {number} ({ops})"
+
+
+def check_schedules(g: Graph) -> None:
+    """ScheduleError where a kernel does not allow an instruction, or one changes nothing: it names a loop that is not there."""
+    for number, n in enumerate(kernels_of(g)):
+        if n.attrs["implementation"] == "generated":
+            check_schedule(n.regions[0], n.attrs["schedule"], described(number, n))
+
+
+def check_schedule(region: Graph, instructions: Schedule, who: str) -> None:
+    """The same for one kernel; `who` it is, for messages."""
+    for x in instructions:
+        _check_numbers(region, x, who)
+    try:
+        made = build_nest(region, instructions, "trial")
+    except ScheduleError as error:
+        raise ScheduleError(f"{who}: {error}") from None
+    for x in instructions:
+        _check_loops(region, made, x, who)
+    for k, x in enumerate(instructions):
+        rest = (*instructions[:k], *instructions[k + 1:])
+        if not _says_nothing(x) and _nest_or_none(region, rest) == made.nest:
+            raise ScheduleError(f"{who}: {x}: it changes nothing. Vectors run along the last loop of a stage or of its "
+                                f"reduction, and what an instruction names must be a loop of its own.")
+
+
+def _check_numbers(region: Graph, x: Instruction, who: str) -> None:
+    stages, numbers = len(region.nodes), dataclasses.asdict(x)
+    if not 0 <= numbers.get("stage", 0) < stages:
+        raise ScheduleError(f"{who}: {x}: there is no such stage; there are {stages}, numbered from 0.")
+    lanes = numbers.get("lanes", 1)
+    if lanes < 1 or lanes & (lanes - 1) or lanes > MOST_LANES:
+        raise ScheduleError(f"{who}: {x}: lanes must be a power of two up to {MOST_LANES}.")
+    if not 1 <= numbers.get("factor", 1) <= MOST_LANES:
+        raise ScheduleError(f"{who}: {x}: a factor is from 1 to {MOST_LANES}.")
+
+
+def loops_of(region: Graph, made: Scheduled, stage: int) -> int:
+    """How many loops a stage has: its axes, then those of its reduction."""
+    return region.nodes[stage].outputs[0].type.rank + len(made.folds.get(stage, ()))
+
+
+def _check_loops(region: Graph, made: Scheduled, x: Instruction, who: str) -> None:
+    numbers = dataclasses.asdict(x)
+    if {"stage", "loop"} <= numbers.keys() and region.nodes[0].op is not scan:
+        count = loops_of(region, made, numbers["stage"])
+        if not 0 <= numbers["loop"] <= count - numbers.get("count", 1):
+            raise ScheduleError(f"{who}: {x}: stage {numbers['stage']} has {count} loops, numbered from 0: its axes, then "
+                                f"those of its reduction.")
+
+
+def _says_nothing(x: Instruction) -> bool:
+    """Whether the instruction may stand where it is the rule anyway."""
+    return isinstance(x, Inline) or 1 in (getattr(x, "factor", 0), getattr(x, "lanes", 0))
+
+
+def _nest_or_none(region: Graph, instructions: Schedule) -> Nest | None:
+    try:
+        return build_nest(region, instructions, "trial").nest
+    except ScheduleError:
+        return None

@@ -1,0 +1,164 @@
+"""`lw.schedule`: the kernels of a function are shown, changed, kept and replayed; results stay those of the function, and what
+a kernel does not allow is refused by name."""
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import loopwright as lw
+from loopwright.ir import schedule as instructions
+from loopwright.ir.schedule import ByRows, ComputeAt, Fuse, Inline, Parallel, Unroll, Vectorize
+
+
+def normal(*shape, dtype=np.float64):
+    return np.random.default_rng(0).normal(size=shape).astype(dtype)
+
+
+def softmax(x):
+    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    return e / np.sum(e, axis=-1, keepdims=True)
+
+
+def test_it_shows_kernels_with_their_stages_and_instructions():
+    s = lw.schedule(lambda x: np.exp(x @ x.T) + 1, normal(40, 30))
+    shown = str(s)
+    assert "(dot_general): gemm" in shown and "kernel 1 (exp full add): generated" in shown
+    assert "%0: f64[" in shown and "= exp(%x0)" in shown and "  Vectorize(stage=2, loop=1, lanes=" in shown
+    assert len(s) == len(s.kernels) == 2 and not s.kernel(0).is_generated and s.kernel(-1).ops == ["exp", "full", "add"]
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 4, 16, 64])
+@pytest.mark.parametrize("factor", [1, 3, 8])
+def test_results_do_not_depend_on_vectors(lanes, factor):
+    s = lw.schedule(softmax, normal(5, 33))
+    for stage in (0, 4):  # the maximum and the sum of each row
+        s.kernel(0).vectorize(stage=stage, loop=1, lanes=lanes).unroll(stage=stage, factor=factor if lanes > 1 else 1)
+    f = s.compile()
+    for shape in ((5, 33), (1, 1), (7, 100)):
+        np.testing.assert_allclose(f(normal(*shape)), softmax(normal(*shape)), rtol=1e-12)
+
+
+def test_instructions_take_the_place_of_what_they_contradict():
+    k = lw.schedule(lambda x: np.exp(x) + 1, normal(40, 30)).kernel(0)
+    before = k.schedule
+    assert k.vectorize(stage=2, loop=1, lanes=2) is k
+    assert [x for x in k.schedule if isinstance(x, Vectorize)] == [Vectorize(2, 1, 2)]
+    assert [type(x) for x in k.schedule] == [type(x) for x in before]
+    k.remove("fuse").remove("parallel")
+    assert not any(isinstance(x, (Fuse, Parallel)) for x in k.schedule)
+    k.compute_at(stage=0, level=1)
+    assert ComputeAt(0, 1) in k.schedule and Inline(0) not in k.schedule
+    k.inline(stage=0).parallel()
+    assert Inline(0) in k.schedule and ComputeAt(0, 1) not in k.schedule and Parallel() in k.schedule
+
+
+def test_the_last_stage_and_its_last_loop_are_meant_where_none_is_said():
+    k = lw.schedule(lambda x: np.sum(x * 2, axis=1), normal(40, 30)).kernel(0)
+    k.vectorize(lanes=4).unroll(factor=2)
+    assert {Vectorize(2, 1, 4), Unroll(2, 2)} <= set(k.schedule)
+
+
+def test_every_instruction_has_a_method():
+    k = lw.schedule(lambda x: x + 1, normal(3)).kernel(0)
+    kinds = [x for x in vars(instructions).values() if isinstance(x, type) and dataclasses.is_dataclass(x)]
+    assert len(kinds) >= 12
+    for kind in kinds:
+        name = "".join(f"_{c.lower()}" if c.isupper() else c for c in kind.__name__).lstrip("_")
+        assert name in dir(k) and getattr(k, name).__doc__ == kind.__doc__
+
+
+def test_the_scheduled_function_is_called_as_the_function():
+    @lw.jit
+    def f(x, scale, *, shift):
+        return {"a": x * scale["by"] + shift, "b": (np.sum(x),)}
+    x = normal(6)
+    s = lw.schedule(f, x, {"by": 2.0}, shift=1)
+    s.kernel(0).vectorize(lanes=2)
+    g = s.compile()
+    found = g(x[:4], {"by": 3.0}, shift=5)
+    np.testing.assert_allclose(found["a"], x[:4] * 3 + 5, rtol=1e-12)
+    np.testing.assert_allclose(found["b"][0], np.sum(x[:4]), rtol=1e-12)
+    assert g(x.astype(np.float32), {"by": 3.0}, shift=5)["a"].dtype == np.float32  # answered by the function as it was
+    np.testing.assert_allclose(lw.grad(lambda x: g(x, {"by": 3.0}, shift=5)["b"][0])(x), np.ones(6))
+
+
+def test_statics_captured_arrays_and_guards():
+    table = normal(4)
+
+    def f(x, n):
+        return x[:n] * table[:n] if x.shape[0] > 3 else x * n
+    g = lw.jit(f, static_argnames="n")
+    s = lw.schedule(g, normal(5), 2)
+    s.kernel(0).unroll(factor=2)
+    h = s.compile()
+    for x, n in ((normal(5), 2), (normal(9), 2), (normal(3), 2), (normal(5), 3)):
+        np.testing.assert_array_equal(h(x, n), f(x, n))
+    table[:] = 1.0
+    np.testing.assert_array_equal(h(normal(5), 2), normal(5)[:2])
+
+
+def test_kernels_inside_loops_have_schedules():
+    def f(x):
+        return lw.lax.scan(lambda c, r: (np.tanh(c + r), np.sum(c)), x[0], x)
+    s = lw.schedule(f, normal(4, 300))
+    assert len(s) >= 2
+    for k in s.kernels:
+        if k.is_generated and any(isinstance(y, Vectorize) for y in k.schedule):
+            k.set(tuple([dataclasses.replace(y, lanes=2) if isinstance(y, Vectorize) else y for y in k.schedule]))
+    assert "lanes=2" in str(s.module)
+    for a, b in zip(s.compile()(normal(4, 300)), f(normal(4, 300)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_its_module_is_text_with_these_schedules():
+    s = lw.schedule(softmax, normal(3, 4))
+    s.kernel(0).vectorize(stage=4, loop=1, lanes=2)
+    text = str(s.module)
+    assert "lanes=2" in text and lw.parse(text) == s.module
+    np.testing.assert_array_equal(lw.parse(text).compile()(normal(3, 4)), s.compile()(normal(3, 4)))
+
+
+def test_schedules_are_kept_by_structure(tmp_path):
+    def f(x, w):
+        return np.exp(x @ w) + 1, np.sum(x * 2, axis=1)
+    s = lw.schedule(f, normal(5, 4), normal(4, 3))
+    s.kernel(1).vectorize(lanes=4)
+    path = tmp_path / "schedules.jsonl"
+    s.save(path)
+    assert [json.loads(line)["ops"] for line in path.read_text().splitlines()] == [k.ops for k in s.kernels if k.is_generated]
+
+    def g(y, v):  # other names, sizes, and one kernel less
+        return np.exp(y @ v) + 1
+    t = lw.schedule(g, normal(9, 8), normal(8, 7)).load(path)
+    assert t.kernel(1).schedule == s.kernel(1).schedule
+    with pytest.raises(lw.ArgumentError, match="holds schedules of 2 kernels, and none of them"):
+        lw.schedule(lambda x: np.sin(x), normal(3)).load(path)
+    path.write_text(path.read_text().replace('"lanes": 4', '"lanes": 5'))
+    with pytest.raises(lw.ScheduleError, match="lanes must be a power of two"):
+        lw.schedule(g, normal(9, 8), normal(8, 7)).load(path)
+
+
+def kernel():
+    return lw.schedule(lambda x: np.exp(x @ x.T) + 1, normal(40, 30)).kernel(1)
+
+
+@pytest.mark.parametrize(("change", "error", "message"), [
+    (lambda k: k.tiles(), lw.ScheduleError, r"kernel 1 \(exp full add\): Tiles\(\): nothing is read across"),
+    (lambda k: k.vectorize(stage=0, lanes=4), lw.ScheduleError, r"Vectorize\(stage=0, loop=1, lanes=4\): it changes nothing"),
+    (lambda k: k.vectorize(loop=7, lanes=4), lw.ScheduleError, "stage 2 has 2 loops"),
+    (lambda k: k.unroll(stage=7, factor=2), lw.ScheduleError, "there is no such stage; there are 3"),
+    (lambda k: k.vectorize(), lw.ArgumentError, r"Vectorize\(stage, loop, lanes\): .*missing"),
+    (lambda k: k.fuse(stage=2, loop=0, count=3), lw.ScheduleError, "stage 2 has 2 loops"),
+    (lambda k: k.remove("tiles"), lw.ScheduleError, "there is no tiles to remove; there are Inline"),
+    (lambda k: k.set((ByRows(),)), lw.ScheduleError, r"ByRows\(\): "),
+    (lambda k: k._whole.kernel(0).parallel(), lw.ScheduleError, "calls gemm: no schedule makes it"),
+    (lambda k: k._whole.kernel(2), lw.ArgumentError, "there are 2 kernels, numbered from 0, got number 2"),
+    (lambda k: k.tile(4), AttributeError, "no schedule instruction 'tile'; there are inline, ")])
+def test_what_is_refused_is_named(change, error, message):
+    k = kernel()
+    before = k.schedule
+    with pytest.raises(error, match=message) as e:
+        change(k)
+    assert k.schedule == before
+    assert error is AttributeError or f"{__file__}:" in str(e.value)
