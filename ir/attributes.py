@@ -59,12 +59,12 @@ def map_extents(x: Attribute, to: Mapping[str, Extent]) -> Attribute:
     if type(x) in _PLAIN:
         return x
     match x:
-        case Callback() | np.dtype():
-            return x
-        case Dim():
-            return substitute(x, to)
         case tuple():
             return tuple([map_extents(y, to) for y in x])
+        case Dim():
+            return substitute(x, to)
+        case Callback() | np.dtype():
+            return x
         case _ if dataclasses.is_dataclass(x) and not isinstance(x, type):
             return dataclasses.replace(x, **{f.name: map_extents(getattr(x, f.name), to) for f in dataclasses.fields(x)})
     return x
@@ -75,13 +75,13 @@ def extents_in(x: Attribute) -> Iterator[Dim]:
     if type(x) in _PLAIN:
         return
     match x:
-        case Callback() | np.dtype():
-            return
-        case Dim():
-            yield x
         case tuple():
             for y in x:
                 yield from extents_in(y)
+        case Dim():
+            yield x
+        case Callback() | np.dtype():
+            return
         case _ if dataclasses.is_dataclass(x) and not isinstance(x, type):
             for f in dataclasses.fields(x):
                 yield from extents_in(getattr(x, f.name))

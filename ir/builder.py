@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.attributes import extents_in, map_extents
-from loopwright.ir.dims import Dim, Extent, Shape, evaluate, substitute, symbol, symbols_in
+from loopwright.ir.dims import Dim, Extent, Shape, evaluate, substitute, symbols_in
 from loopwright.ir.errors import LeakedValueError
 from loopwright.ir.facts import Constraint
 from loopwright.ir.graph import Graph, Node, Value, binding, renewed, silent, substitute_graph, symbols_of
@@ -75,9 +75,9 @@ def pulling() -> Iterator[None]:
         _state.pull = before
 
 
-def source_here() -> Source:
-    """The user's line of what is emitted now."""
-    source = _state.source or user_source()
+def source_here(own: int = 1) -> Source:
+    """The user's line of what is emitted now. `own`: how many frames from here are known to be inside loopwright."""
+    source = _state.source or user_source(own + 1)
     return source.in_pull(_state.pull) if _state.pull else source
 
 
@@ -210,7 +210,7 @@ class Builder:
                     self.seen, self.settled = facts.changes, len(self.nodes)
             attrs = {k: facts.canonical_attribute(a) for k, a in attrs.items()}
         outputs = tuple([Value(t) for t in op.result_types(types, regions, attrs)])
-        node = Node(op, inputs, attrs, outputs, regions, source_here())
+        node = Node(op, inputs, attrs, outputs, regions, source_here(3))  # bind_all's caller is our own too
         self.nodes.append(node)
         for v in outputs:
             self.producer[v] = node
@@ -277,17 +277,19 @@ class Builder:
             self.settled = len(nodes)
         elif self.since == facts.changes:
             return Graph(params, nodes, values, _unspent(constraints, self.scope)), outer
-        g = Graph(params, nodes, values, constraints)
-        symbols = {s: self.scope.canonical(symbol(s)) for s in g.symbols}
-        return substitute_graph(g, facts.equal | symbols, _unspent(constraints, self.scope), self.settled), outer
+        g, to = Graph(params, nodes, values, constraints), {k: facts.canonical(x) for k, x in facts.equal.items()}
+        return substitute_graph(g, to, _unspent(constraints, self.scope), self.settled), outer
 
 
 def _unspent(constraints: tuple[Constraint, ...], scope: Scope) -> tuple[Constraint, ...]:
     """Constraints under the equalities of symbols, without those that only said that two symbols are one."""
-    names = {s for c in constraints for x in (c.left, c.right) for s in symbols_in(x)}
-    to = {s: scope.canonical(symbol(s)) for s in names}
-    new = [Constraint(c.relation, substitute(c.left, to), substitute(c.right, to)) for c in constraints]
-    return tuple([c for c in new if c.relation != "==" or c.left != c.right])
+    to = {s: scope.canonical(x) for s, x in scope.facts.equal.items() if s not in scope.facts.calls}
+    found = []
+    for c in constraints:
+        left, right = substitute(c.left, to), substitute(c.right, to)
+        if c.relation != "==" or left != right:
+            found.append(Constraint(c.relation, left, right))
+    return tuple(found)
 
 
 def _sizes(a: Any, scope: Scope) -> Any:

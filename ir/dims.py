@@ -250,6 +250,8 @@ def evaluate(x: Extent, sizes: Mapping[str, int]) -> int:
     """The integer that x is for these sizes. KeyError for a symbol without one."""
     if isinstance(x, int):
         return x
+    if x.name is not None:
+        return sizes[x.name]
     return sum(c * math.prod(_evaluate_atom(a, sizes) for a in atoms) for atoms, c in x.terms)
 
 
@@ -263,6 +265,8 @@ def symbols_in(x: Extent) -> frozenset[str]:
     """The names of every symbol in x."""
     if isinstance(x, int):
         return frozenset()
+    if x.name is not None:
+        return frozenset((x.name,))
     return frozenset().union(*(_symbols_in_atom(a) for atoms, _ in x.terms for a in atoms))
 
 

@@ -94,8 +94,8 @@ class Facts:
     divides: list[tuple[Extent, Extent]] = field(default_factory=list)
     _holders: dict[str, set[str]] = field(default_factory=dict, repr=False)  # an atom's text -> where `equal` holds it
     _canonical: dict[Dim, Extent] = field(default_factory=dict, repr=False)  # what is known by `equal` and `divides`
-    _types: dict[int, tuple[ArrayType, ArrayType]] = field(default_factory=dict, repr=False)  # the same, by a type's identity
-    _answers: dict[str, list[tuple[dict[Any, Any], Any]]] = field(  # an atom's text -> where the two hold it
+    _answers: dict[str, list[Dim]] = field(default_factory=dict, repr=False)  # an atom's text -> the sizes whose form holds it
+    _types: dict[int, tuple[ArrayType, ArrayType, int]] = field(  # by a type's identity: it, its form, and `changes` then
         default_factory=dict, repr=False)
 
     def learn(self, c: Constraint) -> None:
@@ -167,30 +167,27 @@ class Facts:
 
     def _forget_all(self) -> None:
         self.changes += 1
-        self._canonical, self._types, self._answers = {}, {}, {}
+        self._canonical, self._answers = {}, {}
 
     def _forget(self, name: str) -> None:
         """Forget the canonical sizes that hold an atom; a division that cancels might read otherwise without holding it."""
         self.changes += 1
         if self.divides:
             self._forget_all()
-        for memory, key in self._answers.pop(name, ()):
-            memory.pop(key, None)
-
-    def _remember(self, memory: dict[Any, Any], key: Any, answer: Any, shape: tuple[Extent, ...]) -> None:
-        memory[key] = answer
-        for x in shape:
-            for atom in _atoms_in(x):
-                self._answers.setdefault(atom, []).append((memory, key))
+        for x in self._answers.pop(name, ()):
+            self._canonical.pop(x, None)
 
     def canonical(self, x: Extent) -> Extent:
         """x under the known equalities and divisibilities: two sizes proved equal by them become one object."""
-        if isinstance(x, int) or not (self.equal or self.divides):
+        if not isinstance(x, int) and x.name is not None:
+            x = self.equal.get(x.name, x)
+        if isinstance(x, int) or x.name is not None or not (self.equal or self.divides):
             return x
         known = self._canonical.get(x)
         if known is None:
-            known = self._rewritten(x)
-            self._remember(self._canonical, x, known, (known,))
+            known = self._canonical[x] = self._rewritten(x)
+            for atom in _atoms_in(known):
+                self._answers.setdefault(atom, []).append(x)
         return known
 
     def canonical_type(self, t: ArrayType) -> ArrayType:
@@ -198,10 +195,10 @@ class Facts:
         if not (self.equal or self.divides):
             return t
         known = self._types.get(id(t))
-        if known is None:
+        if known is None or known[2] != self.changes:
             shape = tuple([self.canonical(x) for x in t.shape])
-            known = t, t if shape == t.shape else ArrayType(shape, t.dtype, t.weak)  # with t, so that nothing else gets its id
-            self._remember(self._types, id(t), known, shape)
+            new = t if shape == t.shape else ArrayType(shape, t.dtype, t.weak)
+            known = self._types[id(t)] = t, new, self.changes  # with t, so that nothing else gets its id
         return known[1]
 
     def canonical_attribute(self, a: Any) -> Any:
@@ -224,6 +221,8 @@ class Facts:
         """Write each atom as low + rest with rest >= 0: sound when every other coefficient is >= 0."""
         if isinstance(x, int):
             return x
+        if x.name is not None:
+            return self.low.get(x.name, 0)
         total = 0
         if all(len(atoms) < 2 for atoms, _ in x.terms):  # of one atom each, so no two terms meet
             for atoms, c in x.terms:

@@ -60,8 +60,10 @@ class Scope:
             return known
         if relation == "<":
             return self.decide("<=", a + 1, b)
-        answer = Constraint(relation, a, b).holds(self.hints)
-        constraint = self._constraint(relation, a, b, answer)
+        constraint = Constraint(relation, a, b)
+        answer = constraint.holds(self.hints)
+        if not answer:
+            constraint = self._refuted(relation, a, b)
         self.guards.append(Guard(constraint, user_source()))
         self.facts.learn(constraint)
         return answer
@@ -70,10 +72,8 @@ class Scope:
         """Whether two sizes that are proved equal, by bounds, are yet to become one object: the guard that says so does."""
         return self.canonical(a) != self.canonical(b) and all(Constraint("==", a, b) != g.constraint for g in self.guards)
 
-    def _constraint(self, relation: str, a: Extent, b: Extent, answer: bool) -> Constraint:
-        """The weakest fact that gives this answer; sizes above 0 or 1 share one bound instead of two exclusions."""
-        if answer:
-            return Constraint(relation, a, b)
+    def _refuted(self, relation: str, a: Extent, b: Extent) -> Constraint:
+        """The weakest fact that denies the relation; sizes above 0 or 1 share one bound instead of two exclusions."""
         if relation == "<=":
             return Constraint("<=", b + 1, a)
         if relation == "divides":

@@ -187,6 +187,6 @@ class Op:
 def _newest(args: Sequence[Ref], into: Builder | None) -> Builder:
     if into is None:
         raise ValueError("an op without operands needs into=")
-    return max((into, *(a.builder for a in args)), key=lambda b: b.serial)
+    return into if not args else max((into, *(a.builder for a in args)), key=lambda b: b.serial)
 
 

@@ -44,9 +44,9 @@ class _Inside(dict[str, bool]):
 _inside = _Inside()
 
 
-def user_source() -> Source:
-    """The innermost frame outside loopwright and NumPy."""
-    frame = sys._getframe(1)
+def user_source(own: int = 1) -> Source:
+    """The innermost frame outside loopwright and NumPy. `own`: how many frames from here are known to be inside."""
+    frame = sys._getframe(own)
     while frame.f_back is not None and _inside[frame.f_code.co_filename]:
         frame = frame.f_back
     return _source(frame.f_code.co_filename, frame.f_lineno)

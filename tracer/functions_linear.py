@@ -32,6 +32,7 @@ from loopwright.tracer.promotion import (
     reshape,
     resolve,
     result_kind,
+    shape_of,
 )
 from loopwright.tracer.tables import UFUNCS, Traced, implements, xp
 from loopwright.tracer.tracer import Tracer
@@ -68,7 +69,7 @@ def matmul(x1: Any, x2: Any, /, *, dtype: Any = None, axes: None = None, axis: N
     refuse("matmul", axes=axes, axis=axis, keepdims=keepdims)
     xs = [as_operand(x1), as_operand(x2)]
     kinds = tuple([kind_of(v) for v in xs])
-    if any(xp.ndim(v) == 0 for v in xs):
+    if any(shape_of(v) == () for v in xs):
         raise ValueError(f"{user_source()}: matmul: an operand has rank 0, but matmul needs at least 1 dimension. Use `*`.")
     inputs, outputs = resolve(np.matmul, kinds, None if dtype is None else as_dtype(dtype))
     builder = newest_builder(xs)

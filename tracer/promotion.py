@@ -280,10 +280,17 @@ def exact(x: Any, dtype: np.dtype) -> Any:
         if not info.min <= x <= info.max:
             raise OverflowError(f"{user_source()}: Python integer {x} out of bounds for {dtype}")
         return int(x)
+    return _rounded(x, dtype) if type(x) is float and x != 0 else _held(x, dtype)  # zeros of both signs are equal
+
+
+def _held(x: Any, dtype: np.dtype) -> Any:
     with np.errstate(all="ignore"):
         held = np.asarray(x).astype(dtype)
     kind = {"b": bool, "i": int, "u": int, "c": complex}.get(dtype.kind, float)
     return kind(held[()])
+
+
+_rounded = lru_cache(maxsize=1024)(_held)  # for floats alone: 1 and True are equal too
 
 
 def convert(x: Ref, dtype: np.dtype, weak: bool = False) -> Ref:

@@ -55,13 +55,17 @@ def call_ufunc(ufunc: np.ufunc, method: str, args: tuple[Any, ...], kwargs: dict
 
 def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `__array_function__` answers."""
-    name = f"{function.__module__}.{function.__name__}".replace("numpy", "np", 1)
     if (out := kwargs.pop("out", None)) is not None:
-        raise _no_out(name, out)
+        raise _no_out(_name(function), out)
     rule = FUNCTIONS.get(function)
     if rule is None:
-        raise unsupported(name)
+        raise unsupported(_name(function))
     return rule(*args, **kwargs)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """As programs write it."""
+    return f"{function.__module__}.{function.__name__}".replace("numpy", "np", 1)
 
 
 def _no_out(name: str, out: Any) -> TypeError:

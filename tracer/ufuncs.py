@@ -26,6 +26,7 @@ from loopwright.tracer.promotion import (
     Kind,
     as_dtype,
     as_operand,
+    broadcast,
     broadcast_shapes,
     constant,
     convert,
@@ -238,31 +239,41 @@ def _check_exponent(ufunc: np.ufunc, xs: tuple[Any, ...], dtypes: tuple[np.dtype
         raise ValueError(f"{user_source()}: Integers to negative integer powers are not allowed.")
 
 
-def _alike(args: tuple[Any, ...]) -> tuple[list[Ref], tuple[Kind, ...]] | None:
-    """The common case, for speed: traced arrays of one shape and dtype, and Python floats beside floating ones."""
-    found: Ref | None = None
-    for x in args:
-        if type(x) is Tracer:
-            found = x.ref
-            break
-    if found is None:
-        return None
-    t = found.type
-    refs: list[Ref] = []
+def _alike(args: tuple[Any, ...]) -> tuple[list[Ref | float], np.dtype, tuple[Kind, ...]] | None:
+    """The common case, for speed: traced arrays of one dtype, and Python floats beside floating ones."""
+    xs: list[Ref | float] = []
     kinds: list[Kind] = []
+    dtype: np.dtype | None = None
+    has_floats = False
     for x in args:
         if type(x) is Tracer:
-            u = x.ref.type
-            if u.dtype is not t.dtype or u.weak or u.shape != t.shape:
+            ref = x.ref
+            t = ref.value.type
+            if t.weak or (dtype is not None and t.dtype is not dtype):
                 return None
-            refs.append(x.ref)
-            kinds.append(t.dtype)
-        elif type(x) is float and t.dtype in FLOATS:
-            refs.append(constant(x, t.dtype, t.shape, found.builder))
+            dtype = t.dtype
+            xs.append(ref)
+            kinds.append(dtype)
+        elif type(x) is float:
+            has_floats = True
+            xs.append(x)
             kinds.append(float)
         else:
             return None
-    return refs, tuple(kinds)
+    if dtype is None or (has_floats and dtype not in FLOATS):
+        return None
+    return xs, dtype, tuple(kinds)
+
+
+def _of_one_shape(xs: list[Ref | float], dtype: np.dtype) -> list[Ref]:
+    """Values of one shape; floats at this dtype."""
+    builder = next(x.builder for x in xs if isinstance(x, Ref))
+    shapes = [x.shape for x in xs if isinstance(x, Ref)]
+    shape = shapes[0]
+    if len(shapes) > 1 and any(s != shape for s in shapes):
+        shape = broadcast_shapes(builder.scope, *shapes)
+        xs = [broadcast(x, shape) if isinstance(x, Ref) else x for x in xs]
+    return [x if isinstance(x, Ref) else constant(x, dtype, shape, builder) for x in xs]
 
 
 def _entry(ufunc: np.ufunc) -> Callable[..., Any]:
@@ -272,12 +283,12 @@ def _entry(ufunc: np.ufunc) -> Callable[..., Any]:
         alike = None if options or ufunc.nout > 1 or len(args) != count else _alike(args)
         if alike is None:
             return apply(ufunc, args, keep_weak=keep_weak, **options)
-        refs, kinds = alike
+        xs, dtype, kinds = alike
         inputs, outputs = _resolve(ufunc, kinds)
-        if any(r.value.type.dtype is not d for r, d in zip(refs, inputs, strict=True)):
+        if any(d is not dtype for d in inputs):
             return apply(ufunc, args, keep_weak=keep_weak)
         try:
-            return Tracer(convert(rule(*refs), outputs[0]))
+            return Tracer(convert(rule(*_of_one_shape(xs, dtype)), outputs[0]))
         except DTypeError as error:
             raise _at_line(ufunc, error) from None
     return call
