@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-FLAGS = ("--fmad=false", "--std=c++17", "--device-int128", "--ptxas-options=-v")
+FLAGS = ("--fmad=false", "--std=c++17", "--diag-suppress=177", "--ptxas-options=-v")
 
 
 class CompileError(Exception):

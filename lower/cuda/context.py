@@ -22,8 +22,8 @@ MOST_NARROW = (1 << 31) - (1 << 20)  # one step of all threads past it still has
 FLOOR_DIVIDE = """__device__ __forceinline__ long long lw_size_divide(long long a, long long b) {
     return b == 0 ? 0 : a / b - (a % b != 0 && (a % b ^ b) < 0);
 }"""
-REPORT = """__device__ __noinline__ void lw_report(long long* error, long long site, long long index, long long axis,
-                                       long long size) {
+REPORT = """__device__ __forceinline__ void lw_report(long long* error, long long site, long long index, long long axis,
+                                          long long size) {
     if (atomicCAS((unsigned long long*)error, 0ull, (unsigned long long)site) == 0) {
         error[1] = index;
         error[2] = axis;

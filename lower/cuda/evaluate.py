@@ -105,11 +105,16 @@ def place(context: Context, buffer: Buffer, index: tuple[Term, ...]) -> str:
 def _load(context: Context, buffer: Buffer, term: Term) -> str:
     text = f"{buffer.name}[{place(context, buffer, term.args)}]"
     found = arithmetic.from_memory(context.launch.library, text, buffer.dtype)
-    extents = sorted({e for t in term.args for e in t.extents if not isinstance(e, int) or e <= 0}, key=str)
-    if not extents:
+    some = holds_something(context, term)
+    if not some:
         return found
-    some = " && ".join(f"{context.launch.number(e)} > 0" for e in extents)
     return f"{some} ? {found} : {literal(0, buffer.dtype)}" if buffer.dtype != BOOL else f"{some} && {found}"
+
+
+def holds_something(context: Context, term: Term) -> str:
+    """Of a load at places that data say: whether there are any; "" where that is known."""
+    extents = sorted({e for t in term.args for e in t.extents if not isinstance(e, int) or e <= 0}, key=str)
+    return " && ".join(f"{context.launch.number(e)} > 0" for e in extents)
 
 
 # ---- lazy branches ------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.cuda import arithmetic
 from loopwright.lower.cuda.context import PACK, Context, offset_form
-from loopwright.lower.cuda.evaluate import place
+from loopwright.lower.cuda.evaluate import holds_something, place
 from loopwright.lower.cuda.store import guarded
 from loopwright.lower.cuda.text import Block, memory_type, register_type
 from loopwright.lower.fusing import transposed_loads
@@ -69,7 +69,7 @@ def packs(context: Context, over: Over, lanes: int, exprs: Sequence[Expr], store
     for t in dict.fromkeys(loads):
         assert isinstance(t.expr, Load)
         index = t.args
-        if t.free <= inside and not any(a.extents for a in index):
+        if t.free <= inside:
             found += _pack(context, over, lanes, t, str(t.expr.array), index)
     for s in stores:
         if s.combine == "set" and s.when is None:
@@ -114,9 +114,9 @@ def _eager(term: Term) -> list[Term]:
 
 
 def aligned(context: Context, found: Sequence[Pack], lanes: int) -> str:
-    """Whether the sizes allow the packs."""
+    """Whether the sizes allow the packs; "" where all do."""
     checks = dict.fromkeys(n for p in found for n in p.checks)
-    return " && ".join(f"{context.launch.extent(n)} % {lanes} == 0" for n in checks) or "true"
+    return " && ".join(f"{context.launch.extent(n)} % {lanes} == 0" for n in checks)
 
 
 def pack_type(context: Context, buffer: str, lanes: int) -> str:
@@ -130,7 +130,9 @@ def load_packs(context: Context, found: Sequence[Pack], lanes: int, into: Mappin
         if isinstance(p.at, Term):
             kind = pack_type(context, p.buffer, lanes)
             at = place(context, context.launch.buffers[p.buffer], p.at.args)
-            context.block.line(f"{into[p.at.number]}{slot} = *(const {kind}*)&{p.buffer}[{at}];")
+            text = f"{into[p.at.number]}{slot} = *(const {kind}*)&{p.buffer}[{at}];"
+            some = holds_something(context, p.at)
+            context.block.line(f"if ({some}) {text}" if some else text)
 
 
 def each_lane(context: Context, over: Over, lanes: int, found: Sequence[Pack], loaded: Mapping[int, str], slot: str,
@@ -144,9 +146,8 @@ def each_lane(context: Context, over: Over, lanes: int, found: Sequence[Pack], l
     context.block.line("#pragma unroll")
     lane = context.block.fresh("e")
     with context.block.inner(f"for (int {lane} = 0; {lane} < {lanes}; ++{lane})") as inside:
-        name = inside.let(launch.index_type, f"{context.names[last]} + {lane}", "i")
         packed = {key: f"{pack}.at[{lane}]" for key, pack in stored.items()}
-        here = replace(context.at(inside).bind(last, name), packed=packed)
+        here = replace(context.at(inside).bind(last, f"({context.names[last]} + {lane})"), packed=packed)
         for p in found:
             if isinstance(p.at, Term):
                 text = f"{loaded[p.at.number]}{slot}.at[{lane}]"
@@ -171,7 +172,8 @@ def declare_packs(context: Context, found: Sequence[Pack], lanes: int, slots: st
     for p in found:
         if isinstance(p.at, Term):
             names[p.at.number] = context.block.fresh("pack")
-            context.block.line(f"{pack_type(context, p.buffer, lanes)} {names[p.at.number]}{slots};")
+            start = " = {}" if holds_something(context, p.at) else ""
+            context.block.line(f"{pack_type(context, p.buffer, lanes)} {names[p.at.number]}{slots}{start};")
     return names
 
 
@@ -185,7 +187,7 @@ def strided(context: Context, over: Over, lanes: int, who: str, everyone: str, f
     if found:
         condition = aligned(context, found, lanes)
         whole = f"{total} - {total} % {lanes}"
-        main = context.block.let(kind, whole if condition == "true" else f"{condition} ? {whole} : 0", "n")
+        main = context.block.let(kind, f"{condition} ? {whole} : 0" if condition else whole, "n")
         flat = context.block.fresh("at")
         launch.forget()
         context.block.line(f"#pragma unroll {unroll}")
@@ -227,7 +229,8 @@ def tiled(context: Context, over: Over, lanes: int, unroll: int, found: Sequence
     if not found:
         rest(context.block)
     else:
-        with context.block.inner(f"if ({aligned(context, found, lanes)} && {first} + {size} <= {total})") as inside:
+        condition = " && ".join(x for x in (aligned(context, found, lanes), f"{first} + {size} <= {total}") if x)
+        with context.block.inner(f"if ({condition})") as inside:
             _whole_tile(context.at(inside), over, lanes, unroll, found, first, run)
         other = Block(context.block)
         launch.forget()

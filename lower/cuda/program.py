@@ -5,19 +5,19 @@ branches, which the host runs.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from loopwright.ir.attributes import attributes_key
 from loopwright.ir.dims import evaluate
-from loopwright.ir.graph import Graph, Node
+from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.lower.control import is_control
 from loopwright.lower.cuda.emit import CudaKernel, emit_cuda
 from loopwright.lower.cuda.maths import Library
 from loopwright.lower.cuda.rules import gpu_schedule
-from loopwright.lower.kernel import kernel
+from loopwright.lower.kernel import kernel, region_of
 from loopwright.lower.partition import partition
 from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import Target
@@ -71,7 +71,8 @@ class _Program:
         return CudaProgram("\n\n".join([steps, *texts]) + "\n", kernels, self.made)
 
     def graph(self, g: Graph) -> Graph:
-        return Graph(g.params, tuple(map(self.node, g.nodes)), g.results, g.constraints)
+        nodes = [part for n in g.nodes for part in (_apart(n) if n.attrs.get("implementation") == "generated" else [n])]
+        return Graph(g.params, tuple(map(self.node, nodes)), g.results, g.constraints)
 
     def node(self, n: Node) -> Node:
         """A node with the GPU's schedules for the CPU's."""
@@ -109,6 +110,30 @@ class _Program:
                     yield from self.steps(region, indent + "  ")
             else:
                 yield f"{indent}{n.op.name}, the same bytes: {types}"
+
+
+def _apart(n: Node) -> list[Node]:
+    """A kernel without those results that its root's loops do not walk, and these as kernels of their own, which read what
+    it then stores for them."""
+    region = n.regions[0]
+    root = region.results[0].type.shape
+    if all(v.type.shape == root[:v.type.rank] for v in region.results):
+        return [n]
+    known = dict(zip((*region.params, *region.results), (*n.inputs, *n.outputs), strict=True))
+    apart = [v for v in region.results if v.type.shape != root[:v.type.rank]]
+    others = [next(m for m in region.nodes if v in m.outputs) for v in apart]
+    kept = dict.fromkeys([*(v for v in region.results if v not in apart), *(v for m in others for v in m.inputs)])
+    results = [v for v in kept if v not in region.params]
+    known |= {v: Value(v.type) for v in results if v not in known}
+    made = [_part(n, [m for m in region.nodes if m not in others], results, known)]
+    return [*made, *(_part(n, [m], m.outputs, known) for m in others)]
+
+
+def _part(n: Node, nodes: Sequence[Node], results: Sequence[Value], known: Mapping[Value, Value]) -> Node:
+    """A kernel of some of n's nodes."""
+    region, outside = region_of(nodes, results)
+    attrs = {**n.attrs, "schedule": ()}
+    return Node(n.op, tuple([known[v] for v in outside]), attrs, tuple([known[v] for v in results]), (region,), n.source)
 
 
 def _in_place(region: Graph, schedule: Schedule, kept: Schedule) -> Schedule:

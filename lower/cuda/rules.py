@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from loopwright.ir.dims import Extent, evaluate, product
 from loopwright.ir.graph import Graph
-from loopwright.ir.loops import Index, Prefix, Reduce, Scatter, walk
+from loopwright.ir.loops import Apply, Bounded, Expr, Index, Prefix, Reduce, Scatter, walk
 from loopwright.ir.nest import For, Statement
 from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
@@ -30,6 +30,7 @@ from loopwright.ir.schedule import (
     Unroll,
     Vectorize,
 )
+from loopwright.ir.types import I64, U64
 from loopwright.lower.binding import owner
 from loopwright.lower.fusing import expressions, transposed_loads
 from loopwright.lower.lanes import lane_schedule
@@ -110,10 +111,16 @@ def _elementwise(s: Survey, number: int, before: Sequence[Instruction], sizes: M
         bound = [Bind(number, a, SQUARES) for a in range(s.loops)]
         return [Threads(32, 8), *bound, Vectorize(number, s.loops - 1, 32), Tiles()]
     out: list[Instruction] = [Threads(THREADS), *(Bind(number, a, GRID) for a in range(s.loops))]
-    lanes = _lanes(s)
-    if s.loops and lanes > 1 and not any(isinstance(x, Reduce | Prefix) for e in expressions(body) for x in walk(e)):
-        out += [Vectorize(number, s.loops - 1, lanes), Unroll(number, _in_flight(s, lanes))]
+    lanes, found = _lanes(s), [x for e in expressions(body) for x in walk(e)]
+    if s.loops and lanes > 1 and not any(isinstance(x, Reduce | Prefix) or _is_long_division(x) for x in found):
+        some = any(isinstance(x, Bounded) for x in found)  # what is reported takes registers
+        out += [Vectorize(number, s.loops - 1, lanes), Unroll(number, 1 if some else _in_flight(s, lanes))]
     return out
+
+
+def _is_long_division(e: Expr) -> bool:
+    """A division of 64-bit integers: a GPU has no instruction for it, and calls a function."""
+    return isinstance(e, Apply) and e.fn in ("floor_divide", "remainder", "fmod") and e.dtype in (I64, U64)
 
 
 def _goes_in_squares(s: Survey, body: Sequence[Statement], sizes: Mapping[str, int]) -> bool:
@@ -197,7 +204,7 @@ def _kept(s: Survey, placement: Sequence[Instruction], rows: int, sizes: Mapping
 
 def _scatter(s: Survey, number: int, e: Scatter) -> list[Instruction]:
     """A copy of the base; then updates, in order, by threads that have elements of their own."""
-    rank, lanes = len(s.index), _lanes(s)
+    rank, lanes = len(s.index), max(1, min(MOST_LANES, BYTES // e.dtype.itemsize))
     out: list[Instruction] = [Threads(THREADS), *(Bind(number, a, GRID) for a in range(rank))]
     if rank and lanes > 1:
         out += [Vectorize(number, rank - 1, lanes), Unroll(number, 2)]

@@ -1,0 +1,141 @@
+"""Functions that between them take every template of the GPU's schedules, with arguments of any size and what NumPy makes of them."""
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import loopwright as lw
+from loopwright.ir.expansion import expanded
+from loopwright.lower.cuda import lower_cuda
+
+
+@dataclass(frozen=True)
+class Template:
+    """`make(rng, n, m)` draws arguments; `sizes`: the n and m that schedules are chosen for; `wide`: whether its lanes make
+    accesses of 16 bytes; `expected`: NumPy's own function where `f` is not one."""
+
+    f: Any
+    make: Any
+    sizes: tuple[int, int]
+    wide: bool = True
+    expected: Any = None
+
+    def meaning(self, args):
+        """NumPy's results, in twice the precision."""
+        wide = [x.astype("f8") if x.dtype.kind == "f" else x for x in args]
+        with np.errstate(all="ignore"):
+            found = (self.expected or self.f)(*wide)
+        return found if isinstance(found, tuple) else (found,)
+
+
+@cache
+def program(name):
+    """The template's program, and the graph's symbols in the order of the arguments' sizes."""
+    t = TEMPLATES[name]
+    args = t.make(np.random.default_rng(0), *t.sizes)
+    graph = expanded(lw.make_graph(t.f)(*args))
+    return graph, lower_cuda(graph, sizes_of(graph, args))
+
+
+def sizes_of(graph, args):
+    """The sizes that the arguments tell."""
+    return {str(n): k for v, x in zip(graph.params, args, strict=True) for n, k in zip(v.type.shape, np.shape(x), strict=True)
+            if not isinstance(n, int)}
+
+
+def matrix(dtype):
+    return lambda rng, n, m: [rng.normal(size=(n, m)).astype(dtype)]
+
+
+def vector(dtype):
+    return lambda rng, n, m: [rng.normal(size=n).astype(dtype)]
+
+
+def softmax(x):
+    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    return e / np.sum(e, axis=-1, keepdims=True)
+
+
+def layernorm(x):
+    centred = x - np.mean(x, axis=-1, keepdims=True)
+    return centred / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + 1e-5)
+
+
+def updated(x, k, v):
+    x = np.array(x)
+    x[k] = v
+    return x
+
+
+def added(x, k, v):
+    x = np.array(x)
+    np.add.at(x, k, v)
+    return x
+
+
+def added_traced(x, k, v):
+    x = x.copy()
+    np.add.at(x, k, v)
+    return x
+
+
+def updated_traced(x, k, v):
+    x = x.copy()
+    x[k] = v
+    return x
+
+
+def places(rng, n, m):
+    return [rng.normal(size=(n, m)).astype("f4"), rng.integers(-n, n, 7), rng.normal(size=(7, m)).astype("f4")]
+
+
+def escapes(c):
+    return lw.lax.while_loop(lambda s: (s[0] * s[0] < 4) & (s[1] < 60), lambda s: (s[0] * s[0] + c, s[1] + 1), (c, 0))[1]
+
+
+def escapes_in_numpy(c):
+    z, found = c.copy(), np.zeros(c.shape, "i8")
+    for _ in range(60):
+        going = z * z < 4
+        z, found = np.where(going, z * z + c, z), found + going
+    return found
+
+
+TEMPLATES = {
+    "map": Template(lambda x, y: x * y + 1, lambda rng, n, m: [rng.normal(size=(n, m)).astype("f4"),
+                                                               rng.normal(size=m).astype("f4")], (40, 64)),
+    "map of f64": Template(lambda x: x * 2 - 1, vector("f8"), (4000, 1)),
+    "map of halves": Template(lambda x, p: np.where(p, x, x * 2), lambda rng, n, m: [
+        rng.normal(size=n).astype("f2"), rng.random(n) < 0.5], (4000, 1)),
+    "elementary": Template(lambda x: np.exp(x) + np.sin(x), vector("f4"), (4000, 1)),
+    "integers": Template(lambda x, y: (x // y) + (x % y) - (x << 3), lambda rng, n, m: [
+        rng.integers(-50, 50, n).astype("i4"), rng.integers(-3, 4, n).astype("i4")], (4000, 1),
+        expected=lambda x, y: np.where(y == 0, 0, x // np.where(y == 0, 1, y)) + np.where(y == 0, 0, x % np.where(y == 0, 1, y))
+        - (x << 3)),
+    "short rows": Template(lambda x: np.sum(x, axis=1), matrix("f4"), (500, 8), wide=False),
+    "rows": Template(softmax, matrix("f4"), (40, 200)),
+    "long rows": Template(softmax, matrix("f4"), (3, 3000)),
+    "longer rows": Template(layernorm, matrix("f8"), (2, 20000)),
+    "rows to numbers": Template(lambda x: (np.argmax(x, axis=1), np.max(x, axis=1)), matrix("f4"), (40, 200)),
+    "columns": Template(lambda x: np.sum(x, axis=0), matrix("f4"), (300, 100), wide=False),
+    "chained columns": Template(lambda x: np.var(x, axis=0), matrix("f8"), (300, 100), wide=False),
+    "everything": Template(lambda x: np.sum(x * x), matrix("f4"), (300, 200)),
+    "everything twice": Template(lambda x: np.var(x), matrix("f4"), (300, 200)),
+    "the first greatest": Template(lambda x: np.argmax(x), vector("f4"), (40000, 1)),
+    "running rows": Template(lambda x: np.cumsum(x, axis=1), matrix("f8"), (5, 700), wide=False),
+    "running columns": Template(lambda x: np.cumsum(x, axis=0), matrix("f8"), (50, 70), wide=False),
+    "transposed": Template(lambda x: np.transpose(x) * 2, matrix("f4"), (100, 70), wide=False),
+    "transposed inside": Template(lambda x: np.transpose(x, (0, 2, 1)) + 1, lambda rng, n, m: [
+        rng.normal(size=(3, n, m)).astype("f2")], (100, 70), wide=False),
+    "gathered": Template(lambda x, k: x[k] + 1, lambda rng, n, m: [
+        rng.normal(size=(n, m)).astype("f4"), rng.integers(-n, n, 9)], (40, 64)),
+    "updated rows": Template(updated_traced, places, (40, 64), expected=updated),
+    "added rows": Template(added_traced, places, (40, 64), expected=added),
+    "updated": Template(updated_traced, lambda rng, n, m: [rng.normal(size=n).astype("f4"), rng.integers(-n, n, m),
+                                                           rng.normal(size=m).astype("f4")], (40, 64), expected=updated),
+    "own ways": Template(lambda x: lw.vmap(escapes)(x), lambda rng, n, m: [rng.uniform(-2, 1, n).astype("f4")], (300, 1),
+                         wide=False, expected=escapes_in_numpy),
+    "products of integers": Template(lambda x, y: x @ y, lambda rng, n, m: [
+        rng.integers(-9, 9, (n, m)).astype("i4"), rng.integers(-9, 9, (m, 5)).astype("i4")], (40, 64), wide=False),
+}

@@ -1,0 +1,108 @@
+// kernel_0<<<floordiv(n + 7, 8), 32 * 8>>> (5 blocks now): f32[n, m] -> i64[n]
+// kernel_1<<<floordiv(n + 7, 8), 32 * 8>>> (5 blocks now): f32[n, m] -> f32[n]
+
+template <class T, int N> struct alignas(sizeof(T) * N) lw_pack { T at[N]; };
+
+extern "C" __global__ void __launch_bounds__(256) kernel_0(
+        const float* __restrict__ x0,
+        long long* y0,
+        long long size_n,
+        long long size_m,
+        long long* error) {
+    const int n0 = (int)(size_n);
+    const int n6 = (int)(size_m);
+    const int at1 = (int)blockIdx.x * 8 + (int)threadIdx.y;
+    const bool v2 = at1 < n0;
+    const int at3 = v2 ? at1 : n0 - 1;
+    float acc4[4] = {__uint_as_float(0xff800000u), __uint_as_float(0xff800000u), __uint_as_float(0xff800000u), __uint_as_float(0xff800000u)};
+    long long acc5[4] = {0x7fffffffffffffffll, 0x7fffffffffffffffll, 0x7fffffffffffffffll, 0x7fffffffffffffffll};
+    const int n7 = n6 % 4 == 0 ? n6 - n6 % 4 : 0;
+    #pragma unroll 4
+    for (int at8 = (int)threadIdx.x * 4; at8 < n7; at8 += 32 * 4) {
+        lw_pack<float, 4> pack9;
+        pack9 = *(const lw_pack<float, 4>*)&x0[at8 + at3 * n6];
+        #pragma unroll
+        for (int e10 = 0; e10 < 4; ++e10) {
+            const float v11 = pack9.at[e10];
+            if (acc4[e10] == acc4[e10] ? v11 > acc4[e10] || v11 != v11 || (v11 == acc4[e10] && (long long)(at8 + e10) < acc5[e10]) : v11 != v11 && (long long)(at8 + e10) < acc5[e10]) {
+                acc4[e10] = v11;
+                acc5[e10] = (long long)(at8 + e10);
+            }
+        }
+    }
+    for (int at12 = n7 + (int)threadIdx.x; at12 < n6; at12 += 32) {
+        const float v13 = x0[at12 + at3 * n6];
+        if (acc4[0] == acc4[0] ? v13 > acc4[0] || v13 != v13 || (v13 == acc4[0] && (long long)at12 < acc5[0]) : v13 != v13 && (long long)at12 < acc5[0]) {
+            acc4[0] = v13;
+            acc5[0] = (long long)at12;
+        }
+    }
+    float all14 = acc4[0];
+    long long all15 = acc5[0];
+    if (all14 == all14 ? acc4[1] > all14 || acc4[1] != acc4[1] || (acc4[1] == all14 && acc5[1] < all15) : acc4[1] != acc4[1] && acc5[1] < all15) {
+        all14 = acc4[1];
+        all15 = acc5[1];
+    }
+    if (all14 == all14 ? acc4[2] > all14 || acc4[2] != acc4[2] || (acc4[2] == all14 && acc5[2] < all15) : acc4[2] != acc4[2] && acc5[2] < all15) {
+        all14 = acc4[2];
+        all15 = acc5[2];
+    }
+    if (all14 == all14 ? acc4[3] > all14 || acc4[3] != acc4[3] || (acc4[3] == all14 && acc5[3] < all15) : acc4[3] != acc4[3] && acc5[3] < all15) {
+        all14 = acc4[3];
+        all15 = acc5[3];
+    }
+    #pragma unroll
+    for (int d16 = 16; d16 > 0; d16 /= 2) {
+        float v17 = __shfl_xor_sync(0xffffffffu, all14, d16);
+        long long v18 = __shfl_xor_sync(0xffffffffu, all15, d16);
+        if (all14 == all14 ? v17 > all14 || v17 != v17 || (v17 == all14 && v18 < all15) : v17 != v17 && v18 < all15) {
+            all14 = v17;
+            all15 = v18;
+        }
+    }
+    if (v2 && threadIdx.x == 0) {
+        y0[at3] = all15;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) kernel_1(
+        const float* __restrict__ x0,
+        float* y0,
+        long long size_n,
+        long long size_m,
+        long long* error) {
+    const int n0 = (int)(size_n);
+    const int n5 = (int)(size_m);
+    const int at1 = (int)blockIdx.x * 8 + (int)threadIdx.y;
+    const bool v2 = at1 < n0;
+    const int at3 = v2 ? at1 : n0 - 1;
+    float acc4[4] = {__uint_as_float(0xff800000u), __uint_as_float(0xff800000u), __uint_as_float(0xff800000u), __uint_as_float(0xff800000u)};
+    const int n6 = n5 % 4 == 0 ? n5 - n5 % 4 : 0;
+    #pragma unroll 4
+    for (int at7 = (int)threadIdx.x * 4; at7 < n6; at7 += 32 * 4) {
+        lw_pack<float, 4> pack8;
+        pack8 = *(const lw_pack<float, 4>*)&x0[at7 + at3 * n5];
+        #pragma unroll
+        for (int e9 = 0; e9 < 4; ++e9) {
+            const float v10 = pack8.at[e9];
+            acc4[e9] = acc4[e9] >= v10 || acc4[e9] != acc4[e9] ? acc4[e9] : v10;
+        }
+    }
+    for (int at11 = n6 + (int)threadIdx.x; at11 < n5; at11 += 32) {
+        const float v12 = x0[at11 + at3 * n5];
+        acc4[0] = acc4[0] >= v12 || acc4[0] != acc4[0] ? acc4[0] : v12;
+    }
+    float all13 = acc4[0];
+    all13 = all13 >= acc4[1] || all13 != all13 ? all13 : acc4[1];
+    all13 = all13 >= acc4[2] || all13 != all13 ? all13 : acc4[2];
+    all13 = all13 >= acc4[3] || all13 != all13 ? all13 : acc4[3];
+    #pragma unroll
+    for (int d14 = 16; d14 > 0; d14 /= 2) {
+        float v15 = __shfl_xor_sync(0xffffffffu, all13, d14);
+        all13 = all13 >= v15 || all13 != all13 ? all13 : v15;
+    }
+    const float v16 = all13;
+    if (v2 && threadIdx.x == 0) {
+        y0[at3] = v16;
+    }
+}
