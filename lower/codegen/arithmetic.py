@@ -13,13 +13,13 @@ import numpy as np
 from loopwright.ir.errors import DTypeError
 from loopwright.ir.types import BOOL, FLOATS, INTEGERS
 from loopwright.kernels import maths, maths_special
+from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.conversions import HALF, from_memory, machine_for, rounded, to_memory
 from loopwright.lower.codegen.machine import (
     SIGNED_COMPARE,
     UNSIGNED_COMPARE,
     Machine,
     any_lane,
-    constant_text,
     register_type,
     vector_type,
 )

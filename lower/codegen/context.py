@@ -15,7 +15,8 @@ from loopwright.ir.dims import Call, Extent, Symbol, terms_of
 from loopwright.ir.nest import Buffer, Store
 from loopwright.ir.types import I64
 from loopwright.lower.codegen.arithmetic import Lanes
-from loopwright.lower.codegen.machine import any_lane, constant_text, register_type, vector_type
+from loopwright.lower.codegen.constants import constant_text
+from loopwright.lower.codegen.machine import any_lane, register_type, vector_type
 from loopwright.lower.codegen.terms import Term, Terms
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, deepest
 from loopwright.lower.target import Target

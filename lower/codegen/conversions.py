@@ -7,7 +7,8 @@ from __future__ import annotations
 import numpy as np
 
 from loopwright.ir.types import BF16, BOOL, F16, F64, is_float
-from loopwright.lower.codegen.machine import Machine, constant_text, register_type, suffix, vector_type
+from loopwright.lower.codegen.constants import constant_text
+from loopwright.lower.codegen.machine import Machine, register_type, suffix, vector_type
 from loopwright.lower.codegen.text import Scope
 from loopwright.lower.target import Target
 

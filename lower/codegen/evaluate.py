@@ -10,6 +10,7 @@ import numpy as np
 from loopwright.ir.loops import Apply, Bounded, Index, Literal, Load, Local, Prefix, Reduce, Size, When
 from loopwright.ir.types import BOOL, I64
 from loopwright.lower.codegen.arithmetic import emitter
+from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.context import (
     Context,
     Mask,
@@ -23,7 +24,7 @@ from loopwright.lower.codegen.context import (
 )
 from loopwright.lower.codegen.conversions import bitcast, convert
 from loopwright.lower.codegen.folds import fold, prefix
-from loopwright.lower.codegen.machine import constant_text, register_type, vector_type
+from loopwright.lower.codegen.machine import register_type, vector_type
 from loopwright.lower.codegen.memory import load
 from loopwright.lower.codegen.quotients import by_one_divisor
 from loopwright.lower.codegen.terms import Term

@@ -15,9 +15,10 @@ from loopwright.ir.loops import Index
 from loopwright.ir.nest import Prefetch, Reduction, Store
 from loopwright.ir.types import BOOL, F32, I64, U8, is_float
 from loopwright.lower.codegen.arithmetic import Lanes, emitter
+from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.context import Context, Mask, Value, counting, splat_register
 from loopwright.lower.codegen.conversions import HALF, convert, rounded
-from loopwright.lower.codegen.machine import Machine, constant_text, register_type, vector_type
+from loopwright.lower.codegen.machine import Machine, register_type, vector_type
 from loopwright.lower.codegen.memory import prefetch
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Scope, loop

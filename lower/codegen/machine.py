@@ -9,6 +9,7 @@ from hashlib import sha256
 import numpy as np
 
 from loopwright.ir.types import BF16, BOOL, F16, F32, F64
+from loopwright.lower.codegen.constants import array_text, constant_text
 from loopwright.lower.codegen.text import Function, Scope, branch, repeat
 from loopwright.lower.target import Target
 
@@ -42,25 +43,6 @@ def suffix(kind: str) -> str:
     """How intrinsics spell a type: v16f32."""
     lanes, element = kind[1:-1].split(" x ") if kind.startswith("<") else ("", kind)
     return (f"v{lanes}" if lanes else "") + {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0"}.get(element, element)
-
-
-def float_text(value: float, element: str) -> str:
-    """A floating constant, exactly; f32 constants are rounded first."""
-    if element == "float":
-        with np.errstate(all="ignore"):
-            value = float(np.float32(value))
-    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
-
-
-def constant_text(value: float | int | bool, element: str, lanes: int) -> str:
-    """A constant of a scalar or vector type (without the type)."""
-    if element in ("float", "double"):
-        text = float_text(float(value), element)
-    elif element == "i1":
-        text = "true" if value else "false"
-    else:
-        text = str(int(value))
-    return text if lanes == 1 else f"splat ({element} {text})"
 
 
 FLOAT_COMPARE = {"lt": "olt", "le": "ole", "eq": "oeq", "ne": "une", "gt": "ogt", "ge": "oge", "unordered": "uno"}
@@ -383,8 +365,9 @@ class Machine:
     def _rows_of(self, values: tuple[float, ...]) -> list[str]:
         """A table's registers; a short one repeats."""
         values = values * max(1, self.lanes // len(values))
-        return [f"<{', '.join(f'{self.element} {float_text(v, self.element)}' for v in values[k:k + self.lanes])}>"
-                for k in range(0, len(values), self.lanes)]
+        name, kind, size = self._global(values), self.float_type, self.lanes * self.bits // 8
+        places = [f"getelementptr (i8, ptr {name}, i64 {size * k})" for k in range(len(values) // self.lanes)]
+        return [self.scope.emit(f"load {kind}, ptr {place}, align {size}, !invariant.load !{{}}") for place in places]
 
     def _chosen(self, found: list[str], index: str, size: int) -> str:
         """found[index // size mod their number], by halves."""
@@ -395,8 +378,7 @@ class Machine:
         return found[0]
 
     def _global(self, values: tuple[float, ...]) -> str:
-        text = ", ".join(f"{self.element} {float_text(v, self.element)}" for v in values)
-        return self._constant_array(f"[{len(values)} x {self.element}] [{text}]")
+        return self._constant_array(array_text(struct.pack(f"<{len(values)}d", *values), self.element))
 
     def _constant_array(self, initial: str) -> str:
         name = f"@table_{_digest(initial):016x}"

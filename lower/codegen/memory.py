@@ -15,9 +15,10 @@ from loopwright.ir.loops import Index, Load
 from loopwright.ir.nest import Buffer, Prefetch, Store
 from loopwright.ir.types import BOOL, I64
 from loopwright.lower.codegen.arithmetic import emitter
+from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.context import Context, Mask, Value, active_only, any_part, splat_register
 from loopwright.lower.codegen.conversions import HALF, from_memory, to_memory
-from loopwright.lower.codegen.machine import constant_text, memory_type, suffix, vector_type
+from loopwright.lower.codegen.machine import memory_type, suffix, vector_type
 from loopwright.lower.codegen.terms import Linear, Term, add_linear, scale_linear
 from loopwright.lower.codegen.text import Carried, Scope, branch, deepest
 
