@@ -1,4 +1,4 @@
-"""Functions that between them take every template of the GPU's schedules, with arguments of any size and what NumPy makes of them."""
+"""Functions that between them take every template of the GPU's schedules, with arguments of any size, and NumPy's results."""
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
