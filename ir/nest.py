@@ -33,6 +33,7 @@ class For:
     (innermost only). parallel: iterations are independent and the pool may share them out (outermost loops only; such a
     loop may have lanes as well). by_rows: the folds of the body go row by row over stripes of the loop, not down each of its
     vectors (outermost loops with lanes only). tiled: together with the loop of vectors that is its body, in square tiles.
+    together: so many iterations, from a multiple of that on, belong to one thread.
     bind: the axes of a GPU's blocks and threads that share out the iterations; loops directly inside each other with the same
     axes are shared out as one."""
 
@@ -44,6 +45,7 @@ class For:
     parallel: bool = False
     by_rows: bool = False
     tiled: bool = False
+    together: int = 1
     bind: tuple[str, ...] = ()
 
 

@@ -112,6 +112,18 @@ class ByRows:
 
 
 @dataclass(frozen=True)
+class AddAlong:
+    """Add `stage`, whose elements are sums of blocks of the root's rows, up in the root's own loops, which go past all that it
+    reads.
+
+    before: for i, j: y[i, j] = e[i, j];  for I, j: p[I, j] = sum(e[32*I + k, j] for k < 32)
+    after: for i, j: { y[i, j] = e[i, j];  p[i // 32, j] += e[i, j] }
+    """
+
+    stage: int
+
+
+@dataclass(frozen=True)
 class OnePass:
     """Fold reduction `stage` in the loops of the reduction that is kept just before it, on which it does not depend.
 
@@ -186,11 +198,11 @@ class InShared:
 
 
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
-Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Parallel | PrefetchRow | ByRows | OnePass | Tiles \
-    | InPlace | Threads | Bind | InShared
+Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Parallel | PrefetchRow | ByRows | AddAlong \
+    | OnePass | Tiles | InPlace | Threads | Bind | InShared
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
-    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Parallel, PrefetchRow, ByRows, OnePass, Tiles, InPlace,
+    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Parallel, PrefetchRow, ByRows, AddAlong, OnePass, Tiles, InPlace,
     Threads, Bind, InShared)}
 
 

@@ -7,7 +7,7 @@ that walk the same positions become one.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from loopwright.ir.dims import Shape
@@ -17,6 +17,7 @@ from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.structural import reshape
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.composition import Position, fresh_indices, reads
+from loopwright.lower.partials import add_up_along, behind
 from loopwright.lower.rules import EXPENSIVE, own_cost
 from loopwright.lower.scheduling import is_short
 
@@ -41,6 +42,11 @@ class Group:
     level: int | None = None  # the number of the root's axes that rows share, once a row value joined
     last_axis: bool | None = None  # whether its reductions run over their operand's last axis
     readers: set[Group] = field(default_factory=set)  # groups that read its results
+
+    @property
+    def made(self) -> set[Value]:
+        """All that other groups may read: of a library call or control flow every output."""
+        return {*self.results, *self.root.outputs}
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,7 @@ class Grouping:
         self.repeated: dict[Value, int] = {}  # what is computed by several groups: its cost with what follows it
         self.groups_of: dict[Node, list[Group]] = {}
         self.order: list[Group] = []
+        self.position = {n: k for k, n in enumerate(g.nodes)}
         self.lone: set[Node] = set()  # library calls and reshapes between kernels
         self.effects: list[Group] = []  # groups with effects, from the last to the first: each runs after the one before it
         for n in reversed(g.nodes):
@@ -89,6 +96,7 @@ class Grouping:
             self._after_readers(n, v)
         if in_loop:
             self._merge()
+        add_up_along(self)
 
     def _updates(self, carried: Mapping[int, Value]) -> dict[Node, tuple[Value, set[Value]]]:
         """Nodes that make a result by updates of the parameter that it may replace: that, and all that depends on it."""
@@ -108,7 +116,7 @@ class Grouping:
         group, = self.groups_of[n]
         for reader in self.users.get(v, []):
             for other in self.groups_of[reader]:
-                if other is not group and not self._leads_to(group, other):
+                if other is not group and not self.leads_to(group, other):
                     other.readers.add(group)
 
     def _place(self, n: Node) -> None:
@@ -133,7 +141,7 @@ class Grouping:
             self.groups_of[n] = groups
             self.repeated[n.outputs[0]] = self._repeated_cost(n, form)
             for group in groups:
-                self._add(n, group, group.root)
+                self._add(n, group)
         else:
             self.groups_of[n] = [self._new_group(n, form)]
 
@@ -164,7 +172,7 @@ class Grouping:
         for other in self._readers(n):
             group.readers.add(other)
         if n not in self.lone:
-            self._add(n, group, n)
+            self._add(n, group)
         self.order.append(group)
         return group
 
@@ -175,7 +183,7 @@ class Grouping:
         for group in groups:
             if not self._open(n, group) or not self._fits(n, form, group, shared):
                 continue
-            if not any(other is not group and self._leads_to(other, group) for other in groups):
+            if not any(other is not group and self.leads_to(other, group) for other in groups):
                 return group
         return None
 
@@ -241,11 +249,14 @@ class Grouping:
         if others or v in self.results:
             group.results.append(v)
             group.readers.update(others)
-        self._add(n, group, group.root)
+        self._add(n, group)
 
-    def _add(self, n: Node, group: Group, root: Node) -> None:
+    def _add(self, n: Node, group: Group) -> None:
         """Make n one of the group's nodes, and note where the group now reads n's operands."""
         group.nodes.append(n)
+        self._read(n, group)
+
+    def _read(self, n: Node, group: Group) -> None:
         v = n.outputs[0]
         row = v in group.positions and group.level == v.type.rank
         positions = [group.index[:v.type.rank]] if row or v in group.results else list(group.positions.get(v, {}))
@@ -301,7 +312,7 @@ class Grouping:
             return False
         if sum(own_cost(self._form(n).expr) for n in nodes) > MOST_COST:
             return False
-        return not any(self._leads_to(other, goal) for start, goal in ((a, b), (b, a))
+        return not any(self.leads_to(other, goal) for start, goal in ((a, b), (b, a))
                        for other in start.readers if other is not goal)
 
     def _absorb(self, host: Group, group: Group) -> None:
@@ -324,7 +335,44 @@ class Grouping:
             return True
         return any(self.groups_of[u] != [group] for u in self.users.get(v, []))
 
-    def _leads_to(self, start: Group, goal: Group) -> bool:
+    # ---- sums of rows --------------------------------------------------------------------------
+    def is_map(self, n: Node) -> bool:
+        return n.op.loop is not None and self._form(n).is_map
+
+    def has_room(self, group: Group, more: int) -> bool:
+        """Whether a group stores an element for each step of its loops, and `more` nodes may do so too."""
+        special = group.root in self.lone or group.root in self.updates or len(group.nodes) + more > MOST_NODES
+        return not special and not isinstance(group.expr, Reduce | Prefix | Scatter) \
+            and not is_short(group.root.outputs[0].type.shape)
+
+    def move_sum(self, group: Group, old: Node, new: Node, host: Group, part: Node, needed: Set[Node]) -> None:
+        """Compute `new` in the group, where `old` was, from a further result of the host: that of `part`, for which the host
+        does what is needed."""
+        self.position[part] = self.position[new] = self.position[old]
+        nodes = [new if n is old else n for n in group.nodes]
+        kept = behind(group.results, nodes)
+        group.nodes = [n for n in nodes if n in kept]
+        group.root = new if group.root is old else group.root
+        self.groups_of.update({old: [host], new: [group], part: [host]})
+        host.nodes.append(part)
+        host.positions.update({part.outputs[0]: {host.index: None}})
+        host.positions.setdefault(part.inputs[0], {})[host.index] = None
+        for n in sorted(needed, key=self.position.__getitem__, reverse=True):
+            others = [x for x in self.groups_of[n] if x is not host and (x is not group or n in kept)]
+            self.groups_of[n] = [*others, host]
+            if n in host.nodes:
+                self._read(n, host)
+            else:
+                self._add(n, host)
+        host.readers.add(group)
+        read = {v for n in host.nodes for v in n.inputs} - {v for n in host.nodes for v in n.outputs}
+        for other in self.order:
+            if other is not host and not read.isdisjoint(other.made):
+                other.readers.add(host)
+        sums = {v for n in host.nodes if n.op is part.op for v in n.outputs}
+        host.results = [*(v for v in host.results if v in sums or self._is_stored(v, host)), *part.outputs]
+
+    def leads_to(self, start: Group, goal: Group) -> bool:
         """Whether what `start` computes is read, at however many removes, by `goal`; unknown counts as yes."""
         todo, seen = [start], {start}
         while todo:

@@ -67,15 +67,14 @@ class _Partition:
         g = split_at_trips(g)
         g = _with_copies(prepare(hoist(g) if self.blas else g, self.blas))
         grouping = Grouping(g, self.blas, carried, in_loop)
-        position = {n: k for k, n in enumerate(g.nodes)}
         made: dict[Value, Value] = {v: v for v in g.params}
         out: list[Node] = []
         updates: dict[Node, Value] = {}
-        for group in _sorted(grouping.order, position):
+        for group in _sorted(grouping.order, grouping.position):
             if group.root in grouping.lone:
                 out.append(self._lone(group.root, made))
             else:
-                out.append(self._kernel(group, sorted(group.nodes, key=position.__getitem__), made))
+                out.append(self._kernel(group, sorted(group.nodes, key=grouping.position.__getitem__), made))
                 if group.root in grouping.updates:
                     updates[out[-1]] = made[grouping.updates[group.root][0]]
         out = [_in_place(out, k, updates[n]) if n in updates else n for k, n in enumerate(out)]

@@ -15,6 +15,7 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
 from loopwright.ir.nest import For, Nest
 from loopwright.ir.schedule import (
+    AddAlong,
     ByRows,
     ComputeAt,
     Fuse,
@@ -33,6 +34,7 @@ from loopwright.ir.types import BF16, F16
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.fusing import by_rows, expressions, together, transposed_loads
 from loopwright.lower.joining import join
+from loopwright.lower.partials import block_sums
 from loopwright.lower.scheduling import Scheduled, build_nest, is_short
 from loopwright.lower.target import Target
 
@@ -46,6 +48,7 @@ WEIGHTS = {
     **dict.fromkeys(("zeta", "gammainc", "gammaincc", "gammainc_slope", "betainc"), 400),
 }
 EXPENSIVE = 15
+WORTH_KEEPING = 5  # of an element of a row: it is stored to and read from the first cache
 FEW_ROWS = 16  # that reductions of columns fold in registers
 MOST_JOINED = 4  # reductions that share a pass
 MOST_TRANSPOSED = 4  # arrays of which a tile is kept
@@ -97,6 +100,11 @@ def survey(region: Graph) -> Survey:
     for k, node in reversed(list(enumerate(region.nodes))):
         v = node.outputs[0]
         own = (*index[:v.type.rank], *(Index(f"a{a}") for a in range(len(index), v.type.rank)))
+        if node.op is block_sums:  # read where the root's loops are
+            at.setdefault(node.inputs[0], {})[index] = None
+            readers[number[node.inputs[0]]].append((k, index)) if node.inputs[0] in number else None
+            stages[k] = Reading(node, Load(0, index, v.type.dtype), readers[k])
+            continue
         expr, _ = reads(node, own, fresh)
         for position in at.get(v, {}):
             for operand, found in reads(node, position, fresh)[1]:
@@ -144,6 +152,8 @@ def placement_of(s: Survey, stage: int) -> Instruction:
     v = reading.node.outputs[0]
     if v is s.region.results[0]:
         return Inline(stage)
+    if reading.node.op is block_sums:
+        return AddAlong(stage)
     if v in s.region.results or isinstance(reading.expr, Reduce):
         return ComputeAt(stage, v.type.rank)
     aligned = all(position == s.index[:v.type.rank] for _, position in reading.readers) \
@@ -159,7 +169,7 @@ def _worth_a_row(s: Survey, reading: Reading) -> bool:
     """Whether an expensive stage is read in several passes over the same row."""
     v = reading.node.outputs[0]
     positions = {position for _, position in reading.readers}
-    if own_cost(reading.expr) < EXPENSIVE or v.type.rank <= s.level or s.level == 0 or len(positions) < 2:
+    if own_cost(reading.expr) < WORTH_KEEPING or v.type.rank <= s.level or s.level == 0 or len(positions) < 2:
         return False
     if v.type.shape[:s.level] != s.region.results[0].type.shape[:s.level]:
         return False  # the loops go past it, or not to its end

@@ -12,11 +12,12 @@ from typing import TypeVar
 
 from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.errors import ScheduleError as ScheduleError
-from loopwright.ir.graph import Graph, Value
-from loopwright.ir.loops import Expr, Index, Load, Local, Prefix, Reduce, Scatter, integer, walk
+from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.loops import Apply, Expr, Index, Load, Local, Prefix, Reduce, Scatter, integer, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store
 from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
+    AddAlong,
     Bind,
     ByRows,
     ComputeAt,
@@ -40,6 +41,7 @@ from loopwright.lower.composition import Composer, Position, fresh_indices, read
 from loopwright.lower.fusing import by_rows, fuse_loops, transposed_loads
 from loopwright.lower.joining import join
 from loopwright.lower.lanes import lane_nest
+from loopwright.lower.partials import ROWS, block_of, block_sums
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -69,6 +71,7 @@ class Decisions:
     by_rows: bool = False
     tiled: bool = False
     joined: list[OnePass] = field(default_factory=list)
+    along: dict[int, AddAlong] = field(default_factory=dict)
     in_place: list[InPlace] = field(default_factory=list)
     threads: Threads | None = None
     bound: list[Bind] = field(default_factory=list)
@@ -81,11 +84,14 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
     settled: set[int] = set()
     for x in schedule:
         match x:
-            case Inline(stage) | ComputeAt(stage):
+            case Inline(stage) | ComputeAt(stage) | AddAlong(stage):
                 _check(0 <= stage < len(region.nodes) and stage not in settled, x, "stages are placed once")
                 settled.add(stage)
                 if isinstance(x, ComputeAt):
                     d.placed[stage] = x
+                elif isinstance(x, AddAlong):
+                    _check(_adds_rows(region, region.nodes[stage]), x, "it does not sum blocks of the root's rows")
+                    d.along[stage] = x
             case Vectorize(stage, loop, lanes):
                 d.vector[stage, loop] = lanes
             case Unroll(stage, factor):
@@ -120,6 +126,10 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
 def is_short(shape: Shape) -> bool:
     """Whether the last axis has a size that a loop's body may spell out."""
     return bool(shape) and isinstance(shape[-1], int) and 1 <= shape[-1] <= MOST_INTERLEAVED
+
+
+def _adds_rows(region: Graph, node: Node) -> bool:
+    return node.op is block_sums and node.inputs[0].type.shape == region.results[0].type.shape
 
 
 def _check(fine: bool, instruction: Instruction, why: str) -> None:
@@ -172,7 +182,8 @@ class _NestBuilder:
         body = self._body()
         if self.d.parallel:
             _check(len(body) == 1 and isinstance(body[0], For), Parallel(), "the root has no outermost loop of its own")
-            body = tuple(dataclasses.replace(s, parallel=True) for s in body if isinstance(s, For))
+            together = max([ROWS for k in self.d.along if len(self.region.nodes[k].attrs["axes"]) == 1], default=1)
+            body = tuple(dataclasses.replace(s, parallel=True, together=together) for s in body if isinstance(s, For))
         for stage in self.d.prefetched:
             _check(stage in self.asked, PrefetchRow(stage), "it is no reduction in a loop of its own")
         inputs = [Buffer(f"x{k}", v.type.shape, v.type.dtype, "input") for k, v in enumerate(self.region.params)]
@@ -194,6 +205,7 @@ class _NestBuilder:
         for x in self.d.joined:
             nest = dataclasses.replace(nest, body=_in_one_pass(nest.body, x))
         if self.d.tiled:
+            _check(not self.d.along, Tiles(), "rows are added up in their order")
             nest = dataclasses.replace(nest, body=tuple(map(_tiled, nest.body)))
         return Scheduled(self._on_threads(nest), tuple(self.composer.sites), self.over)
 
@@ -267,7 +279,15 @@ class _NestBuilder:
             return [*held, *[Store(self.outputs[self.root], at, value) for at, value in zip(places, values, strict=True)]]
         value = self.composer.compute(self.root, self.index)
         lets, value = self._fold(self.root_stage, f"r{self.root_stage}", value)
-        return [*lets, Store(self.outputs[self.root], self.index, value)]
+        return [*lets, Store(self.outputs[self.root], self.index, value), *map(self._add_along, self.d.along)]
+
+    def _add_along(self, stage: int) -> Store:
+        """Add an element to the sum of its block, as the first one or to those before it."""
+        node = self.region.nodes[stage]
+        name, value = self.outputs[node.outputs[0]], self.composer.read(node.inputs[0], self.index)
+        at, first = block_of(self.index, node.attrs["axes"])
+        more = Apply("add", (Load(name, at, value.dtype), value), value.dtype)
+        return Store(name, at, Apply("select", (first, value, more), value.dtype))
 
     def places(self) -> list[Position]:
         """Where the innermost loop stores the root."""

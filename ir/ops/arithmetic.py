@@ -61,12 +61,18 @@ mul: Op = elementwise(
 # ---- quotients ----------------------------------------------------------------------------------
 _nonzero = {1: between(1, 4)}
 
+
+def _quotient_tangent(primals: tuple[Ref, Ref], tangents: Tangents, out: Ref) -> Ref | None:
+    """d(x / y) = (dx - (x / y) dy) / y, with one division where both change: the result is what dy needs of x."""
+    (dx, dy), y = tangents, primals[1]
+    if dx is not None and dy is not None:
+        return div(sub(dx, mul(dy, out)), y)
+    return along(tangents, lambda t: div(t, y), lambda t: mul(t, neg(div(out, y))))
+
+
 div: Op = elementwise(
     "div", np.divide, 2, INEXACT, doc="x / y, true division.", draw=_nonzero,
-    # d(x / y) = dx / y - (x / y) / y dy: the result is what dy needs of x.
-    jvp=lambda primals, tangents, out: along(
-        tangents, lambda t: div(t, primals[1]), lambda t: mul(t, neg(div(out, primals[1])))),
-    linear=(0,), transpose={0: lambda ct, x, y: div(ct, y)},
+    jvp=_quotient_tangent, linear=(0,), transpose={0: lambda ct, x, y: div(ct, y)},
 )
 floor_divide = elementwise(
     "floor_divide", np.floor_divide, 2, REAL, doc="floor(x / y); integers by 0 give 0, and the least by -1 wraps.",

@@ -252,7 +252,7 @@ class Generator:
         for k, (kind, register) in enumerate(given):
             scope.do(f"store {kind} {register}, ptr {_word(scope, block, k)}, align 8")
         each = kernel.extent(work_of(statement.body))
-        together = max(s.lanes for s in statement.body if isinstance(s, For)) if statement.tiled else 1
+        together = max(s.lanes for s in statement.body if isinstance(s, For)) if statement.tiled else statement.together
         scope.run("lw_loop", [("ptr", f"@{name}"), ("ptr", block), ("i64", kernel.extent(statement.extent)), ("i64", each),
                               ("i64", str(FEWEST_COLUMNS if statement.by_rows else 1)), ("i64", str(together))])
         kernel.forget()
