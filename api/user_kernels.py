@@ -283,7 +283,7 @@ class Kernel:
         sizes = tuple([env[s] for s in self.signature.sizes])
         if isinstance(code, Callback) and not self._is_tried:
             self._try(code, place, values, refs, made, sizes)
-        attrs = {"name": self.name, "code": code, "sizes": sizes, "shapes": tuple([t.shape for t in made]),
+        attrs = {"name": self.name, "code": code, "extents": sizes, "shapes": tuple([t.shape for t in made]),
                  "dtypes": tuple([t.dtype for t in made]), "rules": self._named()}
         outs = place.results(place.builder.bind_all(user_kernel, refs, attrs))[0]
         return outs[0] if len(outs) == 1 else tuple(outs)

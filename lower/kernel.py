@@ -25,8 +25,8 @@ def _run(*arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping[str, in
 
 kernel = Op(
     name="kernel",
-    doc="Runs its region. `implementation`: generated (by `schedule`), gemm, sort, argsort, running_product, or an op of "
-        "linear algebra by its name.",
+    doc="Runs its region. `implementation`: generated (by `schedule`), gemm, sort, argsort, running_product, an op of linear "
+        "algebra by its name, or native: a user's machine code, the region's own or `code` with `extents` for all of it.",
     numpy=_run,
     infer=_result_types,
 )

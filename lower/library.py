@@ -34,7 +34,8 @@ def library_text(n: Node, name: str, target: Target) -> tuple[str, tuple[str, ..
     sizes = Sizes(w, {s: f"%n{k}" for k, s in enumerate(region.symbols)})
     implementation = n.attrs["implementation"]
     emit = partial(native_text, target) if implementation == native.name else _IMPLEMENTATIONS[implementation]
-    shared = emit(w, sizes, region.nodes[0], [f"%p{region.params.index(v)}" for v in region.nodes[0].inputs])
+    once, known = (region.nodes[0], region.params) if "code" not in n.attrs else (n, n.inputs)  # code for the whole region
+    shared = emit(w, sizes, once, [f"%p{known.index(v)}" for v in once.inputs])
     w.do("ret void")
     parameters = [*(f"ptr %p{k}" for k in range(len(region.params))), *_outputs(n),
                   *(f"i64 %n{k}" for k in range(len(region.symbols))), "ptr %error"]

@@ -17,7 +17,7 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.nest import Nest
 from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan
-from loopwright.ir.schedule import Inline, Instruction, Schedule
+from loopwright.ir.schedule import Inline, InPlace, Instruction, Schedule
 from loopwright.ir.types import COMPLEX
 from loopwright.lower import natives
 from loopwright.lower.kernel import kernel, program
@@ -51,6 +51,16 @@ def module_of(whole: Graph, made: Program, fast_math: bool) -> Graph:
     attrs = {"pairs": pairs, "donations": tuple(made.donations.items()), "fast_math": fast_math}
     region = Graph(made.kernels.params, made.kernels.nodes, made.kernels.results)
     return Graph(params, (Node(program, params, attrs, results, (region,)),), results, whole.constraints)
+
+
+def alone(n: Node) -> Graph:
+    """A program of one kernel, over the kernel's operands and results."""
+    params, results = (tuple([Value(v.type) for v in values]) for values in (n.inputs, n.outputs))
+    region = Graph(params, (Node(kernel, params, n.attrs, results, n.regions, n.source),), results)
+    donations = tuple([(x.output, x.operand) for x in n.attrs.get("schedule", ()) if isinstance(x, InPlace)])
+    attrs = {"pairs": (), "donations": donations, "fast_math": False}
+    outer, ends = (tuple([Value(v.type) for v in values]) for values in (n.inputs, n.outputs))
+    return Graph(outer, (Node(program, outer, attrs, ends, (region,), n.source),), ends)
 
 
 def is_module(g: Graph) -> bool:

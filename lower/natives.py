@@ -54,7 +54,7 @@ def native_text(target: Target, w: Writer, sizes: Sizes, node: Node, inputs: lis
     outputs = [f"%out{k or ''}" for k in range(len(node.outputs))]
     pointers = [f"ptr {p}" for p in (*inputs, *outputs)]
     if not isinstance(code, LoopFunction):
-        w.call("void", symbol_of(code), *pointers, *(f"i64 {sizes.extent(x)}" for x in node.attrs["sizes"]))
+        w.call("void", symbol_of(code), *pointers, *(f"i64 {sizes.extent(x)}" for x in node.attrs["extents"]))
         return ()
     nest = nest_of(node, f"{w.fresh('loops')}.{symbol_of(code)}")
     made = emit_nest(nest, target)
@@ -71,7 +71,7 @@ def nest_of(n: Node, name: str) -> Nest:
 
 
 # ---- as NumPy sees them ---------------------------------------------------------------------------
-def _run(*arrays: np.ndarray, name: str, code: Code, sizes: Sequence[int], shapes: Sequence[tuple[int, ...]],
+def _run(*arrays: np.ndarray, name: str, code: Code, extents: Sequence[int], shapes: Sequence[tuple[int, ...]],
          dtypes: Sequence[np.dtype], **attrs: Any) -> tuple[np.ndarray, ...]:
     given = [np.ascontiguousarray(x).reshape(x.shape) for x in arrays]
     outs = [np.zeros(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
@@ -79,7 +79,7 @@ def _run(*arrays: np.ndarray, name: str, code: Code, sizes: Sequence[int], shape
         types = [tuple([ArrayType(x.shape, x.dtype) for x in xs]) for xs in (given, outs)]
         natives.run_entry(_alone(code, *types), [*given, *outs])
     else:
-        natives.run(natives.address(code), [*given, *outs], sizes)
+        natives.run(natives.address(code), [*given, *outs], extents)
     return tuple(outs)
 
 
@@ -195,9 +195,9 @@ def _reach(n: Node, flags: Flags, through: Callable[[Graph, Flags], list[bool]])
 
 native = Op(
     name="native",
-    doc="Calls machine code with the addresses of operands, results and then `sizes`. `code`: a LibraryFunction, LlvmFunction, "
-        "LoopFunction, or the name of a bare pointer. `pairs`: operands, and after them results, that are complex numbers in "
-        "pairs.",
+    doc="Calls machine code with the addresses of operands, results and then `extents`. `code`: a LibraryFunction, "
+        "LlvmFunction, LoopFunction, or the name of a bare pointer. `pairs`: operands, and after them results, that are complex "
+        "numbers in pairs.",
     infer=_types,
     numpy=_run,
     foreign=True,

@@ -1,0 +1,91 @@
+"""What is measured: a program as text, the sizes that it is measured at, and the arrays for it."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.dims import evaluate
+from loopwright.ir.graph import Graph
+from loopwright.ir.interpreter import evaluate as interpret
+from loopwright.ir.parser import parse
+from loopwright.ir.printer import printable_symbols
+from loopwright.ir.types import BF16, COMPLEX, F16, F32, ArrayType
+from loopwright.lower.modules import CLASSES, OPS, kernels_of
+from loopwright.lower.runtime.cache import digest
+from loopwright.lower.runtime.canonical import canonical
+
+SEED = 20
+MOST_INDEX = 100  # of integers: they may be indices
+TOLERANCES = {F16: 1e-2, BF16: 5e-2, F32: 1e-4, np.dtype(np.complex64): 1e-4}  # of the largest element; others 1e-9
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A module (`lower.modules`) as text, and a size for each of its symbols."""
+
+    text: str
+    sizes: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, g: Graph, sizes: Mapping[str, int]) -> Candidate:
+        """A module with sizes for its symbols."""
+        printed = {s: str(x) for s, x in printable_symbols(g.symbols).items()}
+        return cls(str(g), tuple([(printed.get(s, s), sizes[s]) for s in g.free_symbols]))
+
+    def parsed(self) -> Graph:
+        """The module."""
+        return parse(self.text, OPS, CLASSES)
+
+
+def structure_of(g: Graph) -> str:
+    """What a program computes, whatever its schedules and the names of its sizes: the key of its records."""
+    kernels = tuple([n.regions[0].key for n in kernels_of(g)])
+    params, results = (tuple([v.type.rank for v in values]) for values in (g.params, g.results))
+    return digest(canonical((kernels, params, results), {}))[:32]
+
+
+def arguments(g: Graph, sizes: Mapping[str, int]) -> list[np.ndarray]:
+    """Arrays for the parameters of a program, the same in every process: normal numbers, and integers from 0 that are indices
+    of every axis."""
+    rng = np.random.default_rng(SEED)
+    shapes = [tuple([evaluate(n, sizes) for n in v.type.shape]) for v in g.params]
+    least = min([n for shape in shapes for n in shape if n > 0], default=1)
+    return [_drawn(rng, v.type, shape, min(least, MOST_INDEX)) for v, shape in zip(g.params, shapes, strict=True)]
+
+
+def _drawn(rng: np.random.Generator, t: ArrayType, shape: tuple[int, ...], below: int) -> np.ndarray:
+    if t.dtype.kind == "b":
+        return np.asarray(rng.random(shape) < 0.5)
+    if t.dtype.kind in "iu":
+        return np.asarray(rng.integers(0, below, shape)).astype(t.dtype)
+    drawn = rng.normal(size=shape) + (1j * rng.normal(size=shape) if t.dtype in COMPLEX else 0)
+    return np.asarray(drawn).astype(t.dtype)
+
+
+def reference(g: Graph, args: Sequence[np.ndarray], sizes: Mapping[str, int]) -> list[np.ndarray]:
+    """What the program computes, by NumPy."""
+    return [np.array(x) for x in interpret(g, args, sizes)]
+
+
+def difference(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> str | None:
+    """Where results are not the expected ones, within what the order of additions may change; None where they are."""
+    for k, (a, b) in enumerate(zip(found, expected, strict=True)):
+        exact = b.dtype.kind in "biu"
+        wrong = a != b if exact else _off(a, b, TOLERANCES.get(b.dtype, 1e-9))
+        if np.any(wrong):
+            at = tuple([int(i) for i in np.argwhere(np.atleast_1d(wrong))[0]])
+            return f"result {k} is wrong at {at}: {np.atleast_1d(a)[at]}, expected {np.atleast_1d(b)[at]}"
+    return None
+
+
+def _off(a: np.ndarray, b: np.ndarray, tolerance: float) -> Any:
+    kind = np.complex128 if b.dtype in COMPLEX else np.float64
+    x, y = a.astype(kind), b.astype(kind)
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(y)
+        scale = np.max(np.abs(y), initial=0.0, where=finite)
+        near = np.abs(x - y) <= tolerance * max(scale, np.finfo(np.float32).tiny)
+        return ~(np.where(finite, near, (x == y) | (np.isnan(x) & np.isnan(y))))

@@ -1,0 +1,74 @@
+"""A candidate as loaded code: run once to be checked, run many times to be timed."""
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from loopwright.ir.dims import evaluate
+from loopwright.lower.program import lower_graph
+from loopwright.lower.runtime import blas, cache, natives, support
+from loopwright.lower.runtime.dispatch_text import ERROR_WORDS
+from loopwright.lower.runtime.engine import load
+from loopwright.lower.runtime.linking import imported
+from loopwright.lower.target import host_target
+from loopwright.lower.tuning.candidates import Candidate, arguments
+
+_REPEAT = """
+define i32 @repeat(ptr %args, ptr %results, ptr %sizes, ptr %error, i64 %count) nounwind {
+entry:
+  br label %again
+again:
+  %k = phi i64 [ 0, %entry ], [ %next, %again ]
+  %status = call i32 @entry(ptr %args, ptr %results, ptr %sizes, ptr %error)
+  %next = add i64 %k, 1
+  %fine = icmp eq i32 %status, 0
+  %more = icmp slt i64 %next, %count
+  %on = and i1 %fine, %more
+  br i1 %on, label %again, label %done
+done:
+  ret i32 %status
+}
+"""
+
+
+class Executable:
+    """A candidate's code and arrays. Results that take an argument's memory lie in it."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        g, target, sizes = candidate.parsed(), host_target(), dict(candidate.sizes)
+        made = lower_graph(g, target, blas=blas.available())
+        text = made.text + _REPEAT
+        known = dict(natives.functions(g))
+        where = {name: known[name] if name in known else support.address(name) or 0 for name in imported([text])}
+        self.library = load(cache.assembled(text, target), where, ["repeat"])
+        self.given = arguments(g, sizes)
+        self.donated = made.donations
+        self.args = [x.copy() for x in self.given]
+        shapes = [tuple([evaluate(n, sizes) for n in v.type.shape]) for v in g.results]
+        self.results = [self.args[made.donations[k]] if k in made.donations else np.empty(shape, v.type.dtype)
+                        for k, (shape, v) in enumerate(zip(shapes, g.results, strict=True))]
+        self.sizes = (ctypes.c_int64 * len(g.free_symbols))(*[sizes[s] for s in g.free_symbols])
+        self._pointers = _pointers(self.args), _pointers(self.results)
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, ctypes.c_int64)(self.library["repeat"])
+
+    def run(self, count: int = 1) -> float:
+        """Run so many times; seconds for all. RuntimeError where the program reports an error, MemoryError for want of
+        memory."""
+        for a in self.donated.values():
+            self.args[a][...] = self.given[a]
+        error = (ctypes.c_int64 * ERROR_WORDS)()
+        start = time.perf_counter()
+        status = self._call(*self._pointers, self.sizes, error, count)
+        seconds = time.perf_counter() - start
+        if status == 2:
+            raise MemoryError("the program found no memory")
+        if status:
+            raise RuntimeError(f"the program reported an error at one of its lines (status {status})")
+        return seconds
+
+
+def _pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(arrays))(*[x.ctypes.data for x in arrays])

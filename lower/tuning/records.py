@@ -1,0 +1,114 @@
+"""What was measured, as JSON lines: one record a line, of a candidate at its sizes on a machine.
+
+Guarantees: records are appended whole; a line that is no record, or of another format, is left out with the reason, and makes
+nothing fail; what a process alone can know (bare pointers) is not written.
+"""
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from loopwright.ir.attributes import Callback
+from loopwright.ir.graph import Graph
+from loopwright.ir.schedule import to_json
+from loopwright.lower.modules import kernels_of
+from loopwright.lower.target import host_target
+from loopwright.lower.tuning.candidates import structure_of
+from loopwright.lower.tuning.timing import centre
+from loopwright.lower.tuning.workers import Outcome
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """structure: what is computed; sizes: of its symbols, in order; kernels: of each its implementation and schedule; samples:
+    seconds of one run, fastest rounds included; noise: of the measuring; failure: why there are no samples."""
+
+    structure: str
+    sizes: tuple[int, ...]
+    machine: str
+    kernels: tuple[Any, ...]
+    samples: tuple[float, ...] = ()
+    noise: float = 0.0
+    failure: str | None = None
+    format: int = field(default=FORMAT)
+
+    @property
+    def seconds(self) -> float:
+        """The time of one run; infinite for a failure."""
+        return centre(self.samples) if self.samples and self.failure is None else float("inf")
+
+
+@cache
+def machine() -> str:
+    """This machine, as far as times depend on it."""
+    target = host_target()
+    return f"{target.triple} {target.cpu}, vectors of {target.vector_bits} bits, {os.cpu_count()} processors"
+
+
+def record_of(outcome: Outcome) -> Record | None:
+    """The record of an outcome on this machine; None where it calls a bare pointer."""
+    g = outcome.candidate.parsed()
+    if any(isinstance(n.attrs.get("code"), Callback) for n in _nodes(g)):
+        return None
+    kernels = tuple([[n.attrs["implementation"], json.loads(to_json(n.attrs.get("schedule", ())))] for n in kernels_of(g)])
+    sizes = tuple([size for _, size in outcome.candidate.sizes])
+    return Record(structure_of(g), sizes, machine(), kernels, outcome.samples, outcome.noise, outcome.failure)
+
+
+def _nodes(g: Graph) -> Iterator[Any]:
+    for n in g.nodes:
+        yield n
+        for region in n.regions:
+            yield from _nodes(region)
+
+
+@dataclass
+class Records:
+    """A file of records. `ignored`: the lines that were left out when it was read, with reasons."""
+
+    path: Path
+    ignored: list[tuple[int, str]] = field(default_factory=list)
+
+    def append(self, record: Record) -> None:
+        """Write a record at the end, in one piece."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        line = json.dumps(asdict(record)).encode() + b"\n"
+        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(handle, line)
+        finally:
+            os.close(handle)
+
+    def read(self) -> list[Record]:
+        """All records of this format, oldest first."""
+        self.ignored.clear()
+        if not self.path.exists():
+            return []
+        found = []
+        for number, line in enumerate(self.path.read_text("utf-8", errors="replace").splitlines(), 1):
+            try:
+                found.append(_parsed(json.loads(line)))
+            except (ValueError, TypeError, KeyError) as error:
+                self.ignored.append((number, str(error).splitlines()[0]))
+        return found
+
+    def best(self, structure: str, sizes: tuple[int, ...]) -> Record | None:
+        """The fastest record of what is computed, at these sizes, on this machine."""
+        alike = [r for r in self.read() if (r.structure, r.sizes, r.machine) == (structure, sizes, machine())]
+        return min((r for r in alike if r.failure is None and r.samples), key=lambda r: r.seconds, default=None)
+
+
+def _parsed(x: Mapping[str, Any]) -> Record:
+    if not isinstance(x, dict) or x.get("format") != FORMAT:
+        raise ValueError(f"the format is not {FORMAT}")
+    if not all(isinstance(s, (int, float)) and s > 0 for s in x["samples"]):
+        raise ValueError("samples must be seconds")
+    return Record(str(x["structure"]), tuple(map(int, x["sizes"])), str(x["machine"]), tuple(x["kernels"]), tuple(x["samples"]),
+                  float(x["noise"]), x["failure"])

@@ -1,0 +1,64 @@
+"""Interleaved timing: every contender runs in every round, so that a slow moment of the machine hits all of them.
+
+Guarantees: the order of a round rotates; the first contender runs twice in each, as two, and how far apart these two come out
+is the noise: a difference that is smaller is none. Contenders that are surely slow leave early.
+"""
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+SAMPLE_SECONDS = 1e-3  # that one sample takes at least
+FEWEST_ROUNDS, MOST_ROUNDS = 5, 31
+SLOW = 2.0  # times the best: such a contender leaves after FEWEST_ROUNDS
+Run = Callable[[int], float]  # how often to run -> seconds for all
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Seconds of one run in each round, by contender; `noise`: the relative difference of one program from itself,
+    or what chance makes of its samples if that is more."""
+
+    samples: tuple[tuple[float, ...], ...]
+    noise: float
+
+    def faster(self, a: int, b: int) -> bool:
+        """Whether contender a is faster than b by more than the noise."""
+        return centre(self.samples[a]) * (1 + self.noise) < centre(self.samples[b])
+
+
+def centre(samples: Sequence[float]) -> float:
+    """The median of the faster half: what disturbs a program makes it slower only."""
+    ordered = sorted(samples)
+    return statistics.median(ordered[:(len(ordered) + 1) // 2])
+
+
+def error(samples: Sequence[float]) -> float:
+    """How far off `centre` may be by chance, relative to it: the width of the faster half over the root of its length."""
+    ordered = sorted(samples)[:(len(samples) + 1) // 2]
+    return (ordered[-1] - ordered[0]) / centre(samples) / math.sqrt(len(ordered))
+
+
+def interleaved(runs: Sequence[Run], before: Callable[[int], None] = lambda k: None, rounds: int = MOST_ROUNDS) -> Timings:
+    """Time some programs against each other. `before(k)` is called before each sample of contender k."""
+    first = [0, *range(len(runs))]  # the first one twice
+    counts: list[int] = []
+    found: list[list[float]] = [[] for _ in first]
+    for k, run in enumerate(runs):
+        before(k)
+        run(1)
+        counts.append(max(1, round(SAMPLE_SECONDS / max(run(1), 1e-9))))
+    left = list(range(len(first)))
+    for r in range(rounds):
+        if r == FEWEST_ROUNDS:
+            best = min(centre(found[place]) for place in left)
+            left = [place for place in left if place < 2 or centre(found[place]) < SLOW * best]
+        for place in (*left[r % len(left):], *left[:r % len(left)]):
+            k = first[place]
+            before(k)
+            found[place].append(runs[k](counts[k]) / counts[k])
+    twice = [centre(found[0]), centre(found[1])]
+    noise = abs(twice[0] - twice[1]) / min(twice)
+    return Timings(tuple([tuple(samples) for samples in found[1:]]), max(noise, error(found[0]), error(found[1])))

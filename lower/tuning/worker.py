@@ -1,0 +1,89 @@
+"""A worker process: reads requests as JSON lines, answers each with one.
+
+    {"check": candidate}          -> {"failure": null or words}
+    {"time": [candidate, ...]}    -> {"running": k} lines before contender k runs, then {"samples": [[seconds]], "noise": x}
+
+It says {} when it is ready. Whatever a candidate does to this process is for `workers` to see.
+"""
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.graph import Graph
+from loopwright.lower.tuning.candidates import Candidate, arguments, difference, reference, structure_of
+from loopwright.lower.tuning.execution import Executable
+from loopwright.lower.tuning.timing import interleaved
+
+if sys.platform != "win32":
+    import resource
+
+KEPT = 64  # programs that stay loaded
+
+
+def main() -> None:
+    """Serve until the requests end. Standard output is for answers alone: what candidates print goes to standard error."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    _limit_memory(int(sys.argv[1]))
+    print("{}", file=answers, flush=True)
+    for line in sys.stdin:
+        print(json.dumps(_answered(json.loads(line), answers)), file=answers, flush=True)
+
+
+def _limit_memory(most: int) -> None:
+    if sys.platform != "win32" and most:
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _answered(request: dict[str, Any], answers: Any) -> dict[str, Any]:
+    if "check" in request:
+        return {"failure": _checked(_candidate(request["check"]))}
+    contenders = [_built(_candidate(c)) for c in request["time"]]
+
+    def before(k: int) -> None:
+        print(json.dumps({"running": k}), file=answers, flush=True)
+    found = interleaved([c.run for c in contenders], before, request["rounds"])
+    return {"samples": found.samples, "noise": found.noise}
+
+
+def _candidate(x: dict[str, Any]) -> Candidate:
+    return Candidate(x["text"], tuple([(name, size) for name, size in x["sizes"]]))
+
+
+@lru_cache(maxsize=KEPT)
+def _built(candidate: Candidate) -> Executable:
+    return Executable(candidate)
+
+
+@dataclass(frozen=True)
+class _Computation:
+    """What many candidates compute alike."""
+
+    structure: str
+    sizes: tuple[tuple[str, int], ...]
+    graph: Graph = field(compare=False)
+
+
+@lru_cache(maxsize=2)
+def _expected(what: _Computation) -> list[np.ndarray]:
+    sizes = dict(what.sizes)
+    return reference(what.graph, arguments(what.graph, sizes), sizes)
+
+
+def _checked(candidate: Candidate) -> str | None:
+    """What is wrong with a candidate, in words. Any exception is about the candidate, and is its failure."""
+    try:
+        made = _built(candidate)
+        made.run()
+        g = candidate.parsed()
+        return difference(made.results, _expected(_Computation(structure_of(g), candidate.sizes, g)))
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -1,0 +1,214 @@
+"""Measuring candidates in worker processes: right ones get times, and a crash, a hang, a wrong result or want of memory costs
+one candidate, with its reason; records survive what lies beside them."""
+import json
+import os
+
+import numpy as np
+import pytest
+
+import loopwright as lw
+from loopwright.ir.graph import Graph, Node
+from loopwright.ir.schedule import Unroll, Vectorize
+from loopwright.lower.modules import alone, kernels_of, rescheduled
+from loopwright.lower.runtime.natives import LlvmFunction
+from loopwright.lower.tuning.candidates import Candidate, arguments, difference, reference, structure_of
+from loopwright.lower.tuning.execution import Executable
+from loopwright.lower.tuning.records import Record, Records, machine, record_of
+from loopwright.lower.tuning.timing import FEWEST_ROUNDS, centre, interleaved
+from loopwright.lower.tuning.workers import Outcome, Workers
+
+
+def kernel_of(f, *args, number=0):
+    """A kernel of a compiled function as a program of its own."""
+    return alone(lw.schedule(f, *args).kernel(number)._node)
+
+
+def doubled():
+    return kernel_of(lambda x: x * 2, np.ones(300))
+
+
+def with_code(g, body):
+    """The same program, whose kernel is LLVM text."""
+    whole, = g.nodes
+    n = whole.regions[0].nodes[0]
+    text = f"define void @f(ptr %x, ptr %y, i64 %n) {{\nentry:\n{body}\n}}\n"
+    attrs = {"implementation": "native", "code": LlvmFunction("f", text), "extents": n.outputs[0].type.shape}
+    code = Node(n.op, n.inputs, attrs, n.outputs, n.regions)
+    region = Graph(whole.regions[0].params, (code,), whole.regions[0].results)
+    return Graph(g.params, (Node(whole.op, whole.inputs, whole.attrs, whole.outputs, (region,)),), g.results)
+
+
+LOOP = """  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %head ]
+  %p = getelementptr double, ptr %x, i64 %i
+  %q = getelementptr double, ptr %y, i64 %i
+  %v = load double, ptr %p
+  %w = fmul double %v, FACTOR
+  store double %w, ptr %q
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %head, label %done
+done:
+  ret void"""
+CRASH = "  store volatile i64 1, ptr null\n  ret void"
+HANG = "  br label %again\nagain:\n  store volatile i64 1, ptr %y\n  br label %again"
+
+
+@pytest.fixture(scope="module")
+def workers():
+    with Workers(2, check_seconds=2.0, time_seconds=2.0) as made:
+        yield made
+
+
+def test_one_bad_candidate_costs_itself(workers):
+    g = doubled()
+    codes = [LOOP.replace("FACTOR", "2.0"), LOOP.replace("FACTOR", "3.0"), CRASH, HANG]
+    right, wrong, crash, hang, again = [Candidate.of(x, {"n": 300}) for x in (*[with_code(g, code) for code in codes], g)]
+    broken = Candidate(right.text.replace("implementation=", "implementation=1"), right.sizes)
+    found = workers.measure([right, crash, wrong, hang, broken, again])
+    assert [o.failure is None for o in found] == [True, False, False, False, False, True]
+    assert [o.candidate for o in found] == [right, crash, wrong, hang, broken, again]
+    assert found[1].failure == "crashed with SIGSEGV"
+    assert found[2].failure.startswith("result 0 is wrong at (0,): ")
+    assert found[3].failure == "did not end within 2 s"
+    assert found[4].failure
+    for o in (found[0], found[5]):
+        assert len(o.samples) >= FEWEST_ROUNDS and 0 < o.seconds < 1e-3 and o.noise >= 0
+    assert found[1].seconds == float("inf")
+
+
+def test_a_candidate_that_fails_when_it_is_timed_costs_itself(workers):
+    """Code that counts its runs crashes in the tenth."""
+    g = doubled()
+    late = with_code(g, LOOP.replace("FACTOR", "2.0"))
+    node = late.nodes[0].regions[0].nodes[0]
+    text = node.attrs["code"].text.replace("entry:\n", """entry:
+  %before = load i64, ptr @runs
+  %now = add i64 %before, 1
+  store i64 %now, ptr @runs
+  %late = icmp sgt i64 %now, 9
+  %where = select i1 %late, ptr null, ptr @runs
+  %same = load volatile i64, ptr %where
+""")
+    late = Candidate.of(late, {"n": 300})
+    counting = json.dumps("@runs = internal global i64 0\n" + text)
+    late = Candidate(late.text.replace(json.dumps(node.attrs["code"].text), counting), late.sizes)
+    right = Candidate.of(g, {"n": 300})
+    found = workers.measure([right, late, right])
+    assert [o.failure for o in found] == [None, "crashed with SIGSEGV", None] and all(o.samples for o in (found[0], found[2]))
+
+
+def test_want_of_memory_costs_one_candidate():
+    g = kernel_of(lambda x: np.exp(x), np.ones(300))
+    with Workers(1, most_bytes=3 << 30) as workers:
+        found = workers.measure([Candidate.of(g, {"n": n}) for n in (100, 1 << 29, 200)])
+    assert [o.failure is None for o in found] == [True, False, True] and "Memory" in found[1].failure
+
+
+def test_schedules_are_measured_against_each_other(workers):
+    def softmax(x):
+        e = np.exp(x - np.max(x, -1, keepdims=True))
+        return e / np.sum(e, -1, keepdims=True)
+    g = kernel_of(softmax, np.ones((40, 50)))
+    n, = kernels_of(g)
+    slow = rescheduled(g, {n: tuple([x for x in n.attrs["schedule"] if not isinstance(x, (Vectorize, Unroll))])})
+    default, scalar = workers.measure([Candidate.of(x, {"n": 64, "m": 500}) for x in (g, slow)])
+    assert default.seconds * 1.5 < scalar.seconds
+    assert structure_of(g) == structure_of(slow)
+
+
+def test_programs_of_several_kernels_and_in_place_results():
+    whole = lw.jit(lambda x, w: np.tanh(x @ w) + 1).lower(np.ones((5, 4)), np.ones((4, 3))).module
+    g = lw.parse(whole)
+    made = Executable(Candidate.of(g, dict(zip(g.free_symbols, (6, 5, 7), strict=False))))
+    made.run(3)
+    x, w = made.given
+    np.testing.assert_allclose(made.results[0], np.tanh(x @ w) + 1, rtol=1e-12)
+    f = lw.jit(lambda x: x * 2 + 1, donate_argnums=0)
+    g = lw.parse(f.lower(np.ones(5)).module)
+    made = Executable(Candidate.of(g, {"n": 9}))
+    made.run()
+    made.run()
+    assert made.results[0] is made.args[0]
+    np.testing.assert_allclose(made.results[0], made.given[0] * 2 + 1)
+
+
+def test_arguments_are_the_same_in_every_process():
+    g = kernel_of(lambda x, i: x[i], np.ones(9), np.array([1, 2]))
+    sizes = dict.fromkeys(g.free_symbols, 7)
+    a, b = arguments(g, sizes), arguments(lw.parse(str(g)), sizes)
+    assert all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+    assert difference(reference(g, a, sizes), [a[0][a[1]]]) is None
+
+
+@pytest.mark.parametrize(("found", "expected", "fine"), [
+    ([1.0, 2.0], [1.0, 2.0 + 1e-12], True), ([1.0, 2.0], [1.0, 2.1], False), ([np.nan, 1.0], [np.nan, 1.0], True),
+    ([np.inf, 1.0], [np.inf, 1.0], True), ([np.inf, 1.0], [1.0, 1.0], False), ([1.0, 1.0], [np.nan, 1.0], False),
+    ([1e9, 1e-3], [1e9, 0.0], True), ([1, 2], [1, 2], True), ([1, 2], [1, 3], False), ([], [], True),
+    ([1j, 1], [1j, 1 + 1e-12j], True), ([1j, 1], [1j, 1 + 1j], False)])
+def test_what_counts_as_right(found, expected, fine):
+    assert (difference([np.array(found)], [np.array(expected)]) is None) == fine
+
+
+# ---- timing -----------------------------------------------------------------------------------------
+def clocked(seconds, drift=None):
+    """A contender that takes so long a run, and how often it was called."""
+    calls = []
+
+    def run(count):
+        calls.append(count)
+        return count * seconds * (drift() if drift else 1)
+    return run, calls
+
+
+def test_slow_contenders_leave_early():
+    runs, calls = zip(*[clocked(s) for s in (1e-3, 1e-3, 5e-3)], strict=True)
+    found = interleaved(runs, rounds=20)
+    assert [len(s) for s in found.samples] == [20, 20, FEWEST_ROUNDS]
+    assert found.noise == 0 and found.faster(0, 2) and not found.faster(0, 1)
+    assert len(calls[0]) == 2 + 2 * 20  # it is its own peer
+
+
+def test_what_differs_less_than_the_noise_is_the_same():
+    rng = np.random.default_rng(0)
+    runs = [clocked(s, lambda: 1 + abs(rng.normal()) * 0.2)[0] for s in (1e-3, 1.01e-3)]
+    found = interleaved(runs, rounds=21)
+    assert 0.01 < found.noise < 0.5 and not found.faster(0, 1) and not found.faster(1, 0)
+    assert centre([3.0, 1.0, 100.0, 2.0]) == 1.5
+
+
+# ---- records ----------------------------------------------------------------------------------------
+def test_records_are_kept_and_found(tmp_path):
+    g, records = doubled(), Records(tmp_path / "deep" / "records.jsonl")
+    candidate = Candidate.of(g, {"n": 300})
+    for seconds in (3e-6, 2e-6, 4e-6):
+        records.append(record_of(Outcome(candidate, (seconds,) * 5, 0.01)))
+    records.append(record_of(Outcome(candidate, failure="crashed with SIGSEGV")))
+    best = records.best(structure_of(g), (300,))
+    assert best.seconds == 2e-6 and best.machine == machine() and best.kernels[0][0] == "generated"
+    assert records.best(structure_of(g), (301,)) is None and records.best("other", (300,)) is None
+    assert [r.failure for r in records.read()] == [None, None, None, "crashed with SIGSEGV"] and not records.ignored
+    assert records.read()[0] == record_of(Outcome(candidate, (3e-6,) * 5, 0.01))
+    assert os.stat(records.path).st_mode & 0o077 == 0
+
+
+def test_lines_that_are_no_records_are_left_out_with_a_reason(tmp_path):
+    records = Records(tmp_path / "records.jsonl")
+    good = record_of(Outcome(Candidate.of(doubled(), {"n": 300}), (1e-6,)))
+    records.append(good)
+    with records.path.open("a") as file:
+        file.write('{"format": 0}\n[1]\nnot json\n' + '{"structure": "trunc')
+    assert records.read() == [good]
+    assert [n for n, _ in records.ignored] == [2, 3, 4, 5] and all(reason for _, reason in records.ignored)
+    assert Records(tmp_path / "none.jsonl").read() == []
+    assert Record("s", (), "m", ()).seconds == float("inf")
+
+
+def test_bare_pointers_stay_out_of_records():
+    g = doubled()
+    text = str(with_code(g, CRASH))
+    start = text.index("LlvmFunction(")
+    end = text.index(")", text.index('ret void', start)) + 1
+    candidate = Candidate(text[:start] + 'Callback("p@1")' + text[end:], (("n", 300),))
+    assert record_of(Outcome(candidate, (1e-6,))) is None
