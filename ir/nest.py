@@ -34,6 +34,7 @@ class For:
     loop may have lanes as well). by_rows: the folds of the body go row by row over stripes of the loop, not down each of its
     vectors (outermost loops with lanes only). tiled: together with the loop of vectors that is its body, in square tiles.
     together: so many iterations, from a multiple of that on, belong to one thread.
+    by_owner: a scatter's updates, each done by the warp that owns the element, in order.
     bind: the axes of a GPU's blocks and threads that share out the iterations; loops directly inside each other with the same
     axes are shared out as one."""
 
@@ -47,6 +48,7 @@ class For:
     tiled: bool = False
     together: int = 1
     bind: tuple[str, ...] = ()
+    by_owner: bool = False
 
 
 @dataclass(frozen=True)

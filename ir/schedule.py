@@ -197,13 +197,23 @@ class InShared:
     stage: int
 
 
+@dataclass(frozen=True)
+class ByOwner:
+    """Let each warp of a GPU own a stretch of the root, which is a scatter: it looks at all updates, one in each lane, and does
+    those of its stretch, in order.
+
+    before: for k: y[t[k]] += v[k]
+    after:  for each warp w: for K by 32: for k in K...K+32, where t[k] is in stretch w: y[t[k]] += v[k]
+    """
+
+
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Parallel | PrefetchRow | ByRows | AddAlong \
-    | OnePass | Tiles | InPlace | Threads | Bind | InShared
+    | OnePass | Tiles | InPlace | Threads | Bind | InShared | ByOwner
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
     Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Parallel, PrefetchRow, ByRows, AddAlong, OnePass, Tiles, InPlace,
-    Threads, Bind, InShared)}
+    Threads, Bind, InShared, ByOwner)}
 
 
 def to_json(schedule: Schedule) -> str:

@@ -15,7 +15,7 @@ from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 
 LOOP_AXES = ((BLOCK,), (BLOCK, THREAD_X), (BLOCK, THREAD_Y), (THREAD_X,), (BLOCK, THREAD_Y, THREAD_X))
 FOLD_AXES = ((THREAD_X,), (THREAD_Y,), (BLOCK, THREAD_X))
-SCAN_AXES = ((THREAD_X,),)
+SCAN_AXES = ((THREAD_X,), (BLOCK, THREAD_X))
 WARP, MOST_THREADS = 32, 1024
 
 
@@ -97,6 +97,8 @@ def _axes(around: Sequence[For]) -> tuple[str, ...]:
 
 
 def _check_loop(s: For, around: tuple[For, ...], taken: tuple[str, ...]) -> None:
+    if s.by_owner and (s.bind or around or not _updates_alone(s)):
+        raise ValueError(f"loop {s.index.name}: owners go through updates alone, which no threads share out")
     if not s.bind:
         return
     if around and s.bind == around[-1].bind:
@@ -107,6 +109,14 @@ def _check_loop(s: For, around: tuple[For, ...], taken: tuple[str, ...]) -> None
         raise ValueError(f"loop {s.index.name}: a loop around it has one of its axes")
     if (BLOCK in s.bind) == bool(around):
         raise ValueError(f"loop {s.index.name}: outermost loops are shared out among blocks, and no others")
+
+
+def _updates_alone(s: For) -> bool:
+    """Whether there is one store in loops directly inside each other that no threads share out."""
+    if len(s.body) != 1 or s.bind:
+        return False
+    inner = s.body[0]
+    return _updates_alone(inner) if isinstance(inner, For) else isinstance(inner, Store)
 
 
 def _check_fold(s: Reduction | Scan, around: tuple[For, ...], taken: tuple[str, ...]) -> None:

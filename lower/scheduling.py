@@ -19,6 +19,7 @@ from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
     AddAlong,
     Bind,
+    ByOwner,
     ByRows,
     ComputeAt,
     Fuse,
@@ -76,6 +77,7 @@ class Decisions:
     threads: Threads | None = None
     bound: list[Bind] = field(default_factory=list)
     shared: list[InShared] = field(default_factory=list)
+    by_owner: bool = False
 
 
 def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
@@ -117,6 +119,8 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.bound.append(x)
             case InShared():
                 d.shared.append(x)
+            case ByOwner():
+                d.by_owner = True
             case InPlace(operand, output):
                 _check(0 <= operand < len(region.params) and 0 <= output < len(region.results), x, "there is no such pair")
                 d.in_place.append(x)
@@ -241,6 +245,7 @@ class _NestBuilder:
     def _body(self) -> tuple[Statement, ...]:
         own = reads(self.region.nodes[self.root_stage], self.index, fresh_indices())[0]
         _check(not isinstance(own, Scatter | Prefix | Reduce) or not self.d.interleave, Interleave(), "the root is a fold")
+        _check(isinstance(own, Scatter) or not self.d.by_owner, ByOwner(), "the root is no scatter")
         match self.composer.compute(self.root, self.index):
             case Scatter() as scatter:
                 return self._scatter(scatter)
@@ -393,6 +398,8 @@ class _NestBuilder:
         for a, (k, extent) in sorted(enumerate(s.over), key=lambda item: (item[0] not in shared, item[0]), reverse=True):
             lanes = self.d.vector.get((self.root_stage, rank + a), 1)
             update = [For(k, extent, tuple(update), lanes)]
+        if self.d.by_owner:
+            update = [dataclasses.replace(x, by_owner=True) for x in update if isinstance(x, For)] or update
         return (*start, *update)
 
     def _prefix(self, p: Prefix) -> tuple[Statement, ...]:

@@ -16,6 +16,7 @@ from loopwright.ir.schedule import (
     THREAD_X,
     THREAD_Y,
     Bind,
+    ByOwner,
     ComputeAt,
     Inline,
     InShared,
@@ -88,6 +89,12 @@ def test_threads_that_store_to_the_same_elements_are_refused():
     region = build(lambda x, v, k: [scatter_add(x, v, k, axes=(0,), batch=0, mode="clip")], types)
     start = (Inline(0), Threads(256), Bind(0, 0, (BLOCK, THREAD_X)), Bind(0, 1, (BLOCK, THREAD_X)))
     nest = build_nest(region, start, "k").nest
+    owned = build_nest(region, (*start, ByOwner()), "k").nest
+    assert from_json(to_json((ByOwner(),))) == (ByOwner(),) and [s.by_owner for s in owned.body] == [False, True]
+    with pytest.raises(ScheduleError, match="the root is no scatter"):
+        build_nest(REGION, (*BOUND, ByOwner()), "k")
+    with pytest.raises(ScheduleError, match="no threads share out"):
+        build_nest(region, (*start, Bind(0, 3, (BLOCK, THREAD_X)), ByOwner()), "k")
     loops = [s for s in nest.body if isinstance(s, For)][-1]
     assert loops.index.name.startswith("k") and len(nest.body) == 2
     with pytest.raises(ScheduleError, match="store to the same elements"):

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from loopwright.ir.dims import Call, Extent, Symbol, terms_of
 from loopwright.ir.loops import Index
 from loopwright.ir.nest import Buffer, Nest
@@ -42,7 +40,7 @@ class Launch:
         self.body = Block(self.head)
         self.body.depth = self.head.depth
         self.buffers: dict[str, Buffer] = {b.name: b for b in nest.buffers}
-        self.scratch: dict[str, tuple[np.dtype, Extent]] = {}
+        self.scratch: dict[str, tuple[str, Extent, int]] = {}  # by name: C type, elements, bytes of one
         self.symbols = {name: f"size_{name if name.isidentifier() and name.isascii() else k}"
                         for k, name in enumerate(nest.symbols)}
         self.versions: dict[str, int] = {}

@@ -5,7 +5,7 @@ a block never leaves before a place where its threads meet; with equal inputs th
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopwright.ir.dims import Extent, evaluate, product
@@ -83,20 +83,14 @@ class _Emitter:
 
     def run(self) -> CudaKernel:
         for first, last in self.parts():
-            launch = Launch(self.nest, self.library, self.terms, self.wide)
-            axes = [(THREAD_X, launch.x), (THREAD_Y, launch.y)]
-            context = Context(launch, launch.body, free=tuple([axis for axis, n in axes if n > 1]))
-            context = self.again(context, self.nest.body[:first])
-            group = self.nest.body[first:last]
-            if self.is_in_parts(group[0]):
-                reductions = _reductions(group)
-                for r in reductions:
-                    known = folds.scratch_of(context, r, reductions)
-                    self.scratch.update({k: Scratch(k, *v) for k, v in known.items()})
-                folds.fold_parts(context, reductions)
-            else:
-                self.statements(context, group)
-            self.made.append(launch)
+            for write in self.passes(self.nest.body[first:last]):
+                launch = Launch(self.nest, self.library, self.terms, self.wide)
+                axes = [(THREAD_X, launch.x), (THREAD_Y, launch.y)]
+                context = Context(launch, launch.body, free=tuple([axis for axis, n in axes if n > 1]))
+                write(self.again(context, self.nest.body[:first]))
+                for name, (kind, count, itemsize) in launch.scratch.items():
+                    self.scratch[name] = Scratch(name, kind, count, itemsize)
+                self.made.append(launch)
         narrow = dict.fromkeys([*(product(b.shape) for b in self.nest.buffers), *(n for x in self.made for n in x.narrow)])
         texts = tuple([self.text(k, launch) for k, launch in enumerate(self.made)])
         return CudaKernel(self.nest.name, texts, tuple(self.scratch.values()), self.nest.buffers, self.nest.symbols,
@@ -117,11 +111,20 @@ class _Emitter:
             alone = apart if not joined else alone
         return found
 
+    def passes(self, group: Sequence[Statement]) -> list[Callable[[Context], object]]:
+        """What writes each launch of a stretch."""
+        match group[0]:
+            case Reduction() as r if BLOCK in r.bind:
+                return [lambda context: folds.fold_parts(context, _reductions(group))]
+            case Scan() as s if BLOCK in s.bind:
+                return [lambda context: folds.scan_parts(context, s), lambda context: folds.scan_from_parts(context, s)]
+        return [lambda context: self.statements(context, group)]
+
     def is_in_parts(self, s: Statement) -> bool:
         return isinstance(s, Reduction) and BLOCK in s.bind
 
     def is_apart(self, s: Statement) -> bool:
-        return (isinstance(s, For) and BLOCK in s.bind) or self.is_in_parts(s)
+        return isinstance(s, For | Reduction | Scan) and BLOCK in s.bind
 
     def again(self, context: Context, before: Sequence[Statement]) -> Context:
         """The names that earlier launches gave, given once more."""

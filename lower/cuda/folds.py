@@ -19,6 +19,7 @@ from loopwright.lower.cuda.serial import Fold, element
 from loopwright.lower.cuda.store import guarded, store
 from loopwright.lower.cuda.text import Block, literal, register_type
 
+SHARE = 4096  # the least that a block of a long running fold goes through
 MOST_PARTS = 1024  # blocks of a fold of everything
 ALL = "0xffffffffu"
 State = tuple[str, ...]
@@ -148,34 +149,41 @@ def fold_parts(context: Context, reductions: Sequence[Reduction]) -> None:
     for r, found in zip(reductions, passed(context, reductions, who, everyone), strict=True):
         fold = made(context, r)
         found = across(context, fold, found, THREAD_X)
-        for name, x in zip(scratch_names(r, fold), found, strict=True):
-            context.block.line(f"if ({THREAD_X} == 0) {name}[blockIdx.x] = {x};")
+        _put(context, _scratch(context, r.name, fold, launch.grid), found)
 
 
-def scratch_names(r: Reduction, fold: Fold) -> list[str]:
-    return [f"{r.name}_part{k}" for k, _ in enumerate(fold.components)]
+def _put(context: Context, names: Sequence[str], state: State) -> None:
+    """This block's part."""
+    for name, x in zip(names, state, strict=True):
+        context.block.line(f"if ({THREAD_X} == 0) {name}[blockIdx.x] = {x};")
 
 
-def scratch_of(context: Context, r: Reduction, reductions: Sequence[Reduction]) -> dict[str, tuple[str, Extent, int]]:
-    """The scratch arrays of one of the reductions: C type, elements, bytes of one."""
-    fold = made(context, r)
-    count = parts_of(reductions, context.launch.x)
-    return {name: (register_type(d), count, d.itemsize)
-            for name, d in zip(scratch_names(r, fold), fold.components, strict=True)}
+def _scratch(context: Context, name: str, fold: Fold, count: Extent) -> list[str]:
+    """Arrays that hold a state for each block."""
+    names = [f"{name}_part{k}" for k, _ in enumerate(fold.components)]
+    for x, d in zip(names, fold.components, strict=True):
+        context.launch.scratch[x] = register_type(d), count, d.itemsize
+    return names
 
 
 def from_parts(context: Context, reductions: Sequence[Reduction]) -> Context:
     """The values of reductions that an earlier launch left in parts: every block puts them together."""
-    launch, block = context.launch, context.block
+    count = parts_of(reductions, context.launch.x)
     for r in reductions:
         fold = made(context, r)
-        state = tuple([block.variable(kind, zero, "all") for kind, zero in zip(_kinds(fold), fold.zero(), strict=True)])
-        k = block.fresh("k")
-        end = launch.extent(parts_of(reductions, launch.x))
-        with block.inner(f"for (int {k} = (int){THREAD_X}; {k} < {end}; {k} += {launch.x})") as inside:
-            fold.merge_into(inside, state, tuple([f"{name}[{k}]" for name in scratch_names(r, fold)]))
-        context = context.bind(r.name, fold.result(block, across(context, fold, state, THREAD_X)))
+        state = _together(context, fold, _scratch(context, r.name, fold, count), context.launch.extent(count))
+        context = context.bind(r.name, fold.result(context.block, state))
     return context
+
+
+def _together(context: Context, fold: Fold, names: Sequence[str], end: str) -> State:
+    """The first parts as one state, by all threads."""
+    block = context.block
+    state = tuple([block.variable(kind, zero, "all") for kind, zero in zip(_kinds(fold), fold.zero(), strict=True)])
+    k = block.fresh("k")
+    with block.inner(f"for (int {k} = (int){THREAD_X}; {k} < {end}; {k} += {context.launch.x})") as inside:
+        fold.merge_into(inside, state, tuple([f"{name}[{k}]" for name in names]))
+    return across(context, fold, state, THREAD_X)
 
 
 # ---- running folds ------------------------------------------------------------------------------
@@ -183,7 +191,7 @@ def scanned(context: Context, s: Scan) -> None:
     """A running fold: alone, or a block of threads at a time, each warp by shuffles."""
     fold = Fold(s.monoid, s.dtype, s.body.dtype, context.launch.library)
     if s.bind:
-        _scanned_by_threads(context, s, fold)
+        _scanned_by_threads(context, s, fold, "0", context.launch.extent(s.extent), literal(_one(fold), fold.work))
         return
     launch = context.launch
     total = context.block.variable(fold.kind, literal(_one(fold), fold.work), "all")
@@ -215,15 +223,46 @@ def _stored(context: Context, s: Scan, result: str) -> str:
     return arithmetic.to_memory(context.launch.library, result, s.dtype)
 
 
-def _scanned_by_threads(context: Context, s: Scan, fold: Fold) -> None:
+def scan_parts(context: Context, s: Scan) -> None:
+    """The fold of each block's share of a running fold, into scratch."""
+    launch, fold = context.launch, Fold(s.monoid, s.dtype, s.body.dtype, context.launch.library)
+    begin, end = _share(context, s)
+    state, k = fold.declare(context.block, 1), context.block.fresh("k")
+    header = f"for ({launch.index_type} {k} = {begin} + {launch.thread(THREAD_X)}; {k} < {end}; {k} += {launch.x})"
+    with context.block.inner(header) as inside:
+        here = Context(launch, inside, {**context.names, s.index.name: k})
+        fold.step(inside, state, "0", element(here, fold, launch.terms.of(s.body), evaluate), "")
+    found = across(context, fold, fold.joined(context.block, state, 1), THREAD_X)
+    _put(context, _scratch(context, s.buffer, fold, launch.grid), found)
+
+
+def scan_from_parts(context: Context, s: Scan) -> None:
+    """A running fold by all blocks: each goes on from what those before it have."""
+    launch, fold = context.launch, Fold(s.monoid, s.dtype, s.body.dtype, context.launch.library)
+    begin, end = _share(context, s)
+    total, = _together(context, fold, _scratch(context, s.buffer, fold, launch.grid), launch.thread("blockIdx.x"))
+    _scanned_by_threads(context, s, fold, begin, end, total)
+
+
+def _share(context: Context, s: Scan) -> tuple[str, str]:
+    """Where this block's share begins and ends."""
+    launch = context.launch
+    launch.grid = maximum(1, minimum((s.extent + (SHARE - 1)) // SHARE, MOST_PARTS))
+    each, total = launch.extent((s.extent + (launch.grid - 1)) // launch.grid), launch.extent(s.extent)
+    begin = context.block.let(launch.index_type, f"{launch.thread('blockIdx.x')} * {each}", "at")
+    return begin, context.block.let(launch.index_type, f"{begin} + {each} < {total} ? {begin} + {each} : {total}", "n")
+
+
+def _scanned_by_threads(context: Context, s: Scan, fold: Fold, begin: str, end: str, start: str) -> None:
+    """The places from begin to end, a block of threads at a time; `start`: what is before them."""
     launch, block, kind = context.launch, context.block, context.launch.index_type
     warps = launch.x // WARP
-    zero, end = literal(_one(fold), fold.work), launch.extent(s.extent)
-    part, total, first = block.fresh("part"), block.variable(fold.kind, zero, "all"), block.fresh("at")
+    zero = literal(_one(fold), fold.work)
+    part, total, first = block.fresh("part"), block.variable(fold.kind, start, "all"), block.fresh("at")
     block.line(f"__shared__ {fold.kind} {part}[{launch.y}][{warps}];")
     lane, warp = block.let("int", f"{THREAD_X} % {WARP}"), block.let("int", f"{THREAD_X} / {WARP}")
     launch.forget()
-    with block.inner(f"for ({kind} {first} = 0; {first} < {end}; {first} += {launch.x})") as inside:
+    with block.inner(f"for ({kind} {first} = {begin}; {first} < {end}; {first} += {launch.x})") as inside:
         k = inside.let(kind, f"{first} + {launch.thread(THREAD_X)}", "k")
         x = inside.variable(fold.kind, zero)
         here = Context(launch, inside, {**context.names, s.index.name: k}, (), context.active)

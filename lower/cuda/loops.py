@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from loopwright.ir.dims import Extent, product
+from loopwright.ir.dims import Extent, maximum, minimum, product
 from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, When
 from loopwright.ir.nest import For, Let, Reduction, Scan, Statement, Store
 from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.cuda import arithmetic
-from loopwright.lower.cuda.context import PACK, Context, offset_form
-from loopwright.lower.cuda.evaluate import holds_something, place
-from loopwright.lower.cuda.store import guarded
+from loopwright.lower.cuda.context import PACK, WARP, Context, offset_form
+from loopwright.lower.cuda.evaluate import holds_something, place, value
+from loopwright.lower.cuda.store import guarded, written
 from loopwright.lower.cuda.text import Block, memory_type, register_type
 from loopwright.lower.fusing import transposed_loads
 
 SQUARE = 32
+MOST_OWNERS = 2048  # warps that look at all updates
 Over = Sequence[tuple[Index, Extent]]
 Run = Callable[[Context, str], None]  # writes what is done for one element, given the text of its number among the lanes
 
@@ -270,6 +271,9 @@ def cooperates(body: Sequence[Statement]) -> bool:
 def looped(context: Context, s: For, run: Callable[[Context, Sequence[Statement]], object]) -> None:
     """A loop and what is in it; `run` writes statements."""
     launch = context.launch
+    if s.by_owner:
+        _by_owner(context, s)
+        return
     over, innermost = perfect(s) if s.bind else ([(s.index, s.extent)], s)
     body = innermost.body
     lanes = innermost.lanes if is_plain(body) else 1
@@ -342,6 +346,49 @@ def _in_squares(context: Context, over: Over, body: Sequence[Statement], run: Ru
     block.line("__syncthreads();")
     every((i.name, top, height), (j.name, left, width), use)
     launch.forget()
+
+
+def _by_owner(context: Context, s: For) -> None:
+    """Each warp looks at all updates, one in each lane, and does those of its own stretch of the array, lane after lane."""
+    launch, block, kind = context.launch, context.block, context.launch.index_type
+    over, innermost = perfect(s)
+    update, = innermost.body
+    assert isinstance(update, Store)
+    buffer = launch.buffers[update.buffer]
+    size, warps = product(buffer.shape), launch.x * launch.y // WARP
+    launch.grid = maximum(1, minimum((size + (WARP * warps - 1)) // (WARP * warps), MOST_OWNERS // warps))
+    stretch = (size + (launch.grid * warps - 1)) // (launch.grid * warps)
+    lane = block.let("int", f"{THREAD_X} % {WARP}")
+    warp = f"({launch.thread('blockIdx.x')} * {warps} + {launch.thread(THREAD_X)} / {WARP})"
+    low = block.let(kind, f"{warp} * {launch.extent(stretch)}", "n")
+    high = block.let(kind, f"{low} + {launch.extent(stretch)}", "n")
+    total, first = launch.extent(product(n for _, n in over)), block.fresh("at")
+    launch.forget()
+    with block.inner(f"for ({kind} {first} = 0; {first} < {total}; {first} += {WARP})") as inside:
+        flat, at = inside.let(kind, f"{first} + {lane}", "at"), inside.variable(kind, "-1", "at")
+        x = inside.variable(register_type(buffer.dtype), "0")
+        with inside.inner(f"if ({flat} < {total})") as some:
+            _place_of_update(unravelled(replace(context.at(some), repeats=True), over, flat), update, at, x, low, high)
+        todo = inside.variable("unsigned", f"__ballot_sync(0xffffffffu, {at} >= 0)", "todo")
+        with inside.inner(f"for (; {todo} != 0; {todo} &= {todo} - 1)") as one:
+            with one.inner(f"if ({lane} == __ffs({todo}) - 1)") as own:
+                written(context.at(own), update, f"{update.buffer}[{at}]", x)
+            one.line("__syncwarp();")
+    launch.forget()
+
+
+def _place_of_update(context: Context, s: Store, at: str, x: str, low: str, high: str) -> None:
+    """Where an update goes and what it is, if it is of the stretch."""
+    launch = context.launch
+    if s.when is not None:
+        with context.block.inner(f"if ({value(context, s.when)})") as inside:
+            _place_of_update(context.at(inside), replace(s, when=None), at, x, low, high)
+        return
+    index = tuple(map(launch.terms.of, s.index))
+    where = context.block.let(launch.index_type, place(context, launch.buffers[s.buffer], index))
+    with context.block.inner(f"if ({low} <= {where} && {where} < {high})") as inside:
+        inside.line(f"{at} = {where};")
+        inside.line(f"{x} = {value(context.at(inside), s.value)};")
 
 
 def _serial(context: Context, s: For, run: Callable[[Context, Sequence[Statement]], object]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from loopwright.ir.dims import Extent, evaluate, product
 from loopwright.ir.graph import Graph
@@ -19,11 +20,13 @@ from loopwright.ir.schedule import (
     THREAD_X,
     THREAD_Y,
     Bind,
+    ByOwner,
     ComputeAt,
     Inline,
     InShared,
     Instruction,
     Interleave,
+    OnePass,
     Schedule,
     Threads,
     Tiles,
@@ -34,14 +37,15 @@ from loopwright.ir.types import I64, U64
 from loopwright.lower.binding import owner
 from loopwright.lower.fusing import expressions, transposed_loads
 from loopwright.lower.lanes import lane_schedule
-from loopwright.lower.rules import EXPENSIVE, Survey, fuse_rules, goes_across, own_cost, placement_of, survey
-from loopwright.lower.scheduling import build_nest
+from loopwright.lower.rules import EXPENSIVE, MOST_JOINED, Survey, fuse_rules, goes_across, own_cost, placement_of, survey
+from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import Target
 
 THREADS = 256
 BYTES = 16  # of one access
 MOST_LANES = 8
 SHORT_ROW, WARP_ROW, BLOCK_ROW = 16, 1024, 16384  # elements that one thread, one warp, a block of THREADS folds
+FEWEST_OWN = 128  # threads that have elements of their own
 FEW = 4096  # elements that one block folds alone
 MOST_SHARED = 48 << 10  # bytes that a block has without asking
 MOST_SQUARES = 4  # arrays of which shared memory holds a square
@@ -57,9 +61,9 @@ def gpu_schedule(region: Graph, sizes: Mapping[str, int]) -> Schedule:
     number = s.stages.index(s.root)
     interleave: list[Instruction] = [Interleave()] if s.loops < len(s.index) else []
     if isinstance(s.root.expr, Scatter):
-        return (*_flat(placement), *_scatter(s, number, s.root.expr))
+        return (*_flat(placement), *_scatter(s, number, s.root.expr, sizes))
     if isinstance(s.root.expr, Prefix):
-        return (*_flat(placement), *_running(s, number, s.root.expr))
+        return (*_flat(placement), *_running(s, number, s.root.expr, sizes))
     folds = {k: r.expr for k, r in enumerate(s.stages) if isinstance(r.expr, Reduce)}
     if not folds:
         placement = _flat(placement)
@@ -71,7 +75,23 @@ def gpu_schedule(region: Graph, sizes: Mapping[str, int]) -> Schedule:
     else:
         made = _rows(s, number, placement, interleave, folds, sizes)
     schedule = tuple(made)
-    return (*schedule, *fuse_rules(s, build_nest(region, schedule, "probe")))
+    schedule = (*schedule, *fuse_rules(s, build_nest(region, schedule, "probe")))
+    return _in_one_pass(region, schedule, folds)
+
+
+def _in_one_pass(region: Graph, schedule: Schedule, folds: Mapping[int, Reduce]) -> Schedule:
+    """The schedule with folds after one another in one pass, a few at a time, where they may."""
+    shared = 1
+    for (_, before), (stage, e) in pairwise(folds.items()):
+        try:
+            build_nest(region, (*schedule, OnePass(stage)), "probe")
+        except ScheduleError:
+            shared = 1
+            continue
+        alike = [n for _, n in before.over] == [n for _, n in e.over]
+        shared = shared + 1 if alike and shared < MOST_JOINED else 1
+        schedule = (*schedule, OnePass(stage)) if shared > 1 else schedule
+    return schedule
 
 
 def _flat(placement: Sequence[Instruction]) -> list[Instruction]:
@@ -202,24 +222,30 @@ def _kept(s: Survey, placement: Sequence[Instruction], rows: int, sizes: Mapping
     return out
 
 
-def _scatter(s: Survey, number: int, e: Scatter) -> list[Instruction]:
-    """A copy of the base; then updates, in order, by threads that have elements of their own."""
+def _scatter(s: Survey, number: int, e: Scatter, sizes: Mapping[str, int]) -> list[Instruction]:
+    """A copy of the base; then updates, in order: by threads that have elements of their own, or where these are few by warps
+    that own stretches."""
     rank, lanes = len(s.index), max(1, min(MOST_LANES, BYTES // e.dtype.itemsize))
     out: list[Instruction] = [Threads(THREADS), *(Bind(number, a, GRID) for a in range(rank))]
     if rank and lanes > 1:
         out += [Vectorize(number, rank - 1, lanes), Unroll(number, 2)]
     loops = {k for k, _ in e.over}
     own = {owner(x, loops) for x in e.target}
+    width = evaluate(product(n for k, n in e.over if k in own), sizes)
+    if not loops <= own and width < FEWEST_OWN:
+        return [*out, ByOwner()]
     return [*out, *(Bind(number, rank + j, GRID) for j, (k, _) in enumerate(e.over) if k in own)]
 
 
-def _running(s: Survey, number: int, e: Prefix) -> list[Instruction]:
-    """Rows to blocks of threads; along other axes to a thread each."""
+def _running(s: Survey, number: int, e: Prefix, sizes: Mapping[str, int]) -> list[Instruction]:
+    """Rows to blocks of threads, one long row to all blocks; along other axes to a thread each."""
     rank = len(s.index)
     assert isinstance(e.last, Index)
     axis = s.index.index(e.last)
     if axis == rank - 1:
-        return [Threads(THREADS), *(Bind(number, a, (BLOCK,)) for a in range(axis)), Bind(number, axis, (THREAD_X,))]
+        alone = rank > 1 or evaluate(e.extent, sizes) <= FEW
+        rows = [Bind(number, a, (BLOCK,)) for a in range(axis)]
+        return [Threads(THREADS), *rows, Bind(number, axis, (THREAD_X,) if alone else GRID)]
     return [Threads(THREADS), *(Bind(number, a, GRID) for a in range(rank) if a != axis)]
 
 

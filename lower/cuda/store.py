@@ -43,11 +43,16 @@ def store(context: Context, s: Store) -> None:
 
 def _write(context: Context, s: Store) -> None:
     launch = context.launch
-    buffer, library = launch.buffers[s.buffer], launch.library
     x = evaluate(context, launch.terms.of(s.value))
-    target = f"{s.buffer}[{place(context, buffer, tuple(map(launch.terms.of, s.index)))}]"
+    target = f"{s.buffer}[{place(context, launch.buffers[s.buffer], tuple(map(launch.terms.of, s.index)))}]"
+    written(context, s, target, x)
+
+
+def written(context: Context, s: Store, target: str, x: str) -> None:
+    """Store a value there, or what the store's function makes of it and what is there."""
+    dtype, library = context.launch.buffers[s.buffer].dtype, context.launch.library
     if s.combine != "set":
-        kind = register_type(buffer.dtype)
-        old = context.block.let(kind, arithmetic.from_memory(library, target, buffer.dtype))
-        x = context.block.let(kind, arithmetic.applied(library, s.combine, buffer.dtype, [old, x]))
-    context.block.line(f"{target} = {arithmetic.to_memory(library, x, buffer.dtype)};")
+        kind = register_type(dtype)
+        old = context.block.let(kind, arithmetic.from_memory(library, target, dtype))
+        x = context.block.let(kind, arithmetic.applied(library, s.combine, dtype, [old, x]))
+    context.block.line(f"{target} = {arithmetic.to_memory(library, x, dtype)};")

@@ -325,6 +325,16 @@ template <class T> static inline T __shfl_up_sync(unsigned mask, T x, int by) {
     int from = emulator::lane() - by;
     return emulator::exchange(mask, x, from < 0 ? emulator::lane() : from, -2);
 }
+static inline unsigned __ballot_sync(unsigned mask, int set) {
+    int warp = emulator::current / emulator::WARP, now = emulator::turn[emulator::current] ^= 1;
+    emulator::slots[warp][now][emulator::lane()] = set != 0;
+    emulator::meet(mask, -3);
+    unsigned found = 0;
+    for (int k = 0; k < emulator::WARP; ++k)
+        if (mask >> k & 1) found |= (unsigned)emulator::slots[warp][now][k] << k;
+    return found;
+}
+static inline int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 template <class T> UNSEEN static inline T atomicCAS(T* at, T expected, T x) {
     T old = *at;
     if (old == expected) *at = x;

@@ -1,7 +1,11 @@
 // kernel_0_0<<<floordiv(n*q + 2047, 2048), 256 * 1>>> (2 blocks now): f32[n, q], f32[p, q], i64[p] -> f32[n, q]
-// kernel_0_1<<<floordiv(q + 255, 256), 256 * 1>>> (1 blocks now): f32[n, q], f32[p, q], i64[p] -> f32[n, q]
+// kernel_0_1<<<max(1, min(256, floordiv(n*q + 255, 256))), 256 * 1>>> (10 blocks now): f32[n, q], f32[p, q], i64[p] -> f32[n, q]
 
 template <class T, int N> struct alignas(sizeof(T) * N) lw_pack { T at[N]; };
+
+__device__ __forceinline__ long long lw_size_divide(long long a, long long b) {
+    return b == 0 ? 0 : a / b - (a % b != 0 && (a % b ^ b) < 0);
+}
 
 __device__ __forceinline__ void lw_report(long long* error, long long site, long long index, long long axis,
                                           long long size) {
@@ -67,22 +71,48 @@ extern "C" __global__ void __launch_bounds__(256) kernel_0_1(
         long long size_q,
         long long size_p,
         long long* error) {
-    const int n0 = (int)(size_q);
-    const int n3 = (int)(size_p);
-    const int at1 = (int)blockIdx.x * 256 + (int)threadIdx.x;
-    if (at1 < n0) {
-        for (int i2 = 0; i2 < n3; ++i2) {
-            const float v4 = x1[at1 + i2 * n0];
-            const long long v5 = x2[i2];
-            const bool v6 = v5 < 0ll;
-            const long long v7 = (long long)((unsigned long long)v5 + (unsigned long long)size_n);
-            const long long v8 = v6 ? v7 : v5;
-            const bool v9 = (unsigned long long)v8 < (unsigned long long)size_n;
-            if (!v9) lw_report(error, 2, v8, 0, size_n);
-            const long long v10 = v9 ? v8 : 0ll;
-            const float v11 = y0[at1 + (int)v10 * n0];
-            const float v12 = v11 + v4;
-            y0[at1 + (int)v10 * n0] = v12;
+    const long long n1 = size_n * size_q + -1ll;
+    const long long n2 = size_n * size_q + 255ll;
+    const long long n3 = lw_size_divide(n2, 256ll);
+    const long long n4 = (256ll < n3 ? 256ll : n3);
+    const long long n5 = (1ll > n4 ? 1ll : n4) * 8ll;
+    const long long n6 = lw_size_divide(n1, n5) + 1ll;
+    const int n7 = (int)(n6);
+    const long long n10 = size_p * size_q;
+    const int n11 = (int)(n10);
+    const int n16 = (int)(size_q);
+    const int v0 = threadIdx.x % 32;
+    const int n8 = ((int)blockIdx.x * 8 + (int)threadIdx.x / 32) * n7;
+    const int n9 = n8 + n7;
+    for (int at12 = 0; at12 < n11; at12 += 32) {
+        const int at13 = at12 + v0;
+        int at14 = -1;
+        float v15 = 0;
+        if (at13 < n11) {
+            const int i17 = (int)((unsigned int)at13 % (unsigned int)n16);
+            const int i18 = (int)((unsigned int)at13 / (unsigned int)n16);
+            const long long v19 = x2[i18];
+            const bool v20 = v19 < 0ll;
+            const long long v21 = (long long)((unsigned long long)v19 + (unsigned long long)size_n);
+            const long long v22 = v20 ? v21 : v19;
+            const bool v23 = (unsigned long long)v22 < (unsigned long long)size_n;
+            if (!v23) lw_report(error, 2, v22, 0, size_n);
+            const long long v24 = v23 ? v22 : 0ll;
+            const int v25 = i17 + (int)v24 * n16;
+            if (n8 <= v25 && v25 < n9) {
+                at14 = v25;
+                const float v26 = x1[i17 + i18 * n16];
+                v15 = v26;
+            }
+        }
+        unsigned todo27 = __ballot_sync(0xffffffffu, at14 >= 0);
+        for (; todo27 != 0; todo27 &= todo27 - 1) {
+            if (v0 == __ffs(todo27) - 1) {
+                const float v28 = y0[at14];
+                const float v29 = v28 + v15;
+                y0[at14] = v29;
+            }
+            __syncwarp();
         }
     }
 }

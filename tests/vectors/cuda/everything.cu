@@ -69,22 +69,22 @@ extern "C" __global__ void __launch_bounds__(256) kernel_0_1(
         long long size_n,
         long long size_m,
         long long* error) {
-    const long long n2 = size_m * size_n + 16383ll;
-    const long long n3 = lw_size_divide(n2, 16384ll);
-    const long long n4 = (1024ll < n3 ? 1024ll : n3);
-    const long long n5 = (1ll > n4 ? 1ll : n4);
-    const int n6 = (int)(n5);
-    float all0 = 0.0f;
-    for (int k1 = (int)threadIdx.x; k1 < n6; k1 += 256) {
-        all0 = all0 + r1_part0[k1];
+    const long long n0 = size_m * size_n + 16383ll;
+    const long long n1 = lw_size_divide(n0, 16384ll);
+    const long long n2 = (1024ll < n1 ? 1024ll : n1);
+    const long long n3 = (1ll > n2 ? 1ll : n2);
+    const int n4 = (int)(n3);
+    float all5 = 0.0f;
+    for (int k6 = (int)threadIdx.x; k6 < n4; k6 += 256) {
+        all5 = all5 + r1_part0[k6];
     }
     #pragma unroll
     for (int d7 = 16; d7 > 0; d7 /= 2) {
-        float v8 = __shfl_xor_sync(0xffffffffu, all0, d7);
-        all0 = all0 + v8;
+        float v8 = __shfl_xor_sync(0xffffffffu, all5, d7);
+        all5 = all5 + v8;
     }
     __shared__ float part9[1][8];
-    if (threadIdx.x % 32 == 0) part9[threadIdx.y][threadIdx.x / 32] = all0;
+    if (threadIdx.x % 32 == 0) part9[threadIdx.y][threadIdx.x / 32] = all5;
     __syncthreads();
     float all10 = part9[threadIdx.y][0];
     for (int k11 = 1; k11 < 8; ++k11) {
