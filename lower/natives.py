@@ -196,8 +196,8 @@ def _reach(n: Node, flags: Flags, through: Callable[[Graph, Flags], list[bool]])
 native = Op(
     name="native",
     doc="Calls machine code with the addresses of operands, results and then `extents`. `code`: a LibraryFunction, "
-        "LlvmFunction, LoopFunction, or the name of a bare pointer. `pairs`: operands, and after them results, that are complex "
-        "numbers in pairs.",
+        "LlvmFunction, LoopFunction, or the name of a bare pointer. `pairs`: operands, and after them results, that are "
+        "complex numbers in pairs.",
     infer=_types,
     numpy=_run,
     foreign=True,
