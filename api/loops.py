@@ -16,7 +16,6 @@ import builtins
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,14 +99,24 @@ def _recorder() -> _Recorder:
     return _here.recorder
 
 
-@contextmanager
-def recording() -> Iterator[list[Statement]]:
-    """Inside, statements are written down, in the list that is given."""
+def written(write: Callable[..., Any], inputs: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> tuple[Statement, ...]:
+    """The statements that a kernel's function writes on buffers x0, x1, ... and y0, y1, ... KernelError where it leaves a loop
+    early or an output as it was."""
     before, _here.recorder = _here.recorder, _Recorder()
     try:
-        yield _here.recorder.blocks[0]
+        xs = [Array(f"x{k}", t, writable=False) for k, t in enumerate(inputs)]
+        write(*xs, *[Array(f"y{k}", t, writable=True) for k, t in enumerate(outputs)])
+        open_loops, body = _here.recorder.loops, tuple(_here.recorder.blocks[0])
     finally:
         _here.recorder = before
+    if open_loops:
+        raise KernelError(f"{user_source()}: the function of the kernel leaves a loop before its end: loops have no break. "
+                          f"Choose values with loops.where, or fold over the loop.")
+    stored = {s.buffer for s in _all(body) if isinstance(s, Store)}
+    if missing := [f"y{k}" for k in range(len(outputs)) if f"y{k}" not in stored]:
+        raise KernelError(f"{user_source()}: the function of the kernel stores nothing to its output {missing[0]}: every "
+                          f"element of every output must be written.")
+    return body
 
 
 # ---- elements -------------------------------------------------------------------------------------
@@ -135,6 +144,10 @@ class Element:
     def __bool__(self) -> bool:
         raise KernelError(f"{user_source()}: the truth of an element is not known while the kernel is written. Choose between "
                           f"two values with loops.where(condition, a, b).")
+
+    def __index__(self) -> int:
+        raise KernelError(f"{user_source()}: the value of an element or a size is not known while the kernel is written. Loop "
+                          f"with loops.loop(n), and compute with elements as they are.")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Element:
         name = ufunc.__name__

@@ -58,6 +58,9 @@ class Signature:
 
 def _signature(text: str) -> Signature:
     """ArgumentError for text that is no signature."""
+    if not isinstance(text, str):
+        raise ArgumentError(f"{user_source()}: kernel expected a signature such as 'f32[n, k], f32[k] -> f32[n]', got "
+                            f"{type(text).__name__}.")
     left, arrow, right = text.partition("->")
     where = f"{user_source()}: kernel: the signature {text!r}"
     if not arrow:
@@ -147,11 +150,7 @@ def _of_loops(signature: Signature, name: str | None, write: Function) -> Kernel
                          f"parts.")
 
     def code(given: Sequence[ArrayType], made: Sequence[ArrayType]) -> Code:
-        with loops.recording() as body:
-            xs = [loops.Array(f"x{k}", t, writable=False) for k, t in enumerate(given)]
-            ys = [loops.Array(f"y{k}", t, writable=True) for k, t in enumerate(made)]
-            write(*xs, *ys)
-        return LoopFunction(tuple(body))
+        return LoopFunction(loops.written(write, given, made))
     found = Kernel(name or name_of(write), signature, code)
     functools.update_wrapper(found, write, updated=())
     return found

@@ -10,7 +10,7 @@ derivatives and batches, and `native`, which it becomes where no derivative is t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -20,7 +20,8 @@ from loopwright.ir.builder import Builder, Ref
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.errors import GradientError
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.nest import Buffer, Nest, Statement
+from loopwright.ir.loops import Expr, Index, Load, transform
+from loopwright.ir.nest import Buffer, For, Let, Nest, Reduction, Statement, Store
 from loopwright.ir.op import Engine, Flags, NodeRules, Op
 from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.callbacks import function_of, one_by_one
@@ -33,6 +34,7 @@ from loopwright.lower.runtime.sizes import Sizes
 from loopwright.lower.runtime.writer import Writer
 from loopwright.lower.target import Target, host_target
 
+_ELEMENT = "element"  # how the loops of batches are called
 Tangents = list[Ref | None]
 Group = tuple[int, ...]
 
@@ -171,8 +173,42 @@ def _transpose(engine: Engine, n: Node, args: list[Ref | ArrayType], cts: Tangen
 
 
 def _batch(engine: Engine, size: Extent, n: Node, args: list[Ref], mapped: Flags) -> tuple[list[Ref], list[bool]]:
-    found = _rules(n).batch(size, args, mapped, types_of(n.outputs))
-    return one_by_one(size, n, args, mapped) if found is None else (found, [True] * len(n.outputs))
+    rules, every = _rules(n), [True] * len(n.outputs)
+    found = rules.batch(size, args, mapped, types_of(n.outputs))
+    if found is not None:
+        return found, every
+    if not isinstance(n.attrs["code"], LoopFunction) or rules.linear:  # a transpose is that of one element
+        return one_by_one(size, n, args, mapped)
+    with_axis = {*(f"x{k}" for k, m in enumerate(mapped) if m), *(f"y{k}" for k in range(len(n.outputs)))}
+    attrs = {**n.attrs, "code": _over_elements(n.attrs["code"], size, with_axis),
+             "shapes": tuple([(size, *shape) for shape in n.attrs["shapes"]])}
+    return newest(args).bind_all(n.op, args, attrs), every
+
+
+def _over_elements(code: LoopFunction, size: Extent, with_axis: set[str]) -> LoopFunction:
+    """The loops inside one more, over a new first axis of some buffers."""
+    first = code.body[0]
+    inner = first.index.name if isinstance(first, For) else ""
+    index = Index(inner + "'" if inner.startswith(_ELEMENT) else _ELEMENT)
+
+    def moved(e: Expr) -> Expr | None:
+        if not isinstance(e, Load) or e.array not in with_axis:
+            return None
+        return Load(e.array, (index, *[transform(x, moved) for x in e.index]), e.dtype)
+
+    def one(s: Statement) -> Statement:
+        match s:
+            case For():
+                return replace(s, body=tuple(map(one, s.body)), parallel=False)
+            case Store(name, at):
+                at = tuple([transform(x, moved) for x in at])
+                return replace(s, index=(index, *at) if name in with_axis else at, value=transform(s.value, moved))
+            case Let():
+                return replace(s, value=transform(s.value, moved))
+            case Reduction():
+                return replace(s, body=transform(s.body, moved))
+        return s
+    return LoopFunction((For(index, size, tuple(map(one, code.body)), parallel=True),))
 
 
 def _types(types: Sequence[ArrayType], regions: tuple[Graph, ...], shapes: Sequence[Shape], dtypes: Sequence[np.dtype],

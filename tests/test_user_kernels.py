@@ -255,6 +255,31 @@ def test_vmap_runs_one_element_after_the_other():
     np.testing.assert_array_equal(lw.jit(twice)(x, a), x * a[:, None, None])
 
 
+def test_vmap_of_loops_is_one_more_loop():
+    @lw.kernel("f64[n, k], i64[k] -> f64[n], f64[]")
+    def picked_rows(a, at, y, total):
+        n, k = a.shape
+        row = loops.local(k, np.float64)
+        for i in loops.loop(n, parallel=True):
+            y[i] = loops.sum(a[i, at[p]] for p in loops.loop(k))
+        for p in loops.loop(k):
+            row[p] = a[0, p] * 2
+        total[()] = loops.sum(row[p] for p in loops.loop(k, lanes=4))
+    a, at = normal(3, 5, 7), np.random.default_rng(1).integers(-7, 7, (3, 7))
+
+    def expected(a, at):
+        return np.take(a, at, axis=1).sum(1), 2 * a[0].sum()
+    f = lw.vmap(picked_rows)
+    assert "scan(" not in str(lw.make_graph(f)(a, at))
+    for g in (f, lw.jit(f)):
+        for found, wanted in zip(g(a, at), zip(*map(expected, a, at), strict=True), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    twice = lw.jit(lw.vmap(lw.vmap(picked_rows, in_axes=(None, 0)), in_axes=(0, None)))(a, at)[0]
+    np.testing.assert_allclose(twice, [[expected(x, i)[0] for i in at] for x in a], rtol=1e-12)
+    with pytest.raises(IndexError, match="index 8 is out of bounds for axis 1 with size 7"):
+        lw.jit(f)(a, np.full((3, 7), 8))
+
+
 def test_a_batch_rule_takes_the_place_of_the_loop():
     square = lw.kernel("f64[n] -> f64[n]")(lambda x, y: [y.__setitem__(i, x[i] * x[i]) for i in loops.loop(x.shape[0])])
     asked = []
@@ -408,7 +433,7 @@ def test_sizes_that_do_not_agree():
 @pytest.mark.parametrize(("signature", "message"), [
     ("f64[n]", "has no arrow"), ("f64[n] -> ", "has no result"), ("f64[n] -> f64[m]", "the size m is that of no axis"),
     ("f65[n] -> f64[n]", "f65 is not a dtype"),
-    ("x -> f64[n]", "expected types such as"), ("f64[2*n] -> f64[n]", "the size n")])
+    (5, "expected a signature"), ("x -> f64[n]", "expected types such as"), ("f64[2*n] -> f64[n]", "the size n")])
 def test_signatures_that_do_not_parse(signature, message):
     with pytest.raises(lw.ArgumentError, match=message) as e:
         lw.kernel(signature)
@@ -482,6 +507,15 @@ def test_loops_that_are_refused():
             for j in loops.loop(x.shape[1]):
                 y[i, j] = x[i, j]
     assert "a loop with lanes holds no other loop" in refused(around)
+
+    def early(x, y):
+        for i in loops.loop(x.shape[0]):
+            y[i, 0] = x[i, 0]
+            break
+    assert "leaves a loop before its end" in refused(early)
+    assert "stores nothing to its output y0" in refused(lambda x, y: None)
+    with pytest.raises(lw.KernelError, match=r"Loop with loops\.loop\(n\)"):
+        lw.jit(lw.kernel("f64[n] -> f64[n]")(lambda x, y: list(range(x.shape[0]))))(normal(3))
 
 
 def test_statements_that_are_refused():
