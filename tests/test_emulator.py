@@ -1,9 +1,16 @@
 """The emulator finds what it is there for: each fault is planted, and each must be found; without it the kernel is right."""
+import os
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from tests.emulator import FORWARD, ORDERS, REVERSE, Emulator, EmulatorError, Guarded, require_compiler
+from tests.cuda_templates import TEMPLATES
+from tests.emulator import FORWARD, ORDERS, REVERSE, Emulator, EmulatorError, Guarded, races, require_compiler
+from tests.scale import SCALE
 
+ROOT = Path(__file__).parent.parent
 REVERSED = """
 extern "C" __global__ void __launch_bounds__(96) reversed(const float* __restrict__ x, float* y, long long n,
                                                           long long* error) {
@@ -118,6 +125,17 @@ def test_the_emulator_goes_on_after_a_fault():
     with pytest.raises(EmulatorError):
         run_reversed(text.replace("x[i]", "x[i * 100000]"), 96, FORWARD)
     np.testing.assert_array_equal(run_reversed(text, 96, FORWARD), np.arange(96)[::-1])
+
+
+def test_races_are_found_and_templates_have_none():
+    """Under ThreadSanitizer, to which every fiber is a thread, whatever order they ran in; it leaves at the first race."""
+    names = [*TEMPLATES] if SCALE > 1 else ["everything", "rows", "added rows"]
+    line, environment = races.command("mended", *names, "planted")
+    done = subprocess.run(line, env=os.environ | environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    if "unexpected memory mapping" in done.stderr:
+        pytest.skip("ThreadSanitizer finds no place for its memory here")
+    assert done.stdout.split("\n")[:-1] == ["mended", *names, "planted"], done.stderr
+    assert done.returncode == races.RACE and "data race" in done.stderr and "planted::row" in done.stderr
 
 
 def test_text_that_does_not_compile_is_shown():

@@ -87,6 +87,8 @@ class Emulator:
         key = hashlib.sha256("\0".join([source, header, *flags]).encode()).hexdigest()[:24]
         folder = Path(tempfile.gettempdir()) / f"loopwright-emulator-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.stat().st_uid != os.getuid():
+            raise EmulatorError(f"{folder} belongs to someone else")
         library = folder / f"{key}.so"
         if not library.exists():
             made = library.with_suffix(f".{os.getpid()}.so")

@@ -113,8 +113,8 @@ void __tsan_release(void*);
 static void *seen[MOST], *seen_scheduler;
 static char order_of_barrier, order_of_warp[MOST / WARP], order_of_kernel;
 #define ENTER(i) do { if (!seen_scheduler) seen_scheduler = __tsan_get_current_fiber(); \
-    if (!seen[i]) seen[i] = __tsan_create_fiber(0); __tsan_switch_to_fiber(seen[i], starts); } while (0)
-#define RETURN() __tsan_switch_to_fiber(seen_scheduler, 1)
+    if (!seen[i]) seen[i] = __tsan_create_fiber(0); __tsan_switch_to_fiber(seen[i], 0); } while (0)
+#define RETURN() __tsan_switch_to_fiber(seen_scheduler, 1)  // the scheduler does not learn what the thread did
 #define RELEASE(x) __tsan_release(&x)
 #define ACQUIRE(x) __tsan_acquire(&x)
 #else
@@ -159,7 +159,7 @@ UNSEEN static bool met(int warp, const Fiber& f) {
     }
     return true;
 }
-UNSEEN static bool run_warp(int warp, bool reverse, bool starts) {
+UNSEEN static bool run_warp(int warp, bool reverse) {
     int low = warp * WARP, high = low + WARP < count ? low + WARP : count;
     bool any = false;
     for (bool again = true; again && !failed;) {
@@ -184,7 +184,6 @@ UNSEEN static bool run_warp(int warp, bool reverse, bool starts) {
 UNSEEN static int run_block(int order) {
     unsigned seed = order * 2654435761u + 1;
     int warps = (count + WARP - 1) / WARP;
-    bool starts = true;
     for (int i = 0; i < count; ++i) {
         void** top = (void**)(stacks + (i + 1) * STACK);
         *--top = 0;
@@ -197,10 +196,9 @@ UNSEEN static int run_block(int order) {
         int turned = order >= 2 ? (seed >> 8) % warps : 0;
         bool reverse = order == 1 || (order >= 2 && (seed >> 5 & 1)), any = false;
         for (int k = 0; k < warps; ++k) {
-            any |= run_warp(((reverse ? warps - 1 - k : k) + turned) % warps, reverse, starts);
+            any |= run_warp(((reverse ? warps - 1 - k : k) + turned) % warps, reverse);
             if (failed) return 1;
         }
-        starts = false;
         int left = 0, waiting = 0, line = 0;
         for (int i = 0; i < count; ++i) {
             left += fibers[i].state == LEFT;
@@ -325,7 +323,7 @@ template <class T> static inline T __shfl_up_sync(unsigned mask, T x, int by) {
     int from = emulator::lane() - by;
     return emulator::exchange(mask, x, from < 0 ? emulator::lane() : from, -2);
 }
-static inline unsigned __ballot_sync(unsigned mask, int set) {
+UNSEEN static inline unsigned __ballot_sync(unsigned mask, int set) {
     int warp = emulator::current / emulator::WARP, now = emulator::turn[emulator::current] ^= 1;
     emulator::slots[warp][now][emulator::lane()] = set != 0;
     emulator::meet(mask, -3);
