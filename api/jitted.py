@@ -9,16 +9,18 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from loopwright.explanation import explain
-from loopwright.inspection import Lowered, LoweredForGPU, lowered
 from loopwright.ir.errors import ArgumentError
 from loopwright.ir.signature import Version
 from loopwright.ir.source import user_source
 from loopwright.lower.runtime.dispatcher import NativeFunction
 from loopwright.tracer.signatures import Parameters
 from loopwright.versions import Versions
+
+if TYPE_CHECKING:
+    from loopwright.inspection import Lowered, LoweredForGPU
 
 
 def jit(f: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[int] = (),
@@ -84,13 +86,14 @@ def _qualified_name(self: Any) -> str:
 def _explain(self: Any, *args: Any, **kwargs: Any) -> str:
     """The versions compiled, their guards with the user's lines, their kernels with costs. With arguments: compiles for
     them if need be, marks the version that answers them, and gives costs in numbers."""
-    return explain(self._versions, args, kwargs)
+    return str(import_module("loopwright.explanation").explain(self._versions, args, kwargs))
 
 
 def _lower(self: Any, *args: Any, device: str = "cpu", **kwargs: Any) -> Lowered | LoweredForGPU:
     """The graph, kernels, LLVM text and assembly for these arguments, as text. device="gpu": the graph, kernels and CUDA text
     (docs/gpu.md)."""
-    return lowered(self._versions, args, kwargs, device)
+    found: Lowered | LoweredForGPU = import_module("loopwright.inspection").lowered(self._versions, args, kwargs, device)
+    return found
 
 
 def _compiles(self: Any) -> int:

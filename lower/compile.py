@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -22,16 +22,18 @@ from loopwright.ir.ops.transcendental import power
 from loopwright.ir.signature import Version
 from loopwright.ir.source import Source
 from loopwright.ir.types import INTEGERS, is_integer
-from loopwright.lower.modules import is_module, module_of
-from loopwright.lower.program import Program, lower_graph
 from loopwright.lower.runtime import blas, cache, fallback
 from loopwright.lower.runtime.cache import Entry
 from loopwright.lower.runtime.canonical import lines, version_key
 from loopwright.lower.runtime.dispatcher import NativeFunction, set_versions
 from loopwright.lower.runtime.engine import Library, assembly
 from loopwright.lower.runtime.fallback import Miss
+from loopwright.lower.runtime.lazy import lower_graph, module_of
 from loopwright.lower.runtime.linking import assembled, imported, is_native, link, module_texts
 from loopwright.lower.target import Target, host_target
+
+if TYPE_CHECKING:
+    from loopwright.lower.program import Program
 
 _NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
 
@@ -70,7 +72,7 @@ class Compiled:
     def module(self) -> Graph:
         """The whole program as a graph of one node, which text can hold and `compile_version` takes."""
         v = self.version
-        return v.graph if is_module(v.graph) else module_of(v.graph, self.program, v.fast_math)
+        return module_of(v.graph, lambda: self.program, v.fast_math)
 
     @property
     def llvm(self) -> str:

@@ -24,6 +24,34 @@ def test_the_import_alone_loads_nothing_else():
     assert run(program) == "set()\n"
 
 
+def test_code_from_the_disk_needs_no_compiler(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOOPWRIGHT_CACHE_DIR", str(tmp_path))
+    program = """
+import sys, numpy as np, loopwright as lw
+assert lw.jit(lambda x: x + 1)(np.arange(3.0)).tolist() == [1, 2, 3]
+compiler = {"loopwright.lower.program", "loopwright.lower.codegen", "loopwright.explanation", "numpy.random"}
+print(sorted(compiler & {*sys.modules}))
+"""
+    first, second = run(program), run(program)
+    assert first == "['loopwright.lower.codegen', 'loopwright.lower.program']\n"
+    assert second == "[]\n"
+
+
+@pytest.mark.parametrize(("number", "answer"), [
+    ("np.random.default_rng(0).integers(1, 2)", "[1.]"), ("np.random.randint(0, 10)", "refused"),
+    ("np.random.bytes(1)[0]", "refused"), ("np.random.standard_normal()", "refused")])
+def test_random_numbers_that_a_trace_loads(number, answer):
+    """NumPy loads them when they are first named; a generator of one's own is no use of the global one."""
+    program = f"""
+import numpy as np, loopwright as lw
+try:
+    print(lw.jit(lambda x: x + {number})(np.zeros(1)))
+except lw.TraceStateError:
+    print("refused")
+"""
+    assert run(program) == f"{answer}\n"
+
+
 def test_a_name_is_itself_whatever_was_imported_before():
     """No module of the package takes the place of a public function of its name."""
     program = """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -134,18 +135,25 @@ def _random_state_watched(watch: bool, why: str) -> Iterator[None]:
         return
     before = _random_state()
     yield
-    if _random_state() != before:
+    after = _random_state()
+    if after != before and not (before is None and _is_unused(after)):
         raise TraceStateError(
             f"{user_source()}: {why or 'a trace'} drew from NumPy's global random state (np.random). The numbers would be "
             f"compiled in and be the same at every call. Pass random numbers or a key as an argument; lw.random draws "
             f"from a key inside compiled functions.")
 
 
-def _random_state() -> Any:
-    return _plain(np.random.get_state(legacy=False))
+def _random_state() -> dict[str, Any] | None:
+    """None while NumPy has not loaded its random numbers, which it does when they are first named: it takes a while."""
+    return _plain(np.random.get_state(legacy=False)) if "numpy.random" in sys.modules else None
 
 
 def _plain(state: Any) -> Any:
     if isinstance(state, dict):
-        return tuple([_plain(v) for v in state.values()])
+        return {k: _plain(v) for k, v in state.items()}
     return state.tobytes() if isinstance(state, np.ndarray) else state
+
+
+def _is_unused(state: dict[str, Any] | None) -> bool:
+    """Whether nothing was drawn since NumPy seeded the generator."""
+    return state is None or (state["state"]["pos"] == np.random.MT19937().state["state"]["pos"] and not state["has_gauss"])

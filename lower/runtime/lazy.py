@@ -10,12 +10,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from loopwright.ir.graph import Graph
     from loopwright.ir.signature import Version
     from loopwright.lower.compile import Compiled
     from loopwright.lower.cuda import CudaProgram
+    from loopwright.lower.program import Program
     from loopwright.lower.target import Target
 
 # Held around every call into LLVM, so that a fork, which waits for it, never finds LLVM in the middle of something.
@@ -45,6 +46,18 @@ def compile_version(version: Version) -> Compiled:
     """Machine code for a version: see lower.compile."""
     from loopwright.lower.compile import compile_version
     return compile_version(version)
+
+
+def lower_graph(graph: Graph, target: Target, *, blas: bool, fast_math: bool, donated: Sequence[int]) -> Program:
+    """The program of a graph, of which versions that come from the disk need none: see lower.program."""
+    from loopwright.lower.program import lower_graph
+    return lower_graph(graph, target, blas=blas, fast_math=fast_math, donated=donated)
+
+
+def module_of(graph: Graph, program: Callable[[], Program], fast_math: bool) -> Graph:
+    """The program of a graph, made unless the graph is one, as a graph of one node: see lower.modules."""
+    from loopwright.lower.modules import is_module, module_of
+    return graph if is_module(graph) else module_of(graph, program(), fast_math)
 
 
 def lower_cuda(graph: Graph, sizes: Mapping[str, int]) -> CudaProgram:
