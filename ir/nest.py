@@ -29,14 +29,15 @@ class Buffer:
 
 @dataclass(frozen=True)
 class For:
-    """body for index in [0, extent). lanes > 1: `lanes` iterations at a time, `unroll` vectors in flight, masked tail
-    (innermost only). parallel: iterations are independent and the pool may share them out (outermost loops only; such a
-    loop may have lanes as well). by_rows: the folds of the body go row by row over stripes of the loop, not down each of its
-    vectors (outermost loops with lanes only). tiled: together with the loop of vectors that is its body, in square tiles.
-    together: so many iterations, from a multiple of that on, belong to one thread.
-    by_owner: a scatter's updates, each done by the warp that owns the element, in order.
-    bind: the axes of a GPU's blocks and threads that share out the iterations; loops directly inside each other with the same
-    axes are shared out as one."""
+    """body for index in [0, extent), or in a block: from the index `origin` of a loop around it, `length` positions or as many
+    as there are; every `step`th. lanes > 1: `lanes` iterations at a time, `unroll` vectors in flight, masked tail (innermost
+    only, or around loops without lanes). parallel: iterations are independent and the pool may share them out (in no other
+    such loop; it may have lanes as well). by_rows: the folds of the body go row by row over stripes of the loop, not down each
+    of its vectors (outermost loops with lanes only). tiled: together with the loop of vectors that is its body, in square
+    tiles. padded: all positions of the block are stored to, those past the extent with any number. together: so many
+    iterations, from a multiple of that on, belong to one thread. by_owner: a scatter's updates, each done by the warp that
+    owns the element, in order. bind: the axes of a GPU's blocks and threads that share out the iterations; loops directly
+    inside each other with the same axes are shared out as one."""
 
     index: Index
     extent: Extent
@@ -46,6 +47,10 @@ class For:
     parallel: bool = False
     by_rows: bool = False
     tiled: bool = False
+    origin: Index | None = None
+    length: int | None = None
+    step: int = 1
+    padded: bool = False
     together: int = 1
     bind: tuple[str, ...] = ()
     by_owner: bool = False
@@ -136,7 +141,37 @@ class Allocate:
     buffer: Buffer
 
 
-Statement = For | Store | Prefetch | Let | Reduction | Scan | While | Allocate
+@dataclass(frozen=True)
+class Block:
+    """The positions of an index that a loop goes through: see For."""
+
+    index: Index
+    extent: Extent
+    origin: Index | None = None
+    length: int | None = None
+
+
+@dataclass(frozen=True)
+class Contract:
+    """buffer[at] = the sum over `over` of left * right for a block of rows and one of columns, added to what is there unless
+    `fresh` holds (None: always). `left` is the same for all columns, `right` for all rows. In tiles that stay in registers: of
+    as many rows as the first of `heights` while there are so many, then as the next; the last is 1. Columns are all lanes of a
+    tile, which may store any number past their extent, up to the block's length."""
+
+    buffer: str
+    at: tuple[Expr, ...]
+    rows: Block
+    columns: Block
+    over: tuple[Block, ...]
+    left: Expr
+    right: Expr
+    dtype: np.dtype
+    heights: tuple[int, ...]
+    lanes: int
+    fresh: Expr | None = None
+
+
+Statement = For | Store | Prefetch | Let | Reduction | Scan | While | Allocate | Contract
 
 
 @dataclass(frozen=True)

@@ -83,11 +83,67 @@ class Interleave:
 
 
 @dataclass(frozen=True)
+class Split:
+    """Go through `loop` in blocks of `size`. Loops have the names of their indices: i0, i1, ... for the root's axes, of those
+    fused i0_i1; the loop from block to block is then i0_by64.
+
+    before: for i < n: body                        after: for I < n by 64: for i in I...min(I+64, n): body
+    """
+
+    loop: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Reorder:
+    """Put loops that are directly inside one another into this order, from the outside.
+
+    before: for i: for j: body                                     after: for j: for i: body
+    """
+
+    loops: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Tensorize:
+    """Make the sum of products `stage` in registers: `heights[0]` rows by `columns` columns in `lanes`, where rows are left of
+    the next height; `depth` terms at a time, so that the columns' factors stay in the first cache. It stands in a loop over a
+    block of rows and, inside, one over a block of columns; what follows it has lanes, and `unroll` vectors in flight.
+
+    before: for i in I...I+168: for j in J...J+512: { s = sum(a[i, :] * b[:, j]);  y[i, j] = f(s) }
+    after:  for K by 256: for j0 in J... by 32: for i in I... by 14: t[i-I, j-J] += a[i, K:K+256] @ b[K:K+256, j]
+            for i in I...I+168: for j in J...J+512 by 16: y[i, j:j+16] = f(t[i-I, j-J:j-J+16])
+    """
+
+    stage: int
+    heights: tuple[int, ...]
+    columns: int
+    lanes: int
+    depth: int
+    unroll: int = 1
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Copy what a tensorized product reads on one `side`, left (rows) or right (columns), inside `loop`, in the order in which
+    its tiles read it; what computes those elements is done on the way.
+
+    before: for J by 512: for I by 168: for K: for j0: t += a[...] @ b[...]
+    after:  for J by 512: { p[...] = b[:, J:J+512];  for I by 168: for K: for j0: t += a[...] @ p[...] }      (right, J)
+    """
+
+    side: str
+    loop: str
+
+
+@dataclass(frozen=True)
 class Parallel:
-    """Let the pool share out the root's outermost loop.
+    """Let the pool share out the root's outermost loop, or loops by name.
 
     before: for i: body                                            after: parallel for i: body
     """
+
+    loops: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -208,12 +264,13 @@ class ByOwner:
 
 
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
-Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Parallel | PrefetchRow | ByRows | AddAlong \
-    | OnePass | Tiles | InPlace | Threads | Bind | InShared | ByOwner
+Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Tensorize | Pack | Parallel \
+    | PrefetchRow | ByRows | AddAlong | OnePass | Tiles | InPlace | Threads | Bind \
+    | InShared | ByOwner
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
-    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Parallel, PrefetchRow, ByRows, AddAlong, OnePass, Tiles, InPlace,
-    Threads, Bind, InShared, ByOwner)}
+    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Tensorize, Pack, Parallel, PrefetchRow, ByRows,
+    AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared, ByOwner)}
 
 
 def to_json(schedule: Schedule) -> str:

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
 
 from loopwright.ir.builder import Ref, build
-from loopwright.ir.dims import Extent, Shape
+from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.loops import Expr, Literal, LoopContext
+from loopwright.ir.op import Op
 from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.control import scan
-from loopwright.ir.ops.convolution import GROUP, IMAGE, conv
+from loopwright.ir.ops.convolution import FEATURE, GROUP, IMAGE, SPACE, conv
 from loopwright.ir.ops.regions import blank
-from loopwright.ir.ops.structural import move_axis, permute, reshape
+from loopwright.ir.ops.structural import inverse, move_axis, permute, reshape
 from loopwright.ir.ops.windows import windows
-from loopwright.ir.types import F32, F64, ArrayType
+from loopwright.ir.types import F32, F64, I64, ArrayType
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,70 @@ class Space:
         return Named(found, (*lhs.names, *self.kernel))
 
 
+# ---- in blocks --------------------------------------------------------------------------------------
+def _with_group(types: Sequence[ArrayType], *axes: tuple[int, ...]) -> tuple[ArrayType, ...]:
+    return tuple([t.with_shape((*t.shape[:a[GROUP]], 1, *t.shape[a[GROUP]:])) for t, a in zip(types, axes, strict=True)])
+
+
+def _ungrouped_shape(lhs: ArrayType, rhs: ArrayType, **attrs: Any) -> Shape:
+    shape = conv.result_types(_with_group((lhs, rhs), attrs["lhs_axes"], attrs["rhs_axes"]), (), attrs)[0].shape
+    return without_axis(shape, attrs["out_axes"][GROUP])
+
+
+def without_axis(of: tuple[T, ...], axis: int) -> tuple[T, ...]:
+    """All but one."""
+    return (*of[:axis], *of[axis + 1:])
+
+
+def _ungrouped_numpy(lhs: np.ndarray, rhs: np.ndarray, **attrs: Any) -> np.ndarray:
+    lhs, rhs = np.expand_dims(lhs, attrs["lhs_axes"][GROUP]), np.expand_dims(rhs, attrs["rhs_axes"][GROUP])
+    found: np.ndarray = np.squeeze(conv.numpy(lhs, rhs, **attrs), attrs["out_axes"][GROUP])
+    return found
+
+
+def _ungrouped_loop(context: LoopContext, index: tuple[Expr, ...], **attrs: Any) -> Expr:
+    axes = attrs["lhs_axes"], attrs["rhs_axes"], attrs["out_axes"]
+    types = _with_group((*context.types, context.result), *axes)
+    inside = LoopContext(types[:2], types[2], lambda k, at: context.load(k, without_axis(at, axes[k][GROUP])), context.fresh)
+    at = axes[2][GROUP]
+    assert conv.loop is not None
+    return conv.loop(inside, (*index[:at], Literal(0, I64), *index[at:]), **attrs)
+
+
+one_group = Op(
+    name="one_group",
+    doc="A convolution of one group, on arrays without an axis for groups; attributes are those of `conv`.",
+    shape=_ungrouped_shape, dtype=lambda lhs, rhs, **attrs: lhs.dtype,
+    numpy=_ungrouped_numpy, loop=_ungrouped_loop,
+)
+MOST_POSITIONS = 64  # of a kernel whose windows are copied in rows
+
+
+def goes_in_blocks(n: Node) -> bool:
+    """Whether a convolution is a product of rows of pixels and features, each side contiguous in memory: of one group, with
+    features last, and a kernel of few positions."""
+    if n.op is not conv or n.outputs[0].type.dtype not in (F32, F64) or n.inputs[0].type.dtype != n.outputs[0].type.dtype:
+        return False
+    (lhs, rhs), a = (v.type.shape for v in n.inputs), n.attrs
+    positions = product(rhs[k] for k in a["rhs_axes"][SPACE:])
+    if lhs[a["lhs_axes"][GROUP]] != 1 or (isinstance(positions, int) and positions > MOST_POSITIONS):
+        return False
+    of_lhs, of_out = ([k for k in inverse(a[name]) if k != GROUP] for name in ("lhs_axes", "out_axes"))
+    return len(lhs) > SPACE and of_lhs[-1] == FEATURE and of_out[-2:] == [len(lhs) - 1, FEATURE]
+
+
+def in_blocks(n: Node) -> list[Node]:
+    """The nodes that compute it."""
+    types = [v.type for v in (*n.inputs, *n.outputs)]
+    axes = n.attrs["lhs_axes"], n.attrs["rhs_axes"], n.attrs["out_axes"]
+    lhs, rhs, out = (Value(t.with_shape(without_axis(t.shape, a[GROUP]))) for t, a in zip(types, axes, strict=True))
+    shaped = [Node(reshape, (n.inputs[0],), {"shape": lhs.type.shape}, (lhs,), (), n.source),
+              Node(reshape, (n.inputs[1],), {"shape": rhs.type.shape}, (rhs,), (), n.source)]
+    return [*shaped, Node(one_group, (lhs, rhs), n.attrs, (out,), (), n.source),
+            Node(reshape, (out,), {"shape": types[2].shape}, n.outputs, (), n.source)]
+
+
+# ---- as products ------------------------------------------------------------------------------------
 def is_product(n: Node) -> bool:
     """Whether a convolution becomes matrix products."""
     if n.op is not conv or n.outputs[0].type.dtype not in (F32, F64) or n.inputs[0].type.dtype != n.outputs[0].type.dtype:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, outermost, transform, walk
-from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
+from loopwright.ir.nest import Allocate, Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.ir.types import BOOL
 
 Loops = Sequence[tuple[Index, Extent]]
@@ -37,6 +37,8 @@ def values(statements: Sequence[Statement]) -> Iterator[Expr]:
                 yield from values(s.also)
             case Scan():
                 yield s.body
+            case Contract():
+                yield from (s.left, s.right)
 
 
 def writes(statements: Sequence[Statement]) -> Iterator[tuple[str, tuple[Expr, ...]]]:
@@ -50,6 +52,8 @@ def writes(statements: Sequence[Statement]) -> Iterator[tuple[str, tuple[Expr, .
             case Reduction():
                 yield from writes(s.also)
             case Scan():
+                yield s.buffer, s.at
+            case Contract():
                 yield s.buffer, s.at
 
 
@@ -225,6 +229,8 @@ class _Fuser:
                 return (self._while(s),)
             case Reduction():
                 return (self._reduction(s),)
+            case Contract():
+                raise AssertionError("loops are fused before they are in blocks")
 
     def _while(self, s: While) -> While:
         return While(s.names, tuple(map(self.expr, s.starts)), self.expr(s.condition), tuple(map(self._while, s.body)),

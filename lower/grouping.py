@@ -17,6 +17,7 @@ from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.structural import reshape
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.composition import Position, fresh_indices, reads
+from loopwright.lower.contractions import is_contraction
 from loopwright.lower.partials import add_up_along, behind
 from loopwright.lower.rules import EXPENSIVE, own_cost
 from loopwright.lower.scheduling import is_short
@@ -222,6 +223,8 @@ class Grouping:
         rank, root_rank = n.outputs[0].type.rank, len(group.index)
         if isinstance(group.expr, Prefix | Scatter) or (rank == 0 and root_rank > 0) or not _spans(n.outputs[0], group):
             return False
+        if is_contraction(n) and any(map(is_contraction, group.nodes)):
+            return False  # a kernel is tiled for one product
         if group.level not in (None, rank) or group.last_axis not in (None, _over_last(n)):
             return False
         return _over_last(n) or rank == root_rank

@@ -15,16 +15,17 @@ from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.reductions import accumulator, cumprod, cumsum
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.sorting import argsort, sort
-from loopwright.ir.ops.structural import transpose
+from loopwright.ir.ops.structural import reshape, transpose
 from loopwright.ir.types import ArrayType
 from loopwright.kernels.gemm import match_gemm
-from loopwright.lower.convolution import as_products, is_product
+from loopwright.lower.convolution import as_products, goes_in_blocks, in_blocks, is_product
 
 
 def prepare(g: Graph, blas: bool) -> Graph:
     """g with the rules of this module applied, in one walk; `blas` says whether matrix products may call the library."""
     producer: dict[Value, Node] = {}
     nodes: list[Node] = []
+    same: dict[Value, Value] = {}
     reads = Counter(v for n in g.nodes for v in n.inputs) + Counter(g.results)
     for n in g.nodes:
         new = [n]
@@ -32,15 +33,28 @@ def prepare(g: Graph, blas: bool) -> Graph:
             new = _sort_last(n)
         elif n.op in (cumsum, cumprod) and accumulator(n.outputs[0].type.dtype) != n.outputs[0].type.dtype:
             new = _run_wide(n)
+        elif goes_in_blocks(n):
+            new = in_blocks(n)
         elif blas and is_product(n):
             new = as_products(n)
         elif n.op is dot_general:
             new = [_read_through(n, producer, blas)]
         elif n.op is transpose and reads[n.inputs[0]] == 1:
             new = [_exchange(n, producer.get(n.inputs[0]))]
-        nodes += new
-        producer.update((v, m) for m in new for v in m.outputs)
-    return remove_dead(Graph(g.params, tuple(nodes), g.results, g.constraints))
+        for m in new:
+            if m.op is reshape and (source := _reshaped_back(m, producer)) is not None:
+                same[m.outputs[0]] = source
+            producer.update((v, m) for v in m.outputs)
+        nodes += [Node(m.op, tuple([same.get(v, v) for v in m.inputs]), m.attrs, m.outputs, m.regions, m.source) for m in new]
+    return remove_dead(Graph(g.params, tuple(nodes), tuple([same.get(v, v) for v in g.results]), g.constraints))
+
+
+def _reshaped_back(n: Node, producer: dict[Value, Node]) -> Value | None:
+    """What a reshape gives the shape back that it had before another reshape."""
+    before = producer.get(n.inputs[0])
+    if before is None or before.op is not reshape or before.inputs[0].type != n.outputs[0].type:
+        return None
+    return before.inputs[0]
 
 
 def _sort_last(n: Node) -> list[Node]:

@@ -32,6 +32,7 @@ from loopwright.ir.schedule import (
 )
 from loopwright.ir.types import BF16, F16
 from loopwright.lower.composition import Position, fresh_indices, reads
+from loopwright.lower.contractions import is_contraction, product_schedule
 from loopwright.lower.fusing import by_rows, expressions, together, transposed_loads
 from loopwright.lower.joining import join
 from loopwright.lower.partials import block_sums
@@ -135,6 +136,11 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     """The schedule of a region that nobody has tuned."""
     s = survey(region)
     placement = [placement_of(s, k) for k in range(len(s.stages))]
+    if any(map(is_contraction, region.nodes)) and s.loops == len(s.index) and not isinstance(s.root.expr, Scatter | Prefix):
+        whole = fuse_rules(s, build_nest(region, tuple(placement), "probe"))
+        product = product_schedule(region, (*placement, *whole), target)
+        if product is not None:
+            return product
     lanes = _lanes_rules(s, placement, target)
     loops = 0 if isinstance(s.root.expr, Scatter) else s.loops - isinstance(s.root.expr, Prefix)
     interleave: list[Instruction] = [Interleave()] if s.loops < len(s.index) else []

@@ -29,9 +29,13 @@ from loopwright.ir.schedule import (
     Instruction,
     Interleave,
     OnePass,
+    Pack,
     Parallel,
     PrefetchRow,
+    Reorder,
     Schedule,
+    Split,
+    Tensorize,
     Threads,
     Tiles,
     Unroll,
@@ -43,6 +47,7 @@ from loopwright.lower.fusing import by_rows, fuse_loops, transposed_loads
 from loopwright.lower.joining import join
 from loopwright.lower.lanes import lane_nest
 from loopwright.lower.partials import ROWS, block_of, block_sums
+from loopwright.lower.tiling import blocked, shared_out, unpacked
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -68,9 +73,10 @@ class Decisions:
     fused: list[Fuse] = field(default_factory=list)
     prefetched: set[int] = field(default_factory=set)
     interleave: bool = False
-    parallel: bool = False
+    parallel: Parallel | None = None
     by_rows: bool = False
     tiled: bool = False
+    blocks: list[Split | Reorder | Tensorize | Pack] = field(default_factory=list)
     joined: list[OnePass] = field(default_factory=list)
     along: dict[int, AddAlong] = field(default_factory=dict)
     in_place: list[InPlace] = field(default_factory=list)
@@ -105,8 +111,10 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
             case Interleave():
                 _check(is_short(region.results[0].type.shape), x, "the root's last axis has no small constant size")
                 d.interleave = True
+            case Split() | Reorder() | Tensorize() | Pack():
+                d.blocks.append(x)
             case Parallel():
-                d.parallel = True
+                d.parallel = x
             case ByRows():
                 d.by_rows = True
             case Tiles():
@@ -184,7 +192,7 @@ class _NestBuilder:
     # ---- statements ----------------------------------------------------------------------------
     def build(self) -> Scheduled:
         body = self._body()
-        if self.d.parallel:
+        if self.d.parallel == Parallel():
             _check(len(body) == 1 and isinstance(body[0], For), Parallel(), "the root has no outermost loop of its own")
             together = max([ROWS for k in self.d.along if len(self.region.nodes[k].attrs["axes"]) == 1], default=1)
             body = tuple(dataclasses.replace(s, parallel=True, together=together) for s in body if isinstance(s, For))
@@ -200,6 +208,12 @@ class _NestBuilder:
             _check(fused is not None, fuse, "some access does not keep these loops together")
             assert fused is not None
             nest = fused
+        for instruction in self.d.blocks:
+            nest = _agreed(instruction, blocked, nest)
+        for tiles in [x for x in self.d.blocks if isinstance(x, Tensorize)]:
+            _check(not unpacked(nest), tiles, "its tiles read packed sides: see Pack")
+        if self.d.parallel:
+            nest = _agreed(self.d.parallel, shared_out, nest)
         if self.d.by_rows:
             outer = nest.body[0]
             fine = isinstance(outer, For) and outer.lanes > 1 and by_rows(outer.body)

@@ -5,8 +5,8 @@ import numpy as np
 
 from loopwright.ir.dims import evaluate
 from loopwright.ir.loop_interpreter import FOLDS, Environment, apply, evaluate_expr
-from loopwright.ir.loops import Reduce
-from loopwright.ir.nest import Allocate, For, Let, Prefetch, Reduction, Scan, Store, While
+from loopwright.ir.loops import Apply, Reduce
+from loopwright.ir.nest import Allocate, Contract, For, Let, Prefetch, Reduction, Scan, Store, While
 from loopwright.ir.ops import TABLE
 
 
@@ -27,7 +27,7 @@ def _run(statements, env):
 def _statement(s, env):
     match s:
         case For():
-            for i in range(evaluate(s.extent, env.sizes)):
+            for i in _positions(s, env, s.step):
                 _run(s.body, env.at({s.index.name: i}))
         case Store():
             _store(s, env)
@@ -46,7 +46,31 @@ def _statement(s, env):
             _scan(s, env)
         case While():
             return _while(s, env)
+        case Contract():
+            _contract(s, env)
     return env
+
+
+def _positions(block, env, step=1):
+    low = 0 if block.origin is None else int(evaluate_expr(block.origin, env))
+    end = evaluate(block.extent, env.sizes)
+    return range(low, end if block.length is None else min(low + block.length, end), step)
+
+
+def _contract(s, env):
+    def terms(blocks, env):
+        if not blocks:
+            yield evaluate_expr(Apply("mul", (s.left, s.right), s.dtype), env)
+            return
+        for i in _positions(blocks[0], env):
+            yield from terms(blocks[1:], env.at({blocks[0].index.name: i}))
+    keeps = s.fresh is not None and not evaluate_expr(s.fresh, env)
+    for i in _positions(s.rows, env):
+        for j in _positions(s.columns, env):
+            here = env.at({s.rows.index.name: i, s.columns.index.name: j})
+            at = tuple(int(evaluate_expr(x, here)) for x in s.at)
+            array = env.arrays[s.buffer]
+            array[at] = sum(terms(s.over, here), array[at] if keeps else s.dtype.type(0))
 
 
 def _named(env, name, value):

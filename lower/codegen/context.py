@@ -123,7 +123,8 @@ def floor_divide(scope: Scope, a: str, b: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """`vector` is the index that runs over the lanes; its binding is the index of lane 0 of part 0."""
+    """`vector` is the index that runs over the lanes; its binding is the index of lane 0 of part 0. padded: what is stored is
+    stored in all lanes, active or not."""
 
     kernel: Kernel
     scope: Scope
@@ -132,6 +133,7 @@ class Context:
     parts: int = 1
     vector: str | None = None
     mask: Mask | None = None
+    padded: bool = False
 
     def evaluate(self, term: Term) -> Value:
         """The term's value here."""

@@ -10,15 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from loopwright.ir.dims import Extent, product
+from loopwright.ir.dims import Extent, floordiv, product
 from loopwright.ir.loops import Local
-from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
+from loopwright.ir.nest import Allocate, Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate
 from loopwright.lower.codegen.folds import Fold, fold, fold_together, masked, short_spans, vector_spans
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.memory import prefetch, store
+from loopwright.lower.codegen.tensors import block_span, contract, padded, stretch, unit_count, unit_of
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.codegen.tiles import in_tiles
@@ -27,6 +28,7 @@ from loopwright.lower.codegen.work import maths_weight, work_of
 from loopwright.lower.fusing import writes
 from loopwright.lower.target import Target
 
+FEWEST_TILES = 4  # one below the other, of a thread: it reads all factors of the columns for them
 FEWEST_COLUMNS = 256  # of a thread that goes by rows: shorter stretches of memory are slow to read
 MOST_IN_PLACE = 120  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
 TINY = 16  # elements of a buffer that may live in registers
@@ -162,7 +164,7 @@ class Generator:
             case For(parallel=True) if parallel:
                 self.parallel(context, statement)
             case For():
-                self.counted(context, statement, statement.extent)
+                self.counted(context, statement, block_span(context, statement), parallel=parallel)
             case Store():
                 store(context, statement)
             case Prefetch():
@@ -177,6 +179,8 @@ class Generator:
                 self.scan(context, statement)
             case While():
                 return repeated(context, statement)
+            case Contract():
+                contract(context, statement)
             case Allocate():
                 pass  # with_scratch has made it
         return context
@@ -185,7 +189,7 @@ class Generator:
         context.kernel.wrote(name)
         return context.bind(name, value)
 
-    def counted(self, context: Context, statement: For, span: Extent | tuple[str, str]) -> None:
+    def counted(self, context: Context, statement: For, span: Extent | tuple[str, str], *, parallel: bool = False) -> None:
         """A loop over [0, extent) or over a stretch: plain, or unrolled vectors, single vectors and a masked end."""
         whole = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
         if statement.tiled:
@@ -193,14 +197,17 @@ class Generator:
         elif statement.by_rows:
             in_stripes(context, statement, whole, partial(self.vectors, statement),
                        lambda here, inner: self.statement(here, inner, parallel=False))
+        elif statement.padded:
+            padded(context, statement, lambda here: self.statements(here, statement.body))
         else:
-            self.vectors(statement, context, span, lambda here: self.statements(here, statement.body))
+            self.vectors(statement, context, span, lambda here: self.statements(here, statement.body, parallel=parallel))
 
     def vectors(self, statement: For, context: Context, span: Extent | tuple[str, str], run: Callable[[Context], None]) -> None:
         """`run` for a loop's iterations, or its vectors."""
         name, lanes = statement.index.name, statement.lanes
         place = context.scope if isinstance(span, tuple) else context.kernel.root
-        keeps = {context.kernel.buffers[b].role for b, _ in writes(statement.body)}  # a masked store is slow to read back
+        written = writes(statement.body) if lanes > 1 else ()
+        keeps = {context.kernel.buffers[b].role for b, _ in written}  # a masked store is slow to read back
         spans = short_spans(span, lanes) if isinstance(span, int) and self.is_tiny else \
             vector_spans(context, span, lanes, statement.unroll, one_loop="local" not in keeps)
         for part in spans:
@@ -213,7 +220,7 @@ class Generator:
                 here = wide.bind_index(name, at, inner)
                 run(masked(here, name, end, place) if end else here)
                 return []
-            loop(context.scope, part.low, part.high, str(width * part.parts), (), body)
+            loop(context.scope, part.low, part.high, str(width * part.parts * statement.step), (), body)
         context.kernel.forget()
 
     def scan(self, context: Context, statement: Scan) -> None:
@@ -251,10 +258,12 @@ class Generator:
         block = kernel.function.slot(len(given), "i64", 8)
         for k, (kind, register) in enumerate(given):
             scope.do(f"store {kind} {register}, ptr {_word(scope, block, k)}, align 8")
-        each = kernel.extent(work_of(statement.body))
+        n, units = unit_count(context, statement), max(statement.step // unit_of(statement), 1)
+        each = kernel.extent(floordiv(work_of(statement.body), units))
         together = max(s.lanes for s in statement.body if isinstance(s, For)) if statement.tiled else statement.together
-        scope.run("lw_loop", [("ptr", f"@{name}"), ("ptr", block), ("i64", kernel.extent(statement.extent)), ("i64", each),
-                              ("i64", str(FEWEST_COLUMNS if statement.by_rows else 1)), ("i64", str(together))])
+        least = FEWEST_COLUMNS if statement.by_rows else FEWEST_TILES if units > 1 else 1
+        scope.run("lw_loop", [("ptr", f"@{name}"), ("ptr", block), ("i64", n), ("i64", each), ("i64", str(least)),
+                              ("i64", str(together))])
         kernel.forget()
 
     def _arguments(self) -> list[tuple[str, str]]:
@@ -274,7 +283,8 @@ class Generator:
         for k, (kind, register) in enumerate(given):
             kernel.root.lines.append(f"  {register} = load {kind}, ptr {_word(kernel.root, '%context', k)}, align 8")
         inside = Context(kernel, kernel.root, bindings)
-        self.with_scratch(inside, _locals(statement.body), lambda here: self.counted(here, statement, ("%begin", "%end")))
+        span = stretch(inside, statement, ("%begin", "%end"))
+        self.with_scratch(inside, _locals(statement.body), lambda here: self.counted(here, statement, span))
         return _definition(f"@{name}(ptr %context, i64 %begin, i64 %end)", kernel)
 
 

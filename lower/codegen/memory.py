@@ -43,7 +43,7 @@ class Address:
 
 def locate(context: Context, buffer: Buffer, index: tuple[Term, ...]) -> Address:
     """The address of buffer[index]."""
-    form = _offset(context, buffer, index)
+    form = offset_of(context, buffer, index)
     stride: Extent = 0
     uniform: list[tuple[Value, Extent]] = []
     varying: list[tuple[Value, Extent]] = []
@@ -59,7 +59,7 @@ def locate(context: Context, buffer: Buffer, index: tuple[Term, ...]) -> Address
     return Address(buffer.name, pointer, scope, stride, offsets)
 
 
-def _offset(context: Context, buffer: Buffer, index: tuple[Term, ...]) -> Linear:
+def offset_of(context: Context, buffer: Buffer, index: tuple[Term, ...]) -> Linear:
     """Row-major position as a linear form."""
     total: Linear = ({}, 0)
     stride: Extent = 1
@@ -331,7 +331,7 @@ def _store(context: Context, statement: Store) -> None:
         value = _combined(context, statement.combine, term, value, address)
     if address.uniform and not value.varies:
         context = context.scalar()
-    mask = _mask(context, index, address.scope)
+    mask = None if context.padded else _mask(context, index, address.scope)
     full = context.spread(value)
     for part in range(context.parts):
         raw = _from_register(context, context.scope, full[part], buffer.dtype, context.lanes)

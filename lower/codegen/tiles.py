@@ -13,6 +13,7 @@ from loopwright.lower.codegen.evaluate import remember
 from loopwright.lower.codegen.folds import masked
 from loopwright.lower.codegen.machine import register_type, vector_type
 from loopwright.lower.codegen.memory import load
+from loopwright.lower.codegen.tensors import block_span
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Scope, loop
 from loopwright.lower.fusing import transposed_loads
@@ -39,7 +40,9 @@ class _Tiles:
         self.slots = [kernel.function.slot(self.lanes ** 2, register_type(t.dtype), 64) for t in terms]
 
     def blocks(self, context: Context, span: Span) -> None:
-        extent = context.kernel.extent(self.inner.extent)
+        low, extent = block_span(context, self.inner)
+        if self.inner.padded:  # to the end of the block
+            extent = context.scope.emit(f"add nsw i64 {low}, {self.inner.length}")
 
         def block(scope: Scope, begin: str, state: list[str]) -> list[str]:
             columns = (begin, _end(scope, begin, BLOCK, extent))
@@ -50,13 +53,16 @@ class _Tiles:
             loop(scope, *span, str(self.lanes), (), rows)
             return []
         context.kernel.forget()
-        loop(context.scope, "0", extent, str(BLOCK), (), block)
+        loop(context.scope, low, extent, str(BLOCK), (), block)
         context.kernel.forget()
 
     def _tiles(self, context: Context, rows: Span, columns: Span) -> None:
         """Whole tiles, then what is left: nothing is whole where there are not enough rows."""
         scope, (low, high) = context.scope, columns
-        count = scope.emit(f"sub i64 {high}, {low}")
+        real = high
+        if self.inner.padded:
+            real = scope.call("i64", "llvm.smin.i64", [("i64", high), ("i64", context.kernel.extent(self.inner.extent))])
+        count = scope.emit(f"sub i64 {real}, {low}")
         whole = scope.emit(f"add i64 {low}, {scope.emit(f'and i64 {count}, {-self.lanes}')}")
         enough = scope.emit(f"icmp eq i64 {scope.emit(f'sub i64 {rows[1]}, {rows[0]}')}, {self.lanes}")
         end = scope.emit(f"select i1 {enough}, i64 {whole}, i64 {low}")
@@ -70,8 +76,8 @@ class _Tiles:
             return []
 
         def rest(inner: Scope, at: str, state: list[str]) -> list[str]:
-            here = wide.bind_index(self.column, at, inner)
-            self._rows(masked(here, self.column, high, scope), rows, remembered=False)
+            here = replace(wide.bind_index(self.column, at, inner), padded=self.inner.padded)
+            self._rows(masked(here, self.column, real, scope), rows, remembered=False)
             return []
         loop(scope, low, end, str(self.lanes), (), tile)
         loop(scope, end, high, str(self.lanes), (), rest)

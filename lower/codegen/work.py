@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from loopwright.ir.dims import Extent, product
+from loopwright.ir.dims import Extent, floordiv, minimum, product
 from loopwright.ir.loops import Apply, Expr, Load, Prefix, Reduce, When, walk
-from loopwright.ir.nest import Allocate, For, Let, Prefetch, Reduction, Scan, Statement, Store, While
+from loopwright.ir.nest import Allocate, Contract, For, Let, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.ir.types import FLOATS
 from loopwright.kernels.maths import FUNCTIONS
 from loopwright.lower.codegen.arithmetic import FORMULAS
@@ -36,8 +36,13 @@ def maths_weight(body: Sequence[Statement]) -> int:
 
 def _of(statement: Statement) -> Extent:
     match statement:
-        case For(extent=extent, body=body):
+        case For(origin=None, step=1, extent=extent, body=body):
             return extent * work_of(body)
+        case For(extent=extent, length=length, step=step, body=body):
+            return _trips(extent, length, step) * work_of(body)
+        case Contract(rows=rows, columns=columns, over=over, left=left, right=right):
+            inside = _expression(left) + _expression(right) - 1
+            return product(_trips(b.extent, b.length) for b in (rows, columns, *over)) * inside
         case Store(value=value, index=index):
             return _sum(map(_expression, (value, *index))) + 1
         case Let(value=value):
@@ -50,6 +55,11 @@ def _of(statement: Statement) -> Extent:
             return TRIPS * (_sum(map(_expression, (condition, *following))) + work_of(inner))
         case Allocate() | Prefetch():
             return 0
+
+
+def _trips(extent: Extent, length: int | None, step: int = 1) -> Extent:
+    """How often a loop runs that may go through a block."""
+    return floordiv((extent if length is None else minimum(extent, length)) + (step - 1), step)
 
 
 def _expression(expr: Expr) -> Extent:

@@ -1,0 +1,206 @@
+"""Blocks of loops, and sums of products in registers: the inner loops of matrix products and convolutions.
+
+Guarantees: an element's sum is made in one order, term by term along each block of the innermost index, wherever its tile
+begins and however high that is; a term is added with one rounding where the machine can.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+
+from loopwright.ir.dims import Extent, product
+from loopwright.ir.loops import Expr, Index, Load
+from loopwright.ir.nest import Block, Contract, For, Statement
+from loopwright.lower.codegen.context import Context
+from loopwright.lower.codegen.folds import masked
+from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, vector_type
+from loopwright.lower.codegen.memory import locate, offset_of
+from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
+from loopwright.lower.target import Target
+
+Span = tuple[str, str]
+
+
+def block_span(context: Context, block: Block | For) -> Span:
+    """Where a loop begins and ends. A loop over all of an index has its end at the top of the function."""
+    extent = context.kernel.extent(block.extent)
+    low = "0" if block.origin is None else context.bindings[block.origin.name].parts[0]
+    if block.length is None:
+        return low, extent
+    scope = context.scope
+    return low, scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"add nsw i64 {low}, {block.length}")), ("i64", extent)])
+
+
+def unit_count(context: Context, f: For) -> str:
+    """How many units of a loop threads may share out."""
+    scope, (low, high) = context.scope, block_span(context, f)
+    count = high if low == "0" else scope.emit(f"sub i64 {high}, {low}")
+    if f.step == 1:
+        return count
+    return scope.emit(f"sdiv i64 {scope.emit(f'add i64 {count}, {unit_of(f) - 1}')}, {unit_of(f)}")
+
+
+def unit_of(f: For) -> int:
+    """The positions of a loop that threads do not share: a tile's rows, else a step. A thread's first block begins where its
+    share of the rows does."""
+    heights = [s.heights[0] for s in _all(f.body) if isinstance(s, Contract) and s.rows.origin == f.index]
+    return min(heights, default=f.step)
+
+
+def _all(body: Sequence[Statement]) -> list[Statement]:
+    return [x for s in body for x in ([s, *_all(s.body)] if isinstance(s, For) else [s])]
+
+
+def stretch(context: Context, f: For, units: Span) -> Span:
+    """The positions of some of a loop's units."""
+    if f.step == 1 and f.origin is None:
+        return units
+    scope, (low, high) = context.scope, block_span(context, f)
+    begin, end = (scope.emit(f"add i64 {low}, {scope.emit(f'mul i64 {x}, {unit_of(f)}')}") for x in units)
+    return begin, scope.call("i64", "llvm.smin.i64", [("i64", end), ("i64", high)])
+
+
+def padded(context: Context, statement: For, run: Callable[[Context], None]) -> None:
+    """All positions of a block at once: where it ends past the extent lanes there are read as zero, and stored."""
+    name, scope, kernel = statement.index.name, context.scope, context.kernel
+    assert statement.origin is not None and statement.length is not None
+    base, end = context.bindings[statement.origin.name].parts[0], kernel.extent(statement.extent)
+    fits = scope.emit(f"icmp sle i64 {scope.emit(f'add nsw i64 {base}, {statement.length}')}, {end}")
+    wide = replace(context, lanes=statement.lanes, parts=statement.length // statement.lanes, vector=name)
+
+    def whole(inner: Scope) -> Carried:
+        run(wide.bind_index(name, base, inner))
+        return ()
+
+    def ragged(inner: Scope) -> Carried:
+        run(replace(masked(wide.bind_index(name, base, inner), name, end), padded=True))
+        return ()
+    kernel.forget()
+    branch(scope, fits, whole, ragged)
+    kernel.forget()
+
+
+# ---- products -----------------------------------------------------------------------------------
+def contract(context: Context, s: Contract) -> None:
+    """Tiles of the first height, then of the next."""
+    low, high = block_span(context, s.rows)
+    for height in s.heights:
+        rest = context.scope.emit(f"srem i64 {context.scope.emit(f'sub i64 {high}, {low}')}, {height}") if height > 1 else "0"
+        whole = context.scope.emit(f"sub i64 {high}, {rest}")
+
+        def tile(scope: Scope, at: str, state: list[str], height: int = height) -> list[str]:
+            _tile(context.bind_index(s.rows.index.name, at, scope), s, height)
+            return []
+        context.kernel.forget()
+        loop(context.scope, low, whole, str(height), (), tile)
+        low = whole
+    context.kernel.forget()
+
+
+def _tile(context: Context, s: Contract, height: int) -> None:
+    """A call of the function that makes the sums of a tile."""
+    kernel, scope, (*outer, last) = context.kernel, context.scope, s.over
+    assert s.columns.origin is not None and s.columns.length is not None
+    low, high = block_span(context, last)
+    count = high if low == "0" else scope.emit(f"sub i64 {high}, {low}")
+    groups = kernel.extent(product(b.extent for b in outer))
+    here = context.bind_index(s.columns.index.name, context.bindings[s.columns.origin.name].parts[0], scope)
+    here = here.bind_index(last.index.name, low, scope)
+    for b in outer:
+        here = here.bind_index(b.index.name, "0", scope)
+    left, right = (_Side(here, e) for e in (s.left, s.right))
+    sums = _Side(here, Load(s.buffer, s.at, s.dtype))
+    distance, apart = (side.step(s.rows.index) for side in (left, sums))
+    assert isinstance(distance, int) and isinstance(apart, int)
+    shape = TileShape(s.dtype, height, s.columns.length // s.lanes, s.lanes, distance, apart)
+    name, declarations, texts = tile_function(shape, kernel.target)
+    kernel.function.declarations |= declarations
+    kernel.function.constants |= texts
+    steps = [kernel.extent(side.step(outer[-1].index)) if outer else "0" for side in (left, right)]
+    fresh = "true" if s.fresh is None else context.evaluate(kernel.terms.of(s.fresh)).parts[0]
+    scope.do(f"call void @{name}(ptr {left.pointer}, ptr {right.pointer}, ptr {sums.pointer}, i64 {count}, i64 {groups}, "
+             f"i64 {steps[0]}, i64 {steps[1]}, i1 {fresh})")
+
+
+class _Side:
+    """Where a packed operand, or the sums, begin for a tile."""
+
+    def __init__(self, context: Context, e: Expr) -> None:
+        assert isinstance(e, Load) and isinstance(e.array, str)
+        self.context, self.buffer = context, context.kernel.buffers[e.array]
+        self.index = tuple(context.kernel.terms.of(x) for x in e.index)
+        self.pointer = locate(context, self.buffer, self.index).pointer
+
+    def step(self, index: Index) -> Extent:
+        """How far apart neighbours along an index lie."""
+        form, _ = offset_of(self.context, self.buffer, self.index)
+        return next((c for term, c in form.items() if term.expr == index), 0)
+
+
+@dataclass(frozen=True)
+class TileShape:
+    """`height` rows of `parts` vectors; how far apart rows lie: `distance` of the left side, `apart` of the sums."""
+
+    dtype: np.dtype
+    height: int
+    parts: int
+    lanes: int
+    distance: int
+    apart: int
+
+    @property
+    def name(self) -> str:
+        return f"lw_tile_{memory_type(self.dtype)}_{self.height}x{self.parts}x{self.lanes}_{self.distance}_{self.apart}"
+
+
+@cache
+def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str], frozenset[str]]:
+    """`void (ptr left, ptr right, ptr sums, i64 count, i64 groups, i64 left step, i64 right step, i1 fresh)`: sums[r, :] is
+    the sum of left[r, k] * right[k, :] over `count` terms of each of some groups, which lie a step apart; added to what is
+    there unless `fresh`. Its name, and what a module needs for it. All kernels of a module share it."""
+    function = Function(set(), set())
+    root, (element, lanes) = function.root, (memory_type(shape.dtype), shape.lanes)
+    kind, bits = vector_type(element, lanes), 8 * shape.dtype.itemsize
+    count = shape.height * shape.parts
+
+    def group(scope: Scope, number: str, state: list[str]) -> list[str]:
+        left, right = (scope.emit(f"getelementptr {element}, ptr %{side}, i64 {scope.emit(f'mul i64 {number}, %{side}.step')}")
+                       for side in ("left", "right"))
+        return loop(scope, "0", "%count", "1", [(kind, x) for x in state],
+                    lambda inner, at, now: _term(Machine(inner, bits, lanes, target), shape, (left, right), at, now))
+    sums = loop(root, "0", "%groups", "1", [(kind, "zeroinitializer")] * count, group)
+
+    def store(scope: Scope, add: bool) -> Carried:
+        machine = Machine(scope, bits, lanes, target)
+        for k, value in enumerate(sums):
+            row, part = divmod(k, shape.parts)
+            at = scope.emit(f"getelementptr {element}, ptr %sums, i64 {row * shape.apart + part * lanes}")
+            if add:
+                value = machine.add(scope.emit(f"load {kind}, ptr {at}, align {bits // 8}"), value)
+            scope.do(f"store {kind} {value}, ptr {at}, align {bits // 8}")
+        return ()
+    branch(root, "%fresh", lambda scope: store(scope, False), lambda scope: store(scope, True))
+    parameters = "ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %count, i64 %groups, i64 %left.step, " \
+        "i64 %right.step, i1 %fresh"
+    text = f"define internal void @{shape.name}({parameters}) noinline {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
+    return shape.name, frozenset(function.declarations), frozenset((*function.constants, text))
+
+
+def _term(machine: Machine, shape: TileShape, sides: tuple[str, str], at: str, state: list[str]) -> list[str]:
+    """One term of every sum of a tile."""
+    scope, element, kind, lanes = machine.scope, memory_type(shape.dtype), machine.float_type, shape.lanes
+    left = scope.emit(f"getelementptr {element}, ptr {sides[0]}, i64 {at}")
+    right = scope.emit(f"getelementptr {kind}, ptr {sides[1]}, i64 {scope.emit(f'mul nsw i64 {at}, {shape.parts}')}")
+    places = [scope.emit(f"getelementptr {kind}, ptr {right}, i64 {part}") for part in range(shape.parts)]
+    columns = [scope.emit(f"load {kind}, ptr {place}, align {machine.bits // 8}") for place in places]
+    new: list[str] = []
+    for row in range(shape.height):
+        place = scope.emit(f"getelementptr {element}, ptr {left}, i64 {row * shape.distance}")
+        factor = scope.emit(f"load {element}, ptr {place}, align {machine.bits // 8}")
+        one = scope.emit(f"insertelement {kind} poison, {element} {factor}, i32 0")
+        factor = scope.emit(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
+        new += [machine.fma(factor, x, y) for x, y in zip(columns, state[len(new):len(new) + shape.parts], strict=True)]
+    return new

@@ -1,0 +1,108 @@
+"""The rules that write the schedule of a matrix product with what it is computed from and what is made of it: blocks that
+fit the caches, tiles that fit the registers.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from loopwright.ir.dims import Extent
+from loopwright.ir.graph import Graph, Node
+from loopwright.ir.loops import Expr, Index, Load, walk
+from loopwright.ir.nest import For, Nest, Reduction
+from loopwright.ir.ops.contraction import dot_general
+from loopwright.ir.schedule import Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
+from loopwright.ir.types import F32, F64
+from loopwright.lower.convolution import one_group
+from loopwright.lower.scheduling import build_nest
+from loopwright.lower.target import Target
+from loopwright.lower.tiling import block_of, factors, loops
+
+FIRST_CACHE = 1 << 14  # bytes, half of it: the factors of a tile's columns stay there while the rows go past
+COLUMNS_OF_BLOCK = 16  # tiles side by side, of which each takes the rows' factors from the second cache
+ROWS_OF_BLOCK = 12  # tiles one below the other that take the columns' factors from the first
+FEWEST = 4  # rows, columns and terms: with fewer of any, what is copied in order is used too little
+
+
+def is_contraction(n: Node) -> bool:
+    """Whether a node may be computed in blocks, with one rounding for each product and sum."""
+    v = n.outputs[0].type
+    product = n.op is one_group or (n.op is dot_general and bool(n.attrs["contract"]))
+    return product and v.rank >= 2 and v.dtype in (F32, F64) and n.inputs[0].type.dtype == v.dtype
+
+
+def product_schedule(region: Graph, placed: Schedule, target: Target) -> Schedule | None:
+    """The schedule of a region around one contraction, from the placement of its stages and its fused loops; None where there
+    is none, or its loops do not suit it."""
+    stages = [k for k, n in enumerate(region.nodes) if is_contraction(n)]
+    if len(stages) != 1:
+        return None
+    stage = stages[0]
+    nest = build_nest(region, placed, "probe").nest
+    found = _loops_of(nest, stage)
+    if found is None:
+        return None
+    (*outer, rows, columns), fold = found
+    extents = [rows.extent, columns.extent, *(n for _, n in fold.over)]
+    if not fold.over or any(isinstance(n, int) and n < FEWEST for n in extents):
+        return None
+    try:
+        left, right = factors(fold.body, rows.index, columns.index)
+    except ValueError:
+        return None
+    tile = tile_of(target, fold.dtype.itemsize, columns.extent)
+    terms = _in_order_of_memory([k for k, _ in fold.over], left)
+    order = [Reorder(tuple([k.name for k in terms]))] if len(terms) > 1 else []
+    read = {x for x in walk(right) if isinstance(x, Index)}
+    return (*placed, *order, *_blocks(stage, outer, rows, columns, terms[-1].name, read, tile))
+
+
+def _in_order_of_memory(terms: Sequence[Index], left: Expr) -> list[Index]:
+    """The indices of a sum, that last which goes along the rows' memory."""
+    along = {x.index[-1] for x in walk(left) if isinstance(x, Load) and x.index}
+    return sorted(terms, key=lambda k: k in along)
+
+
+def _loops_of(nest: Nest, stage: int) -> tuple[list[For], Reduction] | None:
+    """The loops around a reduction, directly inside one another."""
+    chain = loops(nest.body)
+    if len(chain) < 2 or len(nest.body) != 1 or any(a.body != (b,) for a, b in pairwise(chain)):
+        return None
+    folds = [s for s in chain[-1].body if isinstance(s, Reduction)]
+    if len(folds) != 1 or folds[0].name not in (f"s{stage}", f"r{stage}"):
+        return None
+    return chain, folds[0]
+
+
+class Tile:
+    """Of the registers: how many rows, in descending steps, by how many columns of how many lanes, and how many terms."""
+
+    def __init__(self, heights: tuple[int, ...], lanes: int, vectors: int, depth: int) -> None:
+        self.heights, self.lanes, self.columns, self.depth = heights, lanes, lanes * vectors, depth
+
+
+def tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
+    """Sums fill the registers but those for one row's factor and the columns' own."""
+    lanes = max(1, target.vector_bits // (8 * bytes_each))
+    vectors = 1 if isinstance(columns, int) and columns <= lanes else 2
+    registers = 32 if target.has_masks or target.is_arm64 else 16
+    height = (registers - vectors - 1) // 2
+    depth = FIRST_CACHE // (lanes * vectors * bytes_each)
+    return Tile(tuple(sorted({height, 4, 1}, reverse=True)), lanes, vectors, depth)
+
+
+def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str, read: set[Index],
+            tile: Tile) -> list[Instruction]:
+    """Blocks of columns, of which the factors are packed once; blocks of rows in them; tiles. What the columns' factors do
+    not depend on stands inside."""
+    column, row = columns.index.name, rows.index.name
+    wide, high = COLUMNS_OF_BLOCK * tile.columns, ROWS_OF_BLOCK * tile.heights[0]
+    if isinstance(columns.extent, int):
+        wide = min(wide, -(-columns.extent // tile.columns) * tile.columns)
+    block, stripe = block_of(column, wide).name, block_of(row, high).name
+    around = [f.index.name for f in outer if f.index in read]
+    inside = [f.index.name for f in outer if f.index not in read]
+    shared = tuple(around[:1] or inside[-1:]) or (stripe,)
+    return [Split(column, wide), Split(row, high), Reorder((*around, block, *inside, stripe, row, column)),
+            Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2), Pack("right", block),
+            Pack("left", block_of(term, tile.depth).name), Parallel(shared)]

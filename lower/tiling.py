@@ -1,0 +1,300 @@
+"""Loops in blocks, in another order, and products of blocks in registers: nests made into nests.
+
+Guarantees: each function checks, then does; ValueError says why a nest does not allow it. Indices keep their names and mean
+the same positions in blocks, so that no access changes.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from loopwright.ir.dims import Extent, maximum, product
+from loopwright.ir.loops import (
+    Apply,
+    Expr,
+    Index,
+    Literal,
+    Load,
+    Local,
+    When,
+    integer,
+    minus,
+    plus,
+    times,
+    transform,
+    walk,
+)
+from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Reduction, Statement, Store
+from loopwright.ir.schedule import Pack, Parallel, Reorder, Split, Tensorize
+from loopwright.ir.types import BOOL, I64
+from loopwright.lower.fusing import transposed_loads
+
+Body = tuple[Statement, ...]
+
+
+def blocked(nest: Nest, x: Split | Reorder | Tensorize | Pack) -> Nest:
+    """The nest with one instruction done."""
+    match x:
+        case Split(loop, size):
+            return split(nest, loop, size)
+        case Reorder(names):
+            return reorder(nest, names)
+        case Tensorize():
+            return tensorize(nest, x)
+        case Pack(side, loop):
+            return pack(nest, side, loop)
+
+
+def shared_out(nest: Nest, x: Parallel) -> Nest:
+    """The nest with loops that the pool shares out."""
+    for name in x.loops:
+        nest = dataclasses.replace(nest, body=at_loop(nest.body, name, lambda f: dataclasses.replace(f, parallel=True)))
+    return nest
+
+
+# ---- loops in blocks ------------------------------------------------------------------------------
+def block_of(name: str, size: int) -> Index:
+    """The index that steps from block to block."""
+    return Index(f"{name}_by{size}")
+
+
+def split(nest: Nest, name: str, size: int) -> Nest:
+    """The loop over an index as one over the starts of its blocks, and one inside a block."""
+    if size < 1:
+        raise ValueError("a block has at least one position")
+
+    def blocks(f: For) -> For:
+        if f.lanes > 1 or f.tiled or f.by_rows:
+            raise ValueError("the loop has lanes")
+        outer = block_of(name, size)
+        inner = dataclasses.replace(f, origin=outer, length=size, parallel=False, step=1)
+        if f.step > 1:
+            raise ValueError("the loop goes from block to block itself")
+        return dataclasses.replace(f, index=outer, step=size, body=(inner,))
+    return dataclasses.replace(nest, body=at_loop(nest.body, name, blocks))
+
+
+def reorder(nest: Nest, names: Sequence[str]) -> Nest:
+    """Loops directly inside one another, in this order from the outside: those around statements, or those of a sum."""
+    if not any(f.index.name in names for f in loops(nest.body)):
+        return dataclasses.replace(nest, body=_summed_in_order(nest.body, names))
+    def ordered(outer: For) -> For:
+        chain = [outer]
+        while len(chain) < len(names) and len(chain[-1].body) == 1 and isinstance(inner := chain[-1].body[0], For):
+            chain.append(inner)
+        found = {f.index.name: f for f in chain}
+        if sorted(found) != sorted(names):
+            raise ValueError(f"the loops directly inside one another are {', '.join(found)}")
+        for f in chain:
+            if f.origin is not None and f.origin.name in found and names.index(f.origin.name) > names.index(f.index.name):
+                raise ValueError(f"{f.index.name} goes through a block of {f.origin.name}")
+        body = chain[-1].body
+        for name in reversed(names):
+            body = (dataclasses.replace(found[name], body=body),)
+        assert isinstance(body[0], For)
+        return body[0]
+    outermost = next((f.index.name for f in loops(nest.body) if f.index.name in names), "")
+    return dataclasses.replace(nest, body=at_loop(nest.body, outermost, ordered))
+
+
+def _summed_in_order(body: Body, names: Sequence[str]) -> Body:
+    """The sum over indices of these names, in this order."""
+    found = False
+
+    def visit(s: Statement) -> Statement:
+        nonlocal found
+        if isinstance(s, For):
+            return dataclasses.replace(s, body=tuple(map(visit, s.body)))
+        over = {k.name: (k, n) for k, n in s.over} if isinstance(s, Reduction) and s.monoid == "sum" and not s.also else {}
+        if not isinstance(s, Reduction) or sorted(over) != sorted(names):
+            return s
+        found = True
+        return dataclasses.replace(s, over=tuple([over[name] for name in names]))
+    body = tuple(map(visit, body))
+    if not found:
+        raise ValueError("there are no such loops")
+    return body
+
+
+def unpacked(nest: Nest) -> bool:
+    """Whether some product of blocks does not read both sides from copies in its order."""
+    def packed(e: Expr) -> bool:
+        return isinstance(e, Load) and str(e.array).endswith(("_left", "_right"))
+    products = [s for s in _all(nest.body) if isinstance(s, Contract)]
+    return not all(packed(s.left) and packed(s.right) for s in products)
+
+
+def loops(body: Sequence[Statement]) -> list[For]:
+    """All loops, outer ones first."""
+    found: list[For] = []
+    for s in body:
+        if isinstance(s, For):
+            found += [s, *loops(s.body)]
+    return found
+
+
+def at_loop(body: Body, name: str, change: Callable[[For], For]) -> Body:
+    """The statements with the loop of that index changed."""
+    if not any(f.index.name == name for f in loops(body)):
+        raise ValueError(f"there is no loop {name!r}")
+
+    def visit(s: Statement) -> Statement:
+        if not isinstance(s, For):
+            return s
+        return change(s) if s.index.name == name else dataclasses.replace(s, body=tuple(map(visit, s.body)))
+    return tuple(map(visit, body))
+
+
+# ---- products in registers --------------------------------------------------------------------------
+def tensorize(nest: Nest, x: Tensorize) -> Nest:
+    """The reduction of a stage, a sum of products that stands in a loop over a block of rows and, inside, one over a block of
+    columns, as sums of whole blocks; what follows it reads the sums."""
+    names = f"s{x.stage}", f"r{x.stage}"
+    every = loops(nest.body)
+    found = [f for f in every if any(isinstance(s, Reduction) and s.name in names for s in f.body)]
+    rows = next((f for f in every if found and f.body == (found[0],)), None)
+    around = next((f for f in every if f.body == (rows,)), None)
+    if rows is None or around is None:
+        raise ValueError("it does not stand in two loops, that of the columns inside that of the rows, inside a block")
+    made = _tiled_body(rows, found[0], names, x)
+    return dataclasses.replace(nest, body=at_loop(nest.body, around.index.name, lambda f: dataclasses.replace(f, body=made)))
+
+
+def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> Body:
+    at, s = next((k, s) for k, s in enumerate(columns.body) if isinstance(s, Reduction) and s.name in names)
+    before, after = columns.body[:at], columns.body[at + 1:]
+    if s.monoid != "sum" or s.lanes > 1 or s.also or s.joined:
+        raise ValueError("it is no plain sum")
+    if before or not all(isinstance(other, Let | Store) for other in after):
+        raise ValueError("more than stores follows it")
+    if None in (columns.origin, rows.origin, columns.length, rows.length) or x.columns % x.lanes:
+        raise ValueError("rows and columns must be blocks, and tiles whole vectors wide")
+    if x.heights[-1:] != (1,) or list(x.heights) != sorted(set(x.heights), reverse=True):
+        raise ValueError("tiles get lower, down to one row")
+    assert columns.origin and rows.origin and columns.length and rows.length
+    left, right = factors(s.body, rows.index, columns.index)
+    width = -(-columns.length // x.columns) * x.columns + x.lanes  # rows a power of two apart would share lines of a cache
+    tile = Buffer(f"{s.name}_sums", (rows.length, width), s.dtype, "local")
+    place = minus(rows.index, rows.origin), minus(columns.index, columns.origin)
+    (k, extent), outer = s.over[-1], s.over[:-1]
+    start, panel = block_of(k.name, x.depth), block_of(columns.index.name, x.columns)
+    over = (*[Block(i, n) for i, n in outer], Block(k, extent, start, x.depth))
+    fresh = Apply("eq", (start, Literal(0, I64)), BOOL)
+    product = Contract(tile.name, place, Block(rows.index, rows.extent, rows.origin, rows.length),
+                       Block(columns.index, columns.extent, panel, x.columns), over, left, right, s.dtype, x.heights, x.lanes,
+                       fresh)
+    panels = For(panel, columns.extent, (product,), origin=columns.origin, length=columns.length, step=x.columns)
+    depths = For(start, maximum(extent, 1), (panels,), step=x.depth)  # a sum of no terms is made once, too
+    read = Load(tile.name, place, tile.dtype)
+    body = tuple(_with_values(t, lambda e: read if isinstance(e, Local) and e.name == s.name else None) for t in after)
+    stores = dataclasses.replace(rows, body=(dataclasses.replace(columns, body=body, lanes=x.lanes, unroll=x.unroll),))
+    return Allocate(tile), depths, stores
+
+
+def _with_values(s: Statement, change: Callable[[Expr], Expr | None]) -> Statement:
+    match s:
+        case Let(name=name, value=value):
+            return Let(name, transform(value, change))
+        case Store():
+            when = None if s.when is None else transform(s.when, change)
+            return dataclasses.replace(s, value=transform(s.value, change), when=when)
+    raise AssertionError(s)
+
+
+def factors(e: Expr, row: Index, column: Index) -> tuple[Expr, Expr]:
+    """The two sides of a product: one the same for all columns, the other for all rows. ValueError where there are none. A
+    product that is made only where a condition of the rows holds is one by zero elsewhere."""
+    match e:
+        case When(cond, then, Literal(value=0) as zero) if column not in walk(cond):
+            left, right = factors(then, row, column)
+            return When(cond, left, zero), right
+        case Apply(fn="mul", args=(a, b)):
+            for left, right in ((a, b), (b, a)):
+                if column not in walk(left) and row not in walk(right):
+                    return left, right
+    raise ValueError("it is no product of rows and columns")
+
+
+# ---- packed operands --------------------------------------------------------------------------------
+def pack(nest: Nest, side: str, name: str) -> Nest:
+    """One side of the only product of blocks, copied inside the loop of this name to where its tiles read it in order."""
+    def packed(f: For) -> For:
+        products = [s for s in _all(f.body) if isinstance(s, Contract)]
+        if len(products) != 1:
+            raise ValueError("there is no product in it, or more than one")
+        s = products[0]
+        buffer, fill, place = (_left if side == "left" else _right)(s, f)
+        read = Load(buffer.name, (place,), buffer.dtype)
+        new = dataclasses.replace(s, left=read) if side == "left" else dataclasses.replace(s, right=read)
+        body = _replaced(f.body, s, new)
+        return dataclasses.replace(f, body=(Allocate(buffer), fill, *body))
+    if side not in ("left", "right"):
+        raise ValueError("a product has a left and a right side")
+    return dataclasses.replace(nest, body=at_loop(nest.body, name, packed))
+
+
+def _left(s: Contract, f: For) -> tuple[Buffer, Statement, Expr]:
+    """A block of rows, in pieces of one depth: rows lie a known distance apart."""
+    last, rows = s.over[-1], s.rows
+    assert last.origin and last.length and rows.origin and rows.length
+    if f.index != last.origin:
+        raise ValueError("the left side is packed for a block of its terms")
+    width = last.length + s.lanes  # as the sums' rows
+    place = plus(times(minus(rows.index, rows.origin), Literal(width, I64)), minus(last.index, last.origin))
+    place = plus(_before(s, rows.length * width), place)
+    count = product(b.extent for b in s.over[:-1]) * rows.length * width
+    buffer = Buffer(f"{s.buffer}_left", (count,), s.left.dtype, "local")
+    body: Statement = For(last.index, last.extent, (Store(buffer.name, (place,), s.left),), s.lanes, 4, origin=last.origin,
+                          length=last.length)
+    body = _across(For(rows.index, rows.extent, (body,), origin=rows.origin, length=rows.length))
+    return buffer, _around(s.over[:-1], body), place
+
+
+def _right(s: Contract, f: For) -> tuple[Buffer, Statement, Expr]:
+    """Panels of a block of columns, one term of the sums after another."""
+    panel, width, last = s.columns.origin, s.columns.length, s.over[-1]
+    assert panel and width
+    if f.step % width or f.step == 1:
+        raise ValueError("the right side is packed for a block of columns")
+    terms = product(b.extent for b in s.over)
+    place = plus(_before(s, last.extent * width), times(last.index, Literal(width, I64)))
+    place = plus(plus(times(minus(panel, f.index), integer(terms)), place), minus(s.columns.index, panel))
+    buffer = Buffer(f"{s.buffer}_right", (terms * f.step,), s.right.dtype, "local")
+    vectors = For(s.columns.index, s.columns.extent, (Store(buffer.name, (place,), s.right),), s.lanes, width // s.lanes,
+                  origin=panel, length=width, padded=True)
+    panels = For(panel, s.columns.extent, (), origin=f.index, length=f.step, step=width)
+    terms_of_panel = _across(For(last.index, last.extent, (vectors,)))
+    if terms_of_panel.tiled:
+        body: Statement = dataclasses.replace(panels, body=(_around(s.over[:-1], terms_of_panel),))
+    else:  # along the rows, as they lie in memory
+        body = _around(s.over, dataclasses.replace(panels, body=(vectors,)))
+    return buffer, body, place
+
+
+def _around(blocks: Sequence[Block], s: Statement) -> Statement:
+    """Loops over all of some indices."""
+    for b in reversed(blocks):
+        s = For(b.index, b.extent, (s,))
+    return s
+
+
+def _before(s: Contract, each: Extent) -> Expr:
+    """Where the terms of the inner indices begin, of which there are `each`."""
+    place: Expr = Literal(0, I64)
+    for b in s.over[:-1]:
+        place = plus(times(place, integer(b.extent)), b.index)
+    return times(place, integer(each))
+
+
+def _across(f: For) -> For:
+    """Two loops in tiles, where something is read along the outer one."""
+    return dataclasses.replace(f, tiled=True) if transposed_loads(f) else f
+
+
+def _all(body: Sequence[Statement]) -> list[Statement]:
+    return [x for s in body for x in ([s, *_all(s.body)] if isinstance(s, For) else [s])]
+
+
+def _replaced(body: Body, old: Statement, new: Statement) -> Body:
+    return tuple(dataclasses.replace(s, body=_replaced(s.body, old, new)) if isinstance(s, For) else new if s is old else s
+                 for s in body)

@@ -1,0 +1,231 @@
+"""Products and convolutions in blocks: schedules keep the meaning and say no; compiled, they are as accurate as NumPy's."""
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import loopwright as lw
+from loopwright import lax
+from loopwright.ir.builder import build
+from loopwright.ir.dims import symbol
+from loopwright.ir.expansion import expanded
+from loopwright.ir.ops.arithmetic import add, max, mul
+from loopwright.ir.ops.broadcasting import broadcast
+from loopwright.ir.ops.contraction import dot_general
+from loopwright.ir.schedule import ComputeAt, Inline, InPlace, Pack, Parallel, Reorder, Split, Tensorize, from_json, to_json
+from loopwright.ir.types import F32, F64, ArrayType
+from loopwright.lower.partition import partition
+from loopwright.lower.scheduling import ScheduleError, build_nest
+from loopwright.lower.target import Target, host_target
+from tests.nests import run_nest
+from tests.scale import examples
+
+M, N, K = map(symbol, "mnk")
+TILED = (Split("i1", 8), Split("i0", 6), Reorder(("i1_by8", "i0_by6", "i0", "i1")), Tensorize(0, (3, 2, 1), 4, 2, 5))
+PACKED = (*TILED, Pack("right", "i1_by8"), Pack("left", "k0_by5"))
+SIZES = st.integers(0, 11)
+
+
+def biased(x, w, b):
+    """relu(x @ w + b)."""
+    y = dot_general(x, w, contract=((1, 0),), batch=(), dtype=None)
+    return [max(add(y, broadcast(b, shape=y.shape, axes=(1,))), mul(y, y))]
+
+
+REGION = build(biased, [ArrayType((M, K), F64), ArrayType((K, N), F64), ArrayType((N,), F64)])
+PLACED = (ComputeAt(0, 2), *(Inline(k) for k in range(1, len(REGION.nodes))))
+
+
+# ---- instructions -------------------------------------------------------------------------------
+@examples(15)
+@given(SIZES, SIZES, SIZES)
+def test_a_product_in_blocks_means_what_it_meant(m, n, k):
+    rng = np.random.default_rng(0)
+    x, w, b = rng.normal(size=(m, k)), rng.normal(size=(k, n)), rng.normal(size=n)
+    y = x @ w
+    for schedule in ((*PLACED, *PACKED), (*PLACED, *PACKED, Parallel(("i0_by6",)))):
+        assert from_json(to_json(schedule)) == schedule
+        out = np.full((m, n), 77.0)
+        run_nest(build_nest(REGION, schedule, "k").nest, [x, w, b], [out], {"m": m, "n": n, "k": k})
+        np.testing.assert_allclose(out, np.maximum(y + b, y * y), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("schedule", "why"), [
+    ((Split("i7", 4),), "no loop 'i7'"),
+    ((Split("i1", 0),), "at least one position"),
+    ((Split("i1", 8), Split("i1_by8", 16)), "from block to block itself"),
+    ((Reorder(("i1", "i0", "k0")),), "directly inside one another"),
+    ((Reorder(("k0", "k1")),), "no such loops"),
+    ((Split("i1", 8), Reorder(("i1", "i1_by8"))), "goes through a block of i1_by8"),
+    ((Tensorize(0, (2, 1), 4, 2, 5),), "does not stand in two loops"),
+    ((*TILED[:3], Tensorize(0, (3, 2), 4, 2, 5)), "down to one row"),
+    ((*TILED[:3], Tensorize(0, (3, 1), 5, 2, 5)), "whole vectors"),
+    ((*TILED[:3], Tensorize(1, (3, 1), 4, 2, 5)), "does not stand"),
+    (TILED, "packed sides"),
+    ((*TILED, Pack("right", "i1_by8")), "packed sides"),
+    ((*TILED, Pack("right", "i0_by6")), "packed for a block of columns"),
+    ((*TILED, Pack("left", "i0_by6")), "packed for a block of its terms"),
+    ((*TILED, Pack("up", "i0_by6")), "a left and a right side"),
+    ((Pack("left", "i0"),), "no product in it"),
+    ((*PACKED, Parallel(("i9",))), "no loop 'i9'"),
+])
+def test_what_is_not_legal_is_refused_by_name(schedule, why):
+    with pytest.raises(ScheduleError, match=f"{type(schedule[-1]).__name__}.*{why}|{why}"):
+        build_nest(REGION, (*PLACED, *schedule), "k")
+
+
+def test_a_product_does_not_overwrite_what_it_reads():
+    region = build(biased, [ArrayType((N, N), F64), ArrayType((N, N), F64), ArrayType((N,), F64)])
+    schedule = (*PLACED, *PACKED)
+    with pytest.raises(ScheduleError, match="may be read after it is stored"):
+        build_nest(region, (*schedule, InPlace(0)), "k")
+
+
+# ---- the default --------------------------------------------------------------------------------
+def kernels(f, *args, blas=False, target=None):
+    graph = partition(expanded(lw.make_graph(f)(*args)), target or host_target(), blas=blas)
+    return [k for k in graph.nodes if "schedule" in k.attrs]
+
+
+def is_blocked(k):
+    return any(isinstance(x, Tensorize) for x in k.attrs["schedule"])
+
+
+def test_what_a_product_is_made_from_and_what_is_made_of_it_are_one_kernel():
+    x = np.ones((9, 8), "f4")
+    [kernel] = kernels(lambda x, w, b: np.maximum((x * 2) @ w.T + b, 0) + x, x, np.ones((8, 8), "f4"), np.ones(8, "f4"))
+    assert is_blocked(kernel)
+
+
+def test_one_kernel_holds_one_product_and_short_ones_are_plain_loops():
+    x = np.ones((9, 9), "f4")
+    assert [is_blocked(k) for k in kernels(lambda x: x @ x + x.T @ x, x)] == [True, True]
+    assert not any(is_blocked(k) for k in kernels(lambda x, v: (x @ v, v @ x), x, x[0]))
+    few = build(lambda a, b: [dot_general(a, b, contract=((1, 0),), batch=(), dtype=None)],
+                [ArrayType((M, 3), F32), ArrayType((3, N), F32)])
+    assert not is_blocked(partition(few, host_target(), blas=False).nodes[0])
+
+
+@pytest.mark.parametrize("target", [
+    Target("x86_64-unknown-linux-gnu", "", "+avx512f,+avx512vl,+avx512dq,+avx512bw,+fma", 512),
+    Target("x86_64-unknown-linux-gnu", "", "+avx2,+fma", 256), Target("x86_64-unknown-linux-gnu", "", "", 128),
+    Target("aarch64-unknown-linux-gnu", "", "+neon", 128)])
+def test_sums_and_factors_of_a_tile_fit_the_registers(target):
+    [kernel] = kernels(lambda x: x @ x, np.ones((9, 9), "f4"), target=target)
+    [tile] = [x for x in kernel.attrs["schedule"] if isinstance(x, Tensorize)]
+    registers = 32 if target.vector_bits == 512 or target.is_arm64 else 16
+    vectors = tile.columns // tile.lanes
+    assert tile.heights[0] * vectors + vectors + 1 <= registers and tile.lanes == target.vector_bits // 32
+
+
+# ---- values -------------------------------------------------------------------------------------
+LONG = st.integers(0, 40) | st.sampled_from([64, 127, 128, 129, 168, 200, 257, 513])
+
+
+@pytest.fixture(scope="module")
+def without_library():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOOPWRIGHT_BLAS", "none")
+        yield
+
+
+def near(found, exact, theirs):
+    """Not further from the exact result than NumPy's, or some last bits."""
+    assert found.dtype == theirs.dtype and found.shape == theirs.shape
+    bound = 2 * np.abs(theirs - exact).max(initial=0) + 8 * np.finfo(found.dtype).eps * np.abs(exact).max(initial=0)
+    assert np.abs(found - exact).max(initial=0) <= bound
+
+
+PRODUCTS = {
+    "plain": (lambda a, b: a @ b, (False, False)), "left": (lambda a, b: a.T @ b, (True, False)),
+    "right": (lambda a, b: a @ b.T, (False, True)), "both": (lambda a, b: a.T @ b.T, (True, True)),
+    "epilogue": (lambda a, b: np.tanh(a @ b) + b[:1].sum(), (False, False)),
+    "prologue": (lambda a, b: (2 - a) @ np.maximum(b, 0), (False, False)),
+}
+COMPILED = {name: lw.jit(f) for name, (f, _) in PRODUCTS.items()}
+
+
+@examples(80)
+@given(st.sampled_from(list(PRODUCTS)), LONG, LONG, LONG, st.sampled_from(["f4", "f8"]))
+def test_products_are_as_accurate_as_numpys(without_library, name, m, n, k, dtype):
+    f, transposed = PRODUCTS[name]
+    rng = np.random.default_rng(m * 1000 + n)
+    a, b = rng.normal(size=(m, k) if not transposed[0] else (k, m)), rng.normal(size=(k, n) if not transposed[1] else (n, k))
+    a, b = a.astype(dtype), b.astype(dtype)
+    exact = f(a.astype(np.longdouble if dtype == "f8" else "f8"), b.astype(np.longdouble if dtype == "f8" else "f8"))
+    near(COMPILED[name](a, b), exact, f(a, b))
+
+
+BATCHED = [
+    ((2, 0, 33, 20), (2, 0, 20, 17), lambda a, b: a @ b), ((3, 20, 33), (33, 40), lambda a, b: a @ b + 1),
+    ((2, 3, 20, 33), (2, 3, 40, 33), lambda a, b: a @ np.swapaxes(b, -1, -2)),
+    ((5, 70, 33), (5, 33, 40), lambda a, b: np.maximum(a @ b, 0)), ((30, 4, 5), (4, 5, 60), lambda a, b: np.tensordot(a, b)),
+    ((6, 20, 7), (7, 40), lambda a, b: np.einsum("bik,kj->ibj", a, b)),
+]
+
+
+@pytest.mark.parametrize(("left", "right", "f"), BATCHED)
+def test_batches_and_several_axes(without_library, left, right, f):
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(size=left), rng.normal(size=right)
+    near(lw.jit(f)(a, b), f(a.astype(np.longdouble), b.astype(np.longdouble)), f(a, b))
+
+
+def test_gradients_of_products_in_blocks(without_library):
+    rng = np.random.default_rng(2)
+    x, w = rng.normal(size=(40, 33)), rng.normal(size=(33, 20))
+
+    def loss(w):
+        return np.sum(np.tanh(x @ w) ** 2)
+    y = np.tanh(x @ w)
+    np.testing.assert_allclose(lw.jit(lw.grad(loss))(w), x.T @ (2 * y * (1 - y * y)), rtol=1e-12)
+
+
+def test_equal_bits_on_one_thread_and_on_two(without_library):
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=(300, 200)).astype("f4"), rng.normal(size=(200, 90)).astype("f4")
+    try:
+        lw.set_threads(1)
+        once = COMPILED["epilogue"](a, b)
+        lw.set_threads(2)
+        np.testing.assert_array_equal(COMPILED["epilogue"](a, b), once)
+    finally:
+        lw.set_threads(None)
+
+
+# ---- convolutions -------------------------------------------------------------------------------
+def convolved(x, w, stride, padding):
+    """By one product for each position of the kernel."""
+    height, width = w.shape[:2]
+    x = np.pad(x, ((0, 0), padding[0], padding[1], (0, 0)))
+    rows, columns = ((x.shape[1 + k] - w.shape[k]) // stride[k] + 1 for k in (0, 1))
+    return sum(x[:, i:i + rows * stride[0]:stride[0], j:j + columns * stride[1]:stride[1]] @ w[i, j]
+               for i in range(height) for j in range(width))
+
+
+WINDOWS = [((1, 1), (1, 1)), ((2, 1), (0, 2)), ((3, 2), (1, 0))]
+CONVOLUTIONS = [lw.jit(lambda x, w, b, stride=stride, low=low, high=high: np.maximum(lax.conv_general_dilated(
+    x, w, stride, ((low, high), (high, low)), dimension_numbers=("NHWC", "HWIO", "NHWC")) + b, 0),
+    static_argnames=("stride", "low", "high")) for stride, (low, high) in WINDOWS]
+
+
+@examples(25)
+@given(st.integers(0, 2), st.tuples(*[st.integers(2, 3)] * 2), st.tuples(*[st.integers(4, 20)] * 2), st.integers(2, 40),
+       st.integers(2, 40), st.sampled_from(["f4", "f8"]))
+def test_convolutions_are_as_accurate_as_products(k, window, image, features, out, dtype):
+    rng = np.random.default_rng(features)
+    stride, (low, high) = WINDOWS[k]
+    x, w, b = (rng.normal(size=s).astype(dtype) for s in ((2, *image, features), (*window, features, out), (out,)))
+
+    def expected(x, w, b):
+        return np.maximum(convolved(x, w, stride, ((low, high), (high, low))) + b, 0)
+    wide = np.longdouble if dtype == "f8" else "f8"
+    near(CONVOLUTIONS[k](x, w, b), expected(*(a.astype(wide) for a in (x, w, b))), expected(x, w, b))
+
+
+def test_a_convolution_with_bias_and_relu_is_one_kernel_with_or_without_the_library():
+    x, w, b = np.ones((2, 9, 9, 5), "f4"), np.ones((3, 3, 5, 7), "f4"), np.ones(7, "f4")
+    for blas in (True, False):
+        [kernel] = kernels(lambda x, w, b: np.maximum(lax.conv_general_dilated(
+            x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) + b, 0), x, w, b, blas=blas)
+        assert is_blocked(kernel)
