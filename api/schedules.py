@@ -12,7 +12,7 @@ from typing import Any
 from loopwright.ir import schedule as instructions
 from loopwright.ir.errors import ArgumentError, ScheduleError
 from loopwright.ir.graph import Graph, Node
-from loopwright.ir.schedule import Instruction
+from loopwright.ir.schedule import InPlace, Instruction
 from loopwright.ir.schedule import Schedule as Instructions
 from loopwright.ir.source import user_source
 from loopwright.jitted import jit
@@ -167,7 +167,11 @@ class KernelSchedule:
             implementation = self._node.attrs["implementation"]
             raise ScheduleError(f"{user_source()}: {described(self.number, self._node)} calls {implementation}: no schedule "
                                 f"makes it.")
-        check_schedule(self.region, schedule, f"{user_source()}: {described(self.number, self._node)}")
+        if _in_place(schedule) != _in_place(self.schedule):
+            raise ScheduleError(f"{user_source()}: {described(self.number, self._node)}: InPlace says where the program keeps "
+                                f"its values, and is not to be changed: donate an argument (donate_argnums) for that.")
+        new = [x for x in schedule if x not in self.schedule]
+        check_schedule(self.region, schedule, f"{user_source()}: {described(self.number, self._node)}", new)
         self._whole._schedules[self._node] = schedule
         return self
 
@@ -176,8 +180,8 @@ class KernelSchedule:
         kind = _KINDS.get(name)
         out = [x for x in self.schedule if type(x) is kind and all(getattr(x, f) == v for f, v in fields.items())]
         if not out:
-            raise ScheduleError(f"{user_source()}: {described(self.number, self._node)}: there is no {name} to remove; there "
-                                f"are {', '.join(map(str, self.schedule))}.")
+            raise ScheduleError(f"{user_source()}: {described(self.number, self._node)}: there is no {name} to remove; "
+                                f"there are {', '.join(map(str, self.schedule))}.")
         return self.set(tuple([x for x in self.schedule if x not in out]))
 
     def __dir__(self) -> list[str]:
@@ -215,6 +219,10 @@ class KernelSchedule:
         first = next((k for k, y in enumerate(old) if _replaces(x, y)), len(old))
         before, after = ([y for y in part if not _replaces(x, y)] for part in (old[:first], old[first:]))
         return self.set((*before, x, *after))
+
+
+def _in_place(schedule: Instructions) -> set[Instruction]:
+    return {x for x in schedule if isinstance(x, InPlace)}
 
 
 def _replaces(x: Instruction, y: Instruction) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loopwright.ir import loops, nest, schedule
@@ -17,15 +17,17 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.nest import Nest
 from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan
-from loopwright.ir.schedule import Inline, InPlace, Instruction, Schedule
+from loopwright.ir.schedule import Bind, Inline, InPlace, InShared, Instruction, Interleave, Schedule, Threads
 from loopwright.ir.types import COMPLEX
 from loopwright.lower import natives
+from loopwright.lower.control import carried_by
 from loopwright.lower.kernel import kernel, program
 from loopwright.lower.program import Program
 from loopwright.lower.runtime import natives as codes
 from loopwright.lower.scheduling import Scheduled, build_nest
 
 MOST_LANES = 64
+_FOR_GPU = (Threads, Bind, InShared)
 _LOWER = __name__.rpartition(".")[0] + "."
 
 
@@ -91,15 +93,43 @@ def described(number: int, n: Node) -> str:
 
 
 def check_schedules(g: Graph) -> None:
-    """ScheduleError where a kernel does not allow an instruction, or one changes nothing: it names a loop that is not there."""
-    for number, n in enumerate(kernels_of(g)):
+    """ScheduleError where a kernel of a program does not allow an instruction, or works in memory that it is not given."""
+    numbers = {n: k for k, n in enumerate(kernels_of(g))}
+    for n, number in numbers.items():
         if n.attrs["implementation"] == "generated":
-            check_schedule(n.regions[0], n.attrs["schedule"], described(number, n))
+            schedule = n.attrs["schedule"]
+            interleaves = any(isinstance(x, Interleave) for x in schedule)  # vectors of such loops are asked for where none is
+            check_schedule(n.regions[0], schedule, described(number, n), () if interleaves else schedule)
+    whole = g.nodes[0]
+    region = whole.regions[0]
+    _check_places(region, [(region.params[a], region.results[k]) for k, a in whole.attrs["donations"]], numbers)
 
 
-def check_schedule(region: Graph, instructions: Schedule, who: str) -> None:
-    """The same for one kernel; `who` it is, for messages."""
+def _check_places(g: Graph, shared: Sequence[tuple[Value, Value]], numbers: Mapping[Node, int]) -> None:
+    """ScheduleError unless kernels work in place just where a parameter and a result of the graph are `shared`, one buffer."""
+    root: dict[Value, Value] = {}
+    for n in g.nodes:
+        if not n.regions:  # a reshape: the same bytes
+            root[n.outputs[0]] = root.get(n.inputs[0], n.inputs[0])
+        if n.op is not kernel:
+            for k, region in enumerate(n.regions):
+                _check_places(region, [(v, region.results[j]) for j, v in carried_by(n, k).items()], numbers)
+    pairs = {(v, root.get(r, r)) for v, r in shared}
+    for n in g.nodes:
+        if n.op is kernel:
+            own = [root.get(v, v) for v in n.inputs]
+            places = {(own[x.operand], n.outputs[x.output]) for x in n.attrs.get("schedule", ()) if isinstance(x, InPlace)}
+            if not places <= pairs:
+                raise ScheduleError(f"{described(numbers[n], n)}: InPlace: the operand and the result are not one buffer here. "
+                                    f"They are where a loop carries the one to the other, or a result takes the memory "
+                                    f"of a donated argument.")
+
+
+def check_schedule(region: Graph, instructions: Schedule, who: str, new: Sequence[Instruction] = ()) -> None:
+    """The same for one kernel; `who` it is, for messages. Those that are `new` must change something."""
     for x in instructions:
+        if isinstance(x, _FOR_GPU):
+            raise ScheduleError(f"{who}: {x}: it is for a GPU, and this program is one for the CPU.")
         _check_numbers(region, x, who)
     try:
         made = build_nest(region, instructions, "trial")
@@ -107,11 +137,10 @@ def check_schedule(region: Graph, instructions: Schedule, who: str) -> None:
         raise ScheduleError(f"{who}: {error}") from None
     for x in instructions:
         _check_loops(region, made, x, who)
-    for k, x in enumerate(instructions):
-        rest = (*instructions[:k], *instructions[k + 1:])
-        if not _says_nothing(x) and _nest_or_none(region, rest) == made.nest:
-            raise ScheduleError(f"{who}: {x}: it changes nothing. Vectors run along the last loop of a stage or of its "
-                                f"reduction, and what an instruction names must be a loop of its own.")
+    for x in new:
+        if not _says_nothing(x) and _nest_or_none(region, tuple([y for y in instructions if y is not x])) == made.nest:
+            raise ScheduleError(f"{who}: {x}: it changes nothing. Vectors run along the last axis of a stage, or the last "
+                                f"loop of its reduction; what an instruction names must be a loop of its own.")
 
 
 def _check_numbers(region: Graph, x: Instruction, who: str) -> None:

@@ -14,7 +14,7 @@ from benchmarks.workloads import WORKLOADS
 from loopwright.ir.interpreter import evaluate
 from loopwright.ir.verifier import verify
 from loopwright.lower.compile import compile_version
-from loopwright.lower.modules import is_module, module_of
+from loopwright.lower.modules import check_schedules, is_module, module_of
 from loopwright.lower.program import lower_graph
 from loopwright.lower.target import host_target
 from tests.test_user_kernels import SCALE
@@ -48,6 +48,7 @@ def check_round_trip(version):
     back = lw.parse(text)
     assert back == module and str(back) == text and is_module(back)
     verify(back)
+    check_schedules(back)
     again = lower_graph(back, host_target(), blas=True)
     assert len(again.text) == len(program.text) and again.donations == program.donations
 
@@ -188,10 +189,18 @@ def test_an_edited_program_computes_something_else():
     ("Vectorize(stage=", "Vectorize(stage=1", r"Vectorize\(stage=1\d, loop=1, lanes=8\): there is no such stage"),
     ("loop=1, lanes", "loop=0, lanes", r"loop=0, lanes=8\): it changes nothing"),
     ("loop=1, lanes", "loop=2, lanes", r"loop=2, lanes=8\): stage \d has 2 loops"),
-    ("factor=", "factor=70", "a factor is from 1 to 64")])
+    ("factor=", "factor=70", "a factor is from 1 to 64"),
+    ("Parallel()", "Parallel(), Threads(x=32, y=1)", "it is for a GPU"),
+    ("Parallel()", "Parallel(), InPlace(operand=0, output=0)", "InPlace")])
 def test_a_wrong_schedule_names_the_kernel_and_the_instruction(old, new, message):
     with pytest.raises(lw.ScheduleError, match=rf"^<text>:\d+: kernel 0 \([a-z_ ]+\): .*{message}"):
         edited(old, new)
+
+
+def test_work_in_place_is_where_the_program_says_so():
+    text = lw.jit(lambda x: x * 2).lower(normal(3)).module
+    with pytest.raises(lw.ScheduleError, match="the operand and the result are not one buffer here"):
+        lw.parse(text.replace("Parallel()", "Parallel(), InPlace(operand=0, output=0)")).compile()
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [

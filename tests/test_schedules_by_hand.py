@@ -146,10 +146,13 @@ def kernel():
 @pytest.mark.parametrize(("change", "error", "message"), [
     (lambda k: k.tiles(), lw.ScheduleError, r"kernel 1 \(exp full add\): Tiles\(\): nothing is read across"),
     (lambda k: k.vectorize(stage=0, lanes=4), lw.ScheduleError, r"Vectorize\(stage=0, loop=1, lanes=4\): it changes nothing"),
+    (lambda k: k.vectorize(loop=0, lanes=4), lw.ScheduleError, "Vectors run along the last axis"),
     (lambda k: k.vectorize(loop=7, lanes=4), lw.ScheduleError, "stage 2 has 2 loops"),
     (lambda k: k.unroll(stage=7, factor=2), lw.ScheduleError, "there is no such stage; there are 3"),
     (lambda k: k.vectorize(), lw.ArgumentError, r"Vectorize\(stage, loop, lanes\): .*missing"),
     (lambda k: k.fuse(stage=2, loop=0, count=3), lw.ScheduleError, "stage 2 has 2 loops"),
+    (lambda k: k.in_place(operand=0), lw.ScheduleError, "InPlace says where the program keeps its values"),
+    (lambda k: k.threads(x=32), lw.ScheduleError, r"Threads\(x=32, y=1\): it is for a GPU"),
     (lambda k: k.remove("tiles"), lw.ScheduleError, "there is no tiles to remove; there are Inline"),
     (lambda k: k.set((ByRows(),)), lw.ScheduleError, r"ByRows\(\): "),
     (lambda k: k._whole.kernel(0).parallel(), lw.ScheduleError, "calls gemm: no schedule makes it"),

@@ -2,6 +2,10 @@
 one candidate, with its reason; records survive what lies beside them."""
 import json
 import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,6 +89,38 @@ def test_a_candidate_that_hangs_costs_itself():
         assert found.failure == "did not end within 2 s"
         workers.check_seconds = 60.0
         assert workers.measure([right])[0].failure is None
+
+
+def test_no_worker_outlives_its_owner():
+    """Not even one that hangs, when its owner is killed."""
+    program = f"""
+import sys, threading, time
+from loopwright.lower.tuning.candidates import Candidate
+from loopwright.lower.tuning.workers import Worker
+worker = Worker()
+worker._start()
+worker._line(60.0, None)
+worker._say({{"check": {{"text": {str(with_code(doubled(), HANG))!r}, "sizes": [["n", 300]]}}}})
+print(worker._process.pid, flush=True)
+time.sleep(60)
+"""
+    owner = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    number = int(owner.stdout.readline())
+    time.sleep(1.0)  # the worker has begun
+    os.kill(number, 0)
+    owner.kill()
+    owner.communicate()
+    deadline = time.monotonic() + 20
+    while _runs(number) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _runs(number)
+
+
+def _runs(process):
+    try:
+        return "Z" not in Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
 
 
 def test_a_candidate_that_fails_when_it_is_timed_costs_itself(workers):

@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from dataclasses import dataclass, field
 from functools import lru_cache
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -33,8 +35,18 @@ def main() -> None:
     os.dup2(2, 1)
     _limit_memory(int(sys.argv[1]))
     print("{}", file=answers, flush=True)
-    for line in sys.stdin:
+    requests = SimpleQueue[str]()
+    threading.Thread(target=_listen, args=(requests,), daemon=True).start()
+    while True:
+        line = requests.get()
         print(json.dumps(_answered(json.loads(line), answers)), file=answers, flush=True)
+
+
+def _listen(requests: SimpleQueue[str]) -> None:
+    """Hand requests on; the end of them is that of the owner, and of this process, whatever runs in it."""
+    for line in sys.stdin:
+        requests.put(line)
+    os._exit(0)
 
 
 def _limit_memory(most: int) -> None:
