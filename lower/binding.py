@@ -14,7 +14,7 @@ from loopwright.ir.nest import Allocate, For, Nest, Reduction, Scan, Statement, 
 from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 
 LOOP_AXES = ((BLOCK,), (BLOCK, THREAD_X), (BLOCK, THREAD_Y), (THREAD_X,), (BLOCK, THREAD_Y, THREAD_X))
-FOLD_AXES = ((THREAD_X,), (THREAD_Y,), (BLOCK, THREAD_X))
+FOLD_AXES = ((THREAD_X,), (THREAD_Y,), (BLOCK, THREAD_X), (BLOCK, THREAD_Y))
 SCAN_AXES = ((THREAD_X,), (BLOCK, THREAD_X))
 WARP, MOST_THREADS = 32, 1024
 
@@ -121,6 +121,10 @@ def _updates_alone(s: For) -> bool:
 
 def _check_fold(s: Reduction | Scan, around: tuple[For, ...], taken: tuple[str, ...]) -> None:
     name = s.name if isinstance(s, Reduction) else s.buffer
+    if s.bind == (BLOCK, THREAD_Y):
+        if not around or any(x.bind != (BLOCK, THREAD_X) for x in around):
+            raise ValueError(f"fold {name}: blocks share out columns in parts inside the loop of the columns, and nowhere else")
+        return
     if set(s.bind) & set(taken):
         raise ValueError(f"fold {name}: a loop around it has one of its axes")
     if BLOCK in s.bind and around:

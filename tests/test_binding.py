@@ -74,6 +74,7 @@ def test_bound_loops_are_data_and_keep_the_meaning():
     ((*without(Bind, ("stage", 4)), Bind(4, 1, (THREAD_Y,))), "a loop around it has one of its axes"),
     ((*without(Bind, ("stage", 6), ("loop", 1)), Bind(6, 1, (BLOCK, THREAD_X))), "a loop around it has one of its axes"),
     (without(Bind, ("stage", 6), ("loop", 0)), "would be"),
+    ((*without(Bind, ("stage", 4)), Bind(4, 1, (BLOCK, THREAD_Y))), "inside the loop of the columns, and nowhere else"),
     ((*BOUND, InShared(0)), "no local row"),
 ])
 def test_what_is_not_legal_is_refused(schedule, why):

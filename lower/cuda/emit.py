@@ -6,16 +6,17 @@ a block never leaves before a place where its threads meet; with equal inputs th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loopwright.ir.dims import Extent, evaluate, product
+from loopwright.ir.loops import Index
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store
 from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.cuda import folds
 from loopwright.lower.cuda.context import MOST_NARROW, Context, Launch
 from loopwright.lower.cuda.evaluate import value
-from loopwright.lower.cuda.loops import looped
+from loopwright.lower.cuda.loops import clamped, looped, perfect
 from loopwright.lower.cuda.maths import Library
 from loopwright.lower.cuda.store import store
 from loopwright.lower.cuda.text import register_type
@@ -116,6 +117,8 @@ class _Emitter:
         match group[0]:
             case Reduction() as r if BLOCK in r.bind:
                 return [lambda context: folds.fold_parts(context, _reductions(group))]
+            case For() as s if (count := len(_split(perfect(s)[1].body))):
+                return [lambda context, k=k: self.columns(context, s, k) for k in range(count + 1)]  # type: ignore[misc]
             case Scan() as s if BLOCK in s.bind:
                 return [lambda context: folds.scan_parts(context, s), lambda context: folds.scan_from_parts(context, s)]
         return [lambda context: self.statements(context, group)]
@@ -135,6 +138,38 @@ class _Emitter:
             elif isinstance(s, Let | Reduction):
                 context = self.statements(context, [s])
         return context
+
+    # ---- columns in parts ----------------------------------------------------------------------
+    def columns(self, context: Context, s: For, number: int) -> None:
+        """One launch of a loop over columns whose folds blocks share out: parts of the folds of this number, or, after all of
+        them, the rest."""
+        over, innermost = perfect(s)
+        body, starts = innermost.body, _split(innermost.body)
+        launch, columns = context.launch, product(n for _, n in over)
+        blocks = (columns + (launch.x - 1)) // launch.x
+        whole = replace(context, free=tuple([a for a in context.free if a not in s.bind]))
+        parts: Extent = 1
+        place = part = ""
+        is_last = number == len(starts)
+        if not is_last:
+            parts = folds.parts_of_columns(_reductions(body[starts[number]:]), launch.y)
+            both = f"{launch.thread('blockIdx.x')} OF {launch.extent(blocks)}"
+            place, part = (context.block.let(launch.index_type, both.replace("OF", op), "at") for op in "%/")
+
+        def run(here: Context) -> None:
+            at = here.block.let(launch.index_type, _flat(here, over), "at")
+            done = 0
+            for k, start in enumerate(starts[:number + 1]):
+                here = self.statements(here, [x for x in body[done:start] if is_last or not isinstance(x, Store)])
+                reductions = _reductions(body[start:])
+                if k == number:
+                    folds.fold_column_parts(here, reductions, part, at, columns)
+                    return
+                here = folds.from_column_parts(here, reductions, at, columns)
+                done = start + len(reductions)
+            self.statements(here, body[done:])
+        clamped(whole, over, THREAD_X, run, place)
+        launch.grid = launch.grid * parts
 
     # ---- statements ----------------------------------------------------------------------------
     def statements(self, context: Context, body: Sequence[Statement]) -> Context:
@@ -195,6 +230,19 @@ class _Emitter:
         lines = "\n".join([*launch.head.lines, *launch.body.lines])
         text = f'extern "C" __global__ void __launch_bounds__({threads}) {name}(\n        {listed}) {{\n{lines}\n}}'
         return LaunchText(name, text, launch.grid, (launch.x, launch.y), launch.shared)
+
+
+def _split(body: Sequence[Statement]) -> list[int]:
+    """Where folds begin whose points blocks share out."""
+    return [k for k, s in enumerate(body) if isinstance(s, Reduction) and s.bind == (BLOCK, THREAD_Y) and not s.joined]
+
+
+def _flat(context: Context, over: Sequence[tuple[Index, Extent]]) -> str:
+    """The loops' common number, from their variables."""
+    text = context.names[over[0][0].name]
+    for index, extent in over[1:]:
+        text = f"({text}) * {context.launch.extent(extent)} + {context.names[index.name]}"
+    return text
 
 
 def _reductions(body: Sequence[Statement]) -> list[Reduction]:

@@ -20,6 +20,7 @@ from loopwright.lower.cuda.store import guarded, store
 from loopwright.lower.cuda.text import Block, literal, register_type
 
 SHARE = 4096  # the least that a block of a long running fold goes through
+COLUMN_SHARE, MOST_COLUMN_PARTS = 64, 256  # rows, at least, of one thread's part of a column; parts
 MOST_PARTS = 1024  # blocks of a fold of everything
 ALL = "0xffffffffu"
 State = tuple[str, ...]
@@ -119,7 +120,7 @@ def _through_shared(context: Context, fold: Fold, state: State, row: str, rows: 
     block = context.block
     names = [block.fresh("part") for _ in state]
     for name, kind in zip(names, _kinds(fold), strict=True):
-        block.line(f"__shared__ {kind} {name}[{rows}][{columns}];")
+        block.line(f"__shared__ {kind} {name}[{rows}][{columns + (rows > 1)}];")  # rows begin in different banks
     for name, x in zip(names, state, strict=True):
         block.line(f"{f'if ({who}) ' if who else ''}{name}[{row}][{column}] = {x};")
     block.line("__syncthreads();")
@@ -173,6 +174,44 @@ def from_parts(context: Context, reductions: Sequence[Reduction]) -> Context:
         fold = made(context, r)
         state = _together(context, fold, _scratch(context, r.name, fold, count), context.launch.extent(count))
         context = context.bind(r.name, fold.result(context.block, state))
+    return context
+
+
+# ---- columns in parts ---------------------------------------------------------------------------
+def parts_of_columns(reductions: Sequence[Reduction], threads: int) -> Extent:
+    """Between how many blocks a column is shared out."""
+    size = threads * COLUMN_SHARE
+    return maximum(1, minimum((product(n for _, n in reductions[0].over) + (size - 1)) // size, MOST_COLUMN_PARTS))
+
+
+def fold_column_parts(context: Context, reductions: Sequence[Reduction], part: str, column: str, columns: Extent) -> None:
+    """One block's part of folds of columns, into scratch: a row of it for each part."""
+    launch = context.launch
+    count = parts_of_columns(reductions, launch.y)
+    who = f"({part} * {launch.y} + {launch.thread(THREAD_Y)})"
+    everyone = f"({launch.extent(count)} * {launch.y})"
+    for r, found in zip(reductions, passed(context, reductions, who, everyone), strict=True):
+        fold = made(context, r)
+        found = across(context, fold, found, THREAD_Y)
+        names = _scratch(context, r.name, fold, count * columns)
+        with context.block.inner(f"if ({context.active} && {THREAD_Y} == 0)") as inside:
+            for name, x in zip(names, found, strict=True):
+                inside.line(f"{name}[{part} * {launch.extent(columns)} + {column}] = {x};")
+
+
+def from_column_parts(context: Context, reductions: Sequence[Reduction], column: str, columns: Extent) -> Context:
+    """The values of folds of columns whose parts an earlier launch left."""
+    launch, block = context.launch, context.block
+    count = parts_of_columns(reductions, launch.y)
+    for r in reductions:
+        fold = made(context, r)
+        names = _scratch(context, r.name, fold, count * columns)
+        state = tuple([block.variable(kind, zero, "all") for kind, zero in zip(_kinds(fold), fold.zero(), strict=True)])
+        k = block.fresh("k")
+        with block.inner(f"for (int {k} = (int){THREAD_Y}; {k} < {launch.extent(count)}; {k} += {launch.y})") as inside:
+            at = inside.let(launch.index_type, f"{k} * {launch.extent(columns)} + {column}", "at")
+            fold.merge_into(inside, state, tuple([f"{name}[{at}]" for name in names]))
+        context = context.bind(r.name, fold.result(block, across(context, fold, state, THREAD_Y)))
     return context
 
 

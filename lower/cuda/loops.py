@@ -290,7 +290,7 @@ def looped(context: Context, s: For, run: Callable[[Context, Sequence[Statement]
             launch.grid = product(n for _, n in over)
             run(unravelled(inside, over, launch.thread("blockIdx.x")), body)
         case (_, axis) if axis == THREAD_Y or cooperates(body):
-            _clamped(inside, over, axis, lambda here: run(here, body))
+            clamped(inside, over, axis, lambda here: run(here, body))
         case (_, _):
             tiled(inside, over, lanes, innermost.unroll if lanes > 1 else 1, packs(inside, over, lanes, exprs, stores), one)
         case (_, _, _):
@@ -400,14 +400,14 @@ def _serial(context: Context, s: For, run: Callable[[Context, Sequence[Statement
     context.launch.forget()
 
 
-def _clamped(context: Context, over: Over, axis: str, run: Callable[[Context], object]) -> None:
+def clamped(context: Context, over: Over, axis: str, run: Callable[[Context], object], place: str = "") -> None:
     """One element for each place along an axis of a block, whose threads stay together: past the end they do again what the
-    last element's do."""
+    last element's do. `place`: the number of the block, if it is not its own."""
     launch, kind, block = context.launch, context.launch.index_type, context.block
     each = launch.y if axis == THREAD_Y else launch.x
     launch.grid = (product(n for _, n in over) + (each - 1)) // each
     total = launch.extent(product(n for _, n in over))
-    flat = block.let(kind, f"{launch.thread('blockIdx.x')} * {each} + {launch.thread(axis)}", "at")
+    flat = block.let(kind, f"{place or launch.thread('blockIdx.x')} * {each} + {launch.thread(axis)}", "at")
     active = block.let("bool", f"{flat} < {total}")
     near = block.let(kind, f"{active} ? {flat} : {total} - 1", "at")
     run(unravelled(replace(context, active=active), over, near))

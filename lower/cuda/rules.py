@@ -48,6 +48,7 @@ SHORT_ROW, WARP_ROW, BLOCK_ROW = 16, 1024, 16384  # elements that one thread, on
 FEWEST_OWN = 128  # threads that have elements of their own
 FEW = 4096  # elements that one block folds alone
 MOST_SHARED = 48 << 10  # bytes that a block has without asking
+FEW_COLUMNS, LONG_COLUMN = 1 << 13, 1 << 11  # that leave blocks idle; that are worth a second pass
 MOST_SQUARES = 4  # arrays of which shared memory holds a square
 GRID, ROWS, SQUARES = (BLOCK, THREAD_X), (BLOCK, THREAD_Y), (BLOCK, THREAD_Y, THREAD_X)
 
@@ -171,8 +172,10 @@ def _columns(s: Survey, number: int, folds: Mapping[int, Reduce], sizes: Mapping
     few = all(_size(e, sizes) <= SHORT_ROW for e in folds.values())
     out: list[Instruction] = [Threads(THREADS) if few else Threads(32, THREADS // 32)]
     out += [Bind(number, a, GRID) for a in range(s.loops)]
+    columns = evaluate(product(s.root.node.outputs[0].type.shape[:s.loops]), sizes)
+    parts = (BLOCK, THREAD_Y) if columns < FEW_COLUMNS else (THREAD_Y,)
     if not few:
-        out += [Bind(k, s.loops + j, (THREAD_Y,)) for k, e in folds.items()
+        out += [Bind(k, s.loops + j, parts if _size(e, sizes) > LONG_COLUMN else (THREAD_Y,)) for k, e in folds.items()
                 if s.stages[k].node.outputs[0].type.rank == s.loops for j in range(len(e.over))]
     return out
 

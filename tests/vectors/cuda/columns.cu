@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_0(
         lw_add(acc4[0], acc5[0], v8);
     }
     float all9 = lw_added(acc4[0], acc5[0]);
-    __shared__ float part10[32][8];
+    __shared__ float part10[32][9];
     part10[threadIdx.x][threadIdx.y] = all9;
     __syncthreads();
     float all11 = part10[threadIdx.x][0];
