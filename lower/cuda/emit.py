@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from loopwright.ir.dims import Extent, evaluate, product
 from loopwright.ir.loops import Index
-from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store
+from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.cuda import folds
@@ -200,10 +200,10 @@ class _Emitter:
                 self.allocate(context, buffer)
             case Prefetch():
                 pass
-            case Reduction():
-                raise AssertionError("reductions go in passes")
-            case _:
+            case While():
                 return repeated(context, s)
+            case _:
+                raise AssertionError(f"{type(s).__name__} is no statement of a GPU's nest")
         return context
 
     def allocate(self, context: Context, buffer: Buffer) -> None:
