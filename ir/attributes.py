@@ -60,7 +60,7 @@ def map_extents(x: Attribute, to: Mapping[str, Extent]) -> Attribute:
         return x
     match x:
         case tuple():
-            return tuple([map_extents(y, to) for y in x])
+            return tuple([y if type(y) in _PLAIN else map_extents(y, to) for y in x])
         case Dim():
             return substitute(x, to)
         case Callback() | np.dtype():

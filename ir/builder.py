@@ -110,16 +110,12 @@ class Ref:
         return self.type.shape
 
     @property
+    def rank(self) -> int:
+        return len(self.value.type.shape)
+
+    @property
     def dtype(self) -> np.dtype:
         return self.value.type.dtype
-
-    def bind(self, op: Op, args: Sequence[Ref | np.ndarray], attrs: Mapping[str, Any]) -> Ref:
-        """Emit op where its operands live."""
-        target = self.builder
-        for a in args:
-            if isinstance(a, Ref) and a.builder.serial > target.serial:
-                target = a.builder
-        return target.bind(op, args, attrs)
 
 
 class Builder:
@@ -148,19 +144,17 @@ class Builder:
             self.known[v] = concrete
         return Ref(self, v)
 
-    def bind(self, op: Op, args: Sequence[Ref | np.ndarray], attrs: Mapping[str, Any]) -> Ref:
-        """Emit here, or on the floor where that is newer. For ops with one result."""
-        return self.bind_all(op, args, attrs)[0]
-
     def bind_all(self, op: Op, args: Sequence[Ref | np.ndarray], attrs: Mapping[str, Any],
                  regions: tuple[Graph, ...] = ()) -> list[Ref]:
+        """Emit here, or on the floor where that is newer."""
         floor = _state.floor
         target = floor if floor is not None and floor.serial > self.serial else self
         if self.scope.counts:
             target = self._where_counted(target, attrs, regions)
         if not target.alive:
             raise target.leaked()
-        outs = target.emit(op, tuple([target.lift(a) for a in args]), attrs, regions)
+        inputs = [a.value if type(a) is Ref and a.builder is target else target.lift(a) for a in args]
+        outs = target.emit(op, tuple(inputs), attrs, regions)
         return [Ref(target, v) for v in outs]
 
     def _where_counted(self, target: Builder, attrs: Mapping[str, Any], regions: tuple[Graph, ...]) -> Builder:
@@ -208,7 +202,8 @@ class Builder:
                 types = [facts.canonical_type(t) for t in types]
                 if self.seen != facts.changes:
                     self.seen, self.settled = facts.changes, len(self.nodes)
-            attrs = {k: facts.canonical_attribute(a) for k, a in attrs.items()}
+            if attrs:
+                attrs = {k: facts.canonical_attribute(a) for k, a in attrs.items()}
         outputs = tuple([Value(t) for t in op.result_types(types, regions, attrs)])
         node = Node(op, inputs, attrs, outputs, regions, source_here(3))  # bind_all's caller is our own too
         self.nodes.append(node)

@@ -27,6 +27,8 @@ from loopwright.ir.dims import (
 )
 from loopwright.ir.types import ArrayType
 
+FEW = 16  # rewrites of a size that are made anew, so that the size that was met first keeps its name
+
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
@@ -132,6 +134,8 @@ class Facts:
         """Make the equality a rewrite of one symbol, if it can be solved for one; else remember both inequalities."""
         if a == b:
             return
+        if FEW < self._held(b) > self._held(a):
+            a, b = b, a
         solved = _solved(b, a) or _solved(a, b) or _solved_linear(a - b, Symbol)
         if solved is None:
             self._unify_call(a - b)
@@ -141,6 +145,11 @@ class Facts:
         self._rewrite(name, other)
         if not isinstance(other, int) and not self._at_least(other, least):
             self._learn_at_least_zero(other - least)
+
+    def _held(self, x: Extent) -> int:
+        """How many rewrites are about x, if it is a symbol: replacing that with fewer, a thousand sizes are one in no time."""
+        name = symbol_of(x)
+        return len(self._holders.get(name, ())) if name is not None else 0
 
     def _unify_call(self, d: Extent) -> None:
         """Where no symbol can be solved for, a rewrite of one floordiv, min or max, if there is one; d is 0 in any case."""
@@ -179,9 +188,13 @@ class Facts:
 
     def canonical(self, x: Extent) -> Extent:
         """x under the known equalities and divisibilities: two sizes proved equal by them become one object."""
-        if not isinstance(x, int) and x.name is not None:
+        if isinstance(x, int):
+            return x
+        if x.name is not None:  # most sizes are one symbol, before and after
             x = self.equal.get(x.name, x)
-        if isinstance(x, int) or x.name is not None or not (self.equal or self.divides):
+            if isinstance(x, int) or x.name is not None:
+                return x
+        if not self.equal and not self.divides:
             return x
         known = self._canonical.get(x)
         if known is None:
@@ -192,7 +205,7 @@ class Facts:
 
     def canonical_type(self, t: ArrayType) -> ArrayType:
         """t with a canonical shape; t itself where its own is."""
-        if not (self.equal or self.divides):
+        if not self.equal and not self.divides:
             return t
         known = self._types.get(id(t))
         if known is None or known[2] != self.changes:
@@ -204,7 +217,7 @@ class Facts:
     def canonical_attribute(self, a: Any) -> Any:
         """An attribute with its sizes canonical, however deep in tuples."""
         if isinstance(a, tuple):
-            return tuple([self.canonical_attribute(x) for x in a])
+            return tuple([x if type(x) is int else self.canonical_attribute(x) for x in a])
         return self.canonical(a) if isinstance(a, Dim) else a
 
     def _rewritten(self, x: Extent) -> Extent:

@@ -221,8 +221,9 @@ def substitute_graph(g: Graph, to: Mapping[str, Extent], constraints: tuple[Cons
         return new[v]
 
     params = tuple([fresh(v) for v in g.params])
-    nodes = [Node(n.op, tuple([new[v] for v in n.inputs]), {k: map_extents(a, to) for k, a in n.attrs.items()},
-                  tuple([fresh(v) for v in n.outputs]), tuple([substitute_graph(r, to) for r in n.regions]), n.source)
+    nodes = [Node(n.op, tuple([new[v] for v in n.inputs]), n.attrs and {k: map_extents(a, to) for k, a in n.attrs.items()},
+                  tuple([fresh(v) for v in n.outputs]), n.regions and tuple([substitute_graph(r, to) for r in n.regions]),
+                  n.source)
              for n in g.nodes[:settled]]
     if settled is not None:
         nodes += [_reading(n, new) for n in g.nodes[settled:]]

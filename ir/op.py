@@ -143,7 +143,7 @@ class Op:
     foreign: bool = False
     across: str | None = None
     alike: bool = False
-    _known: dict[tuple[ArrayType, ...], tuple[ArrayType, ...]] = field(  # result types without attrs; a bounded memory
+    _known: dict[tuple[Any, ...], tuple[ArrayType, ...]] = field(  # result types where there is no region; a bounded memory
         default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -155,9 +155,9 @@ class Op:
     def result_types(self, types: Sequence[ArrayType], regions: tuple[Graph, ...],
                      attrs: Mapping[str, Any]) -> tuple[ArrayType, ...]:
         """The types of the results."""
-        if attrs or regions:
+        if regions:
             return self._infer(types, regions, attrs)
-        key = tuple(types)
+        key = (*types, *attrs.items()) if attrs else tuple(types)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= 1024:
@@ -174,19 +174,24 @@ class Op:
 
     def __call__(self, *args: Ref, into: Builder | None = None, **attrs: Any) -> Ref:
         """Emit a node where the operands live (the newest builder among them, or `into`) and return its result."""
-        return args[0].bind(self, args, attrs) if args and into is None else _newest(args, into).bind(self, args, attrs)
+        return _home(args, into).bind_all(self, args, attrs)[0]
 
     def all(self, *args: Ref, into: Builder | None = None, regions: tuple[Graph, ...] = (), **attrs: Any) -> list[Ref]:
         """Emit a node with regions or several results where the operands live, or in `into` if that is newer."""
-        return _newest(args, into if into is not None else args[0].builder).bind_all(self, args, attrs, regions)
+        return _home(args, into).bind_all(self, args, attrs, regions)
 
     def __repr__(self) -> str:
         return self.name
 
 
-def _newest(args: Sequence[Ref], into: Builder | None) -> Builder:
+def _home(args: Sequence[Ref], into: Builder | None) -> Builder:
+    """The newest builder among operands, or `into` if that is newer."""
+    for a in args:
+        builder = a.builder
+        if into is None or builder.serial > into.serial:
+            into = builder
     if into is None:
         raise ValueError("an op without operands needs into=")
-    return into if not args else max((into, *(a.builder for a in args)), key=lambda b: b.serial)
+    return into
 
 

@@ -45,13 +45,27 @@ def is_integer(dtype: np.dtype) -> bool:
     return dtype in INTEGERS
 
 
+class _HashedOnce:
+    """A place for a hash: a trace asks for those of its types many times."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+
 @dataclass(frozen=True, slots=True)
-class ArrayType:
+class ArrayType(_HashedOnce):
     """`f32[n, 3]`; weak scalars (Python numbers, NEP 50) print as `weak_f64[]`."""
 
     shape: Shape
     dtype: np.dtype
     weak: bool = False
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            object.__setattr__(self, "_hash", hash((self.shape, self.dtype, self.weak)))
+            return self._hash
 
     @property
     def rank(self) -> int:

@@ -21,6 +21,8 @@ from loopwright.lower.lanes import may_raise
 from loopwright.lower.rules import TINY, default_schedule
 from loopwright.lower.target import Target
 
+FEW_TRIPS = 64  # whatever their time, they are over before a second body is compiled
+
 
 def padded(g: Graph, target: Target) -> Graph:
     """A partitioned graph whose scans over vectors of symbolic size have a second body, where masks are cheap."""
@@ -51,7 +53,8 @@ class _Padding:
         return Graph(g.params, tuple([self._node(n) if is_control(n) else n for n in g.nodes]), g.results, g.constraints)
 
     def _node(self, n: Node) -> Node:
-        body = self._short_body(n) if n.op is scan else None
+        length = n.attrs["length"] if n.op is scan else 0
+        body = self._short_body(n) if not isinstance(length, int) or length > FEW_TRIPS else None
         if body is None:
             return Node(n.op, n.inputs, n.attrs, n.outputs, tuple(map(self.graph, n.regions)), n.source)
         short, lanes, region = body

@@ -1,5 +1,6 @@
 """Sizes against integers: polynomials mean what their arithmetic means, and the prover answers only what is so."""
 import math
+import time
 
 import pytest
 from hypothesis import assume, given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from loopwright.ir.dims import Dim, evaluate, floordiv, maximum, minimum, modulo, substitute, symbol, symbol_of, symbols_in
 from loopwright.ir.facts import Constraint, Facts
 from loopwright.ir.guards import Scope
+from loopwright.ir.types import F32, ArrayType
 from tests.scale import examples
 
 NAMES = ("n", "m", "k")
@@ -164,6 +166,39 @@ def test_divisors_follow_equalities():
     assert facts.prove("==", k * floordiv(n, k), m) is True
     assert facts.prove("==", k * floordiv(m, k), n) is True
     assert facts.prove("divides", k, m) is True
+
+
+MANY = [symbol(f"s{i}") for i in range(60)]
+
+
+@examples(60)
+@given(st.lists(st.tuples(st.integers(0, 59), st.integers(0, 59)), max_size=150), st.integers(0, 59), st.booleans())
+def test_sizes_that_equalities_connect_have_one_name(pairs, bounded, divided):
+    """As sets that are joined; a bound of one is a bound of all, and types and products go along."""
+    facts, group = Facts(), list(range(60))
+    facts.learn(Constraint("<=", 5, MANY[bounded]))
+    if divided:
+        facts.learn(Constraint("divides", 3, MANY[bounded]))
+    types = [ArrayType((x, x * MANY[0]), F32) for x in MANY]
+    for a, b in pairs:
+        facts.canonical_type(types[a])
+        facts.learn(Constraint("==", MANY[a], MANY[b]))
+        group = [group[b] if g == group[a] else g for g in group]
+    for i, x in enumerate(MANY):
+        for j, y in enumerate(MANY):
+            assert (facts.canonical(x) == facts.canonical(y)) is (group[i] == group[j])
+            assert (facts.canonical_type(types[i]) == facts.canonical_type(types[j])) is (group[i] == group[j])
+        assert facts.prove("<=", 5, x) is (True if group[i] == group[bounded] else None)
+
+
+@pytest.mark.parametrize("new_first", [False, True])
+def test_thousands_of_equal_sizes_are_one_in_no_time(new_first):
+    facts, first, start = Facts(), symbol("first"), time.process_time()
+    names = [symbol(f"t{i}") for i in range(5000)]
+    for x in names:
+        facts.learn(Constraint("==", x, first) if new_first else Constraint("==", first, x))
+    assert len({facts.canonical(x) for x in (first, *names)}) == 1
+    assert time.process_time() - start < 3  # a minute if each took all those before along
 
 
 @examples(120)

@@ -249,7 +249,8 @@ def test_powers_of_integers_do_not_raise_for_padding():
         np.testing.assert_array_equal(lw.jit(f(lax.scan))(c[:n], xs[:, :n]), f(loop)(c[:n], (xs[:, :n],)[0]))
 
 
-def test_numbers_and_matrices_have_none():
+def test_numbers_matrices_and_few_trips_have_none():
+    assert not has_short_body(lambda c: lax.fori_loop(0, 10, lambda k, c: c * 0.5, c), VECTOR)
     assert not has_short_body(step_loop(lambda c, x: (c * x, c)), np.float64(1), np.ones(4))
     assert not has_short_body(step_loop(lambda c, x: (c * x, c)), np.ones((2, 3)), np.ones((5, 2, 3)))
 

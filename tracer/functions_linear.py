@@ -79,14 +79,12 @@ def matmul(x1: Any, x2: Any, /, *, dtype: Any = None, axes: None = None, axis: N
 
 def _matmul(a: Ref, b: Ref) -> Ref:
     """Axes in front of the last two broadcast; an operand that has none of them is not copied."""
-    if len(b.shape) == 1:
-        return _contract(a, b, ((len(a.shape) - 1, 0),))
-    if len(a.shape) == 1:
-        return _contract(a, b, ((0, len(b.shape) - 2),))
-    if len(b.shape) == 2:
-        return _contract(a, b, ((len(a.shape) - 1, 0),))
-    front = len(b.shape) - 2
-    if len(a.shape) == 2:
+    if b.rank <= 2:
+        return _contract(a, b, ((a.rank - 1, 0),))
+    front = b.rank - 2
+    if a.rank == 1:
+        return _contract(a, b, ((0, front),))
+    if a.rank == 2:
         out = _contract(a, b, ((1, front),))  # m, batch..., n
         return _permuted(out, (*range(1, front + 1), 0, front + 1))
     shape = broadcast_shapes(a.builder.scope, a.shape[:-2], b.shape[:-2])

@@ -17,6 +17,7 @@ from loopwright.ir.dims import Dim, Extent, Shape, symbol, symbols_in, terms_of
 from loopwright.ir.errors import ArgumentError, DTypeError, LeakedValueError, ShapeError
 from loopwright.ir.guards import Scope
 from loopwright.ir.ops import TABLE
+from loopwright.ir.ops.construct import scalar
 from loopwright.ir.source import user_source
 from loopwright.ir.types import C128, COMPLEX, F64, I64, SHORT
 from loopwright.tracer.size import Size
@@ -280,17 +281,7 @@ def exact(x: Any, dtype: np.dtype) -> Any:
         if not info.min <= x <= info.max:
             raise OverflowError(f"{user_source()}: Python integer {x} out of bounds for {dtype}")
         return int(x)
-    return _rounded(x, dtype) if type(x) is float and x != 0 else _held(x, dtype)  # zeros of both signs are equal
-
-
-def _held(x: Any, dtype: np.dtype) -> Any:
-    with np.errstate(all="ignore"):
-        held = np.asarray(x).astype(dtype)
-    kind = {"b": bool, "i": int, "u": int, "c": complex}.get(dtype.kind, float)
-    return kind(held[()])
-
-
-_rounded = lru_cache(maxsize=1024)(_held)  # for floats alone: 1 and True are equal too
+    return scalar(x, dtype)
 
 
 def convert(x: Ref, dtype: np.dtype, weak: bool = False) -> Ref:

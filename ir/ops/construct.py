@@ -1,6 +1,7 @@
 """Arrays made from nothing: constants, positions, and sizes as numbers. `into=` says where they are emitted."""
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -76,5 +77,15 @@ def zeros_like(x: Ref) -> Ref:
 
 def scalar(value: Any, dtype: np.dtype) -> Any:
     """The Python number that a constant of this dtype holds exactly."""
+    is_plain = type(value) is int or (type(value) is float and value != 0)  # zeros of both signs are equal
+    return _known_scalar(value, dtype) if is_plain else _scalar(value, dtype)
+
+
+def _scalar(value: Any, dtype: np.dtype) -> Any:
+    with np.errstate(all="ignore"):
+        held = np.asarray(value).astype(dtype)
     kind = {"b": bool, "i": int, "u": int, "c": complex}.get(dtype.kind, float)
-    return kind(np.asarray(value).astype(dtype))
+    return kind(held[()])
+
+
+_known_scalar = lru_cache(maxsize=1 << 12, typed=True)(_scalar)
