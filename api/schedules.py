@@ -12,7 +12,7 @@ from typing import Any
 from loopwright.ir import schedule as instructions
 from loopwright.ir.errors import ArgumentError, ScheduleError
 from loopwright.ir.graph import Graph, Node
-from loopwright.ir.schedule import InPlace, Instruction
+from loopwright.ir.schedule import InPlace, Instruction, Reorder
 from loopwright.ir.schedule import Schedule as Instructions
 from loopwright.ir.source import user_source
 from loopwright.jitted import jit
@@ -228,8 +228,9 @@ def _in_place(schedule: Instructions) -> set[Instruction]:
 def _replaces(x: Instruction, y: Instruction) -> bool:
     """Whether x says anew what y said: the same kind of thing of the same stage and loop."""
     family = [_PLACING if type(i).__name__ in _PLACING else type(i) for i in (x, y)]
-    alike = all(getattr(x, name, None) == getattr(y, name, None) for name in ("stage", "loop", "operand"))
-    return family[0] == family[1] and alike
+    alike = all(getattr(x, name, None) == getattr(y, name, None) for name in ("stage", "loop", "operand", "side"))
+    other_loops = isinstance(x, Reorder) and isinstance(y, Reorder) and set(x.loops) != set(y.loops)
+    return family[0] == family[1] and alike and not other_loops
 
 
 class _Scheduled:

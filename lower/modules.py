@@ -17,7 +17,7 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.nest import Nest
 from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan
-from loopwright.ir.schedule import Bind, Inline, InPlace, InShared, Instruction, Interleave, Schedule, Threads
+from loopwright.ir.schedule import Bind, ByOwner, Inline, InPlace, InShared, Instruction, Interleave, Schedule, Threads
 from loopwright.ir.types import COMPLEX
 from loopwright.lower import natives
 from loopwright.lower.control import carried_by
@@ -27,7 +27,7 @@ from loopwright.lower.runtime import natives as codes
 from loopwright.lower.scheduling import Scheduled, build_nest
 
 MOST_LANES = 64
-_FOR_GPU = (Threads, Bind, InShared)
+_FOR_GPU = (Threads, Bind, InShared, ByOwner)
 _LOWER = __name__.rpartition(".")[0] + "."
 
 

@@ -85,6 +85,8 @@ def reorder(nest: Nest, names: Sequence[str]) -> Nest:
         found = {f.index.name: f for f in chain}
         if sorted(found) != sorted(names):
             raise ValueError(f"the loops directly inside one another are {', '.join(found)}")
+        if wide := [name for name in names[:-1] if found[name].lanes > 1]:
+            raise ValueError(f"{wide[0]} has lanes, so it stays the innermost")
         for f in chain:
             if f.origin is not None and f.origin.name in found and names.index(f.origin.name) > names.index(f.index.name):
                 raise ValueError(f"{f.index.name} goes through a block of {f.origin.name}")

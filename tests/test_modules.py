@@ -184,14 +184,14 @@ def test_an_edited_program_computes_something_else():
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [
-    ("Parallel()", "Tiles()", r"Tiles\(\): nothing is read across"),
+    ("Parallel(loops=())", "Tiles()", r"Tiles\(\): nothing is read across"),
     ("lanes=8", "lanes=6", r"Vectorize\(stage=\d, loop=\d, lanes=6\): lanes must be a power of two"),
     ("Vectorize(stage=", "Vectorize(stage=1", r"Vectorize\(stage=1\d, loop=1, lanes=8\): there is no such stage"),
     ("loop=1, lanes", "loop=0, lanes", r"loop=0, lanes=8\): it changes nothing"),
     ("loop=1, lanes", "loop=2, lanes", r"loop=2, lanes=8\): stage \d has 2 loops"),
     ("factor=", "factor=70", "a factor is from 1 to 64"),
-    ("Parallel()", "Parallel(), Threads(x=32, y=1)", "it is for a GPU"),
-    ("Parallel()", "Parallel(), InPlace(operand=0, output=0)", "InPlace")])
+    ("Parallel(loops=())", "Parallel(loops=()), Threads(x=32, y=1)", "it is for a GPU"),
+    ("Parallel(loops=())", "Parallel(loops=()), InPlace(operand=0, output=0)", "InPlace")])
 def test_a_wrong_schedule_names_the_kernel_and_the_instruction(old, new, message):
     with pytest.raises(lw.ScheduleError, match=rf"^<text>:\d+: kernel 0 \([a-z_ ]+\): .*{message}"):
         edited(old, new)
@@ -200,7 +200,7 @@ def test_a_wrong_schedule_names_the_kernel_and_the_instruction(old, new, message
 def test_work_in_place_is_where_the_program_says_so():
     text = lw.jit(lambda x: x * 2).lower(normal(3)).module
     with pytest.raises(lw.ScheduleError, match="the operand and the result are not one buffer here"):
-        lw.parse(text.replace("Parallel()", "Parallel(), InPlace(operand=0, output=0)")).compile()
+        lw.parse(text.replace("Parallel(loops=())", "Parallel(loops=()), InPlace(operand=0, output=0)")).compile()
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [
