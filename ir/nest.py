@@ -48,7 +48,7 @@ class For:
     by_rows: bool = False
     tiled: bool = False
     origin: Index | None = None
-    length: int | None = None
+    length: Extent | None = None
     step: int = 1
     padded: bool = False
     together: int = 1

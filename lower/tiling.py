@@ -16,9 +16,11 @@ from loopwright.ir.loops import (
     Literal,
     Load,
     Local,
+    Size,
     When,
     integer,
     minus,
+    parts,
     plus,
     times,
     transform,
@@ -169,11 +171,12 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
         raise ValueError("it is no plain sum")
     if before or not all(isinstance(other, Let | Store) for other in after):
         raise ValueError("more than stores follows it")
-    if None in (columns.origin, rows.origin, columns.length, rows.length) or x.columns % x.lanes:
+    whole = isinstance(columns.length, int) and isinstance(rows.length, int)
+    if columns.origin is None or rows.origin is None or not whole or x.columns % x.lanes:
         raise ValueError("rows and columns must be blocks, and tiles whole vectors wide")
     if x.heights[-1:] != (1,) or list(x.heights) != sorted(set(x.heights), reverse=True):
         raise ValueError("tiles get lower, down to one row")
-    assert columns.origin and rows.origin and columns.length and rows.length
+    assert isinstance(columns.length, int) and isinstance(rows.length, int)
     left, right = factors(s.body, rows.index, columns.index)
     width = -(-columns.length // x.columns) * x.columns + x.lanes  # rows a power of two apart would share lines of a cache
     tile = Buffer(f"{s.name}_sums", (rows.length, width), s.dtype, "local")
@@ -236,20 +239,65 @@ def pack(nest: Nest, side: str, name: str) -> Nest:
 
 
 def _left(s: Contract, f: For) -> tuple[Buffer, Statement, Expr]:
-    """A block of rows, in pieces of one depth: rows lie a known distance apart."""
+    """A block of rows, in pieces of one depth: rows lie a known distance apart. Windows that step by one position share the
+    rows that they have in common."""
     last, rows = s.over[-1], s.rows
     assert last.origin and last.length and rows.origin and rows.length
     if f.index != last.origin:
         raise ValueError("the left side is packed for a block of its terms")
     width = last.length + s.lanes  # as the sums' rows
-    place = plus(times(minus(rows.index, rows.origin), Literal(width, I64)), minus(last.index, last.origin))
-    place = plus(_before(s, rows.length * width), place)
-    count = product(b.extent for b in s.over[:-1]) * rows.length * width
-    buffer = Buffer(f"{s.buffer}_left", (count,), s.left.dtype, "local")
-    body: Statement = For(last.index, last.extent, (Store(buffer.name, (place,), s.left),), s.lanes, 4, origin=last.origin,
+    window, step = _window(s)
+    others = [b for b in s.over[:-1] if b is not window]
+    reach = 0 if window is None else (window.extent - 1) * step
+    count = rows.length + reach
+    start, row = last.origin, minus(rows.index, rows.origin)
+    moved = row if window is None else plus(row, times(window.index, Literal(step, I64)))
+    before = times(_flat(others), integer(count * width))
+
+    def place(at: Expr) -> Expr:
+        return plus(plus(before, times(at, Literal(width, I64))), minus(last.index, start))
+    buffer = Buffer(f"{s.buffer}_left", (product(b.extent for b in others) * count * width,), s.left.dtype, "local")
+    first = s.left if window is None else transform(s.left, lambda e: Literal(0, I64) if e == window.index else None)
+    body: Statement = For(last.index, last.extent, (Store(buffer.name, (place(row),), first),), s.lanes, 4, origin=last.origin,
                           length=last.length)
-    body = _across(For(rows.index, rows.extent, (body,), origin=rows.origin, length=rows.length))
-    return buffer, _around(s.over[:-1], body), place
+    body = _across(For(rows.index, rows.extent + reach, (body,), origin=rows.origin, length=count))
+    return buffer, _around(others, body), place(moved)
+
+
+def _window(s: Contract) -> tuple[Block | None, int]:
+    """The index of a sum that moves the rows which are read by whole positions, and by how many."""
+    for b in reversed(s.over[:-1]):
+        steps = {None if c.get(s.rows.index) != 1 else c.get(b.index) for c in _linear_parts(s.left, {s.rows.index, b.index})}
+        step, = steps if len(steps) == 1 else (None,)
+        if isinstance(step, int) and step > 0:
+            return b, step
+    return None, 0
+
+
+def _linear_parts(e: Expr, some: set[Index]) -> list[dict[Index, Extent]]:
+    """How often each index is in the outermost linear parts of an expression that hold some of these."""
+    if not any(x in some for x in walk(e)):
+        return []
+    found = _linear(e)
+    return [found] if found is not None else [x for part in parts(e) for x in _linear_parts(part, some)]
+
+
+def _linear(e: Expr) -> dict[Index, Extent] | None:
+    """How often each index is in a sum of multiples; None for anything else."""
+    match e:
+        case Index():
+            return {e: 1}
+        case Size() | Literal():
+            return {}
+        case Apply(fn="add", args=(a, b)):
+            first, second = _linear(a), _linear(b)
+            if first is None or second is None:
+                return None
+            return {k: first.get(k, 0) + second.get(k, 0) for k in (*first, *second)}
+        case Apply(fn="mul", args=(a, Literal(value=int() as n)) | (Literal(value=int() as n), a)):
+            inner = _linear(a)
+            return None if inner is None else {k: c * n for k, c in inner.items()}
+    return None
 
 
 def _right(s: Contract, f: For) -> tuple[Buffer, Statement, Expr]:
@@ -259,7 +307,7 @@ def _right(s: Contract, f: For) -> tuple[Buffer, Statement, Expr]:
     if f.step % width or f.step == 1:
         raise ValueError("the right side is packed for a block of columns")
     terms = product(b.extent for b in s.over)
-    place = plus(_before(s, last.extent * width), times(last.index, Literal(width, I64)))
+    place = plus(times(_flat(s.over[:-1]), integer(last.extent * width)), times(last.index, Literal(width, I64)))
     place = plus(plus(times(minus(panel, f.index), integer(terms)), place), minus(s.columns.index, panel))
     buffer = Buffer(f"{s.buffer}_right", (terms * f.step,), s.right.dtype, "local")
     vectors = For(s.columns.index, s.columns.extent, (Store(buffer.name, (place,), s.right),), s.lanes, width // s.lanes,
@@ -280,12 +328,12 @@ def _around(blocks: Sequence[Block], s: Statement) -> Statement:
     return s
 
 
-def _before(s: Contract, each: Extent) -> Expr:
-    """Where the terms of the inner indices begin, of which there are `each`."""
+def _flat(blocks: Sequence[Block]) -> Expr:
+    """The number of a position of some indices, in order."""
     place: Expr = Literal(0, I64)
-    for b in s.over[:-1]:
+    for b in blocks:
         place = plus(times(place, integer(b.extent)), b.index)
-    return times(place, integer(each))
+    return place
 
 
 def _across(f: For) -> For:

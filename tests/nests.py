@@ -54,7 +54,7 @@ def _statement(s, env):
 def _positions(block, env, step=1):
     low = 0 if block.origin is None else int(evaluate_expr(block.origin, env))
     end = evaluate(block.extent, env.sizes)
-    return range(low, end if block.length is None else min(low + block.length, end), step)
+    return range(low, end if block.length is None else min(low + evaluate(block.length, env.sizes), end), step)
 
 
 def _contract(s, env):

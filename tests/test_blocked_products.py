@@ -194,31 +194,32 @@ def test_equal_bits_on_one_thread_and_on_two(without_library):
 
 
 # ---- convolutions -------------------------------------------------------------------------------
-def convolved(x, w, stride, padding):
+def convolved(x, w, stride, padding, dilation):
     """By one product for each position of the kernel."""
-    height, width = w.shape[:2]
     x = np.pad(x, ((0, 0), padding[0], padding[1], (0, 0)))
-    rows, columns = ((x.shape[1 + k] - w.shape[k]) // stride[k] + 1 for k in (0, 1))
-    return sum(x[:, i:i + rows * stride[0]:stride[0], j:j + columns * stride[1]:stride[1]] @ w[i, j]
-               for i in range(height) for j in range(width))
+    rows, columns = ((x.shape[1 + k] - (w.shape[k] - 1) * dilation[k] - 1) // stride[k] + 1 for k in (0, 1))
+    places = [(slice(i, i + rows * stride[0], stride[0]), slice(j, j + columns * stride[1], stride[1]))
+              for i in range(0, w.shape[0] * dilation[0], dilation[0]) for j in range(0, w.shape[1] * dilation[1], dilation[1])]
+    return sum(x[:, *place] @ kernel for place, kernel in zip(places, w.reshape(-1, *w.shape[2:]), strict=True))
 
 
-WINDOWS = [((1, 1), (1, 1)), ((2, 1), (0, 2)), ((3, 2), (1, 0))]
-CONVOLUTIONS = [lw.jit(lambda x, w, b, stride=stride, low=low, high=high: np.maximum(lax.conv_general_dilated(
-    x, w, stride, ((low, high), (high, low)), dimension_numbers=("NHWC", "HWIO", "NHWC")) + b, 0),
-    static_argnames=("stride", "low", "high")) for stride, (low, high) in WINDOWS]
+WINDOWS = [((1, 1), (1, 1), (1, 1)), ((2, 1), (0, 2), (1, 1)), ((3, 2), (1, 0), (1, 1)), ((1, 1), (2, 1), (2, 3))]
+CONVOLUTIONS = [lw.jit(lambda x, w, b, stride=stride, low=low, high=high, dilation=dilation: np.maximum(
+    lax.conv_general_dilated(x, w, stride, ((low, high), (high, low)), rhs_dilation=dilation,
+                             dimension_numbers=("NHWC", "HWIO", "NHWC")) + b, 0),
+    static_argnames=("stride", "low", "high", "dilation")) for stride, (low, high), dilation in WINDOWS]
 
 
-@examples(25)
-@given(st.integers(0, 2), st.tuples(*[st.integers(2, 3)] * 2), st.tuples(*[st.integers(4, 20)] * 2), st.integers(2, 40),
+@examples(30)
+@given(st.integers(0, 3), st.tuples(*[st.integers(2, 3)] * 2), st.tuples(*[st.integers(7, 20)] * 2), st.integers(2, 40),
        st.integers(2, 40), st.sampled_from(["f4", "f8"]))
 def test_convolutions_are_as_accurate_as_products(k, window, image, features, out, dtype):
     rng = np.random.default_rng(features)
-    stride, (low, high) = WINDOWS[k]
+    stride, (low, high), dilation = WINDOWS[k]
     x, w, b = (rng.normal(size=s).astype(dtype) for s in ((2, *image, features), (*window, features, out), (out,)))
 
     def expected(x, w, b):
-        return np.maximum(convolved(x, w, stride, ((low, high), (high, low))) + b, 0)
+        return np.maximum(convolved(x, w, stride, ((low, high), (high, low)), dilation) + b, 0)
     wide = np.longdouble if dtype == "f8" else "f8"
     near(CONVOLUTIONS[k](x, w, b), expected(*(a.astype(wide) for a in (x, w, b))), expected(x, w, b))
 

@@ -30,8 +30,8 @@ def block_span(context: Context, block: Block | For) -> Span:
     low = "0" if block.origin is None else context.bindings[block.origin.name].parts[0]
     if block.length is None:
         return low, extent
-    scope = context.scope
-    return low, scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"add nsw i64 {low}, {block.length}")), ("i64", extent)])
+    end = context.scope.emit(f"add nsw i64 {low}, {context.kernel.extent(block.length)}")
+    return low, context.scope.call("i64", "llvm.smin.i64", [("i64", end), ("i64", extent)])
 
 
 def unit_count(context: Context, f: For) -> str:
@@ -66,7 +66,7 @@ def stretch(context: Context, f: For, units: Span) -> Span:
 def padded(context: Context, statement: For, run: Callable[[Context], None]) -> None:
     """All positions of a block at once: where it ends past the extent lanes there are read as zero, and stored."""
     name, scope, kernel = statement.index.name, context.scope, context.kernel
-    assert statement.origin is not None and statement.length is not None
+    assert statement.origin is not None and isinstance(statement.length, int)
     base, end = context.bindings[statement.origin.name].parts[0], kernel.extent(statement.extent)
     fits = scope.emit(f"icmp sle i64 {scope.emit(f'add nsw i64 {base}, {statement.length}')}, {end}")
     wide = replace(context, lanes=statement.lanes, parts=statement.length // statement.lanes, vector=name)
@@ -101,28 +101,51 @@ def contract(context: Context, s: Contract) -> None:
 
 
 def _tile(context: Context, s: Contract, height: int) -> None:
-    """A call of the function that makes the sums of a tile."""
-    kernel, scope, (*outer, last) = context.kernel, context.scope, s.over
-    assert s.columns.origin is not None and s.columns.length is not None
+    """The sums of a tile, over groups of terms that lie an equal step apart."""
+    scope, (*outer, last) = context.scope, s.over
+    assert s.columns.origin is not None
     low, high = block_span(context, last)
     count = high if low == "0" else scope.emit(f"sub i64 {high}, {low}")
-    groups = kernel.extent(product(b.extent for b in outer))
     here = context.bind_index(s.columns.index.name, context.bindings[s.columns.origin.name].parts[0], scope)
     here = here.bind_index(last.index.name, low, scope)
     for b in outer:
         here = here.bind_index(b.index.name, "0", scope)
-    left, right = (_Side(here, e) for e in (s.left, s.right))
-    sums = _Side(here, Load(s.buffer, s.at, s.dtype))
+    left = _Side(here, s.left)
+    apart = [k for k in range(len(outer) - 1)
+             if left.step(outer[k].index) != left.step(outer[k + 1].index) * outer[k + 1].extent]
+    first = apart[-1] + 1 if apart else 0
+    fresh = "true" if s.fresh is None else context.evaluate(context.kernel.terms.of(s.fresh)).parts[0]
+
+    def groups(inside: Context, around: Sequence[Block], fresh: str) -> None:
+        if not around:
+            _call(inside, s, height, count, outer[first:], fresh)
+            return
+        b, *rest = around
+
+        def body(inner: Scope, at: str, state: list[str]) -> list[str]:
+            groups(inside.bind_index(b.index.name, at, inner), rest, fresh)
+            return []
+        loop(inside.scope, *block_span(inside, b), "1", (), body)
+    if first:  # no terms, for the sums of none of the groups
+        _call(here, s, height, "0", outer[first:], fresh)
+        fresh = "false"
+    groups(here, outer[:first], fresh)
+
+
+def _call(context: Context, s: Contract, height: int, count: str, outer: Sequence[Block], fresh: str) -> None:
+    """A call of the function that makes the sums of a tile."""
+    kernel = context.kernel
+    left, right, sums = _Side(context, s.left), _Side(context, s.right), _Side(context, Load(s.buffer, s.at, s.dtype))
     distance, apart = (side.step(s.rows.index) for side in (left, sums))
-    assert isinstance(distance, int) and isinstance(apart, int)
+    assert isinstance(distance, int) and isinstance(apart, int) and s.columns.length is not None
     shape = TileShape(s.dtype, height, s.columns.length // s.lanes, s.lanes, distance, apart)
     name, declarations, texts = tile_function(shape, kernel.target)
     kernel.function.declarations |= declarations
     kernel.function.constants |= texts
+    groups = kernel.extent(product(b.extent for b in outer))
     steps = [kernel.extent(side.step(outer[-1].index)) if outer else "0" for side in (left, right)]
-    fresh = "true" if s.fresh is None else context.evaluate(kernel.terms.of(s.fresh)).parts[0]
-    scope.do(f"call void @{name}(ptr {left.pointer}, ptr {right.pointer}, ptr {sums.pointer}, i64 {count}, i64 {groups}, "
-             f"i64 {steps[0]}, i64 {steps[1]}, i1 {fresh})")
+    context.scope.do(f"call void @{name}(ptr {left.pointer}, ptr {right.pointer}, ptr {sums.pointer}, i64 {count}, "
+                     f"i64 {groups}, i64 {steps[0]}, i64 {steps[1]}, i1 {fresh})")
 
 
 class _Side:

@@ -57,7 +57,7 @@ def _of(statement: Statement) -> Extent:
             return 0
 
 
-def _trips(extent: Extent, length: int | None, step: int = 1) -> Extent:
+def _trips(extent: Extent, length: Extent | None, step: int = 1) -> Extent:
     """How often a loop runs that may go through a block."""
     return floordiv((extent if length is None else minimum(extent, length)) + (step - 1), step)
 
