@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from loopwright.ir import schedule as instructions
+from loopwright.ir.attributes import Attributes
 from loopwright.ir.errors import ArgumentError, ScheduleError
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.schedule import InPlace, Instruction, Reorder
@@ -17,12 +18,15 @@ from loopwright.ir.schedule import Schedule as Instructions
 from loopwright.ir.source import user_source
 from loopwright.jitted import jit
 from loopwright.lower.compile import compile_version
-from loopwright.lower.modules import check_schedule, described, kernels_of, loops_of, rescheduled
+from loopwright.lower.modules import check_schedule, described, kernels_of, loops_of, reimplemented
+from loopwright.lower.rules import default_schedule
 from loopwright.lower.runtime.cache import digest
 from loopwright.lower.runtime.canonical import canonical
 from loopwright.lower.runtime.dispatcher import NativeFunction
 from loopwright.lower.scheduling import build_nest
+from loopwright.lower.target import host_target
 from loopwright.modules import Module
+from loopwright.user_kernels import Kernel
 from loopwright.versions import Entry, Versions
 
 _PLACING = ("Inline", "ComputeAt", "AddAlong")  # kinds of which a stage has one
@@ -61,7 +65,7 @@ class Schedules:
         self._entry = versions.entry(versions.parameters.call(args, kwargs))
         self._graph = self._entry.compiled.module
         self._nodes = kernels_of(self._graph)
-        self._schedules: dict[Node, Instructions] = {}
+        self._attrs: dict[Node, Attributes] = {}  # of kernels that were changed
 
     @property
     def kernels(self) -> list[KernelSchedule]:
@@ -85,7 +89,7 @@ class Schedules:
     @property
     def module(self) -> Module:
         """The whole program with these schedules: its text is `str(module)`."""
-        g = rescheduled(self._graph, self._schedules)
+        g = reimplemented(self._graph, self._attrs)
         return Module(g.params, g.nodes, g.results, g.constraints)
 
     def compile(self) -> Callable[..., Any]:
@@ -130,7 +134,12 @@ class KernelSchedule:
     @property
     def is_generated(self) -> bool:
         """Whether a schedule makes the kernel, and not a library."""
-        return bool(self._node.attrs["implementation"] == "generated")
+        return bool(self.attrs["implementation"] == "generated")
+
+    @property
+    def attrs(self) -> Attributes:
+        """How the kernel is made: its `implementation`, and what that needs."""
+        return self._whole._attrs.get(self._node, self._node.attrs)
 
     @property
     def region(self) -> Graph:
@@ -150,11 +159,10 @@ class KernelSchedule:
     @property
     def schedule(self) -> Instructions:
         """The instructions as they stand."""
-        changed = self._whole._schedules.get(self._node)
-        return tuple(self._node.attrs.get("schedule", ())) if changed is None else changed
+        return tuple(self.attrs.get("schedule", ()))
 
     def __str__(self) -> str:
-        head = f"{described(self.number, self._node)}: {self._node.attrs['implementation']}"
+        head = f"{described(self.number, self._node)}: {self.attrs['implementation']}"
         body = [f"  {line}" for line in str(self.region).splitlines()]
         return "\n".join([head, *body, *(f"  {x}" for x in self.schedule)])
 
@@ -164,7 +172,7 @@ class KernelSchedule:
     def set(self, schedule: Instructions) -> KernelSchedule:
         """Take a whole schedule in place of this one. ScheduleError where the kernel does not allow it."""
         if not self.is_generated:
-            implementation = self._node.attrs["implementation"]
+            implementation = self.attrs["implementation"]
             raise ScheduleError(f"{user_source()}: {described(self.number, self._node)} calls {implementation}: no schedule "
                                 f"makes it.")
         if _in_place(schedule) != _in_place(self.schedule):
@@ -172,7 +180,26 @@ class KernelSchedule:
                                 f"its values, and is not to be changed: donate an argument (donate_argnums) for that.")
         new = [x for x in schedule if x not in self.schedule]
         check_schedule(self.region, schedule, f"{user_source()}: {described(self.number, self._node)}", new)
-        self._whole._schedules[self._node] = schedule
+        self._whole._attrs[self._node] = {**self.attrs, "schedule": schedule}
+        return self
+
+    def use(self, what: str | Kernel) -> KernelSchedule:
+        """Let something else make the kernel: one of your own (`lw.kernel`) whose signature fits, "generated" loops with the
+        schedule that rules give them, or again what the program was compiled with, by its name. ScheduleError where that does
+        not fit. That a kernel of your own computes the same is yours to know."""
+        original, region = self._node.attrs, self.region
+        found: Attributes | None = None
+        if isinstance(what, Kernel):
+            found = what.implementing([v.type for v in region.params], [v.type for v in region.results])
+        elif what == original["implementation"]:
+            found = original
+        elif what == "generated" and all(n.op.loop is not None for n in self.region.nodes):
+            found = {"implementation": "generated", "schedule": default_schedule(self.region, host_target())}
+        if found is None or _in_place(found.get("schedule", ())) != _in_place(original.get("schedule", ())):
+            given, made = (", ".join(str(v.type) for v in values) for values in (region.params, region.results))
+            raise ScheduleError(f"{user_source()}: {described(self.number, self._node)} cannot be made by {what!r}: it is "
+                                f"{given} -> {made}.")
+        self._whole._attrs[self._node] = found
         return self
 
     def remove(self, name: str, **fields: Any) -> KernelSchedule:

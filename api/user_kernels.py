@@ -344,6 +344,23 @@ class Kernel:
                               f"{shapes}. Check that it is void f(pointers to operands and results, then int64 sizes "
                               f"{', '.join(self.signature.sizes) or '(none)'}), as {self.signature.text!r} says.")
 
+    def implementing(self, params: Sequence[ArrayType], results: Sequence[ArrayType]) -> dict[str, Any] | None:
+        """What a compiled program says of this kernel where it computes such results of such values; None where its signature
+        does not fit them."""
+        declared, found = (*self.signature.operands, *self.signature.results), (*params, *results)
+        if len(params) != len(self.signature.operands) or [(t.dtype, t.rank) for t in declared] != [
+                (t.dtype, t.rank) for t in found]:
+            return None
+        pairs = [(n, size) for t, f in zip(declared, found, strict=True) for n, size in zip(t.shape, f.shape, strict=True)]
+        env: dict[str, Extent] = {}
+        for n, size in pairs:
+            if (s := symbol_of(n)) is not None:
+                env.setdefault(s, size)
+        if any(substitute(n, env) != size for n, size in pairs):
+            return None
+        return {"implementation": "native", "code": self._code(params, results),
+                "extents": tuple([env[s] for s in self.signature.sizes])}
+
     # ---- rules, as walks over graphs ask for them ----------------------------------------------
     def transpose(self, group: Group, args: Sequence[Ref | ArrayType], cotangents: Sequence[Ref]) -> list[Ref]:
         """The cotangents of a group's operands, which are given as types."""

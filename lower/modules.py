@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loopwright.ir import loops, nest, schedule
+from loopwright.ir.attributes import Attributes
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.nest import Nest
@@ -78,11 +79,15 @@ def kernels_of(g: Graph) -> list[Node]:
 
 def rescheduled(g: Graph, schedules: Mapping[Node, Schedule]) -> Graph:
     """g with other schedules for some of its kernels."""
+    return reimplemented(g, {n: {**n.attrs, "schedule": s} for n, s in schedules.items()})
+
+
+def reimplemented(g: Graph, attrs: Mapping[Node, Attributes]) -> Graph:
+    """g with other implementations for some of its kernels."""
     nodes = []
     for n in g.nodes:
-        attrs = {**n.attrs, "schedule": schedules[n]} if n in schedules else n.attrs
-        regions = n.regions if n.op is kernel else tuple([rescheduled(r, schedules) for r in n.regions])
-        nodes.append(Node(n.op, n.inputs, attrs, n.outputs, regions, n.source))
+        regions = n.regions if n.op is kernel else tuple([reimplemented(r, attrs) for r in n.regions])
+        nodes.append(Node(n.op, n.inputs, attrs.get(n, n.attrs), n.outputs, regions, n.source))
     return Graph(g.params, tuple(nodes), g.results, g.constraints)
 
 

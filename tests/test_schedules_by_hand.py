@@ -53,6 +53,32 @@ def test_instructions_take_the_place_of_what_they_contradict():
     assert Inline(0) in k.schedule and ComputeAt(0, 1) not in k.schedule and Parallel() in k.schedule
 
 
+def test_a_kernel_of_ones_own_makes_a_kernel():
+    def f(a, b):
+        return np.tanh(a @ b)
+    a, b = normal(30, 20), normal(20, 40)
+
+    @lw.kernel("f64[n, k], f64[k, m] -> f64[n, m]")
+    def product(a, b, c):
+        for i in lw.loops.loop(a.shape[0], parallel=True):
+            for j in lw.loops.loop(b.shape[1], lanes=4):
+                c[i, j] = lw.loops.sum(a[i, p] * b[p, j] for p in lw.loops.loop(a.shape[1]))
+    s = lw.schedule(f, a, b)
+    assert s.kernel(0).use(product).attrs["implementation"] == "native" and "native" in str(s.kernel(0))
+    assert "LoopFunction" in str(s.module)
+    for n, k, m in ((30, 20, 40), (1, 1, 1), (7, 0, 3)):
+        found = s.compile()(normal(n, k), normal(k, m))
+        np.testing.assert_allclose(found, f(normal(n, k), normal(k, m)), rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(lw.parse(str(s.module)).compile()(a, b), s.compile()(a, b))
+    assert s.kernel(0).use("generated").is_generated
+    np.testing.assert_allclose(s.compile()(a, b), f(a, b), rtol=1e-12)
+    assert s.kernel(0).use("gemm").attrs["implementation"] == "gemm"
+    wrong = lw.kernel("f64[n, k], f64[k] -> f64[n]")(lambda a, x, y: None)
+    for what in (wrong, "sort", lw.kernel("f64[n, n], f64[n, n] -> f64[n, n]")(lambda a, b, c: None)):
+        with pytest.raises(lw.ScheduleError, match=r"kernel 0 \(dot_general\) cannot be made by"):
+            s.kernel(0).use(what)
+
+
 def test_loops_in_blocks():
     def f(x):
         return np.exp(x) * np.sum(x, axis=1)[:, None]
