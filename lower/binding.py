@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from loopwright.ir.loops import Apply, Expr, Index, walk
+from loopwright.ir.loops import Apply, Expr, Index, Literal, walk
 from loopwright.ir.nest import Allocate, For, Nest, Reduction, Scan, Statement, Store
 from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 
@@ -150,6 +150,9 @@ def owner(e: Expr, loops: set[Index]) -> Index | None:
             if not loops & _indices(b):
                 return owner(a, loops)
             return None if loops & _indices(a) else owner(b, loops)
+        case Apply(fn="neg", args=(a,)) | Apply(fn="mul", args=(a, Literal())):
+            scale = e.args[-1]
+            return None if isinstance(scale, Literal) and scale.value == 0 else owner(a, loops)
     return None
 
 

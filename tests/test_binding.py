@@ -4,6 +4,7 @@ import pytest
 
 from loopwright.ir.builder import build
 from loopwright.ir.dims import symbol
+from loopwright.ir.loops import Apply, Index, Literal, Load, Size, integer, minus, plus, times
 from loopwright.ir.nest import Allocate, For, Reduction
 from loopwright.ir.ops.arithmetic import div, sub
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
@@ -25,7 +26,8 @@ from loopwright.ir.schedule import (
     from_json,
     to_json,
 )
-from loopwright.ir.types import F32, ArrayType
+from loopwright.ir.types import F32, I64, ArrayType
+from loopwright.lower.binding import owner
 from loopwright.lower.scheduling import ScheduleError, build_nest
 from tests.nests import run_nest
 
@@ -83,6 +85,16 @@ def test_what_is_not_legal_is_refused(schedule, why):
         return
     with pytest.raises(ScheduleError, match=why):
         build_nest(REGION, schedule, "k")
+
+
+def test_the_loop_that_decides_a_position_alone():
+    i, k = Index("i"), Index("k")
+    two = Literal(2, I64)
+    for e in (i, plus(i, two), minus(integer(N - 1), i), plus(times(i, two), Size(N)), Apply("neg", (i,), I64)):
+        assert owner(e, {i, k}) == i
+    for e in (two, plus(i, k), times(i, k), Load("x0", (i,), I64), Apply("mul", (i, Literal(0, I64)), I64),
+              plus(i, Load("x0", (k,), I64))):
+        assert owner(e, {i, k}) is None
 
 
 def test_threads_that_store_to_the_same_elements_are_refused():
