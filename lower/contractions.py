@@ -28,7 +28,7 @@ def is_contraction(n: Node) -> bool:
     """Whether a node may be computed in blocks, with one rounding for each product and sum."""
     v = n.outputs[0].type
     product = n.op is one_group or (n.op is dot_general and bool(n.attrs["contract"]))
-    return product and v.rank >= 2 and v.dtype in (F32, F64) and n.inputs[0].type.dtype == v.dtype
+    return product and v.rank >= 2 and v.dtype in (F32, F64)
 
 
 def product_schedule(region: Graph, placed: Schedule, target: Target) -> Schedule | None:

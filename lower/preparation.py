@@ -11,7 +11,7 @@ from collections import Counter
 
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.ops.contraction import dot_general
+from loopwright.ir.ops.contraction import dot_general, product_dtype
 from loopwright.ir.ops.reductions import accumulator, cumprod, cumsum
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.sorting import argsort, sort
@@ -38,7 +38,7 @@ def prepare(g: Graph, blas: bool) -> Graph:
         elif blas and is_product(n):
             new = as_products(n)
         elif n.op is dot_general:
-            new = [_read_through(n, producer, blas)]
+            new = _sum_wide(_read_through(n, producer, blas))
         elif n.op is transpose and reads[n.inputs[0]] == 1:
             new = [_exchange(n, producer.get(n.inputs[0]))]
         for m in new:
@@ -79,6 +79,16 @@ def _run_wide(n: Node) -> list[Node]:
     return [Node(convert, (x,), {"dtype": dtype}, (wide,), (), n.source),
             Node(n.op, (wide,), n.attrs, (folded,), (), n.source),
             Node(convert, (folded,), {"dtype": y.type.dtype}, (y,), (), n.source)]
+
+
+def _sum_wide(n: Node) -> list[Node]:
+    """A product of half floats is one of f32 that is then converted: a stage of its own."""
+    dtype = product_dtype(n.outputs[0].type.dtype)
+    if dtype == n.outputs[0].type.dtype or dtype.kind != "f":
+        return [n]
+    made = Value(ArrayType(n.outputs[0].type.shape, dtype))
+    return [Node(dot_general, n.inputs, {**n.attrs, "dtype": dtype}, (made,), (), n.source),
+            Node(convert, (made,), {"dtype": n.outputs[0].type.dtype}, n.outputs, (), n.source)]
 
 
 def _exchange(n: Node, product: Node | None) -> Node:

@@ -156,6 +156,15 @@ def test_products_are_as_accurate_as_numpys(without_library, name, m, n, k, dtyp
     near(COMPILED[name](a, b), exact, f(a, b))
 
 
+@pytest.mark.parametrize(("f", "dtype"), [(lambda a, b: a @ b, "f2"), (lambda a, b: np.maximum(a @ b, 0), "f2"), (
+    lambda a, b: np.matmul(a, b, dtype="f4"), "f2")])
+def test_half_floats_are_multiplied_in_blocks_of_f32(f, dtype):
+    rng = np.random.default_rng(4)
+    a, b = rng.normal(size=(70, 130)).astype(dtype), rng.normal(size=(130, 40)).astype(dtype)
+    assert any(map(is_blocked, kernels(f, a, b, blas=False)))
+    near(lw.jit(f)(a, b), f(a.astype("f8"), b.astype("f8")), f(a, b))
+
+
 BATCHED = [
     ((2, 0, 33, 20), (2, 0, 20, 17), lambda a, b: a @ b), ((3, 20, 33), (33, 40), lambda a, b: a @ b + 1),
     ((2, 3, 20, 33), (2, 3, 40, 33), lambda a, b: a @ np.swapaxes(b, -1, -2)),
