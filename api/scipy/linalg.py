@@ -15,13 +15,31 @@ from loopwright.control_flow import fori_loop
 from loopwright.ir.errors import ShapeError
 from loopwright.ir.ops.linalg import solve_triangular as substitute
 from loopwright.ir.source import user_source
+from loopwright.scipy.matrices import (
+    circulant,
+    companion,
+    convolution_matrix,
+    dft,
+    fiedler,
+    fiedler_companion,
+    hadamard,
+    hankel,
+    helmert,
+    hilbert,
+    invhilbert,
+    invpascal,
+    leslie,
+    pascal,
+    toeplitz,
+)
 from loopwright.tracer.functions_linalg import solve_triangular as traced_solve_triangular
 from loopwright.tracer.promotion import has_tracer
 from loopwright.tracer.tables import xp
 
 __all__ = [
-    "block_diag", "cho_factor", "cho_solve", "cholesky", "det", "eigh", "expm", "inv", "qr", "solve", "solve_triangular", "svd",
-    "toeplitz",
+    "block_diag", "cho_factor", "cho_solve", "cholesky", "circulant", "companion", "convolution_matrix", "det", "dft", "eigh",
+    "expm", "fiedler", "fiedler_companion", "hadamard", "hankel", "helmert", "hilbert", "inv", "invhilbert", "invpascal",
+    "leslie", "pascal", "qr", "solve", "solve_triangular", "svd", "toeplitz",
 ]
 
 # Coefficients of the Pade approximant of order 13, and the norm up to which it is exact to rounding (Higham 2005).
@@ -151,22 +169,6 @@ def block_diag(*arrays: Any) -> Any:
         rows.append(lnp.pad(x, ((0, 0), (before, width - before - x.shape[1]))))
         before = before + x.shape[1]
     return lnp.concatenate(rows, axis=0)
-
-
-def toeplitz(c: Any, r: Any = None) -> Any:
-    """The matrix f[m, n] of constant diagonals with first column c f[m] and first row r f[n] (r[0] is not read), conj(c) if not
-    given.
-
-    >>> toeplitz(np.array([1, 2, 3]), np.array([0, 4]))
-    array([[1, 4],
-           [2, 1],
-           [3, 2]])
-    """
-    c = lnp.ravel(lnp.asarray(c))
-    r = lnp.conjugate(c) if r is None else lnp.ravel(lnp.asarray(r))
-    m, n = c.shape[0], r.shape[0]
-    diagonals = lnp.concatenate([c[::-1], r[1:]])  # from the lowest on
-    return diagonals[(m - 1 - lnp.arange(m))[:, None] + lnp.arange(n)[None, :]]
 
 
 def expm(A: Any) -> Any:
