@@ -189,5 +189,114 @@ def test_errors_of_structured_matrices(call, error, words):
     assert "test_special_matrices.py" in str(caught.value)
 
 
+# ---- factorisations and equations -------------------------------------------------------------------
+def stacked(f, *batches):
+    """f of each element of batches with one axis."""
+    found = [f(*elements) for elements in zip(*batches, strict=True)]
+    return tuple(map(np.stack, zip(*found, strict=True))) if isinstance(found[0], tuple) else np.stack(found)
+
+
+@pytest.mark.filterwarnings("ignore::loopwright.RecompilationWarning")
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)])
+def test_polar(shape, side):
+    def f(a):
+        return sla.polar(a, side)
+
+    def theirs(a):
+        return scipy.linalg.polar(a, side)
+
+    stack = draw(2, *shape)
+    agree(f, stack[0], want=theirs(stack[0]))
+    for both in (f(stack), lw.vmap(f)(stack)):
+        for g, w in zip(both, stacked(theirs, stack), strict=True):
+            np.testing.assert_allclose(g, w, rtol=1e-12, atol=1e-12)
+    slope_is_right(f, stack[0])
+
+
+def test_polar_is_smooth_where_singular_values_are_equal():
+    slope_is_right(sla.polar, np.eye(3))
+    slope_is_right(lambda a: (lw.grad(lambda a: np.sum(draw(3, 3) * sla.polar(a)[0]))(a),), np.eye(3), tolerance=1e-5)
+
+
+def test_solve_sylvester():
+    a, b, c = draw(2, 3, 3) + 4 * np.eye(3), draw(2, 4, 4, seed=1) + 4 * np.eye(4), draw(2, 3, 4, seed=2)
+    want = stacked(scipy.linalg.solve_sylvester, a, b, c)
+    agree(sla.solve_sylvester, a[0], b[0], c[0], want=want[0], tolerance=1e-10)
+    np.testing.assert_allclose(sla.solve_sylvester(a, b, c), want, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(lw.vmap(sla.solve_sylvester)(a, b, c), want, rtol=1e-10, atol=1e-10)
+    shared = stacked(lambda c: scipy.linalg.solve_sylvester(a[0], b[0], c), c)
+    np.testing.assert_allclose(sla.solve_sylvester(a[0], b[0], c), shared, rtol=1e-10, atol=1e-10)
+    slope_is_right(lambda a, b, c: (sla.solve_sylvester(a, b, c),), a[0], b[0], c[0])
+    turned = a[0] + 1j * c[0][:, :3]
+    x = lw.jit(sla.solve_sylvester)(turned, b[0], c[0])
+    np.testing.assert_allclose(turned @ x + x @ b[0], c[0], rtol=1e-10, atol=1e-10)
+
+
+def test_eigh_tridiagonal():
+    d, e = draw(2, 5), draw(2, 4, seed=1)
+    values, vectors = sla.eigh_tridiagonal(d, e)
+    for k in range(2):
+        want, theirs = scipy.linalg.eigh_tridiagonal(d[k], e[k])
+        np.testing.assert_allclose(values[k], want, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(np.abs(vectors[k]), np.abs(theirs), rtol=1e-10, atol=1e-10)
+
+    def only(d, e):
+        return sla.eigh_tridiagonal(d, e, eigvals_only=True, select="i", select_range=(1, 2))
+
+    for n in (5, 4, 3):
+        want = scipy.linalg.eigh_tridiagonal(d[0, :n], e[0, :n - 1], eigvals_only=True)[1:3]
+        agree(only, d[0, :n], e[0, :n - 1], want=want)
+    slope_is_right(lambda d, e: (only(d, e),), d[0], e[0])
+    np.testing.assert_array_equal(sla.eigh_tridiagonal(np.ones(1), np.ones(0), eigvals_only=True), [1])
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5)])
+def test_qr_multiply(shape):
+    a, least = draw(*shape), min(shape)
+    for mode, c in (("right", draw(2, shape[0])), ("left", draw(least, 2)), ("right", draw(shape[0])), ("left", draw(least))):
+        got, r = sla.qr_multiply(a, c, mode)
+        q, want = scipy.linalg.qr(a, mode="economic")
+        signs = np.sign(np.diag(r)) * np.sign(np.diag(want))
+        np.testing.assert_allclose(r, signs[:, None] * want, atol=1e-12)
+        np.testing.assert_allclose(got, c @ (q * signs) if mode == "right" else (q * signs) @ c, atol=1e-12)
+    slope_is_right(lambda a, c: sla.qr_multiply(a, c), a, draw(2, shape[0]))
+
+
+@pytest.mark.parametrize("scale", [0.1, 9.0])
+def test_expm_frechet(scale):
+    a, e = scale * draw(2, 3, 3) / 3, draw(2, 3, 3, seed=1)
+    want = stacked(scipy.linalg.expm_frechet, a, e)
+    agree(sla.expm_frechet, a[0], e[0], want=tuple(w[0] for w in want), tolerance=1e-10)
+    for g, w in zip(sla.expm_frechet(a, e), want, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(sla.expm_frechet(a, e, compute_expm=False), want[1], rtol=1e-10, atol=1e-10)
+
+
+def test_expm_frechet_has_derivatives():
+    slope_is_right(lambda a, e: (sla.expm_frechet(a, e, compute_expm=False),), draw(2, 2) / 3, draw(2, 2, seed=1))
+
+
+@pytest.mark.parametrize("call, error, words", [
+    (lambda: sla.polar(np.eye(2), "up"), ValueError, "side must be 'right' or 'left'"),
+    (lambda: sla.polar(np.eye(2), method="qr"), ValueError, "method 'qdwh' or 'svd'"),
+    (lambda: sla.solve_sylvester(np.eye(2), np.eye(3), np.eye(2)), lw.ShapeError, "orders 2 and 2"),
+    (lambda: sla.eigh_tridiagonal(np.ones(3), np.ones(3)), lw.ShapeError, "one element less"),
+    (lambda: sla.eigh_tridiagonal(np.ones(3), np.ones(2), select="v"), ValueError, "select must be 'a', or 'i'"),
+    (lambda: sla.qr_multiply(np.eye(2), np.eye(2), "up"), ValueError, "mode must be 'right' or 'left'"),
+    (lambda: sla.qr_multiply(np.eye(2), np.eye(2), pivoting=True), NotImplementedError, "pivoting is not supported"),
+    (lambda: sla.expm_frechet(np.eye(2), np.eye(3)), lw.ShapeError, "matrices of one shape"),
+])
+def test_errors_of_factorisations(call, error, words):
+    with pytest.raises(error, match=words) as caught:
+        call()
+    assert "test_special_matrices.py" in str(caught.value)
+
+
+def test_equations_without_one_solution_raise():
+    with pytest.raises(np.linalg.LinAlgError):
+        sla.solve_sylvester(np.eye(2), -np.eye(2), np.ones((2, 2)))
+
+
 def test_examples_are_right():
     assert doctest.testmod(matrices, extraglobs={"np": np}).failed == 0

@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 
 from loopwright import numpy as lnp
+from loopwright.arrays import inexact
 from loopwright.control_flow import fori_loop
+from loopwright.custom import custom_jvp
+from loopwright.implicit import custom_linear_solve
 from loopwright.ir.errors import ShapeError
 from loopwright.ir.ops.linalg import solve_triangular as substitute
 from loopwright.ir.source import user_source
@@ -35,11 +38,13 @@ from loopwright.scipy.matrices import (
 from loopwright.tracer.functions_linalg import solve_triangular as traced_solve_triangular
 from loopwright.tracer.promotion import has_tracer
 from loopwright.tracer.tables import xp
+from loopwright.transforms import jvp
 
 __all__ = [
     "block_diag", "cho_factor", "cho_solve", "cholesky", "circulant", "companion", "convolution_matrix", "det", "dft", "eigh",
-    "expm", "fiedler", "fiedler_companion", "hadamard", "hankel", "helmert", "hilbert", "inv", "invhilbert", "invpascal",
-    "leslie", "pascal", "qr", "solve", "solve_triangular", "svd", "toeplitz",
+    "eigh_tridiagonal", "expm", "expm_frechet", "fiedler", "fiedler_companion", "hadamard", "hankel", "helmert", "hilbert",
+    "inv", "invhilbert", "invpascal", "leslie", "pascal", "polar", "qr", "qr_multiply", "solve", "solve_sylvester",
+    "solve_triangular", "svd", "toeplitz",
 ]
 
 # Coefficients of the Pade approximant of order 13, and the norm up to which it is exact to rounding (Higham 2005).
@@ -134,6 +139,32 @@ def eigh(a: Any, b: None = None, lower: bool = True, eigvals_only: bool = False,
     return xp.linalg.eigvalsh(a, side) if eigvals_only else tuple(xp.linalg.eigh(a, side))
 
 
+def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str = "a",
+                     select_range: tuple[int, int] | None = None, tol: float | None = None, key: Any = None) -> Any:
+    """The eigenvalues, ascending, and unless eigvals_only the eigenvectors of the symmetric matrices with diagonals d f[..., n]
+    and e f[..., n - 1] beside them, computed as dense ones: of the order of n^3 flops. select: all ("a"), or those of
+    select_range, first to last ("i"). tol and key change nothing.
+
+    >>> eigh_tridiagonal(np.array([2.0, 2.0]), np.array([1.0]), eigvals_only=True)
+    array([1., 3.])
+    """
+    if select not in ("a", "i") or (select == "i" and select_range is None):
+        raise ValueError(f"{user_source()}: eigh_tridiagonal: select must be 'a', or 'i' with select_range, got {select!r}")
+    d, e = inexact(d, e)
+    n = d.shape[-1]
+    if e.shape[-1] != n - 1:
+        raise ShapeError(f"{user_source()}: eigh_tridiagonal: e must have one element less than d, got {d.shape} and "
+                         f"{e.shape}.")
+    i, j = lnp.arange(n)[:, None], lnp.arange(n)[None, :]
+    beside = lnp.pad(e, [(0, 0)] * (e.ndim - 1) + [(0, 1)])[..., xp.minimum(i, j)]
+    whole = xp.where(i == j, d[..., None, :], xp.where(abs(i - j) == 1, beside, xp.zeros((), d.dtype)))
+    first, last = (0, n - 1) if select_range is None or select == "a" else select_range
+    if eigvals_only:
+        return xp.linalg.eigvalsh(whole)[..., first:last + 1]
+    values, vectors = xp.linalg.eigh(whole)
+    return values[..., first:last + 1], vectors[..., first:last + 1]
+
+
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, *, overwrite_a: bool = False, check_finite: bool = True,
         lapack_driver: str = "gesdd") -> Any:
     """u, s and v^H with u diag(s) v^H = a; without compute_uv only s, descending."""
@@ -151,6 +182,92 @@ def qr(a: Any, mode: str = "full", *, overwrite_a: bool = False, check_finite: b
         raise ValueError(f"{user_source()}: mode must be 'full', 'economic' or 'r', got {mode!r}")
     q, r = xp.linalg.qr(a, "reduced" if mode == "economic" else "complete")
     return (r,) if mode == "r" else (q, r)
+
+
+def qr_multiply(a: Any, c: Any, mode: str = "right", pivoting: bool = False, conjugate: bool = False,
+                overwrite_a: bool = False, overwrite_c: bool = False) -> tuple[Any, Any]:
+    """c q ("right") or q c ("left"), and r, for q and r of qr(a, mode="economic"), c a matrix or a vector. a is real, so that
+    conjugate changes nothing; pivoting is not supported.
+
+    >>> qr_multiply(np.array([[3.0], [4.0]]), np.array([3.0, 4.0]))[0].round(12)
+    array([-5.])
+    """
+    if pivoting:
+        raise NotImplementedError(f"{user_source()}: qr_multiply: pivoting is not supported.")
+    if mode not in ("right", "left"):
+        raise ValueError(f"{user_source()}: qr_multiply: mode must be 'right' or 'left', got {mode!r}")
+    q, r = xp.linalg.qr(a)
+    return (c @ q if mode == "right" else q @ c), r
+
+
+def _symmetric_sylvester(p: Any, c: Any) -> Any:
+    """The x with p x + x p = c for a symmetric positive definite p. Derivatives are those of a linear system: eigenvectors have
+    none where eigenvalues are equal."""
+    def by_eigenvectors(apply: Any, c: Any) -> Any:
+        values, vectors = xp.linalg.eigh(p)
+        turned = xp.swapaxes(vectors, -1, -2)
+        return vectors @ (turned @ c @ vectors / (values[..., :, None] + values[..., None, :])) @ turned
+
+    return custom_linear_solve(lambda x: p @ x + x @ p, c, by_eigenvectors, symmetric=True)
+
+
+@custom_jvp
+def _tall_polar(a: Any) -> tuple[Any, Any]:
+    """u with orthonormal columns and a symmetric p, u p = a, for no fewer rows than columns."""
+    u, s, vt = xp.linalg.svd(a, full_matrices=False)
+    return u @ vt, (xp.swapaxes(vt, -1, -2) * s[..., None, :]) @ vt
+
+
+@_tall_polar.defjvp
+def _tall_polar_jvp(primals: Any, tangents: Any) -> Any:
+    """u turns by w = u^T du, of which p w + w p = u^T da - da^T u, and leaves its columns' space by (1 - u u^T) da p^-1."""
+    (a,), (da,) = primals, tangents
+    u, p = _tall_polar(a)
+    inner = xp.swapaxes(u, -1, -2) @ da
+    turn = _symmetric_sylvester(p, inner - xp.swapaxes(inner, -1, -2))
+    leaving = xp.swapaxes(xp.linalg.solve(p, xp.swapaxes(da - u @ inner, -1, -2)), -1, -2)
+    return (u, p), (u @ turn + leaving, inner - turn @ p)
+
+
+def polar(a: Any, side: str = "right", *, method: str = "qdwh", eps: float | None = None,
+          max_iterations: int | None = None) -> tuple[Any, Any]:
+    """u and p with u p = a ("right") or p u = a ("left") for real a[..., m, n]: u[..., m, n] has orthonormal columns, or rows
+    where there are fewer, p is symmetric and positive semidefinite. By singular values whatever the method; eps and
+    max_iterations change nothing. Derivatives exist where a has full rank.
+
+    >>> polar(np.array([[0.0, -2.0], [2.0, 0.0]]))[1].round(12)
+    array([[2., 0.],
+           [0., 2.]])
+    """
+    if side not in ("right", "left") or method not in ("qdwh", "svd"):
+        raise ValueError(f"{user_source()}: polar: side must be 'right' or 'left' and method 'qdwh' or 'svd', got {side!r} and "
+                         f"{method!r}")
+    a = inexact(a)
+    is_wide = a.shape[-2] < a.shape[-1]
+    u, p = _tall_polar(xp.swapaxes(a, -1, -2) if is_wide else a)
+    if is_wide == (side == "right"):
+        p = u @ p @ xp.swapaxes(u, -1, -2)
+    return (xp.swapaxes(u, -1, -2) if is_wide else u), p
+
+
+def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float = 1e-8) -> Any:
+    """The x[..., m, n] with A x + x B = C for A[..., m, m] and B[..., n, n], as one system of m n unknowns: (m n)^3 flops.
+    method and tol change nothing. LinAlgError where an eigenvalue of A is one of -B.
+
+    >>> solve_sylvester(np.eye(2), np.eye(2), np.array([[2.0, 4.0], [6.0, 8.0]]))
+    array([[1., 2.],
+           [3., 4.]])
+    """
+    A, B, C = inexact(A, B, C)
+    m, n = C.shape[-2:]
+    if A.shape[-2:] != (m, m) or B.shape[-2:] != (n, n):
+        raise ShapeError(f"{user_source()}: solve_sylvester: for C of shape {C.shape} the others must be of the orders {m} "
+                         f"and {n}, got {A.shape} and {B.shape}.")
+    left = A[..., :, None, :, None] * lnp.eye(n, dtype=A.dtype)[:, None, :]
+    right = lnp.eye(m, dtype=B.dtype)[:, None, :, None] * xp.swapaxes(B, -1, -2)[..., None, :, None, :]
+    whole = left + right
+    x = xp.linalg.solve(whole.reshape(*whole.shape[:-4], m * n, m * n), C.reshape(*C.shape[:-2], m * n, 1))
+    return x.reshape(*x.shape[:-2], m, n)
 
 
 def block_diag(*arrays: Any) -> Any:
@@ -189,6 +306,21 @@ def expm(A: Any) -> Any:
         return xp.where((i < squarings)[..., None, None], x @ x, x)
 
     return fori_loop(0, trips, square, _pade(scaled))
+
+
+def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
+    """expm(A) and its derivative in the direction E, both f[..., n, n]; without compute_expm the latter alone. method changes
+    nothing. ShapeError where the shapes differ.
+
+    >>> expm_frechet(np.zeros((2, 2)), np.eye(2), compute_expm=False)
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    A, E = inexact(A, E)
+    if A.shape != E.shape:
+        raise ShapeError(f"{user_source()}: expm_frechet takes two matrices of one shape, got {A.shape} and {E.shape}.")
+    both = jvp(expm, (A,), (E,))
+    return both if compute_expm else both[1]
 
 
 def _pade(a: Any) -> Any:
