@@ -164,7 +164,8 @@ class Generator:
             case For(parallel=True) if parallel:
                 self.parallel(context, statement)
             case For():
-                self.counted(context, statement, block_span(context, statement), parallel=parallel)
+                span = statement.extent if statement.origin is None else block_span(context, statement)
+                self.counted(context, statement, span, parallel=parallel)
             case Store():
                 store(context, statement)
             case Prefetch():
