@@ -175,7 +175,8 @@ def _worth_a_row(s: Survey, reading: Reading) -> bool:
     """Whether an expensive stage is read in several passes over the same row."""
     v = reading.node.outputs[0]
     positions = {position for _, position in reading.readers}
-    if own_cost(reading.expr) < WORTH_KEEPING or v.type.rank <= s.level or s.level == 0 or len(positions) < 2:
+    least = WORTH_KEEPING if s.level < s.loops else EXPENSIVE  # folds alone may share a pass, where it is computed once
+    if own_cost(reading.expr) < least or v.type.rank <= s.level or s.level == 0 or len(positions) < 2:
         return False
     if v.type.shape[:s.level] != s.region.results[0].type.shape[:s.level]:
         return False  # the loops go past it, or not to its end
