@@ -26,6 +26,7 @@ from loopwright.lower.codegen.tiles import in_tiles
 from loopwright.lower.codegen.whiles import repeated
 from loopwright.lower.codegen.work import maths_weight, work_of
 from loopwright.lower.fusing import writes
+from loopwright.lower.runtime.pool_text import THRESHOLD
 from loopwright.lower.target import Target
 
 FEWEST_TILES = 4  # one below the other, of a thread: it reads all factors of the columns for them
@@ -263,8 +264,17 @@ class Generator:
         each = kernel.extent(floordiv(work_of(statement.body), units))
         together = max(s.lanes for s in statement.body if isinstance(s, For)) if statement.tiled else statement.together
         least = FEWEST_COLUMNS if statement.by_rows else FEWEST_TILES if units > 1 else 1
-        scope.run("lw_loop", [("ptr", f"@{name}"), ("ptr", block), ("i64", n), ("i64", each), ("i64", str(least)),
-                              ("i64", str(together))])
+        few = scope.emit(f"icmp slt i64 {scope.emit(f'mul i64 {n}, {each}')}, {THRESHOLD}")
+
+        def here(inside: Scope) -> Carried:  # a direct call: inside loops LLVM may put the body in its place
+            inside.do(f"call void @{name}(ptr {block}, i64 0, i64 {n})")
+            return ()
+
+        def shared_out(inside: Scope) -> Carried:
+            inside.run("lw_loop", [("ptr", f"@{name}"), ("ptr", block), ("i64", n), ("i64", each), ("i64", str(least)),
+                                   ("i64", str(together))])
+            return ()
+        branch(scope, few, here, shared_out)
         kernel.forget()
 
     def _arguments(self) -> list[tuple[str, str]]:
