@@ -90,42 +90,87 @@ class Space:
         return Named(found, (*lhs.names, *self.kernel))
 
 
-# ---- in blocks --------------------------------------------------------------------------------------
-def _with_group(types: Sequence[ArrayType], *axes: tuple[int, ...]) -> tuple[ArrayType, ...]:
-    return tuple([t.with_shape((*t.shape[:a[GROUP]], 1, *t.shape[a[GROUP]:])) for t, a in zip(types, axes, strict=True)])
-
-
-def _ungrouped_shape(lhs: ArrayType, rhs: ArrayType, **attrs: Any) -> Shape:
-    shape = conv.result_types(_with_group((lhs, rhs), attrs["lhs_axes"], attrs["rhs_axes"]), (), attrs)[0].shape
-    return without_axis(shape, attrs["out_axes"][GROUP])
-
-
+# ---- without axes of size 1 -------------------------------------------------------------------------
 def without_axis(of: tuple[T, ...], axis: int) -> tuple[T, ...]:
     """All but one."""
     return (*of[:axis], *of[axis + 1:])
 
 
-def _ungrouped_numpy(lhs: np.ndarray, rhs: np.ndarray, **attrs: Any) -> np.ndarray:
-    lhs, rhs = np.expand_dims(lhs, attrs["lhs_axes"][GROUP]), np.expand_dims(rhs, attrs["rhs_axes"][GROUP])
-    found: np.ndarray = np.squeeze(conv.numpy(lhs, rhs, **attrs), attrs["out_axes"][GROUP])
-    return found
+@dataclass(frozen=True)
+class _Squeezed:
+    """Convolutions on arrays without an axis of size 1: of the left operand, the kernel and the result the one of this kind
+    (None: with all). The rules are those of `conv`, asked about the arrays with all axes."""
+
+    kinds: tuple[int | None, int | None, int | None]
+
+    def axes(self, attrs: Any) -> list[int | None]:
+        """Which axis each of the three is without."""
+        names = ("lhs_axes", "rhs_axes", "out_axes")
+        return [None if kind is None else attrs[name][kind] for kind, name in zip(self.kinds, names, strict=True)]
+
+    def shapes(self, types: Sequence[ArrayType], attrs: Any) -> list[Shape]:
+        """The shapes without the axis, of some with it."""
+        return [t.shape if a is None else without_axis(t.shape, a) for t, a in zip(types, self.axes(attrs), strict=False)]
+
+    def whole(self, types: Sequence[ArrayType], attrs: Any) -> tuple[ArrayType, ...]:
+        """The types with the axis, of some without it."""
+        return tuple([t if a is None else t.with_shape((*t.shape[:a], 1, *t.shape[a:]))
+                      for t, a in zip(types, self.axes(attrs), strict=False)])
+
+    def shape(self, lhs: ArrayType, rhs: ArrayType, **attrs: Any) -> Shape:
+        whole = self.whole((lhs, rhs), attrs)
+        return self.shapes((*whole, *conv.result_types(whole, (), attrs)), attrs)[2]
+
+    def numpy(self, lhs: np.ndarray, rhs: np.ndarray, **attrs: Any) -> np.ndarray:
+        *operands, out = self.axes(attrs)
+        whole = [x if a is None else np.expand_dims(x, a) for x, a in zip((lhs, rhs), operands, strict=True)]
+        found: np.ndarray = conv.numpy(*whole, **attrs)
+        return found if out is None else np.squeeze(found, out)
+
+    def loop(self, context: LoopContext, index: tuple[Expr, ...], **attrs: Any) -> Expr:
+        axes, types = self.axes(attrs), self.whole((*context.types, context.result), attrs)
+
+        def load(k: int, at: tuple[Expr, ...]) -> Expr:
+            a = axes[k]
+            return context.load(k, at if a is None else without_axis(at, a))
+        out = axes[2]
+        assert conv.loop is not None
+        at = index if out is None else (*index[:out], Literal(0, I64), *index[out:])
+        return conv.loop(LoopContext(types[:2], types[2], load, context.fresh), at, **attrs)
+
+    def op(self, name: str, doc: str) -> Op:
+        return Op(name=name, doc=doc, shape=self.shape, dtype=lambda lhs, rhs, **attrs: lhs.dtype, numpy=self.numpy,
+                  loop=self.loop)
+
+    def nodes(self, n: Node, op: Op) -> list[Node]:
+        """A convolution as `op`, between reshapes."""
+        types = [v.type for v in (*n.inputs, *n.outputs)]
+        small = [Value(t.with_shape(shape)) for t, shape in zip(types, self.shapes(types, n.attrs), strict=True)]
+        given = [v if v.type == x.type else x for v, x in zip(n.inputs, small, strict=False)]
+        before = [Node(reshape, (v,), {"shape": x.type.shape}, (x,), (), n.source)
+                  for v, x in zip(n.inputs, given, strict=True) if v is not x]
+        return [*before, Node(op, tuple(given), n.attrs, (small[2],), (), n.source),
+                Node(reshape, (small[2],), {"shape": types[2].shape}, n.outputs, (), n.source)]
 
 
-def _ungrouped_loop(context: LoopContext, index: tuple[Expr, ...], **attrs: Any) -> Expr:
-    axes = attrs["lhs_axes"], attrs["rhs_axes"], attrs["out_axes"]
-    types = _with_group((*context.types, context.result), *axes)
-    inside = LoopContext(types[:2], types[2], lambda k, at: context.load(k, without_axis(at, axes[k][GROUP])), context.fresh)
-    at = axes[2][GROUP]
-    assert conv.loop is not None
-    return conv.loop(inside, (*index[:at], Literal(0, I64), *index[at:]), **attrs)
+_ONE_GROUP, _ONE_FEATURE = _Squeezed((GROUP, GROUP, GROUP)), _Squeezed((None, IMAGE, FEATURE))
+one_group = _ONE_GROUP.op("one_group", "A convolution of one group, on arrays without an axis for groups; attributes are those "
+                                       "of `conv`.")
+one_feature = _ONE_FEATURE.op("one_feature", "A convolution with one output feature in each group, on a kernel and a result "
+                                             "without an axis for it; attributes are those of `conv`.")
 
 
-one_group = Op(
-    name="one_group",
-    doc="A convolution of one group, on arrays without an axis for groups; attributes are those of `conv`.",
-    shape=_ungrouped_shape, dtype=lambda lhs, rhs, **attrs: lhs.dtype,
-    numpy=_ungrouped_numpy, loop=_ungrouped_loop,
-)
+def has_one_feature(n: Node) -> bool:
+    """Whether each group of a convolution has one output feature: lanes then run along the axis before, often the groups."""
+    return n.op is conv and n.inputs[1].type.shape[n.attrs["rhs_axes"][IMAGE]] == 1
+
+
+def by_feature(n: Node) -> list[Node]:
+    """The nodes that compute it as sums of their own."""
+    return _ONE_FEATURE.nodes(n, one_feature)
+
+
+# ---- in blocks --------------------------------------------------------------------------------------
 MOST_POSITIONS = 64  # of a kernel whose windows are copied in rows
 
 
@@ -144,13 +189,7 @@ def goes_in_blocks(n: Node) -> bool:
 
 def in_blocks(n: Node) -> list[Node]:
     """The nodes that compute it."""
-    types = [v.type for v in (*n.inputs, *n.outputs)]
-    axes = n.attrs["lhs_axes"], n.attrs["rhs_axes"], n.attrs["out_axes"]
-    lhs, rhs, out = (Value(t.with_shape(without_axis(t.shape, a[GROUP]))) for t, a in zip(types, axes, strict=True))
-    shaped = [Node(reshape, (n.inputs[0],), {"shape": lhs.type.shape}, (lhs,), (), n.source),
-              Node(reshape, (n.inputs[1],), {"shape": rhs.type.shape}, (rhs,), (), n.source)]
-    return [*shaped, Node(one_group, (lhs, rhs), n.attrs, (out,), (), n.source),
-            Node(reshape, (out,), {"shape": types[2].shape}, n.outputs, (), n.source)]
+    return _ONE_GROUP.nodes(n, one_group)
 
 
 # ---- as products ------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from loopwright.ir.ops.sorting import argsort, sort
 from loopwright.ir.ops.structural import reshape, transpose
 from loopwright.ir.types import ArrayType
 from loopwright.kernels.gemm import match_gemm
-from loopwright.lower.convolution import as_products, goes_in_blocks, in_blocks, is_product
+from loopwright.lower.convolution import as_products, by_feature, goes_in_blocks, has_one_feature, in_blocks, is_product
 
 
 def prepare(g: Graph, blas: bool) -> Graph:
@@ -37,6 +37,8 @@ def prepare(g: Graph, blas: bool) -> Graph:
             new = in_blocks(n)
         elif blas and is_product(n):
             new = as_products(n)
+        elif has_one_feature(n):
+            new = by_feature(n)
         elif n.op is dot_general:
             new = _sum_wide(_read_through(n, producer, blas))
         elif n.op is transpose and reads[n.inputs[0]] == 1:
