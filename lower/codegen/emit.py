@@ -294,7 +294,7 @@ class Generator:
         for k, (kind, register) in enumerate(given):
             kernel.root.lines.append(f"  {register} = load {kind}, ptr {_word(kernel.root, '%context', k)}, align 8")
         inside = Context(kernel, kernel.root, bindings)
-        span = stretch(inside, statement, ("%begin", "%end"))
+        inside, span = stretch(inside, statement, ("%begin", "%end"))
         self.with_scratch(inside, _locals(statement.body), lambda here: self.counted(here, statement, span))
         return _definition(f"@{name}(ptr %context, i64 %begin, i64 %end)", kernel)
 

@@ -25,11 +25,15 @@ Span = tuple[str, str]
 
 
 def block_span(context: Context, block: Block | For) -> Span:
-    """Where a loop begins and ends. A loop over all of an index has its end at the top of the function."""
+    """Where a loop begins and ends. A loop over all of an index has its end at the top of the function; one in a block of a
+    stretch ends where that does."""
     extent = context.kernel.extent(block.extent)
     low = "0" if block.origin is None else context.bindings[block.origin.name].parts[0]
     if block.length is None:
         return low, extent
+    left = None if block.origin is None else context.bindings.get(_left_of(block.origin))
+    if left is not None:
+        extent = left.scope.emit(f"sub nsw i64 {extent}, {left.parts[0]}")
     end = context.scope.emit(f"add nsw i64 {low}, {context.kernel.extent(block.length)}")
     return low, context.scope.call("i64", "llvm.smin.i64", [("i64", end), ("i64", extent)])
 
@@ -54,13 +58,20 @@ def _all(body: Sequence[Statement]) -> list[Statement]:
     return [x for s in body for x in ([s, *_all(s.body)] if isinstance(s, For) else [s])]
 
 
-def stretch(context: Context, f: For, units: Span) -> Span:
-    """The positions of some of a loop's units."""
+def stretch(context: Context, f: For, units: Span) -> tuple[Context, Span]:
+    """The positions of some of a loop's units, and the context of their blocks: the last one may end before it is full."""
     if f.step == 1 and f.origin is None:
-        return units
+        return context, units
     scope, (low, high) = context.scope, block_span(context, f)
     begin, end = (scope.emit(f"add i64 {low}, {scope.emit(f'mul i64 {x}, {unit_of(f)}')}") for x in units)
-    return begin, scope.call("i64", "llvm.smin.i64", [("i64", end), ("i64", high)])
+    end = scope.call("i64", "llvm.smin.i64", [("i64", end), ("i64", high)])
+    left = scope.emit(f"sub nsw i64 {context.kernel.extent(f.extent)}, {end}")
+    return context.bind_index(_left_of(f.index), left, scope), (begin, end)
+
+
+def _left_of(index: Index) -> str:
+    """The name of how many positions lie behind a stretch of a loop's blocks."""
+    return f"left of {index.name}"
 
 
 def padded(context: Context, statement: For, run: Callable[[Context], None]) -> None:
