@@ -18,10 +18,9 @@ from loopwright.ir.schedule import Schedule as Instructions
 from loopwright.ir.source import user_source
 from loopwright.jitted import jit
 from loopwright.lower.compile import compile_version
+from loopwright.lower.covers import structure_of_kernel
 from loopwright.lower.modules import check_schedule, described, kernels_of, loops_of, reimplemented
 from loopwright.lower.rules import default_schedule
-from loopwright.lower.runtime.cache import digest
-from loopwright.lower.runtime.canonical import canonical
 from loopwright.lower.runtime.dispatcher import NativeFunction
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import host_target
@@ -154,7 +153,7 @@ class KernelSchedule:
     @property
     def structure(self) -> str:
         """The same for equal kernels in every process, whatever their sizes are called."""
-        return digest(canonical(self.region.key, {}))[:32]
+        return structure_of_kernel(self._node)
 
     @property
     def schedule(self) -> Instructions:

@@ -68,6 +68,11 @@ def parse_extent(text: str) -> Extent:
     return _Parser(text, {}, {}).whole(_Parser.extent)
 
 
+def parse_attribute(text: str, classes: Classes) -> Attribute:
+    """The attribute that text spells; `classes` as for `parse`."""
+    return _Parser(text, {}, classes).whole(_Parser.attribute)
+
+
 @dataclass(frozen=True, slots=True)
 class _Token:
     kind: str

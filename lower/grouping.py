@@ -18,6 +18,7 @@ from loopwright.ir.ops.structural import reshape
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.contractions import is_contraction
+from loopwright.lower.decisions import Again, Apart, Call, Decided, Decision, Generate, Join, Placing, refuse
 from loopwright.lower.partials import add_up_along, behind
 from loopwright.lower.rules import EXPENSIVE, own_cost
 from loopwright.lower.scheduling import is_short
@@ -74,10 +75,12 @@ def _drops_ones(n: Node) -> bool:
 
 class Grouping:
     """`carried`: for some results, by number, the parameter whose bytes they have if they are made by updates of it alone.
-    `in_loop`: whether the graph is run many times, maybe over short arrays, where each kernel costs."""
+    `in_loop`: whether the graph is run many times, maybe over short arrays, where each kernel costs. `decided`: what is not
+    left to the rules. `taken`: what they decided, and what was."""
 
-    def __init__(self, g: Graph, blas: bool, carried: Mapping[int, Value], in_loop: bool) -> None:
-        self.g, self.blas, self.fresh = g, blas, fresh_indices()
+    def __init__(self, g: Graph, blas: bool, carried: Mapping[int, Value], in_loop: bool, decided: Decided) -> None:
+        self.g, self.blas, self.fresh, self.decided = g, blas, fresh_indices(), decided
+        self.taken: list[Decision] = []
         self.updates = self._updates(carried)
         self.users: dict[Value, list[Node]] = {}
         for n in g.nodes:
@@ -121,7 +124,12 @@ class Grouping:
                     other.readers.add(group)
 
     def _place(self, n: Node) -> None:
-        if n.op.loop is None or (self.blas and match_gemm(n)) or (moves_nothing(n) and not self._fusable_reshape(n)):
+        choice = self.decided.placing(n)
+        if n.op.loop is None or self._is_called(n) or (moves_nothing(n) and self._is_between(n, choice)):
+            if isinstance(choice, Again | Join):
+                refuse(n, choice, "a library call or control flow is in no other kernel")
+            if moves_nothing(n):
+                self.taken.append(Apart(self.place(n)))
             self.lone.add(n)
             group = self._new_group(n)
             self.groups_of[n] = [group]
@@ -134,17 +142,49 @@ class Grouping:
             return
         form = self._form(n)
         groups = self._readers(n)
+        choice = choice or self._choice(n, form, groups)
+        self.taken.append(choice)
+        match choice:
+            case Apart():
+                self.groups_of[n] = [self._new_group(n, form)]
+            case Again():
+                self._check_again(n, form, groups, choice)
+                self.groups_of[n] = groups
+                self.repeated[n.outputs[0]] = self._repeated_cost(n, form)
+                for group in groups:
+                    self._add(n, group)
+            case Join():
+                self._join(n, form, self._chosen_host(n, form, groups, choice), groups)
+
+    def _choice(self, n: Node, form: Form, groups: list[Group]) -> Placing:
+        """What is decided about a node by rule."""
+        at = self.place(n)
         again = len(groups) > 1 and self._recomputable(n, form, groups, EXPENSIVE - 1)
         host = None if again else self._host(n, form, groups)
         if host is not None:
-            self._join(n, form, host, groups)
-        elif again or self._recomputable(n, form, groups, 1):
-            self.groups_of[n] = groups
-            self.repeated[n.outputs[0]] = self._repeated_cost(n, form)
-            for group in groups:
-                self._add(n, group)
-        else:
-            self.groups_of[n] = [self._new_group(n, form)]
+            return Join(at, self.place(host.root))
+        return Again(at) if again or self._recomputable(n, form, groups, 1) else Apart(at)
+
+    def place(self, n: Node) -> tuple[int, ...]:
+        """Where the node is in the whole."""
+        return (*self.decided.at, self.position[n])
+
+    def _is_called(self, n: Node) -> bool:
+        """Whether the library multiplies matrices for the node."""
+        choice = self.decided.multiplying(n)
+        if match_gemm(n) is None:
+            if choice is not None:
+                refuse(n, choice, "it is no product of contiguous matrices of f32 or f64, as the library makes them")
+            return False
+        if isinstance(choice, Call) and not self.blas:
+            refuse(n, choice, "there is no library")
+        is_called = self.blas and not isinstance(choice, Generate)
+        self.taken.append((Call if is_called else Generate)(self.place(n)))
+        return is_called
+
+    def _is_between(self, n: Node, choice: Placing | None) -> bool:
+        """Whether a reshape stands between kernels."""
+        return not self._fusable_reshape(n) if choice is None else isinstance(choice, Apart)
 
     def _fusable_reshape(self, n: Node) -> bool:
         """One that only has to do with axes of size 1, between computing nodes."""
@@ -177,12 +217,36 @@ class Grouping:
         self.order.append(group)
         return group
 
+    # ---- what is decided -----------------------------------------------------------------------
+    def _check_again(self, n: Node, form: Form, groups: list[Group], choice: Again) -> None:
+        if not form.is_map:
+            refuse(n, choice, "only what has a value for each element alone is computed again")
+        if n.outputs[0] in self.results or not groups:
+            refuse(n, choice, "it is stored: a result of the program, or of a step of a loop")
+        if not all(self._open(n, g) and len(self._positions(n.outputs[0], g)) <= MOST_POSITIONS for g in groups):
+            refuse(n, choice, f"a library call or control flow reads it, or a kernel that has {MOST_NODES} nodes, reads it at "
+                              f"more than {MOST_POSITIONS} positions, or updates in place what it reads")
+
+    def _chosen_host(self, n: Node, form: Form, groups: list[Group], choice: Join) -> Group:
+        reader = self.decided.node(choice.reader)
+        hosts = [] if reader is None else self.groups_of.get(reader, [])
+        if len(hosts) != 1 or hosts[0] not in groups:
+            refuse(n, choice, "no one kernel computes that node and reads this one")
+        if not self._open(n, hosts[0]):
+            refuse(n, choice, f"that is a library call, or a kernel that has {MOST_NODES} nodes, or updates in place what this "
+                              f"one reads")
+        if not self._reaches(n, form, hosts[0], len(groups) > 1 or n.outputs[0] in self.results):
+            refuse(n, choice, "that kernel's loops do not reach each of its elements once, where they need it")
+        if any(other is not hosts[0] and self.leads_to(other, hosts[0]) for other in groups):
+            refuse(n, choice, "another kernel that reads it comes before that one")
+        return hosts[0]
+
     # ---- joining -------------------------------------------------------------------------------
     def _host(self, n: Node, form: Form, groups: list[Group]) -> Group | None:
         """The group that n can be computed in, such that every other reader can run after it."""
         shared = len(groups) > 1 or n.outputs[0] in self.results
         for group in groups:
-            if not self._open(n, group) or not self._fits(n, form, group, shared):
+            if not (self._open(n, group) and self._reaches(n, form, group, shared) and self._suits(n, form, group)):
                 continue
             if not any(other is not group and self.leads_to(other, group) for other in groups):
                 return group
@@ -193,22 +257,27 @@ class Grouping:
         _, dependent = self.updates.get(group.root, (None, ()))
         return group.root not in self.lone and len(group.nodes) < MOST_NODES and n.outputs[0] not in dependent
 
-    def _fits(self, n: Node, form: Form, group: Group, shared: bool) -> bool:
+    def _reaches(self, n: Node, form: Form, group: Group, shared: bool) -> bool:
+        """Whether the group's loops reach each element of n where they need it: once, if it is `shared` and stored."""
         v = n.outputs[0]
-        positions = self._positions(v, group)
-        if len(positions) > MOST_POSITIONS or (isinstance(group.expr, Prefix) and not form.is_map):
+        if len(self._positions(v, group)) > MOST_POSITIONS or (isinstance(group.expr, Prefix) and not form.is_map):
             return False
-        rank = v.type.rank
-        aligned = all(p == group.index[:rank] for p in positions)
+        aligned = self._is_aligned(v, group)
         if shared and not (aligned and self._storable(v, group)):
             return False
-        if isinstance(form.expr, Reduce):
-            return aligned and self._fits_row(n, group)
-        if not form.is_map:
-            return False
-        if own_cost(form.expr) < EXPENSIVE or aligned or self._in_rows(group, positions):
+        return aligned and self._fits_row(n, group) if isinstance(form.expr, Reduce) else form.is_map
+
+    def _suits(self, n: Node, form: Form, group: Group) -> bool:
+        """Whether the group computes few elements of n more than once, or cheap ones."""
+        v = n.outputs[0]
+        positions = self._positions(v, group)
+        if not form.is_map or own_cost(form.expr) < EXPENSIVE or self._is_aligned(v, group) or self._in_rows(group, positions):
             return True
         return len(positions) == 1 and not self._repeats(v, group, positions)
+
+    def _is_aligned(self, v: Value, group: Group) -> bool:
+        """Whether the group reads v just where its loops are."""
+        return all(p == group.index[:v.type.rank] for p in self._positions(v, group))
 
     def _storable(self, v: Value, group: Group) -> bool:
         """Whether the group's loops visit each element of v once, and nothing past it: at its full depth, or once per row.

@@ -9,9 +9,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from loopwright.ir import loops, nest, schedule
 from loopwright.ir.attributes import Attributes
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.graph import Graph, Node, Value
@@ -20,11 +18,11 @@ from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import Bind, ByOwner, Inline, InPlace, InShared, Instruction, Interleave, Schedule, Threads
 from loopwright.ir.types import COMPLEX
-from loopwright.lower import natives
+from loopwright.lower import covers
 from loopwright.lower.control import carried_by
+from loopwright.lower.covers import remade
 from loopwright.lower.kernel import kernel, program
 from loopwright.lower.program import Program
-from loopwright.lower.runtime import natives as codes
 from loopwright.lower.scheduling import Scheduled, build_nest
 
 MOST_LANES = 64
@@ -38,13 +36,8 @@ def _ops() -> dict[str, Op]:
     return {x.name: x for m in modules for x in vars(m).values() if isinstance(x, Op)}
 
 
-def _classes(*modules: Any) -> dict[str, type]:
-    """The dataclasses that attributes of these modules are made of."""
-    return {name: x for m in modules for name, x in vars(m).items() if isinstance(x, type) and dataclasses.is_dataclass(x)}
-
-
 OPS: Mapping[str, Op] = _ops()
-CLASSES: Mapping[str, type] = _classes(loops, nest, schedule, natives, codes)
+CLASSES: Mapping[str, type] = covers.CLASSES
 
 
 def module_of(whole: Graph, made: Program, fast_math: bool) -> Graph:
@@ -84,11 +77,7 @@ def rescheduled(g: Graph, schedules: Mapping[Node, Schedule]) -> Graph:
 
 def reimplemented(g: Graph, attrs: Mapping[Node, Attributes]) -> Graph:
     """g with other implementations for some of its kernels."""
-    nodes = []
-    for n in g.nodes:
-        regions = n.regions if n.op is kernel else tuple([reimplemented(r, attrs) for r in n.regions])
-        nodes.append(Node(n.op, n.inputs, attrs.get(n, n.attrs), n.outputs, regions, n.source))
-    return Graph(g.params, tuple(nodes), g.results, g.constraints)
+    return remade(g, lambda n: attrs.get(n, n.attrs))
 
 
 def described(number: int, n: Node) -> str:

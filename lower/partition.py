@@ -14,6 +14,7 @@ from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.complexes import without_complex
 from loopwright.lower.control import carried_by, is_control, is_last_use, is_loop, split_at_trips
+from loopwright.lower.decisions import Decided, Decision, Place
 from loopwright.lower.grouping import Group, Grouping, moves_nothing
 from loopwright.lower.hoisting import hoist
 from loopwright.lower.kernel import kernel, merged, region_of
@@ -24,10 +25,16 @@ from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import Target
 
 
-def partition(g: Graph, target: Target, *, blas: bool) -> Graph:
+def partition(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decision] = ()) -> Graph:
     """g as kernels with default schedules, complex numbers as pairs of real ones; `blas` says whether matrix products may
-    call the library."""
-    return _Partition(target, blas).graph(without_complex(g))
+    call the library. ScheduleError for one of the `decisions` that does not fit."""
+    return _Partition(target, blas, decisions).whole(g)
+
+
+def sketch(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decision] = ()) -> tuple[Graph, tuple[Decision, ...]]:
+    """The partition without schedules, which cost most of the time; and all that was decided on the way, by rules too."""
+    made = _Partition(target, blas, decisions, is_scheduled=False)
+    return made.whole(g), tuple(made.taken)
 
 
 def _with_copies(g: Graph) -> Graph:
@@ -58,45 +65,58 @@ def _storage_roots(g: Graph) -> dict[Value, Value]:
 class _Partition:
     """A graph and its regions, which share schedules."""
 
-    def __init__(self, target: Target, blas: bool) -> None:
-        self.target, self.blas = target, blas
+    def __init__(self, target: Target, blas: bool, decisions: Sequence[Decision], is_scheduled: bool = True) -> None:
+        self.target, self.blas, self.decisions, self.is_scheduled = target, blas, decisions, is_scheduled
         self.schedules: dict[Any, Schedule] = {}  # equal regions are scheduled once
+        self.used: set[Decision] = set()
+        self.taken: list[Decision] = []
 
-    def graph(self, g: Graph, carried: Mapping[int, Value] = {}, in_loop: bool = False) -> Graph:
+    def whole(self, g: Graph) -> Graph:
+        """The partition, in which every decision has its node."""
+        made = self.graph(without_complex(g))
+        for x in self.decisions:
+            if x not in self.used:
+                raise ScheduleError(f"{x}: there is no such node.")
+        return made
+
+    def graph(self, g: Graph, carried: Mapping[int, Value] = {}, in_loop: bool = False, at: Place = ()) -> Graph:
         """g as kernels, reshapes, and control flow whose regions are of the same kind."""
         g = split_at_trips(g)
         g = _with_copies(prepare(hoist(g) if self.blas else g, self.blas))
-        grouping = Grouping(g, self.blas, carried, in_loop)
+        grouping = Grouping(g, self.blas, carried, in_loop, Decided(g, self.decisions, at))
+        self.used |= grouping.decided.used
+        self.taken += grouping.taken
         made: dict[Value, Value] = {v: v for v in g.params}
         out: list[Node] = []
         updates: dict[Node, Value] = {}
         for group in _sorted(grouping.order, grouping.position):
             if group.root in grouping.lone:
-                out.append(self._lone(group.root, made))
+                out.append(self._lone(group.root, made, grouping.place(group.root)))
             else:
                 out.append(self._kernel(group, sorted(group.nodes, key=grouping.position.__getitem__), made))
                 if group.root in grouping.updates:
                     updates[out[-1]] = made[grouping.updates[group.root][0]]
-        out = [_in_place(out, k, updates[n]) if n in updates else n for k, n in enumerate(out)]
+        if self.is_scheduled:
+            out = [_in_place(out, k, updates[n]) if n in updates else n for k, n in enumerate(out)]
         return Graph(g.params, tuple(out), tuple(made[v] for v in g.results), g.constraints)
 
-    def _region(self, n: Node, k: int) -> Graph:
+    def _region(self, n: Node, k: int, at: Place) -> Graph:
         """A region without what it knows of sizes, which is the entry's to check: so more regions are equal."""
         g = n.regions[k]
-        return self.graph(Graph(g.params, g.nodes, g.results), carried_by(n, k), is_loop(n))
+        return self.graph(Graph(g.params, g.nodes, g.results), carried_by(n, k), is_loop(n), (*at, k))
 
     def _kernel(self, group: Group, nodes: list[Node], made: dict[Value, Value]) -> Node:
         results = [group.root.outputs[0], *(v for v in group.results if v is not group.root.outputs[0])]
         region, outside = region_of(nodes, results)
         region = merged(region)
         if region.key not in self.schedules:
-            self.schedules[region.key] = default_schedule(region, self.target)
+            self.schedules[region.key] = default_schedule(region, self.target) if self.is_scheduled else ()
         attrs = {"implementation": "generated", "schedule": self.schedules[region.key]}
         inputs, values = tuple(made[v] for v in outside), tuple(Value(v.type) for v in results)
         made.update(zip(results, values, strict=True))
         return Node(kernel, inputs, attrs, values, (region,), group.root.source)
 
-    def _lone(self, n: Node, made: dict[Value, Value]) -> Node:
+    def _lone(self, n: Node, made: dict[Value, Value], at: Place) -> Node:
         values, inputs = tuple(Value(v.type) for v in n.outputs), tuple(made[v] for v in n.inputs)
         made.update(zip(n.outputs, values, strict=True))
         if is_of_elements(n):
@@ -104,7 +124,7 @@ class _Partition:
             attrs = {"implementation": "generated", "schedule": lane_schedule(region, self.target)}
             return Node(kernel, tuple([made[v] for v in outside]), attrs, values, (region,), n.source)
         if is_control(n):
-            regions = tuple([self._region(n, k) for k in range(len(n.regions))])
+            regions = tuple([self._region(n, k, at) for k in range(len(n.regions))])
             return Node(n.op, inputs, n.attrs, values, regions, n.source)
         if moves_nothing(n):
             return Node(n.op, inputs, n.attrs, values, (), n.source)

@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loopwright.ir.attributes import attributes_key
+from loopwright.ir.errors import ScheduleError
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.schedule import InPlace
 from loopwright.ir.source import Source
 from loopwright.lower.blocking import blocked
 from loopwright.lower.codegen import emit_nest
 from loopwright.lower.control import is_control
+from loopwright.lower.covers import RULES, Cover, covered
 from loopwright.lower.donation import donate
 from loopwright.lower.functions import INTERRUPTED, OUT_OF_MEMORY, Frame, Function, source_at
 from loopwright.lower.kernel import kernel, program, region_of
@@ -43,16 +45,21 @@ class Program:
     donations: Mapping[int, int]
 
 
-def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False, donated: Sequence[int] = ()) -> Program:
-    """The program of a graph, of which results may lie in `donated` arguments. DTypeError where it holds a dtype that has no
-    machine code."""
+def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False, donated: Sequence[int] = (),
+                cover: Cover = RULES) -> Program:
+    """The program of a graph, of which results may lie in `donated` arguments, with what `cover` decides. DTypeError where it
+    holds a dtype that has no machine code, ScheduleError for a cover that does not fit."""
     if len(g.nodes) == 1 and g.nodes[0].op is program:
         once = g.nodes[0]
-        made = lower_kernels(once.regions[0], target, g.free_symbols, fast_math=once.attrs["fast_math"])
+        if cover.partition:
+            raise ScheduleError(f"{cover.partition[0]}: the graph is a program already, whose partition is decided.")
+        kernels = covered(once.regions[0], cover.kernels)
+        made = lower_kernels(kernels, target, g.free_symbols, fast_math=once.attrs["fast_math"])
         return replace(made, donations=dict(once.attrs["donations"]))
-    kernels, donations = donate(partition(g, target, blas=blas), g, donated)
+    kernels, donations = donate(partition(g, target, blas=blas, decisions=cover.partition), g, donated)
     kernels = kernels if donations else blocked(kernels, target)  # a donated argument may be read after a block of it is stored
-    made = lower_kernels(padded(kernels, target), target, g.free_symbols, fast_math=fast_math)
+    kernels = covered(padded(kernels, target), cover.kernels)
+    made = lower_kernels(kernels, target, g.free_symbols, fast_math=fast_math)
     return replace(made, donations=donations)
 
 

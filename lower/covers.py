@@ -1,0 +1,153 @@
+"""How a graph becomes a program, as data: decisions of the partition, and how kernels are made; and what else could be chosen.
+
+Guarantees: the empty cover is what rules alone decide; a cover that does not fit is refused (ScheduleError), and one that fits
+computes the same values; `alternatives` fit, and differ in what their kernels compute.
+"""
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from loopwright.ir import loops, nest, schedule
+from loopwright.ir.attributes import Attributes, map_extents
+from loopwright.ir.cost import bytes_moved
+from loopwright.ir.dims import Extent, evaluate, symbol
+from loopwright.ir.errors import ScheduleError
+from loopwright.ir.graph import Graph, Node
+from loopwright.ir.parser import parse_attribute
+from loopwright.ir.printer import print_attribute
+from loopwright.ir.schedule import InPlace
+from loopwright.kernels.gemm import match_gemm
+from loopwright.lower import natives
+from loopwright.lower.decisions import Again, Apart, Decision, Join, from_data, to_data
+from loopwright.lower.kernel import kernel
+from loopwright.lower.partition import sketch
+from loopwright.lower.rules import default_schedule
+from loopwright.lower.runtime import natives as codes
+from loopwright.lower.runtime.cache import digest
+from loopwright.lower.runtime.canonical import canonical
+from loopwright.lower.scheduling import build_nest
+from loopwright.lower.target import Target
+
+NOMINAL = 1000  # of a size that nobody told: what alternatives are ranked by
+
+
+@dataclass(frozen=True)
+class Cover:
+    """`partition`: decisions that rules would take otherwise, or take too. `kernels`: by `structure_of_kernel`, how a kernel is
+    made instead. Sizes in there are those of the kernel: by name, or `_0`, `_1`, ... by number in the order of its symbols, so
+    that it holds for other kernels of that structure."""
+
+    partition: tuple[Decision, ...] = ()
+    kernels: Mapping[str, Attributes] = field(default_factory=dict)
+
+    def using(self, n: Node, attrs: Attributes) -> Cover:
+        """This cover, with kernels like n made by `attrs`."""
+        numbers: dict[str, Extent] = {s: symbol(f"_{k}") for k, s in enumerate(n.regions[0].symbols)}
+        by_number = {name: map_extents(x, numbers) for name, x in attrs.items()}
+        return dataclasses.replace(self, kernels={**self.kernels, structure_of_kernel(n): by_number})
+
+    def to_json(self) -> str:
+        """The cover as one line of JSON."""
+        kernels = {structure: {name: print_attribute(x) for name, x in attrs.items()}
+                   for structure, attrs in self.kernels.items()}
+        return json.dumps({"partition": to_data(self.partition), "kernels": kernels})
+
+    @staticmethod
+    def from_json(text: str) -> Cover:
+        """The cover that `to_json` wrote. ValueError for a decision that is not known, ParseError for what else is not."""
+        data = json.loads(text)
+        kernels = {structure: {name: parse_attribute(x, CLASSES) for name, x in attrs.items()}
+                   for structure, attrs in data["kernels"].items()}
+        return Cover(from_data(data["partition"]), kernels)
+
+
+RULES = Cover()  # decides nothing
+
+
+def _classes(*modules: object) -> dict[str, type]:
+    """The dataclasses that attributes of these modules are made of."""
+    return {name: x for m in modules for name, x in vars(m).items() if isinstance(x, type) and dataclasses.is_dataclass(x)}
+
+
+CLASSES: Mapping[str, type] = _classes(loops, nest, schedule, natives, codes)
+
+
+# ---- kernels ----------------------------------------------------------------------------------------
+def structure_of_kernel(n: Node) -> str:
+    """The same for kernels that compute the same in every process, whatever their sizes are called."""
+    return digest(canonical(n.regions[0].key, {}))[:32]
+
+
+def remade(g: Graph, attrs: Callable[[Node], Attributes]) -> Graph:
+    """g with these attributes of its kernels, at any depth."""
+    nodes = []
+    for n in g.nodes:
+        regions = n.regions if n.op is kernel else tuple([remade(r, attrs) for r in n.regions])
+        nodes.append(Node(n.op, n.inputs, attrs(n) if n.op is kernel else n.attrs, n.outputs, regions, n.source))
+    return Graph(g.params, tuple(nodes), g.results, g.constraints)
+
+
+def covered(g: Graph, kernels: Mapping[str, Attributes]) -> Graph:
+    """A partitioned graph with kernels made as a cover says. ScheduleError where that does not fit."""
+    def attrs(n: Node) -> Attributes:
+        found = kernels.get(structure_of_kernel(n))
+        return n.attrs if found is None else _fitted(n, found)
+    return remade(g, attrs) if kernels else g
+
+
+def _fitted(n: Node, found: Attributes) -> Attributes:
+    """Attributes for a kernel, which still updates in place what it did."""
+    who = f"{f'{n.source}: ' if n.source else ''}{found['implementation']} for a kernel of {structure_of_kernel(n)}"
+    symbols = n.regions[0].symbols
+    attrs = {name: map_extents(x, {f"_{k}": symbol(s) for k, s in enumerate(symbols)}) for name, x in found.items()}
+    in_place = tuple([x for x in n.attrs.get("schedule", ()) if isinstance(x, InPlace)])
+    if found["implementation"] != "generated":
+        if in_place:
+            raise ScheduleError(f"{who}: the kernel updates an operand in place, which only generated ones do.")
+        return attrs
+    attrs["schedule"] = (*[x for x in attrs["schedule"] if not isinstance(x, InPlace)], *in_place)
+    try:
+        build_nest(n.regions[0], attrs["schedule"], "trial")
+    except ScheduleError as error:
+        raise ScheduleError(f"{who}: {error}") from None
+    return attrs
+
+
+def implementations(n: Node, target: Target, blas: bool) -> list[Attributes]:
+    """Ways to make a kernel, of which the first is how it is made now: loops by rule, the library."""
+    region = n.regions[0]
+    in_place = tuple([x for x in n.attrs.get("schedule", ()) if isinstance(x, InPlace)])
+    found: list[Attributes] = [n.attrs]
+    if all(m.op.loop is not None for m in region.nodes):
+        found.append({"implementation": "generated", "schedule": (*default_schedule(region, target), *in_place)})
+    if blas and len(region.nodes) == 1 and match_gemm(region.nodes[0]) and not in_place:
+        found.append({"implementation": "gemm"})
+    return [x for k, x in enumerate(found) if x not in found[:k]]
+
+
+# ---- partitions -------------------------------------------------------------------------------------
+def alternatives(g: Graph, target: Target, blas: bool, cover: Cover, sizes: Mapping[str, int] = {}) -> list[Cover]:
+    """Covers that differ from this one by one decision and have other kernels, each once: first those whose kernels move
+    fewest bytes, at these `sizes`."""
+    now, taken = sketch(g, target, blas=blas, decisions=cover.partition)
+    known = defaultdict(lambda: NOMINAL, sizes)
+    seen, found = {now}, []
+    for x in _others(taken):
+        kept = tuple([y for y in cover.partition if y.node != x.node])
+        try:
+            made, _ = sketch(g, target, blas=blas, decisions=(*kept, x))
+        except ScheduleError:
+            continue
+        if made not in seen:
+            seen.add(made)
+            found.append((evaluate(bytes_moved(made), known), dataclasses.replace(cover, partition=(*kept, x))))
+    return [x for _, x in sorted(found, key=lambda pair: pair[0])]
+
+
+def _others(taken: tuple[Decision, ...]) -> list[Decision]:
+    """What could be decided in the place of each decision."""
+    return [Apart(x.node) for x in taken if isinstance(x, Join | Again)]

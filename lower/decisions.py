@@ -1,0 +1,133 @@
+"""Decisions of the partition as data: which nodes one kernel computes, and what the library multiplies.
+
+A decision is about one node of the graph that is partitioned, in which complex numbers are pairs, and products read transposed
+operands themselves (`lower/preparation.py`). The node is named by its place, the same for equal graphs: its number in its
+graph, after the numbers of node and region for each region around it.
+
+Guarantees: a decision is obeyed or refused (ScheduleError says why); what no decision is about is decided by rules.
+"""
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from loopwright.ir.errors import ScheduleError
+from loopwright.ir.graph import Graph, Node
+
+Place = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Let what the node computes be stored by a kernel of its own, which takes in what it reads.
+
+    before: for i: y[i] = sin(exp(x[i]))                        after: for i: t[i] = exp(x[i]);  for i: y[i] = sin(t[i])
+    """
+
+    node: Place
+
+
+@dataclass(frozen=True)
+class Again:
+    """Let every kernel that reads what the node computes compute it again.
+
+    before: for i: t[i] = exp(x[i]);  for i: y[i] = t[i] + 1;  for i: z[i] = sum(t[j] * w[i, j] for j)
+    after:  for i: y[i] = exp(x[i]) + 1;  for i: z[i] = sum(exp(x[j]) * w[i, j] for j)
+    """
+
+    node: Place
+
+
+@dataclass(frozen=True)
+class Join:
+    """Let the kernel that computes the node `reader`, which reads it, compute the node, and store it if others read it too.
+
+    before: for i: t[i] = exp(x[i]);  for i: y[i] = t[i] + 1;  for i: z[i] = t[-i]
+    after:  for i: { t[i] = exp(x[i]);  y[i] = t[i] + 1 };  for i: z[i] = t[-i]
+    """
+
+    node: Place
+    reader: Place
+
+
+@dataclass(frozen=True)
+class Generate:
+    """Let loops multiply matrices, with what is computed on the way in and out in the same kernel.
+
+    before: t = gemm(a, b);  for i, j: y[i, j] = tanh(t[i, j])
+    after:  for i, j: y[i, j] = tanh(sum(a[i, k] * b[k, j] for k))
+    """
+
+    node: Place
+
+
+@dataclass(frozen=True)
+class Call:
+    """Let the library multiply matrices.
+
+    before: for i, j: y[i, j] = tanh(sum(a[i, k] * b[k, j] for k))
+    after:  t = gemm(a, b);  for i, j: y[i, j] = tanh(t[i, j])
+    """
+
+    node: Place
+
+
+Placing = Apart | Again | Join
+Multiplying = Generate | Call
+Decision = Placing | Multiplying
+_KINDS: dict[str, type[Decision]] = {kind.__name__: kind for kind in (Apart, Again, Join, Generate, Call)}
+
+
+def to_data(decisions: Iterable[Decision]) -> list[Any]:
+    """Decisions for JSON: [name, fields] of each."""
+    return json.loads(json.dumps([[type(x).__name__, dataclasses.asdict(x)] for x in decisions]))  # type: ignore[no-any-return]
+
+
+def from_data(data: Iterable[Any]) -> tuple[Decision, ...]:
+    """What `to_data` wrote. ValueError for a decision that is not known."""
+    found = []
+    for name, fields in data:
+        if name not in _KINDS:
+            raise ValueError(f"unknown decision {name!r}; known: {', '.join(_KINDS)}")
+        found.append(_KINDS[name](**{k: tuple(x) if isinstance(x, list) else x for k, x in fields.items()}))
+    return tuple(found)
+
+
+def refuse(n: Node, decision: Decision, why: str) -> NoReturn:
+    raise ScheduleError(f"{f'{n.source}: ' if n.source else ''}{decision}: {n.op.name}: {why}.")
+
+
+class Decided:
+    """The decisions about the nodes of one graph, which is `at` a place of the whole."""
+
+    def __init__(self, g: Graph, decisions: Iterable[Decision], at: Place = ()) -> None:
+        self.g, self.at = g, at
+        self.used: set[Decision] = set()
+        self._placing: dict[Node, Placing] = {}
+        self._multiplying: dict[Node, Multiplying] = {}
+        for x in decisions:
+            *around, k = x.node
+            if tuple(around) == at and 0 <= k < len(g.nodes):
+                self._keep(g.nodes[k], x)
+
+    def _keep(self, n: Node, x: Decision) -> None:
+        self.used.add(x)
+        known: Decision = self._multiplying.setdefault(n, x) if isinstance(x, Multiplying) else self._placing.setdefault(n, x)
+        if known != x:
+            refuse(n, x, f"{known} says otherwise")
+
+    def placing(self, n: Node) -> Placing | None:
+        """Where the node is computed, where that is decided."""
+        return self._placing.get(n)
+
+    def multiplying(self, n: Node) -> Multiplying | None:
+        """What multiplies matrices for the node, where that is decided."""
+        return self._multiplying.get(n)
+
+    def node(self, at: Place) -> Node | None:
+        """The node of this graph that is at a place of the whole."""
+        *around, k = at
+        return self.g.nodes[k] if tuple(around) == self.at and 0 <= k < len(self.g.nodes) else None
