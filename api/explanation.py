@@ -36,6 +36,7 @@ def explain(versions: Versions, args: Sequence[Any], kwargs: Mapping[str, Any]) 
              f"{versions.compiles} compile{'s' * (versions.compiles != 1)}"]
     for number, entry in enumerate(versions.entries):
         lines += _version_lines(number, entry, sizes if entry is chosen else None)
+    lines += [f"tuning: {note}" for note in versions.notes]
     return "\n".join(lines)
 
 
@@ -46,6 +47,11 @@ def _version_lines(number: int, entry: Entry, sizes: Mapping[str, int] | None) -
     lines = [f"version {number}: ({types}) -> ({', '.join(str(v.type) for v in version.graph.results)}){mark}"]
     if not entry.draft.is_direct:
         lines.append("  called through Python: an argument or result holds a container other than tuple, list and dict")
+    if (tuned := entry.tuned) is not None:
+        record = tuned.record
+        at = ", ".join([f"{s}={n}" for s, n in zip(version.graph.free_symbols, record.sizes, strict=True)])
+        lines.append(f"  tuned{f' at {at}' if at else ''}: {record.speedup:.2f} times as fast as the default was "
+                     f"({record.default * 1e6:.2f} us to {record.best * 1e6:.2f} us)   # {tuned.where}")
     lines += [f"  static: {x!r}" for x in version.objects]
     lines += [f"  guard: {g}" for g in version.guards]
     lines += [f"  reads a captured array at every call: {v.type}" for v in version.graph.params[-len(version.hidden):]

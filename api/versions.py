@@ -6,6 +6,7 @@ runs (two threads may trace, the first to publish wins, the other's trace is dro
 """
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import threading
@@ -23,6 +24,7 @@ from loopwright.ir.backward import recomputing
 from loopwright.ir.builder import Ref, inline, innermost, running
 from loopwright.ir.dims import symbol_of
 from loopwright.ir.expansion import expanded
+from loopwright.ir.facts import Constraint
 from loopwright.ir.guards import Guard
 from loopwright.ir.residuals import Choice
 from loopwright.ir.signature import Result, ResultContainer, Signature, Version
@@ -46,9 +48,11 @@ from loopwright.tracer.signatures import (
 )
 from loopwright.tracer.trace import Traced, as_ref, trace
 from loopwright.tracer.tracer import Tracer
+from loopwright.tuned import programs_for
 
 if TYPE_CHECKING:
     from loopwright.lower.compile import Compiled
+    from loopwright.lower.tuning.stored import Program
 
 WARN_AT, KEEP = 8, 64
 Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype]
@@ -114,16 +118,22 @@ class Draft:
     residuals: tuple[Choice, ...]
     tapes: tuple[tuple[str, Choice], ...]
 
+    def sizes_of(self, leaves: Sequence[Any]) -> dict[str, int]:
+        """What each symbol is for these leaves, in the order of the call that was traced."""
+        return {name: leaves[k].shape[axis] for name, (k, axis) in self.sizes.items()}
+
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A compiled version: its draft, its code, and the call that it was made for."""
+    """A compiled version: its draft, its code, and the call that it was made for. tuned: the program that is in place of the
+    default one; the draft then has its guards, and the graph as traced."""
 
     draft: Draft
     compiled: Compiled
     key: Any
     form: Form
     statics: Mapping[Label, Any]
+    tuned: Program | None = None
 
     def matches(self, call: Call) -> bool:
         """Whether this version answers a call of its key."""
@@ -141,8 +151,7 @@ class Entry:
 
     def sizes_of(self, call: Call) -> dict[str, int]:
         """What each symbol is in a call."""
-        leaves = call.flat(self.form)
-        return {name: leaves[k].shape[axis] for name, (k, axis) in self.draft.sizes.items()}
+        return self.draft.sizes_of(call.flat(self.form))
 
     def run(self, call: Call) -> Any:
         """Call the compiled code; where NaNs are watched for, look into a result that holds one."""
@@ -179,6 +188,7 @@ class Versions:
         self.why = f"jit of {parameters.name}"
         self.entries: tuple[Entry, ...] = ()
         self.compiles = 0
+        self.notes: dict[str, None] = {}  # what explain() says of tuning
         self._function: weakref.ref[Any] | None = None  # weak: the function holds its versions
 
     def slow(self, *args: Any, **kwargs: Any) -> Any:
@@ -197,7 +207,10 @@ class Versions:
         """The version for a call, compiled if need be."""
         if self.parameters.shapes:
             self.parameters.check_declaration(call, lambda a, b: a == b)
-        return self.find(call) or self._publish(call, self.draft(call))
+        if (found := self.find(call)) is not None:
+            return found
+        draft = self.draft(call)
+        return self._publish(call, draft, programs_for(self, call, draft))
 
     def find(self, call: Call) -> Entry | None:
         """A compiled version that answers this call."""
@@ -216,21 +229,52 @@ class Versions:
             return self.f(*args, **kwargs)
         return run
 
-    def _publish(self, call: Call, draft: Draft) -> Entry:
+    def _publish(self, call: Call, draft: Draft, programs: Sequence[Program]) -> Entry:
         with _publishing:
+            self._adopt(call, draft, programs)
             if (first := self.find(call)) is not None:
                 return first
             blame = self._blame(call)
             entry = Entry(draft, compile_version(draft.version), call.key, call.form, call.statics)
-            self.compiles += 1
-            self.entries = (*self.entries[-(KEEP - 1):], entry)  # the oldest goes when there are too many
-            self._offer()
+            self._keep([*self.entries, entry])
         self._warn_of_donations(call, entry)
-        if len(self.entries) == WARN_AT:
+        if sum(e.tuned is None for e in self.entries) == WARN_AT:
             at = user_source()
             warnings.warn_explicit(f"{self.parameters.name} has {WARN_AT} compiled versions; {blame}", RecompilationWarning,
                                    at.file, at.line)
         return entry
+
+    def retune(self, call: Call, draft: Draft, programs: Sequence[Program]) -> None:
+        """Take these tuned programs in place of those that calls like this one had."""
+        with _publishing:
+            self.entries = tuple([e for e in self.entries if e.key != call.key or e.tuned is None])
+            self._adopt(call, draft, programs)
+            self._offer()
+
+    def _adopt(self, call: Call, draft: Draft, programs: Sequence[Program]) -> None:
+        """Compile the programs that are not there yet, in their order before every default one."""
+        known = {(e.key, e.tuned.record, _constraints(e.draft)) for e in self.entries if e.tuned is not None}
+        made = []
+        for program in programs:
+            version = dataclasses.replace(draft.version, guards=(*draft.version.guards, *program.guards))
+            guarded = dataclasses.replace(draft, version=version)
+            if (call.key, program.record, _constraints(guarded)) in known:
+                continue
+            try:
+                compiled = compile_version(dataclasses.replace(version, graph=program.graph))
+            except Exception as error:  # a record's program must not make the call fail: the default one answers it
+                self.notes[f"ignored {program.where}: it does not compile: {type(error).__name__}: {error}"] = None
+                continue
+            made.append(Entry(guarded, compiled, call.key, call.form, call.statics, program))
+        if made:
+            self._keep([*made, *self.entries])
+
+    def _keep(self, entries: Sequence[Entry]) -> None:
+        """Take these versions, some of them new, and offer them: tuned ones first, the oldest gone if there are too many."""
+        self.compiles += len({*entries}.difference(self.entries))
+        tuned = [e for e in entries if e.tuned is not None][:KEEP]
+        self.entries = (*tuned, *[e for e in entries if e.tuned is None][-KEEP:])
+        self._offer()
 
     def _warn_of_donations(self, call: Call, entry: Entry) -> None:
         """Name the donated arrays that no result takes the memory of."""
@@ -258,7 +302,8 @@ class Versions:
 
     def _blame(self, call: Call) -> str:
         """What made this call another version, for the warning."""
-        guards = [g for e in self.entries if e.key == call.key and (g := e.broken_guard(call)) is not None]
+        own = [e for e in self.entries if e.key == call.key and e.tuned is None]
+        guards = [g for e in own if (g := e.broken_guard(call)) is not None]
         if guards:
             return (f"the guard `{guards[-1].constraint}`, asked at {guards[-1].source}, does not hold for the new sizes. "
                     f"f.explain() lists every version and guard.")
@@ -314,6 +359,10 @@ def _changeable(contents: Sequence[tuple[np.ndarray, bytes]]) -> tuple[tuple[np.
     free = (np.zeros(1), b"")  # referred to by one tuple alone, as such an array is
     counts = [sys.getrefcount(x) for x, _ in (free, *contents)]
     return tuple([c for c, count in zip(contents, counts[1:], strict=True) if count > counts[0] or c[0].base is not None])
+
+
+def _constraints(draft: Draft) -> tuple[Constraint, ...]:
+    return tuple([g.constraint for g in draft.version.guards])
 
 
 def _layout(x: np.ndarray) -> Layout:

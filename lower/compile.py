@@ -167,8 +167,8 @@ def _numbered(g: Graph, sites: tuple[Source | None, ...]) -> list[int]:
 
 def _powers(g: Graph) -> tuple[Source, ...]:
     """The lines of powers of integers."""
-    found = [n.source for n in g.nodes if n.op is power and is_integer(n.outputs[0].type.dtype)]
-    return tuple(dict.fromkeys(source for source in found if source))
+    found = [n.source for n in g.nodes if n.op is power and is_integer(n.outputs[0].type.dtype) and n.source]
+    return tuple(dict.fromkeys((*found, *(source for n in g.nodes for r in n.regions for source in _powers(r)))))
 
 
 def _sources(g: Graph, numbers: list[int]) -> tuple[Source | None, ...]:

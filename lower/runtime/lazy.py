@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from loopwright.ir.graph import Graph
     from loopwright.ir.signature import Version
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from loopwright.lower.cuda import CudaProgram
     from loopwright.lower.program import Program
     from loopwright.lower.target import Target
+    from loopwright.lower.tuning.stored import Program as Tuned
+    from loopwright.lower.tuning.stored import TunedRecord
 
 # Held around every call into LLVM, so that a fork, which waits for it, never finds LLVM in the middle of something.
 LLVM_LOCK = threading.RLock()
@@ -70,6 +73,12 @@ def assembled(text: str, target: Target | None = None) -> bytes:
     """The object code of LLVM text, from the disk where it is known: see cache.py."""
     from loopwright.lower.runtime.cache import assembled
     return assembled(text, target)
+
+
+def stored_programs(version: Version, files: Sequence[Path]) -> tuple[list[Tuned], list[TunedRecord], list[str]]:
+    """The programs that files hold for a version: see lower.tuning.stored."""
+    from loopwright.lower.tuning.stored import programs
+    return programs(version, files)
 
 
 def digest(text: str) -> str:
