@@ -191,6 +191,7 @@ class _NestBuilder:
 
     # ---- statements ----------------------------------------------------------------------------
     def build(self) -> Scheduled:
+        self._check_places()
         body = self._body()
         if self.d.parallel == Parallel():
             _check(len(body) == 1 and isinstance(body[0], For), Parallel(), "the root has no outermost loop of its own")
@@ -226,6 +227,22 @@ class _NestBuilder:
             _check(not self.d.along, Tiles(), "rows are added up in their order")
             nest = dataclasses.replace(nest, body=tuple(map(_tiled, nest.body)))
         return Scheduled(self._on_threads(nest), tuple(self.composer.sites), self.over)
+
+    def _check_places(self) -> None:
+        """Stages are kept where the loops go through just their positions, and every result is stored."""
+        levels, shape = (self.level, len(self.loops)), self.root.type.shape
+        for stage, x in self.d.placed.items():
+            t = self.region.nodes[stage].outputs[0].type
+            _check(t.rank >= x.level, x, f"stage {stage} has only {t.rank} axes")
+            _check(t.shape[:x.level] == shape[:x.level], x, f"the root's loops do not go through the axes of stage {stage}")
+            if x.within is not None:
+                fold = self.d.placed.get(x.within)
+                _check(fold is not None and fold.stage > stage and fold.level == x.level in levels, x,
+                       "the reduction that is to fill the row is not kept after it at this level")
+        for v in self.region.results:
+            stage, place = self.number[v], self.d.placed.get(self.number[v])
+            kept = place is not None and place.level == v.type.rank in levels and place.within is None
+            _check(kept or stage == self.root_stage or stage in self.d.along, Inline(stage), "it is a result, and not stored")
 
     def _on_threads(self, nest: Nest) -> Nest:
         """The nest for blocks of threads, if the schedule has any."""
@@ -358,7 +375,6 @@ class _NestBuilder:
     def _place(self, stage: int) -> list[Statement]:
         """Compute a placed stage at its level: a local, or a row of its own."""
         place, v = self.d.placed[stage], self.region.nodes[stage].outputs[0]
-        _check(v.type.rank >= place.level, place, f"stage {stage} has only {v.type.rank} axes")
         if place.within is not None:
             return [Allocate(self._row(stage))]
         if v.type.rank > place.level:

@@ -1,0 +1,158 @@
+"""The search over one kernel's implementations and schedules: by evolution, with a model of what each will cost.
+
+Guarantees: nothing is proposed twice (two schedules that make one nest are one); what is given as a start comes first; the
+same seed and times give the same proposals.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from loopwright.ir.attributes import Attributes, attributes_key
+from loopwright.ir.graph import Node
+from loopwright.ir.schedule import Schedule
+from loopwright.lower.scheduling import Scheduled
+from loopwright.lower.target import host_target
+from loopwright.lower.tuning.features import features
+from loopwright.lower.tuning.models import Roofline
+from loopwright.lower.tuning.space import Space, replay
+
+POPULATION = 64
+GENERATIONS = 3
+PARENTS = 16
+MUTATION = 0.85  # of children have one parent, changed by a decision; the others have two
+EPSILON = 0.05  # of proposals are not the best predicted
+TRIES = 4  # children made for each one wanted, at most
+PATIENCE = 24  # trials without gain that halve what more are worth
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A candidate of the generated kind."""
+
+    attrs: Attributes
+    schedule: Schedule
+    made: Scheduled
+    features: np.ndarray
+
+
+class KernelSearch:
+    """The candidates of one kernel at some sizes. `model.predict` and `model.learn` see matrices of `features`."""
+
+    def __init__(self, node: Node, sizes: Mapping[str, int], starts: Sequence[Attributes], model: Roofline,
+                 seed: int = 0) -> None:
+        self.node, self.sizes, self.model = node, dict(sizes), model
+        self.rng = np.random.default_rng(seed)
+        self.target = host_target()
+        self.points: dict[int, _Point] = {}  # by nest
+        self.proposed: set[object] = set()
+        self.seconds: dict[object, float] = {}
+        self.best: tuple[Attributes, float] = (starts[0], float("inf"))
+        self.stale = 0
+        self._starts: list[tuple[object, Attributes]] = []
+        self.space: Space | None = None
+        for attrs in starts:
+            if attrs["implementation"] == "generated" and self.space is None:
+                self.space = Space(node.regions[0], self.target)
+            key = self._key(attrs)
+            if key is not None and key not in [k for k, _ in self._starts]:
+                self._starts.append((key, attrs))
+
+    # ---- candidates --------------------------------------------------------------------------------
+    def _key(self, attrs: Attributes) -> object:
+        """What a candidate is: a nest, or an implementation with its attributes; None where it is not legal."""
+        if attrs["implementation"] != "generated":
+            return attributes_key(attrs)
+        point = self._point(attrs, attrs["schedule"])
+        return None if point is None else hash(point.made.nest)
+
+    def _point(self, attrs: Attributes, schedule: Schedule) -> _Point | None:
+        made = replay(self.node.regions[0], schedule)
+        if made is None:
+            return None
+        key = hash(made.nest)
+        if key not in self.points:
+            described = features(made.nest, self.sizes, self.target)
+            self.points[key] = _Point({**attrs, "schedule": schedule}, schedule, made, described)
+        return self.points[key]
+
+    # ---- proposing ---------------------------------------------------------------------------------
+    def propose(self, count: int) -> list[Attributes]:
+        """Up to `count` candidates that were not proposed before; none when the space is done."""
+        out = self._starts[:count]
+        del self._starts[:count]
+        if len(out) < count and self.space is not None:
+            out += [(key, self.points[key].attrs) for key in self._evolved(count - len(out))]
+        self.proposed.update(key for key, _ in out)
+        return [attrs for _, attrs in out]
+
+    def _evolved(self, count: int) -> list[int]:
+        """The nests that are worth measuring next."""
+        measured = sorted((s, k) for k, s in self.seconds.items() if isinstance(k, int) and s < float("inf"))
+        parents = [k for _, k in measured[:PARENTS]] or list(self.points)[:PARENTS]
+        fresh: dict[int, None] = {}
+        pool = parents
+        for _ in range(GENERATIONS):
+            fresh.update(dict.fromkeys(self._children(pool)))
+            ranked = self._ranked([*fresh])
+            pool = [*parents, *ranked[:POPULATION // 2]]
+        ranked = self._ranked([*fresh])
+        chosen = ranked[:count]
+        for k in range(len(chosen)):
+            if len(ranked) > count and self.rng.random() < EPSILON:
+                chosen[k] = ranked[int(self.rng.integers(count, len(ranked)))]
+        return list(dict.fromkeys(chosen))
+
+    def _children(self, pool: Sequence[int]) -> list[int]:
+        """Nests that were not proposed, made of those of the pool."""
+        found: dict[int, None] = {}
+        region = self.node.regions[0]
+        assert self.space is not None
+        for _ in range(TRIES * POPULATION):
+            if len(found) == POPULATION or not pool:
+                break
+            a, b = (self.points[pool[int(self.rng.integers(len(pool)))]] for _ in range(2))
+            if self.rng.random() < MUTATION or a is b:
+                schedule = self.space.mutated(a.schedule, a.made, self.rng)
+            else:
+                schedule = self.space.crossed(a.schedule, b.schedule, self.rng)
+            made = replay(region, schedule)
+            if made is not None and (key := hash(made.nest)) not in self.proposed:
+                found[key] = None
+                if key not in self.points:
+                    attrs = {**a.attrs, "schedule": schedule}
+                    self.points[key] = _Point(attrs, schedule, made, features(made.nest, self.sizes, self.target))
+        return list(found)
+
+    def _ranked(self, keys: Sequence[int]) -> list[int]:
+        if not keys:
+            return []
+        predicted = self.model.predict(np.stack([self.points[k].features for k in keys]))
+        return [keys[k] for k in np.argsort(predicted, kind="stable")]
+
+    # ---- learning ----------------------------------------------------------------------------------
+    def learn(self, attrs: Attributes, seconds: float) -> None:
+        """What a candidate took; infinite for a failure."""
+        key = self._key(attrs)
+        self.seconds[key] = seconds
+        self.stale += 1
+        if seconds < self.best[1]:
+            self.best, self.stale = (attrs, seconds), 0
+        if isinstance(key, int) and seconds < float("inf"):
+            self.model.learn(self.points[key].features[None], np.array([seconds]))
+
+    @property
+    def roofline(self) -> float:
+        """Seconds that the kernel takes at least, by the analytic model."""
+        found = [p.features for p in self.points.values()]
+        return float(Roofline().predict(np.stack(found)).min()) if found else 0.0
+
+    def promise(self) -> float:
+        """Seconds that more trials may still save; infinite before any is known, 0 when there is nothing left to try."""
+        if self._starts:
+            return float("inf")
+        if self.space is None:
+            return 0.0
+        return max(self.best[1] - self.roofline, 0.0) * float(0.5 ** (self.stale / PATIENCE))

@@ -1,0 +1,342 @@
+"""The space of a kernel's schedules: from one schedule, those that differ from it by one decision.
+
+Guarantees: `replay` accepts what `build_nest` accepts and a processor can run; rules write schedules and check nothing, so that
+a rule may be bold: what is not legal is thrown away by `replay`. Where values live (`InPlace`) and what is stored where
+(the placement of results and reductions) is never changed.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from loopwright.ir.errors import ScheduleError
+from loopwright.ir.graph import Graph
+from loopwright.ir.loops import Prefix, Reduce, Scatter
+from loopwright.ir.nest import For, Nest
+from loopwright.ir.ops.control import scan
+from loopwright.ir.schedule import (
+    AddAlong,
+    ByRows,
+    ComputeAt,
+    Fuse,
+    Inline,
+    InPlace,
+    Instruction,
+    Interleave,
+    OnePass,
+    Pack,
+    Parallel,
+    PrefetchRow,
+    Reorder,
+    Schedule,
+    Split,
+    Tensorize,
+    Tiles,
+    Unroll,
+    Vectorize,
+)
+from loopwright.lower.modules import MOST_LANES
+from loopwright.lower.rules import survey
+from loopwright.lower.scheduling import Scheduled, build_nest
+from loopwright.lower.target import Target
+from loopwright.lower.tiling import block_of, loops
+
+FACTORS = (1, 2, 4, 8, 16)  # vectors in flight
+SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)  # of blocks of a plain loop
+_ORDER: tuple[tuple[type[Instruction], ...], ...] = (
+    (Inline, ComputeAt, AddAlong), (Interleave,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,),
+    (Split, Reorder, Tensorize, Pack), (Parallel,), (ByRows,), (OnePass,), (Tiles,), (InPlace,))
+_RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
+_BLOCKS = (Split, Reorder, Tensorize, Pack)
+
+
+def ordered(schedule: Sequence[Instruction]) -> Schedule:
+    """The same decisions in the order in which they are made; instructions of stages by stage."""
+    def place(x: Instruction) -> tuple[int, int]:
+        return _RANK[type(x)], x.stage if isinstance(x, Inline | ComputeAt | AddAlong | Vectorize | Unroll) else 0
+    return tuple(sorted(schedule, key=place))
+
+
+def replay(region: Graph, schedule: Schedule) -> Scheduled | None:
+    """The nest of a schedule; None where it is not legal."""
+    try:
+        return build_nest(region, schedule, "kernel")
+    except ScheduleError:
+        return None
+
+
+class Space:
+    """The schedules of one region on one machine."""
+
+    def __init__(self, region: Graph, target: Target) -> None:
+        self.region, self.target = region, target
+        self.in_lanes = region.nodes[0].op is scan  # loops of single elements
+        self.root = next(k for k, n in enumerate(region.nodes) if region.results[0] in n.outputs)
+        self.rank = region.results[0].type.rank
+        kinds = [] if self.in_lanes else [s.expr for s in survey(region).stages]
+        self.folds = {k: len(e.over) for k, e in enumerate(kinds) if isinstance(e, Reduce)}
+        self.is_plain = not self.in_lanes and not isinstance(kinds[self.root], Prefix | Scatter)
+        sizes = [v.type.dtype.itemsize for n in region.nodes for v in (*n.inputs, *n.outputs)]
+        self.most_lanes = min(MOST_LANES, 2 * target.vector_bits // (8 * max(min(sizes, default=4), 1)))
+        self.lanes = [1 << k for k in range(1, self.most_lanes.bit_length())]
+
+    def neighbours(self, schedule: Schedule, made: Scheduled) -> list[Schedule]:
+        """Schedules that differ from one by one decision, legal or not, none twice; `made`: the nest of that one."""
+        found = (ordered(x) for rule in RULES for x in rule(self, schedule, made))
+        return [x for x in dict.fromkeys(found) if x != schedule]
+
+    def mutated(self, schedule: Schedule, made: Scheduled, rng: np.random.Generator) -> Schedule:
+        """One of the neighbours, or the schedule itself: first a rule is drawn, then what it says."""
+        for k in rng.permutation(len(RULES)):
+            found = list(RULES[k](self, schedule, made))
+            if found:
+                return ordered(found[rng.integers(len(found))])
+        return schedule
+
+    def crossed(self, a: Schedule, b: Schedule, rng: np.random.Generator) -> Schedule:
+        """A schedule whose decisions are each those of a or of b; decisions that name loops stay together."""
+        chosen: list[Instruction] = []
+        takes_a: dict[object, bool] = {}
+        for source, wanted in ((a, True), (b, False)):
+            for x in source:
+                key = _topic(x)
+                if key not in takes_a:
+                    takes_a[key] = bool(rng.integers(2))
+                if takes_a[key] == wanted:
+                    chosen.append(x)
+        return ordered(chosen)
+
+    def vector_loops(self, schedule: Schedule, made: Scheduled) -> list[tuple[int, int]]:
+        """The loops that may have lanes, as (stage, loop)."""
+        if self.in_lanes:
+            return [(x.stage, x.loop) for x in schedule if isinstance(x, Vectorize)]
+        found = [(self.root, self.rank - 1 - any(isinstance(x, Interleave) for x in schedule))] if self.rank else []
+        for stage, over in made.folds.items():
+            found.append((stage, self.region.nodes[stage].outputs[0].type.rank + len(over) - 1))
+        for x in schedule:
+            if isinstance(x, ComputeAt) and x.within is None:
+                rank = self.region.nodes[x.stage].outputs[0].type.rank
+                found += [(x.stage, rank - 1)] * (rank > x.level)
+        return [(stage, loop) for stage, loop in dict.fromkeys(found) if loop >= 0]
+
+
+Rule = Callable[[Space, Schedule, Scheduled], Iterator[Sequence[Instruction]]]
+
+
+def _topic(x: Instruction) -> object:
+    """What an instruction decides, apart from other decisions."""
+    match x:
+        case Inline(stage) | ComputeAt(stage) | AddAlong(stage):
+            return "place", stage
+        case Vectorize(stage) | Unroll(stage):
+            return "lanes", stage
+        case PrefetchRow(stage) | OnePass(stage):
+            return type(x), stage
+        case ByRows() | Tiles():
+            return type(x)
+    return "loops"
+
+
+def _changed(schedule: Schedule, old: Sequence[Instruction], new: Sequence[Instruction]) -> list[Instruction]:
+    """The schedule with some instructions taken out and others put where the first of them stood, or at the end."""
+    at = next((k for k, x in enumerate(schedule) if x in old), len(schedule))
+    return [*(x for x in schedule[:at] if x not in old), *new, *(x for x in schedule[at:] if x not in old)]
+
+
+def _of_kind(schedule: Schedule, *kinds: type[Instruction]) -> list[Instruction]:
+    return [x for x in schedule if isinstance(x, kinds)]
+
+
+# ---- lanes --------------------------------------------------------------------------------------
+def _lanes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+    """Another number of lanes for a loop, or none."""
+    for stage, loop in space.vector_loops(schedule, made):
+        now = [x for x in schedule if isinstance(x, Vectorize) and (x.stage, x.loop) == (stage, loop)]
+        for lanes in space.lanes:
+            yield _changed(schedule, now, [Vectorize(stage, loop, lanes)])
+        if now:
+            yield _changed(schedule, [*now, *(x for x in schedule if isinstance(x, Unroll) and x.stage == stage)], [])
+
+
+def _in_flight(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+    """Another number of vectors in flight."""
+    for stage in {x.stage: None for x in schedule if isinstance(x, Vectorize)}:
+        now = [x for x in schedule if isinstance(x, Unroll) and x.stage == stage]
+        for factor in FACTORS:
+            yield _changed(schedule, now, [Unroll(stage, factor)])
+
+
+def _across(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+    """Lanes across the root's last loop, with reductions as loops inside, or along the reductions."""
+    if not space.folds or not space.is_plain or not space.rank:
+        return
+    wide = [x for x in schedule if isinstance(x, Vectorize)]
+    lanes = max([x.lanes for x in wide], default=max(space.most_lanes // 2, 2))
+    rest = [x for x in schedule if not isinstance(x, Vectorize | Unroll | PrefetchRow | ByRows | OnePass)]
+    root = space.root, space.rank - 1 - bool(_of_kind(schedule, Interleave))
+    if all((x.stage, x.loop) != root for x in wide):
+        yield [*rest, Vectorize(*root, lanes), Unroll(space.root, 4)]
+    folds = [(k, space.region.nodes[k].outputs[0].type.rank + over - 1) for k, over in space.folds.items()]
+    yield [*rest, *(y for k, loop in folds for y in (Vectorize(k, loop, lanes), Unroll(k, 4)))]
+
+
+# ---- what is kept -------------------------------------------------------------------------------
+def _places(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+    """Another place for a stage that is no result and no reduction: anew, a value, a row, a row filled by a reduction."""
+    root = space.region.results[0].type.shape
+    for now in _of_kind(schedule, Inline, ComputeAt):
+        assert isinstance(now, Inline | ComputeAt)
+        k, v = now.stage, space.region.nodes[now.stage].outputs[0]
+        if v in space.region.results or k in space.folds:
+            continue
+        lanes = [x for x in schedule if isinstance(x, Vectorize | Unroll) and x.stage == k]
+        yield _changed(schedule, [now, *lanes], [Inline(k)])
+        for level in range(v.type.rank + 1):
+            if v.type.shape[:level] == root[:level]:
+                for within in (None, *(f for f in space.folds if level < v.type.rank)):
+                    yield _changed(schedule, [now, *lanes], [ComputeAt(k, level, within)])
+
+
+# ---- loops --------------------------------------------------------------------------------------
+def _fused(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+    """Loops made one, or left apart."""
+    for x in _of_kind(schedule, Fuse):
+        yield _changed(schedule, [x], [])
+    if not space.is_plain or _of_kind(schedule, *_BLOCKS):
+        return
+    runs = [(space.root, 0, space.rank)]
+    runs += [(k, space.region.nodes[k].outputs[0].type.rank, len(over)) for k, over in made.folds.items()]
+    for stage, first, count in runs:
+        taken = [x for x in schedule if isinstance(x, Fuse) and x.stage == stage]
+        for start in range(count):
+            for length in range(2, count - start + 1):
+                yield _changed(schedule, taken, [Fuse(stage, first + start, length)])
+
+
+def _shared(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+    """Another loop for the pool, or none."""
+    now = _of_kind(schedule, Parallel)
+    yield _changed(schedule, now, [])
+    if not space.in_lanes and not _of_kind(schedule, Tensorize):
+        yield _changed(schedule, now, [Parallel()])
+    if space.is_plain and not _of_kind(schedule, AddAlong):
+        for f in _chain(made.nest):
+            yield _changed(schedule, now, [Parallel((f.index.name,))])
+
+
+def _chain(nest: Nest) -> list[For]:
+    """The root's loops that are directly inside one another, from the outermost."""
+    found: list[For] = []
+    body = nest.body
+    while len(body) == 1 and isinstance(body[0], For):
+        found.append(body[0])
+        body = body[0].body
+    return found
+
+
+def _tiled_loops(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+    """A plain loop in blocks that go outside the loop around it; two loops in the other order; or neither."""
+    if not space.is_plain or _of_kind(schedule, Tensorize):
+        return
+    if now := _of_kind(schedule, *_BLOCKS):
+        yield [x for x in schedule if x not in now]
+    for outer, inner in pairwise(_chain(made.nest)):
+        if inner.lanes > 1 or inner.step > 1:
+            continue
+        a, b = outer.index.name, inner.index.name
+        yield _changed(schedule, [], [Reorder((b, a))])
+        for size in SIZES:
+            yield _changed(schedule, [], [Split(b, size), Reorder((block_of(b, size).name, a, b))])
+
+
+# ---- passes over memory -------------------------------------------------------------------------
+def _passes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+    """What decides how often and in which order memory is gone through, each on or off."""
+    if not space.is_plain:
+        return
+    switches = [x for k in space.folds for x in (OnePass(k), PrefetchRow(k))]
+    for x in (Tiles(), ByRows(), *switches):
+        yield _changed(schedule, [x], []) if x in schedule else [*schedule, x]
+
+
+# ---- products in blocks -------------------------------------------------------------------------
+def _block_sizes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+    """Larger or smaller blocks, in which whole tiles fit."""
+    for x in schedule:
+        if isinstance(x, Split) and _of_kind(schedule, Tensorize):
+            for size in {x.size * 2, max(x.size // 2, 1), x.size * 3 // 2, max(x.size * 3 // 4, 1)}:
+                yield _resized(schedule, x, size)
+
+
+def _resized(schedule: Schedule, x: Split, size: int) -> list[Instruction]:
+    """The schedule with another size of a block, of which the name of its loop speaks."""
+    return [Split(x.loop, size) if y == x else _renamed(y, block_of(x.loop, x.size).name, block_of(x.loop, size).name)
+            for y in schedule]
+
+
+def _renamed(x: Instruction, old: str, new: str) -> Instruction:
+    match x:
+        case Reorder(names) | Parallel(names):
+            return dataclasses.replace(x, loops=tuple([new if name == old else name for name in names]))
+        case Split(loop) | Pack(_, loop) if loop == old:
+            return dataclasses.replace(x, loop=new)
+    return x
+
+
+def _tile_shapes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+    """Another tile of registers, or depth; blocks of columns stay whole tiles."""
+    for x in schedule:
+        if not isinstance(x, Tensorize):
+            continue
+        for height in {x.heights[0] + step for step in (-4, -2, -1, 1, 2, 4)}:
+            if height > 0:
+                heights = tuple(sorted({height, *(h for h in x.heights[1:] if h < height), 1}, reverse=True))
+                yield _changed(schedule, [x], [dataclasses.replace(x, heights=heights)])
+        for depth in (x.depth * 2, x.depth // 2):
+            if depth:
+                yield [_renamed(dataclasses.replace(y, depth=depth) if y == x else y, old, new)
+                       for old, new in _depths(schedule, x.depth, depth) for y in schedule]
+        for factor in FACTORS[:4]:
+            yield _changed(schedule, [x], [dataclasses.replace(x, unroll=factor)])
+        for vectors in (1, 2, 3, 4):
+            for lanes in {x.lanes, max(x.lanes // 2, 1)}:
+                yield _with_columns(schedule, x, lanes, vectors)
+
+
+def _depths(schedule: Schedule, old: int, new: int) -> list[tuple[str, str]]:
+    """The names of the loop over blocks of terms, of which one side is packed in."""
+    ends = f"_by{old}"
+    names = [x.loop for x in schedule if isinstance(x, Pack) and x.side == "left" and x.loop.endswith(ends)]
+    return [(name, f"{name.removesuffix(ends)}_by{new}") for name in names[:1]]
+
+
+def _with_columns(schedule: Schedule, x: Tensorize, lanes: int, vectors: int) -> list[Instruction]:
+    columns = lanes * vectors
+    out = tuple(_changed(schedule, [x], [dataclasses.replace(x, columns=columns, lanes=lanes)]))
+    inner = [y.loop for y in schedule if isinstance(y, Pack) and y.side == "right"]
+    for y in schedule:
+        if isinstance(y, Split) and block_of(y.loop, y.size).name in inner and y.size % columns:
+            return _resized(out, y, -(-y.size // columns) * columns)
+    return list(out)
+
+
+def _block_order(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+    """Two loops next to each other the other way round; the columns packed in another loop."""
+    if not _of_kind(schedule, Tensorize):
+        return
+    for x in schedule:
+        if isinstance(x, Reorder):
+            for k in range(len(x.loops) - 1):
+                names = (*x.loops[:k], x.loops[k + 1], x.loops[k], *x.loops[k + 2:])
+                yield _changed(schedule, [x], [Reorder(names)])
+        if isinstance(x, Pack):
+            for f in loops(made.nest.body):
+                if f.step > 1:
+                    yield _changed(schedule, [x], [Pack(x.side, f.index.name)])
+
+
+RULES: tuple[Rule, ...] = (_lanes, _in_flight, _across, _places, _fused, _shared, _tiled_loops, _passes, _block_sizes,
+                           _tile_shapes, _block_order)

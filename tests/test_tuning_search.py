@@ -1,0 +1,106 @@
+"""The search over a kernel's schedules: whatever it proposes computes what the kernel's region means, nothing comes twice, and
+it finds what is quick sooner than chance does."""
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import loopwright as lw
+from loopwright.ir.interpreter import evaluate
+from loopwright.lower.scheduling import build_nest
+from loopwright.lower.target import host_target
+from loopwright.lower.tuning.features import NAMES, features
+from loopwright.lower.tuning.models import Roofline
+from loopwright.lower.tuning.search import KernelSearch
+from loopwright.lower.tuning.space import Space, replay
+from tests.nests import run_nest
+from tests.scale import examples
+
+
+def softmax(x):
+    e = np.exp(x - np.max(x, -1, keepdims=True))
+    return e / np.sum(e, -1, keepdims=True)
+
+
+def layernorm(x, gain):
+    centred = x - np.mean(x, -1, keepdims=True)
+    return centred / np.sqrt(np.mean(centred * centred, -1, keepdims=True) + 1e-5) * gain
+
+
+def ones(*shape):
+    return np.ones(shape, np.float32)
+
+
+KERNELS = {
+    "rows": (softmax, ones(4, 5)),
+    "layernorm": (layernorm, ones(4, 5), ones(5)),
+    "columns": (lambda x: np.sum(x[::2] * 2, 0), ones(6, 5)),
+    "transposed": (lambda x: np.transpose(x) + 1, ones(4, 5)),
+    "elementwise": (lambda x, y: np.tanh(x) * y + 1, ones(4, 5), ones(4, 5)),
+    "moments": (lambda x: (np.sum(x, -1) + np.sum(x * x, -1)), ones(4, 5)),
+    "running": (lambda x: np.cumsum(x * 2, 0), ones(4, 5)),
+    "convolution": (lambda x, w: np.maximum(lw.lax.conv_general_dilated(
+        x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")), 0), ones(2, 4, 5, 4), ones(3, 3, 4, 6)),
+}
+
+
+def node_of(name):
+    """The first generated kernel of a function."""
+    f, *args = KERNELS[name]
+    return next(k._node for k in lw.schedule(f, *args).kernels if k.is_generated)
+
+
+def sizes_of(node, first=5):
+    return {s: first + k for k, s in enumerate(node.regions[0].symbols)}
+
+
+def computes(region, schedule, sizes):
+    """The nest of the schedule gives what the region's interpreter gives."""
+    rng = np.random.default_rng(1)
+    args = [rng.normal(size=[n if isinstance(n, int) else sizes[str(n)] for n in v.type.shape]).astype(v.type.dtype)
+            for v in region.params]
+    want = evaluate(region, args, sizes)
+    got = [np.full(x.shape, 77).astype(x.dtype) for x in want]
+    run_nest(build_nest(region, schedule, "k").nest, args, got, sizes)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in KERNELS if name != "convolution"])
+def test_every_neighbour_computes_what_the_region_means(name):
+    node = node_of(name)
+    region, schedule = node.regions[0], node.attrs["schedule"]
+    space, made = Space(region, host_target()), replay(region, schedule)
+    found = space.neighbours(schedule, made)
+    assert len(found) == len(set(found))
+    legal = [x for x in found if replay(region, x) is not None]
+    assert len(legal) > 4
+    for x in legal[::max(1, len(legal) // 12)]:
+        computes(region, x, sizes_of(node))
+
+
+@examples(6)
+@given(st.sampled_from(sorted(KERNELS)), st.integers(0, 2**32 - 1))
+def test_features_are_finite_and_the_same_again(name, seed):
+    node = node_of(name)
+    space, rng, schedule = Space(node.regions[0], host_target()), np.random.default_rng(seed), node.attrs["schedule"]
+    for _ in range(4):
+        made = replay(node.regions[0], schedule)
+        a, b = (features(made.nest, sizes_of(node), host_target()) for _ in range(2))
+        assert a.shape == (len(NAMES),) and np.all(np.isfinite(a)) and np.array_equal(a, b)
+        changed = space.mutated(schedule, made, rng)
+        schedule = changed if replay(node.regions[0], changed) is not None else schedule
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_nothing_is_proposed_twice_and_starts_come_first(name):
+    node = node_of(name)
+    search = KernelSearch(node, sizes_of(node, 100), [node.attrs, {"implementation": "gemm"}, node.attrs], Roofline(), seed=3)
+    found = search.propose(1)
+    assert found == [node.attrs]
+    search.learn(found[0], 1e-3)
+    assert search.best == (node.attrs, 1e-3)
+    for _ in range(2):
+        found += search.propose(8)
+    nests = [hash(replay(node.regions[0], a["schedule"]).nest) for a in found if a["implementation"] == "generated"]
+    assert len(nests) == len(set(nests)) == len(found) - 1 and found[1] == {"implementation": "gemm"}
