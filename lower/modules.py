@@ -42,10 +42,15 @@ CLASSES: Mapping[str, type] = covers.CLASSES
 
 def module_of(whole: Graph, made: Program, fast_math: bool) -> Graph:
     """The program that `whole` became, over its parameters and results."""
+    return module_of_kernels(whole, made.kernels, made.donations, fast_math)
+
+
+def module_of_kernels(whole: Graph, kernels: Graph, donations: Mapping[int, int], fast_math: bool) -> Graph:
+    """The same from what `cover_graph` gives."""
     params, results = (tuple([Value(v.type) for v in values]) for values in (whole.params, whole.results))
     pairs = tuple([k for k, v in enumerate((*params, *results)) if v.type.dtype in COMPLEX])
-    attrs = {"pairs": pairs, "donations": tuple(made.donations.items()), "fast_math": fast_math}
-    region = Graph(made.kernels.params, made.kernels.nodes, made.kernels.results)
+    attrs = {"pairs": pairs, "donations": tuple(donations.items()), "fast_math": fast_math}
+    region = Graph(kernels.params, kernels.nodes, kernels.results)
     return Graph(params, (Node(program, params, attrs, results, (region,)),), results, whole.constraints)
 
 

@@ -56,11 +56,18 @@ def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False
         kernels = covered(once.regions[0], cover.kernels)
         made = lower_kernels(kernels, target, g.free_symbols, fast_math=once.attrs["fast_math"])
         return replace(made, donations=dict(once.attrs["donations"]))
-    kernels, donations = donate(partition(g, target, blas=blas, decisions=cover.partition), g, donated)
-    kernels = kernels if donations else blocked(kernels, target)  # a donated argument may be read after a block of it is stored
-    kernels = covered(padded(kernels, target), cover.kernels)
+    kernels, donations = cover_graph(g, target, blas=blas, donated=donated, cover=cover)
     made = lower_kernels(kernels, target, g.free_symbols, fast_math=fast_math)
     return replace(made, donations=donations)
+
+
+def cover_graph(g: Graph, target: Target, *, blas: bool, donated: Sequence[int] = (),
+                cover: Cover = RULES) -> tuple[Graph, Mapping[int, int]]:
+    """The kernels of a graph, as `lower_kernels` takes them, and which results lie in which donated arguments. ScheduleError for
+    a cover that does not fit."""
+    kernels, donations = donate(partition(g, target, blas=blas, decisions=cover.partition), g, donated)
+    kernels = kernels if donations else blocked(kernels, target)  # a donated argument may be read after a block of it is stored
+    return covered(padded(kernels, target), cover.kernels), donations
 
 
 def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], *, fast_math: bool = False) -> Program:
