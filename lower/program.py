@@ -63,8 +63,8 @@ def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False
 
 def cover_graph(g: Graph, target: Target, *, blas: bool, donated: Sequence[int] = (),
                 cover: Cover = RULES) -> tuple[Graph, Mapping[int, int]]:
-    """The kernels of a graph, as `lower_kernels` takes them, and which results lie in which donated arguments. ScheduleError for
-    a cover that does not fit."""
+    """The kernels of a graph, as `lower_kernels` takes them, and which results lie in which donated arguments. ScheduleError
+    for a cover that does not fit."""
     kernels, donations = donate(partition(g, target, blas=blas, decisions=cover.partition), g, donated)
     kernels = kernels if donations else blocked(kernels, target)  # a donated argument may be read after a block of it is stored
     return covered(padded(kernels, target), cover.kernels), donations

@@ -132,6 +132,11 @@ class KernelSearch:
         predicted = self.model.predict(np.stack([self.points[k].features for k in keys]))
         return [keys[k] for k in np.argsort(predicted, kind="stable")]
 
+    def predicted(self, attrs: Attributes) -> float | None:
+        """Seconds that the model expects of a candidate; None where it sees no nest."""
+        point = self._point(attrs, attrs["schedule"]) if attrs["implementation"] == "generated" else None
+        return None if point is None else float(self.model.predict(point.features[None])[0])
+
     # ---- learning ----------------------------------------------------------------------------------
     def learn(self, attrs: Attributes, seconds: float) -> None:
         """What a candidate took; infinite for a failure."""
