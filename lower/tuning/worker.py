@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ KEPT = 64  # programs that stay loaded
 
 def main() -> None:
     """Serve until the requests end. Standard output is for answers alone: what candidates print goes to standard error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner, who may want to know what was found
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     _limit_memory(int(sys.argv[1]))
