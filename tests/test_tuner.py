@@ -1,0 +1,199 @@
+"""The loop of the tuner: what it keeps, between which sizes, what it tells, and how it ends."""
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import loopwright as lw
+from loopwright import lax, nn
+from loopwright.ir.schedule import Unroll, Vectorize
+from loopwright.lower import partition
+from loopwright.lower.modules import kernels_of
+from loopwright.lower.tuning import tuner
+from loopwright.lower.tuning.ranges import corners, ranges_of
+from loopwright.lower.tuning.sites import sites_of
+from loopwright.lower.tuning.workers import Outcome
+
+
+def normal(*shape):
+    return np.random.default_rng(0).normal(size=shape).astype("float32")
+
+
+def traced(f, *args):
+    """A function's graph, and the sizes of its symbols."""
+    compiled = lw.jit(f)
+    entry = compiled._versions.entry(compiled._versions.parameters.call(args, {}))
+    return entry.draft.version.graph, entry.draft.sizes_of(args)
+
+
+class Pool:
+    """Workers that measure nothing: the seconds of a module are `of(its graph)`, and of one that is wrong infinite."""
+
+    check_seconds = time_seconds = 20.0
+
+    def __init__(self, of, noise=0.01):
+        self.of, self.noise, self.measured = of, noise, []
+
+    def measure(self, candidates, rounds):
+        self.measured += candidates
+        found = [self.of(c.parsed()) for c in candidates]
+        return [Outcome(c, (), self.noise, x) if isinstance(x, str) else Outcome(c, (x,) * 3, self.noise)
+                for c, x in zip(candidates, found, strict=True)]
+
+
+def tuned(f, args, of, seconds=2.0, listener=lambda trial, progress: None, noise=0.01):
+    g, sizes = traced(f, *args)
+    task = tuner._Task(g, sizes, False, ())
+    return tuner._Tuner(task, seconds, Pool(of, noise), listener).run(())
+
+
+def softmax_and_more(x):
+    y = nn.softmax(x)
+    return np.sin(y) + np.exp(y).sum(axis=0)
+
+
+def stop(when):
+    if when:
+        raise KeyboardInterrupt
+
+
+def computed(module, *args):
+    return lw.parse(str(module)).compile()(*args)
+
+
+# ---- what is kept -----------------------------------------------------------------------------------
+def lanes_of(g):
+    return [x.lanes for n in kernels_of(g) for x in n.attrs.get("schedule", ()) if isinstance(x, Vectorize)]
+
+
+def test_faster_schedules_are_found_and_compute_the_same():
+    """Were vectors of 4 the best, whatever else, the tuner would come near them."""
+    x = normal(33, 70)
+    found = tuned(nn.softmax, (x,), lambda g: 1e-3 * (1 + sum(abs(math.log2(n / 4)) for n in lanes_of(g))), seconds=1000.0,
+                  listener=lambda trial, progress: stop(progress.best < 0.9 * progress.default or progress.trials > 300))
+    assert found.best is not found.default
+    assert found.best_seconds < 0.9 * found.default_seconds
+    np.testing.assert_allclose(computed(found.best, x), nn.softmax(x), rtol=1e-5)
+
+
+def test_a_gain_within_the_noise_is_none():
+    found = tuned(nn.softmax, (normal(33, 70),), lambda g: 1e-3 - 1e-7 * len(str(g)), noise=0.3)
+    assert found.best is found.default and found.best_seconds == found.default_seconds
+
+
+def test_covers_of_the_graph_are_searched():
+    """Were each kernel a gain, the graph would fall into more of them."""
+    x = normal(20, 30)
+    found = tuned(softmax_and_more, (x,), lambda g: 1e-2 / (1 + len(kernels_of(g))), seconds=1000.0,
+                  listener=lambda trial, progress: stop(trial.what == "kernel" or progress.best < 0.9 * progress.default))
+    assert len(kernels_of(found.best)) > len(kernels_of(found.default))
+    assert found.cover.partition
+    np.testing.assert_allclose(computed(found.best, x), softmax_and_more(x), rtol=1e-4)
+
+
+def test_what_fails_costs_itself_and_says_why():
+    default = []
+
+    def of(g):
+        default.append(lanes_of(g))
+        return 1e-3 if lanes_of(g) == default[0] else "crashed with SIGSEGV"
+    found = tuned(nn.softmax, (normal(9, 40),), of, seconds=20.0, listener=lambda trial, progress: stop(progress.trials > 30))
+    failed = [t for t in found.trials if t.failure]
+    assert failed and all(t.failure == "crashed with SIGSEGV" and t.seconds == math.inf for t in failed)
+    assert found.best is found.default
+
+
+def test_a_default_that_fails_is_told():
+    with pytest.raises(RuntimeError, match="the default program cannot be measured: no"):
+        tuned(np.sin, (normal(4),), lambda g: "no")
+
+
+def test_a_stop_keeps_what_is_known():
+    x = normal(20, 30)
+    found = tuned(softmax_and_more, (x,), lambda g: 1e-2 / (1 + len(kernels_of(g))),
+                  listener=lambda trial, progress: stop(progress.best < 0.9 * progress.default))
+    assert found.interrupted and found.best is not found.default
+    assert found.ranges == ((20, 20), (30, 30))
+    np.testing.assert_allclose(computed(found.best, x), softmax_and_more(x), rtol=1e-4)
+
+
+def test_progress_tells_time_kernels_and_failures():
+    seen = []
+    found = tuned(nn.softmax, (normal(9, 40),), lambda g: "no" if lanes_of(g) == [64] * len(lanes_of(g)) else 1e-3,
+                  listener=lambda trial, progress: seen.append((trial, progress)))
+    assert [t for t, _ in seen] == list(found.trials)
+    last = seen[-1][1]
+    assert last.trials == len(found.trials) and last.failures == sum(t.failure is not None for t in found.trials)
+    kernel, = last.kernels
+    assert kernel.calls == 1 and kernel.default > 0 and "exp" in kernel.ops and kernel.implementation == "generated"
+    assert all(0 <= b.left <= a.left for (_, a), (_, b) in pairwise(seen))
+
+
+# ---- in truth ---------------------------------------------------------------------------------------
+def test_a_slow_default_is_left(monkeypatch):
+    """Measured for good, in worker processes: loops without vectors give way to loops with them."""
+    right = partition.default_schedule
+
+    def slow(region, target):
+        return tuple([x for x in right(region, target) if not isinstance(x, Vectorize | Unroll)])
+    x = normal(200, 1000)
+    g, sizes = traced(lambda x: np.exp(x) * x + 1, x)
+    monkeypatch.setattr(partition, "default_schedule", slow)
+    found = tuner.tune(g, sizes, seconds=100.0, on_trial=lambda trial, progress: stop(progress.best < 0.7 * progress.default))
+    assert found.best is not found.default
+    assert found.best_seconds < 0.7 * found.default_seconds
+    assert all(t.failure is None for t in found.trials)
+    np.testing.assert_allclose(computed(found.best, x), np.exp(x) * x + 1, rtol=1e-5)
+
+
+# ---- sizes ------------------------------------------------------------------------------------------
+def test_corners_stand_for_all_of_a_box():
+    assert list(corners(())) == [()]
+    assert set(corners(((1, 2), (5, 6)))) == {(1, 5), (1, 6), (2, 5), (2, 6)}
+    assert list(corners(((3, 3),))) == [(3,)]
+    five = list(corners(((1, 2),) * 5))
+    assert len(five) == len(set(five)) == 2 + 2 * 5 and (1,) * 5 in five and (1, 1, 2, 1, 1) in five
+
+
+@pytest.mark.parametrize(("slow_at", "expected"), [
+    (lambda n: False, (50, 200)), (lambda n: n < 100, (100, 200)), (lambda n: n > 100, (50, 100)),
+    (lambda n: n != 100, (100, 100))])
+def test_ranges_end_where_the_default_is_faster(slow_at, expected):
+    g, sizes = traced(np.sin, normal(100))
+    best, default = (tuner._Task(g, sizes, False, ()).module(c) for c in (tuner.Cover(), tuner.Cover()))
+
+    class Sized(Pool):
+        def measure(self, candidates, rounds):
+            n, = [size for _, size in candidates[0].sizes]
+            times = [1.0, 2.0 if slow_at(n) else 0.5]
+            return [Outcome(c, (x,), 0.0) for c, x in zip(candidates, times, strict=True)]
+    found, = ranges_of(g, default, best, sizes, Sized(None), seconds=1e9, each=1e-6)
+    assert found == expected
+
+
+def test_without_time_an_outcome_holds_where_it_was_measured():
+    g, sizes = traced(np.sin, normal(100))
+    module = tuner._Task(g, sizes, False, ()).module(tuner.Cover())
+    assert ranges_of(g, module, module, sizes, Pool(lambda g: 1.0), seconds=0.0, each=1.0) == ((100, 100),)
+
+
+def test_sites_count_trips_and_blocks():
+    def f(x, w):
+        return lax.scan(lambda h, row: (np.tanh(h @ w + row), None), np.zeros(5), x)[0]
+    x = np.ones((7, 5))
+    g, sizes = traced(f, x, np.ones((5, 5)))
+    module = tuner._Task(g, sizes, False, ()).module(tuner.Cover())
+    assert sorted(s.calls for s in sites_of(module, sizes))[-1] == 7
+
+    def attention(q, k, v):
+        return nn.softmax(q @ k.T) @ v
+    g, sizes = traced(attention, *[normal(4096, 64)] * 3)
+    module = tuner._Task(g, sizes, False, ()).module(tuner.Cover())
+    found = list(sites_of(module, sizes))
+    blocks = {s.calls for s in found}
+    assert max(blocks) > 1
+    rows = {max(s.sizes.values()) for s in found}
+    assert 4096 in rows
+    for s in found:
+        assert {v.type.rank for v in s.node.inputs} and set(s.sizes) >= set(s.node.regions[0].free_symbols)
