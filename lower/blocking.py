@@ -14,13 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loopwright.ir.dims import Dim, Extent, floordiv, maximum, minimum, product, summed
-from loopwright.ir.errors import DTypeError, ShapeError
+from loopwright.ir.errors import DTypeError, ScheduleError, ShapeError
 from loopwright.ir.graph import Graph, Node, Value, fresh_symbol
 from loopwright.ir.loops import Expr, Index, Load, Scatter, parts
 from loopwright.ir.schedule import InPlace
 from loopwright.ir.types import I64, ArrayType
 from loopwright.lower.composition import fresh_indices, reads
 from loopwright.lower.control import blocks, sized
+from loopwright.lower.decisions import Chaining, InBlocks
 from loopwright.lower.kernel import kernel, region_of
 from loopwright.lower.target import Target
 
@@ -30,8 +31,9 @@ FEWEST_ROWS = 32  # of a block of the innermost axis: the library takes longer f
 Axes = dict[Value, int | None]  # which axis of a value is divided; None: it is read whole
 
 
-def blocked(g: Graph, target: Target) -> Graph:
-    """A partitioned graph with its chains of kernels in loops over blocks."""
+def blocked(g: Graph, target: Target, choices: Mapping[Value, Chaining] = {}) -> Graph:
+    """A partitioned graph with its chains of kernels in loops over blocks. `choices`: what is decided of some chains, by their
+    first result. ScheduleError where that does not fit."""
     known = KnownAxes()
     readers: dict[Value, set[Node]] = {}
     for n in g.nodes:
@@ -39,13 +41,28 @@ def blocked(g: Graph, target: Target) -> Graph:
             readers.setdefault(v, set()).add(n)
     loops: dict[Node, Node] = {}  # by the last kernel of the chain, where the loop stands: what it waits for stands before
     inside, wanted = set[Node](), set(g.results)
-    for run in _runs(g.nodes, known):
-        loop = _loop(run, readers, wanted, target, known) if _pays(run) else None
+    runs = _runs(g.nodes, known)
+    if unknown := set(choices).difference(run[0].outputs[0] for run in runs if run):
+        raise ScheduleError(f"{choices[unknown.pop()]}: no chain of kernels begins with that of the node.")
+    for run in runs:
+        choice = choices.get(run[0].outputs[0]) if run else None
+        rows = choice.rows if isinstance(choice, InBlocks) else None
+        if rows is not None and rows < 1:
+            raise ScheduleError(f"{choice}: a block has at least one row.")
+        is_divided = _pays(run) if choice is None else isinstance(choice, InBlocks)
+        loop = _loop(run, readers, wanted, target, known, rows) if is_divided else None
+        if isinstance(choice, InBlocks) and loop is None:
+            raise ScheduleError(f"{choice}: the chain keeps nothing for itself, or no axis of it can be divided.")
         if loop is not None:
             loops[run[-1]] = loop
             inside.update(run)
     nodes = [loops.get(n, n) for n in g.nodes if n in loops or n not in inside]
     return Graph(g.params, tuple(nodes), g.results, g.constraints)
+
+
+def chains(g: Graph) -> list[tuple[Value, bool]]:
+    """The first results of the chains of a partitioned graph, and whether these are in blocks if nothing is decided."""
+    return [(run[0].outputs[0], _pays(run)) for run in _runs(g.nodes, KnownAxes()) if len(run) > 1]
 
 
 # ---- chains -------------------------------------------------------------------------------------
@@ -84,14 +101,15 @@ def _pays(run: Sequence[Node]) -> bool:
 
 
 def _loop(run: Sequence[Node], readers: Mapping[Value, set[Node]], wanted: set[Value], target: Target,
-          known: KnownAxes) -> Node | None:
-    """A chain as one loop; None where it keeps no value for itself or nothing can be divided."""
+          known: KnownAxes, rows: int | None) -> Node | None:
+    """A chain as one loop, of so many `rows` if they are decided; None where it keeps no value for itself or nothing can be
+    divided."""
     inside = set(run)
     results = tuple([v for n in run for v in n.outputs if v in wanted or not readers.get(v, set()) <= inside])
     if len(results) == sum(len(n.outputs) for n in run):
         return None
     body, outside = region_of(run, results)
-    divided = _divided(body, 0, (), target, known)
+    divided = _divided(body, 0, (), target, known, rows)
     if divided is None:
         return None
     loop, given = divided
@@ -180,22 +198,22 @@ def _bare(e: Expr) -> Iterator[Expr]:
 
 
 # ---- loops --------------------------------------------------------------------------------------
-def _divided(g: Graph, axis: int, outer: tuple[Dim, ...], target: Target,
-             known: KnownAxes) -> tuple[Node, tuple[Value, ...]] | None:
+def _divided(g: Graph, axis: int, outer: tuple[Dim, ...], target: Target, known: KnownAxes,
+             decided: int | None) -> tuple[Node, tuple[Value, ...]] | None:
     """A chain as a loop over blocks of `axis`, and which parameters of g it is given; `outer`: the sizes of the blocks of
-    the axes before. None where there is nothing to divide."""
+    the axes before; `decided`: the rows of the innermost blocks. None where there is nothing to divide."""
     if axis == MOST_LEVELS or any(v.type.rank <= axis for n in g.nodes for v in n.outputs):
         return None
     total = g.results[0].type.shape[axis]
     if total == 1:
-        return _divided(g, axis + 1, outer, target, known)
+        return _divided(g, axis + 1, outer, target, known, decided)
     size = fresh_symbol()
     made = _retyped(g, axis, outer, size, known)
     if made is None:
         return None
     body, given, axes = made
-    deeper = _divided(body, axis + 1, (*outer, size), target, known)
-    rows = _rows(body, axes, size, outer, total, target, 1 if deeper else FEWEST_ROWS)
+    deeper = _divided(body, axis + 1, (*outer, size), target, known, decided)
+    rows = _rows(body, axes, size, outer, total, target, 1 if deeper else FEWEST_ROWS, None if deeper else decided)
     if deeper is None and rows == total:
         return None
     if deeper is not None:
@@ -214,12 +232,13 @@ def _with(shape: Sequence[Extent], axis: int, size: Extent) -> tuple[Extent, ...
 
 
 def _rows(body: Graph, axes: Sequence[int | None], size: Dim, outer: Sequence[Dim], total: Extent, target: Target,
-          fewest: int) -> Extent:
-    """How many positions a block has: what the chain keeps for itself then fits the cache, and is not less than what each
-    block reads anew. All of them where an axis before is in blocks of several positions: rows would lie apart."""
+          fewest: int, decided: int | None) -> Extent:
+    """How many positions a block has, if that is not `decided`: what the chain keeps for itself then fits the cache, and is
+    not less than what each block reads anew. All of them where an axis before is in blocks of several positions: rows would
+    lie apart."""
     each = summed(_bytes(v, size) for n in body.nodes for v in n.outputs if v not in body.results)
     again = summed(v.type.size * v.type.dtype.itemsize for v, a in zip(body.params, axes, strict=True) if a is None)
-    rows = maximum(floordiv(maximum(target.cache_bytes // 2, 2 * again), each + 1), fewest)
+    rows = maximum(floordiv(maximum(target.cache_bytes // 2, 2 * again), each + 1), fewest) if decided is None else decided
     for before in outer:
         rows = maximum(rows, (before - 1) * total)
     return minimum(rows, total)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loopwright.ir import loops, nest, schedule
@@ -16,15 +16,16 @@ from loopwright.ir.attributes import Attributes, map_extents
 from loopwright.ir.cost import bytes_moved
 from loopwright.ir.dims import Extent, evaluate, symbol
 from loopwright.ir.errors import ScheduleError
-from loopwright.ir.graph import Graph, Node
+from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.parser import parse_attribute
 from loopwright.ir.printer import print_attribute
 from loopwright.ir.schedule import InPlace
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower import natives
-from loopwright.lower.decisions import Again, Apart, Decision, Join, from_data, to_data
-from loopwright.lower.kernel import kernel
-from loopwright.lower.partition import sketch
+from loopwright.lower.blocking import blocked, chains
+from loopwright.lower.decisions import Chaining, Decision, InBlocks, Multiplying, Placing, Taken, Whole, from_data, to_data
+from loopwright.lower.kernel import kernel, program
+from loopwright.lower.partition import Partition, partitioned
 from loopwright.lower.rules import default_schedule
 from loopwright.lower.runtime import natives as codes
 from loopwright.lower.runtime.cache import digest
@@ -33,6 +34,8 @@ from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import Target
 
 NOMINAL = 1000  # of a size that nobody told: what alternatives are ranked by
+MOST_TRIED = 128  # decisions that are looked at
+ROWS = (16, 64, 256)  # of blocks
 
 
 @dataclass(frozen=True)
@@ -130,24 +133,57 @@ def implementations(n: Node, target: Target, blas: bool) -> list[Attributes]:
 
 
 # ---- partitions -------------------------------------------------------------------------------------
+def chosen(made: Partition, decisions: Sequence[Decision]) -> dict[Value, Chaining]:
+    """What is decided of chains of kernels, by their first result. ScheduleError for a node that no kernel is made for."""
+    first = {place: v for v, place in made.places.items()}
+    found: dict[Value, Chaining] = {}
+    for x in decisions:
+        if isinstance(x, Chaining):
+            if x.node not in first:
+                raise ScheduleError(f"{x}: no kernel is made for that node.")
+            if found.setdefault(first[x.node], x) != x:
+                raise ScheduleError(f"{x}: {found[first[x.node]]} says otherwise.")
+    return found
+
+
 def alternatives(g: Graph, target: Target, blas: bool, cover: Cover, sizes: Mapping[str, int] = {}) -> list[Cover]:
     """Covers that differ from this one by one decision and have other kernels, each once: first those whose kernels move
-    fewest bytes, at these `sizes`."""
-    now, taken = sketch(g, target, blas=blas, decisions=cover.partition)
+    fewest bytes, at these `sizes`. Of large graphs, decisions about their largest values alone are looked at."""
+    if any(n.op is program for n in g.nodes):
+        return []
     known = defaultdict(lambda: NOMINAL, sizes)
-    seen, found = {now}, []
-    for x in _others(taken):
-        kept = tuple([y for y in cover.partition if y.node != x.node])
+    made = partitioned(g, target, blas=blas, decisions=cover.partition, is_scheduled=False)
+    others = [(x, t.value.type.size * t.value.type.dtype.itemsize) for t in (*made.taken, *_chainings(made))
+              for x in t.others if x != t.decision and x not in cover.partition]
+    seen, found = {_kernels(made, cover.partition, target)}, []
+    for x, _ in sorted(others, key=lambda pair: -evaluate(pair[1], known))[:MOST_TRIED]:
+        kept = [y for y in cover.partition if y.node != x.node or _family(y) != _family(x)]
         try:
-            made, _ = sketch(g, target, blas=blas, decisions=(*kept, x))
+            decisions = (*kept, x)
+            other = partitioned(g, target, blas=blas, decisions=decisions, is_scheduled=False)
+            kernels = _kernels(other, decisions, target)
         except ScheduleError:
             continue
-        if made not in seen:
-            seen.add(made)
-            found.append((evaluate(bytes_moved(made), known), dataclasses.replace(cover, partition=(*kept, x))))
+        if kernels not in seen:
+            seen.add(kernels)
+            found.append((evaluate(bytes_moved(kernels), known), dataclasses.replace(cover, partition=decisions)))
     return [x for _, x in sorted(found, key=lambda pair: pair[0])]
 
 
-def _others(taken: tuple[Decision, ...]) -> list[Decision]:
-    """What could be decided in the place of each decision."""
-    return [Apart(x.node) for x in taken if isinstance(x, Join | Again)]
+def _kernels(made: Partition, decisions: Sequence[Decision], target: Target) -> Graph:
+    return blocked(made.kernels, target, chosen(made, decisions))
+
+
+def _chainings(made: Partition) -> list[Taken]:
+    """What is decided of each chain of kernels by rule, and what else could be."""
+    found = []
+    for v, is_divided in chains(made.kernels):
+        at = made.places[v]
+        others: tuple[Decision, ...] = (Whole(at), *[InBlocks(at, rows) for rows in ROWS]) if is_divided else (InBlocks(at),)
+        found.append(Taken(InBlocks(at) if is_divided else Whole(at), others, v))
+    return found
+
+
+def _family(x: Decision) -> int:
+    """Decisions of one family about a node exclude each other."""
+    return next(k for k, kinds in enumerate((Placing, Multiplying, Chaining)) if isinstance(x, kinds))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from loopwright.ir.errors import ScheduleError
-from loopwright.ir.graph import Graph, Node
+from loopwright.ir.graph import Graph, Node, Value
 
 Place = tuple[int, ...]
 
@@ -75,10 +75,40 @@ class Call:
     node: Place
 
 
+@dataclass(frozen=True)
+class InBlocks:
+    """Let the chain of kernels that begins with the one of the node run block after block: `rows` positions at a time of the
+    innermost axis that is divided, or, where that is None, as many as the caches hold.
+
+    before: for i: t[i] = f(x[i]);  for i: y[i] = g(t[i])
+    after:  for I by rows: { for i in I...I+rows: t[i-I] = f(x[i]);  for i in I...I+rows: y[i] = g(t[i-I]) }
+    """
+
+    node: Place
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Let each kernel of the chain that begins with the one of the node run for all of it: what InBlocks does, undone."""
+
+    node: Place
+
+
 Placing = Apart | Again | Join
 Multiplying = Generate | Call
-Decision = Placing | Multiplying
-_KINDS: dict[str, type[Decision]] = {kind.__name__: kind for kind in (Apart, Again, Join, Generate, Call)}
+Chaining = InBlocks | Whole
+Decision = Placing | Multiplying | Chaining
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Apart, Again, Join, Generate, Call, InBlocks, Whole)}
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A decision as it was taken, by rule or not, and what could be decided instead; `value`: what it is about."""
+
+    decision: Decision
+    others: tuple[Decision, ...]
+    value: Value
 
 
 def to_data(decisions: Iterable[Decision]) -> list[Any]:
@@ -110,10 +140,10 @@ class Decided:
         self._multiplying: dict[Node, Multiplying] = {}
         for x in decisions:
             *around, k = x.node
-            if tuple(around) == at and 0 <= k < len(g.nodes):
+            if tuple(around) == at and 0 <= k < len(g.nodes) and not isinstance(x, Chaining):
                 self._keep(g.nodes[k], x)
 
-    def _keep(self, n: Node, x: Decision) -> None:
+    def _keep(self, n: Node, x: Placing | Multiplying) -> None:
         self.used.add(x)
         known: Decision = self._multiplying.setdefault(n, x) if isinstance(x, Multiplying) else self._placing.setdefault(n, x)
         if known != x:

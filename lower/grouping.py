@@ -18,7 +18,7 @@ from loopwright.ir.ops.structural import reshape
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.contractions import is_contraction
-from loopwright.lower.decisions import Again, Apart, Call, Decided, Decision, Generate, Join, Placing, refuse
+from loopwright.lower.decisions import Again, Apart, Call, Decided, Decision, Generate, Join, Placing, Taken, refuse
 from loopwright.lower.partials import add_up_along, behind
 from loopwright.lower.rules import EXPENSIVE, own_cost
 from loopwright.lower.scheduling import is_short
@@ -80,7 +80,7 @@ class Grouping:
 
     def __init__(self, g: Graph, blas: bool, carried: Mapping[int, Value], in_loop: bool, decided: Decided) -> None:
         self.g, self.blas, self.fresh, self.decided = g, blas, fresh_indices(), decided
-        self.taken: list[Decision] = []
+        self.taken: list[Taken] = []
         self.updates = self._updates(carried)
         self.users: dict[Value, list[Node]] = {}
         for n in g.nodes:
@@ -129,7 +129,7 @@ class Grouping:
             if isinstance(choice, Again | Join):
                 refuse(n, choice, "a library call or control flow is in no other kernel")
             if moves_nothing(n):
-                self.taken.append(Apart(self.place(n)))
+                self.taken.append(Taken(Apart(self.place(n)), self._others(n, self._readers(n)), n.outputs[0]))
             self.lone.add(n)
             group = self._new_group(n)
             self.groups_of[n] = [group]
@@ -143,7 +143,7 @@ class Grouping:
         form = self._form(n)
         groups = self._readers(n)
         choice = choice or self._choice(n, form, groups)
-        self.taken.append(choice)
+        self.taken.append(Taken(choice, self._others(n, groups), n.outputs[0]))
         match choice:
             case Apart():
                 self.groups_of[n] = [self._new_group(n, form)]
@@ -165,6 +165,13 @@ class Grouping:
             return Join(at, self.place(host.root))
         return Again(at) if again or self._recomputable(n, form, groups, 1) else Apart(at)
 
+    def _others(self, n: Node, readers: list[Group]) -> tuple[Decision, ...]:
+        """Where else n might be computed, not all of which fits: a kernel that stores what only repeats a value is left out."""
+        at = self.place(n)
+        joins = [Join(at, self.place(g.root)) for g in readers if g.root not in self.lone]
+        apart = [Apart(at)] if n.inputs and n.op is not broadcast else []
+        return (*apart, *joins, *([Again(at)] if len(joins) > 1 else []))
+
     def place(self, n: Node) -> tuple[int, ...]:
         """Where the node is in the whole."""
         return (*self.decided.at, self.position[n])
@@ -179,7 +186,8 @@ class Grouping:
         if isinstance(choice, Call) and not self.blas:
             refuse(n, choice, "there is no library")
         is_called = self.blas and not isinstance(choice, Generate)
-        self.taken.append((Call if is_called else Generate)(self.place(n)))
+        both = Generate(self.place(n)), Call(self.place(n))
+        self.taken.append(Taken(both[is_called], both if self.blas else (), n.outputs[0]))
         return is_called
 
     def _is_between(self, n: Node, choice: Placing | None) -> bool:

@@ -6,6 +6,7 @@ control flow whose regions are partitioned alike; each runs after what it reads.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from loopwright.ir.graph import Graph, Node, Value
@@ -14,7 +15,7 @@ from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.complexes import without_complex
 from loopwright.lower.control import carried_by, is_control, is_last_use, is_loop, split_at_trips
-from loopwright.lower.decisions import Decided, Decision, Place
+from loopwright.lower.decisions import Chaining, Decided, Decision, Place, Taken
 from loopwright.lower.grouping import Group, Grouping, moves_nothing
 from loopwright.lower.hoisting import hoist
 from loopwright.lower.kernel import kernel, merged, region_of
@@ -28,13 +29,24 @@ from loopwright.lower.target import Target
 def partition(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decision] = ()) -> Graph:
     """g as kernels with default schedules, complex numbers as pairs of real ones; `blas` says whether matrix products may
     call the library. ScheduleError for one of the `decisions` that does not fit."""
-    return _Partition(target, blas, decisions).whole(g)
+    return partitioned(g, target, blas=blas, decisions=decisions).kernels
 
 
-def sketch(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decision] = ()) -> tuple[Graph, tuple[Decision, ...]]:
-    """The partition without schedules, which cost most of the time; and all that was decided on the way, by rules too."""
-    made = _Partition(target, blas, decisions, is_scheduled=False)
-    return made.whole(g), tuple(made.taken)
+@dataclass(frozen=True)
+class Partition:
+    """The `kernels` of a graph; by the first result of each that is in no region, the place of the node that it is made for;
+    and all that was decided, by rules too."""
+
+    kernels: Graph
+    places: Mapping[Value, Place]
+    taken: tuple[Taken, ...]
+
+
+def partitioned(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decision] = (),
+                is_scheduled: bool = True) -> Partition:
+    """What `partition` gives, with how it came about. Schedules take most of the time; they can be left out."""
+    made = _Partition(target, blas, decisions, is_scheduled)
+    return Partition(made.whole(g), made.places, tuple(made.taken))
 
 
 def _with_copies(g: Graph) -> Graph:
@@ -65,17 +77,18 @@ def _storage_roots(g: Graph) -> dict[Value, Value]:
 class _Partition:
     """A graph and its regions, which share schedules."""
 
-    def __init__(self, target: Target, blas: bool, decisions: Sequence[Decision], is_scheduled: bool = True) -> None:
+    def __init__(self, target: Target, blas: bool, decisions: Sequence[Decision], is_scheduled: bool) -> None:
         self.target, self.blas, self.decisions, self.is_scheduled = target, blas, decisions, is_scheduled
         self.schedules: dict[Any, Schedule] = {}  # equal regions are scheduled once
         self.used: set[Decision] = set()
-        self.taken: list[Decision] = []
+        self.taken: list[Taken] = []
+        self.places: dict[Value, Place] = {}
 
     def whole(self, g: Graph) -> Graph:
         """The partition, in which every decision has its node."""
         made = self.graph(without_complex(g))
         for x in self.decisions:
-            if x not in self.used:
+            if x not in self.used and not isinstance(x, Chaining):
                 raise ScheduleError(f"{x}: there is no such node.")
         return made
 
@@ -96,6 +109,8 @@ class _Partition:
                 out.append(self._kernel(group, sorted(group.nodes, key=grouping.position.__getitem__), made))
                 if group.root in grouping.updates:
                     updates[out[-1]] = made[grouping.updates[group.root][0]]
+            if not at:
+                self.places.update((v, grouping.place(group.root)) for v in out[-1].outputs[:1])
         if self.is_scheduled:
             out = [_in_place(out, k, updates[n]) if n in updates else n for k, n in enumerate(out)]
         return Graph(g.params, tuple(out), tuple(made[v] for v in g.results), g.constraints)

@@ -18,13 +18,14 @@ from loopwright.ir.source import Source
 from loopwright.lower.blocking import blocked
 from loopwright.lower.codegen import emit_nest
 from loopwright.lower.control import is_control
-from loopwright.lower.covers import RULES, Cover, covered
+from loopwright.lower.covers import RULES, Cover, chosen, covered
+from loopwright.lower.decisions import InBlocks
 from loopwright.lower.donation import donate
 from loopwright.lower.functions import INTERRUPTED, OUT_OF_MEMORY, Frame, Function, source_at
 from loopwright.lower.kernel import kernel, program, region_of
 from loopwright.lower.library import MAY_RAISE, library_text
 from loopwright.lower.padding import padded
-from loopwright.lower.partition import partition
+from loopwright.lower.partition import partitioned
 from loopwright.lower.plan import Argument, Place, ResultMemory, bytes_of, on_stack, plan_memory
 from loopwright.lower.regions import SMALL_TEXT, control_function
 from loopwright.lower.runtime.engine import CONTROL
@@ -65,8 +66,13 @@ def cover_graph(g: Graph, target: Target, *, blas: bool, donated: Sequence[int] 
                 cover: Cover = RULES) -> tuple[Graph, Mapping[int, int]]:
     """The kernels of a graph, as `lower_kernels` takes them, and which results lie in which donated arguments. ScheduleError
     for a cover that does not fit."""
-    kernels, donations = donate(partition(g, target, blas=blas, decisions=cover.partition), g, donated)
-    kernels = kernels if donations else blocked(kernels, target)  # a donated argument may be read after a block of it is stored
+    made = partitioned(g, target, blas=blas, decisions=cover.partition)
+    kernels, donations = donate(made.kernels, g, donated)
+    choices = chosen(made, cover.partition)
+    if not donations:  # a donated argument may be read after a block of it is stored
+        kernels = blocked(kernels, target, choices)
+    elif divided := [x for x in choices.values() if isinstance(x, InBlocks)]:
+        raise ScheduleError(f"{divided[0]}: a result takes the memory of a donated argument: nothing is in blocks.")
     return covered(padded(kernels, target), cover.kernels), donations
 
 

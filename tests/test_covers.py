@@ -1,18 +1,30 @@
 """Covers: decisions of the partition and ways to make kernels, as data. Whatever fits computes what NumPy does; what does not
 is refused, with the reason."""
+import contextlib
+import random
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import loopwright as lw
+from loopwright.ir.dims import evaluate
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.expansion import expanded
 from loopwright.ir.schedule import Inline
+from loopwright.lower import compile
+from loopwright.lower.blocking import chains
 from loopwright.lower.covers import RULES, Cover, alternatives, implementations, structure_of_kernel
-from loopwright.lower.decisions import Again, Apart, Call, Generate, Join
+from loopwright.lower.decisions import Again, Apart, Call, Generate, InBlocks, Join, Whole
 from loopwright.lower.modules import kernels_of, module_of
-from loopwright.lower.partition import partition
-from loopwright.lower.program import lower_graph
+from loopwright.lower.partition import partition, partitioned
+from loopwright.lower.program import cover_graph, lower_graph
 from loopwright.lower.target import host_target
+from tests.scale import examples
+from tests.test_control_programs import Program as ControlProgram
+from tests.test_random_user_programs import SIZES, close, is_smooth, reference
+from tests.test_random_user_programs import Program as UserProgram
 
 TARGET = host_target()
 
@@ -36,6 +48,49 @@ def ops_of(g, cover=RULES, blas=True):
 
 def compiled(g, cover):
     return lw.parse(str(module_of(g, lowered(g, cover), False))).compile()
+
+
+def sketched(g, blas, cover):
+    return partitioned(g, TARGET, blas=blas, decisions=cover.partition, is_scheduled=False)
+
+
+def any_cover(g, blas, draw, most):
+    """A cover that fits, of at most so many decisions: any that are left to choose, and some that nobody would."""
+    cover, now = RULES, sketched(g, blas, RULES)
+    for _ in range(most):
+        about = {x.node for x in cover.partition}
+        free = [t for t in now.taken if t.decision.node not in about]
+        if not free:
+            break
+        taken = draw.choice(free)
+        node = taken.decision.node
+        x = draw.choice([*taken.others, Apart(node), Again(node), Join(node, draw.choice(now.taken).decision.node)])
+        more = Cover((*cover.partition, x))
+        with contextlib.suppress(ScheduleError):
+            now = sketched(g, blas, more)
+            cover = more
+    firsts = [InBlocks(now.places[v], draw.choice((None, 1, 3, 32))) for v, _ in chains(now.kernels)]
+    for x in (y for y in firsts if draw.random() < 0.5):
+        more = Cover((*cover.partition, x))
+        with contextlib.suppress(ScheduleError):
+            cover_graph(g, TARGET, blas=blas, cover=more)
+            cover = more
+    return cover
+
+
+@contextlib.contextmanager
+def random_covers(seed):
+    """Compile with covers that chance writes."""
+    draw = random.Random(seed)
+
+    def covering(g, target, **options):
+        cover = any_cover(g, options["blas"], draw, draw.choice((1, 3, 12)))
+        return lower_graph(g, target, **options, cover=cover)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compile, "lower_graph", covering)
+        patch.setattr(compile.cache, "read", lambda key: None)
+        patch.setattr(compile.cache, "write", lambda key, entry: None)
+        yield
 
 
 def softmax(x):
@@ -103,9 +158,77 @@ def test_kernels_are_made_as_a_cover_says():
             lowered(SOFTMAX, RULES.using(kernel, attrs))
 
 
+def network(x, w, v):
+    return np.tanh(np.exp(x @ w) / np.sum(np.exp(x @ w), -1, keepdims=True) @ v) + 1
+
+
+def steps(x, w):
+    def step(c, r):
+        c = np.tanh(c @ w + r)
+        return c, (np.sum(c), np.exp(c))
+    return lw.lax.scan(step, x[0], x)
+
+
+PROGRAMS = {
+    "softmax": (softmax, (normal(4, 5),)),
+    "a network": (network, (normal(60, 5), normal(5, 6), normal(6, 3))),
+    "a loop": (steps, (normal(4, 5), normal(5, 5))),
+    "a branch": (lambda x: lw.lax.cond(x[0] > 0, lambda x: np.sin(np.cos(x)), lambda x: x - np.sum(x), x), (normal(4),)),
+    "gradients": (lw.grad(lambda w, x, v: np.sum(network(x, w, v))), (normal(5, 6), normal(60, 5), normal(6, 3))),
+    "complex numbers": (lambda z: (z * np.exp(z) / np.sum(z), np.abs(z)), (normal(5) + 1j,)),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_rules_decide_can_be_said(name):
+    f, args = PROGRAMS[name]
+    g = graph_of(f, *args)
+    made = partitioned(g, TARGET, blas=True)
+    cover = Cover(tuple([t.decision for t in made.taken]))
+    assert cover.partition and partition(g, TARGET, blas=True, decisions=cover.partition) == made.kernels
+    pays = dict(chains(made.kernels))
+    for v in pays:
+        x = InBlocks(made.places[v]) if pays[v] else Whole(made.places[v])
+        with contextlib.suppress(ScheduleError):  # too small to be divided
+            assert lowered(g, Cover((*cover.partition, x))).kernels == lowered(g).kernels
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_alternatives_compute_the_same(name):
+    f, args = PROGRAMS[name]
+    g = graph_of(f, *args)
+    found = alternatives(g, TARGET, True, RULES)
+    assert len({str(cover_graph(g, TARGET, blas=True, cover=c)[0]) for c in (RULES, *found)}) == len(found) + 1
+    wants = lw.tree.leaves(f(*args))
+    for cover in random.Random(0).sample(found, min(len(found), 4)):
+        gots = compiled(g, cover)(*args)
+        for got, want in zip(gots if isinstance(gots, tuple) else (gots,), wants, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
+
+
+def test_chains_run_in_blocks_or_whole():
+    f, args = PROGRAMS["a network"]
+    g = graph_of(f, *args)
+    whole, divided, by_rule = (lowered(g, Cover(x)) for x in ((Whole((0,)),), (InBlocks((0,), 7),), ()))
+    assert [n.op.name for n in whole.kernels.nodes] == ["kernel"] * 4
+    loop, = divided.kernels.nodes
+    assert loop.op.name == "blocks" and evaluate(loop.attrs["rows"], {"n": 60}) == 7
+    assert by_rule.kernels != divided.kernels
+    np.testing.assert_allclose(compiled(g, Cover((InBlocks((0,), 7),)))(*args), f(*args), rtol=1e-12)
+    plain = graph_of(lambda x: np.exp(x - np.max(x, -1, keepdims=True))[::1] * 2, normal(100, 7))
+    for whose, decisions, why in ((g, (InBlocks((8,)),), "no chain"), (plain, (Whole((99,)),), "no kernel is made"),
+                                  (g, (InBlocks((0,)), Whole((0,))), "says otherwise")):
+        with pytest.raises(ScheduleError, match=why):
+            lowered(whose, Cover(decisions))
+    with pytest.raises(ScheduleError, match="donated"):
+        lower_graph(graph_of(lambda x, w: np.tanh(x @ w) @ w, normal(50, 4), normal(4, 4)), TARGET, blas=True, donated=(0,),
+                    cover=Cover((InBlocks((0,)),)))
+
+
 def test_covers_are_json():
     kernel, = lowered(SOFTMAX).kernels.nodes
-    cover = Cover((Apart((3,)), Join((1, 0, 2), (1, 0, 4)), Generate((7,)))).using(kernel, kernel.attrs)
+    decisions = Apart((3,)), Join((1, 0, 2), (1, 0, 4)), Generate((7,)), InBlocks((8,), 3), Whole((9,))
+    cover = Cover(decisions).using(kernel, kernel.attrs)
     assert Cover.from_json(cover.to_json()) == cover
     with pytest.raises(ValueError, match="unknown decision 'Glue'"):
         Cover.from_json('{"partition": [["Glue", {"node": [0]}]], "kernels": {}}')
@@ -127,3 +250,37 @@ def test_products_are_made_by_the_library_or_by_loops():
     x, w = normal(4, 5), normal(5, 6)
     cover = RULES.using(product, implementations(product, TARGET, True)[1])
     np.testing.assert_allclose(compiled(LAYER, cover)(x, w), layer(x, w), rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, about means of nothing
+@examples(20)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_random_programs_under_random_covers(seed):
+    rng = np.random.default_rng(seed)
+    program = UserProgram(rng)
+    f, dtypes = program.function(), {v.dtype for v in program.values.values()}
+    tolerance = 5e-2 if np.dtype(np.float16) in dtypes else 2e-3 if np.dtype(np.float32) in dtypes else 1e-8
+    jitted = lw.jit(f)
+    for _ in range(2):
+        args = program.arguments({name: int(rng.choice(SIZES)) for name in "nmk"})
+        wants = reference(f, args)
+        if wants is None:
+            continue
+        try:
+            with random_covers(seed):
+                gots = jitted(*args)
+        except lw.WriteError:  # a view that was written through a reshape, whose meaning depends on the layout
+            return
+        if not all(close(got, want, tolerance) for got, want in zip(gots, wants, strict=True)):
+            assert not is_smooth(f, args, wants, tolerance), f"{program.source}{[a.shape for a in args]}"
+
+
+@examples(8)
+@given(seed=st.integers(0, 10**9), depth=st.integers(1, 3))
+def test_random_loops_and_branches_under_random_covers(seed, depth):
+    program, rng = ControlProgram(seed, depth, 5), np.random.default_rng(seed)
+    x, m, a, i = rng.uniform(-1, 1, 4), rng.uniform(-1, 1, (3, 4)), np.float64(rng.uniform(-1, 1)), np.int64(rng.integers(0, 4))
+    with random_covers(seed):
+        gots = lw.jit(program)(x, m, a, i)
+    for got, want in zip(gots, program(x, m, a, i), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
