@@ -12,7 +12,7 @@ from loopwright.lower.target import host_target
 from loopwright.lower.tuning.features import NAMES, features
 from loopwright.lower.tuning.models import Roofline
 from loopwright.lower.tuning.search import KernelSearch
-from loopwright.lower.tuning.space import Space, replay
+from loopwright.lower.tuning.space import Space
 from tests.nests import run_nest
 from tests.scale import examples
 
@@ -70,10 +70,11 @@ def computes(region, schedule, sizes):
 def test_every_neighbour_computes_what_the_region_means(name):
     node = node_of(name)
     region, schedule = node.regions[0], node.attrs["schedule"]
-    space, made = Space(region, host_target()), replay(region, schedule)
+    space = Space(region, host_target())
+    made = space.replay(schedule)
     found = space.neighbours(schedule, made)
     assert len(found) == len(set(found))
-    legal = [x for x in found if replay(region, x) is not None]
+    legal = [x for x in found if space.replay(x) is not None]
     assert len(legal) > 4
     for x in legal[::max(1, len(legal) // 12)]:
         computes(region, x, sizes_of(node))
@@ -85,11 +86,11 @@ def test_features_are_finite_and_the_same_again(name, seed):
     node = node_of(name)
     space, rng, schedule = Space(node.regions[0], host_target()), np.random.default_rng(seed), node.attrs["schedule"]
     for _ in range(4):
-        made = replay(node.regions[0], schedule)
+        made = space.replay(schedule)
         a, b = (features(made.nest, sizes_of(node), host_target()) for _ in range(2))
         assert a.shape == (len(NAMES),) and np.all(np.isfinite(a)) and np.array_equal(a, b)
         changed = space.mutated(schedule, made, rng)
-        schedule = changed if replay(node.regions[0], changed) is not None else schedule
+        schedule = changed if space.replay(changed) is not None else schedule
 
 
 @pytest.mark.parametrize("name", sorted(KERNELS))
@@ -102,5 +103,5 @@ def test_nothing_is_proposed_twice_and_starts_come_first(name):
     assert search.best == (node.attrs, 1e-3)
     for _ in range(2):
         found += search.propose(8)
-    nests = [hash(replay(node.regions[0], a["schedule"]).nest) for a in found if a["implementation"] == "generated"]
+    nests = [hash(search.space.replay(a["schedule"]).nest) for a in found if a["implementation"] == "generated"]
     assert len(nests) == len(set(nests)) == len(found) - 1 and found[1] == {"implementation": "gemm"}

@@ -17,7 +17,7 @@ from loopwright.lower.scheduling import Scheduled
 from loopwright.lower.target import host_target
 from loopwright.lower.tuning.features import features
 from loopwright.lower.tuning.models import Roofline
-from loopwright.lower.tuning.space import Space, replay
+from loopwright.lower.tuning.space import Space
 
 POPULATION = 64
 GENERATIONS = 3
@@ -52,10 +52,9 @@ class KernelSearch:
         self.best: tuple[Attributes, float] = (starts[0], float("inf"))
         self.stale = 0
         self._starts: list[tuple[object, Attributes]] = []
-        self.space: Space | None = None
+        generated = any(attrs["implementation"] == "generated" for attrs in starts)
+        self.space = Space(node.regions[0], self.target) if generated else None
         for attrs in starts:
-            if attrs["implementation"] == "generated" and self.space is None:
-                self.space = Space(node.regions[0], self.target)
             key = self._key(attrs)
             if key is not None and key not in [k for k, _ in self._starts]:
                 self._starts.append((key, attrs))
@@ -69,7 +68,7 @@ class KernelSearch:
         return None if point is None else hash(point.made.nest)
 
     def _point(self, attrs: Attributes, schedule: Schedule) -> _Point | None:
-        made = replay(self.node.regions[0], schedule)
+        made = self.space.replay(schedule) if self.space else None
         if made is None:
             return None
         key = hash(made.nest)
@@ -108,7 +107,6 @@ class KernelSearch:
     def _children(self, pool: Sequence[int]) -> list[int]:
         """Nests that were not proposed, made of those of the pool."""
         found: dict[int, None] = {}
-        region = self.node.regions[0]
         assert self.space is not None
         for _ in range(TRIES * POPULATION):
             if len(found) == POPULATION or not pool:
@@ -118,7 +116,7 @@ class KernelSearch:
                 schedule = self.space.mutated(a.schedule, a.made, self.rng)
             else:
                 schedule = self.space.crossed(a.schedule, b.schedule, self.rng)
-            made = replay(region, schedule)
+            made = self.space.replay(schedule)
             if made is not None and (key := hash(made.nest)) not in self.proposed:
                 found[key] = None
                 if key not in self.points:

@@ -39,6 +39,7 @@ from loopwright.ir.schedule import (
     Vectorize,
 )
 from loopwright.lower.modules import MOST_LANES
+from loopwright.lower.placing import Placed, Places
 from loopwright.lower.rules import survey
 from loopwright.lower.scheduling import Scheduled, build_nest
 from loopwright.lower.target import Target
@@ -60,14 +61,6 @@ def ordered(schedule: Sequence[Instruction]) -> Schedule:
     return tuple(sorted(schedule, key=place))
 
 
-def replay(region: Graph, schedule: Schedule) -> Scheduled | None:
-    """The nest of a schedule; None where it is not legal."""
-    try:
-        return build_nest(region, schedule, "kernel")
-    except ScheduleError:
-        return None
-
-
 class Space:
     """The schedules of one region on one machine."""
 
@@ -82,6 +75,14 @@ class Space:
         sizes = [v.type.dtype.itemsize for n in region.nodes for v in (*n.inputs, *n.outputs)]
         self.most_lanes = min(MOST_LANES, 2 * target.vector_bits // (8 * max(min(sizes, default=4), 1)))
         self.lanes = [1 << k for k in range(1, self.most_lanes.bit_length())]
+        self._known: dict[Places, Placed] = {}
+
+    def replay(self, schedule: Schedule) -> Scheduled | None:
+        """The nest of a schedule; None where it is not legal."""
+        try:
+            return build_nest(self.region, schedule, "kernel", self._known)
+        except ScheduleError:
+            return None
 
     def neighbours(self, schedule: Schedule, made: Scheduled) -> list[Schedule]:
         """Schedules that differ from one by one decision, legal or not, none twice; `made`: the nest of that one."""
