@@ -12,6 +12,7 @@ from loopwright.lower import partition
 from loopwright.lower.modules import kernels_of
 from loopwright.lower.tuning import tuner
 from loopwright.lower.tuning.ranges import corners, ranges_of
+from loopwright.lower.tuning.records import Records
 from loopwright.lower.tuning.sites import sites_of
 from loopwright.lower.tuning.workers import Outcome
 
@@ -145,6 +146,28 @@ def test_a_slow_default_is_left(monkeypatch):
     assert found.best_seconds < 0.7 * found.default_seconds
     assert all(t.failure is None for t in found.trials)
     np.testing.assert_allclose(computed(found.best, x), np.exp(x) * x + 1, rtol=1e-5)
+
+
+def test_kernels_are_remembered_for_other_programs(tmp_path):
+    """The best way of a kernel is tried first where another program has it; what failed is recorded with its reason."""
+    records = Records(tmp_path / "kernels.jsonl")
+
+    def of(g):
+        return "crashed with SIGSEGV" if 64 in lanes_of(g) else 1e-3 if 32 in lanes_of(g) else 2e-3
+
+    def sought(f, args):
+        g, sizes = traced(f, *args)
+        task, pool = tuner._Task(g, sizes, False, ()), Pool(of)
+        found = tuner._Tuner(task, 1000.0, pool, lambda trial, progress: stop(
+            progress.best < progress.default or progress.trials > 300), records).run(())
+        assert found.best is not found.default
+        return found
+    first = sought(nn.softmax, (normal(33, 70),))
+    kept = records.read()
+    assert any(r.failure for r in kept) == any(t.failure for t in first.trials)
+    assert any(r.failure is None and r.samples for r in kept)
+    second = sought(lambda x: np.sort(nn.softmax(x)), (normal(20, 30),))
+    assert len(second.trials) < len(first.trials) or len(first.trials) < 12
 
 
 # ---- sizes ------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from loopwright.ir.attributes import Callback
+from loopwright.ir.attributes import Attributes, Callback, attributes_key
 from loopwright.ir.graph import Graph
-from loopwright.ir.schedule import to_json
+from loopwright.ir.schedule import from_json, to_json
 from loopwright.lower.modules import kernels_of
 from loopwright.lower.target import host_target
 from loopwright.lower.tuning.candidates import structure_of
@@ -23,6 +23,7 @@ from loopwright.lower.tuning.timing import centre
 from loopwright.lower.tuning.workers import Outcome
 
 FORMAT = 1
+PLAIN = ("generated", "gemm")  # implementations that an instruction list, or nothing, tells the rest of
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,14 @@ class Record:
     def seconds(self) -> float:
         """The time of one run; infinite for a failure."""
         return centre(self.samples) if self.samples and self.failure is None else float("inf")
+
+    def attributes(self) -> Attributes | None:
+        """How the only kernel was made; None where there are several, or more than a schedule makes it."""
+        if len(self.kernels) != 1 or self.kernels[0][0] not in PLAIN:
+            return None
+        implementation, schedule = self.kernels[0]
+        made: Attributes = {"implementation": implementation}
+        return {**made, "schedule": from_json(json.dumps(schedule))} if implementation == "generated" else made
 
 
 @cache
@@ -99,10 +108,26 @@ class Records:
                 self.ignored.append((number, str(error).splitlines()[0]))
         return found
 
+    def made(self, structure: str) -> list[tuple[Attributes, bool]]:
+        """How kernels of a structure were made on this machine, each way once, the latest last, and whether it worked."""
+        found: dict[Any, tuple[Attributes, bool]] = {}
+        for r in self.read():
+            if (r.structure, r.machine) == (structure, machine()) and (attrs := _attributes(r)) is not None:
+                found.pop(key := attributes_key(attrs), None)
+                found[key] = attrs, r.failure is None
+        return list(found.values())
+
     def best(self, structure: str, sizes: tuple[int, ...]) -> Record | None:
         """The fastest record of what is computed, at these sizes, on this machine."""
         alike = [r for r in self.read() if (r.structure, r.sizes, r.machine) == (structure, sizes, machine())]
         return min((r for r in alike if r.failure is None and r.samples), key=lambda r: r.seconds, default=None)
+
+
+def _attributes(r: Record) -> Attributes | None:
+    try:
+        return r.attributes()
+    except ValueError:  # an instruction of another version: the record is of no use here
+        return None
 
 
 def _parsed(x: Mapping[str, Any]) -> Record:

@@ -21,9 +21,10 @@ from loopwright.lower.modules import alone, kernels_of, module_of_kernels
 from loopwright.lower.program import cover_graph
 from loopwright.lower.runtime import blas
 from loopwright.lower.target import host_target
-from loopwright.lower.tuning.candidates import Candidate
+from loopwright.lower.tuning.candidates import Candidate, structure_of
 from loopwright.lower.tuning.models import Roofline
 from loopwright.lower.tuning.ranges import ranges_of
+from loopwright.lower.tuning.records import Records, record_of
 from loopwright.lower.tuning.results import KernelReport, Progress, Trial, Tuned
 from loopwright.lower.tuning.search import KernelSearch
 from loopwright.lower.tuning.sites import Site, sites_of
@@ -37,17 +38,20 @@ COVERS_UNTIL, KERNELS_UNTIL, RIVALS_UNTIL = 0.25, 0.65, 0.8  # of the time; the 
 CLOSE = 1.3  # times the best: a cover whose own kernels are worth tuning
 WORTH = 0.01  # of the program's time: what a kernel must seem to gain for the program to be measured with it
 PATIENCE = 10.0  # times as long as the default took: a candidate is given up then
+REMEMBERED = 3  # ways to make a kernel, of earlier tunings, that are tried first
 FEWEST_SECONDS = 3.0  # that any candidate is given
 
 Listener = Callable[[Trial, Progress], None]
 
 
 def tune(g: Graph, sizes: Mapping[str, int], *, seconds: float, fast_math: bool = False, donated: Sequence[int] = (),
-         workers: int = 2, starts: Sequence[Graph] = (), on_trial: Listener = lambda trial, progress: None) -> Tuned:
+         workers: int = 2, starts: Sequence[Graph] = (), records: Records | None = None,
+         on_trial: Listener = lambda trial, progress: None) -> Tuned:
     """The fastest program for a graph that is found within the seconds, at these sizes. starts: modules of the same graph, as
-    candidates. RuntimeError where the default program itself fails, with its reason."""
+    candidates. records: of kernels, wherever they were: what was best is tried first, what failed not again; what is found is
+    added. RuntimeError where the default program itself fails, with its reason."""
     with Workers(workers) as pool:
-        return _Tuner(_Task(g, dict(sizes), fast_math, tuple(donated)), seconds, pool, on_trial).run(starts)
+        return _Tuner(_Task(g, dict(sizes), fast_math, tuple(donated)), seconds, pool, on_trial, records).run(starts)
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ class _Kernel:
     default: float = math.inf
     now: float = math.inf  # of what the kept program uses, in the same measurements
     is_done: bool = False
+    fastest: Outcome | None = None
+    failed: list[Outcome] = field(default_factory=list)
     tried: set[object] = field(default_factory=set)  # bests that were measured in a whole program
 
 
@@ -87,8 +93,8 @@ class _Program:
 
 
 class _Tuner:
-    def __init__(self, task: _Task, seconds: float, pool: Workers, listener: Listener) -> None:
-        self.task, self.seconds, self.pool, self.listener = task, seconds, pool, listener
+    def __init__(self, task: _Task, seconds: float, pool: Workers, listener: Listener, records: Records | None = None) -> None:
+        self.task, self.seconds, self.pool, self.listener, self.records = task, seconds, pool, listener, records
         self.start = time.monotonic()
         self.model = Roofline()
         self.trials: list[Trial] = []
@@ -114,6 +120,7 @@ class _Tuner:
                                    seconds=self._left(), each=self.best_seconds)
         except KeyboardInterrupt:
             interrupted = True
+        self._remember()
         return Tuned(self.task.sizes, self.default.module, self.best.module, self.best.cover, self.default_seconds,
                      self.best_seconds, self.noise, time.monotonic() - self.start, tuple(self.trials), self._reports(), ranges,
                      interrupted)
@@ -155,6 +162,13 @@ class _Tuner:
         self._note("program", None, "the best, at last", None, best)
         if best.seconds * (1 + self.noise) >= default.seconds:
             self.best, self.best_seconds = self.default, default.seconds
+
+    def _remember(self) -> None:
+        """Record of each kernel the fastest way to make it, and those that failed."""
+        if self.records is not None:
+            found = [o for k in self.kernels.values() for o in (k.fastest, *k.failed) if o is not None]
+            for record in filter(None, map(record_of, found)):
+                self.records.append(record)
 
     # ---- whole programs --------------------------------------------------------------------------
     def _race(self, programs: Sequence[_Program], what: str) -> list[float]:
@@ -226,11 +240,20 @@ class _Tuner:
             known = self.kernels.get(structure)
             if known is None:
                 site = max(sites, key=lambda s: math.prod(s.sizes.values()))
-                ways = implementations(site.node, host_target(), blas.available())
-                known = _Kernel(site, calls, KernelSearch(site.node, site.sizes, ways, self.model, seed=len(self.trials)))
+                known = _Kernel(site, calls, self._search_of(site))
             known.calls = calls
             out[structure] = known
         return out
+
+    def _search_of(self, site: Site) -> KernelSearch:
+        ways = implementations(site.node, host_target(), blas.available())
+        known = self.records.made(structure_of(alone(site.node))) if self.records else []
+        right = [a for a, works in reversed(known) if works]
+        search = KernelSearch(site.node, site.sizes, [*ways, *right[:REMEMBERED]], self.model, seed=len(self.trials))
+        for attrs, works in known:
+            if not works:
+                search.learn(attrs, math.inf)
+        return search
 
     def _find_kernels(self) -> None:
         self.present = {structure_of_kernel(n): n for n in kernels_of(self.best.module)}
@@ -271,6 +294,10 @@ class _Tuner:
         scale = kernel.default / first.seconds  # as fast as the machine was at first
         for attrs, o, guess in zip(proposed, found, predicted[1:], strict=True):
             kernel.search.learn(attrs, o.seconds * scale)
+            if o.failure is not None:
+                kernel.failed.append(o)
+            elif kernel.search.best[0] is attrs:
+                kernel.fastest = o
             self._note("kernel", structure, _difference(node.attrs, attrs), guess, o)
 
     # ---- measuring -------------------------------------------------------------------------------
