@@ -18,9 +18,9 @@ from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import block_of, factors, loops
 
-FIRST_CACHE = 1 << 14  # bytes, half of it: the factors of a tile's columns stay there while the rows go past
-COLUMNS_OF_BLOCK = 16  # tiles side by side, of which each takes the rows' factors from the second cache
-ROWS_OF_BLOCK = 12  # tiles one below the other that take the columns' factors from the first
+DEPTH = 256  # terms: a tile's sums are added to memory once in so many, a tile's rows stay in the first cache
+ROW_BYTES = 2048  # of a block's sums, which stay in the second cache with the factors of its rows
+ROWS_OF_BLOCK = 168  # that take the columns' factors one tile after the other
 FEWEST = 4  # rows, columns and terms: with fewer of any, what is copied in order is used too little
 
 
@@ -54,7 +54,7 @@ def product_schedule(region: Graph, placed: Schedule, target: Target) -> Schedul
     terms = _in_order_of_memory([k for k, _ in fold.over], left)
     order = [Reorder(tuple([k.name for k in terms]))] if len(terms) > 1 else []
     read = {x for x in walk(right) if isinstance(x, Index)}
-    return (*placed, *order, *_blocks(stage, outer, rows, columns, terms[-1].name, read, tile))
+    return (*placed, *order, *_blocks(stage, outer, rows, columns, terms[-1].name, read, tile, fold.dtype.itemsize))
 
 
 def _in_order_of_memory(terms: Sequence[Index], left: Expr) -> list[Index]:
@@ -75,34 +75,35 @@ def _loops_of(nest: Nest, stage: int) -> tuple[list[For], Reduction] | None:
 
 
 class Tile:
-    """Of the registers: how many rows, in descending steps, by how many columns of how many lanes, and how many terms."""
+    """Of the registers: how many rows, in descending steps, by how many columns of how many lanes."""
 
-    def __init__(self, heights: tuple[int, ...], lanes: int, vectors: int, depth: int) -> None:
-        self.heights, self.lanes, self.columns, self.depth = heights, lanes, lanes * vectors, depth
+    def __init__(self, heights: tuple[int, ...], lanes: int, vectors: int) -> None:
+        self.heights, self.lanes, self.columns = heights, lanes, lanes * vectors
 
 
 def tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
-    """Sums fill the registers but those for one row's factor and the columns' own."""
+    """Sums fill the registers but those for one row's factor and the columns' own. Tiles as wide as they are high load least
+    for each product."""
     lanes = max(1, target.vector_bits // (8 * bytes_each))
-    vectors = 1 if isinstance(columns, int) and columns <= lanes else 2
-    registers = 32 if target.has_masks or target.is_arm64 else 16
-    height = (registers - vectors - 1) // 2
-    depth = FIRST_CACHE // (lanes * vectors * bytes_each)
-    return Tile(tuple(sorted({height, 4, 1}, reverse=True)), lanes, vectors, depth)
+    most = 4 if target.vector_registers > 16 else 2
+    vectors = next((v for v in (1, 2) if isinstance(columns, int) and columns <= v * lanes and v < most), most)
+    height = (target.vector_registers - vectors - 1) // vectors
+    return Tile(tuple(sorted({height, min(height, 2 if vectors > 2 else 4), 1}, reverse=True)), lanes, vectors)
 
 
-def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str, read: set[Index],
-            tile: Tile) -> list[Instruction]:
+def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str, read: set[Index], tile: Tile,
+            bytes_each: int) -> list[Instruction]:
     """Blocks of columns, of which the factors are packed once; blocks of rows in them; tiles. What the columns' factors do
     not depend on stands inside."""
     column, row = columns.index.name, rows.index.name
-    wide, high = COLUMNS_OF_BLOCK * tile.columns, ROWS_OF_BLOCK * tile.heights[0]
+    wide = max(1, ROW_BYTES // (tile.columns * bytes_each)) * tile.columns
     if isinstance(columns.extent, int):
         wide = min(wide, -(-columns.extent // tile.columns) * tile.columns)
+    high = ROWS_OF_BLOCK // tile.heights[0] * tile.heights[0]
     block, stripe = block_of(column, wide).name, block_of(row, high).name
     around = [f.index.name for f in outer if f.index in read]
     inside = [f.index.name for f in outer if f.index not in read]
     shared = tuple(around[:1] or inside[-1:]) or (stripe,)
     return [Split(column, wide), Split(row, high), Reorder((*around, block, *inside, stripe, row, column)),
-            Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2), Pack("right", block),
-            Pack("left", block_of(term, tile.depth).name), Parallel(shared)]
+            Tensorize(stage, tile.heights, tile.columns, tile.lanes, DEPTH, 2), Pack("right", block),
+            Pack("left", block_of(term, DEPTH).name), Parallel(shared)]

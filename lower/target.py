@@ -52,6 +52,11 @@ class Target:
         """Whether float <-> half conversions are instructions."""
         return self.is_arm64 or "f16c" in self.enabled or "avx512f" in self.enabled
 
+    @property
+    def vector_registers(self) -> int:
+        """How many vector registers there are."""
+        return 32 if self.has_masks or self.is_arm64 else 16
+
     def lanes(self, dtype: np.dtype) -> int:
         """How many elements of dtype fill one register; at least 1."""
         return max(1, self.vector_bits // (8 if dtype == BOOL else 8 * dtype.itemsize))

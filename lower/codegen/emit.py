@@ -29,7 +29,7 @@ from loopwright.lower.fusing import writes
 from loopwright.lower.runtime.pool_text import THRESHOLD
 from loopwright.lower.target import Target
 
-FEWEST_TILES = 4  # one below the other, of a thread: it reads all factors of the columns for them
+FEWEST_TILES = 12  # one below the other, of a thread: it reads all factors of the columns for them
 FEWEST_COLUMNS = 256  # of a thread that goes by rows: shorter stretches of memory are slow to read
 MOST_IN_PLACE = 120  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
 TINY = 16  # elements of a buffer that may live in registers

@@ -96,6 +96,26 @@ def padded(context: Context, statement: For, run: Callable[[Context], None]) -> 
 
 # ---- products -----------------------------------------------------------------------------------
 def contract(context: Context, s: Contract) -> None:
+    """The tiles of a panel; of half its columns where no more are left, if it has enough for that."""
+    assert s.columns.origin is not None and s.columns.length is not None
+    scope, parts, width = context.scope, s.columns.length // s.lanes, s.columns.length
+    extent, half = s.columns.extent, width // 2
+    if parts < 4 or parts % 2 or (isinstance(extent, int) and not 0 < extent % width <= half):
+        _rows(context, s, parts)
+        return
+    left = scope.emit(f"sub nsw i64 {context.kernel.extent(extent)}, {context.bindings[s.columns.origin.name].parts[0]}")
+
+    def narrow(inner: Scope) -> Carried:
+        _rows(context.at(inner), s, parts // 2)
+        return ()
+
+    def whole(inner: Scope) -> Carried:
+        _rows(context.at(inner), s, parts)
+        return ()
+    branch(scope, scope.emit(f"icmp sle i64 {left}, {half}"), narrow, whole)
+
+
+def _rows(context: Context, s: Contract, parts: int) -> None:
     """Tiles of the first height, then of the next."""
     low, high = block_span(context, s.rows)
     for height in s.heights:
@@ -103,7 +123,7 @@ def contract(context: Context, s: Contract) -> None:
         whole = context.scope.emit(f"sub i64 {high}, {rest}")
 
         def tile(scope: Scope, at: str, state: list[str], height: int = height) -> list[str]:
-            _tile(context.bind_index(s.rows.index.name, at, scope), s, height)
+            _tile(context.bind_index(s.rows.index.name, at, scope), s, height, parts)
             return []
         context.kernel.forget()
         loop(context.scope, low, whole, str(height), (), tile)
@@ -111,7 +131,7 @@ def contract(context: Context, s: Contract) -> None:
     context.kernel.forget()
 
 
-def _tile(context: Context, s: Contract, height: int) -> None:
+def _tile(context: Context, s: Contract, height: int, parts: int) -> None:
     """The sums of a tile, over groups of terms that lie an equal step apart."""
     scope, (*outer, last) = context.scope, s.over
     assert s.columns.origin is not None
@@ -129,7 +149,7 @@ def _tile(context: Context, s: Contract, height: int) -> None:
 
     def groups(inside: Context, around: Sequence[Block], fresh: str) -> None:
         if not around:
-            _call(inside, s, height, count, outer[first:], fresh)
+            _call(inside, s, (height, parts), count, outer[first:], fresh)
             return
         b, *rest = around
 
@@ -138,25 +158,42 @@ def _tile(context: Context, s: Contract, height: int) -> None:
             return []
         loop(inside.scope, *block_span(inside, b), "1", (), body)
     if first:  # no terms, for the sums of none of the groups
-        _call(here, s, height, "0", outer[first:], fresh)
+        _call(here, s, (height, parts), "0", outer[first:], fresh)
         fresh = "false"
     groups(here, outer[:first], fresh)
 
 
-def _call(context: Context, s: Contract, height: int, count: str, outer: Sequence[Block], fresh: str) -> None:
-    """A call of the function that makes the sums of a tile."""
-    kernel = context.kernel
+def _call(context: Context, s: Contract, size: tuple[int, int], count: str, outer: Sequence[Block], fresh: str) -> None:
+    """A call of the function that makes the sums of a tile of so many rows and vectors."""
+    kernel, scope = context.kernel, context.scope
     left, right, sums = _Side(context, s.left), _Side(context, s.right), _Side(context, Load(s.buffer, s.at, s.dtype))
     distance, apart = (side.step(s.rows.index) for side in (left, sums))
     assert isinstance(distance, int) and isinstance(apart, int) and s.columns.length is not None
-    shape = TileShape(s.dtype, height, s.columns.length // s.lanes, s.lanes, distance, apart)
+    bytes_each, rows = s.dtype.itemsize, s.rows.length or size[0]
+    share = -(-s.columns.length * bytes_each * size[0] // rows) if size[0] == s.heights[0] else 0
+    shape = TileShape(s.dtype, *size, s.lanes, distance, apart, s.columns.length // s.lanes, share)
     name, declarations, texts = tile_function(shape, kernel.target)
     kernel.function.declarations |= declarations
     kernel.function.constants |= texts
     groups = kernel.extent(product(b.extent for b in outer))
     steps = [kernel.extent(side.step(outer[-1].index)) if outer else "0" for side in (left, right)]
-    context.scope.do(f"call void @{name}(ptr {left.pointer}, ptr {right.pointer}, ptr {sums.pointer}, i64 {count}, "
-                     f"i64 {groups}, i64 {steps[0]}, i64 {steps[1]}, i1 {fresh})")
+    given = [f"ptr {left.pointer}", f"ptr {right.pointer}", f"ptr {sums.pointer}", f"i64 {count}", f"i64 {groups}",
+             f"i64 {steps[0]}", f"i64 {steps[1]}", f"i1 {fresh}"]
+    if share:
+        given.append(f"ptr {_ahead(context, s, right, scope.emit(f'mul i64 {count}, {share}'), size[0])}")
+    scope.do(f"call void @{name}({', '.join(given)})")
+
+
+def _ahead(context: Context, s: Contract, right: _Side, bytes_each: str, height: int) -> str:
+    """Where a tile's share of the next panel begins: tile after tile, a block of rows asks the caches for all of it."""
+    assert s.columns.origin is not None and s.columns.length is not None
+    scope, step = context.scope, right.step(s.columns.origin) + right.step(s.columns.index)
+    row, low = context.bindings[s.rows.index.name].parts[0], block_span(context, s.rows)[0]
+    number = scope.emit(f"udiv i64 {scope.emit(f'sub i64 {row}, {low}')}, {height}")
+    past = scope.emit(f"mul i64 {number}, {bytes_each}")
+    panel = scope.emit(f"getelementptr {memory_type(s.dtype)}, ptr {right.pointer}, "
+                       f"i64 {context.kernel.extent(step * s.columns.length)}")
+    return scope.emit(f"getelementptr i8, ptr {panel}, i64 {past}")
 
 
 class _Side:
@@ -176,7 +213,8 @@ class _Side:
 
 @dataclass(frozen=True)
 class TileShape:
-    """`height` rows of `parts` vectors; how far apart rows lie: `distance` of the left side, `apart` of the sums."""
+    """`height` rows of `parts` vectors; how far apart rows lie: `distance` of the left side, `apart` of the sums; how many
+    vectors the right side has for each term, and how many bytes of what comes next to ask the caches for."""
 
     dtype: np.dtype
     height: int
@@ -184,28 +222,48 @@ class TileShape:
     lanes: int
     distance: int
     apart: int
+    stride: int
+    ahead: int
 
     @property
     def name(self) -> str:
-        return f"lw_tile_{memory_type(self.dtype)}_{self.height}x{self.parts}x{self.lanes}_{self.distance}_{self.apart}"
+        numbers = f"{self.height}x{self.parts}x{self.lanes}_{self.distance}_{self.apart}_{self.stride}_{self.ahead}"
+        return f"lw_tile_{memory_type(self.dtype)}_{numbers}"
 
 
 @cache
 def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str], frozenset[str]]:
-    """`void (ptr left, ptr right, ptr sums, i64 count, i64 groups, i64 left step, i64 right step, i1 fresh)`: sums[r, :] is
-    the sum of left[r, k] * right[k, :] over `count` terms of each of some groups, which lie a step apart; added to what is
-    there unless `fresh`. Its name, and what a module needs for it. All kernels of a module share it."""
+    """`void (ptr left, ptr right, ptr sums, i64 count, i64 groups, i64 left step, i64 right step, i1 fresh, ptr ahead)`:
+    sums[r, :] is the sum of left[r, k] * right[k, :] over `count` terms of each of some groups, which lie a step apart; added
+    to what is there unless `fresh`. Its name, and what a module needs for it. All kernels of a module share it."""
     function = Function(set(), set())
     root, (element, lanes) = function.root, (memory_type(shape.dtype), shape.lanes)
     kind, bits = vector_type(element, lanes), 8 * shape.dtype.itemsize
     count = shape.height * shape.parts
+    together = 2 if target.vector_registers - count >= 8 else 1  # terms: the next one's factors need registers, too
+    whole = root.emit(f"and i64 %count, {-together}")
+
+    def terms(scope: Scope, at: str, state: list[str], number: int) -> list[str]:
+        for _ in range(number):
+            state = _term(Machine(scope, bits, lanes, target), shape, state)
+        if not shape.ahead:
+            return state
+        scope.run("llvm.prefetch.p0", [("ptr", state[2]), ("i32", "0"), ("i32", "2"), ("i32", "1")])
+        return [*state[:2], scope.emit(f"getelementptr i8, ptr {state[2]}, i64 {number * shape.ahead}"), *state[3:]]
 
     def group(scope: Scope, number: str, state: list[str]) -> list[str]:
-        left, right = (scope.emit(f"getelementptr {element}, ptr %{side}, i64 {scope.emit(f'mul i64 {number}, %{side}.step')}")
-                       for side in ("left", "right"))
-        return loop(scope, "0", "%count", "1", [(kind, x) for x in state],
-                    lambda inner, at, now: _term(Machine(inner, bits, lanes, target), shape, (left, right), at, now))
-    sums = loop(root, "0", "%groups", "1", [(kind, "zeroinitializer")] * count, group)
+        sides = [scope.emit(f"getelementptr {element}, ptr %{side}, i64 {scope.emit(f'mul i64 {number}, %{side}.step')}")
+                 for side in ("left", "right")]
+        state = loop(scope, "0", whole, str(together), list(zip(carried, [*sides, *state], strict=True)),
+                     lambda inner, at, now: terms(inner, at, now, together))
+        if together > 1:
+            state = loop(scope, whole, "%count", "1", list(zip(carried, state, strict=True)),
+                         lambda inner, at, now: terms(inner, at, now, 1))
+        return state[2:]
+    pointers = ["ptr"] * (2 + bool(shape.ahead))
+    carried = [*pointers, *[kind] * count]
+    first = [*["%ahead"] * (len(pointers) - 2), *["zeroinitializer"] * count]
+    sums = loop(root, "0", "%groups", "1", list(zip(carried[2:], first, strict=True)), group)[len(pointers) - 2:]
 
     def store(scope: Scope, add: bool) -> Carried:
         machine = Machine(scope, bits, lanes, target)
@@ -218,16 +276,16 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
         return ()
     branch(root, "%fresh", lambda scope: store(scope, False), lambda scope: store(scope, True))
     parameters = "ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %count, i64 %groups, i64 %left.step, " \
-        "i64 %right.step, i1 %fresh"
+        "i64 %right.step, i1 %fresh" + (", ptr %ahead" if shape.ahead else "")
     text = f"define internal void @{shape.name}({parameters}) noinline {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
     return shape.name, frozenset(function.declarations), frozenset((*function.constants, text))
 
 
-def _term(machine: Machine, shape: TileShape, sides: tuple[str, str], at: str, state: list[str]) -> list[str]:
-    """One term of every sum of a tile."""
+def _term(machine: Machine, shape: TileShape, state: list[str]) -> list[str]:
+    """One term of every sum of a tile; `state` is where the factors of both sides are, what comes next, and the sums."""
     scope, element, kind, lanes = machine.scope, memory_type(shape.dtype), machine.float_type, shape.lanes
-    left = scope.emit(f"getelementptr {element}, ptr {sides[0]}, i64 {at}")
-    right = scope.emit(f"getelementptr {kind}, ptr {sides[1]}, i64 {scope.emit(f'mul nsw i64 {at}, {shape.parts}')}")
+    left, right, *rest = state
+    ahead, sums = rest[:bool(shape.ahead)], rest[bool(shape.ahead):]
     places = [scope.emit(f"getelementptr {kind}, ptr {right}, i64 {part}") for part in range(shape.parts)]
     columns = [scope.emit(f"load {kind}, ptr {place}, align {machine.bits // 8}") for place in places]
     new: list[str] = []
@@ -236,5 +294,6 @@ def _term(machine: Machine, shape: TileShape, sides: tuple[str, str], at: str, s
         factor = scope.emit(f"load {element}, ptr {place}, align {machine.bits // 8}")
         one = scope.emit(f"insertelement {kind} poison, {element} {factor}, i32 0")
         factor = scope.emit(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
-        new += [machine.fma(factor, x, y) for x, y in zip(columns, state[len(new):len(new) + shape.parts], strict=True)]
-    return new
+        new += [machine.fma(factor, x, y) for x, y in zip(columns, sums[len(new):len(new) + shape.parts], strict=True)]
+    return [scope.emit(f"getelementptr {element}, ptr {left}, i64 1"),
+            scope.emit(f"getelementptr {kind}, ptr {right}, i64 {shape.stride}"), *ahead, *new]

@@ -246,15 +246,18 @@ out:
 """
 
 _LOOP = f"""
-; A whole loop of n indices, `each` units of work: here, or on the threads in chunks of at least `least` indices, a multiple of
-; `together`.
+; A whole loop of n indices, `each` units of work: here, or, where there are threads, in chunks of at least `least` indices, a
+; multiple of `together`.
 define void @lw_loop(ptr %body, ptr %context, i64 %n, i64 %each, i64 %least, i64 %together) nounwind {{
 entry:
   %none = icmp slt i64 %each, 1
   %units = select i1 %none, i64 1, i64 %each
   %work = mul i64 %n, %units
   %enough = icmp sge i64 %work, {THRESHOLD}
-  br i1 %enough, label %chunks, label %whole
+  %mode = load atomic i32, ptr @mode acquire, align 4
+  %shared = icmp ne i32 %mode, {SERIAL}
+  %many = and i1 %enough, %shared
+  br i1 %many, label %chunks, label %whole
 whole:
   call void %body(ptr %context, i64 0, i64 %n)
   ret void
