@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ShapeDeclarationError,
         ShapeError,
         TraceStateError,
+        TuningError,
         VerificationError,
         WriteError,
     )
@@ -41,20 +42,21 @@ if TYPE_CHECKING:
     from loopwright.tracer.pytree import register_pytree_node
     from loopwright.tracer.size import SpecialisationWarning
     from loopwright.transforms import grad, jvp, linearize, value_and_grad, vjp, vmap
+    from loopwright.tuner import tune, tuning
     from loopwright.user_kernels import kernel
     from loopwright.versions import DonationWarning, RecompilationWarning, disable_jit
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ArgumentError", "AxisNameError", "CheckError", "CollectiveError", "ConcretizationError", "DTypeError",
-    "DonationWarning", "GradientError", "KernelError", "LeakedValueError", "ParseError", "RecompilationWarning",
-    "ScheduleError", "ShapeDeclarationError", "ShapeDtypeStruct", "ShapeError", "SpecialisationWarning", "TraceStateError",
+    "ArgumentError", "AxisNameError", "CheckError", "CollectiveError", "ConcretizationError", "DTypeError", "DonationWarning",
+    "GradientError", "KernelError", "LeakedValueError", "ParseError", "RecompilationWarning", "ScheduleError",
+    "ShapeDeclarationError", "ShapeDtypeStruct", "ShapeError", "SpecialisationWarning", "TraceStateError", "TuningError",
     "VerificationError", "WriteError", "check", "checkpoint", "checkpoint_name", "checkpoint_policies", "custom_jvp",
     "custom_vjp", "debug", "debug_nans", "disable_jit", "eval_shape", "float0", "grad", "hessian", "hvp", "jacfwd", "jacrev",
     "jit", "jvp", "kernel", "lax", "linear_transpose", "linearize", "loops", "make_graph", "nn", "numpy", "ops", "parse",
     "pure_callback", "random", "register_pytree_node", "release_memory", "remat", "schedule", "scipy", "set_threads", "tree",
-    "value_and_grad", "vjp", "vmap",
+    "tune", "tuning", "value_and_grad", "vjp", "vmap",
 ]
 
 _SUBMODULES = ("debug", "lax", "loops", "nn", "numpy", "ops", "random", "scipy", "tree")
@@ -66,7 +68,7 @@ _NAMES = {
     "inspection": ("make_graph",),
     "ir.errors": ("ArgumentError", "AxisNameError", "CheckError", "CollectiveError", "ConcretizationError", "DTypeError",
                   "GradientError", "KernelError", "LeakedValueError", "ParseError", "ScheduleError", "ShapeDeclarationError",
-                  "ShapeError", "TraceStateError", "VerificationError", "WriteError"),
+                  "ShapeError", "TraceStateError", "TuningError", "VerificationError", "WriteError"),
     "jacobians": ("hessian", "jacfwd", "jacrev"),
     "jitted": ("jit",),
     "lower.runtime.pool": ("set_threads",),
@@ -76,6 +78,7 @@ _NAMES = {
     "tracer.pytree": ("register_pytree_node",),
     "tracer.size": ("SpecialisationWarning",),
     "transforms": ("grad", "jvp", "linearize", "value_and_grad", "vjp", "vmap"),
+    "tuner": ("tune", "tuning"),
     "user_kernels": ("kernel",),
     "versions": ("DonationWarning", "RecompilationWarning", "disable_jit"),
 }

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loopwright.lower.runtime.lazy import stored_programs
 from loopwright.lower.runtime.tuned import file_of
 
 if TYPE_CHECKING:
-    from loopwright.lower.tuning.stored import Program
+    from loopwright.lower.tuning.stored import Program, Stored, TunedRecord
     from loopwright.tracer.signatures import Call
     from loopwright.versions import Draft, Versions
 
@@ -51,15 +51,16 @@ def programs_for(versions: Versions, call: Call, draft: Draft) -> Sequence[Progr
     if _state.meetings:
         return _state.meetings[-1](versions, call, draft)
     if chosen and (seconds := _seconds(chosen)):
-        met: Meeting = import_module("loopwright.tuning").from_environment(seconds)
+        met: Meeting = import_module("loopwright.tuner").from_environment(seconds)
         return met(versions, call, draft)
     path = file_of(draft.version)
     return () if path is None else known_programs(versions, draft, [path])[0]
 
 
-def known_programs(versions: Versions, draft: Draft, files: Sequence[Path]) -> tuple[Sequence[Program], Sequence[Any]]:
-    """What files hold for a version, and all records that serve; why others do not goes to the function's notes."""
-    found, records, ignored = stored_programs(draft.version, files)
+def known_programs(versions: Versions, draft: Draft, files: Sequence[Path],
+                   more: Sequence[Stored] = ()) -> tuple[Sequence[Program], Sequence[TunedRecord]]:
+    """What files hold for a version, and `more`, and all records that serve; why others do not goes to the function's notes."""
+    found, records, ignored = stored_programs(draft.version, files, more)
     versions.notes.update(dict.fromkeys([f"ignored {why}" for why in ignored]))
     return found, records
 

@@ -294,9 +294,13 @@ class Versions:
         self._function = weakref.ref(function)
         function.slow = self.slow
 
+    @property
+    def function(self) -> Any:
+        """The native function, while there is one."""
+        return self._function() if self._function is not None else None
+
     def _offer(self) -> None:
-        function = self._function() if self._function is not None else None
-        if function is not None:
+        if (function := self.function) is not None:
             direct = [e.compiled for e in self.entries if e.draft.is_direct and not e.draft.contents]
             set_versions(function, direct, busy=running)  # while a trace runs calls are Python's, which may inline them
 

@@ -46,6 +46,10 @@ class ScheduleError(ValueError):
     """A schedule instruction that its kernel does not allow."""
 
 
+class TuningError(RuntimeError):
+    """A function that cannot be tuned: its program cannot run in the processes that measure."""
+
+
 class GradientError(TypeError):
     """A derivative that does not exist: integer input, non-scalar output, or an op without a rule."""
 

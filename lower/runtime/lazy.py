@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from loopwright.lower.program import Program
     from loopwright.lower.target import Target
     from loopwright.lower.tuning.stored import Program as Tuned
-    from loopwright.lower.tuning.stored import TunedRecord
+    from loopwright.lower.tuning.stored import Stored, TunedRecord
 
 # Held around every call into LLVM, so that a fork, which waits for it, never finds LLVM in the middle of something.
 LLVM_LOCK = threading.RLock()
@@ -75,10 +75,23 @@ def assembled(text: str, target: Target | None = None) -> bytes:
     return assembled(text, target)
 
 
-def stored_programs(version: Version, files: Sequence[Path]) -> tuple[list[Tuned], list[TunedRecord], list[str]]:
+def stored_programs(version: Version, files: Sequence[Path],
+                    more: Sequence[Stored]) -> tuple[list[Tuned], list[TunedRecord], list[str]]:
     """The programs that files hold for a version: see lower.tuning.stored."""
     from loopwright.lower.tuning.stored import programs
-    return programs(version, files)
+    return programs(version, files, more)
+
+
+@cache
+def rich() -> Any | None:
+    """`rich`, with what shows a changing table; None where it is not installed."""
+    try:
+        import rich.console
+        import rich.live
+        import rich.table
+    except ImportError:
+        return None
+    return rich
 
 
 def digest(text: str) -> str:

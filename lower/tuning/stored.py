@@ -189,9 +189,10 @@ def useless(record: TunedRecord) -> str | None:
     return f"it is of another machine: {record.machine}" if record.machine != machine() else None
 
 
-def programs(version: Version, files: Sequence[Path]) -> tuple[list[Program], list[TunedRecord], list[str]]:
-    """The programs that files hold for a version, in the order in which calls try them: narrow ranges first, then what is
-    newest; all records that serve, those that keep the default among them; and why others do not."""
+def programs(version: Version, files: Sequence[Path],
+             more: Sequence[Stored] = ()) -> tuple[list[Program], list[TunedRecord], list[str]]:
+    """The programs that files hold for a version, and `more` that they may lack, in the order in which calls try them: narrow
+    ranges first, then what is newest; all records that serve, those that keep the default among them; and why others do not."""
     key = structure(version)
     found: list[Stored] = []
     ignored: list[str] = []
@@ -205,6 +206,7 @@ def programs(version: Version, files: Sequence[Path]) -> tuple[list[Program], li
                 found.append(s)
             else:
                 ignored.append(f"{s.where}: {why}")
+    found += [s for s in more if all(s.record != known.record for known in found)]
     left, made = standing(found)[::-1], []
     for s in sorted([s for s in left if s.record.module], key=lambda s: s.record.width):
         try:
