@@ -1,27 +1,38 @@
-"""Cost models: from what a candidate will do (`features`) to seconds."""
+"""Cost models: from what candidates will do (`features`) to seconds.
+
+Guarantees: the same rows and times give the same predictions; a prediction is positive and finite.
+"""
 from __future__ import annotations
 
 import time
 from functools import cache
+from typing import Any
 
 import numpy as np
 
+from loopwright.lower.runtime.lazy import xgboost
 from loopwright.lower.tuning.features import COLUMN
 
-STEP = 1 / 3e9  # seconds of a vector operation, of two a cycle with latencies
-TURN = 1 / 1e9  # of a loop's step: a branch, a count
-ROUNDS = 3
+STEP = 1 / 3e9  # seconds of an operation on vectors
+TURN = 1 / 1e9  # of a loop's step: a count, a branch
+CALL = 1e-6  # of loops that threads share out
+ROUNDS = 3  # of a measurement of the machine
+IN_CACHE, IN_LAST_CACHE, IN_MEMORY = 1 << 18, 1 << 21, 1 << 24  # bytes of arrays that lie there
+FEWEST = 8  # measured candidates that trees are grown from, and again after as many more
+TREES = {"max_depth": 5, "eta": 0.15, "min_child_weight": 1.0, "subsample": 0.9, "nthread": 1, "seed": 0, "verbosity": 0}
+GROWN = 60
 
 
 @cache
 def bandwidth(size: int) -> float:
-    """Bytes a second that this machine copies of arrays of so many bytes, measured once."""
+    """Bytes a second that this machine reads and writes when it copies an array of so many bytes, measured once."""
     source, target = np.ones(size, np.uint8), np.empty(size, np.uint8)
-    best = float("inf")
+    best, times = float("inf"), max(1, IN_MEMORY // (8 * size))
     for _ in range(ROUNDS):
         start = time.perf_counter()
-        np.copyto(target, source)
-        best = min(best, time.perf_counter() - start)
+        for _ in range(times):
+            np.copyto(target, source)
+        best = min(best, (time.perf_counter() - start) / times)
     return 2 * size / best
 
 
@@ -32,16 +43,73 @@ class Roofline:
         self.threads = threads
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """f64[n] seconds of f64[n, features]."""
-        def of(name: str) -> np.ndarray:
-            found: np.ndarray = x[:, COLUMN[name]]
-            return found
-        operations = (of("work") + of("loads") + of("stores") + of("scattered")) * STEP + of("steps") * TURN
-        memory = of("past_first") / bandwidth(1 << 18) + of("past_second") / bandwidth(1 << 22) \
-            + of("past_last") / bandwidth(1 << 24)
-        share = np.clip(of("parallel"), 1, self.threads)
-        found: np.ndarray = np.maximum(operations, memory) / share + 0.1 * np.minimum(operations, memory) / share
+        """f64[n]: seconds of f64[n, features]."""
+        operations = (_of(x, "work") + _of(x, "loads") + _of(x, "stores") + _of(x, "scattered")) * STEP + _of(x, "steps") * TURN
+        bytes_ = _of(x, "past_first") / bandwidth(IN_CACHE) + _of(x, "past_second") / bandwidth(IN_LAST_CACHE) \
+            + _of(x, "past_last") / bandwidth(IN_MEMORY)
+        least, most = np.minimum(operations, bytes_), np.maximum(operations, bytes_)
+        found: np.ndarray = (most + 0.1 * least) / self._share(x) + CALL  # the lesser one is not hidden entirely
+        return found
+
+    def floor(self, x: np.ndarray) -> np.ndarray:
+        """f64[n]: seconds that are surely needed: every byte once from where all of them fit, every operation."""
+        bytes_ = _of(x, "bytes")
+        rates = np.array([bandwidth(IN_CACHE if b <= IN_CACHE else IN_LAST_CACHE if b <= IN_LAST_CACHE else IN_MEMORY)
+                          for b in bytes_])
+        found: np.ndarray = np.maximum(bytes_ / rates, _of(x, "work") * STEP / 2) / self._share(x)
+        return found
+
+    def _share(self, x: np.ndarray) -> np.ndarray:
+        found: np.ndarray = np.clip(_of(x, "parallel"), 1, self.threads)
         return found
 
     def learn(self, x: np.ndarray, seconds: np.ndarray) -> None:
         """Nothing: the machine is known."""
+
+
+def _of(x: np.ndarray, name: str) -> np.ndarray:
+    found: np.ndarray = x[:, COLUMN[name]]
+    return found
+
+
+class Learned:
+    """What the analytic prediction is off by, learned from what was measured by gradient-boosted trees (the extra `tune`).
+
+    The trees give the logarithm of seconds over predicted seconds, so that kernels of all sizes teach one model. Where xgboost
+    is not installed, and before the first times, it predicts as the analytic model does."""
+
+    def __init__(self, analytic: Roofline) -> None:
+        self.analytic = analytic
+        self.rows: list[np.ndarray] = []
+        self.off: list[float] = []
+        self._trees: Any = None
+        self._grown_from = 0
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """f64[n]: seconds of f64[n, features]."""
+        predicted = self.analytic.predict(x)
+        if len(self.rows) >= self._grown_from + FEWEST:
+            self._grow()
+        library = xgboost()
+        if self._trees is None or library is None:
+            return predicted
+        found: np.ndarray = predicted * np.exp(self._trees.predict(library.DMatrix(_inputs(x, predicted))))
+        return found
+
+    def learn(self, x: np.ndarray, seconds: np.ndarray) -> None:
+        """Take in times f64[n] of f64[n, features]."""
+        predicted = self.analytic.predict(x)
+        self.rows += list(_inputs(x, predicted))
+        self.off += list(np.log(seconds / predicted))
+
+    def _grow(self) -> None:
+        self._grown_from, library = len(self.rows), xgboost()
+        if library is not None:
+            data = library.DMatrix(np.stack(self.rows), np.array(self.off))
+            self._trees = library.train(TREES, data, GROWN)
+
+
+def _inputs(x: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """Features as trees take them: sizes by their logarithms, and with them what is predicted."""
+    found: np.ndarray = np.column_stack([np.log1p(x), np.log(predicted)])
+    return found

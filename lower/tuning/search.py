@@ -16,7 +16,7 @@ from loopwright.ir.schedule import Schedule
 from loopwright.lower.scheduling import Scheduled
 from loopwright.lower.target import host_target
 from loopwright.lower.tuning.features import features
-from loopwright.lower.tuning.models import Roofline
+from loopwright.lower.tuning.models import Learned, Roofline
 from loopwright.lower.tuning.space import Space
 
 POPULATION = 64
@@ -26,6 +26,10 @@ MUTATION = 0.85  # of children have one parent, changed by a decision; the other
 EPSILON = 0.05  # of proposals are not the best predicted
 TRIES = 4  # children made for each one wanted, at most
 PATIENCE = 24  # trials without gain that halve what more are worth
+HOPE = 0.02  # of the best time: machines surprise
+
+
+CostModel = Roofline | Learned
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class _Point:
 class KernelSearch:
     """The candidates of one kernel at some sizes. `model.predict` and `model.learn` see matrices of `features`."""
 
-    def __init__(self, node: Node, sizes: Mapping[str, int], starts: Sequence[Attributes], model: Roofline,
+    def __init__(self, node: Node, sizes: Mapping[str, int], starts: Sequence[Attributes], model: CostModel,
                  seed: int = 0) -> None:
         self.node, self.sizes, self.model = node, dict(sizes), model
         self.rng = np.random.default_rng(seed)
@@ -80,8 +84,8 @@ class KernelSearch:
     # ---- proposing ---------------------------------------------------------------------------------
     def propose(self, count: int) -> list[Attributes]:
         """Up to `count` candidates that were not proposed before; none when the space is done."""
-        out = self._starts[:count]
-        del self._starts[:count]
+        out = [(key, attrs) for key, attrs in self._starts if key not in self.proposed][:count]
+        self._starts = [(key, attrs) for key, attrs in self._starts if key not in {*self.proposed, *(k for k, _ in out)}]
         if len(out) < count and self.space is not None:
             out += [(key, self.points[key].attrs) for key in self._evolved(count - len(out))]
         self.proposed.update(key for key, _ in out)
@@ -140,7 +144,8 @@ class KernelSearch:
         """What a candidate took; infinite for a failure."""
         key = self._key(attrs)
         self.seconds[key] = seconds
-        self.stale += 1
+        self.stale += key in self.proposed
+        self.proposed.add(key)
         if seconds < self.best[1]:
             self.best, self.stale = (attrs, seconds), 0
         if isinstance(key, int) and seconds < float("inf"):
@@ -148,9 +153,9 @@ class KernelSearch:
 
     @property
     def roofline(self) -> float:
-        """Seconds that the kernel takes at least, by the analytic model."""
+        """Seconds that the kernel takes at least; 0 where nothing is known."""
         found = [p.features for p in self.points.values()]
-        return float(Roofline().predict(np.stack(found)).min()) if found else 0.0
+        return float(Roofline().floor(np.stack(found)).min()) if found else 0.0
 
     def promise(self) -> float:
         """Seconds that more trials may still save; infinite before any is known, 0 when there is nothing left to try."""
@@ -158,4 +163,4 @@ class KernelSearch:
             return float("inf")
         if self.space is None:
             return 0.0
-        return max(self.best[1] - self.roofline, 0.0) * float(0.5 ** (self.stale / PATIENCE))
+        return max(self.best[1] - self.roofline, HOPE * self.best[1]) * float(0.5 ** (self.stale / PATIENCE))
