@@ -73,6 +73,10 @@ class _Finished(BaseException):
     """The script has called the function, which is tuned: it ends here."""
 
 
+class _NotFound(Exception):
+    """There is no function of that name, or no call of it; what there is, in words."""
+
+
 def _tune(options: argparse.Namespace) -> int:
     script, _, name = options.target.rpartition(":")
     if not os.path.isfile(script):
@@ -82,8 +86,8 @@ def _tune(options: argparse.Namespace) -> int:
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     try:
         found = _tuned_by_arguments(script, name, options) if options.args else _tuned_by_running(script, name, options)
-    except (TuningError, LookupError) as error:
-        return _failed(str(error.args[0]))
+    except (TuningError, _NotFound) as error:
+        return _failed(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
     print(found.report(options.report))
@@ -95,7 +99,7 @@ def _tuned_by_arguments(script: str, name: str, options: argparse.Namespace) -> 
     names = runpy.run_path(script, run_name="__tuned__")
     f = _found(SimpleNamespace(**names), name)
     if f is None:
-        raise LookupError(f"{script} has no {name}")
+        raise _NotFound(f"{script} has no {name}")
     args, kwargs = eval(f"_arguments({options.args})", {"np": np, **names, "_arguments": lambda *xs, **named: (xs, named)})
     return tune(f, *args, **kwargs, seconds=options.seconds, file=options.file, progress=True)
 
@@ -117,8 +121,8 @@ def _tuned_by_running(script: str, name: str, options: argparse.Namespace) -> Tu
     except _Finished as finished:
         found: TuningResult = finished.args[0]
         return found
-    raise LookupError(f"{script} ended without a call of a jitted function {name}. It compiled {', '.join(others) or 'none'}; "
-                      f"what these call is part of them. --args gives arguments to a function that the script does not call.")
+    raise _NotFound(f"{script} ended without a call of a jitted function {name}. It compiled {', '.join(others) or 'none'}; "
+                    f"what these call is part of them. --args gives arguments to a function that the script does not call.")
 
 
 def _is(versions: Versions, script: str, name: str) -> bool:
