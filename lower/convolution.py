@@ -121,6 +121,9 @@ class _Squeezed:
         whole = self.whole((lhs, rhs), attrs)
         return self.shapes((*whole, *conv.result_types(whole, (), attrs)), attrs)[2]
 
+    def dtype(self, lhs: ArrayType, rhs: ArrayType, **attrs: Any) -> np.dtype:
+        return conv.result_types(self.whole((lhs, rhs), attrs), (), attrs)[0].dtype
+
     def numpy(self, lhs: np.ndarray, rhs: np.ndarray, **attrs: Any) -> np.ndarray:
         *operands, out = self.axes(attrs)
         whole = [x if a is None else np.expand_dims(x, a) for x, a in zip((lhs, rhs), operands, strict=True)]
@@ -139,8 +142,7 @@ class _Squeezed:
         return conv.loop(LoopContext(types[:2], types[2], load, context.fresh), at, **attrs)
 
     def op(self, name: str, doc: str) -> Op:
-        return Op(name=name, doc=doc, shape=self.shape, dtype=lambda lhs, rhs, **attrs: lhs.dtype, numpy=self.numpy,
-                  loop=self.loop)
+        return Op(name=name, doc=doc, shape=self.shape, dtype=self.dtype, numpy=self.numpy, loop=self.loop)
 
     def nodes(self, n: Node, op: Op) -> list[Node]:
         """A convolution as `op`, between reshapes."""
