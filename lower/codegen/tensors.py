@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Expr, Index, Load
 from loopwright.ir.nest import Block, Contract, For, Statement
-from loopwright.lower.codegen.context import Context
+from loopwright.lower.codegen.context import Context, splat_register
 from loopwright.lower.codegen.folds import masked
 from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, vector_type
 from loopwright.lower.codegen.memory import locate, offset_of
@@ -96,39 +96,38 @@ def padded(context: Context, statement: For, run: Callable[[Context], None]) -> 
 
 # ---- products -----------------------------------------------------------------------------------
 def contract(context: Context, s: Contract) -> None:
-    """The tiles of a panel; of half its columns where no more are left, if it has enough for that."""
-    assert s.columns.origin is not None and s.columns.length is not None
-    scope, parts, width = context.scope, s.columns.length // s.lanes, s.columns.length
-    extent, half = s.columns.extent, width // 2
-    if parts < 4 or parts % 2 or (isinstance(extent, int) and not 0 < extent % width <= half):
-        _rows(context, s, parts)
-        return
-    left = scope.emit(f"sub nsw i64 {context.kernel.extent(extent)}, {context.bindings[s.columns.origin.name].parts[0]}")
-
-    def narrow(inner: Scope) -> Carried:
-        _rows(context.at(inner), s, parts // 2)
-        return ()
-
-    def whole(inner: Scope) -> Carried:
-        _rows(context.at(inner), s, parts)
-        return ()
-    branch(scope, scope.emit(f"icmp sle i64 {left}, {half}"), narrow, whole)
-
-
-def _rows(context: Context, s: Contract, parts: int) -> None:
     """Tiles of the first height, then of the next."""
+    assert s.columns.length is not None
     low, high = block_span(context, s.rows)
     for height in s.heights:
         rest = context.scope.emit(f"srem i64 {context.scope.emit(f'sub i64 {high}, {low}')}, {height}") if height > 1 else "0"
         whole = context.scope.emit(f"sub i64 {high}, {rest}")
-
-        def tile(scope: Scope, at: str, state: list[str], height: int = height) -> list[str]:
-            _tile(context.bind_index(s.rows.index.name, at, scope), s, height, parts)
-            return []
         context.kernel.forget()
-        loop(context.scope, low, whole, str(height), (), tile)
+        _by_width(context, s, height == s.heights[0], partial(_tiles, context, s, height, (low, whole)))
         low = whole
     context.kernel.forget()
+
+
+def _by_width(context: Context, s: Contract, many: bool, run: Callable[[int, Scope], Carried]) -> None:
+    """Run with the vectors of a panel; where there are many tiles with half of them, if no more columns are left."""
+    assert s.columns.origin is not None and s.columns.length is not None
+    extent, width, parts = s.columns.extent, s.columns.length, s.columns.length // s.lanes
+    if not many or parts < 4 or parts % 2 or (isinstance(extent, int) and not 0 < extent % width <= width // 2):
+        run(parts, context.scope)
+        return
+    panel = context.bindings[s.columns.origin.name].parts[0]
+    left = context.scope.emit(f"sub nsw i64 {context.kernel.extent(extent)}, {panel}")
+    few = context.scope.emit(f"icmp sle i64 {left}, {width // 2}")
+    branch(context.scope, few, partial(run, parts // 2), partial(run, parts))
+
+
+def _tiles(context: Context, s: Contract, height: int, span: Span, parts: int, scope: Scope) -> Carried:
+    """Tiles one below the other."""
+    def tile(inner: Scope, at: str, state: list[str]) -> list[str]:
+        _tile(context.bind_index(s.rows.index.name, at, inner), s, height, parts)
+        return []
+    loop(scope, *span, str(height), (), tile)
+    return ()
 
 
 def _tile(context: Context, s: Contract, height: int, parts: int) -> None:
@@ -240,52 +239,50 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
     root, (element, lanes) = function.root, (memory_type(shape.dtype), shape.lanes)
     kind, bits = vector_type(element, lanes), 8 * shape.dtype.itemsize
     count = shape.height * shape.parts
-    together = 2 if target.vector_registers - count >= 8 else 1  # terms: the next one's factors need registers, too
+    together = 2 if shape.ahead and target.vector_registers - count >= 8 else 1  # terms: of the next, factors need registers
     whole = root.emit(f"and i64 %count, {-together}")
 
-    def terms(scope: Scope, at: str, state: list[str], number: int) -> list[str]:
-        for _ in range(number):
-            state = _term(Machine(scope, bits, lanes, target), shape, state)
-        if not shape.ahead:
-            return state
-        scope.run("llvm.prefetch.p0", [("ptr", state[2]), ("i32", "0"), ("i32", "2"), ("i32", "1")])
-        return [*state[:2], scope.emit(f"getelementptr i8, ptr {state[2]}, i64 {number * shape.ahead}"), *state[3:]]
+    def terms(scope: Scope, at: str, state: list[str], sides: Sequence[str], number: int) -> list[str]:
+        for k in range(number):
+            state = _term(Machine(scope, bits, lanes, target), shape, sides, scope.emit(f"add nsw i64 {at}, {k}"), state)
+        if shape.ahead:
+            place = scope.emit(f"getelementptr i8, ptr {sides[2]}, i64 {scope.emit(f'mul nsw i64 {at}, {shape.ahead}')}")
+            scope.run("llvm.prefetch.p0", [("ptr", place), ("i32", "0"), ("i32", "2"), ("i32", "1")])
+        return state
 
     def group(scope: Scope, number: str, state: list[str]) -> list[str]:
         sides = [scope.emit(f"getelementptr {element}, ptr %{side}, i64 {scope.emit(f'mul i64 {number}, %{side}.step')}")
                  for side in ("left", "right")]
-        state = loop(scope, "0", whole, str(together), list(zip(carried, [*sides, *state], strict=True)),
-                     lambda inner, at, now: terms(inner, at, now, together))
-        if together > 1:
-            state = loop(scope, whole, "%count", "1", list(zip(carried, state, strict=True)),
-                         lambda inner, at, now: terms(inner, at, now, 1))
-        return state[2:]
-    pointers = ["ptr"] * (2 + bool(shape.ahead))
-    carried = [*pointers, *[kind] * count]
-    first = [*["%ahead"] * (len(pointers) - 2), *["zeroinitializer"] * count]
-    sums = loop(root, "0", "%groups", "1", list(zip(carried[2:], first, strict=True)), group)[len(pointers) - 2:]
+        if shape.ahead:
+            past = scope.emit(f"mul i64 {scope.emit(f'mul i64 {number}, %count')}, {shape.ahead}")
+            sides.append(scope.emit(f"getelementptr i8, ptr %ahead, i64 {past}"))
+        state = loop(scope, "0", whole, str(together), [(kind, x) for x in state],
+                     lambda inner, at, now: terms(inner, at, now, sides, together))
+        if together == 1:
+            return state
+        return loop(scope, whole, "%count", "1", [(kind, x) for x in state],
+                    lambda inner, at, now: terms(inner, at, now, sides, 1))
+    sums = loop(root, "0", "%groups", "1", [(kind, "zeroinitializer")] * count, group)
 
-    def store(scope: Scope, add: bool) -> Carried:
-        machine = Machine(scope, bits, lanes, target)
-        for k, value in enumerate(sums):
-            row, part = divmod(k, shape.parts)
-            at = scope.emit(f"getelementptr {element}, ptr %sums, i64 {row * shape.apart + part * lanes}")
-            if add:
-                value = machine.add(scope.emit(f"load {kind}, ptr {at}, align {bits // 8}"), value)
-            scope.do(f"store {kind} {value}, ptr {at}, align {bits // 8}")
-        return ()
-    branch(root, "%fresh", lambda scope: store(scope, False), lambda scope: store(scope, True))
+    machine, integers = Machine(root, bits, lanes, target), vector_type(f"i{bits}", lanes)
+    kept = splat_register(root, f"i{bits}", root.emit(f"select i1 %fresh, i{bits} 0, i{bits} -1"), lanes)  # of what was there
+    for k, value in enumerate(sums):
+        row, part = divmod(k, shape.parts)
+        at = root.emit(f"getelementptr {element}, ptr %sums, i64 {row * shape.apart + part * lanes}")
+        before = root.emit(f"and {integers} {root.emit(f'load {integers}, ptr {at}, align {bits // 8}')}, {kept}")
+        before = root.emit(f"bitcast {integers} {before} to {kind}")
+        root.do(f"store {kind} {machine.add(before, value)}, ptr {at}, align {bits // 8}")
     parameters = "ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %count, i64 %groups, i64 %left.step, " \
         "i64 %right.step, i1 %fresh" + (", ptr %ahead" if shape.ahead else "")
     text = f"define internal void @{shape.name}({parameters}) noinline {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
     return shape.name, frozenset(function.declarations), frozenset((*function.constants, text))
 
 
-def _term(machine: Machine, shape: TileShape, state: list[str]) -> list[str]:
-    """One term of every sum of a tile; `state` is where the factors of both sides are, what comes next, and the sums."""
+def _term(machine: Machine, shape: TileShape, sides: Sequence[str], at: str, state: list[str]) -> list[str]:
+    """One term of every sum of a tile."""
     scope, element, kind, lanes = machine.scope, memory_type(shape.dtype), machine.float_type, shape.lanes
-    left, right, *rest = state
-    ahead, sums = rest[:bool(shape.ahead)], rest[bool(shape.ahead):]
+    left = scope.emit(f"getelementptr {element}, ptr {sides[0]}, i64 {at}")
+    right = scope.emit(f"getelementptr {kind}, ptr {sides[1]}, i64 {scope.emit(f'mul nsw i64 {at}, {shape.stride}')}")
     places = [scope.emit(f"getelementptr {kind}, ptr {right}, i64 {part}") for part in range(shape.parts)]
     columns = [scope.emit(f"load {kind}, ptr {place}, align {machine.bits // 8}") for place in places]
     new: list[str] = []
@@ -294,6 +291,5 @@ def _term(machine: Machine, shape: TileShape, state: list[str]) -> list[str]:
         factor = scope.emit(f"load {element}, ptr {place}, align {machine.bits // 8}")
         one = scope.emit(f"insertelement {kind} poison, {element} {factor}, i32 0")
         factor = scope.emit(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
-        new += [machine.fma(factor, x, y) for x, y in zip(columns, sums[len(new):len(new) + shape.parts], strict=True)]
-    return [scope.emit(f"getelementptr {element}, ptr {left}, i64 1"),
-            scope.emit(f"getelementptr {kind}, ptr {right}, i64 {shape.stride}"), *ahead, *new]
+        new += [machine.fma(factor, x, y) for x, y in zip(columns, state[len(new):len(new) + shape.parts], strict=True)]
+    return new
