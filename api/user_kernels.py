@@ -29,6 +29,7 @@ from loopwright.ir.ops.regions import newest
 from loopwright.ir.parser import parse_type
 from loopwright.ir.source import Source, user_source
 from loopwright.ir.types import COMPLEX, ArrayType
+from loopwright.kernel_patterns import compete
 from loopwright.lower.natives import Code, Group, LoopFunction, user_kernel
 from loopwright.lower.runtime import natives
 from loopwright.lower.runtime.apart import POSSIBLE, failure_apart
@@ -92,7 +93,8 @@ def _types(text: str, where: str) -> tuple[ArrayType, ...]:
 
 # ---- declaring ------------------------------------------------------------------------------------
 def kernel(signature: str, *, library: str | os.PathLike[str] | None = None, symbol: str | None = None,
-           llvm: str | None = None, pointer: Any = None, name: str | None = None) -> Any:
+           llvm: str | None = None, pointer: Any = None, name: str | None = None, instead_of: Function | None = None,
+           where: str | None = None) -> Any:
     """A function of arrays that is machine code or loops of your own.
 
     signature: the types of operands and results, `"f32[n, k], f32[k] -> f32[n]"`: dtypes as in the text of graphs (bool, i8 ...
@@ -108,6 +110,11 @@ def kernel(signature: str, *, library: str | os.PathLike[str] | None = None, sym
         process (where the system can fork), on zeros where the arguments are not known yet.
     none: a decorator for a Python function that writes loops down (`loopwright.loops`); it gets the operands and the outputs.
 
+    instead_of: a function of arrays with NumPy that computes the same, without loops and branches. Where a program that is
+        tuned computes that, the kernel is one more way to do it: it is checked, measured, and taken where it is faster. Nothing
+        else changes. `where` says for which sizes it may be: conditions such as `"n <= 64, 8 divides m"`, all of which must be
+        known to hold.
+
     Machine code is called as `void f(const T *operand..., T *output..., int64_t size...)`: C-contiguous arrays, scalars and
     rank 0 by pointer as well, then the sizes that the signature names, in the order of their first appearance. It is called
     directly from compiled code, maybe on several threads at a time, and must write all of its outputs and nothing else.
@@ -116,8 +123,9 @@ def kernel(signature: str, *, library: str | os.PathLike[str] | None = None, sym
     comes back is a function of the operands; it works inside `jit`, loops and `vmap` (an element at a time, unless `defbatch`
     says more), and has derivatives where `defjvp` or `deftranspose` give them.
 
-    ArgumentError for a signature that does not parse; KernelError for a library, symbol or text that is not usable; when it is
-    called ShapeError, DTypeError, and GradientError where a derivative is asked for that nobody gave.
+    ArgumentError for a signature that does not parse, or that `instead_of` does not fit; KernelError for a library, symbol or
+    text that is not usable; when it is called ShapeError, DTypeError, and GradientError where a derivative is asked for that
+    nobody gave.
 
     >>> import numpy as np, loopwright as lw
     >>> @lw.kernel("f64[n, k], f64[k] -> f64[n]")
@@ -129,6 +137,9 @@ def kernel(signature: str, *, library: str | os.PathLike[str] | None = None, sym
     array([4., 4.])
     """
     given = {"library": library, "llvm": llvm, "pointer": pointer}
+    if pointer is not None and instead_of is not None:
+        raise ArgumentError(f"{user_source()}: kernel: a bare pointer is known to this process alone, and what competes is "
+                            f"measured in others: name a library or give LLVM text.")
     ways = [way for way, x in given.items() if x is not None]
     if len(ways) > 1:
         raise ArgumentError(f"{user_source()}: kernel: pass one of library=, llvm= and pointer=, got {' and '.join(ways)}.")
@@ -136,13 +147,24 @@ def kernel(signature: str, *, library: str | os.PathLike[str] | None = None, sym
     if not ways:
         if symbol is not None:
             raise ArgumentError(f"{user_source()}: kernel: symbol={symbol!r} names a function of library= or llvm=.")
-        return functools.partial(_of_loops, found, name)
+        return functools.partial(_of_loops, found, name, instead_of, where)
     code = (_of_library(os.fspath(library), symbol) if library is not None else
             _of_text(llvm, symbol, found) if llvm is not None else _of_pointer(pointer, name))
-    return Kernel(name or getattr(code, "symbol", None) or code.name, found, lambda *types: code)  # type: ignore[union-attr]
+    made = Kernel(name or getattr(code, "symbol", None) or code.name, found, lambda *types: code)  # type: ignore[union-attr]
+    return _competing(made, instead_of, where)
 
 
-def _of_loops(signature: Signature, name: str | None, write: Function) -> Kernel:
+def _competing(made: Kernel, instead_of: Function | None, where: str | None) -> Kernel:
+    if where is not None and instead_of is None:
+        raise ArgumentError(f"{user_source()}: kernel {made.name}: where= says when to use the kernel instead of what "
+                            f"instead_of= says, which is missing.")
+    if instead_of is not None:
+        compete(made, instead_of, where)
+    return made
+
+
+def _of_loops(signature: Signature, name: str | None, instead_of: Function | None, where: str | None,
+              write: Function) -> Kernel:
     if not callable(write):
         raise ArgumentError(f"{user_source()}: kernel expected a function that writes loops, got {type(write).__name__}.")
     if any(t.dtype in COMPLEX for t in (*signature.operands, *signature.results)):
@@ -153,7 +175,7 @@ def _of_loops(signature: Signature, name: str | None, write: Function) -> Kernel
         return LoopFunction(loops.written(write, given, made))
     found = Kernel(name or name_of(write), signature, code)
     functools.update_wrapper(found, write, updated=())
-    return found
+    return _competing(found, instead_of, where)
 
 
 def _of_library(path: str, symbol: str | None) -> LibraryFunction:

@@ -68,6 +68,12 @@ def parse_extent(text: str) -> Extent:
     return _Parser(text, {}, {}).whole(_Parser.extent)
 
 
+def parse_constraints(text: str) -> list[Constraint]:
+    """The constraints that text spells, as `n <= 64, 8 divides m`; any symbol may appear."""
+    parser = _Parser(text, {}, {})
+    return parser.whole(lambda p: [p.constraint(), *(p.constraint() for _ in iter(lambda: p.skip(","), False))])
+
+
 def parse_attribute(text: str, classes: Classes) -> Attribute:
     """The attribute that text spells; `classes` as for `parse`."""
     return _Parser(text, {}, classes).whole(_Parser.attribute)

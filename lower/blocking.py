@@ -127,7 +127,7 @@ class KnownAxes:
 
     def node_axes(self, n: Node, axis: int) -> Axes | None:
         """For each operand of a kernel, the axis that goes along with `axis` of all results; None if there is no such axis."""
-        if n.op is not kernel or any(isinstance(x, InPlace) for x in n.attrs.get("schedule", ())):
+        if n.op is not kernel or "code" in n.attrs or any(isinstance(x, InPlace) for x in n.attrs.get("schedule", ())):
             return None
         region = n.regions[0]
         key = region.key, axis

@@ -23,9 +23,10 @@ from loopwright.ir.schedule import InPlace
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower import natives
 from loopwright.lower.blocking import blocked, chains
-from loopwright.lower.decisions import Chaining, Decision, InBlocks, Multiplying, Placing, Taken, Whole, from_data, to_data
+from loopwright.lower.decisions import Chaining, Decision, InBlocks, Taken, Whole, family_of, from_data, to_data
 from loopwright.lower.kernel import kernel, program
-from loopwright.lower.partition import Partition, partitioned
+from loopwright.lower.partition import Partition, partition, partitioned
+from loopwright.lower.patterns import ways
 from loopwright.lower.rules import default_schedule
 from loopwright.lower.runtime import natives as codes
 from loopwright.lower.runtime.cache import digest
@@ -121,15 +122,22 @@ def _fitted(n: Node, found: Attributes) -> Attributes:
 
 
 def implementations(n: Node, target: Target, blas: bool) -> list[Attributes]:
-    """Ways to make a kernel, of which the first is how it is made now: loops by rule, the library."""
+    """Ways to make a kernel, of which the first is how it is made now: loops by rule, the library, users' kernels."""
     region = n.regions[0]
     in_place = tuple([x for x in n.attrs.get("schedule", ()) if isinstance(x, InPlace)])
     found: list[Attributes] = [n.attrs]
-    if all(m.op.loop is not None for m in region.nodes):
+    if all(m.op.loop is not None for m in region.nodes) and _is_one_kernel(n, target):
         found.append({"implementation": "generated", "schedule": (*default_schedule(region, target), *in_place)})
-    if blas and len(region.nodes) == 1 and match_gemm(region.nodes[0]) and not in_place:
-        found.append({"implementation": "gemm"})
+    if not in_place:
+        found += [{"implementation": "gemm"}] if blas and len(region.nodes) == 1 and match_gemm(region.nodes[0]) else []
+        found += ways(n, blas)
     return [x for k, x in enumerate(found) if x not in found[:k]]
+
+
+def _is_one_kernel(n: Node, target: Target) -> bool:
+    """Whether loops can make the kernel: a user's may compute what takes several."""
+    region = n.regions[0]
+    return "code" not in n.attrs or [k.regions for k in partition(region, target, blas=False).nodes] == [(region,)]
 
 
 # ---- partitions -------------------------------------------------------------------------------------
@@ -157,7 +165,7 @@ def alternatives(g: Graph, target: Target, blas: bool, cover: Cover, sizes: Mapp
               for x in t.others if x != t.decision and x not in cover.partition]
     seen, found = {_kernels(made, cover.partition, target)}, []
     for x, _ in sorted(others, key=lambda pair: -evaluate(pair[1], known))[:MOST_TRIED]:
-        kept = [y for y in cover.partition if y.node != x.node or _family(y) != _family(x)]
+        kept = [y for y in cover.partition if y.node != x.node or family_of(y) != family_of(x)]
         try:
             decisions = (*kept, x)
             other = partitioned(g, target, blas=blas, decisions=decisions, is_scheduled=False)
@@ -182,8 +190,3 @@ def _chainings(made: Partition) -> list[Taken]:
         others: tuple[Decision, ...] = (Whole(at), *[InBlocks(at, rows) for rows in ROWS]) if is_divided else (InBlocks(at),)
         found.append(Taken(InBlocks(at) if is_divided else Whole(at), others, v))
     return found
-
-
-def _family(x: Decision) -> int:
-    """Decisions of one family about a node exclude each other."""
-    return next(k for k, kinds in enumerate((Placing, Multiplying, Chaining)) if isinstance(x, kinds))

@@ -95,18 +95,32 @@ class Whole:
     node: Place
 
 
+@dataclass(frozen=True)
+class Use:
+    """Let a user's kernel, by its name, compute the node and all that it computes with it.
+
+    before: t = gemm(a, b);  for i, j: y[i, j] = tanh(t[i, j])
+    after:  y = mine(a, b)
+    """
+
+    node: Place
+    kernel: str
+
+
 Placing = Apart | Again | Join
 Multiplying = Generate | Call
 Chaining = InBlocks | Whole
-Decision = Placing | Multiplying | Chaining
-_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Apart, Again, Join, Generate, Call, InBlocks, Whole)}
+Decision = Placing | Multiplying | Chaining | Use
+FAMILIES: tuple[Any, ...] = Placing, Multiplying, Chaining, Use  # decisions of one family about a node exclude each other
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Apart, Again, Join, Generate, Call, InBlocks, Whole, Use)}
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A decision as it was taken, by rule or not, and what could be decided instead; `value`: what it is about."""
+    """A decision as it was taken, by rule or not, and what could be decided instead; `value`: what it is about. None was taken
+    where no kernel of a user is put."""
 
-    decision: Decision
+    decision: Decision | None
     others: tuple[Decision, ...]
     value: Value
 
@@ -126,6 +140,11 @@ def from_data(data: Iterable[Any]) -> tuple[Decision, ...]:
     return tuple(found)
 
 
+def family_of(x: Decision) -> int:
+    """The family that a decision is of."""
+    return next(k for k, kinds in enumerate(FAMILIES) if isinstance(x, kinds))
+
+
 def refuse(n: Node, decision: Decision, why: str) -> NoReturn:
     raise ScheduleError(f"{f'{n.source}: ' if n.source else ''}{decision}: {n.op.name}: {why}.")
 
@@ -136,26 +155,44 @@ class Decided:
     def __init__(self, g: Graph, decisions: Iterable[Decision], at: Place = ()) -> None:
         self.g, self.at = g, at
         self.used: set[Decision] = set()
-        self._placing: dict[Node, Placing] = {}
-        self._multiplying: dict[Node, Multiplying] = {}
+        self._number = {n: k for k, n in enumerate(g.nodes)}
+        self._about: dict[tuple[Node, int], Decision] = {}
         for x in decisions:
             *around, k = x.node
             if tuple(around) == at and 0 <= k < len(g.nodes) and not isinstance(x, Chaining):
-                self._keep(g.nodes[k], x)
-
-    def _keep(self, n: Node, x: Placing | Multiplying) -> None:
-        self.used.add(x)
-        known: Decision = self._multiplying.setdefault(n, x) if isinstance(x, Multiplying) else self._placing.setdefault(n, x)
-        if known != x:
-            refuse(n, x, f"{known} says otherwise")
+                self.used.add(x)
+                known = self._about.setdefault((g.nodes[k], family_of(x)), x)
+                if known != x:
+                    refuse(g.nodes[k], x, f"{known} says otherwise")
 
     def placing(self, n: Node) -> Placing | None:
         """Where the node is computed, where that is decided."""
-        return self._placing.get(n)
+        found = self._about.get((n, FAMILIES.index(Placing)))
+        return found if isinstance(found, Placing) else None
 
     def multiplying(self, n: Node) -> Multiplying | None:
         """What multiplies matrices for the node, where that is decided."""
-        return self._multiplying.get(n)
+        found = self._about.get((n, FAMILIES.index(Multiplying)))
+        return found if isinstance(found, Multiplying) else None
+
+    def uses(self) -> list[tuple[Node, Use]]:
+        """The kernels of users that are decided, and the nodes of which they make the first results."""
+        return [(n, x) for (n, _), x in self._about.items() if isinstance(x, Use)]
+
+    def place(self, n: Node) -> Place:
+        """Where a node is in the whole."""
+        return (*self.at, self._number[n])
+
+    def replaced(self, old: Node, new: Node) -> None:
+        """Another node now stands for one."""
+        self._number[new] = self._number[old]
+
+    def check_left(self, g: Graph) -> None:
+        """ScheduleError where a node that is decided about is no longer in the graph."""
+        left = set(g.nodes)
+        for (n, _), x in self._about.items():
+            if n not in left and not isinstance(x, Use):
+                refuse(n, x, "the kernel of a user computes the node")
 
     def node(self, at: Place) -> Node | None:
         """The node of this graph that is at a place of the whole."""

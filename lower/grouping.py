@@ -174,7 +174,7 @@ class Grouping:
 
     def place(self, n: Node) -> tuple[int, ...]:
         """Where the node is in the whole."""
-        return (*self.decided.at, self.position[n])
+        return self.decided.place(n)
 
     def _is_called(self, n: Node) -> bool:
         """Whether the library multiplies matrices for the node."""
@@ -429,6 +429,7 @@ class Grouping:
         """Compute `new` in the group, where `old` was, from a further result of the host: that of `part`, for which the host
         does what is needed."""
         self.position[part] = self.position[new] = self.position[old]
+        self.decided.replaced(old, new)
         nodes = [new if n is old else n for n in group.nodes]
         kept = behind(group.results, nodes)
         group.nodes = [n for n in nodes if n in kept]

@@ -26,7 +26,8 @@ def _run(*arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping[str, in
 kernel = Op(
     name="kernel",
     doc="Runs its region. `implementation`: generated (by `schedule`), gemm, sort, argsort, running_product, an op of linear "
-        "algebra by its name, or native: a user's machine code, the region's own or `code` with `extents` for all of it.",
+        "algebra by its name, or native: a user's machine code, the region's own or `code` with `extents` for all of it, which "
+        "takes `operands` by their numbers where these are not all in order.",
     numpy=_run,
     infer=_result_types,
 )

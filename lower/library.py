@@ -34,12 +34,18 @@ def library_text(n: Node, name: str, target: Target) -> tuple[str, tuple[str, ..
     sizes = Sizes(w, {s: f"%n{k}" for k, s in enumerate(region.symbols)})
     implementation = n.attrs["implementation"]
     emit = partial(native_text, target) if implementation == native.name else _IMPLEMENTATIONS[implementation]
-    once, known = (region.nodes[0], region.params) if "code" not in n.attrs else (n, n.inputs)  # code for the whole region
+    once, known = (region.nodes[0], region.params) if "code" not in n.attrs else (_in_order(n), n.inputs)
     shared = emit(w, sizes, once, [f"%p{known.index(v)}" for v in once.inputs])
     w.do("ret void")
     parameters = [*(f"ptr %p{k}" for k in range(len(region.params))), *_outputs(n),
                   *(f"i64 %n{k}" for k in range(len(region.symbols))), "ptr %error"]
     return w.body(f"internal void @{name}({', '.join(parameters)})"), (*shared, *w.declarations)
+
+
+def _in_order(n: Node) -> Node:
+    """A kernel that is code for its whole region, with its operands as the code takes them."""
+    operands = n.attrs.get("operands", range(len(n.inputs)))
+    return Node(n.op, tuple([n.inputs[k] for k in operands]), n.attrs, n.outputs, n.regions, n.source)
 
 
 def _outputs(n: Node) -> list[str]:

@@ -20,6 +20,7 @@ from loopwright.lower.grouping import Group, Grouping, moves_nothing
 from loopwright.lower.hoisting import hoist
 from loopwright.lower.kernel import kernel, merged, region_of
 from loopwright.lower.lanes import is_of_elements, lane_schedule
+from loopwright.lower.patterns import occurrences, with_users_kernels
 from loopwright.lower.preparation import prepare
 from loopwright.lower.rules import default_schedule
 from loopwright.lower.scheduling import ScheduleError, build_nest
@@ -96,8 +97,12 @@ class _Partition:
         """g as kernels, reshapes, and control flow whose regions are of the same kind."""
         g = split_at_trips(g)
         g = _with_copies(prepare(hoist(g) if self.blas else g, self.blas))
-        grouping = Grouping(g, self.blas, carried, in_loop, Decided(g, self.decisions, at))
-        self.used |= grouping.decided.used
+        decided = Decided(g, self.decisions, at)
+        self.used |= decided.used
+        if not self.is_scheduled:
+            self.taken += occurrences(g, self.blas, at)
+        g = with_users_kernels(g, self.blas, decided)
+        grouping = Grouping(g, self.blas, carried, in_loop, decided)
         self.taken += grouping.taken
         made: dict[Value, Value] = {v: v for v in g.params}
         out: list[Node] = []
@@ -143,6 +148,8 @@ class _Partition:
             return Node(n.op, inputs, n.attrs, values, regions, n.source)
         if moves_nothing(n):
             return Node(n.op, inputs, n.attrs, values, (), n.source)
+        if n.op is kernel:
+            return Node(kernel, inputs, n.attrs, values, n.regions, n.source)
         region, _ = region_of([n], n.outputs)
         name = "gemm" if match_gemm(n) else n.op.name
         return Node(kernel, tuple(dict.fromkeys(inputs)), {"implementation": name}, values, (region,), n.source)
