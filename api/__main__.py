@@ -17,6 +17,7 @@ import numpy as np
 from loopwright.ir.errors import TuningError
 from loopwright.lower.runtime import tuned
 from loopwright.lower.runtime.dispatcher import NativeFunction
+from loopwright.lower.tuning.records import Records
 from loopwright.lower.tuning.stored import Program, Range, RecordFile, files_in, standing, useless
 from loopwright.tracer.signatures import Call
 from loopwright.tuned import VARIABLE, meeting
@@ -154,6 +155,9 @@ def _list(options: argparse.Namespace) -> int:
                   f"{f'  (ignored: {why})' if why else ''}")
         for where, why in file.ignored:
             print(f"{where}: ignored: {why}")
+    for kernels in _kernels(options):
+        measured = kernels.read()
+        print(f"{kernels.path}: {len(measured)} measurements of {len({r.structure for r in measured})} kernels, to start from")
     return 0
 
 
@@ -190,7 +194,8 @@ def _merge(options: argparse.Namespace) -> int:
 
 def _prune(options: argparse.Namespace) -> int:
     kept, gone = 0, 0
-    for file in _files(options):
+    files: list[RecordFile | Records] = [*_files(options), *_kernels(options)]
+    for file in files:
         counts = file.prune(options.foreign)
         kept, gone = kept + counts[0], gone + counts[1]
     print(f"{kept} records stay, {gone} lines are removed")
@@ -202,6 +207,12 @@ def _files(options: argparse.Namespace) -> list[RecordFile]:
     if options.file is None:
         return list(map(RecordFile, files_in(tuned.directory())))
     return [RecordFile(Path(options.file))] if os.path.isfile(options.file) else []
+
+
+def _kernels(options: argparse.Namespace) -> list[Records]:
+    """The file of kernels, where the command is about the cache directory and there is one."""
+    path = tuned.kernels_file()
+    return [Records(path)] if options.file is None and path is not None and path.is_file() else []
 
 
 def _sizes(sizes: Sequence[int]) -> str:

@@ -102,7 +102,7 @@ def _compiles(self: Any) -> int:
 
 
 def _all_versions(self: Any) -> tuple[Version, ...]:
-    """What was compiled, oldest first."""
+    """What was compiled, programs that tuning found first, then oldest first."""
     return tuple([entry.draft.version for entry in self._versions.entries])
 
 

@@ -27,6 +27,7 @@ from loopwright.jitted import jit
 from loopwright.lower.runtime import tuned
 from loopwright.lower.runtime.dispatcher import NativeFunction
 from loopwright.lower.tuning import tuner
+from loopwright.lower.tuning.records import Records
 from loopwright.lower.tuning.results import Tuned
 from loopwright.lower.tuning.stored import Program, RecordFile, Stored, TunedRecord, callbacks, reason, record_of
 from loopwright.tracer.pytree import take
@@ -219,11 +220,11 @@ def tuned_at(versions: Versions, call: Call, draft: Draft, seconds: float, files
     if strange := callbacks(version.graph):
         raise TuningError(f"{user_source()}: {name} cannot be tuned: it calls {', '.join(sorted(strange))}, "
                           f"which this process alone has, and programs are measured in others. Tune the functions around that.")
-    starts = [p.graph for p in known_programs(versions, draft, files)[0]]
-    with _lock, display(name, sizes, progress) as shown:
+    starts, kernels = [p.graph for p in known_programs(versions, draft, files)[0]], tuned.kernels_file()
+    with _lock, display(name, sizes, seconds, progress) as shown:
         try:
             found = tuner.tune(version.graph, sizes, seconds=seconds, fast_math=version.fast_math, donated=version.donated,
-                               starts=starts, on_trial=shown)
+                               starts=starts, records=None if kernels is None else Records(kernels), on_trial=shown)
         except RuntimeError as error:
             raise TuningError(f"{user_source()}: {name} cannot be tuned: {error}") from error
     if not math.isfinite(found.default_seconds):

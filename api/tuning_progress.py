@@ -19,24 +19,27 @@ Shown = Callable[[Trial, Progress], None]
 
 
 @contextmanager
-def display(name: str, sizes: Mapping[str, int], wanted: bool | None, file: TextIO | None = None) -> Iterator[Shown]:
+def display(name: str, sizes: Mapping[str, int], seconds: float, wanted: bool | None,
+            file: TextIO | None = None) -> Iterator[Shown]:
     """What is to be called with each trial. wanted: None asks whether `file` (standard error) is a terminal."""
     file = file or sys.stderr
-    who = f"{name}{shown_sizes(sizes)}"
+    who, start = f"{name}{shown_sizes(sizes)}", Progress(seconds, math.inf, math.inf, (), 0, 0)
     if not (file.isatty() if wanted is None else wanted):
         yield lambda trial, progress: None
     elif file.isatty() and rich() is not None:
-        with table(who, file) as shown:
+        with table(who, file, start) as shown:
             yield shown
     else:
+        print(headline(who, start), file=file, flush=True)
         yield _Lines(who, file)
 
 
 def headline(who: str, p: Progress) -> str:
     """How far it is, in one line."""
-    gained = (f"{p.default / p.best:.2f} times as fast ({amount(p.default)} to {amount(p.best)})" if 0 < p.best < math.inf
-              else "measuring the default")
-    return f"{who}: {gained}, {max(p.left, 0):.0f} s left, {p.trials} trials, {p.failures} failed"
+    if not p.trials:
+        return f"{who}: measuring the default, {p.left:.0f} s left"
+    return (f"{who}: {p.default / p.best:.2f} times as fast ({amount(p.default)} to {amount(p.best)}), "
+            f"{max(p.left, 0):.0f} s left, {p.trials} trials, {p.failures} failed")
 
 
 class _Lines:
@@ -59,13 +62,13 @@ def _kernel(k: KernelReport) -> str:
 
 
 @contextmanager
-def table(who: str, file: TextIO) -> Iterator[Shown]:
+def table(who: str, file: TextIO, start: Progress) -> Iterator[Shown]:
     """A table that changes as trials come: each kernel against its default and the roofline, and the last failure."""
     module: Any = rich()
     failure: list[str] = []
     last = -math.inf
     console = module.console.Console(file=file, markup=False, highlight=False)
-    with module.live.Live(console=console, auto_refresh=False) as live:
+    with module.live.Live(_table(module, who, start, failure), console=console, auto_refresh=False) as live:
         def shown(trial: Trial, progress: Progress) -> None:
             nonlocal last
             if trial.failure is not None:

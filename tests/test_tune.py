@@ -1,5 +1,6 @@
 """Tuning as users meet it: `tune`, `tuning`, the environment, the command line, progress and reports. What the search itself
 finds is a matter of other tests: most of these put a quick one in its place."""
+import dataclasses
 import doctest
 import io
 import json
@@ -26,6 +27,7 @@ from loopwright.lower.modules import module_of_kernels
 from loopwright.lower.program import cover_graph
 from loopwright.lower.runtime import tuned
 from loopwright.lower.target import host_target
+from loopwright.lower.tuning.records import Record, Records, machine
 from loopwright.lower.tuning.results import KernelReport, Progress, Trial, Tuned
 from loopwright.lower.tuning.stored import RecordFile, files_in
 from loopwright.tuning_plots import Point, bars, lines, scatter
@@ -54,7 +56,7 @@ class Search:
         self.asked = []
         self.gain, self.interrupted = 2.0, False
 
-    def __call__(self, g, sizes, *, seconds, fast_math=False, donated=(), starts=(), on_trial):
+    def __call__(self, g, sizes, *, seconds, fast_math=False, donated=(), starts=(), records=None, on_trial):
         self.asked.append((sizes, seconds, starts))
         made = cover_graph(g, host_target(), blas=True, donated=donated)
         default = module_of_kernels(g, *made, fast_math)
@@ -311,14 +313,15 @@ def test_times_in_words(seconds, text):
 
 def test_plain_lines_now_and_then():
     file = io.StringIO()
-    with display("f", {"n": 3}, True, file) as shown:
+    with display("f", {"n": 3}, 60.0, True, file) as shown:
         for left in (50.0, 49.9):
             shown(TRIALS[0], Progress(left, 4e-6, 2e-6, (KERNEL,), 7, 2))
-    assert file.getvalue() == ("f (n=3): 2.00 times as fast (4 us to 2 us), 50 s left, 7 trials, 2 failed; "
+    assert file.getvalue() == ("f (n=3): measuring the default, 60 s left\n"
+                               "f (n=3): 2.00 times as fast (4 us to 2 us), 50 s left, 7 trials, 2 failed; "
                                "tanh full add: 2.00 times as fast, 50% of the roofline\n")
-    with display("f", {}, None, file) as shown:  # no terminal, and nobody asked
+    with display("f", {}, 60.0, None, file) as shown:  # no terminal, and nobody asked
         shown(TRIALS[0], Progress(40.0, 4e-6, 2e-6, (), 7, 2))
-    assert file.getvalue().count("\n") == 1
+    assert file.getvalue().count("\n") == 2
 
 
 def test_a_table_on_a_terminal(monkeypatch):
@@ -326,8 +329,8 @@ def test_a_table_on_a_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     file = io.StringIO()
     file.isatty = lambda: True
-    with display("f", {"n": 3}, None, file) as shown:
-        shown(TRIALS[1], Progress(50.0, math.inf, math.inf, (), 1, 1))
+    with display("f", {"n": 3}, 60.0, None, file) as shown:
+        shown(TRIALS[1], Progress(50.0, 4e-6, 4e-6, (), 1, 1))
         time.sleep(0.3)
         shown(TRIALS[0], Progress(49.0, 4e-6, 2e-6, (KERNEL,), 7, 2))
     text = file.getvalue()
@@ -448,6 +451,21 @@ def test_records_are_listed_shown_merged_and_pruned(search, capsys, tmp_path):
     assert main(["records", "merge", "none"]) == 2 and "there is no file none" in capsys.readouterr().err
 
 
+def test_measurements_of_kernels_are_counted_and_pruned(capsys):
+    kernels = Records(tuned.kernels_file())
+    first = Record("s", (3,), machine(), (["gemm", []],), (2e-6,))
+    for record in (first, dataclasses.replace(first, samples=(1e-6,)), dataclasses.replace(first, machine="another"),
+                   dataclasses.replace(first, structure="t", failure="crashed")):
+        kernels.append(record)
+    with kernels.path.open("a") as file:
+        file.write("no record")
+    assert main(["records", "list"]) == 0
+    assert capsys.readouterr().out == f"{kernels.path}: 4 measurements of 2 kernels, to start from\n"
+    assert main(["records", "prune"]) == 0 and capsys.readouterr().out == "3 records stay, 2 lines are removed\n"
+    assert main(["records", "prune", "--foreign"]) == 0 and capsys.readouterr().out == "2 records stay, 1 lines are removed\n"
+    assert [r.samples for r in kernels.read()] == [(1e-6,), (2e-6,)]
+
+
 # ---- documents --------------------------------------------------------------------------------------
 def test_the_examples_run(search, capsys, tmp_path, monkeypatch):
     assert doctest.testmod(tuner).failed == 0
@@ -487,11 +505,13 @@ f(np.ones((300, 200)))
 def test_ctrl_c_keeps_what_was_found(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(INTERRUPTED)
-    run = subprocess.Popen([sys.executable, "-m", "loopwright", "tune", f"{path}:f", "--seconds", "300"], text=True,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert run.stderr.readline().startswith("f (n=300, m=200): ")
-    os.kill(run.pid, signal.SIGINT)
-    out, error = run.communicate(timeout=60)
+    command = [sys.executable, "-m", "loopwright", "tune", f"{path}:f", "--seconds", "300"]
+    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        for expected in ("measuring the default, 300 s left", " times as fast ("):
+            line = run.stderr.readline()
+            assert line.startswith("f (n=300, m=200): ") and expected in line
+        os.kill(run.pid, signal.SIGINT)
+        out, error = run.communicate(timeout=60)
     assert run.returncode == 130 and "f (n=300, m=200): " in out and "(interrupted)" in out, error
     record, = records()
     assert record.sizes == (300, 200) and Path(tuned.directory() / f"{record.structure}.jsonl").exists()

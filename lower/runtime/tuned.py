@@ -25,6 +25,12 @@ def directory() -> Path | None:
     return None if found is None else found / "tuned"
 
 
+def kernels_file() -> Path | None:
+    """The file of measurements of kernels, which any program may have."""
+    found = cache.directory()
+    return None if found is None else found / f"kernels{SUFFIX}"
+
+
 def file_of(version: Version) -> Path | None:
     """The file of a version's structure, if there is one."""
     folder = directory()

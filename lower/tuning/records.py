@@ -19,6 +19,7 @@ from loopwright.ir.schedule import from_json, to_json
 from loopwright.lower.modules import kernels_of
 from loopwright.lower.target import host_target
 from loopwright.lower.tuning.candidates import structure_of
+from loopwright.lower.tuning.files import append, locked, replace
 from loopwright.lower.tuning.timing import centre
 from loopwright.lower.tuning.workers import Outcome
 
@@ -87,13 +88,7 @@ class Records:
 
     def append(self, record: Record) -> None:
         """Write a record at the end, in one piece."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps(asdict(record)).encode() + b"\n"
-        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            os.write(handle, line)
-        finally:
-            os.close(handle)
+        append(self.path, _line(record))
 
     def read(self) -> list[Record]:
         """All records of this format, oldest first."""
@@ -108,6 +103,16 @@ class Records:
                 self.ignored.append((number, str(error).splitlines()[0]))
         return found
 
+    def prune(self, foreign: bool = False) -> tuple[int, int]:
+        """Leave out what is no record, or was measured again later, and with `foreign` what is of other machines: how many
+        lines stay, and how many went."""
+        with locked(self.path):
+            read = self.read()
+            last = {(r.structure, r.sizes, r.machine, json.dumps(r.kernels)): r for r in read}
+            kept = [r for r in last.values() if not foreign or r.machine == machine()]
+            replace(self.path, b"".join(map(_line, kept)))
+        return len(kept), len(read) + len(self.ignored) - len(kept)
+
     def made(self, structure: str) -> list[tuple[Attributes, bool]]:
         """How kernels of a structure were made on this machine, each way once, the latest last, and whether it worked."""
         found: dict[Any, tuple[Attributes, bool]] = {}
@@ -121,6 +126,10 @@ class Records:
         """The fastest record of what is computed, at these sizes, on this machine."""
         alike = [r for r in self.read() if (r.structure, r.sizes, r.machine) == (structure, sizes, machine())]
         return min((r for r in alike if r.failure is None and r.samples), key=lambda r: r.seconds, default=None)
+
+
+def _line(record: Record) -> bytes:
+    return json.dumps(asdict(record)).encode() + b"\n"
 
 
 def _attributes(r: Record) -> Attributes | None:

@@ -6,13 +6,10 @@ is one of the very graph that was traced, for this machine, and its kernels allo
 """
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import math
-import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -32,10 +29,8 @@ from loopwright.ir.verifier import verify
 from loopwright.lower.modules import CLASSES, OPS, check_schedules, is_module
 from loopwright.lower.runtime.canonical import lines
 from loopwright.lower.runtime.tuned import SUFFIX, structure
+from loopwright.lower.tuning.files import append, locked, replace
 from loopwright.lower.tuning.records import machine
-
-if sys.platform != "win32":
-    import fcntl
 
 FORMAT = 1
 LARGEST = 1 << 40  # stands for no bound where ranges are compared
@@ -252,63 +247,22 @@ class RecordFile:
 
     def append(self, records: Iterable[TunedRecord]) -> None:
         """Write records at the end, in one piece. OSError where the disk does not let us."""
-        data = b"".join(map(_line, records))
-        with _locked(self.path) as handle, os.fdopen(os.dup(handle), "r+b", buffering=0) as file:
-            if size := file.seek(0, os.SEEK_END):
-                file.seek(size - 1)
-                data = data if file.read(1) == b"\n" else b"\n" + data  # a writer died before the end of its line
-            file.seek(0, os.SEEK_END)
-            file.write(data)
+        append(self.path, b"".join(map(_line, records)))
 
     def prune(self, foreign: bool = False) -> tuple[int, int]:
         """Leave out what is no record, is of other versions of loopwright, or has a later one in its place, and with `foreign`
         what is of other machines: how many lines stay, and how many went."""
-        with _locked(self.path):
+        with locked(self.path):
             read = self.read()
             right = [s for s in read if s.record.version == package_version() and not (foreign and useless(s.record))]
             kept = standing(right)
-            _replace(self.path, b"".join([_line(s.record) for s in kept]))
+            replace(self.path, b"".join([_line(s.record) for s in kept]))
         return len(kept), len(read) + len(self.ignored) - len(kept)
 
 
 def files_in(folder: Path | None) -> list[Path]:
     """The files of records in a folder."""
     return sorted(folder.glob("*" + SUFFIX)) if folder is not None and folder.is_dir() else []
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    """The file, open and held against other writers (where the system lets files be locked)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            if sys.platform != "win32":
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            if _is(path, handle):
-                yield handle
-                return
-        finally:
-            os.close(handle)
-
-
-def _is(path: Path, handle: int) -> bool:
-    """Whether the path still leads to the open file: who pruned it meanwhile put another in its place."""
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(handle))
-    except FileNotFoundError:
-        return False
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Put a file in place of another, or remove it where nothing is left."""
-    if not data:
-        path.unlink()
-        return
-    handle, unfinished = tempfile.mkstemp(prefix=".unfinished-", dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    os.replace(unfinished, path)
 
 
 def _line(record: TunedRecord) -> bytes:
