@@ -92,7 +92,8 @@ class Reduction:
     """Name the fold of body over `over` (see loops.Reduce). The last index of `over` runs `lanes` wide with `unroll`
     accumulators when lanes > 1. `also` is done at each point on the way, before the fold reads: stores (exp(x - m) kept for
     the next pass) and prefetches. joined: in the same pass as the reduction before it, whose loops it has. bind: the axes that
-    share out its points; all of their threads then have the value."""
+    share out its points; all of their threads then have the value. shared: by the pool, in blocks, with those that are joined
+    to it."""
 
     name: str
     monoid: str
@@ -104,6 +105,7 @@ class Reduction:
     also: tuple[Store | Prefetch, ...] = ()
     joined: bool = False
     bind: tuple[str, ...] = ()
+    shared: bool = False
 
 
 @dataclass(frozen=True)

@@ -147,6 +147,18 @@ class Parallel:
 
 
 @dataclass(frozen=True)
+class Rfactor:
+    """Where the reduction `stage` stands in no loop, let the pool share out its points: blocks of them are folded each by
+    itself, then what they gave. Few points are folded as they are.
+
+    before: for k < n: s += x[k]
+    after:  parallel for K by B: { t[K/B] = 0;  for k in K...min(K+B, n): t[K/B] += x[k] };  for K by B: s += t[K/B]
+    """
+
+    stage: int
+
+
+@dataclass(frozen=True)
 class PrefetchRow:
     """While the reduction `stage` runs over a row, ask the caches for the next row of what it reads, and for the root's row,
     which is written after it.
@@ -265,12 +277,12 @@ class ByOwner:
 
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Tensorize | Pack | Parallel \
-    | PrefetchRow | ByRows | AddAlong | OnePass | Tiles | InPlace | Threads | Bind \
+    | Rfactor | PrefetchRow | ByRows | AddAlong | OnePass | Tiles | InPlace | Threads | Bind \
     | InShared | ByOwner
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
-    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Tensorize, Pack, Parallel, PrefetchRow, ByRows,
-    AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared, ByOwner)}
+    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Tensorize, Pack, Parallel, Rfactor, PrefetchRow,
+    ByRows, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared, ByOwner)}
 
 
 def to_json(schedule: Schedule) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from loopwright.ir.dims import Extent
+from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
 from loopwright.ir.nest import For, Nest
@@ -25,6 +25,7 @@ from loopwright.ir.schedule import (
     OnePass,
     Parallel,
     PrefetchRow,
+    Rfactor,
     Schedule,
     Tiles,
     Unroll,
@@ -53,6 +54,7 @@ WORTH_KEEPING = 5  # of an element of a row: it is stored to and read from the f
 FEW_ROWS = 16  # that reductions of columns fold in registers
 MOST_JOINED = 4  # reductions that share a pass
 MOST_TRANSPOSED = 4  # arrays of which a tile is kept
+LONG = 1 << 15  # adds of a fold that may be worth several threads
 TINY = 16  # elements of a value that may live in registers
 
 
@@ -148,7 +150,8 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     schedule = (*placement, *interleave, *lanes, *_prefetch_rules(s, lanes), *parallel)
     scheduled = build_nest(region, schedule, "probe")
     schedule = (*schedule, *fuse_rules(s, scheduled))
-    return (*schedule, *_pass_rules(s, schedule, scheduled))
+    schedule = (*schedule, *_pass_rules(s, schedule, scheduled))
+    return (*schedule, *_shared_folds(s, schedule))
 
 
 # ---- what is kept -------------------------------------------------------------------------------
@@ -367,6 +370,20 @@ def fuse_rules(s: Survey, scheduled: Scheduled) -> list[Instruction]:
     for stage, over in scheduled.folds.items():
         out += _runs(scheduled.nest, list(over), 0, len(over), stage, s.stages[stage].node.outputs[0].type.rank)
     return out
+
+
+# ---- folds of everything -----------------------------------------------------------------------
+def _shared_folds(s: Survey, schedule: Schedule) -> list[Instruction]:
+    """Reductions outside all loops go to all threads, unless they surely have few points."""
+    if s.loops or isinstance(s.root.expr, Scatter | Prefix):
+        return []
+    joined = {x.stage for x in schedule if isinstance(x, OnePass)}
+    return [Rfactor(k) for k, r in enumerate(s.stages) if isinstance(r.expr, Reduce) and k not in joined and _is_long(r.expr)]
+
+
+def _is_long(e: Reduce) -> bool:
+    points = product(n for _, n in e.over)
+    return not isinstance(points, int) or points * (1 + own_cost(e.body)) >= LONG
 
 
 # ---- passes over memory -------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from loopwright.ir.schedule import (
     Parallel,
     PrefetchRow,
     Reorder,
+    Rfactor,
     Schedule,
     Split,
     Tensorize,
@@ -70,6 +71,7 @@ class Decisions:
     vector: dict[tuple[int, int], int] = field(default_factory=dict)
     unroll: dict[int, int] = field(default_factory=dict)
     fused: list[Fuse] = field(default_factory=list)
+    rfactors: list[Rfactor] = field(default_factory=list)
     prefetched: set[int] = field(default_factory=set)
     interleave: bool = False
     parallel: Parallel | None = None
@@ -105,6 +107,8 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.unroll[stage] = factor
             case Fuse():
                 d.fused.append(x)
+            case Rfactor():
+                d.rfactors.append(x)
             case PrefetchRow(stage):
                 d.prefetched.add(stage)
             case Interleave():
@@ -202,6 +206,8 @@ class _NestBuilder:
             nest = dataclasses.replace(nest, body=(dataclasses.replace(outer, by_rows=True), *nest.body[1:]))
         for x in self.d.joined:
             nest = dataclasses.replace(nest, body=_in_one_pass(nest.body, x))
+        for r in self.d.rfactors:
+            nest = dataclasses.replace(nest, body=_shared(nest.body, r))
         if self.d.tiled:
             check(not self.d.along, Tiles(), "rows are added up in their order")
             nest = dataclasses.replace(nest, body=tuple(map(_tiled, nest.body)))
@@ -271,6 +277,15 @@ def _in_one_pass(body: Sequence[Statement], x: OnePass) -> tuple[Statement, ...]
         raise ScheduleError(f"{x}: {why}") from None
     check(joined != body, x, "it is no reduction in a loop of its own")
     return joined
+
+
+def _shared(body: Sequence[Statement], x: Rfactor) -> tuple[Statement, ...]:
+    """The statements, with the points of a reduction that stands in no loop shared out."""
+    def stands_alone(s: Statement) -> bool:
+        return isinstance(s, Reduction) and s.name[1:] == str(x.stage) and not s.also and not s.joined
+
+    check(any(map(stands_alone, body)), x, "it is no reduction outside all loops, with a pass of its own")
+    return tuple([dataclasses.replace(s, shared=True) if isinstance(s, Reduction) and stands_alone(s) else s for s in body])
 
 
 def _tiled(s: Statement) -> Statement:

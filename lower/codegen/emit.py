@@ -19,6 +19,7 @@ from loopwright.lower.codegen.evaluate import evaluate
 from loopwright.lower.codegen.folds import Fold, fold, fold_together, masked, short_spans, vector_spans
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.memory import prefetch, store
+from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
 from loopwright.lower.codegen.tensors import block_span, contract, padded, stretch, unit_count, unit_of
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
@@ -148,14 +149,16 @@ class Generator:
         done = 0
         while done < len(body):
             joined = _one_pass(body, done)
-            if len(joined) > 1:
+            if len(joined) > 1 or (joined and joined[0].shared):
                 context = self.folded(context, joined)
             else:
                 context = self.statement(context, body[done], parallel)
             done += max(len(joined), 1)
 
     def folded(self, context: Context, reductions: Sequence[Reduction]) -> Context:
-        for r, value in zip(reductions, fold_together(context, reductions), strict=True):
+        shared = reductions[0].shared
+        values = fold_shared(context, reductions, self.outlined) if shared else fold_together(context, reductions)
+        for r, value in zip(reductions, values, strict=True):
             context = self.named(context, r.name, value)
         return context
 
@@ -248,18 +251,11 @@ class Generator:
     def parallel(self, context: Context, statement: For) -> None:
         """The loop as a function over [begin, end), which finds what it reads in a block on this one's stack: the pool runs it,
         in chunks where there is enough work."""
+        def run(inside: Context, given: Sequence[str], begin: str, end: str) -> None:
+            inside, span = stretch(inside, statement, (begin, end))
+            self.with_scratch(inside, _locals(statement.body), lambda here: self.counted(here, statement, span))
         kernel, scope = context.kernel, context.scope
-        shared = [(name, value) for name, value in context.bindings.items() if not value.varies]
-        local = [name for name in kernel.pointers if kernel.buffers[name].role == "local"]
-        number = len(self.functions)
-        name = f"{self.nest.name}_range{number}"
-        self.functions.append("")  # its place: outlined functions stand before their caller
-        self.functions[number] = self._range_function(context, statement, name, shared, local)
-        given = [*self._arguments(), *(("ptr", kernel.pointers[n]) for n in local),
-                 *((value.kind, value.parts[0]) for _, value in shared)]
-        block = kernel.function.slot(len(given), "i64", 8)
-        for k, (kind, register) in enumerate(given):
-            scope.do(f"store {kind} {register}, ptr {_word(scope, block, k)}, align 8")
+        name, block = self.outlined(context, (), run)
         n, units = unit_count(context, statement), max(statement.step // unit_of(statement), 1)
         each = kernel.extent(floordiv(work_of(statement.body), units))
         together = max(s.lanes for s in statement.body if isinstance(s, For)) if statement.tiled else statement.together
@@ -282,20 +278,35 @@ class Generator:
         return [*(("ptr", f"%b{k}") for k in range(len(self.nest.buffers))), *(("i64", n) for n in self.symbols.values()),
                 ("ptr", "%error")]
 
-    def _range_function(self, context: Context, statement: For, name: str, shared: list[tuple[str, Value]],
-                        local: list[str]) -> str:
+    def outlined(self, context: Context, given: Given, run: Inside) -> tuple[str, str]:
+        """A function over [begin, end), and the block on this one's stack where it finds what it reads, and what is given."""
+        kernel, scope = context.kernel, context.scope
+        shared = [(name, value) for name, value in context.bindings.items() if not value.varies]
+        local = [name for name in kernel.pointers if kernel.buffers[name].role == "local"]
+        number = len(self.functions)
+        name = f"{self.nest.name}_range{number}"
+        self.functions.append("")  # its place: outlined functions stand before their caller
+        self.functions[number] = self._range_function(context, name, shared, local, given, run)
+        words = [*self._arguments(), *(("ptr", kernel.pointers[n]) for n in local),
+                 *((value.kind, value.parts[0]) for _, value in shared), *given]
+        block = kernel.function.slot(len(words), "i64", 8)
+        for k, (kind, register) in enumerate(words):
+            scope.do(f"store {kind} {register}, ptr {_word(scope, block, k)}, align 8")
+        return name, block
+
+    def _range_function(self, context: Context, name: str, shared: list[tuple[str, Value]], local: list[str], further: Given,
+                        run: Inside) -> str:
         outer = context.kernel
         buffers = {b.name: b for b in self.nest.buffers} | {n: outer.buffers[n] for n in local}
         pointers = {b.name: f"%b{k}" for k, b in enumerate(self.nest.buffers)} | {n: f"%l{k}" for k, n in enumerate(local)}
         kernel = self.kernel(buffers, pointers)
         bindings = {n: Value((f"%s{k}",), v.dtype, 1, kernel.root) for k, (n, v) in enumerate(shared)}
         given = [*self._arguments(), *(("ptr", f"%l{k}") for k in range(len(local))),
-                 *((v.kind, f"%s{k}") for k, (_, v) in enumerate(shared))]
+                 *((v.kind, f"%s{k}") for k, (_, v) in enumerate(shared)),
+                 *((kind, f"%g{k}") for k, (kind, _) in enumerate(further))]
         for k, (kind, register) in enumerate(given):
             kernel.root.lines.append(f"  {register} = load {kind}, ptr {_word(kernel.root, '%context', k)}, align 8")
-        inside = Context(kernel, kernel.root, bindings)
-        inside, span = stretch(inside, statement, ("%begin", "%end"))
-        self.with_scratch(inside, _locals(statement.body), lambda here: self.counted(here, statement, span))
+        run(Context(kernel, kernel.root, bindings), [f"%g{k}" for k in range(len(further))], "%begin", "%end")
         return _definition(f"@{name}(ptr %context, i64 %begin, i64 %end)", kernel)
 
 

@@ -222,6 +222,10 @@ class Joint:
     def across(self, scope: Scope, state: State, lanes: int) -> State:
         return [x for f, s in zip(self.folds, self.split(state), strict=True) for x in f.across(scope, s, lanes)]
 
+    def results(self, context: Context, state: State) -> list[Value]:
+        """The value of each fold."""
+        return [f.result(context, context.scope, s) for f, s in zip(self.folds, self.split(state), strict=True)]
+
 
 # ---- loops --------------------------------------------------------------------------------------
 Partial = Callable[[Scope, str, str], State]  # the fold of [low, high), from the identity
@@ -231,38 +235,43 @@ def fold(context: Context, monoid: str, over: Over, body: Term, dtype: np.dtype,
          lanes: int = 1, unroll: int = 1) -> Value:
     """The reduction's value at the end of the context's scope. `lanes` > 1: the last index runs over the lanes."""
     folding = Fold(context, monoid, body, dtype, also, over_lanes=lanes > 1 or unroll > 1)
-    return folding.result(context, context.scope, _folded(context, folding, over, lanes, unroll))
+    return folding.result(context, context.scope, folded(context, folding, over, lanes, unroll))
 
 
 def fold_together(context: Context, reductions: Sequence[Reduction]) -> list[Value]:
     """The values of reductions that share one pass."""
+    first, joint = reductions[0], folding_of(context, reductions)
+    return joint.results(context, folded(context, joint, first.over, first.lanes, first.unroll))
+
+
+def folding_of(context: Context, reductions: Sequence[Reduction]) -> Joint:
+    """Reductions that share one pass, as one fold."""
     first, terms = reductions[0], context.kernel.terms
-    folds = [Fold(context, r.monoid, terms.of(r.body), r.dtype, r.also, over_lanes=first.lanes > 1 or first.unroll > 1)
-             for r in reductions]
-    joint = Joint(folds)
-    state = _folded(context, joint, first.over, first.lanes, first.unroll)
-    return [f.result(context, context.scope, s) for f, s in zip(folds, joint.split(state), strict=True)]
+    return Joint([Fold(context, r.monoid, terms.of(r.body), r.dtype, r.also, over_lanes=first.lanes > 1 or first.unroll > 1)
+                  for r in reductions])
 
 
-def _folded(context: Context, folding: Fold | Joint, over: Over, lanes: int, unroll: int) -> State:
-    """The state at the end, without lanes of its own."""
+def folded(context: Context, folding: Fold | Joint, over: Over, lanes: int, unroll: int,
+           span: tuple[str, str] | None = None) -> State:
+    """The state at the end, without lanes of its own; with `span` of those points alone whose first index is in it."""
     if folding.also:
         context.kernel.forget()
     if lanes > 1 or unroll > 1:
         assert context.vector is None, "a vector reduction inside a vector loop"
-        state = folding.across(context.scope, _total(context, folding, over, lanes, unroll), lanes)
+        state = folding.across(context.scope, _total(context, folding, over, lanes, unroll, span), lanes)
     else:
-        state = _total(context, folding, over, 0, 1)
+        state = _total(context, folding, over, 0, 1, span)
     if folding.also:
         context.kernel.forget()
     return state
 
 
-def _total(context: Context, folding: Fold | Joint, over: Over, lanes: int, unroll: int) -> State:
-    """The fold over all of `over` from the identity; with lanes, one part of that many lanes."""
+def _total(context: Context, folding: Fold | Joint, over: Over, lanes: int, unroll: int,
+           span: tuple[str, str] | None = None) -> State:
+    """The fold over all of `over`, or a span of its first index, from the identity; with lanes, one part of that many lanes."""
     (index, extent), rest = over[0], over[1:]
     if not rest and lanes:
-        return _vector_total(context, folding, index, extent, lanes, unroll)
+        return _vector_total(context, folding, index, extent, lanes, unroll, span)
     shape = replace(context, lanes=lanes, parts=1) if lanes else context
     kinds, zero = folding.types(shape), folding.zero(shape)
 
@@ -277,8 +286,8 @@ def _total(context: Context, folding: Fold | Joint, over: Over, lanes: int, unro
     def merge(scope: Scope, a: State, b: State) -> State:
         return folding.merge(scope, a, b, shape.lanes)
     blocks = _blocks(extent, 1) if folding.cascades else ()
-    span = ("0", context.kernel.extent(extent))
-    return _cascade(context.scope, span, blocks, list(zip(kinds, zero, strict=True)), partial, merge)
+    span = span or ("0", context.kernel.extent(extent))
+    return cascade(context.scope, span, blocks, list(zip(kinds, zero, strict=True)), partial, merge)
 
 
 def _blocks(extent: Extent, step: int) -> tuple[int, ...]:
@@ -291,7 +300,7 @@ def _blocks(extent: Extent, step: int) -> tuple[int, ...]:
     return tuple(reversed(sizes))
 
 
-def _cascade(scope: Scope, span: tuple[str, str], blocks: tuple[int, ...], zero: Sequence[tuple[str, str]], partial: Partial,
+def cascade(scope: Scope, span: tuple[str, str], blocks: tuple[int, ...], zero: Sequence[tuple[str, str]], partial: Partial,
              merge: Callable[[Scope, State, State], State]) -> State:
     """The fold of a span, block by block, each block from the identity."""
     low, high = span
@@ -300,18 +309,19 @@ def _cascade(scope: Scope, span: tuple[str, str], blocks: tuple[int, ...], zero:
 
     def body(inner: Scope, at: str, state: list[str]) -> list[str]:
         end = inner.call("i64", "llvm.smin.i64", [("i64", inner.emit(f"add nsw i64 {at}, {blocks[0]}")), ("i64", high)])
-        return merge(inner, state, _cascade(inner, (at, end), blocks[1:], zero, partial, merge))
+        return merge(inner, state, cascade(inner, (at, end), blocks[1:], zero, partial, merge))
     return loop(scope, low, high, str(blocks[0]), zero, body)
 
 
-def _vector_total(context: Context, folding: Fold | Joint, index: Index, extent: Extent, lanes: int, unroll: int) -> State:
+def _vector_total(context: Context, folding: Fold | Joint, index: Index, extent: Extent, lanes: int, unroll: int,
+                  stretch: tuple[str, str] | None) -> State:
     """The last index over the lanes: unrolled vectors, then single ones, then a masked one."""
     state: State | None = None
-    for span in vector_spans(context, extent, lanes, unroll, one_loop=not folding.also):
+    for span in vector_spans(context, stretch or extent, lanes, unroll, one_loop=not folding.also):
         if state is None and not span.masked:
             state = _main(context, folding, index, extent, span, lanes)
         else:
-            state = _rest(context, folding, index, span, lanes, state)
+            state = _rest(context, folding, index, span, lanes, state, context.scope if stretch else context.kernel.root)
     return state if state is not None else folding.zero(replace(context, lanes=lanes, parts=1))
 
 
@@ -330,18 +340,19 @@ def _main(context: Context, folding: Fold | Joint, index: Index, extent: Extent,
         return folding.merge(scope, a, b, lanes)
     blocks = _blocks(extent, lanes * span.parts) if folding.cascades else ()
     zero = list(zip(folding.types(one), folding.zero(one), strict=True))
-    return _cascade(context.scope, (span.low, span.high), blocks, zero, partial, merge)
+    return cascade(context.scope, (span.low, span.high), blocks, zero, partial, merge)
 
 
-def _rest(context: Context, folding: Fold | Joint, index: Index, span: Span, lanes: int, state: State | None) -> State:
-    """What the unrolled loop leaves, going on from its state."""
+def _rest(context: Context, folding: Fold | Joint, index: Index, span: Span, lanes: int, state: State | None,
+          place: Scope) -> State:
+    """What the unrolled loop leaves, going on from its state; `place` is where the end of the span is known."""
     wide = replace(context, lanes=lanes, parts=1, vector=index.name)
     state = state or folding.zero(wide)
     kinds = folding.types(wide)
 
     def body(inner: Scope, at: str, now: list[str]) -> list[str]:
         here = wide.bind_index(index.name, at, inner)
-        return folding.step(masked(here, index.name, span.end) if span.masked else here, now, index.name)
+        return folding.step(masked(here, index.name, span.end, place) if span.masked else here, now, index.name)
     return loop(context.scope, span.low, span.high, str(lanes), list(zip(kinds, state, strict=True)), body)
 
 

@@ -31,6 +31,7 @@ from loopwright.ir.schedule import (
     Parallel,
     PrefetchRow,
     Reorder,
+    Rfactor,
     Schedule,
     Split,
     Tensorize,
@@ -48,7 +49,7 @@ from loopwright.lower.tiling import block_of, loops
 FACTORS = (1, 2, 4, 8, 16)  # vectors in flight
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)  # of blocks of a plain loop
 _ORDER: tuple[tuple[type[Instruction], ...], ...] = (
-    (Inline, ComputeAt, AddAlong), (Interleave,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,),
+    (Inline, ComputeAt, AddAlong), (Interleave,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,), (Rfactor,),
     (Split, Reorder, Tensorize, Pack), (Parallel,), (ByRows,), (OnePass,), (Tiles,), (InPlace,))
 _RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
 _BLOCKS = (Split, Reorder, Tensorize, Pack)
@@ -134,7 +135,7 @@ def _topic(x: Instruction) -> object:
             return "place", stage
         case Vectorize(stage) | Unroll(stage):
             return "lanes", stage
-        case PrefetchRow(stage) | OnePass(stage):
+        case PrefetchRow(stage) | OnePass(stage) | Rfactor(stage):
             return type(x), stage
         case ByRows() | Tiles():
             return type(x)
