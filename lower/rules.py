@@ -398,7 +398,8 @@ def _pass_rules(s: Survey, schedule: Schedule, scheduled: Scheduled) -> list[Ins
     nest = build_nest(s.region, schedule, "probe").nest
     if across and _goes_by_rows(nest):
         return [ByRows()]
-    return [*_one_pass_rules(nest, alike), *([Tiles()] if _goes_in_tiles(nest) else [])]
+    along = any(isinstance(x, AddAlong) for x in schedule)  # rows are added up in their order
+    return [*_one_pass_rules(nest, alike), *([Tiles()] if not along and _goes_in_tiles(nest) else [])]
 
 
 def _goes_by_rows(nest: Nest) -> bool:
