@@ -1,8 +1,9 @@
-"""`make bench`, or `python -m benchmarks [--threads N] [name ...]`: time the workloads, print the tables, write
-benchmarks/results.json and the tables of docs/performance.md.
+"""`make bench`, or `python -m benchmarks [--threads N] [--tune SECONDS] [name ...]`: time the workloads, print the tables,
+write benchmarks/results.json and the tables of docs/performance.md.
 
 JAX, PyTorch and numba take part where they are installed (`pip install '.[bench]'`). `--threads N`: every contender has N
-threads on N processors; without it, one per processor. `--quick` runs everything once or twice, to see that it runs, and
+threads on N processors; without it, one per processor. `--tune SECONDS`: each program takes part as it is compiled by default,
+and tuned for so long. `--quick` runs everything once or twice, to see that it runs, and
 judges nothing.
 """
 from __future__ import annotations
@@ -22,9 +23,10 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("names", nargs="*", metavar="name")
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--tune", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
-    harness.QUICK = options.quick
+    harness.QUICK, harness.TUNE = options.quick, options.tune
     threads = limit_threads(options.threads)
     import benchmarks.workloads as workloads  # now that the libraries will find their limits
     if unknown := sorted(set(options.names) - workloads.WORKLOADS.keys()):
@@ -35,7 +37,7 @@ def main(arguments: list[str]) -> None:
         timings += found
         print(harness.table(found), flush=True)
         print(flush=True)
-    print(report.summary(timings))
+    print("\n".join([report.summary(timings), report.tuned_summary(timings)]))
     if not harness.QUICK:
         report.write(timings, threads, {"processor": processor(), **workloads.versions()})
 

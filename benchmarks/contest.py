@@ -46,12 +46,20 @@ def contest(workload: str, args: tuple, ours: Program, *, expected: Any = None, 
         for name, way in ways.items():
             theirs = torch(module, way)
             runs[name] = lambda f=theirs: f(*here)
+    if harness.TUNE:
+        runs["loopwright tuned"] = _tuned(workload, compiled, jit(ours), args)
     for name, run in runs.items():
         if verify is not None:
             verify(f"{workload}, {name}", run())
         else:
             check(f"{workload}, {name}", run(), expected, tolerance)
     return interleaved(workload, runs, rounds=rounds)
+
+
+def _tuned(workload: str, default: Program, f: Program, args: tuple) -> Callable[[], Any]:
+    default(*args)  # compiled before there is anything better to be found
+    print(f"{workload}:\n{lw.tune(f, *args, seconds=harness.TUNE, progress=False).report()}", flush=True)
+    return lambda: f(*args)
 
 
 def _with_jax(jax: Any, f: Program, args: tuple) -> Callable[[], Any]:

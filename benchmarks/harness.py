@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from types import ModuleType
 
 QUICK = False  # run everything just often enough to see that it runs
+TUNE = 0.0  # seconds for which programs are tuned, to take part beside the default ones
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,23 @@ def summary(timings: list[Timing]) -> str:
     return "\n".join(lines) + "\n"
 
 
+TUNED = "loopwright tuned"
+
+
+def tuned_summary(timings: list[Timing]) -> str:
+    """A table in Markdown of the programs that were tuned: beside the default one, and beside the best peer. "" without any."""
+    lines = ["| workload | default | tuned | tuned / default | tuned / best peer | |", "|---" * 6 + "|"]
+    for row in rows(timings):
+        found = next((t for t in timings if (t.workload, t.contender) == (row.workload, TUNED)), None)
+        if found is not None:
+            peer = "" if row.best is None else f"{found.median / row.best.median:.2f} ({row.best.contender})"
+            beaten = row.best is None or found.median <= row.best.median
+            cells = (row.workload, readable(row.ours.median), readable(found.median),
+                     f"{found.median / row.ours.median:.2f}", peer, "faster" if beaten else "**slower**")
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else ""
+
+
 def _aim(goal: Goal | None) -> str:
     if goal is None:
         return ""
@@ -86,7 +103,10 @@ def page(text: str, results: dict) -> str:
     parts = [f"Machine: {machine}.\n"]
     for threads, timings in sorted(results["runs"].items()):
         title = "One thread" if threads == "1" else f"{threads} threads"
-        parts.append(f"### {title}\n\n{summary([Timing(**t) for t in timings])}")
+        found = [Timing(**t) for t in timings]
+        parts.append(f"### {title}\n\n{summary(found)}")
+        if tuned := tuned_summary(found):
+            parts.append(f"### {title}, tuned for a minute each\n\n{tuned}")
     return before + BEGIN + "\n".join(parts) + END + after
 
 
