@@ -29,7 +29,7 @@ from loopwright.ir.loops import (
 from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Reduction, Statement, Store
 from loopwright.ir.schedule import Pack, Parallel, Reorder, Split, Tensorize
 from loopwright.ir.types import BOOL, I64
-from loopwright.lower.fusing import transposed_loads
+from loopwright.lower.fusing import expressions, transposed_loads
 
 Body = tuple[Statement, ...]
 
@@ -229,6 +229,7 @@ def pack(nest: Nest, side: str, name: str) -> Nest:
             raise ValueError("there is no product in it, or more than one")
         s = products[0]
         buffer, fill, place = (_left if side == "left" else _right)(s, f)
+        _check_bound(fill, f)
         read = Load(buffer.name, (place,), buffer.dtype)
         new = dataclasses.replace(s, left=read) if side == "left" else dataclasses.replace(s, right=read)
         body = _replaced(f.body, s, new)
@@ -236,6 +237,14 @@ def pack(nest: Nest, side: str, name: str) -> Nest:
     if side not in ("left", "right"):
         raise ValueError("a product has a left and a right side")
     return dataclasses.replace(nest, body=at_loop(nest.body, name, packed))
+
+
+def _check_bound(fill: Statement, f: For) -> None:
+    """ValueError where what is copied at the start of a loop's body depends on a loop inside."""
+    inside, own = ({g.index for g in _all(body) if isinstance(g, For)} for body in (f.body, (fill,)))
+    read = {x for e in expressions((fill,)) for x in walk(e) if isinstance(x, Index)}
+    if late := sorted(k.name for k in (read & inside) - own):
+        raise ValueError(f"what is packed depends on the loop {late[0]}, which is inside")
 
 
 def _left(s: Contract, f: For) -> tuple[Buffer, Statement, Expr]:

@@ -74,6 +74,19 @@ def test_what_is_not_legal_is_refused_by_name(schedule, why):
         build_nest(REGION, (*PLACED, *schedule), "k")
 
 
+def test_what_is_packed_outside_a_loop_does_not_depend_on_it():
+    """Of products in a batch each has a right side of its own."""
+    types = ArrayType((symbol("g"), symbol("n"), symbol("k")), F32), ArrayType((symbol("g"), symbol("k"), symbol("m")), F32)
+    region = build(lambda x, y: [dot_general(x, y, contract=((2, 1),), batch=((0, 0),), dtype=None)], types)
+
+    def schedule(*order):
+        return (Inline(0), Split("i2", 64), Split("i1", 24), Reorder(order), Tensorize(0, (4, 1), 16, 16, 32),
+                Pack("right", "i2_by64"), Pack("left", "k0_by32"))
+    build_nest(region, schedule("i0", "i2_by64", "i1_by24", "i1", "i2"), "k")
+    with pytest.raises(ScheduleError, match=r"Pack.*what is packed depends on the loop i0, which is inside"):
+        build_nest(region, schedule("i2_by64", "i0", "i1_by24", "i1", "i2"), "k")
+
+
 def test_a_thread_computes_its_own_rows_and_no_others(monkeypatch):
     """A block of rows may reach past a thread's share."""
     monkeypatch.setattr(kernel_texts, "POOL", """
