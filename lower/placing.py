@@ -21,8 +21,8 @@ from loopwright.lower.partials import block_of
 
 @dataclass(frozen=True)
 class Places:
-    """What a schedule says of where things are computed and stored. across: the root's last loop has lanes, with reductions as
-    loops inside; outermost: the loops of a scatter's updates that go outside."""
+    """What a schedule says of where things are computed and stored. across: the root's last loop has lanes, and what is reduced
+    inside it is part of expressions; outermost: the loops of a scatter's updates that go outside."""
 
     kept: tuple[ComputeAt, ...] = ()
     along: tuple[AddAlong, ...] = ()
@@ -172,7 +172,7 @@ class _Placer:
         if not isinstance(value, Reduce):
             return [], value
         self.over[stage] = value.over
-        if self.places.across:
+        if self.places.across and (stage == self.root_stage or self.at[stage].level == len(self.loops)):
             return [], value
         stores = [s for k in sorted(self.at) if self.at[k].within == stage for s in self._fill_within(k, value)]
         if stores:  # the fold now reads what the stores keep

@@ -14,7 +14,7 @@ from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.errors import ScheduleError as ScheduleError
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.loops import Index
-from loopwright.ir.nest import Buffer, For, Nest, Reduction, Statement
+from loopwright.ir.nest import Allocate, Buffer, For, Nest, Reduction, Statement
 from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
     AddAlong,
@@ -162,9 +162,8 @@ def _placed(region: Graph, d: Decisions, known: dict[Places, Placed]) -> Placed:
     """The statements that some decisions are made for."""
     root = next(k for k, n in enumerate(region.nodes) if region.results[0] in n.outputs)
     loops = region.results[0].type.rank - d.interleave
-    inner = min([x.level for x in d.placed.values()], default=loops) == loops
     outermost = frozenset([x.loop for x in d.bound if x.stage == root])
-    across = inner and loops > 0 and (root, loops - 1) in d.vector
+    across = loops > 0 and (root, loops - 1) in d.vector
     places = Places(tuple(d.placed.values()), tuple(d.along.values()), tuple(d.in_place), frozenset(d.prefetched), d.interleave,
                     d.by_owner, across, outermost)
     if places not in known:
@@ -213,13 +212,16 @@ class _NestBuilder:
             nest = dataclasses.replace(nest, body=tuple(map(_tiled, nest.body)))
         return Scheduled(self._on_threads(nest), self.placed.sites, self.placed.folds)
 
-    def _in_lanes(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
-        """The statements with the lanes of their loops, and the vectors in flight."""
+    def _in_lanes(self, body: Sequence[Statement], around: Vectorize | None = None) -> tuple[Statement, ...]:
+        """The statements with the lanes of their loops, and the vectors in flight. `around`: a loop has lanes already."""
         out: list[Statement] = []
         for s in body:
+            if around is not None:
+                check(not isinstance(s, Allocate | Reduction), around, "a row, or a loop of a reduction alone, is inside")
             if isinstance(s, For):
                 stage, loop, unrolls = self.placed.loops.get(s.index, (-1, 0, False))
-                lanes, inside = self.d.vector.get((stage, loop), 1), self._in_lanes(s.body)
+                lanes = self.d.vector.get((stage, loop), 1)
+                inside = self._in_lanes(s.body, Vectorize(stage, loop, lanes) if lanes > 1 else around)
                 unroll = self.d.unroll.get(stage, 1) if unrolls and lanes > 1 else 1
                 s = For(s.index, s.extent, inside, lanes, unroll, by_owner=s.by_owner)
             elif isinstance(s, Reduction):

@@ -6,15 +6,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import loopwright as lw
+from loopwright.ir.builder import build
+from loopwright.ir.dims import symbol
+from loopwright.ir.errors import ScheduleError
+from loopwright.ir.graph import Node
 from loopwright.ir.interpreter import evaluate
+from loopwright.ir.ops.arithmetic import mul
+from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
+from loopwright.ir.schedule import ComputeAt, Inline, Interleave, Vectorize
+from loopwright.ir.types import F32, ArrayType
+from loopwright.lower.modules import alone
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import host_target
+from loopwright.lower.tuning.candidates import Candidate, difference, reference
+from loopwright.lower.tuning.execution import Executable
 from loopwright.lower.tuning.features import NAMES, features
 from loopwright.lower.tuning.models import Roofline
 from loopwright.lower.tuning.search import KernelSearch
 from loopwright.lower.tuning.space import Space
 from tests.nests import run_nest
 from tests.scale import examples
+
+N, M = symbol("n"), symbol("m")
 
 
 def softmax(x):
@@ -31,6 +44,10 @@ def ones(*shape):
     return np.ones(shape, np.float32)
 
 
+def distances(x):
+    return np.sum((x[:, None, :] - x[None, :, :]) ** 2, -1)
+
+
 KERNELS = {
     "rows": (softmax, ones(4, 5)),
     "layernorm": (layernorm, ones(4, 5), ones(5)),
@@ -38,6 +55,11 @@ KERNELS = {
     "transposed": (lambda x: np.transpose(x) + 1, ones(4, 5)),
     "elementwise": (lambda x, y: np.tanh(x) * y + 1, ones(4, 5), ones(4, 5)),
     "moments": (lambda x: (np.sum(x, -1) + np.sum(x * x, -1)), ones(4, 5)),
+    "distances": (distances, ones(7, 3)),
+    "half": (lambda x: np.sum(np.exp(x), -1), np.ones((4, 5), np.float16)),
+    "channels": (lambda x: x * (1 + 2j), np.ones((4, 5), np.complex64)),
+    "outer": (lambda x, y: np.tanh(x)[:, None] * y + 1, ones(4), ones(5)),
+    "joined": (lambda x, y: np.concatenate([np.exp(x), y], 0) * 2, ones(4, 5), ones(3, 5)),
     "running": (lambda x: np.cumsum(x * 2, 0), ones(4, 5)),
     "convolution": (lambda x, w: np.maximum(lw.lax.conv_general_dilated(
         x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")), 0), ones(2, 4, 5, 4), ones(3, 3, 4, 6)),
@@ -78,6 +100,44 @@ def test_every_neighbour_computes_what_the_region_means(name):
     assert len(legal) > 4
     for x in legal[::max(1, len(legal) // 12)]:
         computes(region, x, sizes_of(node))
+
+
+@examples(12)
+@given(st.sampled_from(sorted(KERNELS)), st.integers(0, 2**32 - 1), st.integers(1, 40))
+def test_code_of_schedules_far_from_the_default_computes_the_same(name, seed, size):
+    node, rng = node_of(name), np.random.default_rng(seed)
+    space, pool, expected = Space(node.regions[0], host_target()), [node.attrs["schedule"]], None
+    sizes = sizes_of(node, min(size, 8) if name == "convolution" else size)
+    for _ in range(8):
+        a, b = (pool[int(rng.integers(len(pool)))] for _ in range(2))
+        changed = space.mutated(a, space.replay(a), rng) if rng.random() < 0.8 else space.crossed(a, b, rng)
+        if space.replay(changed) is not None and changed not in pool:
+            pool.append(changed)
+    for schedule in pool[1::3]:
+        g = alone(Node(node.op, node.inputs, {**node.attrs, "schedule": schedule}, node.outputs, node.regions))
+        made = Executable(Candidate.of(g, sizes))
+        made.run()
+        expected = expected or reference(g, made.given, sizes)
+        assert difference(made.results, expected) is None, schedule
+
+
+def test_what_would_be_wrong_in_lanes_is_refused():
+    with pytest.raises(ScheduleError, match="Vectorize"):
+        build_nest(node_of("half").regions[0], (ComputeAt(0, 1), Vectorize(1, 0, 8)), "k")
+    node = node_of("channels")
+    row = next(k for k, n in enumerate(node.regions[0].nodes) if n.outputs[0].type.rank == 3)
+    last = len(node.regions[0].nodes) - 1
+    with pytest.raises(ScheduleError, match="inside"):
+        build_nest(node.regions[0], (ComputeAt(row, 2), Interleave(), Vectorize(last, 1, 8)), "k")
+
+
+@pytest.mark.parametrize("change", [(Inline(0),), (ComputeAt(0, 1, within=1), ComputeAt(1, 1))])
+def test_results_that_would_not_be_stored_are_refused(change):
+    def total(x):
+        return reduce_sum(mul(x, x), axes=(1,))
+    two = build(lambda x: (mul(x, broadcast(total(x), shape=x.shape, axes=(0,))), total(x)), [ArrayType((N, M), F32)])
+    with pytest.raises(ScheduleError):
+        build_nest(two, change, "k")
 
 
 @examples(6)
