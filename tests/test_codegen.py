@@ -16,7 +16,7 @@ from loopwright.ir.types import BF16, BOOL, DTYPES, F16, F32, F64, FLOATS, I8, I
 from loopwright.lower.codegen import emit_nest
 from loopwright.lower.runtime.lazy import llvm
 from loopwright.lower.target import Target, host_target
-from tests.kernels import compile_nest, module_text, run_elementwise, target_of
+from tests.kernels import compile_nest, elementwise_nest, module_text, run_elementwise, target_of
 from tests.scale import examples
 
 N, M, K = symbol("n"), symbol("m"), symbol("k")
@@ -93,6 +93,20 @@ def test_floats(dtype, bits, monkeypatch):
         if dtype == BF16 and fn in ("fmod", "remainder", "floor_divide"):
             continue  # ml_dtypes defines these for bfloat16 by other steps: test_compiled_ops compares them in f32
         check_tails(fn, dtype, 2, target)
+
+
+@pytest.mark.parametrize("fn", ["max", "min"])
+@pytest.mark.parametrize("known", [0.0, -0.0, 1.5, np.inf, np.nan])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_extremes_with_a_known_number(fn, known, dtype):
+    """NaN wins, and of equal zeros the first operand."""
+    x = np.array([np.nan, -np.inf, -1, -0.0, 0.0, 1.5, 2, np.inf] * 5, dtype)
+    nest = elementwise_nest(fn, [dtype], dtype, host_target().lanes(dtype), literal=Literal(known, dtype))
+    got = np.zeros_like(x)
+    assert compile_nest(nest, host_target())(x, got, sizes=(x.size,)) == [0, 0, 0, 0]
+    relation = np.greater_equal if fn == "max" else np.less_equal
+    wanted = np.where(relation(x, known) | np.isnan(x), x, dtype.type(known))
+    assert equal(got, wanted)
 
 
 @pytest.mark.parametrize("bits", WIDTHS)

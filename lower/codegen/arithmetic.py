@@ -5,6 +5,7 @@ shifts give what NumPy gives. Floats round once per function (halves after it, i
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -111,9 +112,17 @@ def _sign(m: Machine, x: str) -> str:
 def _extreme(relation: str, other_if_nan: bool) -> Callable[[Machine, str, str], str]:
     """maximum and minimum give the NaN, fmax and fmin the other operand."""
     def function(m: Machine, a: str, b: str) -> str:
+        if not other_if_nan and _is_number(b):
+            return m.select(m.compare({"ge": "gt", "le": "lt"}[relation], b, a), b, a)
         nan = m.compare("unordered", b, b) if other_if_nan else m.compare("unordered", a, a)
         return m.select(m.either(m.compare(relation, a, b), nan), a, b)
     return function
+
+
+def _is_number(text: str) -> bool:
+    """Whether an operand is a known float other than NaN."""
+    found = re.search(r"0x([0-9A-F]{16})", text)
+    return "%" not in text and found is not None and int(found[1], 16) & (1 << 63) - 1 <= 0x7FF << 52
 
 
 def _isinf(m: Machine, x: str) -> str:

@@ -184,15 +184,17 @@ def _call(context: Context, s: Contract, size: tuple[int, int], count: str, oute
 
 
 def _ahead(context: Context, s: Contract, right: _Side, bytes_each: str, height: int) -> str:
-    """Where a tile's share of the next panel begins: tile after tile, a block of rows asks the caches for all of it."""
+    """Where a tile's share of the next panel begins: tile after tile, a block of rows asks the caches for all of it. After the
+    last panel it is that one again, which is there."""
     assert s.columns.origin is not None and s.columns.length is not None
-    scope, step = context.scope, right.step(s.columns.origin) + right.step(s.columns.index)
+    scope, step, width = context.scope, right.step(s.columns.origin) + right.step(s.columns.index), s.columns.length
     row, low = context.bindings[s.rows.index.name].parts[0], block_span(context, s.rows)[0]
     number = scope.emit(f"udiv i64 {scope.emit(f'sub i64 {row}, {low}')}, {height}")
-    past = scope.emit(f"mul i64 {number}, {bytes_each}")
-    panel = scope.emit(f"getelementptr {memory_type(s.dtype)}, ptr {right.pointer}, "
-                       f"i64 {context.kernel.extent(step * s.columns.length)}")
-    return scope.emit(f"getelementptr i8, ptr {panel}, i64 {past}")
+    following = scope.emit(f"add nsw i64 {context.bindings[s.columns.origin.name].parts[0]}, {width}")
+    is_last = scope.emit(f"icmp sge i64 {following}, {context.kernel.extent(s.columns.extent)}")
+    panel = scope.emit(f"select i1 {is_last}, i64 0, i64 {context.kernel.extent(step * width * s.dtype.itemsize)}")
+    past = scope.emit(f"add i64 {panel}, {scope.emit(f'mul i64 {number}, {bytes_each}')}")
+    return scope.emit(f"getelementptr i8, ptr {right.pointer}, i64 {past}")
 
 
 class _Side:
