@@ -15,6 +15,7 @@ from loopwright.ir.errors import ArgumentError, ScheduleError
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.schedule import InPlace, Instruction, Reorder
 from loopwright.ir.schedule import Schedule as Instructions
+from loopwright.ir.signature import Version
 from loopwright.ir.source import user_source
 from loopwright.jitted import jit
 from loopwright.lower.compile import compile_version
@@ -84,6 +85,11 @@ class Schedules:
         return "\n".join(map(str, self.kernels))
 
     __repr__ = __str__
+
+    @property
+    def version(self) -> Version:
+        """What the program is of, as it was traced."""
+        return self._entry.draft.version
 
     @property
     def module(self) -> Module:

@@ -22,6 +22,7 @@ import numpy as np
 from loopwright.ir.dims import evaluate, symbol
 from loopwright.ir.errors import ArgumentError, TuningError
 from loopwright.ir.facts import Facts
+from loopwright.ir.graph import Graph, substitute_graph
 from loopwright.ir.source import Source, user_source
 from loopwright.jitted import jit
 from loopwright.lower.runtime import tuned
@@ -30,6 +31,7 @@ from loopwright.lower.tuning import tuner
 from loopwright.lower.tuning.records import Records
 from loopwright.lower.tuning.results import Tuned
 from loopwright.lower.tuning.stored import Program, RecordFile, Stored, TunedRecord, callbacks, reason, record_of
+from loopwright.schedules import Schedules
 from loopwright.tracer.pytree import take
 from loopwright.tracer.signatures import Call
 from loopwright.tuned import known_programs, meeting
@@ -41,7 +43,8 @@ FilePath = str | os.PathLike[str]
 
 
 def tune(f: Callable[..., Any], *args: Any, seconds: float = 60.0, file: FilePath | None = None,
-         ranges: Mapping[str, tuple[int, int]] | None = None, progress: bool | None = None, **kwargs: Any) -> TuningResult:
+         ranges: Mapping[str, tuple[int, int]] | None = None, start: Schedules | None = None, progress: bool | None = None,
+         **kwargs: Any) -> TuningResult:
     """Look for a faster program for calls of f like this one, by building and measuring others, for so many seconds.
 
     Afterwards f has it: where f is jitted, calls of sizes for which the program was measured to be no slower than the default
@@ -53,6 +56,7 @@ def tune(f: Callable[..., Any], *args: Any, seconds: float = 60.0, file: FilePat
     file: a file that gets the record as well, to be taken elsewhere (`python -m loopwright records merge`, `tuning(file=...)`).
     ranges: sizes to tune at, in place of those of the arguments: for names of sizes (as declared in jit's `shapes=`, or as
         `f.explain()` shows them) the least and the greatest; f is tuned at these and at their geometric mean.
+    start: schedules by hand (`lw.schedule(f, *args)`, changed) that the search begins with.
     progress: whether to show on standard error how far it is; None: where that is a terminal.
 
     TuningError for a function whose program cannot run in another process: one that calls Python functions.
@@ -75,8 +79,9 @@ def tune(f: Callable[..., Any], *args: Any, seconds: float = 60.0, file: FilePat
     for k, one in enumerate(calls):
         draft = versions.draft(one)
         share = (end - time.monotonic()) / (len(calls) - k)
-        found.append(tuned_at(versions, one, draft, share, files_of(draft, file), progress))
-        versions.retune(one, draft, found[-1].programs)
+        starts = [] if start is None else [_started(start, draft)]
+        found.append(tuned_at(versions, one, draft, share, files_of(draft, file), progress, starts))
+        versions.retune(one, draft, found[-1].programs, found[-1].record.structure)
         if found[-1].tuned.interrupted:
             break
     return TuningResult(function, tuple(found))
@@ -187,7 +192,7 @@ class Tuning:
             return programs
         self.results.append(found)
         if found.tuned.interrupted:
-            versions.retune(call, draft, found.programs)
+            versions.retune(call, draft, found.programs, found.record.structure)
             raise KeyboardInterrupt
         return found.programs
 
@@ -212,7 +217,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def tuned_at(versions: Versions, call: Call, draft: Draft, seconds: float, files: Sequence[Path],
-             progress: bool | None) -> TunedAt:
+             progress: bool | None, starts: Sequence[Graph] = ()) -> TunedAt:
     """Tune a version at the sizes of a call, and keep what is found in all files. TuningError where that cannot be,
     KeyboardInterrupt where somebody stopped it before anything was known."""
     version, sizes = draft.version, _sizes(draft, call)
@@ -220,7 +225,8 @@ def tuned_at(versions: Versions, call: Call, draft: Draft, seconds: float, files
     if strange := callbacks(version.graph):
         raise TuningError(f"{user_source()}: {name} cannot be tuned: it calls {', '.join(sorted(strange))}, "
                           f"which this process alone has, and programs are measured in others. Tune the functions around that.")
-    starts, kernels = [p.graph for p in known_programs(versions, draft, files)[0]], tuned.kernels_file()
+    starts = [*starts, *[p.graph for p in known_programs(versions, draft, files)[0]]]
+    kernels = tuned.kernels_file()
     with _lock, display(name, sizes, seconds, progress) as shown:
         try:
             found = tuner.tune(version.graph, sizes, seconds=seconds, fast_math=version.fast_math, donated=version.donated,
@@ -233,8 +239,19 @@ def tuned_at(versions: Versions, call: Call, draft: Draft, seconds: float, files
     record = record_of(version, found.best, list(sizes.values()), found.ranges, default=found.default_seconds,
                        best=found.best_seconds if is_faster else found.default_seconds, noise=found.noise, spent=found.seconds)
     _keep(record, files)
-    programs, _ = known_programs(versions, draft, files, [Stored(record, Source("<this process>", 0))])
+    here = [Stored(e.tuned.record, e.tuned.where) for e in versions.entries if e.tuned is not None]  # if the disk has none
+    programs, _ = known_programs(versions, draft, files, [*here, Stored(record, Source("<this process>", 0))])
     return TunedAt(name, found, record, programs)
+
+
+def _started(start: Schedules, draft: Draft) -> Graph:
+    """The program of schedules by hand, in terms of a version's symbols. ArgumentError where they are of another function."""
+    version, names = start.version, draft.version.graph.free_symbols
+    if tuned.structure(version) != tuned.structure(draft.version):
+        raise ArgumentError(f"{user_source()}: start: the schedules are of {version.name} for other arguments, or of another "
+                            f"function. Give those of lw.schedule(f, *args) for the same f and arguments.")
+    to = {old: symbol(new) for old, new in zip(version.graph.free_symbols, names, strict=True)}
+    return substitute_graph(start.module, to)
 
 
 def _sizes(draft: Draft, call: Call) -> dict[str, int]:

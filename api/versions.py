@@ -244,10 +244,10 @@ class Versions:
                                    at.file, at.line)
         return entry
 
-    def retune(self, call: Call, draft: Draft, programs: Sequence[Program]) -> None:
-        """Take these tuned programs in place of those that calls like this one had."""
+    def retune(self, call: Call, draft: Draft, programs: Sequence[Program], structure: str) -> None:
+        """Take these tuned programs of the draft's graph, whose structure that is, in place of those that there were."""
         with _publishing:
-            self.entries = tuple([e for e in self.entries if e.key != call.key or e.tuned is None])
+            self.entries = tuple([e for e in self.entries if e.tuned is None or e.tuned.record.structure != structure])
             self._adopt(call, draft, programs)
             self._offer()
 

@@ -115,6 +115,26 @@ def test_what_was_found_before_is_a_start_and_is_replaced(search):
     assert lw.tune(f, x).speedup == 1.0 and not is_tuned(f, x) and not is_tuned(again(curve), x)
 
 
+def test_schedules_by_hand_are_a_start(search):
+    f, x = lw.jit(lambda x: np.tanh(x) - 1, shapes=("rows",)), normal(20)
+    by_hand = lw.schedule(lambda y: np.tanh(y) - 1, normal(5))
+    by_hand.kernel(0).vectorize(lanes=4)
+    lw.tune(f, x, start=by_hand)
+    start, = search.asked[0][2]
+    assert start == by_hand.module and start.free_symbols == ("rows",)
+    with pytest.raises(lw.ArgumentError, match="start: the schedules are of curve for other arguments, or of another function"):
+        lw.tune(f, x, start=lw.schedule(curve, x))
+
+
+def test_programs_of_other_traces_stay(search):
+    """Sizes that give another graph have programs of their own, which tuning again takes from nobody."""
+    f = lw.jit(lambda x: np.tanh(x) if x.shape[0] > 10 else np.exp(x))
+    lw.tune(f, normal(100))
+    lw.tune(f, normal(5))
+    lw.tune(f, normal(100))
+    assert is_tuned(f, normal(100)) and is_tuned(f, normal(5)) and len(records()) == 3
+
+
 def test_functions_that_are_not_jitted(search):
     def f(x, *, k):
         return np.exp(x) * k
@@ -146,6 +166,13 @@ def test_nothing_is_lost_where_the_disk_does_not_take_it(search, tmp_path):
     with pytest.warns(RuntimeWarning, match="what tuning found is not kept in"):
         lw.tune(f, normal(20), file=tmp_path / "file" / "below.jsonl")
     assert is_tuned(f, normal(20))
+
+
+def test_nothing_is_lost_where_there_is_no_place_on_disk(search, monkeypatch):
+    monkeypatch.setattr("loopwright.lower.runtime.cache.directory", lambda: None)
+    f = again(curve)
+    lw.tune(f, normal(20), ranges={"n": (10, 1000)})
+    assert all(is_tuned(f, normal(n)) for n in (10, 100, 1000)) and not is_tuned(f, normal(40))
 
 
 def test_ranges_are_tuned_at_three_sizes(search):

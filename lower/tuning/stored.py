@@ -201,7 +201,7 @@ def programs(version: Version, files: Sequence[Path],
                 found.append(s)
             else:
                 ignored.append(f"{s.where}: {why}")
-    found += [s for s in more if all(s.record != known.record for known in found)]
+    found += [s for s in more if s.record.structure == key and all(s.record != known.record for known in found)]
     left, made = standing(found)[::-1], []
     for s in sorted([s for s in left if s.record.module], key=lambda s: s.record.width):
         try:
