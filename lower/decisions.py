@@ -43,14 +43,17 @@ class Again:
 
 @dataclass(frozen=True)
 class Join:
-    """Let the kernel that computes the node `reader`, which reads it, compute the node, and store it if others read it too.
+    """Let the kernel that computes the node `host` compute the node too, and store it if others read it: a kernel that reads
+    the node, or one that only has the same loops.
 
     before: for i: t[i] = exp(x[i]);  for i: y[i] = t[i] + 1;  for i: z[i] = t[-i]
     after:  for i: { t[i] = exp(x[i]);  y[i] = t[i] + 1 };  for i: z[i] = t[-i]
+    before: for i: y[i] = sum(x[i, j] for j);  for i: z[i] = max(x[i, j] for j)
+    after:  for i: { y[i] = sum(x[i, j] for j);  z[i] = max(x[i, j] for j) }
     """
 
     node: Place
-    reader: Place
+    host: Place
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ that walk the same positions become one.
 """
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
@@ -28,7 +29,7 @@ MOST_POSITIONS = 4  # at which one group may read one value
 MOST_VISITS = 64  # when looking for a path between groups
 MOST_RESULTS = 8  # of a kernel that groups side by side became
 MOST_COST = 4 * EXPENSIVE  # of one position of such a kernel: dearer ones have fewer vectors in flight
-MOST_TRIED = 4  # groups that a group may come to stand beside
+MOST_TRIED = 4  # groups that a group may come to stand beside, or a node
 
 
 @dataclass(eq=False)
@@ -167,10 +168,12 @@ class Grouping:
 
     def _others(self, n: Node, readers: list[Group]) -> tuple[Decision, ...]:
         """Where else n might be computed, not all of which fits: a kernel that stores what only repeats a value is left out."""
-        at = self.place(n)
-        joins = [Join(at, self.place(g.root)) for g in readers if g.root not in self.lone]
+        at, shape = self.place(n), n.outputs[0].type.shape
+        loops = [g for g in reversed(self.order) if g.root not in self.lone]
+        alike = (g for g in loops if n.inputs and g.root.outputs[0].type.shape == shape and g not in readers)
+        hosts = [*(g for g in readers if g in loops), *itertools.islice(alike, MOST_TRIED)]
         apart = [Apart(at)] if n.inputs and n.op is not broadcast else []
-        return (*apart, *joins, *([Again(at)] if len(joins) > 1 else []))
+        return (*apart, *(Join(at, self.place(g.root)) for g in hosts), *([Again(at)] if len(readers) > 1 else []))
 
     def place(self, n: Node) -> tuple[int, ...]:
         """Where the node is in the whole."""
@@ -236,14 +239,14 @@ class Grouping:
                               f"more than {MOST_POSITIONS} positions, or updates in place what it reads")
 
     def _chosen_host(self, n: Node, form: Form, groups: list[Group], choice: Join) -> Group:
-        reader = self.decided.node(choice.reader)
-        hosts = [] if reader is None else self.groups_of.get(reader, [])
-        if len(hosts) != 1 or hosts[0] not in groups:
-            refuse(n, choice, "no one kernel computes that node and reads this one")
+        other = self.decided.node(choice.host)
+        hosts = [] if other is None else self.groups_of.get(other, [])
+        if len(hosts) != 1:
+            refuse(n, choice, "no one kernel computes that node, or it comes before this one")
         if not self._open(n, hosts[0]):
             refuse(n, choice, f"that is a library call, or a kernel that has {MOST_NODES} nodes, or updates in place what this "
                               f"one reads")
-        if not self._reaches(n, form, hosts[0], len(groups) > 1 or n.outputs[0] in self.results):
+        if not self._reaches(n, form, hosts[0], groups != hosts or n.outputs[0] in self.results):
             refuse(n, choice, "that kernel's loops do not reach each of its elements once, where they need it")
         if any(other is not hosts[0] and self.leads_to(other, hosts[0]) for other in groups):
             refuse(n, choice, "another kernel that reads it comes before that one")

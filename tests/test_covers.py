@@ -133,6 +133,19 @@ def test_what_does_not_fit_is_refused_with_the_reason(g, decision, why):
         lowered(g, Cover((decision,)))
 
 
+def test_kernels_with_the_same_loops_become_one():
+    x = normal(6, 5)
+    for f in (lambda x: (np.sum(x, 1), np.max(x, 1)), lambda x: (np.sum(x, 0), np.max(x, 0)),
+              lambda x: (np.tanh(x) + 1, np.exp(x) * 2), lambda x: (np.sum(x, 1), np.sum(np.exp(x) * 3, 1) + 1)):
+        g = graph_of(f, x)
+        assert len(ops_of(g)) == 2
+        cover = next(c for c in alternatives(g, TARGET, True, RULES) if len(ops_of(g, c)) == 1)
+        for got, want in zip(compiled(g, cover)(x), f(x), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12)
+    g = graph_of(lambda x: (np.sum(x, 1), np.max(x / np.sum(x, 1, keepdims=True), 1)), x)
+    assert ops_of(g) == ["reduce_sum broadcast div reduce_max"]
+
+
 def test_other_refusals():
     with pytest.raises(ScheduleError, match=r"Call.*there is no library"):
         lowered(LAYER, Cover((Call((0,)),)), blas=False)
