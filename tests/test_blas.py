@@ -1,5 +1,7 @@
 """The BLAS shims against NumPy: every transposition, strides, zero sizes, and what a 32-bit interface cannot take."""
 import ctypes
+import dataclasses
+import itertools
 import os
 import subprocess
 import sys
@@ -51,6 +53,17 @@ SIDES = st.integers(0, 20)
        pad=st.integers(0, 3))
 def test_products(dtype, m, n, k, ta, tb, pad):
     check(support.address, dtype, m, n, k, ta, tb, pad)
+
+
+@needs_blas
+@pytest.mark.parametrize("vectors", [True, False])
+def test_one_row_or_column_with_and_without_a_product_for_vectors(vectors):
+    """Whatever order matrices are stored in, wherever their rows begin."""
+    found = blas.found()
+    library = blas._library(found if vectors else dataclasses.replace(found, sgemv=0, dgemv=0))
+    for dtype, (m, n), ta, tb in itertools.product((np.float32, np.float64), ((1, 9), (9, 1), (1, 1)), (0, 1), (0, 1)):
+        for k, pad in ((1, 0), (1, 3), (40, 0), (40, 3)):
+            check(library.__getitem__, dtype, m, n, k, ta, tb, pad)
 
 
 @needs_blas

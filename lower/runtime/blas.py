@@ -4,7 +4,8 @@
     void @lw_gemm_f64(...)                       row-major C = op(A) op(B)
 
 Guarantees: a library is used only after it multiplied a small matrix rightly; sizes of zero, and sizes beyond a
-32-bit interface, are computed here; what C held before does not matter.
+32-bit interface, are computed here; what C held before does not matter. A matrix of one row or column goes to the library's
+product of a matrix and a vector, where that passed, too: general products are two to four times slower there.
 """
 from __future__ import annotations
 
@@ -32,12 +33,15 @@ _SPELLINGS = (("scipy_cblas_{}gemm64_", 64), ("cblas_{}gemm64_", 64), ("cblas_{}
 
 @dataclass(frozen=True)
 class Blas:
-    """A library that passed: where it is, the functions' addresses, the bits of its integers."""
+    """A library that passed: where it is, the functions' addresses, the bits of its integers; products with vectors are 0 where
+    it has none that passed."""
 
     path: str
     sgemm: int
     dgemm: int
     bits: int
+    sgemv: int = 0
+    dgemv: int = 0
 
 
 def available() -> bool:
@@ -81,8 +85,11 @@ def _probe(path: str) -> Blas | None:
     for spelling, bits in _SPELLINGS:
         single, double = (getattr(library, spelling.format(kind), None) for kind in "sd")
         if single and double and _multiplies(single, bits, np.float32) and _multiplies(double, bits, np.float64):
-            addresses = [ctypes.cast(f, ctypes.c_void_p).value or 0 for f in (single, double)]
-            return Blas(path, addresses[0], addresses[1], bits)
+            vectors = [getattr(library, spelling.replace("gemm", "gemv").format(kind), None) for kind in "sd"]
+            if not all(f and _applies(f, bits, dtype) for f, dtype in zip(vectors, (np.float32, np.float64), strict=True)):
+                vectors = []
+            addresses = [ctypes.cast(f, ctypes.c_void_p).value or 0 for f in (single, double, *vectors)]
+            return Blas(path, *addresses[:2], bits, *addresses[2:])
     return None
 
 
@@ -99,6 +106,19 @@ def _multiplies(function: Any, bits: int, dtype: type) -> bool:
     return np.array_equal(c, a @ b.T)
 
 
+def _applies(function: Any, bits: int, dtype: type) -> bool:
+    """Whether a product with a vector is right and does not mind what was there."""
+    a: np.ndarray = np.arange(6, dtype=dtype).reshape(2, 3)
+    x: np.ndarray = np.arange(6, dtype=dtype)[::2]
+    y: np.ndarray = np.full(2, np.nan, dtype)
+    real = ctypes.c_float if dtype is np.float32 else ctypes.c_double
+    size = ctypes.c_int64 if bits == 64 else ctypes.c_int32
+    function.restype = None
+    function(ctypes.c_int(_ROW_MAJOR), ctypes.c_int(_PLAIN), size(2), size(3), real(1), ctypes.c_void_p(a.ctypes.data), size(3),
+             ctypes.c_void_p(x.ctypes.data), size(2), real(0), ctypes.c_void_p(y.ctypes.data), size(1))
+    return np.array_equal(y, a @ x)
+
+
 def address(name: str) -> int | None:
     """The address of `lw_gemm_f32` or `lw_gemm_f64`; None when there is no BLAS."""
     blas = found()
@@ -107,11 +127,42 @@ def address(name: str) -> int | None:
 
 @cache
 def _library(blas: Blas) -> Library:
-    text = "\n".join((_text("f32", "float", blas.bits), _text("f64", "double", blas.bits)))
-    return load(assembled(text), {"blas_f32": blas.sgemm, "blas_f64": blas.dgemm}, ["lw_gemm_f32", "lw_gemm_f64"])
+    known = {"blas_f32": blas.sgemm, "blas_f64": blas.dgemm}
+    if blas.sgemv and blas.dgemv:
+        known |= {"vector_f32": blas.sgemv, "vector_f64": blas.dgemv}
+    kinds = (("f32", "float"), ("f64", "double"))
+    text = "\n".join([_text(name, real, blas.bits, f"vector_{name}" in known) for name, real in kinds])
+    return load(assembled(text), known, ["lw_gemm_f32", "lw_gemm_f64"])
 
 
-def _text(suffix: str, real: str, bits: int) -> str:
+def _vectors(suffix: str, real: str, bits: int, size: dict[str, str]) -> str:
+    """The part of a shim for one column, or one row: its transpose is the other side's times a column."""
+    def call(name: str, trans: str, matrix: str, lead: str, vector: str, step: str, result: str) -> str:
+        return f"""
+  %{name}.rows = select i1 %{trans}.set, i{bits} %k.size, i{bits} {result}
+  %{name}.columns = select i1 %{trans}.set, i{bits} {result}, i{bits} %k.size
+  %{name}.trans = select i1 %{trans}.set, i32 {_TRANSPOSED}, i32 {_PLAIN}
+  call void @vector_{suffix}(i32 {_ROW_MAJOR}, i32 %{name}.trans, i{bits} %{name}.rows, i{bits} %{name}.columns, {real} 1.0, \
+ptr %{matrix}, {lead}, ptr %{vector}, i{bits} {step}, {real} 0.0, ptr %c, """
+    m, n, k, lda, ldb, ldc = (size[s].split()[1] for s in ("m", "n", "k", "lda", "ldb", "ldc"))
+    return f"""  %k.size = add i{bits} {k}, 0
+  %one.column = icmp eq i64 %n, 1
+  br i1 %one.column, label %column, label %several
+column:
+  %b.step = select i1 %tb.set, i{bits} 1, i{bits} {ldb}{call("column", "ta", "a", size["lda"], "b", "%b.step", m)}i{bits} {ldc})
+  br label %out
+several:
+  %one.row = icmp eq i64 %m, 1
+  br i1 %one.row, label %row, label %matrices
+row:
+  %not.set = xor i1 %tb.set, true
+  %a.step = select i1 %ta.set, i{bits} {lda}, i{bits} 1{call("row", "not", "b", size["ldb"], "a", "%a.step", n)}i{bits} 1)
+  br label %out
+matrices:
+"""
+
+
+def _text(suffix: str, real: str, bits: int, vectors: bool) -> str:
     """One shim. `@plain` is three loops, for what the library cannot be asked."""
     sizes = ("m", "n", "k", "lda", "ldb", "ldc")
     largest = "9223372036854775807" if bits == 64 else "2147483647"
@@ -123,6 +174,9 @@ def _text(suffix: str, real: str, bits: int) -> str:
     arguments = (f"i32 {_ROW_MAJOR}, i32 %ta.name, i32 %tb.name, {size['m']}, {size['n']}, {size['k']}, {real} 1.0, "
                  f"ptr %a, {size['lda']}, ptr %b, {size['ldb']}, {real} 0.0, ptr %c, {size['ldc']}")
     declare = "declare i64 @llvm.smax.i64(i64, i64)\n" if suffix == "f32" else ""
+    if vectors:
+        declare += f"declare void @vector_{suffix}(i32, i32, i{bits}, i{bits}, {real}, ptr, i{bits}, ptr, i{bits}, {real}, " \
+            f"ptr, i{bits})\n"
     return f"""
 {declare}declare void @blas_{suffix}({types})
 define void @lw_gemm_{suffix}({parameters}) nounwind {{
@@ -142,7 +196,7 @@ library:
   %tb.set = icmp ne i32 %tb, 0
   %ta.name = select i1 %ta.set, i32 {_TRANSPOSED}, i32 {_PLAIN}
   %tb.name = select i1 %tb.set, i32 {_TRANSPOSED}, i32 {_PLAIN}
-{narrow}  call void @blas_{suffix}({arguments})
+{narrow}{_vectors(suffix, real, bits, size) if vectors else ""}  call void @blas_{suffix}({arguments})
   br label %out
 plain:
   call void @plain_{suffix}({parameters})
