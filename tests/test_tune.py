@@ -3,7 +3,6 @@ finds is a matter of other tests: most of these put a quick one in its place."""
 import dataclasses
 import doctest
 import io
-import json
 import math
 import os
 import re
@@ -468,7 +467,8 @@ def test_records_are_listed_shown_merged_and_pruned(search, capsys, tmp_path):
     assert "function  curve" in told and "graph<s0>" in told and "noise     1.5%" in told and "the default stays" in told
     assert main(["records", "show", "none"]) == 2 and "no record whose structure begins with none" in capsys.readouterr().err
     with path.open("a") as file:
-        file.write("no record\n" + json.dumps({**vars(record), "machine": "another"}) + "\n")
+        file.write("no record\n")
+    RecordFile(path).append([dataclasses.replace(record, machine="another")])
     assert main(["records", "merge", str(path)]) == 0
     assert f"{path}: 1 records are new\n{path}:4: ignored: it is no record" in capsys.readouterr().out
     assert main(["records", "list", "--file", str(path)]) == 0 and "it is of another machine" in capsys.readouterr().out

@@ -1,7 +1,6 @@
 """Programs that tuning found are picked up by calls of their sizes, on their machine; what does not serve is left out, with the
 reason, and no call fails of it."""
 import dataclasses
-import json
 import re
 import subprocess
 import sys
@@ -9,12 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import loopwright as lw
 from loopwright.ir.schedule import Unroll, Vectorize
 from loopwright.lower.modules import kernels_of, rescheduled
 from loopwright.lower.runtime import tuned
-from loopwright.lower.tuning.stored import RecordFile, files_in, program_of, record_of, standing
+from loopwright.lower.tuning.stored import RecordFile, TunedRecord, files_in, program_of, record_of, standing
+from tests.scale import examples
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +72,10 @@ def again(f):
 @lw.jit
 def curve(x):
     return np.tanh(x) + 1
+
+
+RECORD = TunedRecord("0" * 32, "curve", (7,), ((5, None),), "graph<s0>(%x0: f64[s0]) {\n  return %x0\n}", (), 2e-6, 1e-6,
+                     0.01, 1.0, "here", "0.1.0")
 
 
 # ---- picked up --------------------------------------------------------------------------------------
@@ -272,8 +278,8 @@ BROKEN = {
 def test_a_record_that_does_not_serve_is_left_out_with_the_reason(name):
     fields, why = BROKEN[name]
     record, file = keep(again(curve), normal(5))
-    broken = dataclasses.replace(record, **fields)
-    file.path.write_text(json.dumps(dataclasses.asdict(broken)) + "\n")
+    file.path.unlink()
+    file.append([dataclasses.replace(record, **fields)])
     f = again(curve)
     np.testing.assert_allclose(f(normal(3)), np.tanh(normal(3)) + 1)
     assert not is_tuned(f, normal(3))
@@ -290,8 +296,8 @@ def test_a_record_that_does_not_serve_is_left_out_with_the_reason(name):
 def test_text_that_was_edited(old, new, why):
     record, file = keep(again(curve), normal(5), changed=lambda g: g)
     assert old in record.module
-    text = record.module.replace(old, new)
-    file.path.write_text(json.dumps(dataclasses.asdict(dataclasses.replace(record, module=text))) + "\n")
+    file.path.unlink()
+    file.append([dataclasses.replace(record, module=record.module.replace(old, new))])
     f = again(curve)
     f(normal(3))
     notes = [line for line in f.explain().splitlines() if line.startswith("tuning: ")]
@@ -315,8 +321,8 @@ def test_python_functions_are_those_that_the_function_calls():
     f = lw.jit(shown)
     np.testing.assert_allclose(f(normal(3)), (normal(3) + 1) * 2)
     assert is_tuned(f, normal(3)) and f"{__name__}:called" in record.module
-    text = json.dumps(dataclasses.asdict(record)).replace(f"{__name__}:called", "os:remove")
-    file.path.write_text(text + "\n")
+    file.path.unlink()
+    file.append([dataclasses.replace(record, module=record.module.replace(f"{__name__}:called", "os:remove"))])
     f = lw.jit(shown)
     f(normal(3))
     assert not is_tuned(f, normal(3)) and "it calls os:remove, which the function does not" in f.explain()
@@ -325,8 +331,8 @@ def test_python_functions_are_those_that_the_function_calls():
 def test_lines_that_are_no_records():
     record, file = keep(again(curve), normal(5))
     good = file.path.read_bytes()
-    bad = [b"not json", b"[1]", b'{"format": 0}', good[:200], json.dumps({**dataclasses.asdict(record), "best": 0.0}).encode(),
-           json.dumps({**dataclasses.asdict(record), "module": 3}).encode(), b"\xff\xfe"]
+    file.append([dataclasses.replace(record, best=0.0), dataclasses.replace(record, module=3)])
+    bad = [b"not json", b"[1]", b'{"format": 0}', good[:200], *file.path.read_bytes().splitlines()[1:], b"\xff\xfe"]
     file.path.write_bytes(b"\n".join(bad) + b"\n" + good)
     assert [s.record for s in file.read()] == [record] and file.read()[0].where.line == 8
     assert [where.line for where, _ in file.ignored] == [1, 2, 3, 4, 5, 6, 7]
@@ -334,6 +340,18 @@ def test_lines_that_are_no_records():
     f(normal(3))
     assert is_tuned(f, normal(3)) and f.explain().count(": it is no record: ") == 7
     assert file.prune() == (1, 7) and file.path.read_bytes() == good
+
+
+@given(data=st.data())
+@examples(50)
+def test_a_damaged_record_is_none(data, tmp_path_factory):
+    """Whatever byte is another one, or is not there: what is left is the record itself, or none."""
+    file = RecordFile(tmp_path_factory.mktemp("damaged") / "file.jsonl")
+    file.append([RECORD])
+    good = file.path.read_bytes()
+    at = data.draw(st.integers(0, len(good) - 1))
+    file.path.write_bytes(good[:at] + data.draw(st.binary(max_size=2)) + good[at + 1:])
+    assert [s.record for s in file.read()] in ([RECORD], []) and len(file.ignored) <= 3
 
 
 def test_a_file_that_cannot_be_read(tmp_path):

@@ -1,8 +1,8 @@
 """What tuning found, as JSON lines: of a traced graph, the program that was fastest at some sizes, and the sizes it is for.
 
 Guarantees: a record is appended whole, also by several processes at a time, and after what a writer that died left; a line that
-is no record, or that does not serve here, is left out with the reason and makes nothing fail; a program is used only where it
-is one of the very graph that was traced, for this machine, and its kernels allow their schedules.
+is no record, was damaged, or does not serve here, is left out with the reason and makes nothing fail; a program is used only
+where it is one of the very graph that was traced, for this machine, and its kernels allow their schedules.
 """
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from loopwright.ir.source import Source
 from loopwright.ir.types import COMPLEX
 from loopwright.ir.verifier import verify
 from loopwright.lower.modules import CLASSES, OPS, check_schedules, is_module
+from loopwright.lower.runtime.cache import digest
 from loopwright.lower.runtime.canonical import lines
 from loopwright.lower.runtime.tuned import SUFFIX, structure
 from loopwright.lower.tuning.files import append, locked, replace
@@ -266,13 +267,21 @@ def files_in(folder: Path | None) -> list[Path]:
 
 
 def _line(record: TunedRecord) -> bytes:
-    return json.dumps(dataclasses.asdict(record)).encode() + b"\n"
+    fields = dataclasses.asdict(record)
+    return json.dumps({**fields, "seal": _seal(fields)}).encode() + b"\n"
+
+
+def _seal(fields: dict[str, Any]) -> str:
+    """What tells a line that was damaged, or changed by hand: a program that is not what was checked may compute anything."""
+    return digest(json.dumps(fields))[:16]
 
 
 def _parsed(x: Any) -> TunedRecord:
     """A record from its JSON. ValueError, TypeError or KeyError for what is none."""
     if not isinstance(x, dict) or x.get("format") != FORMAT:
         raise ValueError(f"the format is not {FORMAT}")
+    if x.pop("seal", None) != _seal(x):
+        raise ValueError("it is not as it was written")
     structure, name, module, machine, version = texts = [x[n] for n in ("structure", "name", "module", "machine", "version")]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("a field that should be text is not")
