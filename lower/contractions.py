@@ -12,7 +12,7 @@ from loopwright.ir.loops import Expr, Index, Load, walk
 from loopwright.ir.nest import For, Nest, Reduction
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.schedule import Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
-from loopwright.ir.types import F32, F64
+from loopwright.ir.types import F32, F64, I32, I64, U32, U64
 from loopwright.lower.convolution import one_group
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import Target
@@ -25,10 +25,10 @@ FEWEST = 4  # rows, columns and terms: with fewer of any, what is copied in orde
 
 
 def is_contraction(n: Node) -> bool:
-    """Whether a node may be computed in blocks, with one rounding for each product and sum."""
+    """Whether a node may be computed in blocks: floats with one rounding for each product and sum, integers that wrap."""
     v = n.outputs[0].type
     product = n.op is one_group or (n.op is dot_general and bool(n.attrs["contract"]))
-    return product and v.rank >= 2 and v.dtype in (F32, F64)
+    return product and v.rank >= 2 and v.dtype in (F32, F64, I32, I64, U32, U64)
 
 
 def product_schedule(region: Graph, placed: Schedule, target: Target) -> Schedule | None:

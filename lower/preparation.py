@@ -84,9 +84,9 @@ def _run_wide(n: Node) -> list[Node]:
 
 
 def _sum_wide(n: Node) -> list[Node]:
-    """A product of half floats is one of f32 that is then converted: a stage of its own."""
+    """A product of half floats is one of f32 that is then converted, one of small integers one of i32: a stage of its own."""
     dtype = product_dtype(n.outputs[0].type.dtype)
-    if dtype == n.outputs[0].type.dtype or dtype.kind != "f":
+    if dtype == n.outputs[0].type.dtype:
         return [n]
     made = Value(ArrayType(n.outputs[0].type.shape, dtype))
     return [Node(dot_general, n.inputs, {**n.attrs, "dtype": dtype}, (made,), (), n.source),

@@ -195,6 +195,31 @@ def test_half_floats_are_multiplied_in_blocks_of_f32(f, dtype):
     near(lw.jit(f)(a, b), f(a.astype("f8"), b.astype("f8")), f(a, b))
 
 
+INTEGERS = {"plain": lambda a, b: a @ b, "wide": lambda a, b: a.astype("i4") @ b.astype("i4"),
+            "transposed": lambda a, b: a.T.copy().T @ b + 1}
+INTEGER_PRODUCTS = {name: lw.jit(f) for name, f in INTEGERS.items()}
+
+
+@examples(40)
+@given(st.sampled_from(list(INTEGERS)), LONG, LONG, LONG, st.sampled_from(["i1", "u1", "i2", "i4", "u4", "i8"]))
+def test_products_of_integers_wrap_as_numpys(name, m, n, k, dtype):
+    """Of all values of the dtype."""
+    rng, info = np.random.default_rng(m * 1000 + n), np.iinfo(dtype)
+    a, b = (rng.integers(info.min, info.max, shape, dtype, endpoint=True) for shape in ((m, k), (k, n)))
+    if name == "transposed":
+        a = np.asfortranarray(a)
+    found, expected = INTEGER_PRODUCTS[name](a, b), INTEGERS[name](a, b)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_products_of_integers_are_blocks():
+    a = np.ones((20, 30), "i1")
+    for f in INTEGERS.values():
+        [kernel] = kernels(f, a, a.T.copy(), blas=True)
+        assert is_blocked(kernel)
+
+
 BATCHED = [
     ((2, 0, 33, 20), (2, 0, 20, 17), lambda a, b: a @ b), ((3, 20, 33), (33, 40), lambda a, b: a @ b + 1),
     ((2, 3, 20, 33), (2, 3, 40, 33), lambda a, b: a @ np.swapaxes(b, -1, -2)),

@@ -240,7 +240,7 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
     function = Function(set(), set())
     root, (element, lanes) = function.root, (memory_type(shape.dtype), shape.lanes)
     kind, bits = vector_type(element, lanes), 8 * shape.dtype.itemsize
-    count = shape.height * shape.parts
+    count, is_float = shape.height * shape.parts, shape.dtype.kind == "f"
     together = 2 if shape.ahead and target.vector_registers - count >= 8 else 1  # terms: of the next, factors need registers
     whole = root.emit(f"and i64 %count, {-together}")
 
@@ -272,8 +272,8 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
         row, part = divmod(k, shape.parts)
         at = root.emit(f"getelementptr {element}, ptr %sums, i64 {row * shape.apart + part * lanes}")
         before = root.emit(f"and {integers} {root.emit(f'load {integers}, ptr {at}, align {bits // 8}')}, {kept}")
-        before = root.emit(f"bitcast {integers} {before} to {kind}")
-        root.do(f"store {kind} {machine.add(before, value)}, ptr {at}, align {bits // 8}")
+        total = machine.add(machine.from_bits(before), value) if is_float else machine.iadd(before, value)
+        root.do(f"store {kind} {total}, ptr {at}, align {bits // 8}")
     parameters = "ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %count, i64 %groups, i64 %left.step, " \
         "i64 %right.step, i1 %fresh" + (", ptr %ahead" if shape.ahead else "")
     text = f"define internal void @{shape.name}({parameters}) noinline {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
@@ -282,7 +282,8 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
 
 def _term(machine: Machine, shape: TileShape, sides: Sequence[str], at: str, state: list[str]) -> list[str]:
     """One term of every sum of a tile."""
-    scope, element, kind, lanes = machine.scope, memory_type(shape.dtype), machine.float_type, shape.lanes
+    scope, element, lanes = machine.scope, memory_type(shape.dtype), shape.lanes
+    kind = vector_type(element, lanes)
     left = scope.emit(f"getelementptr {element}, ptr {sides[0]}, i64 {at}")
     right = scope.emit(f"getelementptr {kind}, ptr {sides[1]}, i64 {scope.emit(f'mul nsw i64 {at}, {shape.stride}')}")
     places = [scope.emit(f"getelementptr {kind}, ptr {right}, i64 {part}") for part in range(shape.parts)]
@@ -293,5 +294,6 @@ def _term(machine: Machine, shape: TileShape, sides: Sequence[str], at: str, sta
         factor = scope.emit(f"load {element}, ptr {place}, align {machine.bits // 8}")
         one = scope.emit(f"insertelement {kind} poison, {element} {factor}, i32 0")
         factor = scope.emit(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
-        new += [machine.fma(factor, x, y) for x, y in zip(columns, state[len(new):len(new) + shape.parts], strict=True)]
+        for x, y in zip(columns, state[len(new):len(new) + shape.parts], strict=True):
+            new.append(machine.fma(factor, x, y) if shape.dtype.kind == "f" else machine.iadd(machine.imul(factor, x), y))
     return new
