@@ -23,7 +23,22 @@ from loopwright.ir.schedule import InPlace
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower import natives
 from loopwright.lower.blocking import blocked, chains
-from loopwright.lower.decisions import Chaining, Decision, InBlocks, Taken, Whole, family_of, from_data, to_data
+from loopwright.lower.decisions import (
+    Again,
+    Apart,
+    Call,
+    Chaining,
+    Decision,
+    Generate,
+    InBlocks,
+    Join,
+    Taken,
+    Use,
+    Whole,
+    family_of,
+    from_data,
+    to_data,
+)
 from loopwright.lower.kernel import kernel, program
 from loopwright.lower.partition import Partition, partition, partitioned
 from loopwright.lower.patterns import ways
@@ -35,7 +50,9 @@ from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import Target
 
 NOMINAL = 1000  # of a size that nobody told: what alternatives are ranked by
-MOST_TRIED = 128  # decisions that are looked at
+MOST_TRIED = 128  # decisions that are looked at,
+MOST_NODES = 6000  # or nodes that are partitioned anew for that
+PROMISE = {Use: 16, Generate: 8, Call: 8, InBlocks: 4, Whole: 4, Join: 2, Again: 2, Apart: 1}  # by the bytes of a node
 ROWS = (16, 64, 256)  # of blocks
 
 
@@ -156,15 +173,16 @@ def chosen(made: Partition, decisions: Sequence[Decision]) -> dict[Value, Chaini
 
 def alternatives(g: Graph, target: Target, blas: bool, cover: Cover, sizes: Mapping[str, int] = {}) -> list[Cover]:
     """Covers that differ from this one by one decision and have other kernels, each once: first those whose kernels move
-    fewest bytes, at these `sizes`. Of large graphs, decisions about their largest values alone are looked at."""
+    fewest bytes, at these `sizes`. Of large graphs, decisions about products and large values alone are looked at."""
     if any(n.op is program for n in g.nodes):
         return []
     known = defaultdict(lambda: NOMINAL, sizes)
     made = partitioned(g, target, blas=blas, decisions=cover.partition, is_scheduled=False)
-    others = [(x, t.value.type.size * t.value.type.dtype.itemsize) for t in (*made.taken, *_chainings(made))
-              for x in t.others if x != t.decision and x not in cover.partition]
+    others = [(evaluate(t.value.type.size, known) * t.value.type.dtype.itemsize * PROMISE[type(x)], x)
+              for t in (*made.taken, *_chainings(made)) for x in t.others if x != t.decision and x not in cover.partition]
     seen, found = {_kernels(made, cover.partition, target)}, []
-    for x, _ in sorted(others, key=lambda pair: -evaluate(pair[1], known))[:MOST_TRIED]:
+    most = min(MOST_TRIED, MOST_NODES // max(g.size(), 1))
+    for _, x in sorted(others, key=lambda pair: -pair[0])[:most]:
         kept = [y for y in cover.partition if y.node != x.node or family_of(y) != family_of(x)]
         try:
             decisions = (*kept, x)
