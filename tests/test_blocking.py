@@ -1,5 +1,6 @@
 """Chains of kernels in loops over blocks: the values of NumPy whatever the size of a block, and only where axes are apart."""
 import dataclasses
+import re
 
 import ml_dtypes
 import numpy as np
@@ -203,7 +204,13 @@ def test_random_programs_in_blocks_of_one(program_, seed):
     args = program_.arguments(draw, sizes)
     if any(x.dtype.kind == "c" for x in args):  # complex numbers are pairs in kernels
         args = [np.stack([x.real, x.imag], -1) if x.dtype.kind == "c" else x for x in args]
-    found, wanted = evaluate(divided, args, sizes), evaluate(kernels, args, sizes)
+    try:
+        wanted = evaluate(kernels, args, sizes)
+    except ValueError as error:  # NumPy refuses integers to negative powers, and so do blocks
+        with pytest.raises(ValueError, match=re.escape(str(error))):
+            evaluate(divided, args, sizes)
+        return
+    found = evaluate(divided, args, sizes)
     for v, a, b in zip(program_.graph.results, found, wanted, strict=True):
         assert a.dtype == b.dtype
         assert a.shape == b.shape
