@@ -12,7 +12,7 @@ import loopwright as lw
 from loopwright.ir.errors import DTypeError
 from loopwright.ir.interpreter import evaluate
 from loopwright.ir.verifier import verify
-from loopwright.lower import blocking, compile, program
+from loopwright.lower import blocking, compile, partition, program
 from loopwright.lower.control import blocks
 from loopwright.lower.target import host_target
 from tests.programs import programs
@@ -194,7 +194,7 @@ def test_random_programs_in_blocks_of_one(program_, seed):
         patch.setattr(blocking, "_pays", lambda run: len(run) > 1)
         patch.setattr(blocking, "FEWEST_ROWS", 1)
         try:
-            kernels = program.partition(program_.graph, HOST, blas=True)
+            kernels = partition.partition(program_.graph, HOST, blas=True)
         except DTypeError:  # no machine code for complex numbers
             return
         divided = blocking.blocked(kernels, dataclasses.replace(HOST, cache_bytes=0))
