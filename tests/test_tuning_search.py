@@ -13,7 +13,7 @@ from loopwright.ir.graph import Node
 from loopwright.ir.interpreter import evaluate
 from loopwright.ir.ops.arithmetic import mul
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
-from loopwright.ir.schedule import ComputeAt, Inline, Interleave, Vectorize
+from loopwright.ir.schedule import ComputeAt, Inline, InPlace, Interleave, Unroll, Vectorize
 from loopwright.ir.types import F32, ArrayType
 from loopwright.lower.modules import alone
 from loopwright.lower.scheduling import build_nest
@@ -21,7 +21,7 @@ from loopwright.lower.target import host_target
 from loopwright.lower.tuning.candidates import Candidate, difference, reference
 from loopwright.lower.tuning.execution import Executable
 from loopwright.lower.tuning.features import NAMES, features
-from loopwright.lower.tuning.models import Roofline
+from loopwright.lower.tuning.models import Learned, Roofline
 from loopwright.lower.tuning.search import KernelSearch
 from loopwright.lower.tuning.space import Space
 from tests.nests import run_nest
@@ -165,3 +165,94 @@ def test_nothing_is_proposed_twice_and_starts_come_first(name):
         found += search.propose(8)
     nests = [hash(search.space.replay(a["schedule"]).nest) for a in found if a["implementation"] == "generated"]
     assert len(nests) == len(set(nests)) == len(found) - 1 and found[1] == {"implementation": "gemm"}
+
+
+# ---- finding what is quick ------------------------------------------------------------------------
+WANTED = {0: (8, 8), 4: (4, 4), 6: (16, 1)}  # lanes and vectors in flight of each stage of a softmax
+
+
+def made_up(schedule):
+    """Seconds that grow with the distance to one schedule."""
+    off = 0.0
+    for stage, (lanes, factor) in WANTED.items():
+        off += abs(np.log2(next((x.lanes for x in schedule if isinstance(x, Vectorize) and x.stage == stage), 1) / lanes))
+        off += abs(np.log2(next((x.factor for x in schedule if isinstance(x, Unroll) and x.stage == stage), 1) / factor))
+    return 1e-3 * (1 + off)
+
+
+def by_search(node, seed, trials, model):
+    search = KernelSearch(node, sizes_of(node, 1000), [node.attrs], model, seed)
+    done = 0
+    while done < trials and (found := search.propose(10)):
+        for attrs in found:
+            search.learn(attrs, made_up(attrs["schedule"]))
+        done += len(found)
+    return search.best[1]
+
+
+def by_chance(node, seed, trials):
+    rng, space, best = np.random.default_rng(seed), Space(node.regions[0], host_target()), np.inf
+    for _ in range(trials):
+        schedule = node.attrs["schedule"]
+        for _ in range(int(rng.integers(1, 9))):
+            changed = space.mutated(schedule, space.replay(schedule), rng)
+            schedule = schedule if space.replay(changed) is None else changed
+        best = min(best, made_up(schedule))
+    return best
+
+
+def test_the_search_finds_what_is_quick_sooner_than_chance_does():
+    node = node_of("rows")
+    found = [by_search(node, seed, 60, Roofline()) for seed in range(2)]
+    assert np.mean(found) < 0.8 * np.mean([by_chance(node, seed, 60) for seed in range(2)])
+    proposed = [KernelSearch(node, sizes_of(node), [node.attrs], Roofline(), seed).propose(9) for seed in (1, 1, 2)]
+    assert proposed[0] == proposed[1] != proposed[2]  # runs replay
+
+
+def test_trees_learn_what_the_analytic_model_is_off_by():
+    pytest.importorskip("xgboost", reason="the extra `tune`")
+    node, model = node_of("rows"), Learned(Roofline())
+    assert by_search(node, 0, 60, model) < made_up(node.attrs["schedule"])
+    rows = np.stack(model.rows)[:, :len(NAMES)]
+    off = np.abs(np.log(model.predict(np.expm1(rows)) / model.analytic.predict(np.expm1(rows))) - model.off)
+    assert np.median(off) < 0.3 * np.median(np.abs(model.off))
+
+
+def test_kernels_in_loops_and_loops_of_elements_have_neighbours_too():
+    def steps(x):
+        return lw.lax.fori_loop(0, 3, lambda i, y: np.tanh(y) * 2 + np.sum(y), x)
+
+    def until(x):
+        return lw.vmap(lambda a: lw.lax.while_loop(lambda s: s < 100, lambda s: s * 2 + 1, a))(x)
+    for f in (steps, until):
+        for k in lw.schedule(f, ones(50)).kernels:
+            search = KernelSearch(k._node, sizes_of(k._node, 50), [k.attrs], Roofline())
+            found = search.propose(4)
+            assert found[0] == k.attrs and (len(found) == 4 or not k.is_generated)
+            assert all(_in_place(a) == _in_place(k.attrs) for a in found)
+
+
+def _in_place(attrs):
+    return [x for x in attrs.get("schedule", ()) if isinstance(x, InPlace)]
+
+
+def test_kernels_of_the_library_have_their_starts_alone():
+    node = lw.schedule(lambda x, y: x @ y, ones(40, 50), ones(50, 60)).kernel(0)._node
+    search = KernelSearch(node, sizes_of(node), [{"implementation": "gemm"}], Roofline())
+    assert search.promise() == np.inf and search.propose(9) == [{"implementation": "gemm"}]
+    search.learn({"implementation": "gemm"}, 1.0)
+    assert search.propose(9) == [] and search.promise() == 0 and search.best == ({"implementation": "gemm"}, 1.0)
+
+
+def test_what_failed_is_not_proposed_and_promise_fades():
+    node = node_of("rows")
+    slow = {**node.attrs, "schedule": tuple([x for x in node.attrs["schedule"] if not isinstance(x, Vectorize | Unroll)])}
+    search = KernelSearch(node, sizes_of(node, 1000), [node.attrs, slow], Roofline())
+    search.learn(slow, np.inf)
+    found = search.propose(1)
+    assert found == [node.attrs]
+    search.learn(node.attrs, 1.0)
+    first = search.promise()
+    for attrs in search.propose(30):
+        search.learn(attrs, 2.0)
+    assert slow not in found and 0 < search.promise() < first and search.predicted(node.attrs) == pytest.approx(1.0)

@@ -20,26 +20,25 @@ from loopwright.lower.tuning.models import Learned, Roofline
 from loopwright.lower.tuning.space import Space
 
 POPULATION = 64
-GENERATIONS = 3
+GENERATIONS = 2
 PARENTS = 16
 MUTATION = 0.85  # of children have one parent, changed by a decision; the others have two
 EPSILON = 0.05  # of proposals are not the best predicted
-TRIES = 4  # children made for each one wanted, at most
+TRIES = 2  # children made for each one wanted, at most
 PATIENCE = 24  # trials without gain that halve what more are worth
 HOPE = 0.02  # of the best time: machines surprise
-
-
 CostModel = Roofline | Learned
 
 
 @dataclass(frozen=True)
 class _Point:
-    """A candidate of the generated kind."""
+    """A candidate of the generated kind; `parent`: the nest that it was made from."""
 
     attrs: Attributes
     schedule: Schedule
     made: Scheduled
     features: np.ndarray
+    parent: int | None
 
 
 class KernelSearch:
@@ -68,18 +67,18 @@ class KernelSearch:
         """What a candidate is: a nest, or an implementation with its attributes; None where it is not legal."""
         if attrs["implementation"] != "generated":
             return attributes_key(attrs)
-        point = self._point(attrs, attrs["schedule"])
-        return None if point is None else hash(point.made.nest)
+        return self._point(attrs, attrs["schedule"])
 
-    def _point(self, attrs: Attributes, schedule: Schedule) -> _Point | None:
+    def _point(self, attrs: Attributes, schedule: Schedule, parent: int | None = None) -> int | None:
+        """The nest of a schedule, noted; None where it is not legal."""
         made = self.space.replay(schedule) if self.space else None
         if made is None:
             return None
         key = hash(made.nest)
         if key not in self.points:
             described = features(made.nest, self.sizes, self.target)
-            self.points[key] = _Point({**attrs, "schedule": schedule}, schedule, made, described)
-        return self.points[key]
+            self.points[key] = _Point({**attrs, "schedule": schedule}, schedule, made, described, parent)
+        return key
 
     # ---- proposing ---------------------------------------------------------------------------------
     def propose(self, count: int) -> list[Attributes]:
@@ -99,8 +98,7 @@ class KernelSearch:
         pool = parents
         for _ in range(GENERATIONS):
             fresh.update(dict.fromkeys(self._children(pool)))
-            ranked = self._ranked([*fresh])
-            pool = [*parents, *ranked[:POPULATION // 2]]
+            pool = [*parents, *self._ranked([*fresh])[:PARENTS]]
         ranked = self._ranked([*fresh])
         chosen = ranked[:count]
         for k in range(len(chosen)):
@@ -112,32 +110,46 @@ class KernelSearch:
         """Nests that were not proposed, made of those of the pool."""
         found: dict[int, None] = {}
         assert self.space is not None
-        for _ in range(TRIES * POPULATION):
-            if len(found) == POPULATION or not pool:
-                break
-            a, b = (self.points[pool[int(self.rng.integers(len(pool)))]] for _ in range(2))
+        for _ in range(TRIES * POPULATION if pool else 0):
+            first, second = (pool[int(self.rng.integers(len(pool)))] for _ in range(2))
+            a, b = self.points[first], self.points[second]
             if self.rng.random() < MUTATION or a is b:
                 schedule = self.space.mutated(a.schedule, a.made, self.rng)
             else:
                 schedule = self.space.crossed(a.schedule, b.schedule, self.rng)
-            made = self.space.replay(schedule)
-            if made is not None and (key := hash(made.nest)) not in self.proposed:
+            key = self._point(a.attrs, schedule, first)
+            if key is not None and key not in self.proposed:
                 found[key] = None
-                if key not in self.points:
-                    attrs = {**a.attrs, "schedule": schedule}
-                    self.points[key] = _Point(attrs, schedule, made, features(made.nest, self.sizes, self.target))
+            if len(found) == POPULATION:
+                break
         return list(found)
 
     def _ranked(self, keys: Sequence[int]) -> list[int]:
+        """Nests by what they are expected to take; what is expected alike in any order."""
         if not keys:
             return []
-        predicted = self.model.predict(np.stack([self.points[k].features for k in keys]))
-        return [keys[k] for k in np.argsort(predicted, kind="stable")]
+        shuffled = [keys[int(k)] for k in self.rng.permutation(len(keys))]
+        return [shuffled[int(k)] for k in np.argsort(self._expected(shuffled), kind="stable")]
+
+    def _expected(self, keys: Sequence[int]) -> np.ndarray:
+        """Seconds by the model, put right by how far it was off for the nearest ancestor that was measured."""
+        known = [self._measured_ancestor(k) for k in keys]
+        predicted: np.ndarray = self.model.predict(np.stack([self.points[k].features for k in (*keys, *known)]))
+        taken = np.array([self.seconds.get(k, float("inf")) for k in known])
+        off = np.where(np.isfinite(taken), taken / predicted[len(keys):], 1.0)
+        found: np.ndarray = predicted[:len(keys)] * off
+        return found
+
+    def _measured_ancestor(self, key: int) -> int:
+        """The nearest of a nest and those that it comes from that has a time; else the first of them."""
+        while self.seconds.get(key, float("inf")) == float("inf") and (parent := self.points[key].parent) is not None:
+            key = parent
+        return key
 
     def predicted(self, attrs: Attributes) -> float | None:
-        """Seconds that the model expects of a candidate; None where it sees no nest."""
-        point = self._point(attrs, attrs["schedule"]) if attrs["implementation"] == "generated" else None
-        return None if point is None else float(self.model.predict(point.features[None])[0])
+        """Seconds that are expected of a candidate; None where there is no nest to see."""
+        key = self._key(attrs)
+        return float(self._expected([key])[0]) if isinstance(key, int) and attrs["implementation"] == "generated" else None
 
     # ---- learning ----------------------------------------------------------------------------------
     def learn(self, attrs: Attributes, seconds: float) -> None:
