@@ -241,6 +241,8 @@ def tuned_at(versions: Versions, call: Call, draft: Draft, seconds: float, files
     _keep(record, files)
     here = [Stored(e.tuned.record, e.tuned.where) for e in versions.entries if e.tuned is not None]  # if the disk has none
     programs, _ = known_programs(versions, draft, files, [*here, Stored(record, Source("<this process>", 0))])
+    if record.module and all(p.record != record for p in programs):
+        warnings.warn(f"{name}: the program that was found does not serve, as explain() says.", RuntimeWarning, stacklevel=2)
     return TunedAt(name, found, record, programs)
 
 

@@ -91,14 +91,16 @@ def described(number: int, n: Node) -> str:
     return f"{f'{n.source}: ' if n.source else ''}kernel {number} ({ops})"
 
 
-def check_schedules(g: Graph) -> None:
-    """ScheduleError where a kernel of a program does not allow an instruction, or works in memory that it is not given."""
+def check_schedules(g: Graph, is_written: bool = True) -> None:
+    """ScheduleError where a kernel of a program does not allow an instruction, or works in memory that it is not given. Of one
+    that somebody wrote each instruction must change something."""
     numbers = {n: k for k, n in enumerate(kernels_of(g))}
     for n, number in numbers.items():
         if n.attrs["implementation"] == "generated":
             schedule = n.attrs["schedule"]
             interleaves = any(isinstance(x, Interleave) for x in schedule)  # vectors of such loops are asked for where none is
-            check_schedule(n.regions[0], schedule, described(number, n), () if interleaves else schedule)
+            new = schedule if is_written and not interleaves else ()
+            check_schedule(n.regions[0], schedule, described(number, n), new)
     whole = g.nodes[0]
     region = whole.regions[0]
     _check_places(region, [(region.params[a], region.results[k]) for k, a in whole.attrs["donations"]], numbers)

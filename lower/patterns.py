@@ -153,6 +153,14 @@ def ways(n: Node, blas: bool) -> Iterator[Attributes]:
                 yield attrs
 
 
+def is_declared(n: Node) -> bool:
+    """Whether the code of a kernel is that of a user's kernel as this process has it."""
+    numbers = n.attrs.get("operands", range(len(n.inputs)))
+    operands, results = [n.inputs[k].type for k in numbers], [v.type for v in n.outputs]
+    made = [p.make(operands, results) for p in _patterns.values()]
+    return any(m is not None and m["code"] == n.attrs["code"] for m in made)
+
+
 # ---- decisions --------------------------------------------------------------------------------------
 def occurrences(g: Graph, blas: bool, at: Place) -> list[Taken]:
     """Every user's kernel that could be put into a prepared graph, which is at a place of the whole."""

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import loopwright as lw
-from loopwright.ir.schedule import Unroll, Vectorize
-from loopwright.lower.modules import kernels_of, rescheduled
+from loopwright import loops
+from loopwright.ir.schedule import ByRows, Unroll, Vectorize
+from loopwright.lower.modules import kernels_of, reimplemented, rescheduled
+from loopwright.lower.patterns import ways
 from loopwright.lower.runtime import tuned
 from loopwright.lower.tuning.stored import RecordFile, TunedRecord, files_in, program_of, record_of, standing
 from tests.scale import examples
@@ -32,7 +34,7 @@ def normal(*shape):
 
 def slower(module):
     """The same program without vectors: another one, whose results are the same to the last bits."""
-    kept = {n: tuple([x for x in n.attrs["schedule"] if not isinstance(x, (Vectorize, Unroll))])
+    kept = {n: tuple([x for x in n.attrs["schedule"] if not isinstance(x, (Vectorize, Unroll, ByRows))])
             for n in kernels_of(module) if n.attrs["implementation"] == "generated"}
     return rescheduled(module, kept)
 
@@ -139,7 +141,7 @@ def test_records_can_be_left_aside(monkeypatch):
         assert is_tuned(again(curve), normal(7))
 
 
-def loops(x):
+def scanned(x):
     return lw.lax.scan(lambda c, r: (c * r + 1, np.sum(c)), x[0], x)
 
 
@@ -153,7 +155,7 @@ FUNCTIONS = {
     "static": (lambda x, way: np.sin(x) if way == "sin" else x, (normal(6), "sin"), {"static_argnums": 1}),
     "container": (lambda p: {"y": np.exp(p["w"]) * p["b"]}, ({"w": normal(5), "b": 2.0},), {}),
     "numbers": (lambda x, k: np.cumsum(x) * k, (normal(6), 3), {}),
-    "loop": (loops, (normal(5, 3),), {}),
+    "loop": (scanned, (normal(5, 3),), {}),
     "branch": (lambda p, x: lw.lax.cond(p, np.sin, np.cos, x), (np.bool_(True), normal(3, 3)), {}),
     "complex": (lambda z: np.abs(z * np.conj(z)), (normal(8) + 1j,), {}),
     "gradient": (lambda x, w: lw.grad(lambda w: np.sum(np.tanh(x @ w) ** 2))(w), (normal(5, 4), normal(4, 3)), {}),
@@ -326,6 +328,55 @@ def test_python_functions_are_those_that_the_function_calls():
     f = lw.jit(shown)
     f(normal(3))
     assert not is_tuned(f, normal(3)) and "it calls os:remove, which the function does not" in f.explain()
+
+
+def halves(value):
+    """A kernel that claims to compute what `half` does."""
+    @lw.kernel("f64[n] -> f64[n]", instead_of=half)
+    def by_hand(x, y):
+        for i in loops.loop(x.shape[0], lanes=8):
+            y[i] = x[i] * value
+
+
+def half(x):
+    return np.exp(x) * 0.5
+
+
+def test_kernels_of_users_are_those_of_this_process(monkeypatch):
+    """Another one by the same name is not what was measured."""
+    monkeypatch.setattr("loopwright.lower.patterns._patterns", {})
+    halves(3.0)
+
+    def with_kernel(module):
+        n, = kernels_of(module)
+        return reimplemented(module, {n: next(ways(n, blas=True))})
+    keep(lw.jit(half), normal(5), changed=with_kernel)
+    f = lw.jit(half)
+    np.testing.assert_allclose(f(normal(4)), normal(4) * 3)
+    halves(5.0)
+    f = lw.jit(half)
+    np.testing.assert_allclose(f(normal(4)), np.exp(normal(4)) / 2)
+    assert "it has a kernel of yours that is another one by now" in f.explain()
+
+
+def test_instructions_that_change_nothing_are_no_fault():
+    """A search leaves some; they were measured as they are."""
+    def with_more(module):
+        n, = kernels_of(module)
+        return rescheduled(module, {n: (*n.attrs["schedule"], Unroll(stage=0, factor=2))})
+    record, _ = keep(again(curve), normal(5), changed=with_more)
+    assert "Unroll(stage=0, factor=2)" in record.module and is_tuned(again(curve), normal(5))
+
+
+def test_kernels_that_a_function_calls_are_part_of_it():
+    @lw.kernel("f64[n] -> f64[n]")
+    def tripled(x, y):
+        for i in loops.loop(x.shape[0], lanes=8):
+            y[i] = x[i] * 3.0
+    keep(lw.jit(lambda x: tripled(np.exp(x))), normal(5))
+    f = lw.jit(lambda x: tripled(np.exp(x)))
+    np.testing.assert_allclose(f(normal(4)), np.exp(normal(4)) * 3)
+    assert is_tuned(f, normal(4))
 
 
 def test_lines_that_are_no_records():

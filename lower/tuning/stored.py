@@ -26,7 +26,8 @@ from loopwright.ir.signature import Version
 from loopwright.ir.source import Source
 from loopwright.ir.types import COMPLEX
 from loopwright.ir.verifier import verify
-from loopwright.lower.modules import CLASSES, OPS, check_schedules, is_module
+from loopwright.lower.modules import CLASSES, OPS, check_schedules, is_module, kernels_of
+from loopwright.lower.patterns import is_declared
 from loopwright.lower.runtime.cache import digest
 from loopwright.lower.runtime.canonical import lines
 from loopwright.lower.runtime.tuned import SUFFIX, structure
@@ -133,7 +134,9 @@ def program_of(stored: Stored, version: Version) -> Program:
     verify(g)
     if not is_module(g) or not _fits(g, version):
         raise ValueError("it is a program of other arguments, results or options")
-    check_schedules(g)
+    if any("code" in n.attrs and not is_declared(n) for n in kernels_of(g)):
+        raise ValueError("it has a kernel of yours that is another one by now, or is not declared (lw.kernel with instead_of=)")
+    check_schedules(g, is_written=False)
     sources = [*lines(whole), None]
     if any(not -1 <= k < len(sources) for k in record.lines) or len(record.lines) != g.size():
         raise ValueError("its lines are not those of its nodes")
