@@ -92,8 +92,8 @@ class KernelSearch:
 
     def _evolved(self, count: int) -> list[int]:
         """The nests that are worth measuring next."""
-        measured = sorted((s, k) for k, s in self.seconds.items() if isinstance(k, int) and s < float("inf"))
-        parents = [k for _, k in measured[:PARENTS]] or list(self.points)[:PARENTS]
+        measured = [k for k in self.points if self.seconds.get(k, float("inf")) < float("inf")]
+        parents = sorted(measured, key=lambda k: self.seconds[k])[:PARENTS] or list(self.points)[:PARENTS]
         fresh: dict[int, None] = {}
         pool = parents
         for _ in range(GENERATIONS):
