@@ -16,7 +16,7 @@ from loopwright.ir.types import F32, F64, I32, I64, U32, U64
 from loopwright.lower.convolution import one_group
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import Target
-from loopwright.lower.tiling import block_of, factors, loops
+from loopwright.lower.tiling import block_of, factors, go_in_pairs, loops, pairs_of
 
 DEPTH = 256  # terms: a tile's sums are added to memory once in so many, a tile's rows stay in the first cache
 ROW_BYTES = 2048  # of a block's sums, which stay in the second cache with the factors of its rows
@@ -54,7 +54,9 @@ def product_schedule(region: Graph, placed: Schedule, target: Target) -> Schedul
     terms = _in_order_of_memory([k for k, _ in fold.over], left)
     order = [Reorder(tuple([k.name for k in terms]))] if len(terms) > 1 else []
     read = {x for x in walk(right) if isinstance(x, Index)}
-    return (*placed, *order, *_blocks(stage, outer, rows, columns, terms[-1].name, read, tile, fold.dtype.itemsize))
+    pairs = target.is_x86 and go_in_pairs(left, right, fold.dtype)
+    term = pairs_of(terms[-1]) if pairs else terms[-1]
+    return (*placed, *order, *_blocks(stage, outer, rows, columns, term.name, read, tile, fold.dtype.itemsize, pairs))
 
 
 def _in_order_of_memory(terms: Sequence[Index], left: Expr) -> list[Index]:
@@ -92,7 +94,7 @@ def tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
 
 
 def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str, read: set[Index], tile: Tile,
-            bytes_each: int) -> list[Instruction]:
+            bytes_each: int, pairs: bool) -> list[Instruction]:
     """Blocks of columns, of which the factors are packed once; blocks of rows in them; tiles. What the columns' factors do
     not depend on stands inside."""
     column, row = columns.index.name, rows.index.name
@@ -105,5 +107,5 @@ def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str
     inside = [f.index.name for f in outer if f.index not in read]
     shared = tuple(around[:1] or inside[-1:]) or (stripe,)
     return [Split(column, wide), Split(row, high), Reorder((*around, block, *inside, stripe, row, column)),
-            Tensorize(stage, tile.heights, tile.columns, tile.lanes, DEPTH, 2), Pack("right", block),
+            Tensorize(stage, tile.heights, tile.columns, tile.lanes, DEPTH, 2, pairs), Pack("right", block),
             Pack("left", block_of(term, DEPTH).name), Parallel(shared)]

@@ -6,9 +6,12 @@ the same positions in blocks, so that no access changes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from loopwright.ir.dims import Extent, maximum, product
+import numpy as np
+
+from loopwright.ir.dims import Extent, floordiv, maximum, product
 from loopwright.ir.loops import (
     Apply,
     Expr,
@@ -19,6 +22,7 @@ from loopwright.ir.loops import (
     Size,
     When,
     integer,
+    less,
     minus,
     parts,
     plus,
@@ -28,7 +32,7 @@ from loopwright.ir.loops import (
 )
 from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Reduction, Statement, Store
 from loopwright.ir.schedule import Pack, Parallel, Reorder, Split, Tensorize
-from loopwright.ir.types import BOOL, I64
+from loopwright.ir.types import BOOL, I8, I16, I32, I64, U8
 from loopwright.lower.fusing import expressions, transposed_loads
 
 Body = tuple[Statement, ...]
@@ -182,12 +186,17 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
     tile = Buffer(f"{s.name}_sums", (rows.length, width), s.dtype, "local")
     place = minus(rows.index, rows.origin), minus(columns.index, columns.origin)
     (k, extent), outer = s.over[-1], s.over[:-1]
+    if x.pairs:
+        if not go_in_pairs(left, right, s.dtype):
+            raise ValueError("pairs are of numbers of at most 16 bits, and their sums i32")
+        left, right = (_words(e, k, extent) for e in (left, right))
+        k, extent = pairs_of(k), floordiv(extent + 1, 2)
     start, panel = block_of(k.name, x.depth), block_of(columns.index.name, x.columns)
     over = (*[Block(i, n) for i, n in outer], Block(k, extent, start, x.depth))
     fresh = Apply("eq", (start, Literal(0, I64)), BOOL)
     product = Contract(tile.name, place, Block(rows.index, rows.extent, rows.origin, rows.length),
                        Block(columns.index, columns.extent, panel, x.columns), over, left, right, s.dtype, x.heights, x.lanes,
-                       fresh)
+                       fresh, x.pairs)
     panels = For(panel, columns.extent, (product,), origin=columns.origin, length=columns.length, step=x.columns)
     depths = For(start, maximum(extent, 1), (panels,), step=x.depth)  # a sum of no terms is made once, too
     read = Load(tile.name, place, tile.dtype)
@@ -218,6 +227,32 @@ def factors(e: Expr, row: Index, column: Index) -> tuple[Expr, Expr]:
                 if column not in walk(left) and row not in walk(right):
                     return left, right
     raise ValueError("it is no product of rows and columns")
+
+
+def go_in_pairs(left: Expr, right: Expr, dtype: np.dtype) -> bool:
+    """Whether the factors of a product are numbers of at most 16 bits, made i32."""
+    short = [isinstance(e, Apply) and e.fn == "convert" and e.args[0].dtype in (I8, U8, I16) for e in (left, right)]
+    return dtype == I32 and all(short)
+
+
+def pairs_of(k: Index) -> Index:
+    """The index that counts pairs of terms."""
+    return Index(f"{k.name}_pairs")
+
+
+def _words(e: Expr, k: Index, extent: Extent) -> Expr:
+    """Two terms beside each other as one integer, the first in its low half; past the end a term is zero."""
+    first = times(pairs_of(k), Literal(2, I64))
+    second = plus(first, Literal(1, I64))
+    low, high = (transform(e, partial(_where, {k: at})) for at in (first, second))
+    high = When(less(second, integer(extent)), high, Literal(0, I32))
+    low, high = Apply("bitwise_and", (low, Literal(0xFFFF, I32)), I32), Apply("left_shift", (high, Literal(16, I32)), I32)
+    return Apply("bitwise_or", (low, high), I32)
+
+
+def _where(places: Mapping[Expr, Expr], e: Expr) -> Expr | None:
+    """What stands where some indices were."""
+    return places.get(e)
 
 
 # ---- packed operands --------------------------------------------------------------------------------

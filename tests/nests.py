@@ -5,7 +5,7 @@ import numpy as np
 
 from loopwright.ir.dims import evaluate
 from loopwright.ir.loop_interpreter import FOLDS, Environment, apply, evaluate_expr
-from loopwright.ir.loops import Apply, Reduce
+from loopwright.ir.loops import Apply, Literal, Reduce
 from loopwright.ir.nest import Allocate, Contract, For, Let, Prefetch, Reduction, Scan, Store, While
 from loopwright.ir.ops import TABLE
 
@@ -60,7 +60,8 @@ def _positions(block, env, step=1):
 def _contract(s, env):
     def terms(blocks, env):
         if not blocks:
-            yield evaluate_expr(Apply("mul", (s.left, s.right), s.dtype), env)
+            halves = [_halves(x, env) for x in (s.left, s.right)] if s.pairs else [[x] for x in (s.left, s.right)]
+            yield from [evaluate_expr(Apply("mul", both, s.dtype), env) for both in zip(*halves, strict=True)]
             return
         for i in _positions(blocks[0], env):
             yield from terms(blocks[1:], env.at({blocks[0].index.name: i}))
@@ -71,6 +72,12 @@ def _contract(s, env):
             at = tuple(int(evaluate_expr(x, here)) for x in s.at)
             array = env.arrays[s.buffer]
             array[at] = sum(terms(s.over, here), array[at] if keeps else s.dtype.type(0))
+
+
+def _halves(word, env):
+    """The two integers of 16 bits in a word."""
+    both = np.array([evaluate_expr(word, env)], np.int32).view(np.int16)
+    return [Literal(int(x), word.dtype) for x in both]
 
 
 def _named(env, name, value):

@@ -170,7 +170,7 @@ def _call(context: Context, s: Contract, size: tuple[int, int], count: str, oute
     assert isinstance(distance, int) and isinstance(apart, int) and s.columns.length is not None
     bytes_each, rows = s.dtype.itemsize, s.rows.length or size[0]
     share = -(-s.columns.length * bytes_each * size[0] // rows) if size[0] == s.heights[0] else 0
-    shape = TileShape(s.dtype, *size, s.lanes, distance, apart, s.columns.length // s.lanes, share)
+    shape = TileShape(s.dtype, *size, s.lanes, distance, apart, s.columns.length // s.lanes, share, s.pairs)
     name, declarations, texts = tile_function(shape, kernel.target)
     kernel.function.declarations |= declarations
     kernel.function.constants |= texts
@@ -215,7 +215,8 @@ class _Side:
 @dataclass(frozen=True)
 class TileShape:
     """`height` rows of `parts` vectors; how far apart rows lie: `distance` of the left side, `apart` of the sums; how many
-    vectors the right side has for each term, and how many bytes of what comes next to ask the caches for."""
+    vectors the right side has for each term, how many bytes of what comes next to ask the caches for, and whether a term is
+    a pair of numbers of 16 bits."""
 
     dtype: np.dtype
     height: int
@@ -225,11 +226,12 @@ class TileShape:
     apart: int
     stride: int
     ahead: int
+    pairs: bool
 
     @property
     def name(self) -> str:
         numbers = f"{self.height}x{self.parts}x{self.lanes}_{self.distance}_{self.apart}_{self.stride}_{self.ahead}"
-        return f"lw_tile_{memory_type(self.dtype)}_{numbers}"
+        return f"lw_tile_{memory_type(self.dtype)}{'_pairs' * self.pairs}_{numbers}"
 
 
 @cache
@@ -295,5 +297,20 @@ def _term(machine: Machine, shape: TileShape, sides: Sequence[str], at: str, sta
         one = scope.emit(f"insertelement {kind} poison, {element} {factor}, i32 0")
         factor = scope.emit(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
         for x, y in zip(columns, state[len(new):len(new) + shape.parts], strict=True):
-            new.append(machine.fma(factor, x, y) if shape.dtype.kind == "f" else machine.iadd(machine.imul(factor, x), y))
+            if shape.dtype.kind == "f":
+                new.append(machine.fma(factor, x, y))
+            else:
+                new.append(machine.iadd(_pairs(machine, factor, x) if shape.pairs else machine.imul(factor, x), y))
     return new
+
+
+_PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
+
+
+def _pairs(machine: Machine, a: str, b: str) -> str:
+    """The sums of the products of the halves of each lane's words; with what they are added to one instruction, where the
+    machine has that (AVX512-VNNI)."""
+    scope, lanes = machine.scope, machine.lanes
+    kind, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
+    both = [(halves, scope.emit(f"bitcast {kind} {x} to {halves}")) for x in (a, b)]
+    return scope.call(kind, _PAIRS[lanes], both)

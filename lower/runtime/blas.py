@@ -87,9 +87,9 @@ def _probe(path: str) -> Blas | None:
         if single and double and _multiplies(single, bits, np.float32) and _multiplies(double, bits, np.float64):
             vectors = [getattr(library, spelling.replace("gemm", "gemv").format(kind), None) for kind in "sd"]
             if not all(f and _applies(f, bits, dtype) for f, dtype in zip(vectors, (np.float32, np.float64), strict=True)):
-                vectors = []
+                vectors = [None, None]
             addresses = [ctypes.cast(f, ctypes.c_void_p).value or 0 for f in (single, double, *vectors)]
-            return Blas(path, *addresses[:2], bits, *addresses[2:])
+            return Blas(path, addresses[0], addresses[1], bits, addresses[2], addresses[3])
     return None
 
 
