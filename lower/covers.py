@@ -10,6 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from loopwright.ir import loops, nest, schedule
 from loopwright.ir.attributes import Attributes, map_extents
@@ -172,20 +173,18 @@ def chosen(made: Partition, decisions: Sequence[Decision]) -> dict[Value, Chaini
 
 
 def alternatives(g: Graph, target: Target, blas: bool, cover: Cover, sizes: Mapping[str, int] = {}) -> list[Cover]:
-    """Covers that differ from this one by one decision and have other kernels, each once: first those whose kernels move
-    fewest bytes, at these `sizes`. Of large graphs, decisions about products and large values alone are looked at."""
+    """Covers that differ from this one by one decision, or by one about all nodes of a kind, and have other kernels, each
+    once: first those whose kernels move fewest bytes, at these `sizes`. Of large graphs, decisions about products and large
+    values alone are looked at."""
     if any(n.op is program for n in g.nodes):
         return []
     known = defaultdict(lambda: NOMINAL, sizes)
     made = partitioned(g, target, blas=blas, decisions=cover.partition, is_scheduled=False)
-    others = [(evaluate(t.value.type.size, known) * t.value.type.dtype.itemsize * PROMISE[type(x)], x)
-              for t in (*made.taken, *_chainings(made)) for x in t.others if x != t.decision and x not in cover.partition]
     seen, found = {_kernels(made, cover.partition, target)}, []
-    most = min(MOST_TRIED, MOST_NODES // max(g.size(), 1))
-    for _, x in sorted(others, key=lambda pair: -pair[0])[:most]:
-        kept = [y for y in cover.partition if y.node != x.node or family_of(y) != family_of(x)]
+    for more in _steps(made, cover, known)[:min(MOST_TRIED, MOST_NODES // max(g.size(), 1))]:
+        about = {(x.node, family_of(x)) for x in more}
+        decisions = (*(x for x in cover.partition if (x.node, family_of(x)) not in about), *more)
         try:
-            decisions = (*kept, x)
             other = partitioned(g, target, blas=blas, decisions=decisions, is_scheduled=False)
             kernels = _kernels(other, decisions, target)
         except ScheduleError:
@@ -194,6 +193,20 @@ def alternatives(g: Graph, target: Target, blas: bool, cover: Cover, sizes: Mapp
             seen.add(kernels)
             found.append((evaluate(bytes_moved(kernels), known), dataclasses.replace(cover, partition=decisions)))
     return [x for _, x in sorted(found, key=lambda pair: pair[0])]
+
+
+def _steps(made: Partition, cover: Cover, sizes: Mapping[str, int]) -> list[tuple[Decision, ...]]:
+    """What could be decided next, what promises most first: one decision, or the same about all nodes of a kind."""
+    single: list[tuple[int, tuple[Decision, ...]]] = []
+    alike: dict[Any, list[tuple[int, Decision]]] = defaultdict(list)
+    for t in (*made.taken, *_chainings(made)):
+        for k, x in enumerate(t.others):
+            if x != t.decision and x not in cover.partition:
+                promise = evaluate(t.value.type.size, sizes) * t.value.type.dtype.itemsize * PROMISE[type(x)]
+                single.append((promise, (x,)))
+                alike[t.kind, k, type(x)].append((promise, x))
+    several = [(sum(p for p, _ in xs), tuple([x for _, x in xs])) for xs in alike.values() if len(xs) > 1]
+    return [xs for _, xs in sorted([*several, *single], key=lambda pair: -pair[0])]
 
 
 def _kernels(made: Partition, decisions: Sequence[Decision], target: Target) -> Graph:
@@ -206,5 +219,5 @@ def _chainings(made: Partition) -> list[Taken]:
     for v, is_divided in chains(made.kernels):
         at = made.places[v]
         others: tuple[Decision, ...] = (Whole(at), *[InBlocks(at, rows) for rows in ROWS]) if is_divided else (InBlocks(at),)
-        found.append(Taken(InBlocks(at) if is_divided else Whole(at), others, v))
+        found.append(Taken(InBlocks(at) if is_divided else Whole(at), others, v, ("chain", is_divided)))
     return found

@@ -120,12 +120,13 @@ _KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Apart, Again, Join, G
 
 @dataclass(frozen=True)
 class Taken:
-    """A decision as it was taken, by rule or not, and what could be decided instead; `value`: what it is about. None was taken
-    where no kernel of a user is put."""
+    """A decision as it was taken, by rule or not, and what could be decided instead; `value`: what it is about; `kind`: equal
+    where much the same is computed. None was taken where no kernel of a user is put."""
 
     decision: Decision | None
     others: tuple[Decision, ...]
     value: Value
+    kind: Any
 
 
 def to_data(decisions: Iterable[Decision]) -> list[Any]:

@@ -7,7 +7,6 @@ that walk the same positions become one.
 """
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
@@ -17,9 +16,10 @@ from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.structural import reshape
 from loopwright.kernels.gemm import match_gemm
+from loopwright.lower.choosing import check_again, chosen_host, kind, others
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.contractions import is_contraction
-from loopwright.lower.decisions import Again, Apart, Call, Decided, Decision, Generate, Join, Placing, Taken, refuse
+from loopwright.lower.decisions import Again, Apart, Call, Decided, Generate, Join, Placing, Taken, refuse
 from loopwright.lower.partials import add_up_along, behind
 from loopwright.lower.rules import EXPENSIVE, own_cost
 from loopwright.lower.scheduling import is_short
@@ -29,7 +29,7 @@ MOST_POSITIONS = 4  # at which one group may read one value
 MOST_VISITS = 64  # when looking for a path between groups
 MOST_RESULTS = 8  # of a kernel that groups side by side became
 MOST_COST = 4 * EXPENSIVE  # of one position of such a kernel: dearer ones have fewer vectors in flight
-MOST_TRIED = 4  # groups that a group may come to stand beside, or a node
+MOST_TRIED = 4  # groups that a group may come to stand beside
 
 
 @dataclass(eq=False)
@@ -130,7 +130,7 @@ class Grouping:
             if isinstance(choice, Again | Join):
                 refuse(n, choice, "a library call or control flow is in no other kernel")
             if moves_nothing(n):
-                self.taken.append(Taken(Apart(self.place(n)), self._others(n, self._readers(n)), n.outputs[0]))
+                self.taken.append(Taken(Apart(self.place(n)), others(self, n, self._readers(n)), n.outputs[0], kind(self, n)))
             self.lone.add(n)
             group = self._new_group(n)
             self.groups_of[n] = [group]
@@ -144,18 +144,18 @@ class Grouping:
         form = self._form(n)
         groups = self._readers(n)
         choice = choice or self._choice(n, form, groups)
-        self.taken.append(Taken(choice, self._others(n, groups), n.outputs[0]))
+        self.taken.append(Taken(choice, others(self, n, groups), n.outputs[0], kind(self, n)))
         match choice:
             case Apart():
                 self.groups_of[n] = [self._new_group(n, form)]
             case Again():
-                self._check_again(n, form, groups, choice)
+                check_again(self, n, form, groups, choice)
                 self.groups_of[n] = groups
                 self.repeated[n.outputs[0]] = self._repeated_cost(n, form)
                 for group in groups:
                     self._add(n, group)
             case Join():
-                self._join(n, form, self._chosen_host(n, form, groups, choice), groups)
+                self._join(n, form, chosen_host(self, n, form, groups, choice), groups)
 
     def _choice(self, n: Node, form: Form, groups: list[Group]) -> Placing:
         """What is decided about a node by rule."""
@@ -165,15 +165,6 @@ class Grouping:
         if host is not None:
             return Join(at, self.place(host.root))
         return Again(at) if again or self._recomputable(n, form, groups, 1) else Apart(at)
-
-    def _others(self, n: Node, readers: list[Group]) -> tuple[Decision, ...]:
-        """Where else n might be computed, not all of which fits: a kernel that stores what only repeats a value is left out."""
-        at, shape = self.place(n), n.outputs[0].type.shape
-        loops = [g for g in reversed(self.order) if g.root not in self.lone]
-        alike = (g for g in loops if n.inputs and g.root.outputs[0].type.shape == shape and g not in readers)
-        hosts = [*(g for g in readers if g in loops), *itertools.islice(alike, MOST_TRIED)]
-        apart = [Apart(at)] if n.inputs and n.op is not broadcast else []
-        return (*apart, *(Join(at, self.place(g.root)) for g in hosts), *([Again(at)] if len(readers) > 1 else []))
 
     def place(self, n: Node) -> tuple[int, ...]:
         """Where the node is in the whole."""
@@ -190,7 +181,7 @@ class Grouping:
             refuse(n, choice, "there is no library")
         is_called = self.blas and not isinstance(choice, Generate)
         both = Generate(self.place(n)), Call(self.place(n))
-        self.taken.append(Taken(both[is_called], both if self.blas else (), n.outputs[0]))
+        self.taken.append(Taken(both[is_called], both if self.blas else (), n.outputs[0], kind(self, n)))
         return is_called
 
     def _is_between(self, n: Node, choice: Placing | None) -> bool:
@@ -228,50 +219,26 @@ class Grouping:
         self.order.append(group)
         return group
 
-    # ---- what is decided -----------------------------------------------------------------------
-    def _check_again(self, n: Node, form: Form, groups: list[Group], choice: Again) -> None:
-        if not form.is_map:
-            refuse(n, choice, "only what has a value for each element alone is computed again")
-        if n.outputs[0] in self.results or not groups:
-            refuse(n, choice, "it is stored: a result of the program, or of a step of a loop")
-        if not all(self._open(n, g) and len(self._positions(n.outputs[0], g)) <= MOST_POSITIONS for g in groups):
-            refuse(n, choice, f"a library call or control flow reads it, or a kernel that has {MOST_NODES} nodes, reads it at "
-                              f"more than {MOST_POSITIONS} positions, or updates in place what it reads")
-
-    def _chosen_host(self, n: Node, form: Form, groups: list[Group], choice: Join) -> Group:
-        other = self.decided.node(choice.host)
-        hosts = [] if other is None else self.groups_of.get(other, [])
-        if len(hosts) != 1:
-            refuse(n, choice, "no one kernel computes that node, or it comes before this one")
-        if not self._open(n, hosts[0]):
-            refuse(n, choice, f"that is a library call, or a kernel that has {MOST_NODES} nodes, or updates in place what this "
-                              f"one reads")
-        if not self._reaches(n, form, hosts[0], groups != hosts or n.outputs[0] in self.results):
-            refuse(n, choice, "that kernel's loops do not reach each of its elements once, where they need it")
-        if any(other is not hosts[0] and self.leads_to(other, hosts[0]) for other in groups):
-            refuse(n, choice, "another kernel that reads it comes before that one")
-        return hosts[0]
-
     # ---- joining -------------------------------------------------------------------------------
     def _host(self, n: Node, form: Form, groups: list[Group]) -> Group | None:
         """The group that n can be computed in, such that every other reader can run after it."""
         shared = len(groups) > 1 or n.outputs[0] in self.results
         for group in groups:
-            if not (self._open(n, group) and self._reaches(n, form, group, shared) and self._suits(n, form, group)):
+            if not (self.is_open(n, group) and self.reaches(n, form, group, shared) and self._suits(n, form, group)):
                 continue
             if not any(other is not group and self.leads_to(other, group) for other in groups):
                 return group
         return None
 
-    def _open(self, n: Node, group: Group) -> bool:
+    def is_open(self, n: Node, group: Group) -> bool:
         """Whether the group takes n in. Several updates in place must not read what others of them change."""
         _, dependent = self.updates.get(group.root, (None, ()))
         return group.root not in self.lone and len(group.nodes) < MOST_NODES and n.outputs[0] not in dependent
 
-    def _reaches(self, n: Node, form: Form, group: Group, shared: bool) -> bool:
+    def reaches(self, n: Node, form: Form, group: Group, shared: bool) -> bool:
         """Whether the group's loops reach each element of n where they need it: once, if it is `shared` and stored."""
         v = n.outputs[0]
-        if len(self._positions(v, group)) > MOST_POSITIONS or (isinstance(group.expr, Prefix) and not form.is_map):
+        if not self.reads_at_few(v, group) or (isinstance(group.expr, Prefix) and not form.is_map):
             return False
         aligned = self._is_aligned(v, group)
         if shared and not (aligned and self._storable(v, group)):
@@ -281,14 +248,14 @@ class Grouping:
     def _suits(self, n: Node, form: Form, group: Group) -> bool:
         """Whether the group computes few elements of n more than once, or cheap ones."""
         v = n.outputs[0]
-        positions = self._positions(v, group)
+        positions = self.positions_of(v, group)
         if not form.is_map or own_cost(form.expr) < EXPENSIVE or self._is_aligned(v, group) or self._in_rows(group, positions):
             return True
         return len(positions) == 1 and not self._repeats(v, group, positions)
 
     def _is_aligned(self, v: Value, group: Group) -> bool:
         """Whether the group reads v just where its loops are."""
-        return all(p == group.index[:v.type.rank] for p in self._positions(v, group))
+        return all(p == group.index[:v.type.rank] for p in self.positions_of(v, group))
 
     def _storable(self, v: Value, group: Group) -> bool:
         """Whether the group's loops visit each element of v once, and nothing past it: at its full depth, or once per row.
@@ -320,7 +287,12 @@ class Grouping:
         return bool(level) and all(
             p[:level] == group.index[:level] and all(isinstance(e, Index) for e in p[level:]) for p in positions)
 
-    def _positions(self, v: Value, group: Group) -> dict[Position, None]:
+    def reads_at_few(self, v: Value, group: Group) -> bool:
+        """Whether the group reads v at few positions."""
+        return len(self.positions_of(v, group)) <= MOST_POSITIONS
+
+    def positions_of(self, v: Value, group: Group) -> dict[Position, None]:
+        """Where the group reads v."""
         return group.positions.get(v, {})
 
     def _join(self, n: Node, form: Form, group: Group, readers: list[Group]) -> None:
@@ -354,9 +326,9 @@ class Grouping:
             return False
         if most > 1 and any(sum(x != 1 for x in n.outputs[0].type.shape) < len(_loops_around(g)) for g in groups):
             return False  # it has not all axes of their loops: little would be stored
-        if not all(self._open(n, g) for g in groups):
+        if not all(self.is_open(n, g) for g in groups):
             return False
-        if any(len(self._positions(n.outputs[0], g)) > MOST_POSITIONS for g in groups):
+        if not all(self.reads_at_few(n.outputs[0], g) for g in groups):
             return False
         arrays = [v for v in dict.fromkeys(n.inputs) if v.type.rank > 0 and v not in self.broadcasts]
         return len(arrays) <= 1
@@ -391,7 +363,7 @@ class Grouping:
         nodes, results = dict.fromkeys((*a.nodes, *b.nodes)), (*a.results, *b.results)
         if len(nodes) > MOST_NODES or len(results) > MOST_RESULTS:
             return False
-        if any(p != a.index for v in results for p in (*self._positions(v, a), *self._positions(v, b))):
+        if any(p != a.index for v in results for p in (*self.positions_of(v, a), *self.positions_of(v, b))):
             return False
         if sum(own_cost(self._form(n).expr) for n in nodes) > MOST_COST:
             return False

@@ -169,7 +169,7 @@ def occurrences(g: Graph, blas: bool, at: Place) -> list[Taken]:
         for k, n in enumerate(g.nodes):
             x = find(pattern, g, blas, n, g.facts)
             if x is not None and _with_kernel(g, n, x) is not None:
-                found.append(Taken(None, (Use((*at, k), pattern.name),), n.outputs[0]))
+                found.append(Taken(None, (Use((*at, k), pattern.name),), n.outputs[0], pattern.name))
     return found
 
 

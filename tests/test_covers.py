@@ -146,6 +146,19 @@ def test_kernels_with_the_same_loops_become_one():
     assert ops_of(g) == ["reduce_sum broadcast div reduce_max"]
 
 
+def test_nodes_of_a_kind_are_decided_about_together():
+    def layers(x, *ws):
+        for w in ws:
+            x = np.tanh(x @ w)
+        return x
+    args = normal(4, 5), normal(5, 5), normal(5, 6), normal(6, 3)
+    g = graph_of(layers, *args)
+    found = [c for c in alternatives(g, TARGET, True, RULES) if len(c.partition) == 3]
+    assert any(all(isinstance(x, Generate) for x in c.partition) for c in found)
+    for cover in found:
+        np.testing.assert_allclose(compiled(g, cover)(*args), layers(*args), rtol=1e-12)
+
+
 def test_other_refusals():
     with pytest.raises(ScheduleError, match=r"Call.*there is no library"):
         lowered(LAYER, Cover((Call((0,)),)), blas=False)
