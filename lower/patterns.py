@@ -144,7 +144,7 @@ def _same_attributes(a: Node, b: Node, env: Mapping[str, Extent]) -> bool:
 def ways(n: Node, blas: bool) -> Iterator[Attributes]:
     """The users' kernels that compute what a kernel does."""
     region = n.regions[0]
-    for pattern in _patterns.values():
+    for pattern in tuple(_patterns.values()):
         last = next((m for m in region.nodes if region.results[0] in m.outputs), None)
         found = None if last is None else find(pattern, region, blas, last, Facts())
         if found is not None and found.results == region.results and set(found.operands) == set(region.params):
@@ -165,7 +165,7 @@ def is_declared(n: Node) -> bool:
 def occurrences(g: Graph, blas: bool, at: Place) -> list[Taken]:
     """Every user's kernel that could be put into a prepared graph, which is at a place of the whole."""
     found = []
-    for pattern in _patterns.values():
+    for pattern in tuple(_patterns.values()):
         for k, n in enumerate(g.nodes):
             x = find(pattern, g, blas, n, g.facts)
             if x is not None and _with_kernel(g, n, x) is not None:
