@@ -6,7 +6,6 @@ a rule may be bold: what is not legal is thrown away by `replay`. Where values l
 """
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
@@ -23,11 +22,9 @@ from loopwright.ir.schedule import (
     ComputeAt,
     Fuse,
     Inline,
-    InPlace,
     Instruction,
     Interleave,
     OnePass,
-    Pack,
     Parallel,
     PrefetchRow,
     Reorder,
@@ -44,22 +41,11 @@ from loopwright.lower.placing import Placed, Places
 from loopwright.lower.rules import survey
 from loopwright.lower.scheduling import Scheduled, build_nest
 from loopwright.lower.target import Target
-from loopwright.lower.tiling import block_of, loops
+from loopwright.lower.tiling import block_of
+from loopwright.lower.tuning.edits import BLOCKS, FACTORS, changed, of_kind, ordered, topic
+from loopwright.lower.tuning.product_space import block_order, block_sizes, tile_shapes
 
-FACTORS = (1, 2, 4, 8, 16)  # vectors in flight
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)  # of blocks of a plain loop
-_ORDER: tuple[tuple[type[Instruction], ...], ...] = (
-    (Inline, ComputeAt, AddAlong), (Interleave,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,), (Rfactor,),
-    (Split, Reorder, Tensorize, Pack), (Parallel,), (ByRows,), (OnePass,), (Tiles,), (InPlace,))
-_RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
-_BLOCKS = (Split, Reorder, Tensorize, Pack)
-
-
-def ordered(schedule: Sequence[Instruction]) -> Schedule:
-    """The same decisions in the order in which they are made; instructions of stages by stage."""
-    def place(x: Instruction) -> tuple[int, int]:
-        return _RANK[type(x)], x.stage if isinstance(x, Inline | ComputeAt | AddAlong | Vectorize | Unroll) else 0
-    return tuple(sorted(schedule, key=place))
 
 
 class Space:
@@ -104,7 +90,7 @@ class Space:
         takes_a: dict[object, bool] = {}
         for source, wanted in ((a, True), (b, False)):
             for x in source:
-                key = _topic(x)
+                key = topic(x)
                 if key not in takes_a:
                     takes_a[key] = bool(rng.integers(2))
                 if takes_a[key] == wanted:
@@ -128,39 +114,15 @@ class Space:
 Rule = Callable[[Space, Schedule, Scheduled], Iterator[Sequence[Instruction]]]
 
 
-def _topic(x: Instruction) -> object:
-    """What an instruction decides, apart from other decisions."""
-    match x:
-        case Inline(stage) | ComputeAt(stage) | AddAlong(stage):
-            return "place", stage
-        case Vectorize(stage) | Unroll(stage):
-            return "lanes", stage
-        case PrefetchRow(stage) | OnePass(stage) | Rfactor(stage):
-            return type(x), stage
-        case ByRows() | Tiles():
-            return type(x)
-    return "loops"
-
-
-def _changed(schedule: Schedule, old: Sequence[Instruction], new: Sequence[Instruction]) -> list[Instruction]:
-    """The schedule with some instructions taken out and others put where the first of them stood, or at the end."""
-    at = next((k for k, x in enumerate(schedule) if x in old), len(schedule))
-    return [*(x for x in schedule[:at] if x not in old), *new, *(x for x in schedule[at:] if x not in old)]
-
-
-def _of_kind(schedule: Schedule, *kinds: type[Instruction]) -> list[Instruction]:
-    return [x for x in schedule if isinstance(x, kinds)]
-
-
 # ---- lanes --------------------------------------------------------------------------------------
 def _lanes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
     """Another number of lanes for a loop, or none."""
     for stage, loop in space.vector_loops(schedule, made):
         now = [x for x in schedule if isinstance(x, Vectorize) and (x.stage, x.loop) == (stage, loop)]
         for lanes in space.lanes:
-            yield _changed(schedule, now, [Vectorize(stage, loop, lanes)])
+            yield changed(schedule, now, [Vectorize(stage, loop, lanes)])
         if now:
-            yield _changed(schedule, [*now, *(x for x in schedule if isinstance(x, Unroll) and x.stage == stage)], [])
+            yield changed(schedule, [*now, *(x for x in schedule if isinstance(x, Unroll) and x.stage == stage)], [])
 
 
 def _in_flight(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
@@ -168,7 +130,7 @@ def _in_flight(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Se
     for stage in {x.stage: None for x in schedule if isinstance(x, Vectorize)}:
         now = [x for x in schedule if isinstance(x, Unroll) and x.stage == stage]
         for factor in FACTORS:
-            yield _changed(schedule, now, [Unroll(stage, factor)])
+            yield changed(schedule, now, [Unroll(stage, factor)])
 
 
 def _across(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
@@ -178,7 +140,7 @@ def _across(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Seque
     wide = [x for x in schedule if isinstance(x, Vectorize)]
     lanes = max([x.lanes for x in wide], default=max(space.most_lanes // 2, 2))
     rest = [x for x in schedule if not isinstance(x, Vectorize | Unroll | PrefetchRow | ByRows | OnePass)]
-    root = space.root, space.rank - 1 - bool(_of_kind(schedule, Interleave))
+    root = space.root, space.rank - 1 - bool(of_kind(schedule, Interleave))
     if all((x.stage, x.loop) != root for x in wide):
         yield [*rest, Vectorize(*root, lanes), Unroll(space.root, 4)]
     folds = [(k, space.region.nodes[k].outputs[0].type.rank + over - 1) for k, over in space.folds.items()]
@@ -189,25 +151,25 @@ def _across(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Seque
 def _places(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
     """Another place for a stage that is no result and no reduction: anew, a value, a row, a row filled by a reduction."""
     root = space.region.results[0].type.shape
-    for now in _of_kind(schedule, Inline, ComputeAt):
+    for now in of_kind(schedule, Inline, ComputeAt):
         assert isinstance(now, Inline | ComputeAt)
         k, v = now.stage, space.region.nodes[now.stage].outputs[0]
         if v in space.region.results or k in space.folds:
             continue
         lanes = [x for x in schedule if isinstance(x, Vectorize | Unroll) and x.stage == k]
-        yield _changed(schedule, [now, *lanes], [Inline(k)])
+        yield changed(schedule, [now, *lanes], [Inline(k)])
         for level in range(v.type.rank + 1):
             if v.type.shape[:level] == root[:level]:
                 for within in (None, *(f for f in space.folds if level < v.type.rank)):
-                    yield _changed(schedule, [now, *lanes], [ComputeAt(k, level, within)])
+                    yield changed(schedule, [now, *lanes], [ComputeAt(k, level, within)])
 
 
 # ---- loops --------------------------------------------------------------------------------------
 def _fused(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
     """Loops made one, or left apart."""
-    for x in _of_kind(schedule, Fuse):
-        yield _changed(schedule, [x], [])
-    if not space.is_plain or _of_kind(schedule, *_BLOCKS):
+    for x in of_kind(schedule, Fuse):
+        yield changed(schedule, [x], [])
+    if not space.is_plain or of_kind(schedule, *BLOCKS):
         return
     runs = [(space.root, 0, space.rank)]
     runs += [(k, space.region.nodes[k].outputs[0].type.rank, len(over)) for k, over in made.folds.items()]
@@ -215,18 +177,18 @@ def _fused(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequen
         taken = [x for x in schedule if isinstance(x, Fuse) and x.stage == stage]
         for start in range(count):
             for length in range(2, count - start + 1):
-                yield _changed(schedule, taken, [Fuse(stage, first + start, length)])
+                yield changed(schedule, taken, [Fuse(stage, first + start, length)])
 
 
 def _shared(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
     """Another loop for the pool, or none."""
-    now = _of_kind(schedule, Parallel)
-    yield _changed(schedule, now, [])
-    if not space.in_lanes and not _of_kind(schedule, Tensorize):
-        yield _changed(schedule, now, [Parallel()])
-    if space.is_plain and not _of_kind(schedule, AddAlong):
+    now = of_kind(schedule, Parallel)
+    yield changed(schedule, now, [])
+    if not space.in_lanes and not of_kind(schedule, Tensorize):
+        yield changed(schedule, now, [Parallel()])
+    if space.is_plain and not of_kind(schedule, AddAlong):
         for f in _chain(made.nest):
-            yield _changed(schedule, now, [Parallel((f.index.name,))])
+            yield changed(schedule, now, [Parallel((f.index.name,))])
 
 
 def _chain(nest: Nest) -> list[For]:
@@ -241,17 +203,17 @@ def _chain(nest: Nest) -> list[For]:
 
 def _tiled_loops(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
     """A plain loop in blocks that go outside the loop around it; two loops in the other order; or neither."""
-    if not space.is_plain or _of_kind(schedule, Tensorize):
+    if not space.is_plain or of_kind(schedule, Tensorize):
         return
-    if now := _of_kind(schedule, *_BLOCKS):
+    if now := of_kind(schedule, *BLOCKS):
         yield [x for x in schedule if x not in now]
     for outer, inner in pairwise(_chain(made.nest)):
         if inner.lanes > 1 or inner.step > 1:
             continue
         a, b = outer.index.name, inner.index.name
-        yield _changed(schedule, [], [Reorder((b, a))])
+        yield changed(schedule, [], [Reorder((b, a))])
         for size in SIZES:
-            yield _changed(schedule, [], [Split(b, size), Reorder((block_of(b, size).name, a, b))])
+            yield changed(schedule, [], [Split(b, size), Reorder((block_of(b, size).name, a, b))])
 
 
 # ---- passes over memory -------------------------------------------------------------------------
@@ -259,86 +221,10 @@ def _passes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Seque
     """What decides how often and in which order memory is gone through, each on or off."""
     if not space.is_plain:
         return
-    switches = [x for k in space.folds for x in (OnePass(k), PrefetchRow(k))]
+    switches = [x for k in space.folds for x in (OnePass(k), PrefetchRow(k), Rfactor(k))]
     for x in (Tiles(), ByRows(), *switches):
-        yield _changed(schedule, [x], []) if x in schedule else [*schedule, x]
+        yield changed(schedule, [x], []) if x in schedule else [*schedule, x]
 
 
-# ---- products in blocks -------------------------------------------------------------------------
-def _block_sizes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
-    """Larger or smaller blocks, in which whole tiles fit."""
-    for x in schedule:
-        if isinstance(x, Split) and _of_kind(schedule, Tensorize):
-            for size in {x.size * 2, max(x.size // 2, 1), x.size * 3 // 2, max(x.size * 3 // 4, 1)}:
-                yield _resized(schedule, x, size)
-
-
-def _resized(schedule: Schedule, x: Split, size: int) -> list[Instruction]:
-    """The schedule with another size of a block, of which the name of its loop speaks."""
-    return [Split(x.loop, size) if y == x else _renamed(y, block_of(x.loop, x.size).name, block_of(x.loop, size).name)
-            for y in schedule]
-
-
-def _renamed(x: Instruction, old: str, new: str) -> Instruction:
-    match x:
-        case Reorder(names) | Parallel(names):
-            return dataclasses.replace(x, loops=tuple([new if name == old else name for name in names]))
-        case Split(loop) | Pack(_, loop) if loop == old:
-            return dataclasses.replace(x, loop=new)
-    return x
-
-
-def _tile_shapes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
-    """Another tile of registers, or depth; blocks of columns stay whole tiles."""
-    for x in schedule:
-        if not isinstance(x, Tensorize):
-            continue
-        for height in {x.heights[0] + step for step in (-4, -2, -1, 1, 2, 4)}:
-            if height > 0:
-                heights = tuple(sorted({height, *(h for h in x.heights[1:] if h < height), 1}, reverse=True))
-                yield _changed(schedule, [x], [dataclasses.replace(x, heights=heights)])
-        for depth in (x.depth * 2, x.depth // 2):
-            if depth:
-                yield [_renamed(dataclasses.replace(y, depth=depth) if y == x else y, old, new)
-                       for old, new in _depths(schedule, x.depth, depth) for y in schedule]
-        for factor in FACTORS[:4]:
-            yield _changed(schedule, [x], [dataclasses.replace(x, unroll=factor)])
-        for vectors in (1, 2, 3, 4):
-            for lanes in {x.lanes, max(x.lanes // 2, 1)}:
-                yield _with_columns(schedule, x, lanes, vectors)
-
-
-def _depths(schedule: Schedule, old: int, new: int) -> list[tuple[str, str]]:
-    """The names of the loop over blocks of terms, of which one side is packed in."""
-    ends = f"_by{old}"
-    names = [x.loop for x in schedule if isinstance(x, Pack) and x.side == "left" and x.loop.endswith(ends)]
-    return [(name, f"{name.removesuffix(ends)}_by{new}") for name in names[:1]]
-
-
-def _with_columns(schedule: Schedule, x: Tensorize, lanes: int, vectors: int) -> list[Instruction]:
-    columns = lanes * vectors
-    out = tuple(_changed(schedule, [x], [dataclasses.replace(x, columns=columns, lanes=lanes)]))
-    inner = [y.loop for y in schedule if isinstance(y, Pack) and y.side == "right"]
-    for y in schedule:
-        if isinstance(y, Split) and block_of(y.loop, y.size).name in inner and y.size % columns:
-            return _resized(out, y, -(-y.size // columns) * columns)
-    return list(out)
-
-
-def _block_order(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
-    """Two loops next to each other the other way round; the columns packed in another loop."""
-    if not _of_kind(schedule, Tensorize):
-        return
-    for x in schedule:
-        if isinstance(x, Reorder):
-            for k in range(len(x.loops) - 1):
-                names = (*x.loops[:k], x.loops[k + 1], x.loops[k], *x.loops[k + 2:])
-                yield _changed(schedule, [x], [Reorder(names)])
-        if isinstance(x, Pack):
-            for f in loops(made.nest.body):
-                if f.step > 1:
-                    yield _changed(schedule, [x], [Pack(x.side, f.index.name)])
-
-
-RULES: tuple[Rule, ...] = (_lanes, _in_flight, _across, _places, _fused, _shared, _tiled_loops, _passes, _block_sizes,
-                           _tile_shapes, _block_order)
+RULES: tuple[Rule, ...] = (_lanes, _in_flight, _across, _places, _fused, _shared, _tiled_loops, _passes, block_sizes,
+                           tile_shapes, block_order)

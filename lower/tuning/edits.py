@@ -1,0 +1,75 @@
+"""Schedules changed: decisions taken out, put in, renamed, and put in the order in which they are made."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from loopwright.ir.schedule import (
+    AddAlong,
+    ByRows,
+    ComputeAt,
+    Fuse,
+    Inline,
+    InPlace,
+    Instruction,
+    Interleave,
+    OnePass,
+    Pack,
+    Parallel,
+    PrefetchRow,
+    Reorder,
+    Rfactor,
+    Schedule,
+    Split,
+    Tensorize,
+    Tiles,
+    Unroll,
+    Vectorize,
+)
+
+_ORDER: tuple[tuple[type[Instruction], ...], ...] = (
+    (Inline, ComputeAt, AddAlong), (Interleave,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,), (Rfactor,),
+    (Split, Reorder, Tensorize, Pack), (Parallel,), (ByRows,), (OnePass,), (Tiles,), (InPlace,))
+_RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
+FACTORS = (1, 2, 4, 8, 16)  # vectors in flight
+BLOCKS = (Split, Reorder, Tensorize, Pack)
+
+
+def ordered(schedule: Sequence[Instruction]) -> Schedule:
+    """The same decisions in the order in which they are made; instructions of stages by stage."""
+    def place(x: Instruction) -> tuple[int, int]:
+        return _RANK[type(x)], x.stage if isinstance(x, Inline | ComputeAt | AddAlong | Vectorize | Unroll) else 0
+    return tuple(sorted(schedule, key=place))
+
+
+def topic(x: Instruction) -> object:
+    """What an instruction decides, apart from other decisions."""
+    match x:
+        case Inline(stage) | ComputeAt(stage) | AddAlong(stage):
+            return "place", stage
+        case Vectorize(stage) | Unroll(stage):
+            return "lanes", stage
+        case PrefetchRow(stage) | OnePass(stage) | Rfactor(stage):
+            return type(x), stage
+        case ByRows() | Tiles():
+            return type(x)
+    return "loops"
+
+
+def changed(schedule: Schedule, old: Sequence[Instruction], new: Sequence[Instruction]) -> list[Instruction]:
+    """The schedule with some instructions taken out and others put where the first of them stood, or at the end."""
+    at = next((k for k, x in enumerate(schedule) if x in old), len(schedule))
+    return [*(x for x in schedule[:at] if x not in old), *new, *(x for x in schedule[at:] if x not in old)]
+
+
+def of_kind(schedule: Schedule, *kinds: type[Instruction]) -> list[Instruction]:
+    return [x for x in schedule if isinstance(x, kinds)]
+
+
+def renamed(x: Instruction, old: str, new: str) -> Instruction:
+    match x:
+        case Reorder(names) | Parallel(names):
+            return dataclasses.replace(x, loops=tuple([new if name == old else name for name in names]))
+        case Split(loop) | Pack(_, loop) if loop == old:
+            return dataclasses.replace(x, loop=new)
+    return x

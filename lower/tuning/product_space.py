@@ -1,0 +1,78 @@
+"""Neighbours of the schedules of products in blocks: sizes of blocks and of tiles, depth, order, and what is packed where."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from loopwright.ir.schedule import Instruction, Pack, Reorder, Schedule, Split, Tensorize
+from loopwright.lower.scheduling import Scheduled
+from loopwright.lower.tiling import block_of, loops
+from loopwright.lower.tuning.edits import FACTORS, changed, of_kind, renamed
+
+
+def block_sizes(space: object, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+    """Larger or smaller blocks, in which whole tiles fit."""
+    for x in schedule:
+        if isinstance(x, Split) and of_kind(schedule, Tensorize):
+            for size in {x.size * 2, max(x.size // 2, 1), x.size * 3 // 2, max(x.size * 3 // 4, 1)}:
+                yield _resized(schedule, x, size)
+
+
+def _resized(schedule: Schedule, x: Split, size: int) -> list[Instruction]:
+    """The schedule with another size of a block, of which the name of its loop speaks."""
+    return [Split(x.loop, size) if y == x else renamed(y, block_of(x.loop, x.size).name, block_of(x.loop, size).name)
+            for y in schedule]
+
+
+def tile_shapes(space: object, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+    """Another tile of registers, or depth; blocks of columns stay whole tiles."""
+    for x in schedule:
+        if not isinstance(x, Tensorize):
+            continue
+        for height in {x.heights[0] + step for step in (-4, -2, -1, 1, 2, 4)}:
+            if height > 0:
+                heights = tuple(sorted({height, *(h for h in x.heights[1:] if h < height), 1}, reverse=True))
+                yield changed(schedule, [x], [dataclasses.replace(x, heights=heights)])
+        for depth in (x.depth * 2, x.depth // 2):
+            if depth:
+                yield [renamed(dataclasses.replace(y, depth=depth) if y == x else y, old, new)
+                       for old, new in _depths(schedule, x.depth, depth) for y in schedule]
+        for factor in FACTORS[:4]:
+            yield changed(schedule, [x], [dataclasses.replace(x, unroll=factor)])
+        for vectors in (1, 2, 3, 4):
+            for lanes in {x.lanes, max(x.lanes // 2, 1)}:
+                yield _with_columns(schedule, x, lanes, vectors)
+
+
+def _depths(schedule: Schedule, old: int, new: int) -> list[tuple[str, str]]:
+    """The names of the loop over blocks of terms, of which one side is packed in."""
+    ends = f"_by{old}"
+    names = [x.loop for x in schedule if isinstance(x, Pack) and x.side == "left" and x.loop.endswith(ends)]
+    return [(name, f"{name.removesuffix(ends)}_by{new}") for name in names[:1]]
+
+
+def _with_columns(schedule: Schedule, x: Tensorize, lanes: int, vectors: int) -> list[Instruction]:
+    columns = lanes * vectors
+    out = tuple(changed(schedule, [x], [dataclasses.replace(x, columns=columns, lanes=lanes)]))
+    inner = [y.loop for y in schedule if isinstance(y, Pack) and y.side == "right"]
+    for y in schedule:
+        if isinstance(y, Split) and block_of(y.loop, y.size).name in inner and y.size % columns:
+            return _resized(out, y, -(-y.size // columns) * columns)
+    return list(out)
+
+
+def block_order(space: object, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+    """Two loops next to each other the other way round; the columns packed in another loop."""
+    if not of_kind(schedule, Tensorize):
+        return
+    for x in schedule:
+        if isinstance(x, Reorder):
+            for k in range(len(x.loops) - 1):
+                names = (*x.loops[:k], x.loops[k + 1], x.loops[k], *x.loops[k + 2:])
+                yield changed(schedule, [x], [Reorder(names)])
+        if isinstance(x, Pack):
+            for f in loops(made.nest.body):
+                if f.step > 1:
+                    yield changed(schedule, [x], [Pack(x.side, f.index.name)])
+
+
