@@ -158,8 +158,8 @@ class Contract:
     """buffer[at] = the sum over `over` of left * right for a block of rows and one of columns, added to what is there unless
     `fresh` holds (None: always). `left` is the same for all columns, `right` for all rows. In tiles that stay in registers: of
     as many rows as the first of `heights` while there are so many, then as the next; the last is 1. Columns are all lanes of a
-    tile, which may store any number past their extent, up to the block's length. pairs: both sides are words of two integers
-    of 16 bits, and a product of words is the sum of the products of their halves."""
+    tile, which may store any number past their extent, up to the block's length. pairs: both sides are words of two numbers
+    of 16 bits (bf16 where sums are f32), and a product of words is the sum of the products of their halves."""
 
     buffer: str
     at: tuple[Expr, ...]

@@ -109,7 +109,7 @@ class Tensorize:
     """Make the sum of products `stage` in registers: `heights[0]` rows by `columns` columns in `lanes`, where rows are left of
     the next height; `depth` terms at a time, so that the columns' factors stay in the first cache. It stands in a loop over a
     block of rows and, inside, one over a block of columns; what follows it has lanes, and `unroll` vectors in flight. pairs: a
-    sum in i32 of products of numbers of at most 16 bits goes two terms at a time, `depth` such pairs.
+    sum in i32 of products of integers of at most 16 bits, or in f32 of bf16, goes two terms at a time, `depth` such pairs.
 
     before: for i in I...I+168: for j in J...J+512: { s = sum(a[i, :] * b[:, j]);  y[i, j] = f(s) }
     after:  for K by 256: for j0 in J... by 32: for i in I... by 14: t[i-I, j-J] += a[i, K:K+256] @ b[K:K+256, j]

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
+
 from loopwright.ir.dims import Extent
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.loops import Expr, Index, Load, walk
@@ -54,9 +56,14 @@ def product_schedule(region: Graph, placed: Schedule, target: Target) -> Schedul
     terms = _in_order_of_memory([k for k, _ in fold.over], left)
     order = [Reorder(tuple([k.name for k in terms]))] if len(terms) > 1 else []
     read = {x for x in walk(right) if isinstance(x, Index)}
-    pairs = target.is_x86 and go_in_pairs(left, right, fold.dtype)
+    pairs = has_pairs(target, fold.dtype) and go_in_pairs(left, right, fold.dtype)
     term = pairs_of(terms[-1]) if pairs else terms[-1]
     return (*placed, *order, *_blocks(stage, outer, rows, columns, term.name, read, tile, fold.dtype.itemsize, pairs))
+
+
+def has_pairs(target: Target, dtype: np.dtype) -> bool:
+    """Whether an instruction sums the products of pairs of integers, or of bf16."""
+    return target.is_x86 if dtype.kind != "f" else target.has_masks and "avx512bf16" in target.enabled
 
 
 def _in_order_of_memory(terms: Sequence[Index], left: Expr) -> list[Index]:

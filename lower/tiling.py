@@ -32,7 +32,7 @@ from loopwright.ir.loops import (
 )
 from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Reduction, Statement, Store
 from loopwright.ir.schedule import Pack, Parallel, Reorder, Split, Tensorize
-from loopwright.ir.types import BOOL, I8, I16, I32, I64, U8
+from loopwright.ir.types import BF16, BOOL, F32, I8, I16, I32, I64, U8, U16
 from loopwright.lower.fusing import expressions, transposed_loads
 
 Body = tuple[Statement, ...]
@@ -188,7 +188,7 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
     (k, extent), outer = s.over[-1], s.over[:-1]
     if x.pairs:
         if not go_in_pairs(left, right, s.dtype):
-            raise ValueError("pairs are of numbers of at most 16 bits, and their sums i32")
+            raise ValueError("pairs are of integers of at most 16 bits, and their sums i32, or of bf16, and their sums f32")
         left, right = (_words(e, k, extent) for e in (left, right))
         k, extent = pairs_of(k), floordiv(extent + 1, 2)
     start, panel = block_of(k.name, x.depth), block_of(columns.index.name, x.columns)
@@ -230,9 +230,9 @@ def factors(e: Expr, row: Index, column: Index) -> tuple[Expr, Expr]:
 
 
 def go_in_pairs(left: Expr, right: Expr, dtype: np.dtype) -> bool:
-    """Whether the factors of a product are numbers of at most 16 bits, made i32."""
-    short = [isinstance(e, Apply) and e.fn == "convert" and e.args[0].dtype in (I8, U8, I16) for e in (left, right)]
-    return dtype == I32 and all(short)
+    """Whether the factors of a product have at most 16 bits: integers made i32, or bf16 made f32."""
+    shorter = {I32: (I8, U8, I16), F32: (BF16,)}.get(dtype, ())
+    return all(isinstance(e, Apply) and e.fn == "convert" and e.args[0].dtype in shorter for e in (left, right))
 
 
 def pairs_of(k: Index) -> Index:
@@ -242,6 +242,8 @@ def pairs_of(k: Index) -> Index:
 
 def _words(e: Expr, k: Index, extent: Extent) -> Expr:
     """Two terms beside each other as one integer, the first in its low half; past the end a term is zero."""
+    if isinstance(e, Apply) and e.dtype == F32:  # the bits of bf16
+        e = Apply("convert", (Apply("bitcast", e.args, U16),), I32)
     first = times(pairs_of(k), Literal(2, I64))
     second = plus(first, Literal(1, I64))
     low, high = (transform(e, partial(_where, {k: at})) for at in (first, second))

@@ -8,6 +8,7 @@ from loopwright.ir.loop_interpreter import FOLDS, Environment, apply, evaluate_e
 from loopwright.ir.loops import Apply, Literal, Reduce
 from loopwright.ir.nest import Allocate, Contract, For, Let, Prefetch, Reduction, Scan, Store, While
 from loopwright.ir.ops import TABLE
+from loopwright.ir.types import BF16
 
 
 def run_nest(nest, inputs, outputs, sizes):
@@ -60,7 +61,7 @@ def _positions(block, env, step=1):
 def _contract(s, env):
     def terms(blocks, env):
         if not blocks:
-            halves = [_halves(x, env) for x in (s.left, s.right)] if s.pairs else [[x] for x in (s.left, s.right)]
+            halves = [_halves(x, env, s.dtype) for x in (s.left, s.right)] if s.pairs else [[x] for x in (s.left, s.right)]
             yield from [evaluate_expr(Apply("mul", both, s.dtype), env) for both in zip(*halves, strict=True)]
             return
         for i in _positions(blocks[0], env):
@@ -74,10 +75,10 @@ def _contract(s, env):
             array[at] = sum(terms(s.over, here), array[at] if keeps else s.dtype.type(0))
 
 
-def _halves(word, env):
-    """The two integers of 16 bits in a word."""
-    both = np.array([evaluate_expr(word, env)], np.int32).view(np.int16)
-    return [Literal(int(x), word.dtype) for x in both]
+def _halves(word, env, dtype):
+    """The two numbers of 16 bits in a word: integers, or bf16 for sums of floats."""
+    both = np.array([evaluate_expr(word, env)], np.int32).view(np.int16 if dtype.kind == "i" else BF16)
+    return [Literal(x.item(), dtype) for x in both.astype(dtype)]
 
 
 def _named(env, name, value):

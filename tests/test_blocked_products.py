@@ -13,7 +13,7 @@ from loopwright.ir.ops.arithmetic import add, max, mul
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.schedule import ComputeAt, Inline, InPlace, Pack, Parallel, Reorder, Split, Tensorize, from_json, to_json
-from loopwright.ir.types import F32, F64, I32, ArrayType
+from loopwright.ir.types import BF16, F32, F64, I32, ArrayType
 from loopwright.lower.partition import partition
 from loopwright.lower.runtime.lazy import llvm
 from loopwright.lower.scheduling import ScheduleError, build_nest
@@ -222,26 +222,31 @@ def test_products_of_integers_are_blocks():
 
 
 @examples(8)
-@given(SIZES, SIZES, SIZES, st.sampled_from(["i1", "u1", "i2"]))
+@given(SIZES, SIZES, SIZES, st.sampled_from(["i1", "u1", "i2", BF16]))
 def test_pairs_of_terms_mean_what_terms_do(m, n, k, dtype):
-    region = build(lambda x, w: [dot_general(x, w, contract=((1, 0),), batch=(), dtype=np.dtype("i4"))],
-                   [ArrayType((M, K), np.dtype(dtype)), ArrayType((K, N), np.dtype(dtype))])
+    dtype, rng = np.dtype(dtype), np.random.default_rng(0)
+    sums = F32 if dtype == BF16 else I32
+    region = build(lambda x, w: [dot_general(x, w, contract=((1, 0),), batch=(), dtype=sums)],
+                   [ArrayType((M, K), dtype), ArrayType((K, N), dtype)])
     schedule = (Inline(0), *TILED[:3], Tensorize(0, (3, 2, 1), 4, 2, 2, 1, True), Pack("right", "i1_by8"),
                 Pack("left", "k0_pairs_by2"))
-    rng, info = np.random.default_rng(0), np.iinfo(dtype)
-    x, w = (rng.integers(info.min, info.max, shape, dtype, endpoint=True) for shape in ((m, k), (k, n)))
-    out = np.full((m, n), 77, "i4")
+    low, high = (-99, 99) if dtype == BF16 else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    x, w = (rng.integers(low, high, shape, endpoint=True).astype(dtype) for shape in ((m, k), (k, n)))
+    out = np.full((m, n), 77, sums)
     run_nest(build_nest(region, schedule, "k").nest, [x, w], [out], {"m": m, "n": n, "k": k})
-    np.testing.assert_array_equal(out, x.astype("i4") @ w.astype("i4"))
+    np.testing.assert_array_equal(out, x.astype(sums) @ w.astype(sums))
 
 
 @pytest.mark.parametrize(("features", "bits", "instruction"), [
     ("+avx512f,+avx512vl,+avx512dq,+avx512bw,+avx512vnni,+fma", 512, "vpdpwssd"),
+    ("+avx512f,+avx512vl,+avx512dq,+avx512bw,+avx512bf16,+fma", 512, "vdpbf16ps"),
     ("+avx512f,+avx512vl,+avx512dq,+avx512bw,+fma", 512, "vpmaddwd"), ("+avx2,+fma", 256, "vpmaddwd"), ("", 128, "pmaddwd")])
 def test_pairs_are_an_instruction_of_every_x86(features, bits, instruction):
     """Only assembled: no machine is asked."""
-    target, a = Target("x86_64-unknown-linux-gnu", "", features, bits), np.ones((20, 30), "i1")
-    [kernel] = kernels(INTEGERS["wide"], a, a.T.copy(), target=target)
+    target = Target("x86_64-unknown-linux-gnu", "", features, bits)
+    dtype, sums = ("i1", "i4") if instruction != "vdpbf16ps" else (BF16, "f4")
+    a = np.ones((20, 30), dtype)
+    [kernel] = kernels(lambda a, b: a.astype(sums) @ b.astype(sums), a, a.T.copy(), target=target)
     nest = build_nest(kernel.regions[0], kernel.attrs["schedule"], "k").nest
     binding = llvm()
     machine = binding.Target.from_triple(target.triple).create_target_machine(cpu="x86-64", features=features)

@@ -14,6 +14,7 @@ import numpy as np
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Expr, Index, Load
 from loopwright.ir.nest import Block, Contract, For, Statement
+from loopwright.ir.types import I32
 from loopwright.lower.codegen.context import Context, splat_register
 from loopwright.lower.codegen.folds import masked
 from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, vector_type
@@ -297,20 +298,24 @@ def _term(machine: Machine, shape: TileShape, sides: Sequence[str], at: str, sta
         one = scope.emit(f"insertelement {kind} poison, {element} {factor}, i32 0")
         factor = scope.emit(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
         for x, y in zip(columns, state[len(new):len(new) + shape.parts], strict=True):
-            if shape.dtype.kind == "f":
+            if shape.pairs:
+                new.append(_pairs(machine, shape.dtype, factor, x, y))
+            elif shape.dtype.kind == "f":
                 new.append(machine.fma(factor, x, y))
             else:
-                new.append(machine.iadd(_pairs(machine, factor, x) if shape.pairs else machine.imul(factor, x), y))
+                new.append(machine.iadd(machine.imul(factor, x), y))
     return new
 
 
 _PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 
 
-def _pairs(machine: Machine, a: str, b: str) -> str:
-    """The sums of the products of the halves of each lane's words; with what they are added to one instruction, where the
-    machine has that (AVX512-VNNI)."""
-    scope, lanes = machine.scope, machine.lanes
-    kind, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
+def _pairs(machine: Machine, dtype: np.dtype, a: str, b: str, total: str) -> str:
+    """`total` and the products of the halves of each lane's words: an instruction of AVX512-BF16, or of AVX512-VNNI,
+    which LLVM makes of the sum of products and the addition where the machine has it."""
+    scope, lanes, short = machine.scope, machine.lanes, "i16" if dtype == I32 else "bfloat"
+    kind, halves = vector_type(memory_type(dtype), lanes), f"<{2 * lanes} x {short}>"
     both = [(halves, scope.emit(f"bitcast {kind} {x} to {halves}")) for x in (a, b)]
-    return scope.call(kind, _PAIRS[lanes], both)
+    if dtype == I32:
+        return machine.iadd(scope.call(kind, _PAIRS[lanes], both), total)
+    return scope.call(kind, "llvm.x86.avx512bf16.dpbf16ps.512", [(kind, total), *both])
