@@ -9,6 +9,7 @@ from loopwright.lower import patterns
 from loopwright.lower.covers import RULES, Cover, alternatives, implementations
 from loopwright.lower.decisions import Apart, Use
 from loopwright.lower.modules import alone, kernels_of, reimplemented
+from loopwright.lower.tuning import tuner
 from loopwright.lower.tuning.candidates import Candidate
 from loopwright.lower.tuning.workers import Workers
 from tests.test_covers import TARGET, compiled, graph_of, lowered, normal
@@ -179,6 +180,40 @@ def test_a_wrong_kernel_is_found_out_and_a_right_one_is_measured():
     assert found[0].failure is None and found[1].failure is None and found[1].samples
     assert found[2].failure.startswith("result 0 is wrong at (0, 0)")
     assert right.name == "rows" and wrong.name == "wrong"
+
+
+def products_of_rows(x):
+    """For each row the sum of its products with all rows, in as many steps as there are pairs."""
+    return np.sum(x[:, None, :] * x[None, :, :], axis=1)
+
+
+def quick(name, factor):
+    @lw.kernel("f64[n, m] -> f64[n, m]", instead_of=products_of_rows, name=name)
+    def kernel(x, y):
+        n, m = x.shape
+        s = lw.loops.local((m,), np.float64)
+        for j in loop(m, lanes=4):
+            s[j] = total(x[i, j] for i in loop(n)) * factor
+        for i in loop(n):
+            for j in loop(m, lanes=4):
+                y[i, j] = x[i, j] * s[j]
+
+
+def test_the_tuner_takes_a_better_kernel_and_says_why_it_leaves_a_wrong_one():
+    quick("wrong", 1.01)
+    quick("right", 1.0)
+    x, failures = normal(150, 40), []
+
+    def listen(trial, progress):
+        failures.extend([trial.failure] if trial.failure else [])
+        if failures and progress.best < 0.5 * progress.default:
+            raise KeyboardInterrupt
+    g = graph_of(lambda x: np.tanh(products_of_rows(x) * 0.1), x)
+    found = tuner.tune(g, dict(zip(g.free_symbols, x.shape, strict=True)), seconds=100.0, on_trial=listen)
+    assert "native" in str(found.best) and found.best_seconds < 0.5 * found.default_seconds
+    assert all("is wrong at" in failure for failure in failures)
+    got = lw.parse(str(found.best)).compile()(x)
+    np.testing.assert_allclose(got, np.tanh(products_of_rows(x) * 0.1), rtol=1e-9)
 
 
 # ---- what does not fit its signature -----------------------------------------------------------------
