@@ -350,7 +350,7 @@ def _right(s: Contract, f: For) -> tuple[Buffer, Statement, Expr]:
     """Panels of a block of columns, one term of the sums after another."""
     panel, width, last = s.columns.origin, s.columns.length, s.over[-1]
     assert panel and width
-    if f.step % width or f.step == 1:
+    if f.step % width or f.index != block_of(s.columns.index.name, f.step):
         raise ValueError("the right side is packed for a block of columns")
     terms = product(b.extent for b in s.over)
     place = plus(times(_flat(s.over[:-1]), integer(last.extent * width)), times(last.index, Literal(width, I64)))

@@ -13,7 +13,8 @@ from loopwright.ir.graph import Node
 from loopwright.ir.interpreter import evaluate
 from loopwright.ir.ops.arithmetic import mul
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
-from loopwright.ir.schedule import ComputeAt, Inline, InPlace, Interleave, Unroll, Vectorize
+from loopwright.ir.ops.contraction import dot_general
+from loopwright.ir.schedule import ComputeAt, Inline, InPlace, Interleave, Pack, Reorder, Split, Tensorize, Unroll, Vectorize
 from loopwright.ir.types import F32, ArrayType
 from loopwright.lower.modules import alone
 from loopwright.lower.scheduling import build_nest
@@ -129,6 +130,14 @@ def test_what_would_be_wrong_in_lanes_is_refused():
     last = len(node.regions[0].nodes) - 1
     with pytest.raises(ScheduleError, match="inside"):
         build_nest(node.regions[0], (ComputeAt(row, 2), Interleave(), Vectorize(last, 1, 8)), "k")
+
+
+def test_columns_are_packed_in_the_loop_over_their_own_blocks():
+    types = [ArrayType((N, M), F32), ArrayType((M, symbol("k")), F32)]
+    region = build(lambda x, w: [dot_general(x, w, contract=((1, 0),), batch=(), dtype=None)], types)
+    blocks = (Split("i1", 64), Split("i0", 64), Reorder(("i1_by64", "i0_by64", "i1", "i0")), Tensorize(0, (1,), 16, 8, 32))
+    with pytest.raises(ScheduleError, match="block of columns"):
+        build_nest(region, (Inline(0), *blocks, Pack("right", "i1_by64"), Pack("left", "k0_by32")), "k")
 
 
 @pytest.mark.parametrize("change", [(Inline(0),), (ComputeAt(0, 1, within=1), ComputeAt(1, 1))])

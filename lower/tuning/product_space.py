@@ -4,7 +4,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from loopwright.ir.schedule import Instruction, Pack, Reorder, Schedule, Split, Tensorize
+from loopwright.ir.schedule import Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
 from loopwright.lower.scheduling import Scheduled
 from loopwright.lower.tiling import block_of, loops
 from loopwright.lower.tuning.edits import FACTORS, changed, of_kind, renamed
@@ -62,7 +62,7 @@ def _with_columns(schedule: Schedule, x: Tensorize, lanes: int, vectors: int) ->
 
 
 def block_order(space: object, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
-    """Two loops next to each other the other way round; the columns packed in another loop."""
+    """Two loops next to each other the other way round; another one shared out; a side packed in another loop."""
     if not of_kind(schedule, Tensorize):
         return
     for x in schedule:
@@ -70,6 +70,8 @@ def block_order(space: object, schedule: Schedule, made: Scheduled) -> Iterator[
             for k in range(len(x.loops) - 1):
                 names = (*x.loops[:k], x.loops[k + 1], x.loops[k], *x.loops[k + 2:])
                 yield changed(schedule, [x], [Reorder(names)])
+            for name in x.loops[:-2]:  # the last two go through a block
+                yield changed(schedule, of_kind(schedule, Parallel), [Parallel((name,))])
         if isinstance(x, Pack):
             for f in loops(made.nest.body):
                 if f.step > 1:
