@@ -31,10 +31,11 @@ class Buffer:
 class For:
     """body for index in [0, extent), or in a block: from the index `origin` of a loop around it, `length` positions or as many
     as there are; every `step`th. lanes > 1: `lanes` iterations at a time, `unroll` vectors in flight, masked tail (innermost
-    only, or around loops without lanes). parallel: iterations are independent and the pool may share them out (in no other
-    such loop; it may have lanes as well). by_rows: the folds of the body go row by row over stripes of the loop, not down each
-    of its vectors (outermost loops with lanes only). tiled: together with the loop of vectors that is its body, in square
-    tiles. padded: all positions of the block are stored to, those past the extent with any number. together: so many
+    only, or around loops without lanes). parallel: iterations are independent and the pool may share them out (it may have
+    lanes as well; inside another such loop only where that one is in one piece). by_rows: the folds of the body go row by row
+    over stripes of the loop, not down each of its vectors (outermost loops with lanes only). tiled: together with the loop of
+    vectors that is its body, in square tiles. padded: all positions of the block are stored to, those past the extent with any
+    number. together: so many
     iterations, from a multiple of that on, belong to one thread. by_owner: a scatter's updates, each done by the warp that
     owns the element, in order. bind: the axes of a GPU's blocks and threads that share out the iterations; loops directly
     inside each other with the same axes are shared out as one."""

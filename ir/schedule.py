@@ -105,6 +105,21 @@ class Reorder:
 
 
 @dataclass(frozen=True)
+class Distribute:
+    """Go through `loop` in blocks of `size`, in which every inner loop, and what stands between two of them, has a loop of its
+    own, with a numbered index. Rows and numbers that later ones read are kept for a whole block.
+
+    before: for i: { for j: t[j] = f(i, j);  s = sum(t[:]);  for j: y[i, j] = t[j] / s }
+    after:  for I by 64: { for i_0 in I...I+64: for j: t[i_0-I, j] = f(i_0, j);
+                           for i_1 in I...I+64: s[i_1-I] = sum(t[i_1-I, :]);
+                           for i_2 in I...I+64: for j: y[i_2, j] = t[i_2-I, j] / s[i_2-I] }
+    """
+
+    loop: str
+    size: int
+
+
+@dataclass(frozen=True)
 class Tensorize:
     """Make the sum of products `stage` in registers: `heights[0]` rows by `columns` columns in `lanes`, where rows are left of
     the next height; `depth` terms at a time, so that the columns' factors stay in the first cache. It stands in a loop over a
@@ -132,10 +147,14 @@ class Pack:
 
     before: for J by 512: for I by 168: for K: for j0: t += a[...] @ b[...]
     after:  for J by 512: { p[...] = b[:, J:J+512];  for I by 168: for K: for j0: t += a[...] @ p[...] }      (right, J)
+
+    Inside a loop around that over the columns' blocks, the right side is copied for all of them; inside no loop (""), once.
+    Where the loop holds several products, `product` is the stage of one.
     """
 
     side: str
     loop: str
+    product: int | None = None
 
 
 @dataclass(frozen=True)
@@ -278,12 +297,13 @@ class ByOwner:
 
 
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
-Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Tensorize | Pack | Parallel \
-    | Rfactor | PrefetchRow | ByRows | AddAlong | OnePass | Tiles | InPlace | Threads | Bind \
+Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Distribute | Tensorize | Pack \
+    | Parallel | Rfactor | PrefetchRow | ByRows | AddAlong | OnePass | Tiles | InPlace | Threads | Bind \
     | InShared | ByOwner
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
-    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Tensorize, Pack, Parallel, Rfactor, PrefetchRow,
+    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Distribute, Tensorize, Pack, Parallel, Rfactor,
+    PrefetchRow,
     ByRows, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared, ByOwner)}
 
 

@@ -77,10 +77,12 @@ def _drops_ones(n: Node) -> bool:
 class Grouping:
     """`carried`: for some results, by number, the parameter whose bytes they have if they are made by updates of it alone.
     `in_loop`: whether the graph is run many times, maybe over short arrays, where each kernel costs. `decided`: what is not
-    left to the rules. `taken`: what they decided, and what was."""
+    left to the rules. `chained`: see `lower/chains.py`. `taken`: what the rules decided, and what was."""
 
-    def __init__(self, g: Graph, blas: bool, carried: Mapping[int, Value], in_loop: bool, decided: Decided) -> None:
-        self.g, self.blas, self.fresh, self.decided = g, blas, fresh_indices(), decided
+    def __init__(self, g: Graph, blas: bool, carried: Mapping[int, Value], in_loop: bool, decided: Decided,
+                 chained: Mapping[Node, Node]) -> None:
+        self.g, self.blas, self.fresh, self.decided, self.chained = g, blas, fresh_indices(), decided, chained
+        self.ends = set(chained.values())  # of chains of products
         self.taken: list[Taken] = []
         self.updates = self._updates(carried)
         self.users: dict[Value, list[Node]] = {}
@@ -179,7 +181,8 @@ class Grouping:
             return False
         if isinstance(choice, Call) and not self.blas:
             refuse(n, choice, "there is no library")
-        is_called = self.blas and not isinstance(choice, Generate)
+        in_chain = n in self.chained or n in self.ends
+        is_called = self.blas and not isinstance(choice, Generate) and (isinstance(choice, Call) or not in_chain)
         both = Generate(self.place(n)), Call(self.place(n))
         self.taken.append(Taken(both[is_called], both if self.blas else (), n.outputs[0], kind(self, n)))
         return is_called
@@ -210,7 +213,9 @@ class Grouping:
         first = n.outputs[:1]
         form = form or Form(Index("none"), ())
         group = Group(n, [], {v: {form.index: None} for v in first}, form.expr, form.index, list(first))
-        if isinstance(form.expr, Reduce):
+        if n in self.ends:
+            group.level, group.last_axis = n.outputs[0].type.rank - 1, True
+        elif isinstance(form.expr, Reduce):
             group.last_axis = _over_last(n)
         for other in self._readers(n):
             group.readers.add(other)
@@ -243,7 +248,10 @@ class Grouping:
         aligned = self._is_aligned(v, group)
         if shared and not (aligned and self._storable(v, group)):
             return False
-        return aligned and self._fits_row(n, group) if isinstance(form.expr, Reduce) else form.is_map
+        if not isinstance(form.expr, Reduce):
+            return form.is_map
+        in_rows = self.chained.get(n) in group.nodes and self._in_rows(group, self.positions_of(v, group))
+        return (aligned or in_rows) and self._fits_row(n, group)
 
     def _suits(self, n: Node, form: Form, group: Group) -> bool:
         """Whether the group computes few elements of n more than once, or cheap ones."""
@@ -268,6 +276,10 @@ class Grouping:
     def _fits_row(self, n: Node, group: Group) -> bool:
         """A reduction joins as a value of each row: the rows are those that the group has, or gets."""
         rank, root_rank = n.outputs[0].type.rank, len(group.index)
+        if self.chained.get(n) in group.nodes:
+            return group.level == (rank - 1 if is_contraction(n) else rank)
+        if n in self.ends:
+            return rank == root_rank and group.level in (None, rank - 1) and not any(map(is_contraction, group.nodes))
         if isinstance(group.expr, Prefix | Scatter) or (rank == 0 and root_rank > 0) or not _spans(n.outputs[0], group):
             return False
         if is_contraction(n) and any(map(is_contraction, group.nodes)):
@@ -298,7 +310,9 @@ class Grouping:
     def _join(self, n: Node, form: Form, group: Group, readers: list[Group]) -> None:
         v = n.outputs[0]
         self.groups_of[n] = [group]
-        if isinstance(form.expr, Reduce):
+        if n in self.ends:
+            group.level, group.last_axis = v.type.rank - 1, True
+        elif isinstance(form.expr, Reduce) and not (is_contraction(n) and n in self.chained):
             group.level, group.last_axis = v.type.rank, _over_last(n)
         others = [r for r in readers if r is not group]
         if others or v in self.results:

@@ -13,6 +13,7 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.kernels.gemm import match_gemm
+from loopwright.lower.chains import chains
 from loopwright.lower.complexes import without_complex
 from loopwright.lower.control import carried_by, is_control, is_last_use, is_loop, split_at_trips
 from loopwright.lower.decisions import Chaining, Decided, Decision, Place, Taken
@@ -22,15 +23,16 @@ from loopwright.lower.kernel import kernel, merged, region_of
 from loopwright.lower.lanes import is_of_elements, lane_schedule
 from loopwright.lower.patterns import occurrences, with_users_kernels
 from loopwright.lower.preparation import prepare
-from loopwright.lower.rules import default_schedule
+from loopwright.lower.rules import chain_schedule, default_schedule
 from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import Target
 
 
-def partition(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decision] = ()) -> Graph:
+def partition(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decision] = (), chained: bool = True) -> Graph:
     """g as kernels with default schedules, complex numbers as pairs of real ones; `blas` says whether matrix products may
-    call the library. ScheduleError for one of the `decisions` that does not fit."""
-    return partitioned(g, target, blas=blas, decisions=decisions).kernels
+    call the library, `chained` whether chains of them may be one kernel. ScheduleError for one of the `decisions` that does not
+    fit."""
+    return partitioned(g, target, blas=blas, decisions=decisions, chained=chained).kernels
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,9 @@ class Partition:
 
 
 def partitioned(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decision] = (),
-                is_scheduled: bool = True) -> Partition:
+                is_scheduled: bool = True, chained: bool = True) -> Partition:
     """What `partition` gives, with how it came about. Schedules take most of the time; they can be left out."""
-    made = _Partition(target, blas, decisions, is_scheduled)
+    made = _Partition(target, blas, decisions, is_scheduled, chained)
     return Partition(made.whole(g), made.places, tuple(made.taken))
 
 
@@ -78,8 +80,8 @@ def _storage_roots(g: Graph) -> dict[Value, Value]:
 class _Partition:
     """A graph and its regions, which share schedules."""
 
-    def __init__(self, target: Target, blas: bool, decisions: Sequence[Decision], is_scheduled: bool) -> None:
-        self.target, self.blas, self.decisions, self.is_scheduled = target, blas, decisions, is_scheduled
+    def __init__(self, target: Target, blas: bool, decisions: Sequence[Decision], is_scheduled: bool, chained: bool) -> None:
+        self.target, self.blas, self.decisions, self.is_scheduled, self.chained = target, blas, decisions, is_scheduled, chained
         self.schedules: dict[Any, Schedule] = {}  # equal regions are scheduled once
         self.used: set[Decision] = set()
         self.taken: list[Taken] = []
@@ -102,7 +104,7 @@ class _Partition:
         if not self.is_scheduled:
             self.taken += occurrences(g, self.blas, at)
         g = with_users_kernels(g, self.blas, decided)
-        grouping = Grouping(g, self.blas, carried, in_loop, decided)
+        grouping = self._grouped(g, carried, in_loop, decided)
         self.taken += grouping.taken
         made: dict[Value, Value] = {v: v for v in g.params}
         out: list[Node] = []
@@ -111,7 +113,7 @@ class _Partition:
             if group.root in grouping.lone:
                 out.append(self._lone(group.root, made, grouping.place(group.root)))
             else:
-                out.append(self._kernel(group, sorted(group.nodes, key=grouping.position.__getitem__), made))
+                out.append(self._kernel(group, grouping, made))
                 if group.root in grouping.updates:
                     updates[out[-1]] = made[grouping.updates[group.root][0]]
             if not at:
@@ -120,15 +122,29 @@ class _Partition:
             out = [_in_place(out, k, updates[n]) if n in updates else n for k, n in enumerate(out)]
         return Graph(g.params, tuple(out), tuple(made[v] for v in g.results), g.constraints)
 
+    def _grouped(self, g: Graph, carried: Mapping[int, Value], in_loop: bool, decided: Decided) -> Grouping:
+        """Which nodes one kernel computes, with those chains of products that are one kernel, whole."""
+        chained = chains(g) if self.chained else {}
+        while True:
+            grouping = Grouping(g, self.blas, carried, in_loop, decided, chained)
+            apart = {end for end in chained.values() if not self._is_whole(grouping, end)}
+            if not apart:
+                return grouping
+            chained = {n: end for n, end in chained.items() if end not in apart}
+
+    def _is_whole(self, grouping: Grouping, end: Node) -> bool:
+        """Whether one kernel computes all of the chain that ends there, and its loops suit that."""
+        groups = grouping.groups_of[end]
+        alone = len(groups) == 1 and all(grouping.groups_of[n] == groups for n, e in grouping.chained.items() if e is end)
+        return alone and chain_schedule(_region_of(groups[0], grouping)[0], self.target) is not None
+
     def _region(self, n: Node, k: int, at: Place) -> Graph:
         """A region without what it knows of sizes, which is the entry's to check: so more regions are equal."""
         g = n.regions[k]
         return self.graph(Graph(g.params, g.nodes, g.results), carried_by(n, k), is_loop(n), (*at, k))
 
-    def _kernel(self, group: Group, nodes: list[Node], made: dict[Value, Value]) -> Node:
-        results = [group.root.outputs[0], *(v for v in group.results if v is not group.root.outputs[0])]
-        region, outside = region_of(nodes, results)
-        region = merged(region)
+    def _kernel(self, group: Group, grouping: Grouping, made: dict[Value, Value]) -> Node:
+        region, outside, results = _region_of(group, grouping)
         if region.key not in self.schedules:
             self.schedules[region.key] = default_schedule(region, self.target) if self.is_scheduled else ()
         attrs = {"implementation": "generated", "schedule": self.schedules[region.key]}
@@ -153,6 +169,13 @@ class _Partition:
         region, _ = region_of([n], n.outputs)
         name = "gemm" if match_gemm(n) else n.op.name
         return Node(kernel, tuple(dict.fromkeys(inputs)), {"implementation": name}, values, (region,), n.source)
+
+
+def _region_of(group: Group, grouping: Grouping) -> tuple[Graph, tuple[Value, ...], list[Value]]:
+    """What a group computes, what it reads, and its results."""
+    results = [group.root.outputs[0], *(v for v in group.results if v is not group.root.outputs[0])]
+    region, outside = region_of(sorted(group.nodes, key=grouping.position.__getitem__), results)
+    return merged(region), outside, results
 
 
 def _in_place(nodes: Sequence[Node], k: int, v: Value) -> Node:

@@ -32,12 +32,13 @@ from loopwright.ir.schedule import (
     Vectorize,
 )
 from loopwright.ir.types import BF16, F16
+from loopwright.lower.chains import blocks_of_rows
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.contractions import is_contraction, product_schedule
 from loopwright.lower.fusing import by_rows, expressions, together, transposed_loads
 from loopwright.lower.joining import join
 from loopwright.lower.partials import block_sums
-from loopwright.lower.scheduling import Scheduled, build_nest, is_short
+from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest, is_short
 from loopwright.lower.target import Target
 
 # Cost of one scalar operation, in adds; what is not listed costs 1.
@@ -138,6 +139,8 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     """The schedule of a region that nobody has tuned."""
     s = survey(region)
     placement = [placement_of(s, k) for k in range(len(s.stages))]
+    if sum(map(is_contraction, region.nodes)) > 1 and (chain := chain_schedule(region, target)) is not None:
+        return chain
     if any(map(is_contraction, region.nodes)) and s.loops == len(s.index) and not isinstance(s.root.expr, Scatter | Prefix):
         whole = fuse_rules(s, build_nest(region, tuple(placement), "probe"))
         product = product_schedule(region, (*placement, *whole), target)
@@ -152,6 +155,22 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     schedule = (*schedule, *fuse_rules(s, scheduled))
     schedule = (*schedule, *_pass_rules(s, schedule, scheduled))
     return (*schedule, *_shared_folds(s, schedule))
+
+
+def chain_schedule(region: Graph, target: Target) -> Schedule | None:
+    """The schedule of several products, of which all but the last are kept as rows; None where their loops do not suit it."""
+    s, products = survey(region), {k for k, n in enumerate(region.nodes) if is_contraction(n)}
+    level, last = len(s.index) - 1, max(products)
+    if isinstance(s.root.expr, Scatter | Prefix) or s.loops < len(s.index) or level < 1:
+        return None
+    placed = [ComputeAt(k, level) if k in products and k != last else placement_of(s, k) for k in range(len(s.stages))]
+    lanes = [x for x in _lanes_rules(s, placed, target)
+             if isinstance(x, Vectorize | Unroll) and x.stage not in {*products, _number(s)}]
+    try:
+        whole = fuse_rules(s, build_nest(region, tuple(placed), "probe"))
+        return blocks_of_rows(region, (*placed, *whole, *lanes), target)
+    except ScheduleError:
+        return None
 
 
 # ---- what is kept -------------------------------------------------------------------------------

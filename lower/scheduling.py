@@ -22,6 +22,7 @@ from loopwright.ir.schedule import (
     ByOwner,
     ByRows,
     ComputeAt,
+    Distribute,
     Fuse,
     Inline,
     InPlace,
@@ -42,6 +43,7 @@ from loopwright.ir.schedule import (
     Vectorize,
 )
 from loopwright.lower import binding
+from loopwright.lower.distribution import distribute
 from loopwright.lower.fusing import by_rows, fuse_loops, transposed_loads
 from loopwright.lower.joining import join
 from loopwright.lower.lanes import lane_nest
@@ -77,7 +79,7 @@ class Decisions:
     parallel: Parallel | None = None
     by_rows: bool = False
     tiled: bool = False
-    blocks: list[Split | Reorder | Tensorize | Pack] = field(default_factory=list)
+    blocks: list[Split | Reorder | Distribute | Tensorize | Pack] = field(default_factory=list)
     joined: list[OnePass] = field(default_factory=list)
     along: dict[int, AddAlong] = field(default_factory=dict)
     in_place: list[InPlace] = field(default_factory=list)
@@ -114,7 +116,7 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
             case Interleave():
                 check(is_short(region.results[0].type.shape), x, "the root's last axis has no small constant size")
                 d.interleave = True
-            case Split() | Reorder() | Tensorize() | Pack():
+            case Split() | Reorder() | Distribute() | Tensorize() | Pack():
                 d.blocks.append(x)
             case Parallel():
                 d.parallel = x
@@ -192,7 +194,7 @@ class _NestBuilder:
             assert fused is not None
             nest = fused
         for instruction in self.d.blocks:
-            nest = _agreed(instruction, blocked, nest)
+            nest = _agreed(instruction, _blocked, nest)
         for tiles in [x for x in self.d.blocks if isinstance(x, Tensorize)]:
             check(not unpacked(nest), tiles, "its tiles read packed sides: see Pack")
         if self.d.parallel:
@@ -270,6 +272,10 @@ def _agreed(x: T, change: Callable[[Nest, T], R], nest: Nest) -> R:
         return change(nest, x)
     except ValueError as why:
         raise ScheduleError(f"{x}: {why}") from None
+
+
+def _blocked(nest: Nest, x: Split | Reorder | Distribute | Tensorize | Pack) -> Nest:
+    return distribute(nest, x.loop, x.size) if isinstance(x, Distribute) else blocked(nest, x)
 
 
 def _in_one_pass(body: Sequence[Statement], x: OnePass) -> tuple[Statement, ...]:

@@ -47,8 +47,8 @@ def blocked(nest: Nest, x: Split | Reorder | Tensorize | Pack) -> Nest:
             return reorder(nest, names)
         case Tensorize():
             return tensorize(nest, x)
-        case Pack(side, loop):
-            return pack(nest, side, loop)
+        case Pack(side, loop, product):
+            return pack(nest, side, loop, product)
 
 
 def shared_out(nest: Nest, x: Parallel) -> Nest:
@@ -164,11 +164,22 @@ def tensorize(nest: Nest, x: Tensorize) -> Nest:
     around = next((f for f in every if f.body == (rows,)), None)
     if rows is None or around is None:
         raise ValueError("it does not stand in two loops, that of the columns inside that of the rows, inside a block")
-    made = _tiled_body(rows, found[0], names, x)
-    return dataclasses.replace(nest, body=at_loop(nest.body, around.index.name, lambda f: dataclasses.replace(f, body=made)))
+    made, sums = _tiled_body(rows, found[0], names, x)
+    body = at_loop(nest.body, around.index.name, lambda f: dataclasses.replace(f, body=made))
+    return dataclasses.replace(nest, body=_widened(body, sums))
 
 
-def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> Body:
+def _widened(body: Body, buffer: Buffer) -> Body:
+    """The statements with a buffer of that name as large as this one."""
+    def visit(s: Statement) -> Statement:
+        if isinstance(s, Allocate) and s.buffer.name == buffer.name:
+            return Allocate(buffer)
+        return dataclasses.replace(s, body=tuple(map(visit, s.body))) if isinstance(s, For) else s
+    return tuple(map(visit, body))
+
+
+def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> tuple[Body, Buffer]:
+    """The loops that make the sums, and those that store what is made of them; and where the sums are."""
     at, s = next((k, s) for k, s in enumerate(columns.body) if isinstance(s, Reduction) and s.name in names)
     before, after = columns.body[:at], columns.body[at + 1:]
     if s.monoid != "sum" or s.lanes > 1 or s.also or s.joined:
@@ -182,9 +193,12 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
         raise ValueError("tiles get lower, down to one row")
     assert isinstance(columns.length, int) and isinstance(rows.length, int)
     left, right = factors(s.body, rows.index, columns.index)
-    width = -(-columns.length // x.columns) * x.columns + x.lanes  # rows a power of two apart would share lines of a cache
-    tile = Buffer(f"{s.name}_sums", (rows.length, width), s.dtype, "local")
-    place = minus(rows.index, rows.origin), minus(columns.index, columns.origin)
+    kept = _kept(rows, columns, s, after)
+    whole_width = columns.extent if kept else columns.length
+    width = floordiv(whole_width + (x.columns - 1), x.columns) * x.columns
+    width = width + x.lanes  # rows a power of two apart would share lines of a cache
+    tile = Buffer(kept or f"{s.name}_sums", (rows.length, width), s.dtype, "local")
+    place = minus(rows.index, rows.origin), columns.index if kept else minus(columns.index, columns.origin)
     (k, extent), outer = s.over[-1], s.over[:-1]
     if x.pairs:
         if not go_in_pairs(left, right, s.dtype):
@@ -199,10 +213,21 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
                        fresh, x.pairs)
     panels = For(panel, columns.extent, (product,), origin=columns.origin, length=columns.length, step=x.columns)
     depths = For(start, maximum(extent, 1), (panels,), step=x.depth)  # a sum of no terms is made once, too
+    if kept:
+        return (depths,), tile
     read = Load(tile.name, place, tile.dtype)
     body = tuple(_with_values(t, lambda e: read if isinstance(e, Local) and e.name == s.name else None) for t in after)
     stores = dataclasses.replace(rows, body=(dataclasses.replace(columns, body=body, lanes=x.lanes, unroll=x.unroll),))
-    return Allocate(tile), depths, stores
+    return (Allocate(tile), depths, stores), tile
+
+
+def _kept(rows: For, columns: For, s: Reduction, after: Sequence[Statement]) -> str | None:
+    """The buffer of a block's rows that the sums are kept in, where nothing else is done with them."""
+    match after:
+        case (Store(buffer=name, index=(row, column), value=Local(name=local), combine="set", when=None),):
+            is_block = rows.origin is not None and row == minus(rows.index, rows.origin)
+            return name if local == s.name and is_block and column == columns.index else None
+    return None
 
 
 def _with_values(s: Statement, change: Callable[[Expr], Expr | None]) -> Statement:
@@ -258,38 +283,42 @@ def _where(places: Mapping[Expr, Expr], e: Expr) -> Expr | None:
 
 
 # ---- packed operands --------------------------------------------------------------------------------
-def pack(nest: Nest, side: str, name: str) -> Nest:
-    """One side of the only product of blocks, copied inside the loop of this name to where its tiles read it in order."""
-    def packed(f: For) -> For:
-        products = [s for s in _all(f.body) if isinstance(s, Contract)]
+def pack(nest: Nest, side: str, name: str, number: int | None) -> Nest:
+    """One side of the only product of blocks, or of one by its stage, copied inside the loop of this name (none: once) to where
+    its tiles read it in order."""
+    def packed(body: Body, f: For | None) -> Body:
+        names = None if number is None else (f"s{number}_sums", f"r{number}_sums", f"t{number}")
+        products = [s for s in _all(body) if isinstance(s, Contract) and (names is None or s.buffer in names)]
         if len(products) != 1:
             raise ValueError("there is no product in it, or more than one")
         s = products[0]
-        buffer, fill, place = (_left if side == "left" else _right)(s, f)
-        _check_bound(fill, f)
+        buffer, fill, place = (_left if side == "left" else _right)(s, f, body)
+        _check_bound(fill, body)
         read = Load(buffer.name, (place,), buffer.dtype)
         new = dataclasses.replace(s, left=read) if side == "left" else dataclasses.replace(s, right=read)
-        body = _replaced(f.body, s, new)
-        return dataclasses.replace(f, body=(Allocate(buffer), fill, *body))
+        return (Allocate(buffer), fill, *_replaced(body, s, new))
     if side not in ("left", "right"):
         raise ValueError("a product has a left and a right side")
-    return dataclasses.replace(nest, body=at_loop(nest.body, name, packed))
+    if not name:
+        return dataclasses.replace(nest, body=packed(nest.body, None))
+    return dataclasses.replace(
+        nest, body=at_loop(nest.body, name, lambda f: dataclasses.replace(f, body=packed(f.body, f))))
 
 
-def _check_bound(fill: Statement, f: For) -> None:
+def _check_bound(fill: Statement, body: Body) -> None:
     """ValueError where what is copied at the start of a loop's body depends on a loop inside."""
-    inside, own = ({g.index for g in _all(body) if isinstance(g, For)} for body in (f.body, (fill,)))
+    inside, own = ({g.index for g in _all(statements) if isinstance(g, For)} for statements in (body, (fill,)))
     read = {x for e in expressions((fill,)) for x in walk(e) if isinstance(x, Index)}
     if late := sorted(k.name for k in (read & inside) - own):
         raise ValueError(f"what is packed depends on the loop {late[0]}, which is inside")
 
 
-def _left(s: Contract, f: For) -> tuple[Buffer, Statement, Expr]:
+def _left(s: Contract, f: For | None, inside: Body) -> tuple[Buffer, Statement, Expr]:
     """A block of rows, in pieces of one depth: rows lie a known distance apart. Windows that step by one position share the
     rows that they have in common."""
     last, rows = s.over[-1], s.rows
     assert last.origin and last.length and rows.origin and rows.length
-    if f.index != last.origin:
+    if f is None or f.index != last.origin:
         raise ValueError("the left side is packed for a block of its terms")
     width = last.length + s.lanes  # as the sums' rows
     window, step = _window(s)
@@ -346,25 +375,37 @@ def _linear(e: Expr) -> dict[Index, Extent] | None:
     return None
 
 
-def _right(s: Contract, f: For) -> tuple[Buffer, Statement, Expr]:
-    """Panels of a block of columns, one term of the sums after another."""
+def _right(s: Contract, f: For | None, inside: Body) -> tuple[Buffer, Statement, Expr]:
+    """Panels of a block of columns, or of all of them, one term of the sums after another."""
     panel, width, last = s.columns.origin, s.columns.length, s.over[-1]
     assert panel and width
-    if f.step % width or f.index != block_of(s.columns.index.name, f.step):
-        raise ValueError("the right side is packed for a block of columns")
+    first, count = _columns_of(s, f, inside)
     terms = product(b.extent for b in s.over)
     place = plus(times(_flat(s.over[:-1]), integer(last.extent * width)), times(last.index, Literal(width, I64)))
-    place = plus(plus(times(minus(panel, f.index), integer(terms)), place), minus(s.columns.index, panel))
-    buffer = Buffer(f"{s.buffer}_right", (terms * f.step,), s.right.dtype, "local")
+    at = panel if first is None else minus(panel, first)
+    place = plus(plus(times(at, integer(terms)), place), minus(s.columns.index, panel))
+    buffer = Buffer(f"{s.buffer}_right", (terms * count,), s.right.dtype, "local")
     vectors = For(s.columns.index, s.columns.extent, (Store(buffer.name, (place,), s.right),), s.lanes, width // s.lanes,
                   origin=panel, length=width, padded=True)
-    panels = For(panel, s.columns.extent, (), origin=f.index, length=f.step, step=width)
+    panels = For(panel, s.columns.extent, (), origin=first, length=None if first is None else count, step=width)
     terms_of_panel = _across(For(last.index, last.extent, (vectors,)))
     if terms_of_panel.tiled:
         body: Statement = dataclasses.replace(panels, body=(_around(s.over[:-1], terms_of_panel),))
     else:  # along the rows, as they lie in memory
         body = _around(s.over, dataclasses.replace(panels, body=(vectors,)))
     return buffer, body, place
+
+
+def _columns_of(s: Contract, f: For | None, body: Body) -> tuple[Index | None, Extent]:
+    """Where the columns begin whose factors are packed in the body of f, and how many there is room for: a block, or all."""
+    width = s.columns.length
+    block = next(x.origin for x in loops(body) if x.index == s.columns.origin)
+    assert width and block is not None
+    if f is not None and f.index == block and f.step > 1 and f.step % width == 0:
+        return block, f.step
+    if not any(x.index == block for x in loops(body)):
+        raise ValueError("the right side is packed for a block of columns, or for all")
+    return None, floordiv(s.columns.extent + (width - 1), width) * width
 
 
 def _around(blocks: Sequence[Block], s: Statement) -> Statement:

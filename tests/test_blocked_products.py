@@ -64,7 +64,7 @@ def test_a_product_in_blocks_means_what_it_meant(m, n, k):
     ((*TILED[:3], Tensorize(1, (3, 1), 4, 2, 5)), "does not stand"),
     (TILED, "packed sides"),
     ((*TILED, Pack("right", "i1_by8")), "packed sides"),
-    ((*TILED, Pack("right", "i0_by6")), "packed for a block of columns"),
+    ((*TILED, Pack("right", "i0_by6")), "packed for a block of columns, or for all"),
     ((*TILED, Pack("left", "i0_by6")), "packed for a block of its terms"),
     ((*TILED, Pack("up", "i0_by6")), "a left and a right side"),
     ((Pack("left", "i0"),), "no product in it"),

@@ -234,16 +234,16 @@ def test_alternatives_compute_the_same(name):
 
 def test_chains_run_in_blocks_or_whole():
     f, args = PROGRAMS["a network"]
-    g = graph_of(f, *args)
-    whole, divided, by_rule = (lowered(g, Cover(x)) for x in ((Whole((0,)),), (InBlocks((0,), 7),), ()))
+    g, called = graph_of(f, *args), Call((0,))  # else all of it is one kernel
+    whole, divided, by_rule = (lowered(g, Cover((called, *x))) for x in ((Whole((0,)),), (InBlocks((0,), 7),), ()))
     assert [n.op.name for n in whole.kernels.nodes] == ["kernel"] * 4
     loop, = divided.kernels.nodes
     assert loop.op.name == "blocks" and evaluate(loop.attrs["rows"], {"n": 60}) == 7
     assert by_rule.kernels != divided.kernels
-    np.testing.assert_allclose(compiled(g, Cover((InBlocks((0,), 7),)))(*args), f(*args), rtol=1e-12)
+    np.testing.assert_allclose(compiled(g, Cover((called, InBlocks((0,), 7))))(*args), f(*args), rtol=1e-12)
     plain = graph_of(lambda x: np.exp(x - np.max(x, -1, keepdims=True))[::1] * 2, normal(100, 7))
-    for whose, decisions, why in ((g, (InBlocks((8,)),), "no chain"), (plain, (Whole((99,)),), "no kernel is made"),
-                                  (g, (InBlocks((0,)), Whole((0,))), "says otherwise")):
+    for whose, decisions, why in ((g, (called, InBlocks((8,))), "no chain"), (plain, (Whole((99,)),), "no kernel is made"),
+                                  (g, (called, InBlocks((0,)), Whole((0,))), "says otherwise")):
         with pytest.raises(ScheduleError, match=why):
             lowered(whose, Cover(decisions))
     with pytest.raises(ScheduleError, match="donated"):

@@ -253,7 +253,7 @@ class Generator:
         in chunks where there is enough work."""
         def run(inside: Context, given: Sequence[str], begin: str, end: str) -> None:
             inside, span = stretch(inside, statement, (begin, end))
-            self.with_scratch(inside, _locals(statement.body), lambda here: self.counted(here, statement, span))
+            self.with_scratch(inside, _locals(statement.body), lambda here: self.counted(here, statement, span, parallel=True))
         kernel, scope = context.kernel, context.scope
         name, block = self.outlined(context, (), run)
         n, units = unit_count(context, statement), max(statement.step // unit_of(statement), 1)

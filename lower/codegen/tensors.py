@@ -168,10 +168,11 @@ def _call(context: Context, s: Contract, size: tuple[int, int], count: str, oute
     kernel, scope = context.kernel, context.scope
     left, right, sums = _Side(context, s.left), _Side(context, s.right), _Side(context, Load(s.buffer, s.at, s.dtype))
     distance, apart = (side.step(s.rows.index) for side in (left, sums))
-    assert isinstance(distance, int) and isinstance(apart, int) and s.columns.length is not None
+    assert isinstance(distance, int) and s.columns.length is not None
     bytes_each, rows = s.dtype.itemsize, s.rows.length or size[0]
     share = -(-s.columns.length * bytes_each * size[0] // rows) if size[0] == s.heights[0] else 0
-    shape = TileShape(s.dtype, *size, s.lanes, distance, apart, s.columns.length // s.lanes, share, s.pairs)
+    known = apart if isinstance(apart, int) else None
+    shape = TileShape(s.dtype, *size, s.lanes, distance, known, s.columns.length // s.lanes, share, s.pairs)
     name, declarations, texts = tile_function(shape, kernel.target)
     kernel.function.declarations |= declarations
     kernel.function.constants |= texts
@@ -179,6 +180,8 @@ def _call(context: Context, s: Contract, size: tuple[int, int], count: str, oute
     steps = [kernel.extent(side.step(outer[-1].index)) if outer else "0" for side in (left, right)]
     given = [f"ptr {left.pointer}", f"ptr {right.pointer}", f"ptr {sums.pointer}", f"i64 {count}", f"i64 {groups}",
              f"i64 {steps[0]}", f"i64 {steps[1]}", f"i1 {fresh}"]
+    if known is None:
+        given.append(f"i64 {kernel.extent(apart)}")
     if share:
         given.append(f"ptr {_ahead(context, s, right, scope.emit(f'mul i64 {count}, {share}'), size[0])}")
     scope.do(f"call void @{name}({', '.join(given)})")
@@ -215,16 +218,16 @@ class _Side:
 
 @dataclass(frozen=True)
 class TileShape:
-    """`height` rows of `parts` vectors; how far apart rows lie: `distance` of the left side, `apart` of the sums; how many
-    vectors the right side has for each term, how many bytes of what comes next to ask the caches for, and whether a term is
-    a pair of numbers of 16 bits."""
+    """`height` rows of `parts` vectors; how far apart rows lie: `distance` of the left side, `apart` of the sums (None: told by
+    calls); how many vectors the right side has for each term, how many bytes of what comes next to ask the caches for, and
+    whether a term is a pair of numbers of 16 bits."""
 
     dtype: np.dtype
     height: int
     parts: int
     lanes: int
     distance: int
-    apart: int
+    apart: int | None
     stride: int
     ahead: int
     pairs: bool
@@ -237,9 +240,10 @@ class TileShape:
 
 @cache
 def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str], frozenset[str]]:
-    """`void (ptr left, ptr right, ptr sums, i64 count, i64 groups, i64 left step, i64 right step, i1 fresh, ptr ahead)`:
-    sums[r, :] is the sum of left[r, k] * right[k, :] over `count` terms of each of some groups, which lie a step apart; added
-    to what is there unless `fresh`. Its name, and what a module needs for it. All kernels of a module share it."""
+    """`void (ptr left, ptr right, ptr sums, i64 count, i64 groups, i64 left step, i64 right step, i1 fresh, ...)`: sums[r, :]
+    is the sum of left[r, k] * right[k, :] over `count` terms of each of some groups, which lie a step apart; added to what is
+    there unless `fresh`. Last `i64 apart` and `ptr ahead`, where the shape asks for them. Its name, and what a module needs for
+    it. All kernels of a module share it."""
     function = Function(set(), set())
     root, (element, lanes) = function.root, (memory_type(shape.dtype), shape.lanes)
     kind, bits = vector_type(element, lanes), 8 * shape.dtype.itemsize
@@ -271,14 +275,18 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
 
     machine, integers = Machine(root, bits, lanes, target), vector_type(f"i{bits}", lanes)
     kept = splat_register(root, f"i{bits}", root.emit(f"select i1 %fresh, i{bits} 0, i{bits} -1"), lanes)  # of what was there
+    rows = ["%sums"]
+    for _ in range(1, shape.height):
+        apart = "%apart" if shape.apart is None else shape.apart
+        rows.append(root.emit(f"getelementptr {element}, ptr {rows[-1]}, i64 {apart}"))
     for k, value in enumerate(sums):
         row, part = divmod(k, shape.parts)
-        at = root.emit(f"getelementptr {element}, ptr %sums, i64 {row * shape.apart + part * lanes}")
+        at = root.emit(f"getelementptr {element}, ptr {rows[row]}, i64 {part * lanes}")
         before = root.emit(f"and {integers} {root.emit(f'load {integers}, ptr {at}, align {bits // 8}')}, {kept}")
         total = machine.add(machine.from_bits(before), value) if is_float else machine.iadd(before, value)
         root.do(f"store {kind} {total}, ptr {at}, align {bits // 8}")
     parameters = "ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %count, i64 %groups, i64 %left.step, " \
-        "i64 %right.step, i1 %fresh" + (", ptr %ahead" if shape.ahead else "")
+        "i64 %right.step, i1 %fresh" + (", i64 %apart" if shape.apart is None else "") + (", ptr %ahead" if shape.ahead else "")
     text = f"define internal void @{shape.name}({parameters}) noinline {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
     return shape.name, frozenset(function.declarations), frozenset((*function.constants, text))
 

@@ -1,6 +1,7 @@
 """Two nested loops in tiles: arrays that the outer one walks element by element are read along it and transposed in registers.
 
-Guarantees: every element is computed once, as in the plain loops; only whole tiles are read that way.
+Guarantees: every element is computed once, as in the plain loops; only whole tiles are read that way, or tiles of rows that
+are there and columns of which the last one is read again where columns are padded.
 """
 from __future__ import annotations
 
@@ -68,10 +69,11 @@ class _Tiles:
         end = scope.emit(f"select i1 {enough}, i64 {whole}, i64 {low}")
         wide = replace(context, lanes=self.lanes, parts=1, vector=self.column)
 
-        def tile(inner: Scope, at: str, state: list[str]) -> list[str]:
+        def tile(inner: Scope, at: str, state: list[str], last: str | None = None) -> list[str]:
             here = wide.bind_index(self.column, at, inner)
             for term, slot in zip(self.terms, self.slots, strict=True):
-                self._transpose(here, term, slot, rows[0], at)
+                self._transpose(here, term, slot, rows[0], at, last)
+            here = here if last is None else replace(masked(here, self.column, real, scope), padded=True)
             self._rows(here, rows, remembered=True)
             return []
 
@@ -80,6 +82,11 @@ class _Tiles:
             self._rows(masked(here, self.column, real, scope), rows, remembered=False)
             return []
         loop(scope, low, end, str(self.lanes), (), tile)
+        if self.inner.padded:
+            last = scope.emit(f"sub i64 {real}, 1")
+            beyond = scope.emit(f"select i1 {enough}, i64 {high}, i64 {end}")
+            loop(scope, end, beyond, str(self.lanes), (), lambda inner, at, state: tile(inner, at, state, last))
+            end = beyond
         loop(scope, end, high, str(self.lanes), (), rest)
 
     def _rows(self, context: Context, rows: Span, *, remembered: bool) -> None:
@@ -98,12 +105,15 @@ class _Tiles:
         context.kernel.forget()
         loop(context.scope, *rows, "1", (), row)
 
-    def _transpose(self, context: Context, term: Term, slot: str, first: str, at: str) -> None:
-        """A tile of an array, read along the rows' index, to memory that vectors of columns are read from."""
+    def _transpose(self, context: Context, term: Term, slot: str, first: str, at: str, last: str | None) -> None:
+        """A tile of an array, read along the rows' index, to memory that vectors of columns are read from; the `last` column
+        is in the place of those behind it."""
         scope, element = context.scope, register_type(term.dtype)
         kind, registers = vector_type(element, self.lanes), []
         for k in range(self.lanes):
             column = scope.emit(f"add nsw i64 {at}, {k}") if k else at
+            if last is not None:
+                column = scope.call("i64", "llvm.smin.i64", [("i64", column), ("i64", last)])
             along = replace(context, vector=self.row).bind_index(self.column, column, scope).bind_index(self.row, first, scope)
             registers.append(load(along, term).parts[0])
         for k, register in enumerate(transposed(scope, kind, registers)):

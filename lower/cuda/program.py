@@ -65,7 +65,7 @@ class _Program:
         self.made: dict[Node, CudaKernel] = {}
 
     def whole(self, g: Graph) -> CudaProgram:
-        kernels = self.graph(partition(g, HOST, blas=True))
+        kernels = self.graph(partition(g, HOST, blas=True, chained=False))
         steps = "\n".join(f"// {line}" for line in self.steps(kernels, ""))
         texts = [*self.library.texts.values(), *(k.text for k in self.known.values())]
         return CudaProgram("\n\n".join([steps, *texts]) + "\n", kernels, self.made)

@@ -1,0 +1,138 @@
+"""A loop as one loop of blocks, in which each part of its body is a loop of its own.
+
+Guarantees: an iteration's parts run in order, and find what parts before made for that iteration: its rows and numbers are
+kept for all iterations of a block.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loopwright.ir.loops import Expr, Index, Load, Local, Reduce, minus, transform, walk
+from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Reduction, Statement, Store
+from loopwright.lower.fusing import expressions
+from loopwright.lower.tiling import at_loop, block_of
+
+Body = tuple[Statement, ...]
+
+
+def distribute(nest: Nest, name: str, size: int) -> Nest:
+    """The nest with the loop over an index in blocks, of which every inner loop, and what stands between two of them, has a
+    loop of its own. Their indices are numbered."""
+    if size < 1:
+        raise ValueError("a block has at least one position")
+    return dataclasses.replace(nest, body=at_loop(nest.body, name, lambda f: _distributed(f, size)))
+
+
+def _distributed(f: For, size: int) -> For:
+    if f.lanes > 1 or f.step > 1 or f.origin is not None or f.parallel:
+        raise ValueError("the loop has lanes or threads, or is in blocks already")
+    parts = _parts(f.body)
+    if len(parts) < 2:
+        raise ValueError("its body has one part")
+    block = block_of(f.index.name, size)
+    rows = {s.buffer.name: s.buffer for s in f.body if isinstance(s, Allocate)}
+    numbers = _shared(parts)
+    kept = [*rows.values(), *(Buffer(_all_of(x.name), (), x.dtype, "local") for x in numbers.values())]
+    loops = []
+    for k, part in enumerate(parts):
+        part = [*map(_with_sums, part)]
+        change = _Part(f.index, Index(f"{f.index.name}_{k}"), block, frozenset(rows), numbers, _named(part))
+        body = (*map(change.statement, part), *(change.keep(x) for x in numbers.values() if x.name in _named(part)))
+        loops.append(dataclasses.replace(f, index=change.new, body=body, origin=block, length=size))
+    allocated = [Allocate(dataclasses.replace(b, shape=(size, *b.shape))) for b in kept]
+    return dataclasses.replace(f, index=block, step=size, body=(*allocated, *loops))
+
+
+def _parts(body: Sequence[Statement]) -> list[list[Statement]]:
+    """Each loop, and the statements between loops."""
+    parts: list[list[Statement]] = []
+    for s in body:
+        if not isinstance(s, For | Let | Reduction | Store | Allocate):
+            raise ValueError("more than loops, names, reductions and stores is in it")
+        if isinstance(s, Allocate):
+            continue
+        if isinstance(s, For) or not parts or isinstance(parts[-1][-1], For):
+            parts.append([])
+        parts[-1].append(s)
+    return parts
+
+
+def _with_sums(s: Statement) -> Statement:
+    """A row of which every element is a reduction, with that as a statement of its own."""
+    match s:
+        case For(lanes=1, body=(Store(value=Reduce() as e) as store,)):
+            name = store.buffer.replace("t", "r", 1)  # a stage's row and its sum
+            fold = Reduction(name, e.monoid, e.over, e.body, e.dtype)
+            return dataclasses.replace(s, body=(fold, dataclasses.replace(store, value=Local(name, e.dtype))))
+    return s
+
+
+def _named(part: Sequence[Statement]) -> set[str]:
+    return {s.name for s in part if isinstance(s, Let | Reduction)}
+
+
+def _shared(parts: Sequence[Sequence[Statement]]) -> dict[str, Local]:
+    """The numbers that one part names and another reads."""
+    found: dict[str, Local] = {}
+    before: set[str] = set()
+    for part in parts:
+        read = {x for e in expressions(part) for x in walk(e) if isinstance(x, Local)}
+        found.update((x.name, x) for x in sorted(read, key=lambda x: x.name) if x.name in before)
+        before |= _named(part)
+    return found
+
+
+def _all_of(name: str) -> str:
+    return f"{name}_all"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What changes in a part: its index, and where rows and numbers of other parts are."""
+
+    old: Index
+    new: Index
+    block: Index
+    rows: frozenset[str]
+    numbers: dict[str, Local]
+    own: set[str]
+
+    @property
+    def place(self) -> Expr:
+        return minus(self.new, self.block)
+
+    def keep(self, x: Local) -> Store:
+        return Store(_all_of(x.name), (self.place,), x)
+
+    def expr(self, e: Expr) -> Expr:
+        return transform(e, self._changed)
+
+    def at(self, buffer: str, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        index = tuple(map(self.expr, index))
+        return (self.place, *index) if buffer in self.rows else index
+
+    def _changed(self, e: Expr) -> Expr | None:
+        match e:
+            case Load(array=str() as name) if name in self.rows:
+                return Load(name, self.at(name, e.index), e.dtype)
+            case Local(name=name) if name in self.numbers and name not in self.own:
+                return Load(_all_of(name), (self.place,), e.dtype)
+            case Index() if e == self.old:
+                return self.new
+        return None
+
+    def statement(self, s: Statement) -> Statement:
+        match s:
+            case For():
+                return dataclasses.replace(s, body=tuple(map(self.statement, s.body)))
+            case Let():
+                return Let(s.name, self.expr(s.value))
+            case Store():
+                when = None if s.when is None else self.expr(s.when)
+                return Store(s.buffer, self.at(s.buffer, s.index), self.expr(s.value), s.combine, when)
+            case Reduction():
+                also = [self.statement(x) for x in s.also]
+                return dataclasses.replace(s, body=self.expr(s.body), also=tuple([x for x in also if isinstance(x, Store)]))
+        raise ValueError("more than loops, names, reductions and stores is in it")
