@@ -13,6 +13,7 @@ from loopwright.lower import blocking, program
 from loopwright.lower.codegen import emit_nest
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import host_target
+from loopwright.lower.tuning.space import Space
 from tests.scale import examples
 
 HOST = host_target()
@@ -196,6 +197,18 @@ def test_an_index_out_of_range_names_its_line():
     np.testing.assert_allclose(jitted(table, rows, k, v), f(table, rows, k, v), rtol=1e-11, atol=1e-12)
     with pytest.raises(IndexError, match="test_chains"):
         jitted(table, rows + 5, k, v)
+
+
+def test_neighbours_of_the_schedule_are_the_same_program():
+    """The search may change what the rules chose, and what is legal means the same."""
+    args = arguments((1, 2, 60, 50, 20, 30), np.float32)
+    n, = [n for n in program.lower_graph(lw.make_graph(attention)(*args), HOST, blas=True).kernels.nodes if n.regions]
+    space, schedule = Space(n.regions[0], HOST), n.attrs["schedule"]
+    made = space.replay(schedule)
+    legal = [x for x in space.neighbours(schedule, made) if space.replay(x) is not None]
+    assert len(legal) > 10
+    for x in legal[::8]:
+        assert emit_nest(space.replay(x).nest, HOST).text
 
 
 # ---- the instruction ----------------------------------------------------------------------------

@@ -132,10 +132,10 @@ def test_what_would_be_wrong_in_lanes_is_refused():
         build_nest(node.regions[0], (ComputeAt(row, 2), Interleave(), Vectorize(last, 1, 8)), "k")
 
 
-def test_columns_are_packed_in_the_loop_over_their_own_blocks():
+def test_columns_are_packed_in_the_loop_over_their_own_blocks_or_around_it():
     types = [ArrayType((N, M), F32), ArrayType((M, symbol("k")), F32)]
     region = build(lambda x, w: [dot_general(x, w, contract=((1, 0),), batch=(), dtype=None)], types)
-    blocks = (Split("i1", 64), Split("i0", 64), Reorder(("i1_by64", "i0_by64", "i1", "i0")), Tensorize(0, (1,), 16, 8, 32))
+    blocks = (Split("i1", 64), Split("i0", 64), Reorder(("i0_by64", "i1_by64", "i1", "i0")), Tensorize(0, (1,), 16, 8, 32))
     with pytest.raises(ScheduleError, match="block of columns"):
         build_nest(region, (Inline(0), *blocks, Pack("right", "i1_by64"), Pack("left", "k0_by32")), "k")
 

@@ -8,6 +8,7 @@ from loopwright.ir.schedule import (
     AddAlong,
     ByRows,
     ComputeAt,
+    Distribute,
     Fuse,
     Inline,
     InPlace,
@@ -29,10 +30,10 @@ from loopwright.ir.schedule import (
 
 _ORDER: tuple[tuple[type[Instruction], ...], ...] = (
     (Inline, ComputeAt, AddAlong), (Interleave,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,), (Rfactor,),
-    (Split, Reorder, Tensorize, Pack), (Parallel,), (ByRows,), (OnePass,), (Tiles,), (InPlace,))
+    (Split, Reorder, Distribute, Tensorize, Pack), (Parallel,), (ByRows,), (OnePass,), (Tiles,), (InPlace,))
 _RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
 FACTORS = (1, 2, 4, 8, 16)  # vectors in flight
-BLOCKS = (Split, Reorder, Tensorize, Pack)
+BLOCKS = (Split, Reorder, Distribute, Tensorize, Pack)
 
 
 def ordered(schedule: Sequence[Instruction]) -> Schedule:
@@ -70,6 +71,6 @@ def renamed(x: Instruction, old: str, new: str) -> Instruction:
     match x:
         case Reorder(names) | Parallel(names):
             return dataclasses.replace(x, loops=tuple([new if name == old else name for name in names]))
-        case Split(loop) | Pack(_, loop) if loop == old:
+        case Split(loop) | Distribute(loop) | Pack(_, loop) if loop == old:
             return dataclasses.replace(x, loop=new)
     return x
