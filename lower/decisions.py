@@ -22,7 +22,8 @@ Place = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Apart:
-    """Let what the node computes be stored by a kernel of its own, which takes in what it reads.
+    """Let what the node computes be stored by a kernel of its own, which takes in what it reads. Nothing else is put there, nor
+    is a sum over rows added up elsewhere.
 
     before: for i: y[i] = sin(exp(x[i]))                        after: for i: t[i] = exp(x[i]);  for i: y[i] = sin(t[i])
     """
@@ -121,7 +122,7 @@ _KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Apart, Again, Join, G
 @dataclass(frozen=True)
 class Taken:
     """A decision as it was taken, by rule or not, and what could be decided instead; `value`: what it is about; `kind`: equal
-    where much the same is computed. None was taken where no kernel of a user is put."""
+    where much the same is computed. None was taken where no kernel of a user is put, or where rules combine kernels later."""
 
     decision: Decision | None
     others: tuple[Decision, ...]

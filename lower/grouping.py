@@ -8,7 +8,7 @@ that walk the same positions become one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from loopwright.ir.dims import Shape
 from loopwright.ir.graph import Graph, Node, Value, acts
@@ -167,6 +167,12 @@ class Grouping:
         if host is not None:
             return Join(at, self.place(host.root))
         return Again(at) if again or self._recomputable(n, form, groups, 1) else Apart(at)
+
+    def leave_to_rules(self, n: Node) -> None:
+        """Take back what was said of a node, since rules put it elsewhere later: said explicitly, it would stay."""
+        at = self.place(n)
+        self.taken = [replace(t, decision=None) if isinstance(t.decision, Placing) and t.decision.node == at else t
+                      for t in self.taken]
 
     def place(self, n: Node) -> tuple[int, ...]:
         """Where the node is in the whole."""
@@ -367,7 +373,7 @@ class Grouping:
 
     def _is_plain_map(self, group: Group) -> bool:
         special = group.root in self.lone or group.root in self.updates or group.level is not None
-        if special or isinstance(group.expr, Reduce | Prefix | Scatter):
+        if special or isinstance(group.expr, Reduce | Prefix | Scatter) or self.decided.placing(group.root) is not None:
             return False
         return not is_short(group.root.outputs[0].type.shape)  # lanes along another axis suit those better
 
@@ -386,6 +392,8 @@ class Grouping:
 
     def _absorb(self, host: Group, group: Group) -> None:
         """Do all that `group` does in `host`."""
+        self.leave_to_rules(host.root)
+        self.leave_to_rules(group.root)
         host.nodes = list(dict.fromkeys((*host.nodes, *group.nodes)))
         for v, positions in group.positions.items():
             host.positions.setdefault(v, {}).update(positions)
@@ -418,6 +426,7 @@ class Grouping:
         """Compute `new` in the group, where `old` was, from a further result of the host: that of `part`, for which the host
         does what is needed."""
         self.position[part] = self.position[new] = self.position[old]
+        self.leave_to_rules(old)
         self.decided.replaced(old, new)
         nodes = [new if n is old else n for n in group.nodes]
         kept = behind(group.results, nodes)

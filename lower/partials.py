@@ -70,7 +70,7 @@ def add_up_along(grouping: Grouping) -> None:
     """Move what sums over rows add up to the groups that have the rows at hand."""
     for group in tuple(grouping.order):
         for n in tuple(group.nodes):
-            if _is_sum_of_rows(n) and grouping.groups_of[n] == [group]:
+            if _is_sum_of_rows(n) and grouping.groups_of[n] == [group] and grouping.decided.placing(n) is None:
                 _move(grouping, group, n)
 
 

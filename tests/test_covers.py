@@ -59,12 +59,12 @@ def any_cover(g, blas, draw, most):
     cover, now = RULES, sketched(g, blas, RULES)
     for _ in range(most):
         about = {x.node for x in cover.partition}
-        free = [t for t in now.taken if t.decision.node not in about]
+        free = [t for t in now.taken if t.others and t.others[0].node not in about]
         if not free:
             break
         taken = draw.choice(free)
-        node = taken.decision.node
-        x = draw.choice([*taken.others, Apart(node), Again(node), Join(node, draw.choice(now.taken).decision.node)])
+        node = taken.others[0].node
+        x = draw.choice([*taken.others, Apart(node), Again(node), Join(node, draw.choice(free).others[0].node)])
         more = Cover((*cover.partition, x))
         with contextlib.suppress(ScheduleError):
             now = sketched(g, blas, more)
@@ -146,6 +146,31 @@ def test_kernels_with_the_same_loops_become_one():
     assert ops_of(g) == ["reduce_sum broadcast div reduce_max"]
 
 
+def test_what_rules_combine_is_kept_apart():
+    """A sum over rows in the kernel that has them; kernels side by side in the body of a loop."""
+    x, w = normal(200, 30), normal(30, 4)
+
+    def rows(x, w):
+        y = np.tanh(x @ w)
+        return y * 2, np.sum(y, axis=0)
+    g = graph_of(rows, x, w)
+    at = next(t.others[0].node for t in partitioned(g, TARGET, blas=True).taken if t.decision is None)
+    apart = Cover((Apart(at),))
+    assert "block_sums" in " ".join(ops_of(g)) and "block_sums" not in " ".join(ops_of(g, apart))
+    assert apart in alternatives(g, TARGET, True, RULES)
+    for got, want in zip(compiled(g, apart)(x, w), rows(x, w), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9)
+
+    def moved(x):
+        return lw.lax.fori_loop(0, 5, lambda i, s: (np.sin(s[1]) * 0.5, np.cos(s[0]) + 1), (x, x * 2))
+    g = graph_of(moved, x)
+    now = partitioned(g, TARGET, blas=True)
+    at = next(t.others[0].node for t in now.taken if t.decision is None)
+    assert len(ops_of(g, Cover((Apart(at),)))) == len(ops_of(g)) + 1
+    for got, want in zip(compiled(g, Cover((Apart(at),)))(x), moved(x), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
 def test_nodes_of_a_kind_are_decided_about_together():
     def layers(x, *ws):
         for w in ws:
@@ -210,7 +235,7 @@ def test_what_rules_decide_can_be_said(name):
     f, args = PROGRAMS[name]
     g = graph_of(f, *args)
     made = partitioned(g, TARGET, blas=True)
-    cover = Cover(tuple([t.decision for t in made.taken]))
+    cover = Cover(tuple([t.decision for t in made.taken if t.decision is not None]))
     assert cover.partition and partition(g, TARGET, blas=True, decisions=cover.partition) == made.kernels
     pays = dict(chains(made.kernels))
     for v in pays:
