@@ -21,8 +21,8 @@ from loopwright.lower.target import Target
 from loopwright.lower.tiling import block_of, factors, go_in_pairs, loops, pairs_of
 
 DEPTH = 256  # terms: a tile's sums are added to memory once in so many, a tile's rows stay in the first cache
-ROW_BYTES = 2048  # of a block's sums, which stay in the second cache with the factors of its rows
-ROWS_OF_BLOCK = 168  # that take the columns' factors one tile after the other
+ROW_BYTES = 4096  # of a block's sums, which stay in the second cache with the factors of its rows
+ROWS_OF_BLOCK = 84  # that take the columns' factors one tile after the other
 FEWEST = 4  # rows, columns and terms: with fewer of any, what is copied in order is used too little
 
 
