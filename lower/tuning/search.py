@@ -83,11 +83,12 @@ class KernelSearch:
     # ---- proposing ---------------------------------------------------------------------------------
     def propose(self, count: int) -> list[Attributes]:
         """Up to `count` candidates that were not proposed before; none when the space is done."""
-        out = [(key, attrs) for key, attrs in self._starts if key not in self.proposed][:count]
-        self._starts = [(key, attrs) for key, attrs in self._starts if key not in {*self.proposed, *(k for k, _ in out)}]
+        left = [(key, attrs) for key, attrs in self._starts if key not in self.proposed]
+        out, self._starts = left[:count], left[count:]
+        self.proposed.update([key for key, _ in out])
         if len(out) < count and self.space is not None:
             out += [(key, self.points[key].attrs) for key in self._evolved(count - len(out))]
-        self.proposed.update(key for key, _ in out)
+        self.proposed.update([key for key, _ in out])
         return [attrs for _, attrs in out]
 
     def _evolved(self, count: int) -> list[int]:
