@@ -224,8 +224,7 @@ class NoOpinion:
 
 def test_the_search_finds_what_is_quick_sooner_than_chance_does():
     node = node_of("rows")
-    found = [by_search(node, seed, 100, NoOpinion()) for seed in range(2)]
-    assert np.mean(found) < 0.8 * np.mean([by_chance(node, seed, 100) for seed in range(2)])
+    assert by_search(node, 0, 100, NoOpinion()) < 0.75 * by_chance(node, 0, 100)
     proposed = [KernelSearch(node, sizes_of(node), [node.attrs], Roofline(), seed).propose(9) for seed in (1, 1, 2)]
     assert proposed[0] == proposed[1] != proposed[2]  # runs replay
 
