@@ -20,6 +20,7 @@ from loopwright.ir.dims import (
     polynomial,
     product,
     substitute,
+    symbol,
     symbol_of,
     symbols_in,
     terms_of,
@@ -62,6 +63,16 @@ def _solved(x: Extent, other: Extent) -> tuple[str, Extent] | None:
     """(x's name, other) where x is a symbol that other does not hold."""
     name = symbol_of(x)
     return (name, other) if name is not None and name not in symbols_in(other) else None
+
+
+def _factors_of_one(a: Extent, b: Extent) -> list[Dim] | None:
+    """The symbols of which the product is 1, where a and b are that: each is 1."""
+    if a == 1:
+        a, b = b, a
+    match terms_of(a):
+        case ((atoms, 1),) if b == 1 and len(atoms) > 1 and all(isinstance(x, Symbol) for x in atoms):
+            return [symbol(str(x)) for x in atoms]
+    return None
 
 
 def _solved_linear(d: Extent, kind: type[Symbol] | type[Call]) -> tuple[str, Extent] | None:
@@ -133,6 +144,10 @@ class Facts:
     def _unify(self, a: Extent, b: Extent) -> None:
         """Make the equality a rewrite of one symbol, if it can be solved for one; else remember both inequalities."""
         if a == b:
+            return
+        if (factors := _factors_of_one(a, b)) is not None:
+            for x in factors:
+                self._unify(self.canonical(x), 1)
             return
         if FEW < self._held(b) > self._held(a):
             a, b = b, a

@@ -5,8 +5,10 @@ import warnings
 import numpy as np
 import pytest
 
+import loopwright as lw
 import loopwright.numpy as lnp
 from loopwright.ir.dims import symbol
+from loopwright.ir.facts import Constraint, Facts
 from loopwright.ir.guards import Scope
 from loopwright.tracer.size import Size, SpecialisationWarning
 from tests.tracing import Traced, run, same
@@ -129,3 +131,15 @@ def test_numpys_arange_of_a_size_says_what_works():
 def test_formatting_names_the_symbol():
     n = size()
     assert f"{n + 1}" == "n + 1" and f"{n:04d}" == "0005" and repr(n) == "n" and not guards(n)
+
+
+def test_a_product_of_sizes_that_is_one_makes_each_one():
+    """squeeze asks whether n*m*k is 1; where it is, the result has no axes, and the guard holds each size."""
+    f = lw.jit(lambda x: np.squeeze(np.reshape(x, -1)))
+    for shape in ((1, 1, 1), (2, 1, 3), (1, 1, 1), (1, 4, 1)):
+        x = np.arange(float(math.prod(shape))).reshape(shape)
+        same(f(x), np.squeeze(x.reshape(-1)))
+    n, m = symbol("n"), symbol("m")
+    facts = Facts()
+    facts.learn(Constraint("==", n * m, 1))
+    assert facts.canonical(n + 2 * m) == 3
