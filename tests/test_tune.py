@@ -532,7 +532,9 @@ f(np.ones((300, 200)))
 def test_ctrl_c_keeps_what_was_found(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(INTERRUPTED)
-    command = [sys.executable, "-m", "loopwright", "tune", f"{path}:f", "--seconds", "300"]
+    listening = ("import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+                 "runpy.run_module('loopwright', run_name='__main__')")  # a background job ignores it otherwise
+    command = [sys.executable, "-c", listening, "tune", f"{path}:f", "--seconds", "300"]
     with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
         for expected in ("measuring the default, 300 s left", " times as fast ("):
             line = run.stderr.readline()
