@@ -403,8 +403,8 @@ def _columns_of(s: Contract, f: For | None, body: Body) -> tuple[Index | None, E
     assert width and block is not None
     if f is not None and f.index == block and f.step > 1 and f.step % width == 0:
         return block, f.step
-    if not any(x.index == block for x in loops(body)):
-        raise ValueError("the right side is packed for a block of columns, or for all")
+    if not any(x.index == block and x.step % width == 0 for x in loops(body)):
+        raise ValueError("the right side is packed for a block of columns, or for all blocks of whole panels")
     return None, floordiv(s.columns.extent + (width - 1), width) * width
 
 

@@ -75,6 +75,16 @@ def test_what_is_not_legal_is_refused_by_name(schedule, why):
         build_nest(REGION, (*PLACED, *schedule), "k")
 
 
+def test_blocks_that_are_packed_together_have_whole_panels():
+    """Panels of all columns begin where those of each block do."""
+    def schedule(block):
+        return (*PLACED, Split("i1", block), Split("i0", 6), Reorder(("i0_by6", f"i1_by{block}", "i0", "i1")),
+                Tensorize(0, (3, 1), 4, 2, 5), Pack("right", "i0_by6"), Pack("left", "k0_by5"))
+    build_nest(REGION, schedule(8), "k")
+    with pytest.raises(ScheduleError, match=r"Pack.*all blocks of whole panels"):
+        build_nest(REGION, schedule(10), "k")
+
+
 def test_what_is_packed_outside_a_loop_does_not_depend_on_it():
     """Of products in a batch each has a right side of its own."""
     types = ArrayType((symbol("g"), symbol("n"), symbol("k")), F32), ArrayType((symbol("g"), symbol("k"), symbol("m")), F32)
