@@ -49,9 +49,9 @@ def tune(f: Callable[..., Any], *args: Any, seconds: float = 60.0, file: FilePat
 
     Afterwards f has it: where f is jitted, calls of sizes for which the program was measured to be no slower than the default
     (from about half of these sizes to twice) run it, in this process and, by the record that is kept in the user's cache
-    directory, in later ones; other calls run the default as before. The values of the arguments are not looked at: programs
-    are measured on drawn numbers, in processes of their own, and each is checked before its time counts. Ctrl-C ends the
-    search and keeps what was found. The result tells what was found: `print(result.report())`.
+    directory, in later ones; other calls run the default as before. Programs are measured on these very arguments (single
+    kernels, and other sizes, on drawn numbers), in processes of their own, and each is checked before its time counts. Ctrl-C
+    ends the search and keeps what was found. The result tells what was found: `print(result.report())`.
 
     file: a file that gets the record as well, to be taken elsewhere (`python -m loopwright records merge`, `tuning(file=...)`).
     ranges: sizes to tune at, in place of those of the arguments: for names of sizes (as declared in jit's `shapes=`, or as
@@ -80,7 +80,8 @@ def tune(f: Callable[..., Any], *args: Any, seconds: float = 60.0, file: FilePat
         draft = versions.draft(one)
         share = (end - time.monotonic()) / (len(calls) - k)
         starts = [] if start is None else [_started(start, draft)]
-        found.append(tuned_at(versions, one, draft, share, files_of(draft, file), progress, starts))
+        found.append(tuned_at(versions, one, draft, share, files_of(draft, file), progress, starts,
+                              is_real=not ranges))
         versions.retune(one, draft, found[-1].programs, found[-1].record.structure)
         if found[-1].tuned.interrupted:
             break
@@ -217,8 +218,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def tuned_at(versions: Versions, call: Call, draft: Draft, seconds: float, files: Sequence[Path],
-             progress: bool | None, starts: Sequence[Graph] = ()) -> TunedAt:
-    """Tune a version at the sizes of a call, and keep what is found in all files. TuningError where that cannot be,
+             progress: bool | None, starts: Sequence[Graph] = (), *, is_real: bool = True) -> TunedAt:
+    """Tune a version at the sizes of a call, and keep what is found in all files. is_real: whether the call's arrays hold what
+    they would. TuningError where that cannot be,
     KeyboardInterrupt where somebody stopped it before anything was known."""
     version, sizes = draft.version, _sizes(draft, call)
     name = versions.parameters.name
@@ -230,7 +232,8 @@ def tuned_at(versions: Versions, call: Call, draft: Draft, seconds: float, files
     with _lock, display(name, sizes, seconds, progress) as shown:
         try:
             found = tuner.tune(version.graph, sizes, seconds=seconds, fast_math=version.fast_math, donated=version.donated,
-                               starts=starts, records=None if kernels is None else Records(kernels), on_trial=shown)
+                               starts=starts, records=None if kernels is None else Records(kernels),
+                               values=[*call.flat(), *version.hidden] if is_real else None, on_trial=shown)
         except RuntimeError as error:
             raise TuningError(f"{user_source()}: {name} cannot be tuned: {error}") from error
     if not math.isfinite(found.default_seconds):

@@ -55,8 +55,9 @@ class Search:
         self.asked = []
         self.gain, self.interrupted = 2.0, False
 
-    def __call__(self, g, sizes, *, seconds, fast_math=False, donated=(), starts=(), records=None, on_trial):
+    def __call__(self, g, sizes, *, seconds, fast_math=False, donated=(), starts=(), records=None, values=None, on_trial):
         self.asked.append((sizes, seconds, starts))
+        self.values = values
         made = cover_graph(g, host_target(), blas=True, donated=donated)
         default = module_of_kernels(g, *made, fast_math)
         for trial in TRIALS:
@@ -89,6 +90,7 @@ def test_a_function_that_was_tuned_is_faster_itself(search):
     f(x)
     result = lw.tune(f, x, seconds=5)
     assert result.function is f and result.speedup == 2.0 and not result.interrupted
+    np.testing.assert_array_equal(search.values, [x])
     assert is_tuned(f, normal(10)) and is_tuned(f, normal(40)) and not is_tuned(f, normal(41)) and not is_tuned(f, normal(9))
     np.testing.assert_allclose(f(x), np.tanh(x) + 1)
     one, = result.found
@@ -178,7 +180,7 @@ def test_ranges_are_tuned_at_three_sizes(search):
     f = lw.jit(lambda x, w: np.tanh(x @ w), shapes=("n k", "k m"))
     result = lw.tune(f, normal(5, 3), normal(3, 2), ranges={"n": (4, 64), "k": (10, 10)}, seconds=30)
     assert [dict(x.sizes) for x in result.found] == [{"n": n, "k": 10, "m": 2} for n in (4, 16, 64)]
-    assert sum(seconds for _, seconds, _ in search.asked) > 30 and len(records()) == 3
+    assert sum(seconds for _, seconds, _ in search.asked) > 30 and len(records()) == 3 and search.values is None
     for n, expected in ((2, True), (20, True), (100, True), (1, False), (129, False)):
         assert is_tuned(f, normal(n, 10), normal(10, 2)) == expected, n
     assert lw.tune(f, normal(5, 3), normal(3, 2), ranges={"n": (7, 7)}).found[0].sizes["n"] == 7

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -221,6 +222,24 @@ def test_what_differs_less_than_the_noise_is_the_same():
     found = interleaved(runs, rounds=21)
     assert 0.01 < found.noise < 0.5 and not found.faster(0, 1) and not found.faster(1, 0)
     assert centre([3.0, 1.0, 100.0, 2.0]) == 1.5
+
+
+def test_arguments_may_be_given(workers, tmp_path):
+    """What a program computes of them is checked, and timed: indices that are no small numbers, bytes of bf16."""
+    def f(x, k, h):
+        return x[k], h + h
+    x, k = np.arange(5000.0), np.random.default_rng(0).integers(0, 5000, 1000)
+    h = np.ones(7, ml_dtypes.bfloat16)
+    jitted = lw.jit(f)
+    jitted(x, k, h)
+    module = jitted._versions.entries[0].compiled.module
+    path = str(tmp_path / "given.npz")
+    np.savez(path, x, k, h)
+    candidate = Candidate.of(module, jitted._versions.entries[0].draft.sizes_of((x, k, h)), path)
+    for a, b in zip(arguments(module, dict(candidate.sizes), path), (x, k, h), strict=True):
+        np.testing.assert_array_equal(a, b)
+    outcome, = workers.measure([candidate])
+    assert outcome.failure is None and outcome.samples
 
 
 # ---- records ----------------------------------------------------------------------------------------

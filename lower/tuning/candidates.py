@@ -18,22 +18,25 @@ from loopwright.lower.runtime.cache import digest
 from loopwright.lower.runtime.canonical import canonical
 
 SEED = 20
+SCALE = 0.1  # of normal numbers
 MOST_INDEX = 100  # of integers: they may be indices
 TOLERANCES = {F16: 1e-2, BF16: 5e-2, F32: 1e-4, np.dtype(np.complex64): 1e-4}  # of the largest element; others 1e-9
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A module (`lower.modules`) as text, and a size for each of its symbols."""
+    """A module (`lower.modules`) as text, and a size for each of its symbols. values: the path of an .npz file with the arrays
+    of its parameters, in order; "": they are drawn."""
 
     text: str
     sizes: tuple[tuple[str, int], ...] = ()
+    values: str = ""
 
     @classmethod
-    def of(cls, g: Graph, sizes: Mapping[str, int]) -> Candidate:
+    def of(cls, g: Graph, sizes: Mapping[str, int], values: str = "") -> Candidate:
         """A module with sizes for its symbols."""
         printed = {s: str(x) for s, x in printable_symbols(g.symbols).items()}
-        return cls(str(g), tuple([(printed.get(s, s), sizes[s]) for s in g.free_symbols]))
+        return cls(str(g), tuple([(printed.get(s, s), sizes[s]) for s in g.free_symbols]), values)
 
     def parsed(self) -> Graph:
         """The module."""
@@ -47,9 +50,12 @@ def structure_of(g: Graph) -> str:
     return digest(canonical((kernels, params, results), {}))[:32]
 
 
-def arguments(g: Graph, sizes: Mapping[str, int]) -> list[np.ndarray]:
-    """Arrays for the parameters of a program, the same in every process: normal numbers, and integers from 0 that are indices
-    of every axis."""
+def arguments(g: Graph, sizes: Mapping[str, int], values: str = "") -> list[np.ndarray]:
+    """Arrays for the parameters of a program, the same in every process: those of a file, or normal numbers, small so that few
+    functions leave their range, and integers from 0 that are indices of every axis."""
+    if values:
+        with np.load(values) as file:
+            return [file[f"arr_{k}"].view(v.type.dtype) for k, v in enumerate(g.params)]  # NumPy keeps bf16 as bytes
     rng = np.random.default_rng(SEED)
     shapes = [tuple([evaluate(n, sizes) for n in v.type.shape]) for v in g.params]
     least = min([n for shape in shapes for n in shape if n > 0], default=1)
@@ -62,7 +68,7 @@ def _drawn(rng: np.random.Generator, t: ArrayType, shape: tuple[int, ...], below
     if t.dtype.kind in "iu":
         return np.asarray(rng.integers(0, below, shape)).astype(t.dtype)
     drawn = rng.normal(size=shape) + (1j * rng.normal(size=shape) if t.dtype in COMPLEX else 0)
-    return np.asarray(drawn).astype(t.dtype)
+    return np.asarray(drawn * SCALE).astype(t.dtype)
 
 
 def reference(g: Graph, args: Sequence[np.ndarray], sizes: Mapping[str, int]) -> list[np.ndarray]:

@@ -44,7 +44,7 @@ class Executable:
         known = dict(natives.functions(g))
         where = {name: known[name] if name in known else support.address(name) or 0 for name in imported([text])}
         self.library = load(cache.assembled(text, target), where, ["repeat"])
-        self.given = arguments(g, sizes)
+        self.given = arguments(g, sizes, candidate.values)
         self.donated = made.donations
         self.args = [x.copy() for x in self.given]
         shapes = [tuple([evaluate(n, sizes) for n in v.type.shape]) for v in g.results]

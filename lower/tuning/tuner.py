@@ -9,9 +9,13 @@ the noise of that very measurement; else it is the default. It ends in about its
 from __future__ import annotations
 
 import math
+import os
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from loopwright.ir.attributes import Attributes, attributes_key
 from loopwright.ir.errors import ScheduleError
@@ -46,12 +50,16 @@ Listener = Callable[[Trial, Progress], None]
 
 def tune(g: Graph, sizes: Mapping[str, int], *, seconds: float, fast_math: bool = False, donated: Sequence[int] = (),
          workers: int = 2, starts: Sequence[Graph] = (), records: Records | None = None,
-         on_trial: Listener = lambda trial, progress: None) -> Tuned:
+         values: Sequence[np.ndarray] | None = None, on_trial: Listener = lambda trial, progress: None) -> Tuned:
     """The fastest program for a graph that is found within the seconds, at these sizes. starts: modules of the same graph, as
-    candidates. records: of kernels, wherever they were: what was best is tried first, what failed not again; what is found is
-    added. RuntimeError where the default program itself fails, with its reason."""
-    with Workers(workers) as pool:
-        return _Tuner(_Task(g, dict(sizes), fast_math, tuple(donated)), seconds, pool, on_trial, records).run(starts)
+    candidates. values: arguments for whole programs, where indices and ranges matter; single kernels, other sizes, and
+    programs without them get drawn ones. records: of kernels, wherever they were: what was best is tried first, what failed not
+    again; what is found is added. RuntimeError where the default program itself fails, with its reason."""
+    with Workers(workers) as pool, tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "arguments.npz") if values is not None else ""
+        if values is not None:
+            np.savez(path, *[np.asarray(x, v.type.dtype) for x, v in zip(values, g.params, strict=True)])
+        return _Tuner(_Task(g, dict(sizes), fast_math, tuple(donated), path), seconds, pool, on_trial, records).run(starts)
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,7 @@ class _Task:
     sizes: Mapping[str, int]
     fast_math: bool
     donated: tuple[int, ...]
+    values: str = ""  # the file of the arguments
 
     def module(self, cover: Cover) -> Graph:
         """The program that a cover makes. ScheduleError where it makes none."""
@@ -303,8 +312,10 @@ class _Tuner:
     # ---- measuring -------------------------------------------------------------------------------
     def _measure(self, modules: Sequence[Graph], rounds: int = FEW_ROUNDS,
                  sizes: Mapping[str, int] | None = None) -> list[Outcome]:
-        sizes = self.task.sizes if sizes is None else sizes
-        return self.pool.measure([Candidate.of(g, sizes) for g in modules], rounds)
+        whole = sizes is None  # else kernels of their own
+        given = [Candidate.of(g, sizes or {}) if not whole else Candidate.of(g, self.task.sizes, self.task.values)
+                 for g in modules]
+        return self.pool.measure(given, rounds)
 
     def _note(self, what: str, kernel: str | None, candidate: str, predicted: float | None, o: Outcome) -> None:
         trial = Trial(time.monotonic() - self.start, what, kernel, candidate, predicted, o.seconds, o.failure)

@@ -69,7 +69,7 @@ def _answered(request: dict[str, Any], answers: Any) -> dict[str, Any]:
 
 
 def _candidate(x: dict[str, Any]) -> Candidate:
-    return Candidate(x["text"], tuple([(name, size) for name, size in x["sizes"]]))
+    return Candidate(x["text"], tuple([(name, size) for name, size in x["sizes"]]), x["values"])
 
 
 @lru_cache(maxsize=KEPT)
@@ -83,13 +83,14 @@ class _Computation:
 
     structure: str
     sizes: tuple[tuple[str, int], ...]
+    values: str
     graph: Graph = field(compare=False)
 
 
 @lru_cache(maxsize=2)
 def _expected(what: _Computation) -> list[np.ndarray]:
     sizes = dict(what.sizes)
-    return reference(what.graph, arguments(what.graph, sizes), sizes)
+    return reference(what.graph, arguments(what.graph, sizes, what.values), sizes)
 
 
 def _checked(candidate: Candidate) -> str | None:
@@ -98,6 +99,6 @@ def _checked(candidate: Candidate) -> str | None:
         made = _built(candidate)
         made.run()
         g = candidate.parsed()
-        return difference(made.results, _expected(_Computation(structure_of(g), candidate.sizes, g)))
+        return difference(made.results, _expected(_Computation(structure_of(g), candidate.sizes, candidate.values, g)))
     except Exception as error:
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
