@@ -26,7 +26,7 @@ from loopwright.lower.program import cover_graph
 from loopwright.lower.runtime import blas
 from loopwright.lower.target import host_target
 from loopwright.lower.tuning.candidates import Candidate, structure_of
-from loopwright.lower.tuning.models import Roofline
+from loopwright.lower.tuning.models import Learned, Roofline
 from loopwright.lower.tuning.ranges import ranges_of
 from loopwright.lower.tuning.records import Records, record_of
 from loopwright.lower.tuning.results import KernelReport, Progress, Trial, Tuned
@@ -105,7 +105,7 @@ class _Tuner:
     def __init__(self, task: _Task, seconds: float, pool: Workers, listener: Listener, records: Records | None = None) -> None:
         self.task, self.seconds, self.pool, self.listener, self.records = task, seconds, pool, listener, records
         self.start = time.monotonic()
-        self.model = Roofline()
+        self.model = Learned(Roofline(os.cpu_count() or 1))
         self.trials: list[Trial] = []
         self.kernels: dict[str, _Kernel] = {}  # by structure, of all programs that were the best for a while
         self.present: dict[str, Node] = {}  # of the best program
