@@ -166,6 +166,9 @@ class _Tuner:
         if self.best is self.default:
             return
         default, best = self._measure([self.default.module, self.best.module], MOST_ROUNDS)
+        if default.failure is not None or best.failure is not None:
+            self.best, self.best_seconds = self.default, self.default_seconds
+            return
         self.noise = default.noise
         self.default_seconds, self.best_seconds = default.seconds, best.seconds
         self._note("program", None, "the best, at last", None, best)
@@ -187,6 +190,11 @@ class _Tuner:
             return []
         self.known.update([str(p.module) for p in fresh])
         first, *found = self._measure([self.best.module, *[p.module for p in fresh]], FEW_ROUNDS)
+        if first.failure is not None:  # it ran before: the machine is to blame, and nothing is known of the others
+            return []
+        self.best_seconds = first.seconds  # as the machine is now
+        if self.best is self.default:
+            self.default_seconds = first.seconds
         for p, o in zip(fresh, found, strict=True):
             self._note("program", None, what or _words(p.cover), None, o)
         ratios = [o.seconds / first.seconds for o in found]
