@@ -106,7 +106,7 @@ def page(text: str, results: dict) -> str:
         found = [Timing(**t) for t in timings]
         parts.append(f"### {title}\n\n{summary(found)}")
         if tuned := tuned_summary(found):
-            parts.append(f"### {title}, tuned for a minute each\n\n{tuned}")
+            parts.append(f"### {title}, tuned\n\n{tuned}")
     return before + BEGIN + "\n".join(parts) + END + after
 
 
