@@ -13,8 +13,8 @@ from typing import TypeVar
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.errors import ScheduleError as ScheduleError
 from loopwright.ir.graph import Graph, Node
-from loopwright.ir.loops import Index
-from loopwright.ir.nest import Allocate, Buffer, For, Nest, Reduction, Statement
+from loopwright.ir.loops import Apply, Expr, Index, walk
+from loopwright.ir.nest import Allocate, Buffer, For, Nest, Reduction, Statement, Store
 from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
     AddAlong,
@@ -224,6 +224,8 @@ class _NestBuilder:
                 stage, loop, unrolls = self.placed.loops.get(s.index, (-1, 0, False))
                 lanes = self.d.vector.get((stage, loop), 1)
                 inside = self._in_lanes(s.body, Vectorize(stage, loop, lanes) if lanes > 1 else around)
+                check(lanes == 1 or not _meet(s.body, s.index), Vectorize(stage, loop, lanes),
+                      "lanes may meet in one element of what a store combines")
                 unroll = self.d.unroll.get(stage, 1) if unrolls and lanes > 1 else 1
                 s = For(s.index, s.extent, inside, lanes, unroll, by_owner=s.by_owner)
             elif isinstance(s, Reduction):
@@ -264,6 +266,19 @@ class _NestBuilder:
         shape = self.region.nodes[stage].outputs[0].type.shape
         own = [(Index(f"i{a}"), n) for a, n in enumerate(shape[:self.region.results[0].type.rank])]
         return (*own, *self.placed.folds.get(stage, ()))
+
+
+def _meet(body: Sequence[Statement], lane: Index) -> bool:
+    """Whether two positions of a loop may combine what they store with one element."""
+    return any(_meet(s.body, lane) if isinstance(s, For) else isinstance(s, Store) and s.combine != "set"
+               and [_follows(e, lane) for e in s.index if lane in walk(e)] != [True] for s in body)
+
+
+def _follows(e: Expr, lane: Index) -> bool:
+    """Whether an index is the loop's, moved by what is the same for all of its positions."""
+    if isinstance(e, Apply) and e.fn in ("add", "sub"):
+        return [_follows(x, lane) for x in e.args if lane in walk(x)] == [True]
+    return e == lane
 
 
 def _agreed(x: T, change: Callable[[Nest, T], R], nest: Nest) -> R:

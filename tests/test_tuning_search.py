@@ -62,6 +62,7 @@ KERNELS = {
     "outer": (lambda x, y: np.tanh(x)[:, None] * y + 1, ones(4), ones(5)),
     "joined": (lambda x, y: np.concatenate([np.exp(x), y], 0) * 2, ones(4, 5), ones(3, 5)),
     "running": (lambda x: np.cumsum(x * 2, 0), ones(4, 5)),
+    "edges": (lambda x, i: lw.ops.segment_max(x, i, 5), ones(6), np.zeros(6, int)),
     "convolution": (lambda x, w: np.maximum(lw.lax.conv_general_dilated(
         x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")), 0), ones(2, 4, 5, 4), ones(3, 3, 4, 6)),
 }
@@ -128,6 +129,9 @@ def test_what_would_be_wrong_in_lanes_is_refused():
     node = node_of("channels")
     row = next(k for k, n in enumerate(node.regions[0].nodes) if n.outputs[0].type.rank == 3)
     last = len(node.regions[0].nodes) - 1
+    updates = node_of("edges")
+    with pytest.raises(ScheduleError, match=r"Vectorize.*lanes may meet"):
+        build_nest(updates.regions[0], (*updates.attrs["schedule"], Vectorize(len(updates.regions[0].nodes) - 1, 1, 8)), "k")
     with pytest.raises(ScheduleError, match="inside"):
         build_nest(node.regions[0], (ComputeAt(row, 2), Interleave(), Vectorize(last, 1, 8)), "k")
 
