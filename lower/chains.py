@@ -11,6 +11,7 @@ from loopwright.ir.nest import For, Nest, Reduction
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.schedule import Distribute, Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
 from loopwright.lower.contractions import DEPTH, FEWEST, ROW_BYTES, Tile, is_contraction, tile_of
+from loopwright.lower.kernel import MOST_NODES
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import block_of, loops
@@ -44,7 +45,8 @@ def _takes_rows(n: Node) -> bool:
 
 
 def _behind(n: Node, producer: dict[Value, Node]) -> list[Node]:
-    """The products behind the left side of one that are as large as it, and the folds of rows between."""
+    """The products behind the left side of one that are as large as it, and the folds of rows between; none where more is
+    between than a kernel computes."""
     left = n.inputs[0].type
     todo, seen, found = [n.inputs[0]], set[Value](), list[Node]()
     while todo:
@@ -53,6 +55,8 @@ def _behind(n: Node, producer: dict[Value, Node]) -> list[Node]:
         if v in seen or made is None or made.op.loop is None:
             continue
         seen.add(v)
+        if len(seen) > MOST_NODES:
+            return []
         if is_contraction(made):
             if v.type == left and made.op is dot_general:
                 found.append(made)

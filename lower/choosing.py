@@ -47,9 +47,8 @@ def chosen_host(grouping: Grouping, n: Node, form: Form, groups: list[Group], ch
 def others(grouping: Grouping, n: Node, readers: list[Group]) -> tuple[Decision, ...]:
     """Where n might be computed, not all of which fits: a kernel that stores what only repeats a value is left out."""
     at, shape = grouping.place(n), n.outputs[0].type.shape
-    loops = [g for g in reversed(grouping.order) if g.root not in grouping.lone]
-    alike = (g for g in loops if n.inputs and g.root.outputs[0].type.shape == shape and g not in readers)
-    hosts = [*(g for g in readers if g in loops), *itertools.islice(alike, MOST_BESIDE)]
+    alike = (g for g in reversed(grouping.alike.get(shape, [])) if n.inputs and g not in readers)
+    hosts = [*(g for g in readers if g.root not in grouping.lone), *itertools.islice(alike, MOST_BESIDE)]
     apart = [Apart(at)] if n.inputs and n.op is not broadcast else []
     return (*apart, *(Join(at, grouping.place(g.root)) for g in hosts), *([Again(at)] if len(readers) > 1 else []))
 

@@ -19,17 +19,15 @@ from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.choosing import check_again, chosen_host, kind, others
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.contractions import is_contraction
-from loopwright.lower.decisions import Again, Apart, Call, Decided, Generate, Join, Placing, Taken, refuse
+from loopwright.lower.decisions import Again, Apart, Call, Decided, Generate, Join, Place, Placing, Taken, refuse
+from loopwright.lower.kernel import MOST_NODES
+from loopwright.lower.merging import merge
 from loopwright.lower.partials import add_up_along, behind
 from loopwright.lower.rules import EXPENSIVE, own_cost
 from loopwright.lower.scheduling import is_short
 
-MOST_NODES = 64  # of one group: bounds register pressure and the depth of expressions
 MOST_POSITIONS = 4  # at which one group may read one value
 MOST_VISITS = 64  # when looking for a path between groups
-MOST_RESULTS = 8  # of a kernel that groups side by side became
-MOST_COST = 4 * EXPENSIVE  # of one position of such a kernel: dearer ones have fewer vectors in flight
-MOST_TRIED = 4  # groups that a group may come to stand beside
 
 
 @dataclass(eq=False)
@@ -46,10 +44,9 @@ class Group:
     last_axis: bool | None = None  # whether its reductions run over their operand's last axis
     readers: set[Group] = field(default_factory=set)  # groups that read its results
 
-    @property
-    def made(self) -> set[Value]:
-        """All that other groups may read: of a library call or control flow every output."""
-        return {*self.results, *self.root.outputs}
+    def makes(self, v: Value) -> bool:
+        """Whether other groups may read v from this one: of a library call or control flow that is every output."""
+        return v in self.results or v in self.root.outputs
 
 
 @dataclass(frozen=True)
@@ -77,23 +74,27 @@ def _drops_ones(n: Node) -> bool:
 class Grouping:
     """`carried`: for some results, by number, the parameter whose bytes they have if they are made by updates of it alone.
     `in_loop`: whether the graph is run many times, maybe over short arrays, where each kernel costs. `decided`: what is not
-    left to the rules. `chained`: see `lower/chains.py`. `taken`: what the rules decided, and what was."""
+    left to the rules. `chained`: see `lower/chains.py`. `taken`: what the rules decided, and what was, if `is_noted`."""
 
     def __init__(self, g: Graph, blas: bool, carried: Mapping[int, Value], in_loop: bool, decided: Decided,
-                 chained: Mapping[Node, Node]) -> None:
+                 chained: Mapping[Node, Node], is_noted: bool) -> None:
         self.g, self.blas, self.fresh, self.decided, self.chained = g, blas, fresh_indices(), decided, chained
+        self.is_noted = is_noted
         self.ends = set(chained.values())  # of chains of products
         self.taken: list[Taken] = []
-        self.updates = self._updates(carried)
+        self.left: set[Place] = set()  # places of nodes that rules put elsewhere in the end
+        self.producer = {v: n for n in g.nodes for v in n.outputs}
         self.users: dict[Value, list[Node]] = {}
         for n in g.nodes:
             for v in n.inputs:
                 self.users.setdefault(v, []).append(n)
+        self.updates = self._updates(carried)
         self.results = set(g.results)
         self.broadcasts = {v for n in g.nodes for v in n.outputs if n.op is broadcast and n.inputs[0].type.rank < v.type.rank}
         self.repeated: dict[Value, int] = {}  # what is computed by several groups: its cost with what follows it
         self.groups_of: dict[Node, list[Group]] = {}
         self.order: list[Group] = []
+        self.alike: dict[Shape, list[Group]] = {}  # of these, those that are loops over such a shape
         self.position = {n: k for k, n in enumerate(g.nodes)}
         self.lone: set[Node] = set()  # library calls and reshapes between kernels
         self.effects: list[Group] = []  # groups with effects, from the last to the first: each runs after the one before it
@@ -102,18 +103,19 @@ class Grouping:
         for n, (v, _) in self.updates.items():
             self._after_readers(n, v)
         if in_loop:
-            self._merge()
+            merge(self)
         add_up_along(self)
+        self.taken = [replace(t, decision=None) if isinstance(t.decision, Placing) and t.decision.node in self.left else t
+                      for t in self.taken]
 
     def _updates(self, carried: Mapping[int, Value]) -> dict[Node, tuple[Value, set[Value]]]:
         """Nodes that make a result by updates of the parameter that it may replace: that, and all that depends on it."""
-        producer = {v: n for n in self.g.nodes for v in n.outputs}
         found: dict[Node, tuple[Value, set[Value]]] = {}
         for k, v in carried.items():
-            n = producer.get(self.g.results[k])
+            n = self.producer.get(self.g.results[k])
             if n is None or n.op.loop is None or v not in n.inputs:
                 continue
-            e = self._form(n).expr
+            e = self.form(n).expr
             if isinstance(e, Scatter) and e.base == Load(n.inputs.index(v), e.at, v.type.dtype):
                 found[n] = v, _dependents(self.g, v) if e.over else set()
         return found
@@ -132,7 +134,7 @@ class Grouping:
             if isinstance(choice, Again | Join):
                 refuse(n, choice, "a library call or control flow is in no other kernel")
             if moves_nothing(n):
-                self.taken.append(Taken(Apart(self.place(n)), others(self, n, self._readers(n)), n.outputs[0], kind(self, n)))
+                self._note(n, Apart(self.place(n)), self._readers(n))
             self.lone.add(n)
             group = self._new_group(n)
             self.groups_of[n] = [group]
@@ -143,10 +145,10 @@ class Grouping:
         if not self.users.get(n.outputs[0]) and n.outputs[0] not in self.results:
             self.groups_of[n] = []
             return
-        form = self._form(n)
+        form = self.form(n)
         groups = self._readers(n)
         choice = choice or self._choice(n, form, groups)
-        self.taken.append(Taken(choice, others(self, n, groups), n.outputs[0], kind(self, n)))
+        self._note(n, choice, groups)
         match choice:
             case Apart():
                 self.groups_of[n] = [self._new_group(n, form)]
@@ -168,11 +170,14 @@ class Grouping:
             return Join(at, self.place(host.root))
         return Again(at) if again or self._recomputable(n, form, groups, 1) else Apart(at)
 
+    def _note(self, n: Node, choice: Placing, readers: list[Group]) -> None:
+        """Keep where a node is put, and where else it might be."""
+        if self.is_noted:
+            self.taken.append(Taken(choice, others(self, n, readers), n.outputs[0], kind(self, n)))
+
     def leave_to_rules(self, n: Node) -> None:
         """Take back what was said of a node, since rules put it elsewhere later: said explicitly, it would stay."""
-        at = self.place(n)
-        self.taken = [replace(t, decision=None) if isinstance(t.decision, Placing) and t.decision.node == at else t
-                      for t in self.taken]
+        self.left.add(self.place(n))
 
     def place(self, n: Node) -> tuple[int, ...]:
         """Where the node is in the whole."""
@@ -190,7 +195,8 @@ class Grouping:
         in_chain = n in self.chained or n in self.ends
         is_called = self.blas and not isinstance(choice, Generate) and (isinstance(choice, Call) or not in_chain)
         both = Generate(self.place(n)), Call(self.place(n))
-        self.taken.append(Taken(both[is_called], both if self.blas else (), n.outputs[0], kind(self, n)))
+        if self.is_noted:
+            self.taken.append(Taken(both[is_called], both if self.blas else (), n.outputs[0], kind(self, n)))
         return is_called
 
     def _is_between(self, n: Node, choice: Placing | None) -> bool:
@@ -203,7 +209,7 @@ class Grouping:
             return False
         return all(u not in self.lone for u in self.users.get(n.outputs[0], []))
 
-    def _form(self, n: Node) -> Form:
+    def form(self, n: Node) -> Form:
         index = tuple(Index(f"i{a}") for a in range(n.outputs[0].type.rank))
         return Form(reads(n, index, self.fresh)[0], index)
 
@@ -227,6 +233,7 @@ class Grouping:
             group.readers.add(other)
         if n not in self.lone:
             self._add(n, group)
+            self.alike.setdefault(n.outputs[0].type.shape, []).append(group)
         self.order.append(group)
         return group
 
@@ -357,70 +364,25 @@ class Grouping:
         after = [self.repeated.get(v, 0) for u in self.users.get(n.outputs[0], []) for v in u.outputs]
         return own_cost(form.expr) + max(after, default=0)
 
-    # ---- side by side --------------------------------------------------------------------------
-    def _merge(self) -> None:
-        """Maps over the same positions become one group: one loop instead of several, which reads what they share once."""
-        hosts: dict[Shape, list[Group]] = {}
-        for group in tuple(self.order):
-            if not self._is_plain_map(group):
-                continue
-            alike = hosts.setdefault(group.root.outputs[0].type.shape, [])
-            host = next((h for h in reversed(alike[-MOST_TRIED:]) if self._side_by_side(h, group)), None)
-            if host is None:
-                alike.append(group)
-            else:
-                self._absorb(host, group)
-
-    def _is_plain_map(self, group: Group) -> bool:
-        special = group.root in self.lone or group.root in self.updates or group.level is not None
-        if special or isinstance(group.expr, Reduce | Prefix | Scatter) or self.decided.placing(group.root) is not None:
-            return False
-        return not is_short(group.root.outputs[0].type.shape)  # lanes along another axis suit those better
-
-    def _side_by_side(self, a: Group, b: Group) -> bool:
-        """Whether one loop can do what both do: neither waits for a third that waits for the other, and what one reads of the
-        other it reads where its loop is."""
-        nodes, results = dict.fromkeys((*a.nodes, *b.nodes)), (*a.results, *b.results)
-        if len(nodes) > MOST_NODES or len(results) > MOST_RESULTS:
-            return False
-        if any(p != a.index for v in results for p in (*self.positions_of(v, a), *self.positions_of(v, b))):
-            return False
-        if sum(own_cost(self._form(n).expr) for n in nodes) > MOST_COST:
-            return False
-        return not any(self.leads_to(other, goal) for start, goal in ((a, b), (b, a))
-                       for other in start.readers if other is not goal)
-
-    def _absorb(self, host: Group, group: Group) -> None:
-        """Do all that `group` does in `host`."""
-        self.leave_to_rules(host.root)
-        self.leave_to_rules(group.root)
-        host.nodes = list(dict.fromkeys((*host.nodes, *group.nodes)))
-        for v, positions in group.positions.items():
-            host.positions.setdefault(v, {}).update(positions)
-        self.order.remove(group)
-        for n in group.nodes:
-            self.groups_of[n] = list(dict.fromkeys([host if x is group else x for x in self.groups_of[n]]))
-        for other in (*self.order, group):
-            if group in other.readers:
-                other.readers = other.readers - {group} | {host}
-        host.readers = (host.readers | group.readers) - {host, group}
-        host.results = [v for v in (*host.results, *group.results) if self._is_stored(v, host)]
-
-    def _is_stored(self, v: Value, group: Group) -> bool:
+    # ---- sums of rows --------------------------------------------------------------------------
+    def is_stored(self, v: Value, group: Group) -> bool:
         """Whether a value that the group computes is its root's, a result of the graph, or read by another group."""
         if v in group.root.outputs or v in self.results:
             return True
         return any(self.groups_of[u] != [group] for u in self.users.get(v, []))
 
-    # ---- sums of rows --------------------------------------------------------------------------
     def is_map(self, n: Node) -> bool:
-        return n.op.loop is not None and self._form(n).is_map
+        return n.op.loop is not None and self.form(n).is_map
 
     def has_room(self, group: Group, more: int) -> bool:
         """Whether a group stores an element for each step of its loops, and `more` nodes may do so too."""
         special = group.root in self.lone or group.root in self.updates or len(group.nodes) + more > MOST_NODES
         return not special and not isinstance(group.expr, Reduce | Prefix | Scatter) \
             and not is_short(group.root.outputs[0].type.shape)
+
+    def makers(self, values: Iterable[Value]) -> list[Group]:
+        """The groups from which others read such values."""
+        return [g for v in values if v in self.producer for g in self.groups_of[self.producer[v]] if g.makes(v)]
 
     def move_sum(self, group: Group, old: Node, new: Node, host: Group, part: Node, needed: Set[Node]) -> None:
         """Compute `new` in the group, where `old` was, from a further result of the host: that of `part`, for which the host
@@ -433,6 +395,7 @@ class Grouping:
         group.nodes = [n for n in nodes if n in kept]
         group.root = new if group.root is old else group.root
         self.groups_of.update({old: [host], new: [group], part: [host]})
+        self.producer.update({new.outputs[0]: new, part.outputs[0]: part})
         host.nodes.append(part)
         host.positions.update({part.outputs[0]: {host.index: None}})
         host.positions.setdefault(part.inputs[0], {})[host.index] = None
@@ -445,11 +408,11 @@ class Grouping:
                 self._add(n, host)
         host.readers.add(group)
         read = {v for n in host.nodes for v in n.inputs} - {v for n in host.nodes for v in n.outputs}
-        for other in self.order:
-            if other is not host and not read.isdisjoint(other.made):
+        for other in self.makers(read):
+            if other is not host:
                 other.readers.add(host)
         sums = {v for n in host.nodes if n.op is part.op for v in n.outputs}
-        host.results = [*(v for v in host.results if v in sums or self._is_stored(v, host)), *part.outputs]
+        host.results = [*(v for v in host.results if v in sums or self.is_stored(v, host)), *part.outputs]
 
     def leads_to(self, start: Group, goal: Group) -> bool:
         """Whether what `start` computes is read, at however many removes, by `goal`; unknown counts as yes."""

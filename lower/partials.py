@@ -90,7 +90,7 @@ def _move(grouping: Grouping, group: Group, n: Node) -> None:
     read = {v for x in (*needed, n) for v in x.inputs} - {v for x in needed for v in x.outputs}
     if not all(grouping.is_map(x) for x in needed):
         return
-    for host in grouping.order:
+    for host in _hosts(grouping, n, read):
         fits = grouping.has_room(host, len(needed) + 1) and _has_rows(host, n, read)
         if fits and _can_wait(grouping, host, group, read):
             _split(grouping, host, group, n, needed)
@@ -109,6 +109,13 @@ def behind(values: Iterable[Value], nodes: Sequence[Node]) -> set[Node]:
     return found
 
 
+def _hosts(grouping: Grouping, n: Node, read: set[Value]) -> list[Group]:
+    """Groups that make or read arrays behind what n sums, as large as that."""
+    arrays = [v for v in read if v.type.shape == n.inputs[0].type.shape]
+    near = [*(grouping.producer[v] for v in arrays if v in grouping.producer), *(x for v in arrays for x in grouping.users[v])]
+    return sorted({g for x in near for g in grouping.groups_of[x]}, key=lambda g: -grouping.position[g.root])
+
+
 def _has_rows(host: Group, n: Node, read: set[Value]) -> bool:
     """Whether the host's loops go through just the elements that n sums, with one of the arrays behind them at hand."""
     shape = n.inputs[0].type.shape
@@ -119,7 +126,7 @@ def _has_rows(host: Group, n: Node, read: set[Value]) -> bool:
 
 def _can_wait(grouping: Grouping, host: Group, group: Group, read: set[Value]) -> bool:
     """Whether neither the group nor what is read for the sum waits for the host."""
-    sources = [g for g in grouping.order if g is not host and not read.isdisjoint(g.made)]
+    sources = [g for g in grouping.makers(read) if g is not host]
     return not any(grouping.leads_to(a, b) for a, b in [(group, host), *((host, g) for g in sources)])
 
 

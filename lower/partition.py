@@ -38,7 +38,7 @@ def partition(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decis
 @dataclass(frozen=True)
 class Partition:
     """The `kernels` of a graph; by the first result of each that is in no region, the place of the node that it is made for;
-    and all that was decided, by rules too."""
+    and, where kernels have no schedules yet, all that was decided, by rules too."""
 
     kernels: Graph
     places: Mapping[Value, Place]
@@ -47,7 +47,7 @@ class Partition:
 
 def partitioned(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decision] = (),
                 is_scheduled: bool = True, chained: bool = True) -> Partition:
-    """What `partition` gives, with how it came about. Schedules take most of the time; they can be left out."""
+    """What `partition` gives; without schedules, which take most of the time, with how it came about."""
     made = _Partition(target, blas, decisions, is_scheduled, chained)
     return Partition(made.whole(g), made.places, tuple(made.taken))
 
@@ -126,7 +126,7 @@ class _Partition:
         """Which nodes one kernel computes, with those chains of products that are one kernel, whole."""
         chained = chains(g) if self.chained else {}
         while True:
-            grouping = Grouping(g, self.blas, carried, in_loop, decided, chained)
+            grouping = Grouping(g, self.blas, carried, in_loop, decided, chained, is_noted=not self.is_scheduled)
             apart = {end for end in chained.values() if not self._is_whole(grouping, end)}
             if not apart:
                 return grouping

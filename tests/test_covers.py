@@ -154,7 +154,7 @@ def test_what_rules_combine_is_kept_apart():
         y = np.tanh(x @ w)
         return y * 2, np.sum(y, axis=0)
     g = graph_of(rows, x, w)
-    at = next(t.others[0].node for t in partitioned(g, TARGET, blas=True).taken if t.decision is None)
+    at = next(t.others[0].node for t in partitioned(g, TARGET, blas=True, is_scheduled=False).taken if t.decision is None)
     apart = Cover((Apart(at),))
     assert "block_sums" in " ".join(ops_of(g)) and "block_sums" not in " ".join(ops_of(g, apart))
     assert apart in alternatives(g, TARGET, True, RULES)
@@ -164,7 +164,7 @@ def test_what_rules_combine_is_kept_apart():
     def moved(x):
         return lw.lax.fori_loop(0, 5, lambda i, s: (np.sin(s[1]) * 0.5, np.cos(s[0]) + 1), (x, x * 2))
     g = graph_of(moved, x)
-    now = partitioned(g, TARGET, blas=True)
+    now = partitioned(g, TARGET, blas=True, is_scheduled=False)
     at = next(t.others[0].node for t in now.taken if t.decision is None)
     assert len(ops_of(g, Cover((Apart(at),)))) == len(ops_of(g)) + 1
     for got, want in zip(compiled(g, Cover((Apart(at),)))(x), moved(x), strict=True):
@@ -234,8 +234,8 @@ PROGRAMS = {
 def test_what_rules_decide_can_be_said(name):
     f, args = PROGRAMS[name]
     g = graph_of(f, *args)
-    made = partitioned(g, TARGET, blas=True)
-    cover = Cover(tuple([t.decision for t in made.taken if t.decision is not None]))
+    made, taken = partitioned(g, TARGET, blas=True), partitioned(g, TARGET, blas=True, is_scheduled=False).taken
+    cover = Cover(tuple([t.decision for t in taken if t.decision is not None]))
     assert cover.partition and partition(g, TARGET, blas=True, decisions=cover.partition) == made.kernels
     pays = dict(chains(made.kernels))
     for v in pays:
