@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
     harness.QUICK, harness.TUNE = options.quick, options.tune
-    threads = limit_threads(options.threads)
+    harness.THREADS = threads = limit_threads(options.threads)
     import benchmarks.workloads as workloads  # now that the libraries will find their limits
     if unknown := sorted(set(options.names) - workloads.WORKLOADS.keys()):
         parser.error(f"no workload {', '.join(unknown)}; there are {', '.join(workloads.WORKLOADS)}")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import loopwright as lw
-from benchmarks import harness
+from benchmarks import harness, roofline
 from benchmarks.harness import Timing, interleaved, optional
 
 Program = Callable[..., Any]
@@ -53,7 +53,8 @@ def contest(workload: str, args: tuple, ours: Program, *, expected: Any = None, 
             verify(f"{workload}, {name}", run())
         else:
             check(f"{workload}, {name}", run(), expected, tolerance)
-    return interleaved(workload, runs, rounds=rounds)
+    least = roofline.least_seconds(ours, args, harness.THREADS)
+    return [*interleaved(workload, runs, rounds=rounds), Timing(workload, "roofline", least, least, least)]
 
 
 def _tuned(workload: str, default: Program, f: Program, args: tuple) -> Callable[[], Any]:

@@ -1,8 +1,10 @@
-"""Interleaved timing: every contender runs in every round, so that a slow moment of the machine hits all of them."""
+"""Interleaved timing: every contender runs in every round, so that a slow moment of the machine hits all of them; in an order
+drawn anew for each round, since whoever follows a library whose threads still spin pays for them."""
 from __future__ import annotations
 
 import gc
 import importlib
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -10,6 +12,7 @@ from dataclasses import asdict, dataclass
 from types import ModuleType
 
 QUICK = False  # run everything just often enough to see that it runs
+THREADS = 1  # that every contender has
 TUNE = 0.0  # seconds for which programs are tuned, to take part beside the default ones
 
 
@@ -47,10 +50,12 @@ def interleaved(workload: str, contenders: Mapping[str, Callable[[], object]], *
         f()
         repeats[name] = max(1, int(seconds / max(time.perf_counter() - start, 1e-7)))
     taken: dict[str, list[float]] = {name: [] for name in contenders}
+    order, draw = list(contenders.items()), random.Random(workload)
     gc.disable()
     try:
         for _ in range(rounds):
-            for name, f in contenders.items():
+            draw.shuffle(order)
+            for name, f in order:
                 n = repeats[name]
                 start = time.perf_counter()
                 for _ in range(n):

@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.chart import draw
 from benchmarks.goals import GOALS, Goal
 from benchmarks.harness import Timing, readable
 
@@ -20,6 +21,7 @@ class Row:
     workload: str
     ours: Timing
     best: Timing | None
+    least: float | None  # seconds that the machine allows
 
     @property
     def ratio(self) -> float | None:
@@ -35,7 +37,8 @@ def rows(timings: list[Timing]) -> list[Row]:
         of = {t.contender: t for t in timings if t.workload == name}
         if "loopwright" in of:
             peers = [t for who, t in of.items() if who in PEERS]
-            found.append(Row(name, of["loopwright"], min(peers, key=lambda t: t.median, default=None)))
+            least = of["roofline"].median if "roofline" in of else None
+            found.append(Row(name, of["loopwright"], min(peers, key=lambda t: t.median, default=None), least))
     return found
 
 
@@ -43,13 +46,14 @@ PEERS = ("numpy", "scipy", "numba", "numba fastmath", "jax", "torch", "torch.com
 
 
 def summary(timings: list[Timing]) -> str:
-    """A table in Markdown: ours beside the best peer, the goal, and whether it is met."""
-    lines = ["| workload | loopwright | quartiles | best peer | its median | ratio | goal | |", "|---" * 8 + "|"]
+    """A table in Markdown: ours beside the best peer, the goal, whether it is met, how much of the roofline ours reaches."""
+    lines = ["| workload | loopwright | quartiles | best peer | its median | ratio | goal | | of roofline |", "|---" * 9 + "|"]
     for row in rows(timings):
         goal, ratio = GOALS.get(row.workload), row.ratio
         peer = ("", "") if row.best is None else (row.best.contender, readable(row.best.median))
         cells = (row.workload, readable(row.ours.median), f"{readable(row.ours.low)} to {readable(row.ours.high)}", *peer,
-                 "" if ratio is None else f"{ratio:.2f}", _aim(goal), _verdict(goal, row))
+                 "" if ratio is None else f"{ratio:.2f}", _aim(goal), _verdict(goal, row),
+                 "" if row.least is None else f"{row.least / row.ours.median:.0%}")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -104,7 +108,9 @@ def page(text: str, results: dict) -> str:
     for threads, timings in sorted(results["runs"].items()):
         title = "One thread" if threads == "1" else f"{threads} threads"
         found = [Timing(**t) for t in timings]
-        parts.append(f"### {title}\n\n{summary(found)}")
+        picture = f"performance-{threads}.png"
+        shown = f"![]({picture})\n\n" if (PAGE.parent / picture).exists() else ""
+        parts.append(f"### {title}\n\n{shown}{summary(found)}")
         if tuned := tuned_summary(found):
             parts.append(f"### {title}, tuned\n\n{tuned}")
     return before + BEGIN + "\n".join(parts) + END + after
@@ -114,4 +120,6 @@ def write(timings: list[Timing], threads: int, machine: dict) -> None:
     """Keep a run's timings, and show them."""
     results = merged(json.loads(RESULTS.read_text()) if RESULTS.exists() else {}, timings, threads, machine)
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    for count, found in results["runs"].items():
+        draw(rows([Timing(**t) for t in found]), PAGE.parent / f"performance-{count}.png")
     PAGE.write_text(page(PAGE.read_text(), results))
