@@ -2,8 +2,8 @@
 
 Ceilings are measured in the same process: copies or maxima, the faster, of as many bytes as the program moves, by one thread or
 by all that take part, and NumPy's products of large matrices. A program moves each argument and result once; it computes what
-`loopwright.ir.cost` counts, where a transcendental function is ten operations (fewer than it takes anywhere), and a `while` counts
-for one trip.
+`loopwright.ir.cost` counts, where a transcendental function is ten operations (fewer than it takes anywhere), and a `while`
+counts for one trip.
 """
 from __future__ import annotations
 
