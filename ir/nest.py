@@ -18,13 +18,15 @@ from loopwright.ir.loops import Expr, Index
 @dataclass(frozen=True)
 class Buffer:
     """A C-contiguous array. Roles: input, output (both parameters of the kernel, in order), local (scratch that lives
-    for one iteration of the loop that holds its `Allocate`: a row, in cache or where `place` says: shared)."""
+    for one iteration of the loop that holds its `Allocate`: a row, in cache or where `place` says: shared, or in registers,
+    `each` elements a thread, and nowhere past these)."""
 
     name: str
     shape: Shape
     dtype: np.dtype
     role: str
     place: str = ""
+    each: int = 0
 
 
 @dataclass(frozen=True)

@@ -287,6 +287,19 @@ class InShared:
 
 
 @dataclass(frozen=True)
+class InRegisters:
+    """Keep a row that several passes read, a stage's (t3) or a parameter's (x0), in registers of the threads that share out
+    its passes, `each` elements a thread. What is left of longer rows is computed or read anew in each pass.
+
+    before: s = max(x0[i, :]);  for j: y[i, j] = x0[i, j] - s
+    after:  r = the elements of x0[i, :] that are this thread's;  s = the max of r over the block;  for each of r: y = r - s
+    """
+
+    row: str
+    each: int
+
+
+@dataclass(frozen=True)
 class ByOwner:
     """Let each warp of a GPU own a stretch of the root, which is a scatter: it looks at all updates, one in each lane, and does
     those of its stretch, in order.
@@ -299,12 +312,12 @@ class ByOwner:
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Distribute | Tensorize | Pack \
     | Parallel | Rfactor | PrefetchRow | ByRows | AddAlong | OnePass | Tiles | InPlace | Threads | Bind \
-    | InShared | ByOwner
+    | InShared | InRegisters | ByOwner
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
     Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Distribute, Tensorize, Pack, Parallel, Rfactor,
     PrefetchRow,
-    ByRows, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared, ByOwner)}
+    ByRows, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared, InRegisters, ByOwner)}
 
 
 def to_json(schedule: Schedule) -> str:

@@ -86,8 +86,8 @@ def _check(body: Sequence[Statement], around: tuple[For, ...], taken: tuple[str,
             case Store():
                 _check_store(s, around)
             case Allocate():
-                if s.buffer.place != "shared":
-                    raise ValueError(f"the row {s.buffer.name} has no place: threads share rows in shared memory")
+                if s.buffer.place not in ("shared", "registers"):
+                    raise ValueError(f"the row {s.buffer.name} has no place: it is shared memory or registers")
                 if THREAD_X in taken:
                     raise ValueError(f"the row {s.buffer.name} would be one thread's alone")
 

@@ -16,7 +16,18 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.nest import Nest
 from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan
-from loopwright.ir.schedule import Bind, ByOwner, Inline, InPlace, InShared, Instruction, Interleave, Schedule, Threads
+from loopwright.ir.schedule import (
+    Bind,
+    ByOwner,
+    Inline,
+    InPlace,
+    InRegisters,
+    InShared,
+    Instruction,
+    Interleave,
+    Schedule,
+    Threads,
+)
 from loopwright.ir.types import COMPLEX
 from loopwright.lower import covers
 from loopwright.lower.control import carried_by
@@ -26,7 +37,7 @@ from loopwright.lower.program import Program
 from loopwright.lower.scheduling import Scheduled, build_nest
 
 MOST_LANES = 64
-_FOR_GPU = (Threads, Bind, InShared, ByOwner)
+_FOR_GPU = (Threads, Bind, InShared, InRegisters, ByOwner)
 _LOWER = __name__.rpartition(".")[0] + "."
 
 

@@ -26,6 +26,7 @@ from loopwright.ir.schedule import (
     Fuse,
     Inline,
     InPlace,
+    InRegisters,
     InShared,
     Interleave,
     OnePass,
@@ -42,7 +43,7 @@ from loopwright.ir.schedule import (
     Unroll,
     Vectorize,
 )
-from loopwright.lower import binding
+from loopwright.lower import binding, registers
 from loopwright.lower.distribution import distribute
 from loopwright.lower.fusing import by_rows, fuse_loops, transposed_loads
 from loopwright.lower.joining import join
@@ -85,7 +86,7 @@ class Decisions:
     in_place: list[InPlace] = field(default_factory=list)
     threads: Threads | None = None
     bound: list[Bind] = field(default_factory=list)
-    shared: list[InShared] = field(default_factory=list)
+    rows: list[InShared | InRegisters] = field(default_factory=list)
     by_owner: bool = False
 
 
@@ -130,8 +131,8 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.threads = x
             case Bind():
                 d.bound.append(x)
-            case InShared():
-                d.shared.append(x)
+            case InShared() | InRegisters():
+                d.rows.append(x)
             case ByOwner():
                 d.by_owner = True
             case InPlace(operand, output):
@@ -239,10 +240,10 @@ class _NestBuilder:
     def _on_threads(self, nest: Nest) -> Nest:
         """The nest for blocks of threads, if the schedule has any."""
         if self.d.threads is None:
-            check(not self.d.bound and not self.d.shared, Threads(0), "loops are bound, and it is not there")
+            check(not self.d.bound and not self.d.rows, Threads(0), "loops are bound, and it is not there")
             return nest
-        for row in self.d.shared:
-            nest = _agreed(row, lambda nest, x: binding.share_row(nest, f"t{x.stage}"), nest)
+        for row in self.d.rows:
+            nest = _agreed(row, _with_row, nest)
         nest = dataclasses.replace(nest, threads=(self.d.threads.x, self.d.threads.y))
         _agreed(self.d.threads, lambda nest, _: binding.check(nest), nest)
         return nest
@@ -291,6 +292,10 @@ def _agreed(x: T, change: Callable[[Nest, T], R], nest: Nest) -> R:
 
 def _blocked(nest: Nest, x: Split | Reorder | Distribute | Tensorize | Pack) -> Nest:
     return distribute(nest, x.loop, x.size) if isinstance(x, Distribute) else blocked(nest, x)
+
+
+def _with_row(nest: Nest, x: InShared | InRegisters) -> Nest:
+    return binding.share_row(nest, f"t{x.stage}") if isinstance(x, InShared) else registers.keep_row(nest, x.row, x.each)
 
 
 def _in_one_pass(body: Sequence[Statement], x: OnePass) -> tuple[Statement, ...]:

@@ -62,6 +62,25 @@ def layernorm(x):
     return centred / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + 1e-5)
 
 
+def softmax_slopes(s, g):
+    return s * (g - np.sum(s * g, axis=-1, keepdims=True))
+
+
+def normalised(x, scale, shift):
+    return layernorm(x) * scale + shift
+
+
+def layernorm_slopes(x, g):
+    size = np.sqrt(np.mean((x - np.mean(x, -1, keepdims=True)) ** 2, -1, keepdims=True) + 1e-5)
+    h = layernorm(x)
+    return (g - np.mean(g, -1, keepdims=True) - h * np.mean(g * h, -1, keepdims=True)) / size
+
+
+def logsumexp(x):
+    m = np.max(x, axis=-1, keepdims=True)
+    return np.log(np.sum(np.exp(x - m), axis=-1)) + m[:, 0]
+
+
 def updated(x, k, v):
     x = np.array(x)
     x[k] = v
@@ -117,6 +136,17 @@ TEMPLATES = {
     "rows": Template(softmax, matrix("f4"), (40, 200)),
     "long rows": Template(softmax, matrix("f4"), (3, 3000)),
     "longer rows": Template(layernorm, matrix("f8"), (2, 20000)),
+    "rows of halves": Template(softmax, matrix("f2"), (40, 500)),
+    "slopes of softmax": Template(softmax_slopes, lambda rng, n, m: [rng.normal(size=(n, m)).astype("f4") for _ in range(2)],
+                                  (20, 700)),
+    "normalised rows": Template(normalised, lambda rng, n, m: [rng.normal(size=s).astype("f4") for s in ((n, m), m, m)],
+                                (3, 2000)),
+    "slopes of normalised rows": Template(
+        lambda x, g: lw.vjp(lambda x: layernorm(x), x)[1](g)[0], lambda rng, n, m: [
+            rng.normal(size=(n, m)).astype("f8") for _ in range(2)], (20, 300), expected=layernorm_slopes),
+    "logarithms of sums": Template(logsumexp, matrix("f4"), (40, 900)),
+    "rows of two axes": Template(lambda x: x / np.sqrt(np.mean(x * x, axis=(1, 2), keepdims=True)), lambda rng, n, m: [
+        rng.normal(size=(n, 5, m)).astype("f4")], (20, 64)),
     "rows to numbers": Template(lambda x: (np.argmax(x, axis=1), np.max(x, axis=1)), matrix("f4"), (40, 200)),
     "everything in one pass": Template(lambda x: np.sum(x * x) / np.max(x * x), matrix("f8"), (300, 200)),
     "rows in one pass": Template(lambda x: np.sum(x, axis=1) * np.max(x, axis=1), matrix("f4"), (40, 200)),

@@ -5,7 +5,7 @@ import pytest
 from loopwright.ir.builder import build
 from loopwright.ir.dims import symbol
 from loopwright.ir.loops import Apply, Index, Literal, Load, Size, integer, minus, plus, times
-from loopwright.ir.nest import Allocate, For, Reduction
+from loopwright.ir.nest import Allocate, Buffer, For, Nest, Reduction, Store
 from loopwright.ir.ops.arithmetic import div, sub
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
 from loopwright.ir.ops.indexing import scatter_add
@@ -20,6 +20,7 @@ from loopwright.ir.schedule import (
     ByOwner,
     ComputeAt,
     Inline,
+    InRegisters,
     InShared,
     Threads,
     Vectorize,
@@ -28,6 +29,7 @@ from loopwright.ir.schedule import (
 )
 from loopwright.ir.types import F32, I64, ArrayType
 from loopwright.lower.binding import owner
+from loopwright.lower.registers import keep_row
 from loopwright.lower.scheduling import ScheduleError, build_nest
 from tests.nests import run_nest
 
@@ -65,6 +67,42 @@ def test_bound_loops_are_data_and_keep_the_meaning():
     np.testing.assert_allclose(out, e / e.sum(1, keepdims=True), rtol=1e-6)
 
 
+KEPT = (*without(InShared), Vectorize(0, 1, 4), Vectorize(4, 1, 4))
+
+
+def test_rows_in_registers_keep_the_meaning():
+    schedule = (*KEPT, InRegisters("t3", 8), InRegisters("x0", 8))
+    assert from_json(to_json(schedule)) == schedule
+    nest = build_nest(REGION, schedule, "k").nest
+    rows = [(s.buffer.name, s.buffer.place, s.buffer.each) for s in nest.body[0].body if isinstance(s, Allocate)]
+    assert rows == [("tx0", "registers", 8), ("t3", "registers", 8)]
+    x = np.random.default_rng(0).normal(size=(5, 7)).astype(F32)
+    out = np.zeros_like(x)
+    run_nest(nest, [x], [out], {"n": 5, "m": 7})
+    e = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(out, e / e.sum(1, keepdims=True), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("first", "read", "why"), [
+    ("x0", "t0", None), ("y0", "t0", "is stored to"), ("x0", "late", "is not stored to once")])
+def test_rows_in_registers_may_be_computed_anew(first, read, why):
+    def row(k, *statements):
+        return For(Index(k), M, statements, bind=(THREAD_X,))
+    i, (a, b, c) = Index("i"), (Index(k) for k in "abc")
+    t = Buffer("t0", (M,), F32, "local")
+    late = [row("c", Store("t0", (c,), Load("x0", (i, c), F32)))] if read == "late" else []
+    body = (Allocate(t), row("a", Store("t0", (a,), Load(first, (i, a), F32))),
+            row("b", Store("y0", (i, b), Load("t0", (b,), F32))), *late)
+    buffers = Buffer("x0", (N, M), F32, "input"), Buffer("y0", (N, M), F32, "output")
+    nest = Nest("k", buffers, ("n", "m"), (For(i, N, body, bind=(BLOCK,)),), (64, 1))
+    if why is None:
+        kept = keep_row(nest, "t0", 8).body[0].body
+        assert kept[1:] == body[1:] and kept[0] == Allocate(Buffer("t0", (M,), F32, "local", "registers", 8))
+        return
+    with pytest.raises(ValueError, match=why):
+        keep_row(nest, "t0", 8)
+
+
 @pytest.mark.parametrize(("schedule", "why"), [
     ((*without(Threads), ), "loops are bound"),
     ((*BOUND, Bind(6, 5, (THREAD_X,))), "no such loop"),
@@ -78,6 +116,13 @@ def test_bound_loops_are_data_and_keep_the_meaning():
     (without(Bind, ("stage", 6), ("loop", 0)), "would be"),
     ((*without(Bind, ("stage", 4)), Bind(4, 1, (BLOCK, THREAD_Y))), "inside the loop of the columns, and nowhere else"),
     ((*BOUND, InShared(0)), "no local row"),
+    ((*without(InShared), InRegisters("t3", 4)), "differ in their lanes"),
+    ((*KEPT, InRegisters("t3", 6)), "6 elements are no multiple"),
+    ((*KEPT, InRegisters("t3", 128)), "1 to 64 elements"),
+    ((*KEPT, InRegisters("t3", 8), InRegisters("t9", 8)), "no local row"),
+    ((*KEPT, InRegisters("t3", 8), InRegisters("x1", 8)), "no local row"),
+    ((*(x for x in KEPT if x != Bind(6, 1, (THREAD_X,))), InRegisters("t3", 8)), "outside the passes"),
+    ((*PLACED, Threads(64, 2), InRegisters("x0", 8)), "no two passes"),
 ])
 def test_what_is_not_legal_is_refused(schedule, why):
     if why == "would be":  # rows in one block, one after another: slow, but right

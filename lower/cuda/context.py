@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from loopwright.ir.dims import Call, Extent, Symbol, terms_of
-from loopwright.ir.loops import Index
+from loopwright.ir.loops import Expr, Index
 from loopwright.ir.nest import Buffer, Nest
 from loopwright.lower.codegen.terms import Linear, Term, Terms, add_linear, scale_linear
 from loopwright.lower.cuda.maths import Library
@@ -40,6 +40,7 @@ class Launch:
         self.body = Block(self.head)
         self.body.depth = self.head.depth
         self.buffers: dict[str, Buffer] = {b.name: b for b in nest.buffers}
+        self.kept: dict[str, tuple[tuple[Index, ...], Expr]] = {}  # rows in registers: what was stored to each, at which index
         self.scratch: dict[str, tuple[str, Extent, int]] = {}  # by name: C type, elements, bytes of one
         self.symbols = {name: f"size_{name if name.isidentifier() and name.isascii() else k}"
                         for k, name in enumerate(nest.symbols)}
@@ -49,6 +50,11 @@ class Launch:
         self.shared: Extent = 0
         assert nest.threads is not None
         self.x, self.y = nest.threads
+
+    @property
+    def rows(self) -> dict[str, Buffer]:
+        """The rows in registers."""
+        return {name: b for name, b in self.buffers.items() if b.place == "registers"}
 
     @property
     def index_type(self) -> str:
@@ -119,7 +125,8 @@ class Launch:
 class Context:
     """`free`: the axes of threads that all do the same here, of which the first stores. `active`: whether this thread has an
     element of its own; one that has none does again what the last one does, and stores nothing. `packed`: where stores put
-    their values, by the statement. `repeats`: whether a loop around this place runs it more than once."""
+    their values, by the statement. `repeats`: whether a loop around this place runs it more than once. `slot`: which
+    of a thread's elements of rows in registers is here."""
 
     launch: Launch
     block: Block
@@ -128,6 +135,7 @@ class Context:
     active: str = ""
     packed: Mapping[int, str] = field(default_factory=dict)
     repeats: bool = False
+    slot: str = ""
 
     def at(self, block: Block) -> Context:
         return replace(self, block=block)

@@ -16,11 +16,13 @@ from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.cuda import folds
 from loopwright.lower.cuda.context import MOST_NARROW, Context, Launch
 from loopwright.lower.cuda.evaluate import value
-from loopwright.lower.cuda.loops import clamped, looped, perfect
+from loopwright.lower.cuda.loops import looped
 from loopwright.lower.cuda.maths import Library
+from loopwright.lower.cuda.packs import clamped
 from loopwright.lower.cuda.store import store
 from loopwright.lower.cuda.text import register_type
 from loopwright.lower.cuda.whiles import repeated
+from loopwright.lower.registers import perfect
 
 LW_SHARED = """#ifndef LW_EMULATED
 #define LW_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
@@ -207,8 +209,12 @@ class _Emitter:
         return context
 
     def allocate(self, context: Context, buffer: Buffer) -> None:
-        """A row in shared memory for each row of threads."""
+        """A row in registers, or one in shared memory for each row of threads."""
         launch = context.launch
+        if buffer.place == "registers":
+            launch.buffers[buffer.name] = buffer
+            context.block.line(f"{register_type(buffer.dtype)} {buffer.name}[{buffer.each}];")
+            return
         self.library.add("lw_shared", LW_SHARED)
         if launch.shared == 0:
             context.block.line("LW_SHARED(lw_shared);")
@@ -228,7 +234,8 @@ class _Emitter:
                       *(f"long long {n}" for n in launch.symbols.values()), "long long* error"]
         listed = ",\n        ".join(parameters)
         lines = "\n".join([*launch.head.lines, *launch.body.lines])
-        text = f'extern "C" __global__ void __launch_bounds__({threads}) {name}(\n        {listed}) {{\n{lines}\n}}'
+        bounds = f"{threads}, 1" if launch.rows else str(threads)  # else the compiler would spill some for more threads at once
+        text = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}(\n        {listed}) {{\n{lines}\n}}'
         return LaunchText(name, text, launch.grid, (launch.x, launch.y), launch.shared)
 
 

@@ -103,6 +103,8 @@ def place(context: Context, buffer: Buffer, index: tuple[Term, ...]) -> str:
 
 
 def _load(context: Context, buffer: Buffer, term: Term) -> str:
+    if buffer.place == "registers":
+        return f"{buffer.name}{context.slot}"
     text = f"{buffer.name}[{place(context, buffer, term.args)}]"
     found = arithmetic.from_memory(context.launch.library, text, buffer.dtype)
     some = holds_something(context, term)

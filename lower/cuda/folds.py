@@ -9,15 +9,17 @@ from collections.abc import Sequence
 
 from loopwright.ir.dims import Extent, maximum, minimum, product
 from loopwright.ir.loops import Load
-from loopwright.ir.nest import Prefetch, Reduction, Scan, Store
+from loopwright.ir.nest import Prefetch, Reduction, Scan, Statement, Store
 from loopwright.ir.schedule import THREAD_X, THREAD_Y
 from loopwright.lower.cuda import arithmetic
 from loopwright.lower.cuda.context import WARP, Context
 from loopwright.lower.cuda.evaluate import evaluate, place
-from loopwright.lower.cuda.loops import packs, strided
+from loopwright.lower.cuda.packs import Run, packs, strided
+from loopwright.lower.cuda.registers import kept_pass
 from loopwright.lower.cuda.serial import Fold, element
 from loopwright.lower.cuda.store import guarded, store
 from loopwright.lower.cuda.text import Block, literal, register_type
+from loopwright.lower.registers import rows_read
 
 SHARE = 4096  # the least that a block of a long running fold goes through
 COLUMN_SHARE, MOST_COLUMN_PARTS = 64, 256  # rows, at least, of one thread's part of a column; parts
@@ -51,24 +53,30 @@ def passed(context: Context, reductions: Sequence[Reduction], who: str, everyone
     shared = first.bind != () and THREAD_Y not in first.bind
     lanes = first.lanes if shared else 1
     exprs = [*(x.value for x in also), *(r.body for r in reductions)]
-    found = packs(context, first.over, lanes, exprs, also)
-    slots = lanes if found else 1
+    found, rows = packs(context, first.over, lanes, exprs, also), rows_read(reductions, launch.rows)
+    slots = lanes if found or rows else 1
     folds = [made(context, r) for r in reductions]
     states = [f.declare(context.block, slots) for f in folds]
     inside = _sharing(context, first.bind)
 
-    def one(here: Context, slot: str) -> None:
-        for x in also:
-            kept = evaluate(here, launch.terms.of(x.value))
-            store(here, x)
-            load = launch.terms.of(_as_load(here, x))
-            here.block.values[here.key(load)] = kept
-        for f, state, r in zip(folds, states, reductions, strict=True):
-            body = launch.terms.of(r.body)
-            position = f"(long long){here.names[first.over[-1][0].name]}" if f.positions else ""
-            f.step(here.block, state, slot, element(here, f, body, evaluate), position)
-    strided(inside, first.over, lanes, who, everyone, found, max(first.unroll, 1), one)
-    if also:
+    def written(some: Sequence[Statement]) -> Run:
+        def one(here: Context, slot: str) -> None:
+            alone = [r for r in some if isinstance(r, Reduction)]
+            for x in [x for r in alone for x in r.also if isinstance(x, Store)]:
+                kept = evaluate(here, launch.terms.of(x.value))
+                store(here, x)
+                load = launch.terms.of(_as_load(here, x))
+                here.block.values[here.key(load)] = kept
+            for f, state, r in zip(folds, states, alone, strict=True):
+                body = launch.terms.of(r.body)
+                position = f"(long long){here.names[first.over[-1][0].name]}" if f.positions else ""
+                f.step(here.block, state, slot, element(here, f, body, evaluate), position)
+        return one
+    if rows:
+        kept_pass(inside, first.over, lanes, found, rows[0].each, reductions, written)
+    else:
+        strided(inside, first.over, lanes, who, everyone, found, max(first.unroll, 1), written(reductions))
+    if any(launch.buffers[x.buffer].place == "shared" for x in also):
         context.block.line(launch.barrier)
     return [f.joined(context.block, state, slots) for f, state in zip(folds, states, strict=True)]
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from loopwright.ir.dims import Extent, evaluate, product
-from loopwright.ir.graph import Graph
+from loopwright.ir.graph import Graph, Value
 from loopwright.ir.loops import Apply, Bounded, Expr, Index, Prefix, Reduce, Scatter, walk
 from loopwright.ir.nest import For, Statement
 from loopwright.ir.ops.control import scan
@@ -23,6 +23,7 @@ from loopwright.ir.schedule import (
     ByOwner,
     ComputeAt,
     Inline,
+    InRegisters,
     InShared,
     Instruction,
     Interleave,
@@ -44,9 +45,10 @@ from loopwright.lower.target import Target
 THREADS = 256
 BYTES = 16  # of one access
 MOST_LANES = 8
-SHORT_ROW, WARP_ROW, BLOCK_ROW = 16, 1024, 16384  # elements that one thread, one warp, a block of THREADS folds
+SHORT_ROW, WARP_ROW, BLOCK_ROW = 16, 1024, 8192  # elements that one thread, one warp, a block of THREADS folds
 FEWEST_OWN = 128  # threads that have elements of their own
 FEW = 4096  # elements that one block folds alone
+MOST_KEPT = 64  # registers of a thread that hold rows
 MOST_SHARED = 48 << 10  # bytes that a block has without asking
 FEW_COLUMNS, LONG_COLUMN = 1 << 13, 1 << 11  # that leave blocks idle; that are worth a second pass
 MOST_SQUARES = 4  # arrays of which shared memory holds a square
@@ -77,22 +79,46 @@ def gpu_schedule(region: Graph, sizes: Mapping[str, int]) -> Schedule:
         made = _rows(s, number, placement, interleave, folds, sizes)
     schedule = tuple(made)
     schedule = (*schedule, *fuse_rules(s, build_nest(region, schedule, "probe")))
-    return _in_one_pass(region, schedule, folds)
+    return _in_registers(s, _in_one_pass(region, schedule, folds), sizes)
 
 
 def _in_one_pass(region: Graph, schedule: Schedule, folds: Mapping[int, Reduce]) -> Schedule:
     """The schedule with folds after one another in one pass, a few at a time, where they may."""
     shared = 1
     for (_, before), (stage, e) in pairwise(folds.items()):
-        try:
-            build_nest(region, (*schedule, OnePass(stage)), "probe")
-        except ScheduleError:
+        if not _fits(region, (*schedule, OnePass(stage))):
             shared = 1
             continue
         alike = [n for _, n in before.over] == [n for _, n in e.over]
         shared = shared + 1 if alike and shared < MOST_JOINED else 1
         schedule = (*schedule, OnePass(stage)) if shared > 1 else schedule
     return schedule
+
+
+def _in_registers(s: Survey, schedule: Schedule, sizes: Mapping[str, int]) -> Schedule:
+    """The schedule with rows in registers while these last: those that it keeps, then parameters' that several passes read."""
+    threads = next(x for x in schedule if isinstance(x, Threads))
+    lanes = next((x.lanes for x in schedule if isinstance(x, Vectorize)), 1)
+    rows: list[tuple[str, Value, InShared | None]] = [(f"t{x.stage}", s.stages[x.stage].node.outputs[0], x)
+                                                      for x in schedule if isinstance(x, InShared)]
+    rows += [(f"x{k}", v, None) for k, v in enumerate(s.region.params)]
+    left = MOST_KEPT
+    for name, v, shared in rows:
+        length = evaluate(product(v.type.shape[s.level if v.type.rank > s.level else 0:]), sizes)
+        slots = 1 << (-(-length // (threads.x * lanes)) - 1).bit_length() if length else 1
+        cost = slots * lanes * max(v.type.dtype.itemsize // 4, 1)
+        trial = (*(x for x in schedule if x is not shared), InRegisters(name, slots * lanes))
+        if cost <= left and _fits(s.region, trial):
+            left, schedule = left - cost, trial
+    return schedule
+
+
+def _fits(region: Graph, schedule: Schedule) -> bool:
+    try:
+        build_nest(region, schedule, "probe")
+    except ScheduleError:
+        return False
+    return True
 
 
 def _flat(placement: Sequence[Instruction]) -> list[Instruction]:

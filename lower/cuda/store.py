@@ -28,6 +28,10 @@ def store(context: Context, s: Store) -> None:
         x = arithmetic.to_memory(launch.library, value(context, s.value), launch.buffers[s.buffer].dtype)
         context.block.line(f"{context.packed[id(s)]} = {x};")
         return
+    if launch.buffers[s.buffer].place == "registers":
+        context.block.line(f"{s.buffer}{context.slot} = {value(context, s.value)};")
+        launch.wrote(s.buffer)
+        return
     if launch.buffers[s.buffer].role == "local":  # each row of threads has its own
         context = replace(context, active="")
 
