@@ -150,7 +150,7 @@ def compile_version(version: Version) -> Compiled:
         entry = Entry(assembled(texts, target), {"imports": imported(texts), "sites": _numbered(version.graph, program.sites),
                                                  "donations": list(program.donations.items())})
         cache.write(key, entry)
-    errors = SiteErrors(_sources(version.graph, entry.metadata["sites"]), _powers(version.graph))
+    errors = SiteErrors(_sources(version.graph, entry.metadata["sites"]), integer_powers(version.graph))
     library = link(version, entry.code, entry.metadata["imports"], errors)
     donations = {int(k): int(a) for k, a in entry.metadata["donations"]}
     compiled = Compiled(version, target, use_blas, library, donations, from_cache=program is None)
@@ -165,10 +165,10 @@ def _numbered(g: Graph, sites: tuple[Source | None, ...]) -> list[int]:
     return [number.get(source, -1) for source in sites]
 
 
-def _powers(g: Graph) -> tuple[Source, ...]:
+def integer_powers(g: Graph) -> tuple[Source, ...]:
     """The lines of powers of integers."""
     found = [n.source for n in g.nodes if n.op is power and is_integer(n.outputs[0].type.dtype) and n.source]
-    return tuple(dict.fromkeys((*found, *(source for n in g.nodes for r in n.regions for source in _powers(r)))))
+    return tuple(dict.fromkeys((*found, *(source for n in g.nodes for r in n.regions for source in integer_powers(r)))))
 
 
 def _sources(g: Graph, numbers: list[int]) -> tuple[Source | None, ...]:

@@ -1,7 +1,7 @@
 """From a graph to the CUDA text of all its kernels.
 
 Guarantees: kernels of equal structure are one; what is no kernel is named where it runs: calls of libraries, and loops and
-branches, which the host runs.
+branches, which the host runs (`launcher.py`). A kernel whose sizes only the run tells has 64-bit indices.
 """
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from loopwright.ir.attributes import attributes_key
 from loopwright.ir.dims import evaluate
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.schedule import InPlace, Schedule
+from loopwright.ir.source import Source
 from loopwright.lower.control import is_control
 from loopwright.lower.cuda.emit import CudaKernel, emit_cuda
 from loopwright.lower.cuda.maths import Library
 from loopwright.lower.cuda.rules import gpu_schedule
+from loopwright.lower.donation import donate
 from loopwright.lower.kernel import kernel, region_of
 from loopwright.lower.partition import partition
 from loopwright.lower.scheduling import ScheduleError, build_nest
@@ -30,11 +32,28 @@ CALLED = {"gemm": "cuBLAS"}
 @dataclass(frozen=True)
 class CudaProgram:
     """`text`: one source with all kernels. `kernels`: the partitioned graph with its schedules. `made`: the launches of each
-    of its generated kernels."""
+    of its generated kernels. `sites`: for each, the stages that its error sites are (-1: none); site 0 is no stage's.
+    `donations`: which results lie in the memory of which arguments."""
 
     text: str
     kernels: Graph
     made: Mapping[Node, CudaKernel]
+    sites: Mapping[Node, tuple[int, ...]]
+    donations: Mapping[int, int]
+
+    def fits(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the indices of all kernels are wide enough for these sizes."""
+        return all(not k.narrow or k.fits(sizes_in(n, k, sizes)) for n, k in self.made.items())
+
+    def source(self, n: Node, site: int) -> Source | None:
+        """The user's line of an error site of kernel n."""
+        stage = self.sites[n][site]
+        return n.regions[0].nodes[stage].source if stage >= 0 else n.source
+
+
+def sizes_in(n: Node, k: CudaKernel, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes of kernel n as its text calls them: kernels of equal structure are one, whatever their symbols are."""
+    return {own: sizes[s] for own, s in zip(k.symbols, n.regions[0].symbols, strict=True)}
 
 
 class Hints(dict[str, int]):
@@ -44,9 +63,9 @@ class Hints(dict[str, int]):
         return UNKNOWN
 
 
-def lower_cuda(g: Graph, sizes: Mapping[str, int]) -> CudaProgram:
+def lower_cuda(g: Graph, sizes: Mapping[str, int], donated: Sequence[int] = ()) -> CudaProgram:
     """The program of a graph for a GPU, its schedules good at these sizes of its symbols, its indices wide enough for them.
-    DTypeError where it holds a dtype that has no machine code.
+    `donated`: arguments whose memory results may take. DTypeError where it holds a dtype that has no machine code.
 
     >>> import numpy as np, loopwright as lw
     >>> from loopwright.lower.cuda import lower_cuda
@@ -54,21 +73,23 @@ def lower_cuda(g: Graph, sizes: Mapping[str, int]) -> CudaProgram:
     >>> "kernel_0(" in lower_cuda(graph, {"n": 5}).text
     True
     """
-    return _Program(Hints(sizes)).whole(g)
+    return _Program(Hints(sizes)).whole(g, donated)
 
 
 class _Program:
     def __init__(self, sizes: Hints) -> None:
         self.sizes, self.library = sizes, Library()
-        self.known: dict[Any, CudaKernel] = {}
+        self.known: dict[Any, tuple[CudaKernel, tuple[int, ...]]] = {}
         self.schedules: dict[Any, Schedule] = {}
         self.made: dict[Node, CudaKernel] = {}
+        self.sites: dict[Node, tuple[int, ...]] = {}
 
-    def whole(self, g: Graph) -> CudaProgram:
-        kernels = self.graph(partition(g, HOST, blas=True, chained=False))
+    def whole(self, g: Graph, donated: Sequence[int]) -> CudaProgram:
+        kernels, donations = donate(self.graph(partition(g, HOST, blas=True, chained=False)), g, donated)
+        self.emit(kernels)
         steps = "\n".join(f"// {line}" for line in self.steps(kernels, ""))
-        texts = [*self.library.texts.values(), *(k.text for k in self.known.values())]
-        return CudaProgram("\n\n".join([steps, *texts]) + "\n", kernels, self.made)
+        texts = [*self.library.texts.values(), *(k.text for k in dict.fromkeys(self.made.values()))]
+        return CudaProgram("\n\n".join([steps, *texts]) + "\n", kernels, self.made, self.sites, donations)
 
     def graph(self, g: Graph) -> Graph:
         nodes = [part for n in g.nodes for part in (_apart(n) if n.attrs.get("implementation") == "generated" else [n])]
@@ -84,13 +105,32 @@ class _Program:
         key = region.key, attributes_key({"kept": kept})
         if key not in self.schedules:
             self.schedules[key] = _in_place(region, gpu_schedule(region, self.sizes), kept)
-        n = Node(n.op, n.inputs, {**n.attrs, "schedule": self.schedules[key]}, n.outputs, n.regions, n.source)
+        return Node(n.op, n.inputs, {**n.attrs, "schedule": self.schedules[key]}, n.outputs, n.regions, n.source)
+
+    def emit(self, g: Graph) -> None:
+        """The text of each kernel, those of regions too."""
+        for n in g.nodes:
+            if n.op is kernel and n.attrs["implementation"] == "generated":
+                self.made[n], self.sites[n] = self.kernel(n)
+            elif n.op is not kernel:
+                for region in n.regions:
+                    self.emit(region)
+
+    def kernel(self, n: Node) -> tuple[CudaKernel, tuple[int, ...]]:
+        """The text of a kernel: with 32-bit indices where its sizes are told and so small."""
+        is_told = all(s in self.sizes for s in n.regions[0].symbols)
+        if is_told:
+            made, sites = self.emitted(n, wide=False)
+            if made.fits(sizes_in(n, made, self.sizes)):
+                return made, sites
+        return self.emitted(n, wide=True)
+
+    def emitted(self, n: Node, wide: bool) -> tuple[CudaKernel, tuple[int, ...]]:
+        key = n.regions[0].key, attributes_key(n.attrs), wide
         if key not in self.known:
-            nest = build_nest(region, self.schedules[key], f"kernel_{len(self.known)}").nest
-            narrow = emit_cuda(nest, self.library)
-            self.known[key] = narrow if narrow.fits(self.sizes) else emit_cuda(nest, self.library, wide=True)
-        self.made[n] = self.known[key]
-        return n
+            scheduled = build_nest(n.regions[0], n.attrs["schedule"], f"kernel_{len(self.known)}")
+            self.known[key] = emit_cuda(scheduled.nest, self.library, wide=wide), scheduled.sites
+        return self.known[key]
 
     # ---- what runs when ------------------------------------------------------------------------
     def steps(self, g: Graph, indent: str) -> Iterator[str]:
@@ -99,7 +139,7 @@ class _Program:
             types = f"{', '.join(str(v.type) for v in n.inputs)} -> {', '.join(str(v.type) for v in n.outputs)}"
             if n in self.made:
                 for x in self.made[n].launches:
-                    blocks = evaluate(x.grid, self.sizes)
+                    blocks = evaluate(x.grid, sizes_in(n, self.made[n], self.sizes))
                     yield f"{indent}{x.name}<<<{x.grid}, {x.threads[0]} * {x.threads[1]}>>> ({blocks} blocks now): {types}"
             elif n.op is kernel:
                 name = n.attrs["implementation"]

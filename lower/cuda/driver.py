@@ -1,0 +1,104 @@
+"""What the launcher asks of a device. CuPy answers it (`lower.runtime.gpu`); in the tests the CUDA emulator does.
+
+Guarantees asked for: everything happens on the caller's current stream, in the order of the calls; memory that was given back
+is not used again before what was asked of it so far is done.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from loopwright.ir.graph import Node
+
+
+class Memory(Protocol):
+    """Bytes on the device, given back when the last reference goes. Starts at a multiple of 64 bytes."""
+
+    @property
+    def address(self) -> int: ...
+
+
+class Flags(Protocol):
+    """Numbers that kernels store to and the host reads, without waiting: zero at first."""
+
+    words: np.ndarray
+
+    @property
+    def address(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Located:
+    """A C-contiguous array by where it is."""
+
+    address: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def bytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+class Driver(Protocol):
+    """A device. Addresses are integers; the arguments of a launch are 8 bytes each."""
+
+    # ---- programs ------------------------------------------------------------------------------
+    def load(self, text: str, names: Sequence[str]) -> Mapping[str, Any]:
+        """The functions of those names in CUDA text, by name."""
+
+    def launch(self, function: Any, grid: int, threads: tuple[int, int], shared: int, arguments: Sequence[int]) -> None:
+        """Run a function in `grid` blocks, with that many bytes of dynamic shared memory."""
+
+    def call(self, n: Node, inputs: Sequence[Located], outputs: Sequence[Located]) -> bool:
+        """Run a kernel that is a call of a library; False where there is none for it, and nothing was done."""
+
+    def capture(self, run: Callable[[], None]) -> Callable[[], None]:
+        """What runs again all launches and copies that `run` makes, which now are noted and not done."""
+
+    # ---- memory --------------------------------------------------------------------------------
+    def stream(self) -> int:
+        """The caller's current stream."""
+
+    def allocate(self, count: int) -> Memory:
+        """So many bytes, of any contents."""
+
+    def flags(self, count: int) -> Flags:
+        """So many 64-bit numbers."""
+
+    def copy(self, to: int, source: int, count: int) -> None:
+        """Bytes on the device."""
+
+    def read(self, x: Located) -> np.ndarray:
+        """A copy of an array, when all that was asked for so far is done."""
+
+    def write(self, to: Located, x: np.ndarray) -> None:
+        """Store an array of the same shape and dtype."""
+
+    def wait(self) -> None:
+        """Until all that was asked for on this stream is done."""
+
+    # ---- arrays as users have them -------------------------------------------------------------
+    def owns(self, x: Any) -> bool:
+        """Whether x is an array of this device."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        """A new array."""
+
+    def native(self, x: Any) -> Any:
+        """x itself where it is C-contiguous and starts at a multiple of 16 bytes, else a copy that is."""
+
+    def address(self, x: Any) -> int:
+        """Where the first element is."""
+
+    def is_alone(self, x: Any) -> bool:
+        """Whether x has its memory for itself: it is no view."""
+
+    def put(self, x: np.ndarray) -> Any:
+        """A copy on the device."""
+
+    def get(self, x: Any) -> np.ndarray:
+        """A copy on the host."""

@@ -1,0 +1,175 @@
+"""Runs a program for a GPU: launches and copies in order, library calls, and decisions that the host takes.
+
+Guarantees: memory is that of the static plan, one block for a call; what is launched between two decisions of the host is
+captured when it comes again with the same addresses, and replayed whenever it comes with these; an error that a kernel met
+is raised at the next call on the same stream, before the next decision, or at once (`set_checks`).
+"""
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from loopwright.ir.graph import Graph
+from loopwright.lower.compile import SiteErrors, integer_powers
+from loopwright.lower.cuda.driver import Driver, Flags
+from loopwright.lower.cuda.frames import Frame
+from loopwright.lower.cuda.program import CudaProgram
+from loopwright.lower.plan import Plan, plan_memory
+
+MOST_CAPTURED = 32  # graphs of one function
+MOST_FRAMES = 64  # sizes of regions that are known only when they run
+NUMBER = 16  # bytes of a number among the arguments, at most
+AT_ONCE = 8  # numbers that one launch stores
+ALIGNED = 256
+PUT = "extern \"C\" __global__ void lw_put({}) {{\n{}}}\n".format(
+    ", ".join(f"unsigned long long* to{k}, unsigned long long low{k}, unsigned long long high{k}" for k in range(AT_ONCE)),
+    "".join(f"    to{k}[0] = low{k};\n    to{k}[1] = high{k};\n" for k in range(AT_ONCE)))
+T = TypeVar("T")
+
+
+class _Checks:
+    at_once = False
+
+
+_checks = _Checks()
+_launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()
+_registry = threading.Lock()
+
+
+def set_checks(when: str) -> None:
+    """When an error that a kernel on a GPU met, such as an index out of range, is raised: "sync" waits for the end of each call
+    and raises at once; "async" waits for nothing: it is raised by the next call on the same stream, or before the host reads
+    something from the device to decide on.
+
+    >>> import loopwright as lw
+    >>> lw.set_checks("async")
+    """
+    if when not in ("sync", "async"):
+        raise ValueError(f"set_checks expected 'sync' or 'async', got {when!r}.")
+    _checks.at_once = when == "sync"
+
+
+class Launcher:
+    """A program on a device. `captures`: whether launches are captured and replayed."""
+
+    def __init__(self, program: CudaProgram, driver: Driver, *, captures: bool = True) -> None:
+        self.program, self.driver, self.captures = program, driver, captures
+        kernels = tuple(dict.fromkeys(program.made.values()))
+        self.functions = driver.load(f"{program.text}\n{PUT}", ("lw_put", *(x.name for k in kernels for x in k.launches)))
+        reporting = [n for n, k in program.made.items() if "lw_report(" in k.text]
+        self.reports = {n: 4 * k for k, n in enumerate(reporting)}  # the place of each kernel's error in the flags
+        self.flags: dict[int, Flags] = {}  # by stream
+        self.replays = 0
+        self._plans: dict[int, Plan] = {}
+        self._frames: OrderedDict[Hashable, Frame] = OrderedDict()
+        self._seen: OrderedDict[Hashable, bool] = OrderedDict()
+        self._captured: OrderedDict[Hashable, Callable[[], None]] = OrderedDict()
+        self._lock = threading.Lock()
+        with _registry:
+            _launchers.add(self)
+
+    def __call__(self, arguments: Sequence[int | bytes], results: Sequence[int], sizes: Mapping[str, int]) -> None:
+        """Run for arrays at these addresses; a number may be given by its bytes. Results may lie where arguments do that were
+        donated to them, and nowhere else where arguments are."""
+        stream = self.driver.stream()
+        raise_reported(stream)
+        numbers = [k for k, x in enumerate(arguments) if isinstance(x, bytes)]
+        frame, before = self.frame(self.program.kernels, sizes), -(-len(numbers) * NUMBER // ALIGNED) * ALIGNED
+        block = self.driver.allocate(before + frame.bytes) if before + frame.bytes else None
+        base = block.address if block else 0
+        addresses = [base + NUMBER * numbers.index(k) if isinstance(x, bytes) else x for k, x in enumerate(arguments)]
+        self._put([(addresses[k], x) for k, x in enumerate(arguments) if isinstance(x, bytes)])
+        frame.run(addresses, results, base + before, base + before + frame.shared)
+        if _checks.at_once and self.reports:
+            self.driver.wait()
+            self.raise_reported(stream)
+
+    def _put(self, numbers: Sequence[tuple[int, bytes]]) -> None:
+        """Store numbers on the device: as parameters of a kernel, so that nothing waits and no buffer need outlive the call."""
+        for first in range(0, len(numbers), AT_ONCE):
+            few = numbers[first:first + AT_ONCE]
+            padded = [(at, x.ljust(NUMBER, b"\0")) for at, x in (*few, *[few[0]] * (AT_ONCE - len(few)))]
+            words = [word for at, x in padded for word in (at, *np.frombuffer(x, np.int64).tolist())]
+            self.driver.launch(self.functions["lw_put"], 1, (1, 1), 0, words)
+
+    # ---- what frames ask for -------------------------------------------------------------------
+    def frame(self, g: Graph, sizes: Mapping[str, int]) -> Frame:
+        """A graph at these sizes of its symbols."""
+        told = tuple([sizes[s] for s in g.free_symbols])
+        return self._kept(self._frames, (id(g), told), MOST_FRAMES, lambda: Frame(self, g, sizes))
+
+    def plan(self, g: Graph) -> Plan:
+        """Where the values of a graph are."""
+        if id(g) not in self._plans:
+            self._plans[id(g)] = plan_memory(g)
+        return self._plans[id(g)]
+
+    def error_address(self) -> int:
+        """Where kernels that run on the current stream report errors."""
+        if not self.reports:
+            return 0
+        stream = self.driver.stream()
+        with self._lock:
+            if stream not in self.flags:
+                self.flags[stream] = self.driver.flags(4 * len(self.reports))
+            return self.flags[stream].address
+
+    def replayed(self, key: Hashable, run: Callable[[], None]) -> None:
+        """Do what `run` does, which is the same launches with the same arguments whenever the key is the same."""
+        with self._lock:
+            known = self._captured.get(key)
+            if known is not None:
+                self._captured.move_to_end(key)
+            again = key in self._seen
+        if known is None and not again:  # what is captured was run before: all it needs is loaded
+            self._kept(self._seen, key, 2 * MOST_CAPTURED, lambda: True)
+            run()
+            return
+        replay = known or self._kept(self._captured, key, MOST_CAPTURED, lambda: self.driver.capture(run))
+        self.replays += 1
+        replay()
+
+    def _kept(self, kept: OrderedDict[Hashable, T], key: Hashable, most: int, make: Callable[[], T]) -> T:
+        """The value of a key, made when it is first asked for; those that were not used for longest are forgotten."""
+        with self._lock:
+            if key in kept:
+                kept.move_to_end(key)
+                return kept[key]
+        made = make()
+        with self._lock:
+            kept[key] = made
+            while len(kept) > most:
+                kept.popitem(last=False)
+        return made
+
+    # ---- errors --------------------------------------------------------------------------------
+    def raise_reported(self, stream: int) -> None:
+        """Raise the first error, in program order, that kernels on this stream are known to have met; it is then forgotten."""
+        flags = self.flags.get(stream)
+        if flags is None or not flags.words.any():
+            return
+        node, at = next((n, at) for n, at in self.reports.items() if flags.words[at])
+        error = flags.words[at:at + 4].tobytes()
+        flags.words[:] = 0
+        sources = tuple([self.program.source(node, site) for site in range(len(self.program.sites[node]))])
+        SiteErrors(sources, integer_powers(node.regions[0]))(error)
+
+
+def raise_reported(stream: int) -> None:
+    """Raise an error that a kernel of any program on this stream is known to have met."""
+    with _registry:
+        launchers = tuple(_launchers)
+    for launcher in launchers:
+        launcher.raise_reported(stream)
+
+
+def segments(launcher: Launcher, sizes: Mapping[str, int]) -> list[str]:
+    """What runs between decisions of the host, and what each of these is, as lines."""
+    return launcher.frame(launcher.program.kernels, sizes).described()
+
+

@@ -1,0 +1,166 @@
+"""The CUDA emulator as a device: what the launcher asks of one, over guarded memory; and arrays there, as CuPy's are.
+
+A captured graph holds the addresses that it was made with, as on a device: a replay with others in mind is wrong here too.
+"""
+import ctypes
+
+import numpy as np
+
+from loopwright.ir.dims import evaluate
+from tests.emulator import FORWARD, REVERSE, Emulator, Guarded
+from tests.emulator.programs import stored
+
+
+class Memory(Guarded):
+    """Bytes that are nonsense at first and unmapped when the last reference goes."""
+
+    def __init__(self, count, at_start=False):
+        super().__init__(np.full(count, 0xFF, np.uint8), at_start)
+
+    def __del__(self):
+        self.array()  # raises where bytes beside it were written
+        self.close()
+
+
+class Flags:
+    def __init__(self, count):
+        self.words = np.zeros(count, np.int64)
+        self.address = self.words.ctypes.data
+
+
+class Array:
+    """An array in the emulator's memory: as much of CuPy's as arguments need. `like`: one of NumPy's over the same bytes."""
+
+    def __init__(self, memory, like):
+        self.memory, self.like = memory, like
+        self.shape, self.dtype, self.ndim, self.strides = like.shape, like.dtype, like.ndim, like.strides
+        self.size, self.nbytes = like.size, like.nbytes
+
+    @property
+    def address(self):
+        return self.like.__array_interface__["data"][0]
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.address, False), "version": 3}
+
+    def __array__(self, *args, **kwargs):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed.")
+
+    def __getitem__(self, key):
+        """A view."""
+        return Array(self.memory, self.like[key])
+
+    def get(self):
+        return np.array(self.like, order="C")
+
+
+class EmulatorDriver:
+    """See `lower.cuda.driver.Driver`. `log`: what was done, by name, replays too."""
+
+    def __init__(self, order=FORWARD, flags=("-O0",)):
+        self.order, self.options = order, flags
+        self.log, self.noted, self.number = [], None, 0
+
+    def load(self, text, names):
+        self.emulator = Emulator(text, names, self.options)
+        return {name: (self.emulator, name) for name in names}
+
+    def _do(self, name, action):
+        if self.noted is not None:
+            self.noted.append((name, action))
+            return
+        self.log.append(name)
+        action()
+
+    def launch(self, function, grid, threads, shared, arguments):
+        emulator, name = function
+        arguments = list(arguments)
+        self._do(name, lambda: emulator.launch(name, grid, threads, arguments, shared, self.order))
+
+    def call(self, n, inputs, outputs):
+        assert self.noted is None, "a library was called in a capture"
+        self.log.append(f"library {n.attrs['implementation']}")
+        return False
+
+    def capture(self, run):
+        assert self.noted is None, "a capture in a capture"
+        self.noted = []
+        try:
+            run()
+            noted = self.noted
+        finally:
+            self.noted = None
+
+        def replay():
+            self.log.append(f"replay of {len(noted)}")
+            for _, action in noted:
+                action()
+        return replay
+
+    def stream(self):
+        return self.number
+
+    def allocate(self, count):
+        assert self.noted is None, "memory was asked for in a capture"
+        return Memory(count, self.order == REVERSE)
+
+    def flags(self, count):
+        return Flags(count)
+
+    def copy(self, to, source, count):
+        self._do("copy", lambda: ctypes.memmove(to, source, count))
+
+    def read(self, x):
+        assert self.noted is None, "the host read in a capture"
+        self.log.append("read")
+        return np.frombuffer(ctypes.string_at(x.address, x.bytes), x.dtype).reshape(x.shape).copy()
+
+    def write(self, to, x):
+        assert x.dtype == to.dtype and x.shape == to.shape, f"{x.dtype}{x.shape} for {to}"
+        ctypes.memmove(to.address, np.ascontiguousarray(x).tobytes(), to.bytes)
+
+    def wait(self):
+        self.log.append("wait")
+
+    # ---- arrays ----------------------------------------------------------------------------------
+    def owns(self, x):
+        return isinstance(x, Array)
+
+    def empty(self, shape, dtype):
+        dtype, count = np.dtype(dtype), int(np.prod(shape, dtype=int))
+        memory = Memory(count * dtype.itemsize, self.order == REVERSE)
+        held = memory.bytes[memory.start:memory.stop]
+        return Array(memory, held.view(dtype).reshape(shape))
+
+    def native(self, x):
+        return x if x.like.flags.c_contiguous and x.address % 16 == 0 else self.put(x.get())
+
+    def address(self, x):
+        return x.address
+
+    def is_alone(self, x):
+        return x.nbytes == x.memory.like.size
+
+    def put(self, x):
+        made = self.empty(np.shape(x), x.dtype)
+        made.like[...] = x
+        return made
+
+    def get(self, x):
+        return x.get()
+
+
+def launched(launcher, args, sizes):
+    """The results of a program through its launcher, for NumPy arrays; numbers go by value."""
+    driver, program = launcher.driver, launcher.program
+    held = [np.asarray(x) if np.ndim(x) == 0 else driver.put(stored(x)) for x in args]
+    outs = [held[program.donations[k]] if k in program.donations
+            else driver.empty([evaluate(n, sizes) for n in v.type.shape], v.type.dtype)
+            for k, v in enumerate(program.kernels.results)]
+    launcher([x.tobytes() if isinstance(x, np.ndarray) else driver.address(x) for x in held],
+             [driver.address(x) for x in outs], sizes)
+    for x, before in zip(held, args, strict=True):
+        if driver.owns(x) and not any(x is y for y in outs):
+            assert driver.get(x).tobytes() == stored(before).tobytes(), "an argument was written"
+    return [driver.get(x) for x in outs]
