@@ -126,7 +126,7 @@ class _Part:
     def statement(self, s: Statement) -> Statement:
         match s:
             case For():
-                return dataclasses.replace(s, body=tuple(map(self.statement, s.body)))
+                return s.with_body(tuple(map(self.statement, s.body)))
             case Let():
                 return Let(s.name, self.expr(s.value))
             case Store():

@@ -54,6 +54,8 @@ from loopwright.lower.tiling import blocked, shared_out, unpacked
 
 T = TypeVar("T")
 R = TypeVar("R")
+Blocking = Split | Reorder | Distribute | Tensorize | Pack
+Steps = dict[Blocking, tuple[Nest, "Steps"]]
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
 
 
@@ -80,7 +82,7 @@ class Decisions:
     parallel: Parallel | None = None
     by_rows: bool = False
     tiled: bool = False
-    blocks: list[Split | Reorder | Distribute | Tensorize | Pack] = field(default_factory=list)
+    blocks: list[Blocking] = field(default_factory=list)
     joined: list[OnePass] = field(default_factory=list)
     along: dict[int, AddAlong] = field(default_factory=dict)
     in_place: list[InPlace] = field(default_factory=list)
@@ -150,15 +152,24 @@ def _adds_rows(region: Graph, node: Node) -> bool:
     return node.op is block_sums and node.inputs[0].type.shape == region.results[0].type.shape
 
 
-def build_nest(region: Graph, schedule: Schedule, name: str, known: dict[Places, Placed] | None = None) -> Scheduled:
-    """The nest that `schedule` makes of `region`. `known`: what was placed for this region before, and will be."""
+@dataclass
+class Known:
+    """What schedules made of one region, for others that begin alike. blocked: of a nest, by its hash, what each instruction
+    about blocks made of it, and others of that."""
+
+    placed: dict[Places, Placed] = field(default_factory=dict)
+    blocked: dict[int, Steps] = field(default_factory=dict)
+
+
+def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None = None) -> Scheduled:
+    """The nest that `schedule` makes of `region`. `known`: what others made of this region, which this one adds to."""
     if region.nodes[0].op is scan:
         try:
             return Scheduled(lane_nest(region, schedule, name), (-1,), {})
         except ValueError as error:
             raise ScheduleError(str(error)) from None
-    d = decisions_of(region, schedule)
-    return _NestBuilder(region, d, _placed(region, d, {} if known is None else known)).build(name)
+    d, known = decisions_of(region, schedule), Known() if known is None else known
+    return _NestBuilder(region, d, _placed(region, d, known.placed), known.blocked).build(name)
 
 
 def _placed(region: Graph, d: Decisions, known: dict[Places, Placed]) -> Placed:
@@ -175,8 +186,8 @@ def _placed(region: Graph, d: Decisions, known: dict[Places, Placed]) -> Placed:
 
 
 class _NestBuilder:
-    def __init__(self, region: Graph, decisions: Decisions, placed: Placed) -> None:
-        self.region, self.d, self.placed = region, decisions, placed
+    def __init__(self, region: Graph, decisions: Decisions, placed: Placed, known: dict[int, Steps]) -> None:
+        self.region, self.d, self.placed, self.known = region, decisions, placed, known
 
     def build(self, name: str) -> Scheduled:
         body = self._in_lanes(self.placed.statements)
@@ -194,8 +205,11 @@ class _NestBuilder:
             check(fused is not None, fuse, "some access does not keep these loops together")
             assert fused is not None
             nest = fused
+        steps = self.known.setdefault(hash(nest), {}) if self.d.blocks else {}
         for instruction in self.d.blocks:
-            nest = _agreed(instruction, _blocked, nest)
+            if instruction not in steps:
+                steps[instruction] = _agreed(instruction, _blocked, nest), {}
+            nest, steps = steps[instruction]
         for tiles in [x for x in self.d.blocks if isinstance(x, Tensorize)]:
             check(not unpacked(nest), tiles, "its tiles read packed sides: see Pack")
         if self.d.parallel:
@@ -290,7 +304,7 @@ def _agreed(x: T, change: Callable[[Nest, T], R], nest: Nest) -> R:
         raise ScheduleError(f"{x}: {why}") from None
 
 
-def _blocked(nest: Nest, x: Split | Reorder | Distribute | Tensorize | Pack) -> Nest:
+def _blocked(nest: Nest, x: Blocking) -> Nest:
     return distribute(nest, x.loop, x.size) if isinstance(x, Distribute) else blocked(nest, x)
 
 

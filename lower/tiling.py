@@ -98,7 +98,7 @@ def reorder(nest: Nest, names: Sequence[str]) -> Nest:
                 raise ValueError(f"{f.index.name} goes through a block of {f.origin.name}")
         body = chain[-1].body
         for name in reversed(names):
-            body = (dataclasses.replace(found[name], body=body),)
+            body = (found[name].with_body(body),)
         assert isinstance(body[0], For)
         return body[0]
     outermost = next((f.index.name for f in loops(nest.body) if f.index.name in names), "")
@@ -112,7 +112,7 @@ def _summed_in_order(body: Body, names: Sequence[str]) -> Body:
     def visit(s: Statement) -> Statement:
         nonlocal found
         if isinstance(s, For):
-            return dataclasses.replace(s, body=tuple(map(visit, s.body)))
+            return s.with_body(tuple(map(visit, s.body)))
         over = {k.name: (k, n) for k, n in s.over} if isinstance(s, Reduction) and s.monoid == "sum" and not s.also else {}
         if not isinstance(s, Reduction) or sorted(over) != sorted(names):
             return s
@@ -143,14 +143,20 @@ def loops(body: Sequence[Statement]) -> list[For]:
 
 def at_loop(body: Body, name: str, change: Callable[[For], For]) -> Body:
     """The statements with the loop of that index changed."""
-    if not any(f.index.name == name for f in loops(body)):
-        raise ValueError(f"there is no loop {name!r}")
+    found = False
 
     def visit(s: Statement) -> Statement:
+        nonlocal found
         if not isinstance(s, For):
             return s
-        return change(s) if s.index.name == name else dataclasses.replace(s, body=tuple(map(visit, s.body)))
-    return tuple(map(visit, body))
+        if s.index.name != name:
+            return s.with_body(tuple(map(visit, s.body)))
+        found = True
+        return change(s)
+    body = tuple(map(visit, body))
+    if not found:
+        raise ValueError(f"there is no loop {name!r}")
+    return body
 
 
 # ---- products in registers --------------------------------------------------------------------------
@@ -165,7 +171,7 @@ def tensorize(nest: Nest, x: Tensorize) -> Nest:
     if rows is None or around is None:
         raise ValueError("it does not stand in two loops, that of the columns inside that of the rows, inside a block")
     made, sums = _tiled_body(rows, found[0], names, x)
-    body = at_loop(nest.body, around.index.name, lambda f: dataclasses.replace(f, body=made))
+    body = at_loop(nest.body, around.index.name, lambda f: f.with_body(made))
     return dataclasses.replace(nest, body=_widened(body, sums))
 
 
@@ -174,7 +180,7 @@ def _widened(body: Body, buffer: Buffer) -> Body:
     def visit(s: Statement) -> Statement:
         if isinstance(s, Allocate) and s.buffer.name == buffer.name:
             return Allocate(buffer)
-        return dataclasses.replace(s, body=tuple(map(visit, s.body))) if isinstance(s, For) else s
+        return s.with_body(tuple(map(visit, s.body))) if isinstance(s, For) else s
     return tuple(map(visit, body))
 
 
@@ -301,8 +307,7 @@ def pack(nest: Nest, side: str, name: str, number: int | None) -> Nest:
         raise ValueError("a product has a left and a right side")
     if not name:
         return dataclasses.replace(nest, body=packed(nest.body, None))
-    return dataclasses.replace(
-        nest, body=at_loop(nest.body, name, lambda f: dataclasses.replace(f, body=packed(f.body, f))))
+    return dataclasses.replace(nest, body=at_loop(nest.body, name, lambda f: f.with_body(packed(f.body, f))))
 
 
 def _check_bound(fill: Statement, body: Body) -> None:
@@ -351,10 +356,10 @@ def _window(s: Contract) -> tuple[Block | None, int]:
 
 def _linear_parts(e: Expr, some: set[Index]) -> list[dict[Index, Extent]]:
     """How often each index is in the outermost linear parts of an expression that hold some of these."""
-    if not any(x in some for x in walk(e)):
-        return []
     found = _linear(e)
-    return [found] if found is not None else [x for part in parts(e) for x in _linear_parts(part, some)]
+    if found is None:
+        return [x for part in parts(e) for x in _linear_parts(part, some)]
+    return [found] if found.keys() & some else []
 
 
 def _linear(e: Expr) -> dict[Index, Extent] | None:
@@ -390,9 +395,9 @@ def _right(s: Contract, f: For | None, inside: Body) -> tuple[Buffer, Statement,
     panels = For(panel, s.columns.extent, (), origin=first, length=None if first is None else count, step=width)
     terms_of_panel = _across(For(last.index, last.extent, (vectors,)))
     if terms_of_panel.tiled:
-        body: Statement = dataclasses.replace(panels, body=(_around(s.over[:-1], terms_of_panel),))
+        body: Statement = panels.with_body((_around(s.over[:-1], terms_of_panel),))
     else:  # along the rows, as they lie in memory
-        body = _around(s.over, dataclasses.replace(panels, body=(vectors,)))
+        body = _around(s.over, panels.with_body((vectors,)))
     return buffer, body, place
 
 
@@ -433,5 +438,5 @@ def _all(body: Sequence[Statement]) -> list[Statement]:
 
 
 def _replaced(body: Body, old: Statement, new: Statement) -> Body:
-    return tuple(dataclasses.replace(s, body=_replaced(s.body, old, new)) if isinstance(s, For) else new if s is old else s
+    return tuple(s.with_body(_replaced(s.body, old, new)) if isinstance(s, For) else new if s is old else s
                  for s in body)

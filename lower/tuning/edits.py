@@ -33,6 +33,7 @@ _ORDER: tuple[tuple[type[Instruction], ...], ...] = (
     (Split, Reorder, Distribute, Tensorize, Pack), (Parallel,), (ByRows,), (OnePass,), (Tiles,), (InPlace,))
 _RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
 FACTORS = (1, 2, 4, 8, 16)  # vectors in flight
+Edit = tuple[Sequence[Instruction], Sequence[Instruction]]  # of a schedule: what is taken out, and what is put there
 BLOCKS = (Split, Reorder, Distribute, Tensorize, Pack)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -48,7 +49,7 @@ NAMES = (
     "statements", "kept", "passes", "prefetches",  # of which kept: bytes of rows; passes: reductions with loops of their own
     "tile_rows", "tile_columns", "tile_sums")  # of products: a tile of registers, and its vectors
 COLUMN = {name: k for k, name in enumerate(NAMES)}
-Steps = dict[str, int]  # how far an index moves for a step of each loop
+Steps = Mapping[str, int]  # how far an index moves for a step of each loop
 
 
 def features(nest: Nest, sizes: Mapping[str, int], target: Target) -> np.ndarray:
@@ -258,6 +259,7 @@ class _Walk:
         around.access(b, [self.number(n) for n in b.shape], steps)
 
 
+@lru_cache(1 << 12)
 def _steps(e: Expr, scale: int = 1) -> Steps:
     """How far an index expression moves for each loop's step; loops that it depends on in other ways move it by one."""
     match e:
@@ -271,7 +273,7 @@ def _steps(e: Expr, scale: int = 1) -> Steps:
             return _steps(a, abs(n) * scale)
         case Bounded(index=a):
             return dict.fromkeys(_steps(a), 1)
-    found: Steps = {}
+    found: dict[str, int] = {}
     for part in parts(e):
         found.update(dict.fromkeys(_steps(part), 1))
     return found

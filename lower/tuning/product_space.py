@@ -2,20 +2,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from loopwright.ir.schedule import Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
 from loopwright.lower.scheduling import Scheduled
 from loopwright.lower.tiling import block_of, loops
-from loopwright.lower.tuning.edits import FACTORS, changed, of_kind, renamed
+from loopwright.lower.tuning.edits import FACTORS, Edit, changed, of_kind, renamed
 
 
-def block_sizes(space: object, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+def block_sizes(space: object, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
     """Larger or smaller blocks, in which whole tiles fit."""
     for x in schedule:
         if isinstance(x, Split) and of_kind(schedule, Tensorize):
             for size in {x.size * 2, max(x.size // 2, 1), x.size * 3 // 2, max(x.size * 3 // 4, 1)}:
-                yield _resized(schedule, x, size)
+                yield schedule, _resized(schedule, x, size)
 
 
 def _resized(schedule: Schedule, x: Split, size: int) -> list[Instruction]:
@@ -24,7 +24,7 @@ def _resized(schedule: Schedule, x: Split, size: int) -> list[Instruction]:
             for y in schedule]
 
 
-def tile_shapes(space: object, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+def tile_shapes(space: object, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
     """Another tile of registers, or depth; blocks of columns stay whole tiles."""
     for x in schedule:
         if not isinstance(x, Tensorize):
@@ -32,16 +32,16 @@ def tile_shapes(space: object, schedule: Schedule, made: Scheduled) -> Iterator[
         for height in {x.heights[0] + step for step in (-4, -2, -1, 1, 2, 4)}:
             if height > 0:
                 heights = tuple(sorted({height, *(h for h in x.heights[1:] if h < height), 1}, reverse=True))
-                yield changed(schedule, [x], [dataclasses.replace(x, heights=heights)])
+                yield [x], [dataclasses.replace(x, heights=heights)]
         for depth in (x.depth * 2, x.depth // 2):
             if depth:
-                yield [renamed(dataclasses.replace(y, depth=depth) if y == x else y, old, new)
-                       for old, new in _depths(schedule, x.depth, depth) for y in schedule]
+                for old, new in _depths(schedule, x.depth, depth):
+                    yield schedule, [renamed(dataclasses.replace(y, depth=depth) if y == x else y, old, new) for y in schedule]
         for factor in FACTORS[:4]:
-            yield changed(schedule, [x], [dataclasses.replace(x, unroll=factor)])
+            yield [x], [dataclasses.replace(x, unroll=factor)]
         for vectors in (1, 2, 3, 4):
             for lanes in {x.lanes, max(x.lanes // 2, 1)}:
-                yield _with_columns(schedule, x, lanes, vectors)
+                yield schedule, _with_columns(schedule, x, lanes, vectors)
 
 
 def _depths(schedule: Schedule, old: int, new: int) -> list[tuple[str, str]]:
@@ -61,7 +61,7 @@ def _with_columns(schedule: Schedule, x: Tensorize, lanes: int, vectors: int) ->
     return list(out)
 
 
-def block_order(space: object, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+def block_order(space: object, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
     """Two loops next to each other the other way round; another one shared out; a side packed in another loop."""
     if not of_kind(schedule, Tensorize):
         return
@@ -69,12 +69,12 @@ def block_order(space: object, schedule: Schedule, made: Scheduled) -> Iterator[
         if isinstance(x, Reorder):
             for k in range(len(x.loops) - 1):
                 names = (*x.loops[:k], x.loops[k + 1], x.loops[k], *x.loops[k + 2:])
-                yield changed(schedule, [x], [Reorder(names)])
+                yield [x], [Reorder(names)]
             for name in x.loops[:-2]:  # the last two go through a block
-                yield changed(schedule, of_kind(schedule, Parallel), [Parallel((name,))])
+                yield of_kind(schedule, Parallel), [Parallel((name,))]
         if isinstance(x, Pack):
             for f in loops(made.nest.body):
                 if f.step > 1:
-                    yield changed(schedule, [x], [Pack(x.side, f.index.name)])
+                    yield [x], [Pack(x.side, f.index.name)]
 
 

@@ -6,7 +6,7 @@ a rule may be bold: what is not legal is thrown away by `replay`. Where values l
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -37,12 +37,11 @@ from loopwright.ir.schedule import (
     Vectorize,
 )
 from loopwright.lower.modules import MOST_LANES
-from loopwright.lower.placing import Placed, Places
 from loopwright.lower.rules import survey
-from loopwright.lower.scheduling import Scheduled, build_nest
+from loopwright.lower.scheduling import Known, Scheduled, build_nest
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import block_of
-from loopwright.lower.tuning.edits import BLOCKS, FACTORS, changed, of_kind, ordered, topic
+from loopwright.lower.tuning.edits import BLOCKS, FACTORS, Edit, changed, of_kind, ordered, topic
 from loopwright.lower.tuning.product_space import block_order, block_sizes, tile_shapes
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)  # of blocks of a plain loop
@@ -62,18 +61,21 @@ class Space:
         sizes = [v.type.dtype.itemsize for n in region.nodes for v in (*n.inputs, *n.outputs)]
         self.most_lanes = min(MOST_LANES, 2 * target.vector_bits // (8 * max(min(sizes, default=4), 1)))
         self.lanes = [1 << k for k in range(1, self.most_lanes.bit_length())]
-        self._known: dict[Places, Placed] = {}
+        self._known = Known()
+        self._nests: dict[Schedule, Scheduled | None] = {}
 
     def replay(self, schedule: Schedule) -> Scheduled | None:
         """The nest of a schedule; None where it is not legal."""
-        try:
-            return build_nest(self.region, schedule, "kernel", self._known)
-        except ScheduleError:
-            return None
+        if schedule not in self._nests:
+            try:
+                self._nests[schedule] = build_nest(self.region, schedule, "kernel", self._known)
+            except ScheduleError:
+                self._nests[schedule] = None
+        return self._nests[schedule]
 
     def neighbours(self, schedule: Schedule, made: Scheduled) -> list[Schedule]:
         """Schedules that differ from one by one decision, legal or not, none twice; `made`: the nest of that one."""
-        found = (ordered(x) for rule in RULES for x in rule(self, schedule, made))
+        found = (ordered(changed(schedule, *edit)) for rule in RULES for edit in rule(self, schedule, made))
         return [x for x in dict.fromkeys(found) if x != schedule]
 
     def mutated(self, schedule: Schedule, made: Scheduled, rng: np.random.Generator) -> Schedule:
@@ -81,7 +83,7 @@ class Space:
         for k in rng.permutation(len(RULES)):
             found = list(RULES[k](self, schedule, made))
             if found:
-                return ordered(found[rng.integers(len(found))])
+                return ordered(changed(schedule, *found[rng.integers(len(found))]))
         return schedule
 
     def crossed(self, a: Schedule, b: Schedule, rng: np.random.Generator) -> Schedule:
@@ -111,44 +113,44 @@ class Space:
         return [(stage, loop) for stage, loop in dict.fromkeys(found) if loop >= 0]
 
 
-Rule = Callable[[Space, Schedule, Scheduled], Iterator[Sequence[Instruction]]]
+Rule = Callable[[Space, Schedule, Scheduled], Iterator[Edit]]
 
 
 # ---- lanes --------------------------------------------------------------------------------------
-def _lanes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+def _lanes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
     """Another number of lanes for a loop, or none."""
     for stage, loop in space.vector_loops(schedule, made):
         now = [x for x in schedule if isinstance(x, Vectorize) and (x.stage, x.loop) == (stage, loop)]
         for lanes in space.lanes:
-            yield changed(schedule, now, [Vectorize(stage, loop, lanes)])
+            yield now, [Vectorize(stage, loop, lanes)]
         if now:
-            yield changed(schedule, [*now, *(x for x in schedule if isinstance(x, Unroll) and x.stage == stage)], [])
+            yield [*now, *(x for x in schedule if isinstance(x, Unroll) and x.stage == stage)], []
 
 
-def _in_flight(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+def _in_flight(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
     """Another number of vectors in flight."""
     for stage in {x.stage: None for x in schedule if isinstance(x, Vectorize)}:
         now = [x for x in schedule if isinstance(x, Unroll) and x.stage == stage]
         for factor in FACTORS:
-            yield changed(schedule, now, [Unroll(stage, factor)])
+            yield now, [Unroll(stage, factor)]
 
 
-def _across(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+def _across(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
     """Lanes across the root's last loop, with reductions as loops inside, or along the reductions."""
     if not space.folds or not space.is_plain or not space.rank:
         return
     wide = [x for x in schedule if isinstance(x, Vectorize)]
     lanes = max([x.lanes for x in wide], default=max(space.most_lanes // 2, 2))
-    rest = [x for x in schedule if not isinstance(x, Vectorize | Unroll | PrefetchRow | ByRows | OnePass)]
+    now = of_kind(schedule, Vectorize, Unroll, PrefetchRow, ByRows, OnePass)
     root = space.root, space.rank - 1 - bool(of_kind(schedule, Interleave))
     if all((x.stage, x.loop) != root for x in wide):
-        yield [*rest, Vectorize(*root, lanes), Unroll(space.root, 4)]
+        yield now, [Vectorize(*root, lanes), Unroll(space.root, 4)]
     folds = [(k, space.region.nodes[k].outputs[0].type.rank + over - 1) for k, over in space.folds.items()]
-    yield [*rest, *(y for k, loop in folds for y in (Vectorize(k, loop, lanes), Unroll(k, 4)))]
+    yield now, [y for k, loop in folds for y in (Vectorize(k, loop, lanes), Unroll(k, 4))]
 
 
 # ---- what is kept -------------------------------------------------------------------------------
-def _places(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+def _places(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
     """Another place for a stage that is no result and no reduction: anew, a value, a row, a row filled by a reduction."""
     root = space.region.results[0].type.shape
     for now in of_kind(schedule, Inline, ComputeAt):
@@ -156,19 +158,19 @@ def _places(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Seque
         k, v = now.stage, space.region.nodes[now.stage].outputs[0]
         if v in space.region.results or k in space.folds:
             continue
-        lanes = [x for x in schedule if isinstance(x, Vectorize | Unroll) and x.stage == k]
-        yield changed(schedule, [now, *lanes], [Inline(k)])
+        old = [now, *(x for x in schedule if isinstance(x, Vectorize | Unroll) and x.stage == k)]
+        yield old, [Inline(k)]
         for level in range(v.type.rank + 1):
             if v.type.shape[:level] == root[:level]:
                 for within in (None, *(f for f in space.folds if level < v.type.rank)):
-                    yield changed(schedule, [now, *lanes], [ComputeAt(k, level, within)])
+                    yield old, [ComputeAt(k, level, within)]
 
 
 # ---- loops --------------------------------------------------------------------------------------
-def _fused(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+def _fused(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
     """Loops made one, or left apart."""
     for x in of_kind(schedule, Fuse):
-        yield changed(schedule, [x], [])
+        yield [x], []
     if not space.is_plain or of_kind(schedule, *BLOCKS):
         return
     runs = [(space.root, 0, space.rank)]
@@ -177,18 +179,18 @@ def _fused(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequen
         taken = [x for x in schedule if isinstance(x, Fuse) and x.stage == stage]
         for start in range(count):
             for length in range(2, count - start + 1):
-                yield changed(schedule, taken, [Fuse(stage, first + start, length)])
+                yield taken, [Fuse(stage, first + start, length)]
 
 
-def _shared(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+def _shared(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
     """Another loop for the pool, or none."""
     now = of_kind(schedule, Parallel)
-    yield changed(schedule, now, [])
+    yield now, []
     if not space.in_lanes and not of_kind(schedule, Tensorize):
-        yield changed(schedule, now, [Parallel()])
+        yield now, [Parallel()]
     if space.is_plain and not of_kind(schedule, AddAlong):
         for f in _chain(made.nest):
-            yield changed(schedule, now, [Parallel((f.index.name,))])
+            yield now, [Parallel((f.index.name,))]
 
 
 def _chain(nest: Nest) -> list[For]:
@@ -201,29 +203,29 @@ def _chain(nest: Nest) -> list[For]:
     return found
 
 
-def _tiled_loops(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+def _tiled_loops(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
     """A plain loop in blocks that go outside the loop around it; two loops in the other order; or neither."""
     if not space.is_plain or of_kind(schedule, Tensorize):
         return
     if now := of_kind(schedule, *BLOCKS):
-        yield [x for x in schedule if x not in now]
+        yield now, []
     for outer, inner in pairwise(_chain(made.nest)):
         if inner.lanes > 1 or inner.step > 1:
             continue
         a, b = outer.index.name, inner.index.name
-        yield changed(schedule, [], [Reorder((b, a))])
+        yield [], [Reorder((b, a))]
         for size in SIZES:
-            yield changed(schedule, [], [Split(b, size), Reorder((block_of(b, size).name, a, b))])
+            yield [], [Split(b, size), Reorder((block_of(b, size).name, a, b))]
 
 
 # ---- passes over memory -------------------------------------------------------------------------
-def _passes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Sequence[Instruction]]:
+def _passes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
     """What decides how often and in which order memory is gone through, each on or off."""
     if not space.is_plain:
         return
     switches = [x for k in space.folds for x in (OnePass(k), PrefetchRow(k), Rfactor(k))]
     for x in (Tiles(), ByRows(), *switches):
-        yield changed(schedule, [x], []) if x in schedule else [*schedule, x]
+        yield ([x], []) if x in schedule else ([], [x])
 
 
 RULES: tuple[Rule, ...] = (_lanes, _in_flight, _across, _places, _fused, _shared, _tiled_loops, _passes, block_sizes,
