@@ -104,10 +104,10 @@ class Frame:
             leave(w, bool(way))
         self.can_fail = self.can_fail or block != "null"
 
-    def text(self, header: str) -> str:
-        """`define header` with all that was written."""
+    def text(self, header: str, quickly: bool = False) -> str:
+        """`define header` with all that was written; see `Writer.body`."""
         self.head.jump("start")
-        return self.w.body(header)
+        return self.w.body(header, quickly)
 
     # ---- calls ---------------------------------------------------------------------------------
     def run(self, g: Graph, plan: Plan, pointers: Pointers, region: int = 0) -> None:

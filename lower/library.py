@@ -28,7 +28,7 @@ from loopwright.lower.target import Target
 
 
 def library_text(n: Node, name: str, target: Target) -> tuple[str, tuple[str, ...]]:
-    """`define internal void @name(ptr buffers..., i64 symbols..., ptr %error)`, and the shared text that it needs."""
+    """`define void @name(ptr buffers..., i64 symbols..., ptr %error)`, and the shared text that it needs."""
     w = Writer()
     region = n.regions[0]
     sizes = Sizes(w, {s: f"%n{k}" for k, s in enumerate(region.symbols)})
@@ -39,7 +39,7 @@ def library_text(n: Node, name: str, target: Target) -> tuple[str, tuple[str, ..
     w.do("ret void")
     parameters = [*(f"ptr %p{k}" for k in range(len(region.params))), *_outputs(n),
                   *(f"i64 %n{k}" for k in range(len(region.symbols))), "ptr %error"]
-    return w.body(f"internal void @{name}({', '.join(parameters)})"), (*shared, *w.declarations)
+    return w.body(f"void @{name}({', '.join(parameters)})", quickly=True), (*shared, *w.declarations)
 
 
 def _in_order(n: Node) -> Node:

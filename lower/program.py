@@ -30,6 +30,7 @@ from loopwright.lower.plan import Argument, Place, ResultMemory, bytes_of, on_st
 from loopwright.lower.regions import SMALL_TEXT, control_function
 from loopwright.lower.runtime.engine import CONTROL
 from loopwright.lower.runtime.fourier import RAISED
+from loopwright.lower.runtime.parts import quickly
 from loopwright.lower.runtime.writer import Writer
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import Target
@@ -115,11 +116,12 @@ class _Module:
             return Function(name, ((), ((0, 0),)) if can_fail else ((),), can_fail, is_small=False)
         scheduled = build_nest(n.regions[0], n.attrs["schedule"], name)
         made = emit_nest(scheduled.nest, self.target, self.fast_math)
-        self._add(made.text, (*sorted(made.declarations), *sorted(made.globals)))
         sites = tuple([((0, stage),) for stage in scheduled.sites])
         updates = any(isinstance(x, InPlace) for x in n.attrs["schedule"])
         is_small = len(made.text) < SMALL_TEXT and (updates or all(on_stack(bytes_of(v)) for v in n.outputs))
         can_fail = f"call void @{name}_report(" in made.text or "@lw_poll(" in made.text
+        text = made.text if is_small or f"@{name}_range" not in made.text else quickly(made.text)
+        self._add(text, (*sorted(made.declarations), *sorted(made.globals)))
         return Function(name, sites, can_fail, is_small)
 
     def _control(self, whole: Graph) -> Function:
@@ -133,7 +135,7 @@ class _Module:
 
     def text(self, entry: Frame) -> str:
         """The whole module: each function stands before those that call it."""
-        body = entry.text("i32 @entry(ptr %args, ptr %results, ptr %sizes, ptr %error)")
+        body = entry.text("i32 @entry(ptr %args, ptr %results, ptr %sizes, ptr %error)", quickly=True)
         shared = dict.fromkeys((*self.shared, *entry.w.declarations))
         return "\n".join((*shared, *self.texts, body))
 

@@ -9,7 +9,7 @@ import pytest
 
 from loopwright.lower.runtime import engine
 from loopwright.lower.runtime.cache import assembled
-from loopwright.lower.runtime.parts import parts
+from loopwright.lower.runtime.parts import parts, quickly
 from loopwright.lower.target import Target, host_target
 from tests.forking import check_in_child, needs_fork, of_threads
 
@@ -77,6 +77,18 @@ define i64 @f(i64 %x) nounwind {
     assert engine.assembly(text).count("long:") == 1
     assert parts(adding(5)) == (adding(5), "")
     assert parts(adding(5).rstrip()) == (adding(5).rstrip(), "")
+
+
+def test_what_only_calls_is_compiled_quickly():
+    """Of functions that a kernel is made of, the last one, which has the label of its first block, goes apart unless it loops."""
+    inner = "define internal i64 @inner(i64 %x) nounwind {\nentry:\n  %y = add i64 %x, 2\n  ret i64 %y\n}\n\n"
+    outer = ('define internal i64 @f(i64 %x) nounwind "no-trapping-math"="true" {\nentry:\n'
+             "  %y = call i64 @inner(i64 %x)\n  ret i64 %y\n}\n")
+    short, long = parts(quickly(inner + outer))
+    assert "define i64 @inner(" in short and "@f(" not in short and "define i64 @f(" in long
+    assert run(loaded(quickly(inner + outer)), 7) == 9
+    loop = outer.replace("  %y", "  br label %on\non:\n  %z = phi i64 [ 0, %entry ]\n  %y")
+    assert quickly(inner + loop) == inner + loop
 
 
 def test_imported_functions_and_data():

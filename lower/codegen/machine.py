@@ -292,12 +292,11 @@ class Machine:
 
     def table(self, values: tuple[float, ...], index: str) -> str:
         """values[index mod their number], a power of two."""
-        low = self.iand(index, len(values) - 1)
         if self._is_whole and len(values) * self.bits <= 4 * WHOLE_BITS:
             return self._in_rows(lambda one, index: one._permuted(values, index), (f"i{self.bits}", index))
         if self.bits == 32 and self.lanes % 8 == 0 and "avx2" in self.target.enabled and len(values) <= 32:
             return self._in_rows(lambda one, index: one._permuted_halves(values, index), ("i32", index), row=8)
-        name = self._global(values)
+        name, low = self._global(values), self.iand(index, len(values) - 1)
         if self.lanes == 1:
             where = self.scope.emit(f"getelementptr {self.element}, ptr {name}, i{self.bits} {low}")
             return self.scope.emit(f"load {self.element}, ptr {where}, align {self.bits // 8}")

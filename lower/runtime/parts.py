@@ -3,14 +3,17 @@
 Guarantees: together the parts define what the whole defined, and each declares what it calls of the other; text without
 exported functions that are marked `optnone` is one part, as it was.
 
-Straight-line code that runs once a call, as long as a program, would cost LLVM more than all kernels: even for functions
-marked `optnone` its register allocator is the one of the whole module's level. And level 0 is quick only where no instruction
-names what may be far: the long functions load such addresses from their stack.
+Each of LLVM's hundred passes takes its time for each function, and code without loops that runs once a call (a program's
+entry, what decides whether a loop goes to all threads) is a third of a program's text. Even for functions marked `optnone` the
+register allocator is the one of the whole module's level. And level 0 is quick only where no instruction names what may be
+far: these functions load such addresses from their stack.
 """
 from __future__ import annotations
 
 import itertools
 import re
+
+from loopwright.lower.runtime.writer import QUICKLY
 
 _FUNCTION = re.compile(r"^define (internal )?([^@\n]*@([\w.$]+)\([^\n]*\))[^\n]*\{\n", re.MULTILINE)
 _SHARED = re.compile(r"^(?:declare [^@\n]*@([\w.$]+)\([^\n]*|@([\w.$]+) = [^\n]*|!\d+ = [^\n]*)$", re.MULTILINE)
@@ -19,7 +22,7 @@ _END = "\n}\n"
 
 
 def parts(text: str) -> tuple[str, str]:
-    """(what is to be compiled with care, the long functions; "" where there are none)."""
+    """(what is to be compiled with care, what quickly; "" where there is nothing of that)."""
     short: list[str] = []
     long: list[str] = []
     headers: tuple[dict[str, str], dict[str, str]] = {}, {}
@@ -43,9 +46,20 @@ def parts(text: str) -> tuple[str, str]:
     return "\n".join((*called, rest)), "\n".join((*wanted, *map(_with_addresses_at_hand, long)))
 
 
+def quickly(text: str) -> str:
+    """LLVM text of functions whose last one, if it has no loop, is to be compiled quickly."""
+    at = text.rfind("define internal ")
+    header, _, body = text[at:].partition(" nounwind ")
+    if " phi " in body:
+        return text
+    return f"{text[:at]}{header.replace('internal ', '', 1)} {QUICKLY} {{{body.partition('{')[2]}"
+
+
 def _with_addresses_at_hand(function: str) -> str:
     """The function with every address that it names, those of LLVM's own functions aside, stored once when it starts."""
     header, *lines = function.split("\n")
+    if lines[0].endswith(":"):  # the label of the first block
+        header, lines = f"{header}\n{lines[0]}", lines[1:]
     names: dict[str, None] = {}
     made: list[str] = []
     number = itertools.count()

@@ -8,6 +8,7 @@ LIKELY_TEXT = f'!{_LIKELY} = !{{!"branch_weights", i32 1000, i32 1}}'  # what `l
 
 
 LONG = 400  # lines
+QUICKLY = "nounwind noinline optnone"  # the attributes of functions that LLVM does not optimise; see parts.py
 
 
 class Writer:
@@ -106,19 +107,17 @@ class Writer:
         self.branch(self.let(f"icmp ult i64 {following}, {count}"), again, done)
         self.label(done)
 
-    @property
-    def _attributes(self) -> str:
-        """Long straight-line code is not worth optimising: it runs once a call, and costs LLVM more than all the kernels."""
-        return "nounwind noinline optnone" if len(self._first) + len(self._lines) > LONG else "nounwind"
 
     @property
     def declarations(self) -> tuple[str, ...]:
         """What the text declares."""
         return tuple(self._declared.values())
 
-    def body(self, header: str) -> str:
-        """`define header` with what was written, without the declarations."""
-        return "\n".join((f"define {header} {self._attributes} {{", *self._slots, *self._first, *self._lines, "}"))
+    def body(self, header: str, quickly: bool = False) -> str:
+        """`define header` with what was written, without the declarations. Long straight-line code, and what is to be
+        compiled `quickly`, is not optimised: it runs once a call, and would cost LLVM more than all the kernels."""
+        attributes = QUICKLY if quickly or len(self._first) + len(self._lines) > LONG else "nounwind"
+        return "\n".join((f"define {header} {attributes} {{", *self._slots, *self._first, *self._lines, "}"))
 
 
 def every(writer: Writer, conditions: list[str]) -> str:
