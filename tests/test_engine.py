@@ -80,7 +80,7 @@ define i64 @f(i64 %x) nounwind {
 
 
 def test_what_only_calls_is_compiled_quickly():
-    """Of functions that a kernel is made of, the last one, which has the label of its first block, goes apart unless it loops."""
+    """Of the functions of a kernel the last one goes apart unless it loops."""
     inner = "define internal i64 @inner(i64 %x) nounwind {\nentry:\n  %y = add i64 %x, 2\n  ret i64 %y\n}\n\n"
     outer = ('define internal i64 @f(i64 %x) nounwind "no-trapping-math"="true" {\nentry:\n'
              "  %y = call i64 @inner(i64 %x)\n  ret i64 %y\n}\n")
