@@ -300,6 +300,23 @@ class InRegisters:
 
 
 @dataclass(frozen=True)
+class InTiles:
+    """Make the sum of products `stage` for tiles of `rows` by `columns` of the root's last two loops, one to each block: its
+    threads copy `depth` terms of both sides to shared memory at a time, while they multiply those before, and have their share
+    of the sums in registers. All the root's loops are bound to blocks; inside them are the sum, and stores.
+
+    before: for i: for j: { s = sum(a[i, :] * b[:, j]);  y[i, j] = f(s) }
+    after:  for I by 128: for J by 128: { t = a[I:I+128, :] @ b[:, J:J+128];  for i in I...I+128: for j in J...J+128:
+            y[i, j] = f(t[i-I, j-J]) }
+    """
+
+    stage: int
+    rows: int
+    columns: int
+    depth: int
+
+
+@dataclass(frozen=True)
 class ByOwner:
     """Let each warp of a GPU own a stretch of the root, which is a scatter: it looks at all updates, one in each lane, and does
     those of its stretch, in order.
@@ -312,12 +329,13 @@ class ByOwner:
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Distribute | Tensorize | Pack \
     | Parallel | Rfactor | PrefetchRow | ByRows | AddAlong | OnePass | Tiles | InPlace | Threads | Bind \
-    | InShared | InRegisters | ByOwner
+    | InShared | InRegisters | InTiles | ByOwner
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
     Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Distribute, Tensorize, Pack, Parallel, Rfactor,
     PrefetchRow,
-    ByRows, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared, InRegisters, ByOwner)}
+    ByRows, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared, InRegisters,
+    InTiles, ByOwner)}
 
 
 def to_json(schedule: Schedule) -> str:

@@ -135,6 +135,7 @@ def _check_store(s: Store, around: tuple[For, ...]) -> None:
     """Every loop that is shared out must tell by its index alone which part of the array it stores to."""
     loops = {x.index for x in around}
     own = {k for e in s.index if (k := owner(e, loops)) is not None}
+    own |= {x.origin for x in around if x.index in own and x.origin is not None}  # blocks of an index have others of it
     rows = s.buffer.startswith("t")  # of each block, and of each row of its threads
     for x in around:
         if x.bind and x.index not in own and not (rows and BLOCK in x.bind):

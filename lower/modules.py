@@ -25,6 +25,7 @@ from loopwright.ir.schedule import (
     InShared,
     Instruction,
     Interleave,
+    InTiles,
     Schedule,
     Threads,
 )
@@ -37,7 +38,7 @@ from loopwright.lower.program import Program
 from loopwright.lower.scheduling import Scheduled, build_nest
 
 MOST_LANES = 64
-_FOR_GPU = (Threads, Bind, InShared, InRegisters, ByOwner)
+_FOR_GPU = (Threads, Bind, InShared, InRegisters, InTiles, ByOwner)
 _LOWER = __name__.rpartition(".")[0] + "."
 
 

@@ -116,7 +116,7 @@ def _copied(body: Sequence[Statement], name: str, each: int) -> tuple[int, tuple
         def change(x: Expr, p: Pass = p) -> Expr | None:
             is_read = isinstance(x, Load) and x.array == name and _row_of(x, p) == at
             return Load(row.name, p.index, dtype) if is_read else None
-        out[p.first:p.last] = [_changed(s, change) for s in body[p.first:p.last]]
+        out[p.first:p.last] = [changed(s, change) for s in body[p.first:p.last]]
     return first.first, (*out[:first.first], Allocate(row), _copy(row, name, at, first.lanes), *out[first.first:])
 
 
@@ -140,13 +140,13 @@ def _row_of(x: Load, p: Pass) -> Row | None:
     return at if walked == p.index and all(isinstance(k, Index) and k not in p.index for k in at) else None
 
 
-def _changed(s: Statement, change: Change) -> Statement:
+def changed(s: Statement, change: Change) -> Statement:
     """A statement of a pass with other values."""
     match s:
         case For():
-            return dataclasses.replace(s, body=tuple([_changed(x, change) for x in s.body]))
+            return dataclasses.replace(s, body=tuple([changed(x, change) for x in s.body]))
         case Reduction():
-            also = tuple([x for x in (_changed(x, change) for x in s.also) if isinstance(x, Store)])
+            also = tuple([x for x in (changed(x, change) for x in s.also) if isinstance(x, Store)])
             return dataclasses.replace(s, body=transform(s.body, change), also=also)
         case Store():
             when = None if s.when is None else transform(s.when, change)
@@ -214,5 +214,5 @@ def without_rows(s: Statement, rows: dict[str, tuple[tuple[Index, ...], Expr]]) 
         return None
     if isinstance(s, Reduction):
         s = dataclasses.replace(s, also=tuple([x for x in s.also if not (isinstance(x, Store) and x.buffer in rows)]))
-    return _changed(s, lambda x: anew(x, rows) if isinstance(x, Load) and x.array in rows else None)
+    return changed(s, lambda x: anew(x, rows) if isinstance(x, Load) and x.array in rows else None)
 

@@ -29,6 +29,7 @@ from loopwright.ir.schedule import (
     InRegisters,
     InShared,
     Interleave,
+    InTiles,
     OnePass,
     Pack,
     Parallel,
@@ -43,7 +44,7 @@ from loopwright.ir.schedule import (
     Unroll,
     Vectorize,
 )
-from loopwright.lower import binding, registers
+from loopwright.lower import binding, blocks, registers
 from loopwright.lower.distribution import distribute
 from loopwright.lower.fusing import by_rows, fuse_loops, transposed_loads
 from loopwright.lower.joining import join
@@ -88,7 +89,7 @@ class Decisions:
     in_place: list[InPlace] = field(default_factory=list)
     threads: Threads | None = None
     bound: list[Bind] = field(default_factory=list)
-    rows: list[InShared | InRegisters] = field(default_factory=list)
+    rows: list[InShared | InRegisters | InTiles] = field(default_factory=list)
     by_owner: bool = False
 
 
@@ -133,7 +134,7 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.threads = x
             case Bind():
                 d.bound.append(x)
-            case InShared() | InRegisters():
+            case InShared() | InRegisters() | InTiles():
                 d.rows.append(x)
             case ByOwner():
                 d.by_owner = True
@@ -256,9 +257,9 @@ class _NestBuilder:
         if self.d.threads is None:
             check(not self.d.bound and not self.d.rows, Threads(0), "loops are bound, and it is not there")
             return nest
-        for row in self.d.rows:
-            nest = _agreed(row, _with_row, nest)
         nest = dataclasses.replace(nest, threads=(self.d.threads.x, self.d.threads.y))
+        for row in self.d.rows:
+            nest = _agreed(row, _kept_near, nest)
         _agreed(self.d.threads, lambda nest, _: binding.check(nest), nest)
         return nest
 
@@ -308,7 +309,10 @@ def _blocked(nest: Nest, x: Blocking) -> Nest:
     return distribute(nest, x.loop, x.size) if isinstance(x, Distribute) else blocked(nest, x)
 
 
-def _with_row(nest: Nest, x: InShared | InRegisters) -> Nest:
+def _kept_near(nest: Nest, x: InShared | InRegisters | InTiles) -> Nest:
+    """The nest with what threads share, or have in registers."""
+    if isinstance(x, InTiles):
+        return blocks.in_tiles(nest, x)
     return binding.share_row(nest, f"t{x.stage}") if isinstance(x, InShared) else registers.keep_row(nest, x.row, x.each)
 
 

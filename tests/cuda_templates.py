@@ -172,6 +172,12 @@ TEMPLATES = {
                                                            rng.normal(size=m).astype("f4")], (40, 64), expected=updated),
     "own ways": Template(lambda x: lw.vmap(escapes)(x), lambda rng, n, m: [rng.uniform(-2, 1, n).astype("f4")], (300, 1),
                          wide=False, expected=escapes_in_numpy),
+    "products in tiles": Template(lambda x, y, b: np.maximum(x @ y + b, 0), lambda rng, n, m: [
+        rng.integers(-9, 9, s).astype("i4") for s in ((n, m), (m, 200), 200)], (9000, 64)),
+    "products of halves": Template(lambda x, y: x @ y, lambda rng, n, m: [
+        rng.normal(size=s).astype("f2") for s in ((n, m), (m, 36))], (40, 64), wide=False),
+    "products in batches": Template(lambda x, y: np.matmul(x, np.swapaxes(y, 1, 2)) * 2, lambda rng, n, m: [
+        rng.integers(-9, 9, s).astype("i8") for s in ((2, n, m), (2, 20, m))], (40, 64)),
     "products of integers": Template(lambda x, y: x @ y, lambda rng, n, m: [
         rng.integers(-9, 9, (n, m)).astype("i4"), rng.integers(-9, 9, (m, 5)).astype("i4")], (40, 64), wide=False),
 }

@@ -5,9 +5,10 @@ import pytest
 from loopwright.ir.builder import build
 from loopwright.ir.dims import symbol
 from loopwright.ir.loops import Apply, Index, Literal, Load, Size, integer, minus, plus, times
-from loopwright.ir.nest import Allocate, Buffer, For, Nest, Reduction, Store
-from loopwright.ir.ops.arithmetic import div, sub
+from loopwright.ir.nest import Allocate, Buffer, Contract, For, Nest, Reduction, Store
+from loopwright.ir.ops.arithmetic import add, div, sub
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
+from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.indexing import scatter_add
 from loopwright.ir.ops.reductions import reduce_max
 from loopwright.ir.ops.transcendental import exp
@@ -22,6 +23,7 @@ from loopwright.ir.schedule import (
     Inline,
     InRegisters,
     InShared,
+    InTiles,
     Threads,
     Vectorize,
     from_json,
@@ -130,6 +132,38 @@ def test_what_is_not_legal_is_refused(schedule, why):
         return
     with pytest.raises(ScheduleError, match=why):
         build_nest(REGION, schedule, "k")
+
+
+PRODUCT = build(lambda x, y, b: [add(dot_general(x, y, contract=((1, 1),), batch=()), b)],
+                [parse_type(t) for t in ("f32[n, k]", "f32[m, k]", "f32[n, m]")])
+LOOPS = (ComputeAt(0, 2), Inline(1), Bind(1, 0, (BLOCK,)), Bind(1, 1, (BLOCK,)))
+
+
+def test_products_in_tiles_keep_the_meaning():
+    schedule = (*LOOPS, Threads(16, 4), InTiles(0, 8, 32, 8))
+    assert from_json(to_json(schedule)) == schedule
+    nest = build_nest(PRODUCT, schedule, "k").nest
+    tile = next(s for s in nest.body[0].body[0].body if isinstance(s, Contract))
+    assert (tile.heights, tile.lanes, tile.depth) == ((2,), 2, 8)
+    rng = np.random.default_rng(0)
+    x, y, b = (rng.integers(-3, 4, s).astype(F32) for s in ((11, 5), (35, 5), (11, 35)))
+    out = np.zeros_like(b)
+    run_nest(nest, [x, y, b], [out], {"n": 11, "m": 35, "k": 5})
+    np.testing.assert_array_equal(out, x @ y.T + b)
+
+
+@pytest.mark.parametrize(("region", "schedule", "why"), [
+    (PRODUCT, (*LOOPS, Threads(16, 4), InTiles(0, 8, 33, 8)), "powers of two"),
+    (PRODUCT, (*LOOPS, Threads(16, 4), InTiles(0, 8, 8, 8)), "each thread has some"),
+    (PRODUCT, (*LOOPS, Threads(16, 16), InTiles(0, 16, 16, 8)), "nothing to copy"),
+    (PRODUCT, (*LOOPS, Threads(16, 16), InTiles(0, 256, 256, 16)), "more than 49152 bytes"),
+    (PRODUCT, (*LOOPS[:2], Threads(16, 16), InTiles(0, 32, 32, 16)), "bound to blocks alone"),
+    (PRODUCT, (*LOOPS, Threads(16, 16), InTiles(1, 32, 32, 16)), "do not begin with that sum"),
+    (REGION, (*PLACED, Threads(16, 16), Bind(6, 0, (BLOCK,)), InTiles(4, 32, 32, 16)), "do not begin with that sum"),
+])
+def test_tiles_that_are_not_legal_are_refused(region, schedule, why):
+    with pytest.raises(ScheduleError, match=why):
+        build_nest(region, schedule, "k")
 
 
 def test_the_loop_that_decides_a_position_alone():

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 from loopwright.ir.dims import Extent, evaluate, product
 from loopwright.ir.loops import Index
-from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
+from loopwright.ir.nest import Allocate, Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.cuda import folds
+from loopwright.lower.cuda.blocks import multiplied
 from loopwright.lower.cuda.context import MOST_NARROW, Context, Launch
 from loopwright.lower.cuda.evaluate import value
 from loopwright.lower.cuda.loops import looped
@@ -198,6 +199,8 @@ class _Emitter:
                 return context.bind(name, value(context, x))
             case Scan():
                 folds.scanned(context, s)
+            case Contract():
+                multiplied(context, s)
             case Allocate(buffer):
                 self.allocate(context, buffer)
             case Prefetch():

@@ -9,6 +9,7 @@ from loopwright.ir.loops import Index, Load
 from loopwright.ir.nest import For, Let, Reduction, Scan, Statement, Store
 from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.lower.cuda import arithmetic
+from loopwright.lower.cuda.blocks import each_sum
 from loopwright.lower.cuda.context import WARP, Context
 from loopwright.lower.cuda.evaluate import place, value
 from loopwright.lower.cuda.packs import Over, Run, clamped, packs, strided, tiled, unravelled
@@ -56,8 +57,9 @@ def looped(context: Context, s: For, run: Callable[[Context, Sequence[Statement]
         case ():
             _serial(context, s, run)
         case (axis,) if axis == BLOCK:
-            launch.grid = product(n for _, n in over)
-            run(unravelled(inside, over, launch.thread("blockIdx.x")), body)
+            run(_of_block(inside, s), body)
+        case (axis,) if axis == THREAD_Y:
+            each_sum(context, s, run)
         case (_, axis) if axis == THREAD_Y or cooperates(body):
             clamped(inside, over, axis, lambda here: run(here, body))
         case (_, _):
@@ -72,6 +74,22 @@ def looped(context: Context, s: For, run: Callable[[Context, Sequence[Statement]
             strided(inside, over, lanes, launch.thread(THREAD_X), str(launch.x), found, innermost.unroll, one)
             if any(launch.buffers[x.buffer].role == "local" for x in stores):
                 context.block.line(launch.barrier)
+
+
+def _of_block(context: Context, s: For) -> Context:
+    """The loops' variables of one block: of loops over blocks of positions those that these begin with."""
+    over, steps = [(s.index, (s.extent + (s.step - 1)) // s.step)], [s.step]
+    while len(s.body) == 1 and isinstance(inner := s.body[0], For) and inner.bind == s.bind:
+        s = inner
+        over.append((s.index, (s.extent + (s.step - 1)) // s.step))
+        steps.append(s.step)
+    context.launch.grid = product(n for _, n in over)
+    context = unravelled(context, over, context.launch.thread("blockIdx.x"))
+    for (index, _), step in zip(over, steps, strict=True):
+        if step > 1:
+            first = f"{context.names[index.name]} * {step}"
+            context = context.bind(index.name, context.block.let(context.launch.index_type, first, "at"))
+    return context
 
 
 def _in_squares(context: Context, over: Over, body: Sequence[Statement], run: Run) -> None:

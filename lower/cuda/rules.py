@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import prod
 
 from loopwright.ir.dims import Extent, evaluate, product
 from loopwright.ir.graph import Graph, Value
@@ -27,6 +28,7 @@ from loopwright.ir.schedule import (
     InShared,
     Instruction,
     Interleave,
+    InTiles,
     OnePass,
     Schedule,
     Threads,
@@ -38,6 +40,7 @@ from loopwright.ir.types import I64, U64
 from loopwright.lower.binding import owner
 from loopwright.lower.fusing import expressions, transposed_loads
 from loopwright.lower.lanes import lane_schedule
+from loopwright.lower.registers import perfect
 from loopwright.lower.rules import EXPENSIVE, MOST_JOINED, Survey, fuse_rules, goes_across, own_cost, placement_of, survey
 from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import Target
@@ -48,6 +51,7 @@ MOST_LANES = 8
 SHORT_ROW, WARP_ROW, BLOCK_ROW = 16, 1024, 8192  # elements that one thread, one warp, a block of THREADS folds
 FEWEST_OWN = 128  # threads that have elements of their own
 FEW = 4096  # elements that one block folds alone
+TILES, DEPTH, MANY_BLOCKS = (128, 64, 32), 16, 128  # edges of tiles of products, terms at a time; blocks that are worth it
 MOST_KEPT = 64  # registers of a thread that hold rows
 MOST_SHARED = 48 << 10  # bytes that a block has without asking
 FEW_COLUMNS, LONG_COLUMN = 1 << 13, 1 << 11  # that leave blocks idle; that are worth a second pass
@@ -68,6 +72,9 @@ def gpu_schedule(region: Graph, sizes: Mapping[str, int]) -> Schedule:
     if isinstance(s.root.expr, Prefix):
         return (*_flat(placement), *_running(s, number, s.root.expr, sizes))
     folds = {k: r.expr for k, r in enumerate(s.stages) if isinstance(r.expr, Reduce)}
+    tiles = _in_tiles(s, number, placement, next(iter(folds)), sizes) if len(folds) == 1 and not interleave else None
+    if tiles is not None:
+        return tiles
     if not folds:
         placement = _flat(placement)
         made = [*placement, *interleave, *_elementwise(s, number, [*placement, *interleave], sizes)]
@@ -204,6 +211,29 @@ def _columns(s: Survey, number: int, folds: Mapping[int, Reduce], sizes: Mapping
         out += [Bind(k, s.loops + j, parts if _size(e, sizes) > LONG_COLUMN else (THREAD_Y,)) for k, e in folds.items()
                 if s.stages[k].node.outputs[0].type.rank == s.loops for j in range(len(e.over))]
     return out
+
+
+def _in_tiles(s: Survey, number: int, placement: Sequence[Instruction], stage: int,
+              sizes: Mapping[str, int]) -> Schedule | None:
+    """Sums of products in tiles: the widest that leave no block idle. None where there are no such sums, or few."""
+    bound = [Bind(number, a, (BLOCK,)) for a in range(s.loops)]
+    schedule: Schedule = (*_flat(placement), Threads(16, THREADS // 16), *bound)
+    if s.loops < 2 or not _fits(s.region, (*schedule, InTiles(stage, 32, 32, DEPTH))):
+        return None
+    nest = build_nest(s.region, schedule, "probe")
+    schedule = (*schedule, *fuse_rules(s, nest))
+    outer = build_nest(s.region, schedule, "probe").nest.body[0]
+    assert isinstance(outer, For)
+    extents = [evaluate(n, sizes) for _, n in perfect(outer)[0]]
+    e = s.stages[stage].expr
+    if len(extents) < 2 or not isinstance(e, Reduce) or min(*extents[-2:], _size(e, sizes)) < SHORT_ROW:
+        return None
+    for edge in TILES:
+        blocks = prod([*extents[:-2], *(-(-n // edge) for n in extents[-2:])])
+        trial = (*schedule, InTiles(stage, edge, edge, DEPTH))
+        if (blocks >= MANY_BLOCKS or edge == TILES[-1]) and _fits(s.region, trial):
+            return trial
+    return None
 
 
 def _rows(s: Survey, number: int, placement: Sequence[Instruction], interleave: Sequence[Instruction],

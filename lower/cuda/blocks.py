@@ -1,0 +1,274 @@
+"""Products of matrices: a tile of the sums for each block, both sides' terms through shared memory, sums in registers.
+
+While a block multiplies what lies in one of two stages, its threads load the next terms into registers and store them to the
+other; so they wait for each other once for each depth of terms. Past the edges terms are zeros, and nothing is stored.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from loopwright.ir.dims import product
+from loopwright.ir.loops import Expr, Load, walk
+from loopwright.ir.nest import Block as Positions
+from loopwright.ir.nest import Contract, For, Let, Statement, Store
+from loopwright.ir.schedule import THREAD_X, THREAD_Y
+from loopwright.ir.types import F32, is_float
+from loopwright.lower.blocks import BYTES, STAGES, lanes_of
+from loopwright.lower.cuda import arithmetic
+from loopwright.lower.cuda.context import PACK, Context
+from loopwright.lower.cuda.evaluate import value
+from loopwright.lower.cuda.packs import Over, aligned, declare_packs, each_lane, load_packs, packs, unravelled
+from loopwright.lower.cuda.text import Block, literal, register_type
+from loopwright.lower.registers import rows_read
+
+Run = Callable[[Context, Sequence[Statement]], object]
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one side of a product copies: `positions` of its rows (or columns), in the shared array of this name. across: its
+    memory goes along the positions, not along the terms. lanes: elements of one access. count: accesses of a thread."""
+
+    name: str
+    expr: Expr
+    positions: Positions
+    across: bool
+    lanes: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        assert isinstance(self.positions.length, int)
+        return self.positions.length
+
+
+def multiplied(context: Context, s: Contract) -> None:
+    """The sums of this block's tile."""
+    launch, block, kind = context.launch, context.block, context.launch.index_type
+    over = [(k.index, k.extent) for k in s.over]
+    terms, total = launch.extent(product(n for _, n in over)), launch.buffers[s.buffer].each
+    sides = [_side(context, s, name, e, p) for name, e, p in (("left", s.left, s.rows), ("right", s.right, s.columns))]
+    element, pad = register_type(s.dtype), lanes_of(s.dtype.itemsize, BYTES)
+    launch.library.add("lw_pack", PACK)
+    for side in sides:
+        block.line(f"__shared__ __align__(16) {element} {side.name}[{STAGES}][{s.depth}][{side.size + pad}];")
+        block.line(f"{element} {side.name}_next[{side.count * side.lanes}];")
+    k = block.fresh("k")
+    block.line("#pragma unroll")
+    with block.inner(f"for (int {k} = 0; {k} < {total}; ++{k})") as inside:
+        inside.line(f"{s.buffer}[{k}] = {literal(0, s.dtype)};")
+    stage, first = block.variable("int", "0", "stage"), block.fresh("first")
+    launch.forget()
+    with block.inner(f"for ({kind} {first} = -{s.depth}; {first} < {terms}; {first} += {s.depth})") as inside:
+        here = context.at(inside)
+        more = inside.let("bool", f"{first} + {s.depth} < {terms}", "more")
+        with inside.inner(f"if ({more})") as some:
+            for side in sides:
+                _take(here.at(some), side, over, f"{first} + {s.depth}", s.depth)
+        with inside.inner(f"if ({first} >= 0)") as some:
+            _multiply(here.at(some), s, f"[{stage}]")
+        inside.line(f"{stage} = 1 - {stage};")
+        with inside.inner(f"if ({more})") as some:
+            for side in sides:
+                _put(here.at(some), side, element, stage, s.depth)
+        inside.line("__syncthreads();")
+    launch.forget()
+
+
+def _side(context: Context, s: Contract, name: str, e: Expr, positions: Positions) -> Side:
+    launch = context.launch
+    assert isinstance(positions.length, int)
+    share = positions.length * s.depth // (launch.x * launch.y)
+    loads = [x for x in walk(e) if isinstance(x, Load) and x.index]
+    across = any(positions.index in walk(x.index[-1]) for x in loads)
+    lanes = min(lanes_of(min([launch.buffers[str(x.array)].dtype.itemsize for x in loads], default=BYTES), share), s.depth)
+    return Side(name, e, positions, across, lanes, share // lanes)
+
+
+# ---- copies ---------------------------------------------------------------------------------------
+def _places(context: Context, side: Side, u: str, depth: int) -> tuple[str, str]:
+    """Which position and which term, of a tile's, a thread's access number u begins at."""
+    launch, block = context.launch, context.block
+    long = (side.size if side.across else depth) // side.lanes
+    number = block.let("int", f"{u} * {launch.x * launch.y} + (int){THREAD_Y} * {launch.x} + (int){THREAD_X}", "at")
+    along, other = block.let("int", f"{number} % {long} * {side.lanes}", "at"), block.let("int", f"{number} / {long}", "at")
+    return (along, other) if side.across else (other, along)
+
+
+def _take(context: Context, side: Side, over: Over, first: str, depth: int) -> None:
+    """The next terms, from memory to registers."""
+    launch, block, kind = context.launch, context.block, context.launch.index_type
+    u = block.fresh("u")
+    block.line("#pragma unroll")
+    with block.inner(f"for (int {u} = 0; {u} < {side.count}; ++{u})") as inside:
+        position, term = _places(context.at(inside), side, u, depth)
+        assert side.positions.origin is not None
+        origin = context.names[side.positions.origin.name]
+        at, k = inside.let(kind, f"{origin} + {position}", "i"), inside.let(kind, f"{first} + {term}", "k")
+        ends = launch.extent(side.positions.extent), launch.extent(product(n for _, n in over))
+        here = context.at(inside)
+
+        def run(here: Context, lane: str) -> None:
+            here.block.line(f"{side.name}_next[{u} * {side.lanes} + {lane}] = {value(here, side.expr)};")
+
+        def narrow(here: Context) -> None:
+            lane = here.block.fresh("e")
+            here.block.line("#pragma unroll")
+            with here.block.inner(f"for (int {lane} = 0; {lane} < {side.lanes}; ++{lane})") as one:
+                p, t = (f"({at} + {lane})", k) if side.across else (at, f"({k} + {lane})")
+                one.line(f"{side.name}_next[{u} * {side.lanes} + {lane}] = {literal(0, side.expr.dtype)};")
+                with one.inner(f"if ({p} < {ends[0]} && {t} < {ends[1]})") as some:
+                    run(unravelled(here.at(some).bind(side.positions.index.name, p), over, t), lane)
+        _wide_or_not(here, side, over, (at, k), ends, run, narrow)
+
+
+def _wide_or_not(context: Context, side: Side, over: Over, at: tuple[str, str], ends: tuple[str, str],
+                 run: Callable[[Context, str], None], narrow: Callable[[Context], None]) -> None:
+    """Accesses of all lanes where sizes allow them, and inside the edges; else one element after another."""
+    block, position = context.block, side.positions.index
+    along: Over = [(position, side.positions.extent)] if side.across else over
+    names = [k.name for k, _ in over] if side.across else [position.name]
+    found = packs(replace(context, names={**context.names, **dict.fromkeys(names, "")}), along, side.lanes, [side.expr], [])
+    if not found:
+        narrow(context)
+        return
+    lanes = f" + {side.lanes} <="
+    inside = f"{at[0]}{lanes if side.across else ' <'} {ends[0]} && {at[1]}{' <' if side.across else lanes} {ends[1]}"
+    with block.inner(f"if ({' && '.join(x for x in (aligned(context, found, side.lanes), inside) if x)})") as whole:
+        here = unravelled(context.at(whole).bind(position.name, at[0]), over, at[1])
+        loaded = declare_packs(here, found, side.lanes, "")
+        load_packs(here, found, side.lanes, loaded, "")
+        each_lane(here, along, side.lanes, found, loaded, "", run)
+    other = Block(block)
+    narrow(context.at(other))
+    block.otherwise(other)
+
+
+def _put(context: Context, side: Side, element: str, stage: str, depth: int) -> None:
+    """What was taken, from registers to a stage."""
+    u, lane = context.block.fresh("u"), context.block.fresh("e")
+    context.block.line("#pragma unroll")
+    with context.block.inner(f"for (int {u} = 0; {u} < {side.count}; ++{u})") as inside:
+        position, term = _places(context.at(inside), side, u, depth)
+        pack = f"lw_pack<{element}, {side.lanes}>"
+        if side.across:
+            inside.line(f"{pack} whole;")
+        to = f"whole.at[{lane}]" if side.across else f"{side.name}[{stage}][{term} + {lane}][{position}]"
+        inside.line("#pragma unroll")
+        with inside.inner(f"for (int {lane} = 0; {lane} < {side.lanes}; ++{lane})") as one:
+            one.line(f"{to} = {side.name}_next[{u} * {side.lanes} + {lane}];")
+        if side.across:
+            inside.line(f"*({pack}*)&{side.name}[{stage}][{term}][{position}] = whole;")
+
+
+# ---- sums -----------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Share:
+    """Of a tile's rows or columns those of one thread: `lanes` neighbours, then so many of the next `apart` further on."""
+
+    axis: str
+    threads: int
+    count: int
+    lanes: int
+
+    @property
+    def apart(self) -> int:
+        return self.threads * self.lanes
+
+    def start(self, group: str) -> str:
+        """Where a group of lanes begins."""
+        return f"{group} * {self.apart} + (int){self.axis} * {self.lanes}"
+
+
+def shares(context: Context, itemsize: int, high: int, wide: int) -> tuple[Share, Share]:
+    """A thread's rows and columns."""
+    launch = context.launch
+    both = (THREAD_Y, launch.y, high), (THREAD_X, launch.x, wide)
+    rows, columns = (Share(axis, threads, n, lanes_of(itemsize, n)) for axis, threads, n in both)
+    return rows, columns
+
+
+def _multiply(context: Context, s: Contract, stage: str) -> None:
+    """Add the products of a stage."""
+    block, element = context.block, register_type(s.dtype)
+    rows, columns = shares(context, s.dtype.itemsize, s.heights[0], s.lanes)
+    k = block.fresh("k")
+    block.line("#pragma unroll 4")
+    with block.inner(f"for (int {k} = 0; {k} < {s.depth}; ++{k})") as inside:
+        for name, share in (("left", rows), ("right", columns)):
+            pack, g = f"lw_pack<{element}, {share.lanes}>", inside.fresh("g")
+            inside.line(f"{pack} {name}_now[{share.count // share.lanes}];")
+            inside.line("#pragma unroll")
+            with inside.inner(f"for (int {g} = 0; {g} < {share.count // share.lanes}; ++{g})") as each:
+                each.line(f"{name}_now[{g}] = *(const {pack}*)&{name}{stage}[{k}][{share.start(g)}];")
+        r, c = inside.fresh("r"), inside.fresh("c")
+        inside.line("#pragma unroll")
+        with inside.inner(f"for (int {r} = 0; {r} < {rows.count}; ++{r})") as each:
+            each.line("#pragma unroll")
+            with each.inner(f"for (int {c} = 0; {c} < {columns.count}; ++{c})") as one:
+                a = f"left_now[{r} / {rows.lanes}].at[{r} % {rows.lanes}]"
+                b = f"right_now[{c} / {columns.lanes}].at[{c} % {columns.lanes}]"
+                total = f"{s.buffer}[{r} * {columns.count} + {c}]"
+                one.line(f"{total} = {_summed(context, s, a, b, total)};")
+
+
+def _summed(context: Context, s: Contract, a: str, b: str, total: str) -> str:
+    if is_float(s.dtype):
+        return f"{'fmaf' if s.dtype == F32 else 'fma'}({a}, {b}, {total})"
+    library = context.launch.library
+    return arithmetic.applied(library, "add", s.dtype, [total, arithmetic.applied(library, "mul", s.dtype, [a, b])])
+
+
+def each_sum(context: Context, s: For, run: Run) -> None:
+    """What is made of the sums: for each of a thread's rows, groups of columns in lanes."""
+    inner, = s.body
+    assert isinstance(inner, For) and s.origin is not None and inner.origin is not None
+    launch, kind, body = context.launch, context.launch.index_type, inner.body
+    sums = rows_read(body, launch.rows)[0]
+    high, wide = (n // threads for n, threads in zip(sums.shape, (launch.y, launch.x), strict=True))
+    assert isinstance(high, int) and isinstance(wide, int)
+    rows, columns = shares(context, sums.dtype.itemsize, high, wide)
+    ends, over = (launch.extent(s.extent), launch.extent(inner.extent)), [(inner.index, inner.extent)]
+    context = replace(context, free=tuple([a for a in context.free if a not in (*s.bind, *inner.bind)]), repeats=True)
+    r, g = context.block.fresh("r"), context.block.fresh("g")
+    context.block.line("#pragma unroll")
+    with context.block.inner(f"for (int {r} = 0; {r} < {high}; ++{r})") as each:
+        row = rows.start(f"{r} / {rows.lanes}")
+        i = each.let(kind, f"{context.names[s.origin.name]} + {row} + {r} % {rows.lanes}", "i")
+        each.line("#pragma unroll")
+        with each.inner(f"for (int {g} = 0; {g} < {wide // columns.lanes}; ++{g})") as group:
+            j = group.let(kind, f"{context.names[inner.origin.name]} + {columns.start(g)}", "i")
+            here = context.at(group).bind(s.index.name, i)
+
+            def one(here: Context, lane: str) -> None:
+                run(replace(here, slot=f"[{r} * {wide} + {g} * {columns.lanes} + {lane}]"), body)
+            _stored(here, over, columns.lanes, (i, j), ends, body, one)
+
+
+def _stored(context: Context, over: Over, lanes: int, at: tuple[str, str], ends: tuple[str, str], body: Sequence[Statement],
+            one: Callable[[Context, str], None]) -> None:
+    """A group of columns of a row, with wide accesses where sizes allow them, else one after another."""
+    index, block = over[0][0].name, context.block
+    stores = [x for x in body if isinstance(x, Store)]
+    exprs = [x.value for x in body if isinstance(x, Let | Store)]
+    found = packs(context, over, lanes, exprs, stores)
+
+    def narrow(here: Context) -> None:
+        e = here.block.fresh("e")
+        here.block.line("#pragma unroll")
+        there = f"if ({at[0]} < {ends[0]} && {at[1]} + {e} < {ends[1]})"
+        with here.block.inner(f"for (int {e} = 0; {e} < {lanes}; ++{e})") as each, each.inner(there) as some:
+            one(here.at(some).bind(index, f"({at[1]} + {e})"), e)
+    if not found:
+        narrow(context)
+        return
+    inside = f"{at[0]} < {ends[0]} && {at[1]} + {lanes} <= {ends[1]}"
+    with block.inner(f"if ({' && '.join(x for x in (aligned(context, found, lanes), inside) if x)})") as whole:
+        here = context.at(whole).bind(index, at[1])
+        loaded = declare_packs(here, found, lanes, "")
+        load_packs(here, found, lanes, loaded, "")
+        each_lane(here, over, lanes, found, loaded, "", one)
+    other = Block(block)
+    narrow(context.at(other))
+    block.otherwise(other)
