@@ -26,6 +26,7 @@ from loopwright.kernels.maths_exponentials import (
     log10,
     reduced,
     sixteenths,
+    times_power,
 )
 from loopwright.kernels.maths_hyperbolic import arccosh, arcsinh, arctanh, cosh, sinh, tanh
 from loopwright.kernels.maths_inverse import arccos, arcsin, arctan, arctan2
@@ -67,7 +68,7 @@ def erfc(m: Writer, x: str) -> str:
     n = m.round(m.mul(high, -LOG2E))
     r = m.sub(m.fma(n, -f.ln2[0], m.neg(high)), m.fma(n, f.ln2[1], low))
     scaled = by_pieces(m, a, 521, t.ERFCX_PIECES32) if single else by_pieces(m, a, 2055, t.ERFCX_PIECES64)
-    y = m.scale(m.fma(expm1_near(m, r), scaled, scaled), n)
+    y = times_power(m, m.fma(expm1_near(m, r), scaled, scaled), n)
     return m.select(m.compare("lt", x, 0.0), m.sub(2.0, y), y)
 
 
@@ -107,14 +108,14 @@ def _pow(m: Writer, x: str, y: str) -> str:
     main, lost = two_product(m, y, high)
     rest = m.fma(y, low, lost)
     if m.bits == 32:
-        n = m.round(clamp(m, main, -250.0, 250.0))
+        n = m.round(clamp(m, main, -158.0, 250.0))
         f = m.maximum(m.add(m.sub(main, n), rest), -1.0)  # which it is where nothing is left
-        return _pow_specials(m, x, y, m.scale(m.fma(horner(m, f, t.EXP232), f, 1.0), n))
-    n, index = sixteenths(m, clamp(m, main, -2000.0, 2000.0))
+        return _pow_specials(m, x, y, times_power(m, m.fma(horner(m, f, t.EXP232), f, 1.0), n))
+    n, index = sixteenths(m, clamp(m, main, -1083.0, 2000.0))
     f = m.maximum(m.add(m.sub(main, n), rest), -1.0)
     power = m.table(t.POWERS64, index)
     more = m.fma(m.mul(horner(m, f, t.EXP2_FINE64), f), power, m.table(t.POWERS_LOW64, index))
-    return _pow_specials(m, x, y, m.scale_down(m.add(power, more), n))
+    return _pow_specials(m, x, y, times_power(m, m.add(power, more), n))
 
 
 def _pow_specials(m: Writer, x: str, y: str, magnitude: str) -> str:
