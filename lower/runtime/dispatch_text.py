@@ -190,7 +190,7 @@ class _Dispatch:
         dtype, size = w.object(objects.dtype_symbol(type.dtype)), type.size * type.dtype.itemsize
         for axis, x in enumerate(shape):
             w.store("i64", x, dims, 8 * axis)
-        w.call("void", "Py_IncRef", f"ptr {dtype}")  # the call takes a reference
+        w.keep(dtype)  # the call takes a reference
         new = w.object("PyArray_NewFromDescr")
         if not isinstance(size, int) or size >= results.LARGE:
             is_large = w.let(f"icmp sge i64 {self.arguments.sizes.extent(size)}, {results.LARGE}")
@@ -204,7 +204,7 @@ class _Dispatch:
         args, results = self._table("ptr", self.arguments.pointers), self._table("ptr", self.buffers)
         sizes = self._table("i64", [self.arguments.sizes.symbols[s] for s in self.graph.free_symbols])
         error, status = w.slot(f"[{ERROR_WORDS} x i64]"), w.slot("i32")
-        w.do(f"store [{ERROR_WORDS} x i64] zeroinitializer, ptr {error}")
+        w.store("i64", "0", error)
         tables = [f"ptr {x}" for x in (args, results, sizes, error)]
         small, large, done = w.fresh("small"), w.fresh("large"), w.fresh("done")
         w.branch(w.let(f"icmp ugt i64 {work}, {RELEASE_ABOVE}"), large, small)

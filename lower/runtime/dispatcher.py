@@ -144,7 +144,7 @@ _FUNCTIONS = ("Py_IncRef", "Py_DecRef", "PyObject_Vectorcall", "PyErr_BadInterna
 
 
 def _call_text() -> str:
-    """`ptr @call(self, args, count, names)`: vectorcall over the table."""
+    """`ptr @call(self, args, count, names)`: vectorcall over the table, a tuple of ours whose references are counted here."""
     return f"""
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
@@ -156,7 +156,9 @@ define ptr @call(ptr %self, ptr %args, i64 %count, ptr %names) nounwind {{
   %none = icmp eq ptr %table, null
   br i1 %none, label %slow, label %look
 look:
-  call void @Py_IncRef(ptr %table)
+  %count.before = load i32, ptr %table
+  %count.now = add i32 %count.before, 1
+  store i32 %count.now, ptr %table
   %busy.at = getelementptr i8, ptr %table, i64 {objects.TUPLE_ITEMS + 8}
   %busy = load ptr, ptr %busy.at
   %length.at = getelementptr i8, ptr %busy, i64 {objects.SIZE}
@@ -182,6 +184,14 @@ try:
   %miss = icmp eq ptr %answer, {MISS_VALUE}
   br i1 %miss, label %more, label %answered
 answered:
+  %held = load i32, ptr %table
+  %is.last = icmp eq i32 %held, 1
+  br i1 %is.last, label %drop, label %leave
+leave:
+  %fewer = sub i32 %held, 1
+  store i32 %fewer, ptr %table
+  ret ptr %answer
+drop:
   call void @Py_DecRef(ptr %table)
   ret ptr %answer
 missed:

@@ -46,7 +46,7 @@ def unsupported() -> str | None:
         return "only CPython with its global lock has the object layout that the dispatcher knows"
     if struct.calcsize("P") != 8 or object.__basicsize__ != 16 or sys.byteorder != "little":
         return "the dispatcher knows the object layout of 64-bit little-endian release builds"
-    for trial in (_try_arrays, _try_scalars, _try_containers, _try_numpy_functions):
+    for trial in (_try_references, _try_arrays, _try_scalars, _try_containers, _try_numpy_functions):
         if not trial():
             return f"an object is not laid out as expected: {trial.__name__[5:]}"
     return None
@@ -54,6 +54,14 @@ def unsupported() -> str | None:
 
 def _read(ctype: Any, address: int) -> Any:
     return ctype.from_address(address).value
+
+
+def _try_references() -> bool:
+    """The count of references stands first, in four bytes at least, and is below 0 there where it does not change."""
+    x = (object(),)
+    before = _read(ctypes.c_int32, id(x))
+    more = [x] * 5
+    return 0 < before == _read(ctypes.c_int32, id(x)) - len(more)
 
 
 def _try_arrays() -> bool:

@@ -73,6 +73,18 @@ class Writer:
             return ""
         return self.let(text)
 
+    def keep(self, reference: str) -> None:
+        """One more reference to a Python object: here where its count is an ordinary one, else in Python."""
+        count, one, other, done = self.load("i32", reference), self.fresh("count"), self.fresh("immortal"), self.fresh("kept")
+        self.do(f"br i1 {self.let(f'icmp sgt i32 {count}, 0')}, label %{one}, label %{other}, !prof !{_LIKELY}")
+        self.label(one)
+        self.store("i32", self.let(f"add i32 {count}, 1"), reference)
+        self.jump(done)
+        self.label(other)
+        self.call("void", "Py_IncRef", f"ptr {reference}")
+        self.jump(done)
+        self.label(done)
+
     def object(self, name: str) -> str:
         """The address of a Python object, by symbol."""
         self._declared[name] = f"@{name} = external global i8"
