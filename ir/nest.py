@@ -82,8 +82,8 @@ class Store:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """Bring the line of buffer[index] near, to be written; or, to be read, that of the same element of the next row. Of rows
-    of `row` elements that are too long for the caches nothing is brought. Changes no value."""
+    """Bring near the line that holds the same element of buffer[index] of the next row, to be read or to be written. Of rows of
+    `row` elements that are too long for the caches nothing is brought. Changes no value."""
 
     buffer: str
     index: tuple[Expr, ...]

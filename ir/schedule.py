@@ -181,10 +181,11 @@ class Rfactor:
 
 @dataclass(frozen=True)
 class PrefetchRow:
-    """While the reduction `stage` runs over a row, ask the caches for the next row of what it reads, and for the root's row,
-    which is written after it.
+    """While the reduction `stage` runs over a row, ask the caches for the next row of all that has been read of this one; the
+    root's loop over a row, if it has one, asks for its own next row.
 
-    before: for i: { s = sum(x[i, :]);  ... }          after: for i: { s = sum(x[i, :]), prefetching x[i+1, :], y[i, :];  ... }
+    before: for i: { s = sum(x[i, :]);  for j: y[i, j] = ... }
+    after:  for i: { s = sum(x[i, :]), prefetching x[i+1, :];  for j: { prefetch y[i+1, j];  y[i, j] = ... } }
     """
 
     stage: int

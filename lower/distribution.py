@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loopwright.ir.loops import Expr, Index, Load, Local, Reduce, minus, transform, walk
-from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Reduction, Statement, Store
+from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Statement, Store
 from loopwright.lower.fusing import expressions
 from loopwright.lower.tiling import at_loop, block_of
 
@@ -126,7 +126,7 @@ class _Part:
     def statement(self, s: Statement) -> Statement:
         match s:
             case For():
-                return s.with_body(tuple(map(self.statement, s.body)))
+                return s.with_body(tuple([self.statement(x) for x in s.body if not isinstance(x, Prefetch)]))
             case Let():
                 return Let(s.name, self.expr(s.value))
             case Store():

@@ -72,6 +72,7 @@ class _Placer:
         self.composer = Composer(region, self.names, self.kept)
         self.over: dict[int, tuple[tuple[Index, Extent], ...]] = {}  # of each reduction stage
         self.asked: set[int] = set()  # the stages whose loops prefetch
+        self.passes: dict[int, Sequence[Expr]] = {}  # what is computed at the points of each reduction so far
         self.loops = self.index[:-1] if places.interleave else self.index
         self.variables = {k: (self.root_stage, a, True) for a, k in enumerate(self.loops) if a == len(self.loops) - 1}
         self.level = min(self.at.values(), key=lambda x: x.level).level if self.at else len(self.loops)
@@ -149,7 +150,9 @@ class _Placer:
             return [*held, *[Store(output, at, value) for at, value in zip(self.stored(), values, strict=True)]]
         value = self.composer.compute(self.root, self.index)
         lets, value = self._fold(self.root_stage, f"r{self.root_stage}", value)
-        return [*lets, Store(output, self.index, value), *[self._add_along(x.stage) for x in self.places.along]]
+        asked = [Prefetch(output, self.index, product(self.root.type.shape[self.level:]), write=True)] \
+            if self.places.prefetched and self.level < len(self.loops) else []
+        return [*lets, *asked, Store(output, self.index, value), *[self._add_along(x.stage) for x in self.places.along]]
 
     def _add_along(self, stage: int) -> Store:
         """Add an element to the sum of its block, as the first one or to those before it."""
@@ -177,22 +180,22 @@ class _Placer:
         stores = [s for k in sorted(self.at) if self.at[k].within == stage for s in self._fill_within(k, value)]
         if stores:  # the fold now reads what the stores keep
             value = self._again(stage)
-        values = (value.body, *(s.value for s in stores))
-        also = (*stores, *(self._prefetches(stage, values) if stage in self.places.prefetched else ()))
+        self.passes[stage] = (value.body, *(s.value for s in stores))
+        also = (*stores, *(self._prefetches(stage) if stage in self.places.prefetched else ()))
         fold = Reduction(name, value.monoid, value.over, value.body, value.dtype, also=also)
         return [fold], Local(name, value.dtype)
 
-    def _prefetches(self, stage: int, values: Sequence[Expr]) -> list[Prefetch]:
-        """The lines that the next row, and the root's row, will want."""
+    def _prefetches(self, stage: int) -> list[Prefetch]:
+        """The lines that the next row will want of what reductions over such rows have read so far, each at its own point."""
         self.asked.add(stage)
-        level, over = self.region.nodes[stage].outputs[0].type.rank, self.over[stage]
-        at, row = (*self.index[:level], *(k for k, _ in over)), product(n for _, n in over)
+        level, extents = self.region.nodes[stage].outputs[0].type.rank, [n for _, n in self.over[stage]]
         check(0 < level <= self.level, PrefetchRow(stage), "the reduction does not run over rows")
-        loads = {x.array: x for e in values for x in walk(e) if isinstance(x, Load) and x.index == at}
-        found = [Prefetch(name, at, row, write=False) for name in self.names.values() if name in loads]
-        if tuple(n for _, n in over) == self.root.type.shape[level:]:
-            found.append(Prefetch(self.outputs[self.root], at, row, write=True))
-        return found
+        found: dict[str, None] = {}
+        for k, values in self.passes.items():
+            at = (*self.index[:level], *(j for j, _ in self.over[k]))
+            if [n for _, n in self.over[k]] == extents:
+                found |= {str(x.array): None for e in values for x in walk(e) if isinstance(x, Load) and x.index == at}
+        return [Prefetch(name, at, product(extents), write=False) for name in found if name in self.names.values()]
 
     def _again(self, stage: int) -> Reduce:
         node = self.region.nodes[stage]

@@ -1,4 +1,6 @@
 """The default schedules have the properties that make their kernels fast, and keep the meaning over sizes."""
+import contextlib
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,6 +10,8 @@ import loopwright as lw
 from loopwright.ir.builder import build
 from loopwright.ir.dims import floordiv, symbol
 from loopwright.ir.expansion import expanded
+from loopwright.ir.loops import Index, Load, Local, integer, minus
+from loopwright.ir.nest import Let, Reduction, Store
 from loopwright.ir.ops.arithmetic import sub
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
 from loopwright.ir.ops.reductions import reduce_max
@@ -15,6 +19,7 @@ from loopwright.ir.ops.structural import transpose
 from loopwright.ir.ops.transcendental import tanh
 from loopwright.ir.schedule import ByRows, ComputeAt, Fuse, Inline, OnePass, Tiles, Unroll, Vectorize, from_json, to_json
 from loopwright.ir.types import F32, ArrayType
+from loopwright.lower.joining import join
 from loopwright.lower.partition import partition
 from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import host_target
@@ -280,6 +285,33 @@ def test_a_pass_that_cannot_be_shared_is_refused():
         build_nest(build(centred, [rows]), (ComputeAt(0, 1), Inline(1), Inline(2), ComputeAt(3, 1), OnePass(3)), "k")
 
 
+def weighed(x, y):
+    """The means of rows by weights that are exponentials: a row of these is kept for both sums and the difference."""
+    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    mean = np.sum(e * y, axis=-1, keepdims=True) / np.sum(e, axis=-1, keepdims=True)
+    return e * (y - mean)
+
+
+def test_a_row_that_is_kept_in_a_pass_is_read_there_too():
+    [(names, schedule)] = schedules(weighed, *np.ones((2, 5, 40), "f4"))
+    sums = [k for k, name in enumerate(names) if name == "reduce_sum"]
+    assert OnePass(sums[1]) in schedule and any(isinstance(x, ComputeAt) and x.within == sums[0] for x in schedule)
+    k, j, n = Index("k"), Index("j"), symbol("n")
+    row = Store("t", (k,), Load("x0", (k,), F32))
+    first = Reduction("s0", "sum", ((k, n),), Load("x0", (k,), F32), F32, also=(row,))
+    for at, fine in ((j, True), (minus(minus(integer(n), integer(1)), j), False)):
+        second = Reduction("s1", "sum", ((j, n),), Load("t", (at,), F32), F32)
+        with contextlib.nullcontext() if fine else pytest.raises(ValueError, match="elsewhere"):
+            assert join((first, Let("half", Local("s0", F32)), second), "s1")[1].joined
+
+
+@examples(20)
+@given(WEIGHED, WEIGHED, st.sampled_from(["f4", "f8"]))
+def test_sums_over_a_row_that_is_kept_have_the_right_values(n, m, dtype):
+    x, y = np.random.default_rng(n * 100 + m).normal(size=(2, n, m)).astype(dtype)
+    agree(JITTED[weighed](x, y), weighed(x.astype("f8"), y.astype("f8")), dtype)
+
+
 @examples(20)
 @given(st.sampled_from(SHARED), WEIGHED, WEIGHED, st.sampled_from(["f4", "f8"]))
 def test_reductions_that_share_a_pass_have_the_right_values(f, n, m, dtype):
@@ -288,4 +320,4 @@ def test_reductions_that_share_a_pass_have_the_right_values(f, n, m, dtype):
 
 
 SLOPES = lw.jit(layernorm_slopes)
-JITTED = {f: lw.jit(f) for f in (*ROWS, *COLUMNS, *TRANSPOSED, *SHARED)}
+JITTED = {f: lw.jit(f) for f in (*ROWS, *COLUMNS, *TRANSPOSED, *SHARED, weighed)}

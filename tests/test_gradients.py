@@ -189,3 +189,31 @@ def test_smooth_functions_have_second_derivatives_where_their_formulas_have_kink
         second = lw.jit(lw.hessian(lambda v: np.logaddexp2(v[0], v[1])))(np.array([x, x]))
         np.testing.assert_allclose(second, np.log(2) * np.array([[0.25, -0.25], [-0.25, 0.25]]), atol=1e-15)
     np.testing.assert_allclose(lw.jit(lw.grad(lw.grad(np.sinc)))(0.0), -np.pi**2 / 3)  # not of where(x == 0, 1, ...)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("f8", 1e-13), ("f4", 1e-5)])
+def test_derivatives_invert_a_repeated_divisor_once(dtype, tolerance):
+    rng = np.random.default_rng(0)
+    x, w, y = rng.normal(size=(3, 5)), rng.normal(size=(3, 5)), np.array([0.5, -2.0, 3.0])
+
+    def f(x, y):
+        return np.sum(w.astype(dtype) * x / y[:, None] + x / np.max(x))
+    args, top = (x.astype(dtype), y.astype(dtype)), x == np.max(x)
+    assert not re.findall(r", .*\] = div", lw.jit(grad(f, argnums=(0, 1))).lower(*args).graph)
+    want = w / y[:, None] + 1 / np.max(x) - top * np.sum(x) / np.max(x) ** 2, np.sum(-w * x, axis=1) / y ** 2
+    for g in (grad(f, argnums=(0, 1)), lw.jit(grad(f, argnums=(0, 1)))):
+        for found, expected in zip(g(*args), want, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * 10)
+    second = lw.jit(grad(lambda y: np.sum(grad(f, argnums=1)(args[0], y))))(args[1])
+    np.testing.assert_allclose(second, np.sum(2 * w * x, axis=1) / y ** 3, rtol=tolerance, atol=tolerance * 10)
+    _, moved = jvp(f, args, (np.zeros_like(args[0]), np.ones_like(args[1])))
+    np.testing.assert_allclose(moved, np.sum(want[1]), rtol=tolerance, atol=tolerance * 10)
+
+
+def test_derivatives_by_a_repeated_divisor_at_the_ends_of_the_range():
+    f = lw.jit(grad(lambda x, y: np.sum(x / y[:, None]), argnums=(0, 1)))
+    x, y = np.array([[1.0], [0.0], [1.0]]), np.array([np.inf, 0.0, 1e-200])
+    by_x, by_y = f(x, y)
+    np.testing.assert_allclose(by_x, [[0.0], [np.inf], [1e200]])
+    np.testing.assert_allclose(by_y, [0.0, np.nan, -np.inf])
+    np.testing.assert_allclose(f(np.array([[1e-200]]), np.array([1e-200]))[1], [-1e200])  # no power of the divisor is made

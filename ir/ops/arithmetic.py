@@ -13,6 +13,7 @@ import numpy as np
 from loopwright.ir.builder import Ref
 from loopwright.ir.op import Op
 from loopwright.ir.ops.bitwise import bitwise_or
+from loopwright.ir.ops.broadcasting import broadcast, repeated
 from loopwright.ir.ops.comparison import eq, isnan, le, lt
 from loopwright.ir.ops.construct import full_like, zeros_like
 from loopwright.ir.ops.elementwise import INEXACT, NUMBERS, ORDERED, REAL, between, elementwise, no_tangent, real_part
@@ -63,8 +64,15 @@ _nonzero = {1: between(1, 4)}
 
 
 def _quotient_tangent(primals: tuple[Ref, Ref], tangents: Tangents, out: Ref) -> Ref | None:
-    """d(x / y) = (dx - (x / y) dy) / y, with one division where both change: the result is what dy needs of x."""
-    (dx, dy), y = tangents, primals[1]
+    """d(x / y) = (dx - (x / y) dy) / y, with one division where both change: the result is what dy needs of x. Where y repeats
+    few elements it is dx r - x (dy r r) with r = 1 / y, which is made of those: nothing is divided for each element."""
+    (x, y), (dx, dy) = primals, tangents
+    few, slope = repeated(y), repeated(dy)
+    if few is not None and y.dtype in (F32, F64) and (dy is None or slope is not None):
+        (divisor, places), (change, _) = few, slope or few
+        r = div(full_like(divisor, 1), divisor)
+        return along(tangents, lambda t: mul(t, broadcast(r, **places)),
+                     lambda _: mul(x, broadcast(neg(mul(mul(change, r), r)), **places)))
     if dx is not None and dy is not None:
         return div(sub(dx, mul(dy, out)), y)
     return along(tangents, lambda t: div(t, y), lambda t: mul(t, neg(div(out, y))))

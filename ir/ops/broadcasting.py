@@ -1,6 +1,7 @@
 """Broadcasting and its transpose, summing: each is written with the other."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -60,6 +61,14 @@ broadcast: Op = Op(
               Example(("f64[n]",), {"shape": (symbol("n"),), "axes": (0,)}),
               Example(("i32[2]",), {"shape": (0, 2), "axes": (1,)})),
 )
+
+
+def repeated(x: Ref | None) -> tuple[Ref, Mapping[str, Any]] | None:
+    """The few elements that x repeats, and the attributes of the broadcast that does it; None where it is none."""
+    node = None if x is None else x.builder.producer.get(x.value)
+    if x is None or node is None or node.op is not broadcast or node.inputs[0].type.rank == x.rank:
+        return None
+    return Ref(x.builder, node.inputs[0]), node.attrs
 
 
 def spread(size: Extent, args: tuple[Ref, ...], mapped: tuple[bool, ...]) -> list[Ref]:

@@ -386,7 +386,7 @@ def prefetch(context: Context, statement: Prefetch) -> None:
     element = memory_type(buffer.dtype)
     row = kernel.extent(statement.row)
     near = _once(kernel.root, f"icmp sle i64 {row}, {NEAR_BYTES // width(element)}")
-    pointer = address.pointer if statement.write else scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {row}")
+    pointer = scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {row}")
     pointer = scope.emit(f"select i1 {near}, ptr {pointer}, ptr {kernel.pointers[buffer.name]}")
     for part in range(context.parts):
         line = _vector_pointer(scope, element, replace(address, pointer=pointer), part, context.lanes)
