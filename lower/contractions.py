@@ -73,14 +73,14 @@ def _in_order_of_memory(terms: Sequence[Index], left: Expr) -> list[Index]:
 
 
 def _loops_of(nest: Nest, stage: int) -> tuple[list[For], Reduction] | None:
-    """The loops around a reduction, directly inside one another."""
+    """The loops around a reduction, directly inside one another, where nothing comes before it."""
     chain = loops(nest.body)
     if len(chain) < 2 or len(nest.body) != 1 or any(a.body != (b,) for a, b in pairwise(chain)):
         return None
-    folds = [s for s in chain[-1].body if isinstance(s, Reduction)]
-    if len(folds) != 1 or folds[0].name not in (f"s{stage}", f"r{stage}"):
+    first, *after = chain[-1].body
+    if not isinstance(first, Reduction) or first.name not in (f"s{stage}", f"r{stage}"):
         return None
-    return chain, folds[0]
+    return None if any(isinstance(s, Reduction) for s in after) else (chain, first)
 
 
 class Tile:

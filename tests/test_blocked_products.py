@@ -147,6 +147,19 @@ def test_one_kernel_holds_one_product_and_short_ones_are_plain_loops():
     assert not is_blocked(partition(few, host_target(), blas=False).nodes[0])
 
 
+def test_a_product_after_what_its_loops_store_is_plain_loops():
+    """The step of a mixture's estimate: means, which the product reads too, are stored where it is computed."""
+    def f(x, r):
+        n = np.sum(r, 0)
+        mean = (r.T @ x) / n[:, None]
+        return mean, np.einsum("nk,nkd->kd", r, (x[:, None] - mean) ** 2) / n[:, None]
+    rng = np.random.default_rng(0)
+    for n in (50, 700):
+        x, r = rng.normal(size=(n, 4)), rng.random((n, 5))
+        for got, want in zip(lw.jit(f)(x, r), f(x, r), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize("target", [
     Target("x86_64-unknown-linux-gnu", "", "+avx512f,+avx512vl,+avx512dq,+avx512bw,+fma", 512),
     Target("x86_64-unknown-linux-gnu", "", "+avx2,+fma", 256), Target("x86_64-unknown-linux-gnu", "", "", 128),
