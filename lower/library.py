@@ -53,19 +53,12 @@ def _outputs(n: Node) -> list[str]:
 
 
 def _gemm(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
-    """One library call for each matrix of the batch."""
+    """One call for all matrices of the batch."""
     gemm = match_gemm(node)
     assert gemm is not None
-    m, n, k = (sizes.extent(x) for x in (gemm.m, gemm.n, gemm.k))
-    (ta, tb), (a, b) = gemm.transposed, inputs
-    bytes_each = node.outputs[0].type.dtype.itemsize
-    steps = [sizes.extent(x * bytes_each) for x in (gemm.m * gemm.k, gemm.k * gemm.n, gemm.m * gemm.n)]
-
-    def one(at: list[str]) -> None:
-        w.call("void", f"lw_gemm_{gemm.suffix}", f"i32 {int(ta)}", f"i32 {int(tb)}", f"i64 {m}", f"i64 {n}", f"i64 {k}",
-               f"ptr {at[0]}", f"i64 {m if ta else k}", f"ptr {at[1]}", f"i64 {k if tb else n}", f"ptr {at[2]}", f"i64 {n}")
-
-    _each(w, sizes, gemm.batch, [a, b, "%out"], steps, one)
+    numbers = [f"i64 {sizes.extent(x)}" for x in (gemm.batch, gemm.m, gemm.n, gemm.k)]
+    form = "".join("nt"[transposed] for transposed in gemm.transposed)
+    w.call("void", f"lw_product_{gemm.suffix}_{form}", *numbers, *(f"ptr {x}" for x in (*inputs, "%out")))
     return ()
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    import numpy as np
+
     from loopwright.ir.graph import Graph
     from loopwright.ir.signature import Version
     from loopwright.lower.compile import Compiled
@@ -73,6 +75,12 @@ def assembled(text: str, target: Target | None = None) -> bytes:
     """The object code of LLVM text, from the disk where it is known: see cache.py."""
     from loopwright.lower.runtime.cache import assembled
     return assembled(text, target)
+
+
+def products_text(dtype: np.dtype, target: Target) -> str:
+    """The text of matrix products: see lower.codegen.products."""
+    from loopwright.lower.codegen.products import products_text
+    return products_text(dtype, target)
 
 
 def stored_programs(version: Version, files: Sequence[Path],

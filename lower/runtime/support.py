@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from loopwright.lower.runtime import blas, callbacks, fourier, lapack, pool, results, scratch, signals, sorting
+from loopwright.lower.runtime import blas, callbacks, fourier, lapack, pool, products, results, scratch, signals, sorting
 
 _FUNCTIONS: dict[str, Callable[[str], int | None]] = {
     "lw_loop": lambda name: pool.library()[name],
@@ -14,6 +14,7 @@ _FUNCTIONS: dict[str, Callable[[str], int | None]] = {
     "lw_call_python": lambda name: callbacks.library()[name],
     "lw_gemm_f32": blas.address,
     "lw_gemm_f64": blas.address,
+    **dict.fromkeys(products.NAMES, products.address),
     **dict.fromkeys(lapack.NAMES, lapack.address),
     **dict.fromkeys((*fourier.NAMES, fourier.RAISED), fourier.address),
 }

@@ -1,0 +1,105 @@
+"""Matrix products as text that go along the terms: of few rows, or few columns, whose factors lie along memory on both sides.
+
+    void @lw_dots_f32(i64 m, i64 n, i64 k, ptr a, ptr b, ptr c)
+    void @lw_dots_f64(...)              C[m, n] = A B^T: all contiguous, B stored as n x k
+
+Guarantees: nothing outside the matrices is read or written; an element's sum is made in one order, whatever m and n are; no
+terms make zeros.
+"""
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, vector_type
+from loopwright.lower.codegen.small import element, first_lanes, load_first, store_first
+from loopwright.lower.codegen.text import Function, Scope, loop
+from loopwright.lower.target import Target
+
+COLUMNS = 4  # of a tile
+
+
+def name_of(dtype: np.dtype) -> str:
+    """The function's name."""
+    return f"lw_dots_f{8 * dtype.itemsize}"
+
+
+def dots_text(dtype: np.dtype, target: Target) -> str:
+    """The function. A vector has at least four lanes."""
+    function = Function(set(), set())
+    made = _Dots(dtype, target, function)
+    loop(function.root, "0", "%n", str(COLUMNS), (), made.columns)
+    header = f"void @{name_of(dtype)}(i64 %m, i64 %n, i64 %k, ptr noalias %a, ptr noalias %b, ptr noalias %c)"
+    text = f"define {header} {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
+    return "\n".join([*sorted(function.declarations), *sorted(function.constants), text])
+
+
+class _Dots:
+    def __init__(self, dtype: np.dtype, target: Target, function: Function) -> None:
+        self.target, self.function = target, function
+        self.element, self.lanes, self.bytes = memory_type(dtype), target.lanes(dtype), dtype.itemsize
+        self.kind = vector_type(self.element, self.lanes)
+        self.rows = 4 if target.vector_registers > 16 else 2
+        self.whole = function.root.emit(f"and i64 %k, {-self.lanes}")
+        rest = function.root.emit(f"sub i64 %k, {self.whole}")
+        self.mask = first_lanes(function.root, rest, self.lanes)
+
+    def columns(self, scope: Scope, column: str, state: list[str]) -> list[str]:
+        """The sums of some columns; those past the last are that one again."""
+        right = self._lines(scope, "%b", column, "%n", COLUMNS)
+        kept = first_lanes(scope, scope.emit(f"sub i64 %n, {column}"), COLUMNS)
+        loop(scope, "0", "%m", str(self.rows), (), partial(self._tile, column, right, kept))
+        return []
+
+    def _lines(self, scope: Scope, base: str, first: str, count: str, many: int) -> list[str]:
+        last, found = scope.emit(f"sub i64 {count}, 1"), list[str]()
+        for k in range(many):
+            line = scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"add i64 {first}, {k}")), ("i64", last)])
+            found.append(self._at(scope, base, scope.emit(f"mul i64 {line}, %k")))
+        return found
+
+    def _at(self, scope: Scope, base: str, place: str) -> str:
+        return element(scope, self.element, base, place)
+
+    def _tile(self, column: str, right: list[str], kept: str, scope: Scope, row: str, state: list[str]) -> list[str]:
+        left = self._lines(scope, "%a", row, "%m", self.rows)
+
+        def term(inner: Scope, at: str, now: list[str], mask: str | None = None) -> list[str]:
+            machine = Machine(inner, 8 * self.bytes, self.lanes, self.target)
+            rows, columns = ([load_first(inner, self.kind, self._at(inner, line, at), mask) for line in lines]
+                             for lines in (left, right))
+            return [machine.fma(x, y, now[i * COLUMNS + j]) for i, x in enumerate(rows) for j, y in enumerate(columns)]
+        zeros = [(self.kind, "zeroinitializer")] * (self.rows * COLUMNS)
+        sums = loop(scope, "0", self.whole, str(self.lanes), zeros, term)
+        sums = term(scope, self.whole, sums, self.mask)
+        last, each = scope.emit("sub i64 %m, 1"), self.lanes // COLUMNS  # rows whose sums make a vector
+        for first in range(0, self.rows, each):
+            rows = sums[first * COLUMNS:(first + each) * COLUMNS]
+            total, many = added(scope, self.kind, self.lanes, rows), min(each, self.rows - first)
+            for k in range(many):
+                line = scope.call("i64", "llvm.smin.i64",
+                                  [("i64", scope.emit(f"add i64 {row}, {first + k}")), ("i64", last)])
+                place = self._at(scope, "%c", scope.emit(f"add i64 {scope.emit(f'mul i64 {line}, %n')}, {column}"))
+                lanes = ", ".join(f"i32 {k * COLUMNS + lane}" for lane in range(COLUMNS))
+                part = scope.emit(f"shufflevector {self.kind} {total}, {self.kind} poison, <{COLUMNS} x i32> <{lanes}>")
+                store_first(scope, vector_type(self.element, COLUMNS), part, place, kept)
+        return []
+
+
+def added(scope: Scope, kind: str, lanes: int, vectors: list[str]) -> str:
+    """A vector of the sums of the lanes of each vector, at most as many as there are lanes, in their order: two vectors become
+    one of the sums of halves, again and again."""
+    found = [*vectors, *["zeroinitializer"] * (lanes - len(vectors))]
+    apart = lanes // 2
+    while len(found) > 1:
+        half, made = len(found) // 2, []
+        for a, b in zip(found[:half], found[half:], strict=True):
+            # in each group of 2 * apart lanes: first the sums of a's halves, then of b's
+            low = [x if x % (2 * apart) < apart else lanes + x - apart for x in range(lanes)]
+            high = [x + apart if x % (2 * apart) < apart else lanes + x for x in range(lanes)]
+            sides = [scope.emit(f"shufflevector {kind} {a}, {kind} {b}, <{lanes} x i32> "
+                                f"<{', '.join(f'i32 {x}' for x in order)}>") for order in (low, high)]
+            made.append(scope.emit(f"fadd {kind} {sides[0]}, {sides[1]}"))
+        found, apart = made, apart // 2
+    return found[0]

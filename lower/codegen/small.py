@@ -1,0 +1,181 @@
+"""Matrix products as text that copies nothing: of small matrices, or of few rows.
+
+    void @lw_small_f32(i64 m, i64 n, i64 k, ptr a, i64 a.row, i64 a.term, ptr b, ptr c)
+    void @lw_small_f64(...)             C[m, n] = A B: B and C contiguous; A's rows, and terms, any number of elements apart
+
+Tiles of registers go down each panel of columns; factors come from where they lie.
+
+Guarantees: nothing outside the matrices is read or written; an element's sum is made term by term in one order, whatever the
+other sizes are; no terms make zeros.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, suffix, vector_type
+from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop, repeat
+from loopwright.lower.target import Target
+
+HIGHEST = 8  # rows of a tile: each has a pointer
+SHORT, ROWS = 32, (35, 280)  # terms, with no more than which there are fewer rows in a block: results are stored in order
+LOWER = 4  # rows of the tile for what is left
+WIDEST = 4  # vectors of a tile
+AHEAD = 8  # terms whose factors the caches are asked for: the rows of B may lie on pages of their own
+_MATRICES = "i64 %k, ptr noalias %a, i64 %a.row, i64 %a.term, ptr noalias %b"
+
+
+def heights(target: Target, vectors: int) -> list[int]:
+    """The rows of tiles of so many vectors, the highest first: the sums and all factors of a term have registers, since LLVM
+    may load them first."""
+    most = min(HIGHEST, (target.vector_registers - vectors) // (vectors + 1))
+    return [most, LOWER] if most > LOWER else [most]
+
+
+def name_of(dtype: np.dtype) -> str:
+    """The function's name."""
+    return f"lw_small_f{8 * dtype.itemsize}"
+
+
+def small_text(dtype: np.dtype, target: Target) -> str:
+    """The function and those that it calls."""
+    declarations, constants = set[str](), set[str]()
+    widths = [v for v in range(1, WIDEST + 1) if heights(target, v)[0] > 1]
+    texts = [_Panel(dtype, target, v, Function(declarations, constants)).text() for v in widths]
+    texts.append(_whole(dtype, target, widths, Function(declarations, constants)))
+    return "\n".join([*sorted(declarations), *sorted(constants), *texts])
+
+
+def _whole(dtype: np.dtype, target: Target, widths: Sequence[int], function: Function) -> str:
+    """Blocks of rows, in them panels of columns, as even as they can be."""
+    root, most, lanes, kind = function.root, widths[-1], target.lanes(dtype), memory_type(dtype)
+
+    most_rows = root.emit(f"select i1 {root.emit(f'icmp sle i64 %k, {SHORT}')}, i64 {ROWS[0]}, i64 {ROWS[1]}")
+
+    def panel(rows: str, a: str, sums: str, scope: Scope, at: list[str]) -> tuple[str, list[str]]:
+        left = scope.emit(f"sub i64 %n, {at[0]}")
+        vectors = scope.emit(f"udiv i64 {scope.emit(f'add i64 {left}, {lanes - 1}')}, {lanes}")
+        half = scope.emit(f"lshr i64 {scope.emit(f'add i64 {vectors}, 1')}, 1")
+        few, some = (scope.emit(f"icmp sle i64 {vectors}, {count}") for count in (most, 2 * most - 2))
+        width = scope.emit(f"select i1 {few}, i64 {vectors}, i64 {scope.emit(f'select i1 {some}, i64 {half}, i64 {most}')}")
+        b, c = (element(scope, kind, x, at[0]) for x in ("%b", sums))
+
+        def run(v: int, inner: Scope) -> Carried:
+            inner.do(f"call void @{name_of(dtype)}_{v}(i64 %k, ptr {a}, i64 %a.row, i64 %a.term, ptr {b}, ptr {c}, i64 {rows}, "
+                     f"i64 {left}, i64 %n)")
+            return ()
+        for v in widths:
+            branch(scope, scope.emit(f"icmp eq i64 {width}, {v}"), partial(run, v))
+        following = scope.emit(f"add i64 {at[0]}, {scope.emit(f'mul i64 {width}, {lanes}')}")
+        return scope.emit(f"icmp slt i64 {following}, %n"), [following]
+
+    def block(scope: Scope, row: str, state: list[str]) -> list[str]:
+        rows = scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"sub i64 %m, {row}")), ("i64", most_rows)])
+        a, c = (element(scope, kind, x, scope.emit(f"mul i64 {row}, {step}")) for x, step in (("%a", "%a.row"), ("%c", "%n")))
+        repeat(scope, [("i64", "0")], partial(panel, rows, a, c))
+        return []
+
+    def blocks(scope: Scope) -> Carried:
+        loop(scope, "0", "%m", most_rows, (), block)
+        return ()
+    branch(root, root.emit("icmp sgt i64 %n, 0"), blocks)
+    header = f"void @{name_of(dtype)}(i64 %m, i64 %n, {_MATRICES}, ptr noalias %c)"
+    return f"define {header} {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
+
+
+class _Panel:
+    """The function of a panel of so many vectors of columns, of which the last may be cut."""
+
+    def __init__(self, dtype: np.dtype, target: Target, vectors: int, function: Function) -> None:
+        self.dtype, self.target, self.vectors, self.function = dtype, target, vectors, function
+        self.element, self.lanes, self.bytes = memory_type(dtype), target.lanes(dtype), dtype.itemsize
+        self.kind = vector_type(self.element, self.lanes)
+        left = function.root.emit(f"sub i64 %left, {(vectors - 1) * self.lanes}")
+        self.mask = first_lanes(function.root, left, self.lanes)
+        far, many = function.root.emit(f"mul i64 %n, {AHEAD}"), function.root.emit(f"icmp sgt i64 %k, {4 * AHEAD}")
+        self.ahead = function.root.emit(f"select i1 {many}, i64 {far}, i64 0")
+
+    def text(self) -> str:
+        """Tiles from the first row to the last: of a height while more rows are left than the next has."""
+        root, row = self.function.root, "0"
+        found = heights(self.target, self.vectors)
+        for height, lower in zip(found, [*found[1:], 0], strict=True):
+            row, = loop(root, row, root.emit(f"sub i64 %m, {lower}"), str(height), [("i64", row)], partial(self._tile, height))
+        header = f"void @{name_of(self.dtype)}_{self.vectors}({_MATRICES}, ptr noalias %c, i64 %m, i64 %left, i64 %n)"
+        return f"define internal {header} noinline {ATTRIBUTES} {{\n{self.function.body()}\n  ret void\n}}"
+
+    def _tile(self, height: int, scope: Scope, at: str, done: list[str]) -> list[str]:
+        """A tile's sums; rows past the last are that one again."""
+        last, rows = scope.emit("sub i64 %m, 1"), [at]
+        for k in range(1, height):
+            rows.append(scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"add i64 {at}, {k}")), ("i64", last)]))
+        left = [self._at(scope, "%a", scope.emit(f"mul i64 {row}, %a.row")) for row in rows]
+        zeros = [(self.kind, "zeroinitializer")] * (height * self.vectors)
+        sums = loop(scope, "0", "%k", "1", zeros, partial(self._term, left))
+        for k, row in enumerate(rows):
+            place = self._at(scope, "%c", scope.emit(f"mul i64 {row}, %n"))
+            for part in range(self.vectors):
+                at_part = self._at(scope, place, str(part * self.lanes))
+                store_first(scope, self.kind, sums[k * self.vectors + part], at_part, self._mask(part))
+        return [scope.emit(f"add i64 {at}, {height}")]
+
+    def _term(self, left: Sequence[str], scope: Scope, term: str, state: list[str]) -> list[str]:
+        machine = Machine(scope, 8 * self.bytes, self.lanes, self.target)
+        right = self._at(scope, "%b", scope.emit(f"mul i64 {term}, %n"))
+        later = self._at(scope, right, self.ahead)
+        columns = [load_first(scope, self.kind, self._at(scope, right, str(part * self.lanes)), self._mask(part))
+                   for part in range(self.vectors)]
+        place, new = scope.emit(f"mul i64 {term}, %a.term"), list[str]()
+        for k, row in enumerate(left):
+            if 0 < k <= self.vectors:  # here and there: LLVM loads nothing across it, which would take registers too soon
+                soon = self._at(scope, later, str((k - 1) * self.lanes))
+                scope.run("llvm.prefetch.p0", [("ptr", soon), ("i32", "0"), ("i32", "3"), ("i32", "1")])
+            factor = scope.emit(f"load {self.element}, ptr {self._at(scope, row, place)}, align {self.bytes}")
+            one = scope.emit(f"insertelement {self.kind} poison, {self.element} {factor}, i32 0")
+            factor = scope.emit(f"shufflevector {self.kind} {one}, {self.kind} poison, <{self.lanes} x i32> zeroinitializer")
+            new += [machine.fma(factor, x, state[len(new) + part]) for part, x in enumerate(columns)]
+        return new
+
+    def _at(self, scope: Scope, base: str, place: str) -> str:
+        return element(scope, self.element, base, place)
+
+    def _mask(self, part: int) -> str | None:
+        """Which lanes of a vector are columns; None: all."""
+        return self.mask if part == self.vectors - 1 else None
+
+
+def element(scope: Scope, kind: str, base: str, place: str) -> str:
+    """Where an element of an array is."""
+    return scope.emit(f"getelementptr {kind}, ptr {base}, i64 {place}")
+
+
+def first_lanes(scope: Scope, count: str, lanes: int) -> str:
+    """The mask of so many lanes, or of all."""
+    kind, most = f"<{lanes} x i32>", scope.call("i64", "llvm.smin.i64", [("i64", count), ("i64", str(lanes))])
+    one = scope.emit(f"insertelement {kind} poison, i32 {scope.emit(f'trunc i64 {most} to i32')}, i32 0")
+    many = scope.emit(f"shufflevector {kind} {one}, {kind} poison, {kind} zeroinitializer")
+    return scope.emit(f"icmp slt {kind} <{', '.join(f'i32 {lane}' for lane in range(lanes))}>, {many}")
+
+
+def load_first(scope: Scope, kind: str, place: str, mask: str | None) -> str:
+    """The lanes of a mask, the others zero; or all."""
+    each = "4" if "float" in kind else "8"
+    if mask is None:
+        return scope.emit(f"load {kind}, ptr {place}, align {each}")
+    return scope.call(kind, f"llvm.masked.load.{suffix(kind)}.p0", [
+        ("ptr", place), ("i32", each), (_masks(kind), mask), (kind, "zeroinitializer")])
+
+
+def store_first(scope: Scope, kind: str, value: str, place: str, mask: str | None) -> None:
+    """Store the lanes of a mask; or all."""
+    each = "4" if "float" in kind else "8"
+    if mask is None:
+        scope.do(f"store {kind} {value}, ptr {place}, align {each}")
+    else:
+        scope.run(f"llvm.masked.store.{suffix(kind)}.p0", [(kind, value), ("ptr", place), ("i32", each), (_masks(kind), mask)])
+
+
+def _masks(kind: str) -> str:
+    return f"{kind.split(' x ')[0]} x i1>"

@@ -1,0 +1,30 @@
+"""Products of matrices for compiled code: see lower/codegen/products.py. A library for each dtype, compiled once."""
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from loopwright.ir.types import F32, F64
+from loopwright.lower.runtime import blas, pool, scratch
+from loopwright.lower.runtime.engine import Library, load
+from loopwright.lower.runtime.lazy import assembled, products_text
+from loopwright.lower.target import Target, host_target
+
+FORMS = ("nn", "nt", "tn", "tt")  # which sides are stored transposed
+NAMES = tuple(f"lw_product_{kind}_{form}" for kind in ("f32", "f64") for form in FORMS)
+
+
+def address(name: str) -> int | None:
+    """The address of one of these functions; None where there is no BLAS, which makes large products."""
+    found = blas.found()
+    return None if found is None else library(found, F32 if "f32" in name else F64, host_target())[name]
+
+
+@cache
+def library(found: blas.Blas, dtype: np.dtype, target: Target) -> Library:
+    """The compiled functions of one dtype, over the BLAS that was found."""
+    text, gemm = products_text(dtype, target), f"lw_gemm_f{8 * dtype.itemsize}"
+    imports = {gemm: blas.address(gemm) or 0, "lw_loop": pool.library()["lw_loop"],
+               **{name: scratch.library()[name] for name in ("lw_scratch_acquire", "lw_scratch_release")}}
+    return load(assembled(text, target), imports, [name for name in NAMES if f"@{name}(" in text])

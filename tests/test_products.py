@@ -1,0 +1,99 @@
+"""Products of matrices as programs call them, against float64: every form, sizes on both sides of every choice, batches, and
+nothing touched beside the matrices."""
+import ctypes
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import loopwright as lw
+from loopwright.ir.types import F32, F64
+from loopwright.lower.codegen.products import products_text
+from loopwright.lower.codegen.small import heights
+from loopwright.lower.runtime import blas, products, support
+from loopwright.lower.runtime.engine import assemble
+from loopwright.lower.target import Target, host_target
+from tests.scale import examples
+
+needs_blas = pytest.mark.skipif(os.environ.get(blas.VARIABLE) == "none", reason="no BLAS wanted here")
+SIDES = st.one_of(st.integers(0, 9), st.integers(10, 70), st.sampled_from([15, 16, 17, 31, 33, 48, 49, 64, 100, 130, 300]))
+
+
+def operands(dtype, form, batch, m, n, k):
+    """Matrices, stored as the form says, inside NaN; and their product in float64."""
+    rng = np.random.default_rng(m + 10 * n + 100 * k)
+    found = []
+    for side, shape in zip(form, ((m, k), (k, n)), strict=True):
+        stored = (batch, *(shape[::-1] if side == "t" else shape))
+        whole = np.full(int(np.prod(stored)) + 64, np.nan, dtype)
+        whole[32:-32] = rng.standard_normal(stored).astype(dtype).reshape(-1)
+        found.append(whole[32:-32].reshape(stored))
+    a, b = ((x.swapaxes(1, 2) if side == "t" else x).astype(np.float64) for side, x in zip(form, found, strict=True))
+    return found, a @ b
+
+
+def multiply(name, dtype, form, batch, m, n, k):
+    """The product, and that nothing around the result was written."""
+    (a, b), expected = operands(dtype, form, batch, m, n, k)
+    c = np.full(batch * m * n + 64, np.nan, dtype)
+    f = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4, *[ctypes.c_void_p] * 3)(support.address(name))
+    f(batch, m, n, k, a.ctypes.data, b.ctypes.data, c.ctypes.data + 32 * c.itemsize)
+    assert np.isnan(c[:32]).all() and np.isnan(c[-32:]).all()
+    return c[32:-32].reshape(batch, m, n), expected
+
+
+@needs_blas
+@examples(150)
+@given(kind=st.sampled_from(["f32", "f64"]), form=st.sampled_from(products.FORMS), batch=st.sampled_from([0, 1, 1, 1, 3]),
+       m=SIDES, n=SIDES, k=SIDES)
+def test_products_of_any_sizes(kind, form, batch, m, n, k):
+    dtype = np.dtype("f4" if kind == "f32" else "f8")
+    found, expected = multiply(f"lw_product_{kind}_{form}", dtype, form, batch, m, n, k)
+    near = (1e-6 if kind == "f32" else 1e-14) * (4 + k)
+    np.testing.assert_allclose(found, expected, rtol=near, atol=near)
+
+
+@needs_blas
+@pytest.mark.parametrize("form", products.FORMS)
+def test_special_values_are_those_of_the_terms(form):
+    """What is read past an edge adds nothing: a NaN or an infinity stays in its row and column."""
+    (a, b), _ = operands(np.float32, form, 1, 19, 21, 37)
+    for x in (np.nan, np.inf):
+        a[0, 3, 2] = x
+        found = lw.jit(lambda a, b: (a.T if form[0] == "t" else a) @ (b.T if form[1] == "t" else b))(a[0], b[0])
+        rows = ~np.isfinite(found)
+        assert rows[2 if form[0] == "t" else 3].all() and rows.sum() == 21
+
+
+@needs_blas
+def test_threads_share_out_a_batch_and_change_no_bit():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((40, 30, 33)).astype("f4"), rng.standard_normal((40, 33, 28)).astype("f4")
+    f = lw.jit(lambda a, b: a @ b)
+    try:
+        lw.set_threads(1)
+        one = f(a, b)
+        lw.set_threads(3)
+        np.testing.assert_array_equal(f(a, b), one)
+    finally:
+        lw.set_threads(None)
+    np.testing.assert_allclose(one, a.astype("f8") @ b.astype("f8"), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("features", "bits", "own"), [
+    ("+avx2,+fma", 256, True), ("", 128, False), ("+avx512f,+avx512vl,+avx512dq,+avx512bw,+fma", 512, True)])
+def test_other_targets_have_their_own_text(features, bits, own):
+    """It assembles; where vectors cannot be cut the library multiplies."""
+    target = Target("x86_64-unknown-linux-gnu", "x86-64", features, bits)
+    for dtype in (F32, F64):
+        text = products_text(dtype, target)
+        assert ("@lw_small" in text) == own
+        assert assemble(text, target)
+
+
+@pytest.mark.parametrize("vectors", [1, 2, 3, 4])
+def test_all_that_a_tile_reads_at_once_has_registers(vectors):
+    for height in heights(host_target(), vectors):
+        assert height * vectors + height + vectors <= host_target().vector_registers
