@@ -203,11 +203,13 @@ class ByRows:
 
 @dataclass(frozen=True)
 class AddAlong:
-    """Add `stage`, whose elements are sums of blocks of the root's rows, up in the root's own loops, which go past all that it
-    reads.
+    """Add `stage`, whose elements are sums of blocks of the root's rows, or of products over all of them, up in the root's own
+    loops, which go past all that it reads.
 
     before: for i, j: y[i, j] = e[i, j];  for I, j: p[I, j] = sum(e[32*I + k, j] for k < 32)
     after: for i, j: { y[i, j] = e[i, j];  p[i // 32, j] += e[i, j] }
+    before: for i, j: y[i, j] = f(x[i, :], j);  for k, j: p[k, j] = sum(x[i, k] * z[i, j] for i)
+    after: p[:] = 0;  for i: { for j: y[i, j] = f(x[i, :], j);  for k, j: p[k, j] += x[i, k] * z[i, j] }
     """
 
     stage: int

@@ -6,18 +6,25 @@ takes it in. What all blocks read, the products' columns, is copied in order onc
 """
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from loopwright.ir.dims import Extent
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.nest import For, Nest, Reduction
+from loopwright.ir.nest import Allocate, For, Nest, Reduction, Statement
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.schedule import Distribute, Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
+from loopwright.ir.types import ArrayType
 from loopwright.lower.contractions import DEPTH, FEWEST, ROW_BYTES, Tile, is_contraction, tile_of
 from loopwright.lower.kernel import MOST_NODES
+from loopwright.lower.row_products import row_products
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import block_of, loops
 
 WIDE = 1 << 10  # columns: more than a vector's
 MOST_ROWS = 84  # of a block: what is kept of long rows stays in the second cache
+MOST_SUMS = 504  # rows of a block of sums over rows, which take a panel one tile after the other
+MOST_KEPT = 252  # rows of all values that are kept for a block
 
 
 # ---- which products -----------------------------------------------------------------------------
@@ -27,14 +34,15 @@ def chains(g: Graph) -> dict[Node, Node]:
     producer = {v: n for n in g.nodes for v in n.outputs}
     found: dict[Node, Node] = {}
     for n in g.nodes:
-        if _takes_rows(n):
-            behind = _behind(n, producer)
-            if len({is_contraction(x) for x in behind}) == 2:
-                found.update((x, n) for x in behind if x not in found)
+        if takes_rows(n):
+            left = n.inputs[0].type
+            rows = [x for x in behind(n.inputs[0], producer) if makes_rows(x, left) or _folds_rows(x, left)]
+            if len({is_contraction(x) for x in rows}) == 2:
+                found.update((x, n) for x in rows if x not in found)
     return found
 
 
-def _takes_rows(n: Node) -> bool:
+def takes_rows(n: Node) -> bool:
     """Whether a product sums over the last axis of its left side, and its rows are that side's."""
     if n.op is not dot_general or not is_contraction(n) or n.outputs[0].type.dtype.kind != "f":
         return False
@@ -44,37 +52,41 @@ def _takes_rows(n: Node) -> bool:
         and n.inputs[0].type.dtype == n.outputs[0].type.dtype
 
 
-def _behind(n: Node, producer: dict[Value, Node]) -> list[Node]:
-    """The products behind the left side of one that are as large as it, and the folds of rows between; none where more is
-    between than a kernel computes."""
-    left = n.inputs[0].type
-    todo, seen, found = [n.inputs[0]], set[Value](), list[Node]()
+def behind(v: Value, producer: Mapping[Value, Node], most: int = MOST_NODES) -> list[Node]:
+    """What the side of a product is computed from, up to other products, these included; nothing where that is more than
+    `most`."""
+    todo, found = [v], dict[Node, None]()
     while todo:
-        v = todo.pop()
-        made = producer.get(v)
-        if v in seen or made is None or made.op.loop is None:
+        made = producer.get(todo.pop())
+        if made is None or made in found or made.op.loop is None:
             continue
-        seen.add(v)
-        if len(seen) > MOST_NODES:
+        found[made] = None
+        if len(found) > most:
             return []
-        if is_contraction(made):
-            if v.type == left and made.op is dot_general:
-                found.append(made)
-            continue
-        if made.attrs.get("axes") == (left.rank - 1,) and made.inputs[0].type.shape == left.shape and v.type.rank < left.rank:
-            found.append(made)
-        todo.extend(made.inputs)
-    return found
+        if not is_contraction(made):
+            todo.extend(made.inputs)
+    return list(found)
+
+
+def makes_rows(n: Node, left: ArrayType) -> bool:
+    """Whether a node is a product as large as the left side of another one."""
+    return is_contraction(n) and n.op is dot_general and n.outputs[0].type == left
+
+
+def _folds_rows(n: Node, left: ArrayType) -> bool:
+    return not is_contraction(n) and n.attrs.get("axes") == (left.rank - 1,) and n.inputs[0].type.shape == left.shape \
+        and n.outputs[0].type.rank < left.rank
 
 
 # ---- their schedule -----------------------------------------------------------------------------
 def blocks_of_rows(region: Graph, placed: Schedule, target: Target) -> Schedule | None:
     """The schedule of a region of several products, from the placement of its stages, of which products are rows but for the
     last one, its fused loops and the lanes of its folds; None where its loops do not suit it."""
-    *around, rows = _chain(build_nest(region, placed, "probe").nest)
+    *around, rows = _chain(build_nest(region, placed, "probe").nest, f"i{region.results[0].type.rank - 2}")
     bytes_each = region.results[0].type.dtype.itemsize
     tile = tile_of(target, bytes_each, WIDE)
-    high = MOST_ROWS // tile.heights[0] * tile.heights[0]
+    most = min(MOST_ROWS, MOST_KEPT // max(1, sum(isinstance(s, Allocate) for s in rows.body)))
+    high = most // tile.heights[0] * tile.heights[0]
     schedule: list[Instruction] = [*placed, Distribute(rows.index.name, high)]
     nest = build_nest(region, tuple(schedule), "probe").nest
     for k, n in enumerate(region.nodes):
@@ -82,18 +94,24 @@ def blocks_of_rows(region: Graph, placed: Schedule, target: Target) -> Schedule 
         if found is None:
             return None
         schedule += _product(k, *found, around[-1].index.name if around else "", tile, bytes_each) if found else []
-    shared = *[f.index.name for f in around[:1]], block_of(rows.index.name, high).name
+    sums = [k for k, n in enumerate(region.nodes) if n.op is row_products]
+    for k in sums:
+        schedule += _row_sums(k, nest, tile, bytes_each)
+    shared = *[f.index.name for f in around[:1]], *([] if sums else [block_of(rows.index.name, high).name])
     build_nest(region, (*schedule, Parallel(shared)), "probe")
     return (*schedule, Parallel(shared))
 
 
-def _chain(nest: Nest) -> list[For]:
-    """The loops that stand directly inside one another, up to the first that holds more than a loop."""
-    found, body = list[For](), nest.body
-    while len(body) == 1 and isinstance(body[0], For):
-        found.append(body[0])
-        body = body[0].body
-    return found
+def _chain(nest: Nest, row: str) -> list[For]:
+    """The loops inside one another up to that over rows, which may be one with loops around it."""
+    def down(body: Sequence[Statement]) -> list[For]:
+        for s in body:
+            if isinstance(s, For) and s.index.name.split("_")[-1] == row:
+                return [s]
+            if isinstance(s, For) and (inner := down(s.body)):
+                return [s, *inner]
+        return []
+    return down(nest.body)
 
 
 def _loops_of(nest: Nest, stage: int) -> tuple[For, For, Reduction] | None:
@@ -108,12 +126,28 @@ def _loops_of(nest: Nest, stage: int) -> tuple[For, For, Reduction] | None:
     return None
 
 
+def _row_sums(stage: int, nest: Nest, tile: Tile, bytes_each: int) -> list[Instruction]:
+    """A product that sums over rows: a block of them is its terms."""
+    row, column = f"u{stage}_0", f"u{stage}_1"
+    term, columns = next((f, inner.body[0]) for f in loops(nest.body) for inner in f.body
+                         if isinstance(inner, For) and inner.index.name == row)
+    assert isinstance(columns, For) and term.origin is not None
+    wide, high = _width(columns.extent, tile, bytes_each), MOST_SUMS // tile.heights[0] * tile.heights[0]
+    return [Split(row, high), Split(column, wide),
+            Reorder((block_of(column, wide).name, block_of(row, high).name, row, column, term.index.name)),
+            Tensorize(stage, tile.heights, tile.columns, tile.lanes, DEPTH, 2), Pack("right", term.origin.name, stage)]
+
+
+def _width(extent: Extent, tile: Tile, bytes_each: int) -> int:
+    """How many columns a block has: more than a panel."""
+    wide = max(2, ROW_BYTES // (tile.columns * bytes_each)) * tile.columns
+    return min(wide, max(-(-extent // tile.columns), 2) * tile.columns) if isinstance(extent, int) else wide
+
+
 def _product(stage: int, rows: For, columns: For, fold: Reduction, outer: str, tile: Tile,
              bytes_each: int) -> list[Instruction]:
     row, column, term = rows.index.name, columns.index.name, fold.over[-1][0].name
-    wide = max(2, ROW_BYTES // (tile.columns * bytes_each)) * tile.columns
-    if isinstance(columns.extent, int):
-        wide = min(wide, max(-(-columns.extent // tile.columns), 2) * tile.columns)  # more than a panel
+    wide = _width(columns.extent, tile, bytes_each)
     return [Split(column, wide), Reorder((block_of(column, wide).name, row, column)),
             Tensorize(stage, tile.heights, tile.columns, tile.lanes, DEPTH, 2),
             Pack("right", outer, stage), Pack("left", block_of(term, DEPTH).name)]

@@ -13,6 +13,7 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.kernels.gemm import match_gemm
+from loopwright.lower.chain_gradients import with_gradients
 from loopwright.lower.chains import chains
 from loopwright.lower.complexes import without_complex
 from loopwright.lower.control import carried_by, is_control, is_last_use, is_loop, split_at_trips
@@ -83,6 +84,7 @@ class _Partition:
     def __init__(self, target: Target, blas: bool, decisions: Sequence[Decision], is_scheduled: bool, chained: bool) -> None:
         self.target, self.blas, self.decisions, self.is_scheduled, self.chained = target, blas, decisions, is_scheduled, chained
         self.schedules: dict[Any, Schedule] = {}  # equal regions are scheduled once
+        self.chains: dict[Any, Schedule | None] = {}
         self.used: set[Decision] = set()
         self.taken: list[Taken] = []
         self.places: dict[Value, Place] = {}
@@ -104,6 +106,8 @@ class _Partition:
         if not self.is_scheduled:
             self.taken += occurrences(g, self.blas, at)
         g = with_users_kernels(g, self.blas, decided)
+        if self.chained:
+            g = with_gradients(g, decided, self._chain_schedule, self.taken)
         grouping = self._grouped(g, carried, in_loop, decided)
         self.taken += grouping.taken
         made: dict[Value, Value] = {v: v for v in g.params}
@@ -136,7 +140,12 @@ class _Partition:
         """Whether one kernel computes all of the chain that ends there, and its loops suit that."""
         groups = grouping.groups_of[end]
         alone = len(groups) == 1 and all(grouping.groups_of[n] == groups for n, e in grouping.chained.items() if e is end)
-        return alone and chain_schedule(_region_of(groups[0], grouping)[0], self.target) is not None
+        return alone and self._chain_schedule(_region_of(groups[0], grouping)[0]) is not None
+
+    def _chain_schedule(self, region: Graph) -> Schedule | None:
+        if region.key not in self.chains:
+            self.chains[region.key] = chain_schedule(region, self.target)
+        return self.chains[region.key]
 
     def _region(self, n: Node, k: int, at: Place) -> Graph:
         """A region without what it knows of sizes, which is the entry's to check: so more regions are equal."""

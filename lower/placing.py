@@ -17,6 +17,7 @@ from loopwright.ir.nest import Allocate, Buffer, For, Let, Prefetch, Reduction, 
 from loopwright.ir.schedule import AddAlong, ByOwner, ComputeAt, Inline, InPlace, Instruction, Interleave, PrefetchRow
 from loopwright.lower.composition import Composer, Position, fresh_indices, reads
 from loopwright.lower.partials import block_of
+from loopwright.lower.row_products import row_products, row_sums
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,26 @@ class _Placer:
         inner: list[Statement] = [s for k in sorted(self.at) if self.at[k].level == rank for s in self._place(k)]
         inner += self._store_root()
         body = self._loop_over(range(self.level, rank), inner) if self.level < rank else inner
+        if any(map(self._sums_rows, self.places.along)):
+            return self._with_row_sums([*rows, *body])
         return tuple(self._loop_over(range(self.level), [*rows, *body]))
+
+    def _sums_rows(self, x: AddAlong) -> bool:
+        return self.region.nodes[x.stage].op is row_products
+
+    def _with_row_sums(self, body: list[Statement]) -> tuple[Statement, ...]:
+        """The loops around the statements for a row, which adds to sums over all rows as well."""
+        found, last = [], self.level - 1
+        for x in filter(self._sums_rows, self.places.along):
+            node = self.region.nodes[x.stage]
+            fits = self.level == len(self.index) - 1 and node.inputs[0].type.shape[:-1] == self.root.type.shape[:self.level]
+            check(fits, x, "the root's loops do not go through its rows")
+            made = row_sums(node, x.stage, self.index[:self.level], self.outputs[node.outputs[0]], self.composer)
+            self.variables[made.columns] = x.stage, len(self.index) - 1, True
+            found.append(made)
+        rows = self._loop_over(range(last, self.level), [*body, *(s for x in found for s in x.inside)])
+        before, behind = [s for x in found for s in x.before], [s for x in found for s in x.behind]
+        return tuple(self._loop_over(range(last), [*before, *rows, *behind]))
 
     def _loop_over(self, axes: range, body: Sequence[Statement]) -> list[Statement]:
         shape, out = self.root.type.shape, list(body)
@@ -152,7 +172,8 @@ class _Placer:
         lets, value = self._fold(self.root_stage, f"r{self.root_stage}", value)
         asked = [Prefetch(output, self.index, product(self.root.type.shape[self.level:]), write=True)] \
             if self.places.prefetched and self.level < len(self.loops) else []
-        return [*lets, *asked, Store(output, self.index, value), *[self._add_along(x.stage) for x in self.places.along]]
+        return [*lets, *asked, Store(output, self.index, value),
+                *[self._add_along(x.stage) for x in self.places.along if not self._sums_rows(x)]]
 
     def _add_along(self, stage: int) -> Store:
         """Add an element to the sum of its block, as the first one or to those before it."""

@@ -38,6 +38,7 @@ from loopwright.lower.contractions import is_contraction, product_schedule
 from loopwright.lower.fusing import by_rows, expressions, together, transposed_loads
 from loopwright.lower.joining import join
 from loopwright.lower.partials import block_sums
+from loopwright.lower.row_products import operand_positions, row_products
 from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest, is_short
 from loopwright.lower.target import Target
 
@@ -109,6 +110,12 @@ def survey(region: Graph) -> Survey:
             readers[number[node.inputs[0]]].append((k, index)) if node.inputs[0] in number else None
             stages[k] = Reading(node, Load(0, index, v.type.dtype), readers[k])
             continue
+        if node.op is row_products:
+            for side, position in zip(node.inputs, operand_positions(index), strict=True):
+                at.setdefault(side, {})[position] = None
+                readers[number[side]].append((k, position)) if side in number else None
+            stages[k] = Reading(node, Load(0, index, v.type.dtype), readers[k])
+            continue
         expr, _ = reads(node, own, fresh)
         for position in at.get(v, {}):
             for operand, found in reads(node, position, fresh)[1]:
@@ -160,12 +167,17 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
 def chain_schedule(region: Graph, target: Target) -> Schedule | None:
     """The schedule of several products, of which all but the last are kept as rows; None where their loops do not suit it."""
     s, products = survey(region), {k for k, n in enumerate(region.nodes) if is_contraction(n)}
-    level, last = len(s.index) - 1, max(products)
+    level, last = len(s.index) - 1, _number(s)
     if isinstance(s.root.expr, Scatter | Prefix) or s.loops < len(s.index) or level < 1:
         return None
-    placed = [ComputeAt(k, level) if k in products and k != last else placement_of(s, k) for k in range(len(s.stages))]
+    sums = [k for k, n in enumerate(region.nodes) if n.op is row_products]
+    columns = {region.nodes[k].inputs[0] for k in sums}  # read down the rows, which have to be there
+    placed = [placement_of(s, k) for k in range(len(s.stages))]
+    placed = [ComputeAt(k, level) if k != last and (k in products or (x == Inline(k) and n.outputs[0] in columns)) else x
+              for k, (x, n) in enumerate(zip(placed, region.nodes, strict=True))]
     lanes = [x for x in _lanes_rules(s, placed, target)
-             if isinstance(x, Vectorize | Unroll) and x.stage not in {*products, _number(s)}]
+             if isinstance(x, Vectorize | Unroll) and x.stage not in {*products, last}]
+    lanes += [Vectorize(k, level, target.vector_bits // (8 * _widest(region))) for k in sums]
     try:
         whole = fuse_rules(s, build_nest(region, tuple(placed), "probe"))
         return blocks_of_rows(region, (*placed, *whole, *lanes), target)
@@ -180,7 +192,7 @@ def placement_of(s: Survey, stage: int) -> Instruction:
     v = reading.node.outputs[0]
     if v is s.region.results[0]:
         return Inline(stage)
-    if reading.node.op is block_sums:
+    if reading.node.op in (block_sums, row_products):
         return AddAlong(stage)
     if v in s.region.results or isinstance(reading.expr, Reduce):
         return ComputeAt(stage, v.type.rank)

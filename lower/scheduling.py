@@ -51,6 +51,7 @@ from loopwright.lower.joining import join
 from loopwright.lower.lanes import lane_nest
 from loopwright.lower.partials import ROWS, block_sums
 from loopwright.lower.placing import Placed, Places, check, place
+from loopwright.lower.row_products import row_products
 from loopwright.lower.tiling import blocked, shared_out, unpacked
 
 T = TypeVar("T")
@@ -105,7 +106,7 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 if isinstance(x, ComputeAt):
                     d.placed[stage] = x
                 elif isinstance(x, AddAlong):
-                    check(_adds_rows(region, region.nodes[stage]), x, "it does not sum blocks of the root's rows")
+                    check(_adds_rows(region, region.nodes[stage]), x, "it sums neither the root's rows nor blocks of them")
                     d.along[stage] = x
             case Vectorize(stage, loop, lanes):
                 d.vector[stage, loop] = lanes
@@ -150,7 +151,8 @@ def is_short(shape: Shape) -> bool:
 
 
 def _adds_rows(region: Graph, node: Node) -> bool:
-    return node.op is block_sums and node.inputs[0].type.shape == region.results[0].type.shape
+    rows, root = node.inputs[0].type.shape, region.results[0].type.shape
+    return (node.op is block_sums and rows == root) or (node.op is row_products and rows[:-1] == root[:-1])
 
 
 @dataclass

@@ -33,7 +33,7 @@ from loopwright.ir.loops import (
 from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Reduction, Statement, Store
 from loopwright.ir.schedule import Pack, Parallel, Reorder, Split, Tensorize
 from loopwright.ir.types import BF16, BOOL, F32, I8, I16, I32, I64, U8, U16
-from loopwright.lower.fusing import expressions, transposed_loads
+from loopwright.lower.fusing import expressions, transposed_loads, writes
 
 Body = tuple[Statement, ...]
 
@@ -125,11 +125,15 @@ def _summed_in_order(body: Body, names: Sequence[str]) -> Body:
 
 
 def unpacked(nest: Nest) -> bool:
-    """Whether some product of blocks does not read both sides from copies in its order."""
+    """Whether some product of blocks does not read both sides from copies in its order, or the left one down the columns of
+    rows that a block keeps."""
     def packed(e: Expr) -> bool:
         return isinstance(e, Load) and str(e.array).endswith(("_left", "_right"))
+
+    def kept(s: Contract) -> bool:
+        return isinstance(s.left, Load) and str(s.left.array).startswith("t") and s.left.index[-1] == s.rows.index
     products = [s for s in _all(nest.body) if isinstance(s, Contract)]
-    return not all(packed(s.left) and packed(s.right) for s in products)
+    return not all((packed(s.left) or kept(s)) and packed(s.right) for s in products)
 
 
 def loops(body: Sequence[Statement]) -> list[For]:
@@ -162,17 +166,62 @@ def at_loop(body: Body, name: str, change: Callable[[For], For]) -> Body:
 # ---- products in registers --------------------------------------------------------------------------
 def tensorize(nest: Nest, x: Tensorize) -> Nest:
     """The reduction of a stage, a sum of products that stands in a loop over a block of rows and, inside, one over a block of
-    columns, as sums of whole blocks; what follows it reads the sums."""
+    columns, as sums of whole blocks; what follows it reads the sums. So are products that a loop adds up in place."""
     names = f"s{x.stage}", f"r{x.stage}"
     every = loops(nest.body)
-    found = [f for f in every if any(isinstance(s, Reduction) and s.name in names for s in f.body)]
+    found = [f for f in every if any(isinstance(s, Reduction) and s.name in names for s in f.body)
+             or _added(f, f"t{x.stage}") is not None]
     rows = next((f for f in every if found and f.body == (found[0],)), None)
     around = next((f for f in every if f.body == (rows,)), None)
     if rows is None or around is None:
         raise ValueError("it does not stand in two loops, that of the columns inside that of the rows, inside a block")
-    made, sums = _tiled_body(rows, found[0], names, x)
+    added = _added(found[0], f"t{x.stage}")
+    made, sums = _tiled_body(rows, found[0], names, x) if added is None else _tiled_sums(rows, found[0], added, x)
     body = at_loop(nest.body, around.index.name, lambda f: f.with_body(made))
     return dataclasses.replace(nest, body=_widened(body, sums))
+
+
+def _added(columns: For, buffer: str) -> For | None:
+    """The loop directly inside one over columns that adds terms to the sums in a buffer."""
+    match columns.body:
+        case (For(body=(Store(buffer=name, combine="add", when=None),)) as terms,) if name == buffer:
+            return terms
+    return None
+
+
+def _tiled_sums(rows: For, columns: For, terms: For, x: Tensorize) -> tuple[Body, Buffer]:
+    """The loops that add a block of terms to sums; and where these are."""
+    _check_blocks(rows, columns, x)
+    s, = terms.body
+    assert isinstance(s, Store)
+    left, right = factors(s.value, rows.index, columns.index)
+    panel = block_of(columns.index.name, x.columns)
+    assert terms.length is None or isinstance(terms.length, int)
+    product = Contract(s.buffer, s.index, Block(rows.index, rows.extent, rows.origin, _whole(rows)),
+                       Block(columns.index, columns.extent, panel, x.columns),
+                       (Block(terms.index, terms.extent, terms.origin, terms.length),), left, right, s.value.dtype, x.heights,
+                       x.lanes, Literal(False, BOOL), x.pairs)
+    body = For(panel, columns.extent, (product,), origin=columns.origin, length=columns.length, step=x.columns)
+    return (body,), Buffer(s.buffer, (rows.extent, _padded(columns.extent, x)), s.value.dtype, "local")
+
+
+def _padded(width: Extent, x: Tensorize) -> Extent:
+    """So many columns in whole tiles. Rows a power of two apart would share lines of a cache."""
+    return floordiv(width + (x.columns - 1), x.columns) * x.columns + x.lanes
+
+
+def _check_blocks(rows: For, columns: For, x: Tensorize) -> None:
+    whole = isinstance(columns.length, int) and isinstance(rows.length, int)
+    if columns.origin is None or rows.origin is None or not whole or x.columns % x.lanes:
+        raise ValueError("rows and columns must be blocks, and tiles whole vectors wide")
+    if x.heights[-1:] != (1,) or list(x.heights) != sorted(set(x.heights), reverse=True):
+        raise ValueError("tiles get lower, down to one row")
+
+
+def _whole(f: For) -> int:
+    """The length of a block that `_check_blocks` has seen."""
+    assert isinstance(f.length, int)
+    return f.length
 
 
 def _widened(body: Body, buffer: Buffer) -> Body:
@@ -192,18 +241,12 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
         raise ValueError("it is no plain sum")
     if before or not all(isinstance(other, Let | Store) for other in after):
         raise ValueError("more than stores follows it")
-    whole = isinstance(columns.length, int) and isinstance(rows.length, int)
-    if columns.origin is None or rows.origin is None or not whole or x.columns % x.lanes:
-        raise ValueError("rows and columns must be blocks, and tiles whole vectors wide")
-    if x.heights[-1:] != (1,) or list(x.heights) != sorted(set(x.heights), reverse=True):
-        raise ValueError("tiles get lower, down to one row")
-    assert isinstance(columns.length, int) and isinstance(rows.length, int)
+    _check_blocks(rows, columns, x)
+    assert rows.origin is not None and columns.origin is not None
     left, right = factors(s.body, rows.index, columns.index)
     kept = _kept(rows, columns, s, after)
-    whole_width = columns.extent if kept else columns.length
-    width = floordiv(whole_width + (x.columns - 1), x.columns) * x.columns
-    width = width + x.lanes  # rows a power of two apart would share lines of a cache
-    tile = Buffer(kept or f"{s.name}_sums", (rows.length, width), s.dtype, "local")
+    width = _padded(columns.extent if kept else _whole(columns), x)
+    tile = Buffer(kept or f"{s.name}_sums", (_whole(rows), width), s.dtype, "local")
     place = minus(rows.index, rows.origin), columns.index if kept else minus(columns.index, columns.origin)
     (k, extent), outer = s.over[-1], s.over[:-1]
     if x.pairs:
@@ -214,7 +257,7 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
     start, panel = block_of(k.name, x.depth), block_of(columns.index.name, x.columns)
     over = (*[Block(i, n) for i, n in outer], Block(k, extent, start, x.depth))
     fresh = Apply("eq", (start, Literal(0, I64)), BOOL)
-    product = Contract(tile.name, place, Block(rows.index, rows.extent, rows.origin, rows.length),
+    product = Contract(tile.name, place, Block(rows.index, rows.extent, rows.origin, _whole(rows)),
                        Block(columns.index, columns.extent, panel, x.columns), over, left, right, s.dtype, x.heights, x.lanes,
                        fresh, x.pairs)
     panels = For(panel, columns.extent, (product,), origin=columns.origin, length=columns.length, step=x.columns)
@@ -299,10 +342,11 @@ def pack(nest: Nest, side: str, name: str, number: int | None) -> Nest:
             raise ValueError("there is no product in it, or more than one")
         s = products[0]
         buffer, fill, place = (_left if side == "left" else _right)(s, f, body)
-        _check_bound(fill, body)
+        at = next(k for k, x in enumerate(body) if s in _all((x,)))
+        _check_bound(fill, body[at:])
         read = Load(buffer.name, (place,), buffer.dtype)
         new = dataclasses.replace(s, left=read) if side == "left" else dataclasses.replace(s, right=read)
-        return (Allocate(buffer), fill, *_replaced(body, s, new))
+        return (*body[:at], Allocate(buffer), fill, *_replaced(body[at:], s, new))
     if side not in ("left", "right"):
         raise ValueError("a product has a left and a right side")
     if not name:
@@ -311,11 +355,14 @@ def pack(nest: Nest, side: str, name: str, number: int | None) -> Nest:
 
 
 def _check_bound(fill: Statement, body: Body) -> None:
-    """ValueError where what is copied at the start of a loop's body depends on a loop inside."""
+    """ValueError where what is copied before statements depends on a loop inside them, or on what they make."""
     inside, own = ({g.index for g in _all(statements) if isinstance(g, For)} for statements in (body, (fill,)))
-    read = {x for e in expressions((fill,)) for x in walk(e) if isinstance(x, Index)}
-    if late := sorted(k.name for k in (read & inside) - own):
+    read = {x for e in expressions((fill,)) for x in walk(e)}
+    if late := sorted(x.name for x in read if isinstance(x, Index) and x in inside - own):
         raise ValueError(f"what is packed depends on the loop {late[0]}, which is inside")
+    made = {name for name, _ in writes(body)}
+    if later := sorted(x.array for x in read if isinstance(x, Load) and isinstance(x.array, str) and x.array in made):
+        raise ValueError(f"what is packed is read from {later[0]}, which is made there")
 
 
 def _left(s: Contract, f: For | None, inside: Body) -> tuple[Buffer, Statement, Expr]:
@@ -381,23 +428,29 @@ def _linear(e: Expr) -> dict[Index, Extent] | None:
 
 
 def _right(s: Contract, f: For | None, inside: Body) -> tuple[Buffer, Statement, Expr]:
-    """Panels of a block of columns, or of all of them, one term of the sums after another."""
+    """Panels of a block of columns, or of all of them, one term of the sums after another: all terms, or those of a block."""
     panel, width, last = s.columns.origin, s.columns.length, s.over[-1]
     assert panel and width
     first, count = _columns_of(s, f, inside)
-    terms = product(b.extent for b in s.over)
-    place = plus(times(_flat(s.over[:-1]), integer(last.extent * width)), times(last.index, Literal(width, I64)))
+    term: Expr = last.index
+    count_of_terms, over = last.extent, For(last.index, last.extent, ())
+    if f is not None and f.index == last.origin:
+        assert last.length is not None
+        count_of_terms, over = last.length, dataclasses.replace(over, origin=last.origin, length=last.length)
+        term = minus(last.index, last.origin)
+    terms = product(b.extent for b in s.over[:-1]) * count_of_terms
+    place = plus(times(_flat(s.over[:-1]), integer(count_of_terms * width)), times(term, Literal(width, I64)))
     at = panel if first is None else minus(panel, first)
     place = plus(plus(times(at, integer(terms)), place), minus(s.columns.index, panel))
     buffer = Buffer(f"{s.buffer}_right", (terms * count,), s.right.dtype, "local")
     vectors = For(s.columns.index, s.columns.extent, (Store(buffer.name, (place,), s.right),), s.lanes, width // s.lanes,
                   origin=panel, length=width, padded=True)
     panels = For(panel, s.columns.extent, (), origin=first, length=None if first is None else count, step=width)
-    terms_of_panel = _across(For(last.index, last.extent, (vectors,)))
+    terms_of_panel = _across(over.with_body((vectors,)))
     if terms_of_panel.tiled:
         body: Statement = panels.with_body((_around(s.over[:-1], terms_of_panel),))
     else:  # along the rows, as they lie in memory
-        body = _around(s.over, panels.with_body((vectors,)))
+        body = _around(s.over[:-1], over.with_body((panels.with_body((vectors,)),)))
     return buffer, body, place
 
 

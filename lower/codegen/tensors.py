@@ -168,11 +168,12 @@ def _call(context: Context, s: Contract, size: tuple[int, int], count: str, oute
     kernel, scope = context.kernel, context.scope
     left, right, sums = _Side(context, s.left), _Side(context, s.right), _Side(context, Load(s.buffer, s.at, s.dtype))
     distance, apart = (side.step(s.rows.index) for side in (left, sums))
+    pace = left.step(s.over[-1].index)
     assert isinstance(distance, int) and s.columns.length is not None
     bytes_each, rows = s.dtype.itemsize, s.rows.length or size[0]
     share = -(-s.columns.length * bytes_each * size[0] // rows) if size[0] == s.heights[0] else 0
-    known = apart if isinstance(apart, int) else None
-    shape = TileShape(s.dtype, *size, s.lanes, distance, known, s.columns.length // s.lanes, share, s.pairs)
+    known, even = (x if isinstance(x, int) else None for x in (apart, pace))
+    shape = TileShape(s.dtype, *size, s.lanes, distance, even, known, s.columns.length // s.lanes, share, s.pairs)
     name, declarations, texts = tile_function(shape, kernel.target)
     kernel.function.declarations |= declarations
     kernel.function.constants |= texts
@@ -180,8 +181,7 @@ def _call(context: Context, s: Contract, size: tuple[int, int], count: str, oute
     steps = [kernel.extent(side.step(outer[-1].index)) if outer else "0" for side in (left, right)]
     given = [f"ptr {left.pointer}", f"ptr {right.pointer}", f"ptr {sums.pointer}", f"i64 {count}", f"i64 {groups}",
              f"i64 {steps[0]}", f"i64 {steps[1]}", f"i1 {fresh}"]
-    if known is None:
-        given.append(f"i64 {kernel.extent(apart)}")
+    given += [f"i64 {kernel.extent(x)}" for x in (pace, apart) if not isinstance(x, int)]
     if share:
         given.append(f"ptr {_ahead(context, s, right, scope.emit(f'mul i64 {count}, {share}'), size[0])}")
     scope.do(f"call void @{name}({', '.join(given)})")
@@ -218,15 +218,16 @@ class _Side:
 
 @dataclass(frozen=True)
 class TileShape:
-    """`height` rows of `parts` vectors; how far apart rows lie: `distance` of the left side, `apart` of the sums (None: told by
-    calls); how many vectors the right side has for each term, how many bytes of what comes next to ask the caches for, and
-    whether a term is a pair of numbers of 16 bits."""
+    """`height` rows of `parts` vectors; how far apart rows lie: `distance` of the left side, `apart` of the sums; and the terms
+    of the left side: `pace` (None: told by calls); how many vectors the right side has for each term, how many bytes of what
+    comes next to ask the caches for, and whether a term is a pair of numbers of 16 bits."""
 
     dtype: np.dtype
     height: int
     parts: int
     lanes: int
     distance: int
+    pace: int | None
     apart: int | None
     stride: int
     ahead: int
@@ -234,7 +235,7 @@ class TileShape:
 
     @property
     def name(self) -> str:
-        numbers = f"{self.height}x{self.parts}x{self.lanes}_{self.distance}_{self.apart}_{self.stride}_{self.ahead}"
+        numbers = f"{self.height}x{self.parts}x{self.lanes}_{self.distance}_{self.pace}_{self.apart}_{self.stride}_{self.ahead}"
         return f"lw_tile_{memory_type(self.dtype)}{'_pairs' * self.pairs}_{numbers}"
 
 
@@ -242,8 +243,8 @@ class TileShape:
 def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str], frozenset[str]]:
     """`void (ptr left, ptr right, ptr sums, i64 count, i64 groups, i64 left step, i64 right step, i1 fresh, ...)`: sums[r, :]
     is the sum of left[r, k] * right[k, :] over `count` terms of each of some groups, which lie a step apart; added to what is
-    there unless `fresh`. Last `i64 apart` and `ptr ahead`, where the shape asks for them. Its name, and what a module needs for
-    it. All kernels of a module share it."""
+    there unless `fresh`. Last `i64 pace`, `i64 apart` and `ptr ahead`, where the shape asks for them. Its name, and what a
+    module needs for it. All kernels of a module share it."""
     function = Function(set(), set())
     root, (element, lanes) = function.root, (memory_type(shape.dtype), shape.lanes)
     kind, bits = vector_type(element, lanes), 8 * shape.dtype.itemsize
@@ -286,7 +287,8 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
         total = machine.add(machine.from_bits(before), value) if is_float else machine.iadd(before, value)
         root.do(f"store {kind} {total}, ptr {at}, align {bits // 8}")
     parameters = "ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %count, i64 %groups, i64 %left.step, " \
-        "i64 %right.step, i1 %fresh" + (", i64 %apart" if shape.apart is None else "") + (", ptr %ahead" if shape.ahead else "")
+        "i64 %right.step, i1 %fresh" + "".join([", i64 %pace" * (shape.pace is None), ", i64 %apart" * (shape.apart is None),
+                                                ", ptr %ahead" * bool(shape.ahead)])
     text = f"define internal void @{shape.name}({parameters}) noinline {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
     return shape.name, frozenset(function.declarations), frozenset((*function.constants, text))
 
@@ -295,7 +297,8 @@ def _term(machine: Machine, shape: TileShape, sides: Sequence[str], at: str, sta
     """One term of every sum of a tile."""
     scope, element, lanes = machine.scope, memory_type(shape.dtype), shape.lanes
     kind = vector_type(element, lanes)
-    left = scope.emit(f"getelementptr {element}, ptr {sides[0]}, i64 {at}")
+    place = at if shape.pace == 1 else scope.emit(f"mul nsw i64 {at}, {'%pace' if shape.pace is None else shape.pace}")
+    left = scope.emit(f"getelementptr {element}, ptr {sides[0]}, i64 {place}")
     right = scope.emit(f"getelementptr {kind}, ptr {sides[1]}, i64 {scope.emit(f'mul nsw i64 {at}, {shape.stride}')}")
     places = [scope.emit(f"getelementptr {kind}, ptr {right}, i64 {part}") for part in range(shape.parts)]
     columns = [scope.emit(f"load {kind}, ptr {place}, align {machine.bits // 8}") for place in places]
