@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from loopwright.jitted import jit
     from loopwright.lower.runtime.pool import set_threads
     from loopwright.modules import parse
+    from loopwright.placement import device_put, devices, set_checks
     from loopwright.schedules import schedule
     from loopwright.tools import ShapeDtypeStruct, eval_shape, hvp, linear_transpose, release_memory
     from loopwright.tracer.pytree import register_pytree_node
@@ -49,14 +50,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ArgumentError", "AxisNameError", "CheckError", "CollectiveError", "ConcretizationError", "DTypeError", "DonationWarning",
-    "GradientError", "KernelError", "LeakedValueError", "ParseError", "RecompilationWarning", "ScheduleError",
-    "ShapeDeclarationError", "ShapeDtypeStruct", "ShapeError", "SpecialisationWarning", "TraceStateError", "TuningError",
-    "VerificationError", "WriteError", "check", "checkpoint", "checkpoint_name", "checkpoint_policies", "custom_jvp",
-    "custom_vjp", "debug", "debug_nans", "disable_jit", "eval_shape", "float0", "grad", "hessian", "hvp", "jacfwd", "jacrev",
-    "jit", "jvp", "kernel", "lax", "linear_transpose", "linearize", "loops", "make_graph", "nn", "numpy", "ops", "parse",
-    "pure_callback", "random", "register_pytree_node", "release_memory", "remat", "schedule", "scipy", "set_threads", "tree",
-    "tune", "tuning", "value_and_grad", "vjp", "vmap",
+    "ArgumentError", "AxisNameError", "CheckError", "CollectiveError", "ConcretizationError", "DTypeError",
+    "DonationWarning", "GradientError", "KernelError", "LeakedValueError", "ParseError", "RecompilationWarning",
+    "ScheduleError", "ShapeDeclarationError", "ShapeDtypeStruct", "ShapeError", "SpecialisationWarning", "TraceStateError",
+    "TuningError", "VerificationError", "WriteError", "check", "checkpoint", "checkpoint_name", "checkpoint_policies",
+    "custom_jvp", "custom_vjp", "debug", "debug_nans", "device_put", "devices", "disable_jit", "eval_shape", "float0",
+    "grad", "hessian", "hvp", "jacfwd", "jacrev", "jit", "jvp", "kernel", "lax", "linear_transpose", "linearize", "loops",
+    "make_graph", "nn", "numpy", "ops", "parse", "pure_callback", "random", "register_pytree_node", "release_memory",
+    "remat", "schedule", "scipy", "set_checks", "set_threads", "tree", "tune", "tuning", "value_and_grad", "vjp", "vmap",
 ]
 
 _SUBMODULES = ("debug", "lax", "loops", "nn", "numpy", "ops", "random", "scipy", "tree")
@@ -73,6 +74,7 @@ _NAMES = {
     "jitted": ("jit",),
     "lower.runtime.pool": ("set_threads",),
     "modules": ("parse",),
+    "placement": ("device_put", "devices", "set_checks"),
     "schedules": ("schedule",),
     "tools": ("ShapeDtypeStruct", "eval_shape", "hvp", "linear_transpose", "release_memory"),
     "tracer.pytree": ("register_pytree_node",),

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from loopwright.gpu_versions import GPUEntry
 from loopwright.ir.cost import bytes_moved, flops, trips
 from loopwright.ir.dims import Extent, evaluate, symbols_in
 from loopwright.ir.graph import Node
@@ -21,21 +22,25 @@ from loopwright.ir.ops.control import scan, while_
 from loopwright.ir.residuals import Choice, total
 from loopwright.lower.control import blocks, is_control
 from loopwright.lower.padding import unpadded
+from loopwright.lower.runtime.lazy import segments
 from loopwright.versions import Draft, Entry, Versions
 
 
 def explain(versions: Versions, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """See `jit`'s `explain`."""
-    chosen, sizes = None, {}
+    chosen: Entry | GPUEntry | None = None
+    sizes: Mapping[str, int] = {}
     if args or kwargs:
         call = versions.parameters.call(args, kwargs)
-        chosen = versions.entry(call)
-        sizes = chosen.sizes_of(call)
-    count = len(versions.entries)
+        chosen = versions.on_gpu.entry(call) if versions.on_gpu.takes(call) else versions.entry(call)
+        sizes = chosen.draft.sizes_of(call.flat(chosen.form))
+    count = len(versions.entries) + len(versions.on_gpu.entries)
     lines = [f"{versions.parameters.name} ({versions.parameters.source}): {count} version{'s' * (count != 1)}, "
              f"{versions.compiles} compile{'s' * (versions.compiles != 1)}"]
     for number, entry in enumerate(versions.entries):
         lines += _version_lines(number, entry, sizes if entry is chosen else None)
+    for number, found in enumerate(versions.on_gpu.entries):
+        lines += _gpu_lines(number, found, sizes if found is chosen else None)
     lines += [f"tuning: {note}" for note in versions.notes]
     return "\n".join(lines)
 
@@ -60,6 +65,22 @@ def _version_lines(number: int, entry: Entry, sizes: Mapping[str, int] | None) -
     lines += _kept_lines(entry.draft, sizes)
     for k, node in enumerate(unpadded(entry.compiled.kernels).nodes):
         lines += _kernel_lines(k, node, sizes)
+    return lines
+
+
+def _gpu_lines(number: int, entry: GPUEntry, sizes: Mapping[str, int] | None) -> list[str]:
+    version = entry.draft.version
+    types = ", ".join(str(v.type) for v in version.graph.params[:len(version.graph.params) - len(version.hidden)])
+    mark = "" if sizes is None else "   <- answers these arguments"
+    lines = [f"version {number} on the GPU: ({types}) -> ({', '.join(str(v.type) for v in version.graph.results)}){mark}"]
+    lines += [f"  guard: {g}" for g in version.guards]
+    for launcher in entry.launchers:
+        lines += [f"  result {k} takes the memory of argument {a}" for k, a in launcher.program.donations.items()]
+        for k, node in enumerate(launcher.program.kernels.nodes):
+            lines += _kernel_lines(k, node, None)
+        if sizes is not None:
+            lines += [f"  then {x}" for x in segments(launcher, sizes)]
+        lines.append(f"  replayed {launcher.replays} times")
     return lines
 
 

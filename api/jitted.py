@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 def jit(f: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[int] = (),
         static_argnames: str | Sequence[str] = (), donate_argnums: int | Sequence[int] = (),
-        donate_argnames: str | Sequence[str] = (), shapes: Any = None, dynamic: bool = True, fast_math: bool = False) -> Any:
+        donate_argnames: str | Sequence[str] = (), shapes: Any = None, dynamic: bool = True, fast_math: bool = False,
+        device: str | None = None, cuda_graphs: bool = True) -> Any:
     """Compile f, a function of arrays and numbers written in NumPy, when it is first called.
 
     One compile serves all sizes: `f.compiles` counts them, `f.explain(*args)` says what made a second one necessary.
@@ -48,6 +49,9 @@ def jit(f: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[i
         for one size only is an error. `_` names nothing, an integer fixes a size, None declares nothing for an argument.
     dynamic: False compiles for each shape anew.
     fast_math: let floating-point operations be contracted and reordered; without it each rounds as NumPy's does.
+    device: None runs where the arrays are: NumPy's on the CPU, CuPy's on the GPU, and both at once are refused. "gpu" copies
+        NumPy arrays to the GPU at each call; "cpu" takes no others ([docs/gpu.md](docs/gpu.md)).
+    cuda_graphs: False launches the kernels one by one on a GPU, and captures none of them in CUDA graphs.
 
     >>> import numpy as np, loopwright as lw
     >>> @lw.jit
@@ -58,11 +62,14 @@ def jit(f: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[i
     if f is None:
         return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames,
                                  donate_argnums=donate_argnums, donate_argnames=donate_argnames, shapes=shapes,
-                                 dynamic=dynamic, fast_math=fast_math)
+                                 dynamic=dynamic, fast_math=fast_math, device=device, cuda_graphs=cuda_graphs)
     if not callable(f):
         raise ArgumentError(f"{user_source()}: jit expected a function, got {type(f).__name__}.")
+    if device not in (None, "cpu", "gpu"):
+        raise ArgumentError(f"{user_source()}: jit expected device='cpu', device='gpu' or None, got {device!r}.")
     parameters = Parameters(f, static_argnums, static_argnames, shapes, dynamic)
-    versions = Versions(f, parameters, fast_math, parameters.labels(donate_argnums, donate_argnames, "donate"))
+    versions = Versions(f, parameters, fast_math, parameters.labels(donate_argnums, donate_argnames, "donate"),
+                        device, cuda_graphs)
     function: Any = NativeFunction()
     functools.update_wrapper(function, f)
     function.__dict__["_versions"] = versions

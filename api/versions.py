@@ -15,10 +15,11 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from loopwright.gpu_versions import OnGPU, refuse_captured
 from loopwright.ir import nans
 from loopwright.ir.backward import recomputing
 from loopwright.ir.builder import Ref, inline, innermost, running
@@ -29,7 +30,7 @@ from loopwright.ir.guards import Guard
 from loopwright.ir.residuals import Choice
 from loopwright.ir.signature import Result, ResultContainer, Signature, Version
 from loopwright.ir.source import user_source
-from loopwright.ir.types import ArrayType, native
+from loopwright.ir.types import ArrayType, is_array, native
 from loopwright.lower.runtime.dispatcher import set_versions
 from loopwright.lower.runtime.lazy import compile_version
 from loopwright.tracer.promotion import newest_builder
@@ -122,6 +123,20 @@ class Draft:
         """What each symbol is for these leaves, in the order of the call that was traced."""
         return {name: leaves[k].shape[axis] for name, (k, axis) in self.sizes.items()}
 
+    def answers(self, leaves: Sequence[Any]) -> bool:
+        """Whether the version holds for these leaves of a call of its key."""
+        return (self.broken_guard(leaves) is None
+                and all(_layout(x) == layout for x, layout in self.captured)
+                and all(x.tobytes() == held for x, held in self.contents))
+
+    def broken_guard(self, leaves: Sequence[Any]) -> Guard | None:
+        """The first guard that the sizes of these leaves break."""
+        guards = self.version.guards
+        if not guards:
+            return None
+        sizes = self.sizes_of(leaves)
+        return next((g for g in guards if not g.constraint.holds(sizes)), None)
+
 
 @dataclass(frozen=True, eq=False)
 class Entry:
@@ -137,17 +152,11 @@ class Entry:
 
     def matches(self, call: Call) -> bool:
         """Whether this version answers a call of its key."""
-        return (self.broken_guard(call) is None
-                and all(_layout(x) == layout for x, layout in self.draft.captured)
-                and all(x.tobytes() == held for x, held in self.draft.contents))
+        return self.draft.answers(call.flat(self.form))
 
     def broken_guard(self, call: Call) -> Guard | None:
         """The first guard that the call's sizes break."""
-        guards = self.draft.version.guards
-        if not guards:
-            return None
-        sizes = self.sizes_of(call)
-        return next((g for g in guards if not g.constraint.holds(sizes)), None)
+        return self.draft.broken_guard(call.flat(self.form))
 
     def sizes_of(self, call: Call) -> dict[str, int]:
         """What each symbol is in a call."""
@@ -181,7 +190,7 @@ class Versions:
     """What one jitted function has compiled. `slow` is what the native function calls when no version answers."""
 
     def __init__(self, f: Callable[..., Any], parameters: Parameters, fast_math: bool,
-                 donated: frozenset[Label] = frozenset()) -> None:
+                 donated: frozenset[Label] = frozenset(), device: str | None = None, cuda_graphs: bool = True) -> None:
         self.f, self.parameters, self.fast_math, self.donated = f, parameters, fast_math, donated
         if both := sorted(map(str, donated & parameters.static)):
             raise ValueError(f"{parameters.name}: {', '.join(both)} cannot be both static and donated.")
@@ -189,6 +198,7 @@ class Versions:
         self.entries: tuple[Entry, ...] = ()
         self.compiles = 0
         self.notes: dict[str, None] = {}  # what explain() says of tuning
+        self.on_gpu = OnGPU(self, device, cuda_graphs)
         self._function: weakref.ref[Any] | None = None  # weak: the function holds its versions
 
     def slow(self, *args: Any, **kwargs: Any) -> Any:
@@ -198,6 +208,8 @@ class Versions:
         call = self.parameters.call(args, kwargs)
         if call.is_traced:
             return self._inlined(call)
+        if self.on_gpu.takes(call):
+            return self.on_gpu.run(call)
         if innermost() is not None:  # values run here: what is compiled may answer, what is not may close over the trace
             found = self.find(call)
             return found.run(call) if found else self._inlined(call)
@@ -210,6 +222,7 @@ class Versions:
         if (found := self.find(call)) is not None:
             return found
         draft = self.draft(call)
+        refuse_captured(draft.version, self.parameters.name)
         return self._publish(call, draft, programs_for(self, call, draft))
 
     def find(self, call: Call) -> Entry | None:
@@ -341,7 +354,7 @@ def drafted(call: Call, types: Sequence[ArrayType], traced: Traced, name: str, f
         leaves = tuple([leaf(x, t) for x, t in zip(call.flat(), types, strict=True)])
         form, objects = Signature(leaves), ()
         results = ResultContainer("tuple", tuple([Result(k) for k in range(len(traced.graph.results))]))
-    arrays = tuple([x for x in traced.outer if isinstance(x, np.ndarray)])
+    arrays = tuple([cast(np.ndarray, x) for x in traced.outer if is_array(x)])
     scope = traced.builder.scope
     graph, choices = recomputing(expanded(traced.graph), scope.hints)
     version = Version(name=name, signature=form, graph=graph, guards=tuple(scope.guards), results=results,
@@ -355,7 +368,7 @@ def _donated(call: Call, donated: frozenset[Label]) -> tuple[int, ...]:
     """The numbers of the leaves that are arrays of donated arguments."""
     labels = [label for label in call.labels() for _ in call.leaves.get(label, ())]
     return tuple([k for k, (label, x) in enumerate(zip(labels, call.flat(), strict=True))
-                  if label in donated and isinstance(x, np.ndarray) and x.ndim])
+                  if label in donated and is_array(x) and x.ndim])
 
 
 def _changeable(contents: Sequence[tuple[np.ndarray, bytes]]) -> tuple[tuple[np.ndarray, bytes], ...]:
@@ -376,4 +389,4 @@ def _layout(x: np.ndarray) -> Layout:
 def _type_of(x: Any) -> ArrayType:
     if isinstance(x, Tracer):
         return x.type
-    return ArrayType(x.shape, native(x.dtype)) if isinstance(x, np.ndarray) else number_type(x)
+    return ArrayType(x.shape, native(x.dtype)) if is_array(x) else number_type(x)

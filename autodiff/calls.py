@@ -27,7 +27,7 @@ from loopwright.ir.guards import Scope
 from loopwright.ir.interpreter import evaluate
 from loopwright.ir.ops.construct import iota, size_value
 from loopwright.ir.source import user_source
-from loopwright.ir.types import COMPLEX, I64, ArrayType, native
+from loopwright.ir.types import COMPLEX, I64, ArrayType, is_on_device, native
 from loopwright.tracer.promotion import convert, exact, lift_own
 from loopwright.tracer.pytree import Structure, flatten, paths, unflatten
 from loopwright.tracer.signatures import number_type
@@ -71,6 +71,9 @@ def _operand(x: Any) -> Operand:
         check_array(np.asarray(x))
     elif isinstance(x, int):
         exact(x, I64)
+    elif is_on_device(x):
+        raise ArgumentError("outside jit, transforms run on the CPU, and this array is on a GPU. Use lw.jit(lw.grad(f)), or "
+                            "take the array to the CPU: lw.device_put(x, 'cpu').")
     elif not isinstance(x, (float, complex)):
         raise ArgumentError(f"expected an array, a number or a container of them, got {type(x).__name__}. Convert it, register "
                             f"its type with register_pytree_node, or close over it if it is a setting rather than data.")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -28,6 +29,16 @@ def native(dtype: np.dtype) -> np.dtype:
     """Ours of the same meaning, whatever the byte order or alias (np.longlong is int64); itself where there is none."""
     known = _OURS.get(dtype)
     return known if known is not None else next((d for d in DTYPES if d == dtype.newbyteorder("=")), dtype)
+
+
+def is_on_device(x: Any) -> bool:
+    """Whether x is an array in the memory of a GPU: CuPy's, or one that says so as CuPy's do."""
+    return hasattr(type(x), "__cuda_array_interface__") and isinstance(getattr(x, "dtype", None), np.dtype)
+
+
+def is_array(x: Any) -> bool:
+    """Whether x is an array, of NumPy's or on a GPU."""
+    return isinstance(x, np.ndarray) or is_on_device(x)
 
 
 def is_float(dtype: np.dtype) -> bool:

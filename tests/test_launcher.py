@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import loopwright as lw
 from loopwright import lax
 from loopwright.lower.cuda import lower_cuda
-from loopwright.lower.cuda.launcher import MOST_CAPTURED, Launcher, segments, set_checks
+from loopwright.lower.cuda.launcher import MOST_CAPTURED, Launcher, check_at_once, segments
 from tests.cuda_templates import TEMPLATES, program, sizes_of
 from tests.emulator import FORWARD, ORDERS, require_compiler
 from tests.emulator.driver import EmulatorDriver, launched
@@ -165,7 +165,15 @@ def test_few_captures_are_kept():
 def test_why_a_stretch_ends():
     launcher, sizes = launcher_of(lambda x: np.cumsum(np.sort(np.cumsum(x, axis=1)), axis=0) @ x.T, np.ones((3, 5)))
     lines = segments(launcher, sizes)
-    assert lines == ["1 launch", "a library call: sort", "1 launch", "a library call: gemm"]
+    assert lines == ["1 launch", "a library call: sort", "2 launches, captured when they come again"]
+
+
+def test_products_are_captured_with_what_is_around_them():
+    x, w = np.random.default_rng(0).normal(size=(2, 4, 4))
+    launcher = check(lambda x, w: np.tanh(x @ w + 1) @ w.T, x, w, times=4)
+    assert launcher.driver.log[-1] == "replay of 3"
+    check(lambda x, w: np.tanh(x @ w + 1), np.zeros((0, 4)), w, times=3)
+    check(lambda x, w: x @ w, np.zeros((3, 0)), np.zeros((0, 4)), want=np.zeros((3, 4)), times=3)
 
 
 # ---- memory ---------------------------------------------------------------------------------------
@@ -204,14 +212,12 @@ def test_an_error_is_raised_by_the_next_call():
 def test_an_error_is_raised_at_once_where_that_is_asked_for():
     args = np.arange(4.0), np.array([0, 7])
     launcher, sizes = launcher_of(gathered, *args)
-    set_checks("sync")
+    check_at_once(True)
     try:
         with pytest.raises(IndexError):
             launched(launcher, args, sizes)
     finally:
-        set_checks("async")
-    with pytest.raises(ValueError, match="set_checks expected"):
-        set_checks("never")
+        check_at_once(False)
 
 
 def test_an_error_is_raised_before_the_host_decides():

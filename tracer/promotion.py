@@ -19,7 +19,7 @@ from loopwright.ir.guards import Scope
 from loopwright.ir.ops import TABLE
 from loopwright.ir.ops.construct import scalar
 from loopwright.ir.source import user_source
-from loopwright.ir.types import C128, COMPLEX, F64, I64, SHORT
+from loopwright.ir.types import C128, COMPLEX, F64, I64, SHORT, is_array, is_on_device
 from loopwright.tracer.size import Size
 from loopwright.tracer.tracer import Tracer
 
@@ -49,7 +49,7 @@ def kind_of(x: Any) -> Kind:
     if isinstance(x, Tracer):
         t = x.type
         return WEAK[t.dtype.kind] if t.weak else t.dtype
-    if isinstance(x, (np.ndarray, np.generic)):
+    if isinstance(x, np.generic) or is_array(x):
         return native(x.dtype)
     if isinstance(x, bool):
         return np.dtype(bool)
@@ -97,7 +97,7 @@ def shape_of(x: Any) -> Shape:
     """The shape of an operand, in extents."""
     if isinstance(x, Tracer):
         return x.ref.shape
-    return x.shape if isinstance(x, np.ndarray) else ()
+    return x.shape if is_array(x) else ()
 
 
 def broadcast_shapes(scope: Scope, *shapes: Shape) -> Shape:
@@ -207,7 +207,7 @@ def as_operand(x: Any) -> Any:
         return stacked(x) if has_tracer(x) else np.asarray(x)
     if isinstance(x, np.ndarray):
         check_plain(x)
-    elif not isinstance(x, (bool, int, float, complex, np.generic, Size)):
+    elif not isinstance(x, (bool, int, float, complex, np.generic, Size)) and not is_on_device(x):
         raise not_an_array(x)
     return x
 
@@ -238,7 +238,7 @@ def lift(x: Any, dtype: np.dtype, builder: Builder) -> Ref:
     """An operand as a value of this dtype, at its own shape."""
     if isinstance(x, Tracer):
         return convert(x.ref, dtype)
-    if isinstance(x, np.ndarray):
+    if is_array(x):
         native(x.dtype)
         return convert(builder.capture(x), dtype)
     if isinstance(x, Size):
@@ -255,7 +255,7 @@ def _size_value(x: Size, builder: Builder) -> Ref:
 
 def lift_to(x: Any, dtype: np.dtype, shape: Shape, builder: Builder) -> Ref:
     """An operand as a value of this dtype and shape: a number becomes one constant array."""
-    if isinstance(x, (Tracer, np.ndarray, Size)):
+    if isinstance(x, (Tracer, Size)) or is_array(x):
         return broadcast(lift(x, dtype, builder), shape)
     return constant(x, dtype, shape, builder)
 

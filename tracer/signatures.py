@@ -31,11 +31,11 @@ from loopwright.ir.signature import (
     Tree,
 )
 from loopwright.ir.source import Source, user_source
-from loopwright.ir.types import BOOL, C128, F64, I64, ArrayType, native
+from loopwright.ir.types import BOOL, C128, F64, I64, ArrayType, is_array, is_on_device, native
 from loopwright.tracer.declarations import Declaration, Symbols, Words
 from loopwright.tracer.pytree import LEAF, Structure, flatten, paths
 from loopwright.tracer.size import Size
-from loopwright.tracer.trace import check_array
+from loopwright.tracer.trace import check_array, check_dtype
 from loopwright.tracer.tracer import Tracer
 
 Label = str | int  # a parameter's name; its position where it has none
@@ -166,7 +166,7 @@ class Parameters:
     def _static_key(self, label: Label, x: Any, is_traced: bool) -> Any:
         where = f"{user_source()}: static {self.described(label)} of {self.name}"
         for y in flatten(x)[0]:
-            if isinstance(y, (Tracer, np.ndarray)):
+            if isinstance(y, Tracer) or is_array(y):
                 raise ArgumentError(f"{where} holds {'a traced value' if isinstance(y, Tracer) else 'an array'}, but a static "
                                     f"argument is compiled in and found again by its value. Make it an ordinary argument.")
         if is_traced:
@@ -198,7 +198,7 @@ class Parameters:
         return declaration.per_leaf(structure) if declaration else [None] * structure.leaf_count
 
     def _type(self, x: Any, words: Words | None, symbols: Symbols) -> ArrayType:
-        if not isinstance(x, np.ndarray):
+        if not is_array(x):
             return number_type(x)
         shape: Shape = x.shape
         if self.dynamic:
@@ -232,7 +232,7 @@ def signature(call: Call, types: Sequence[ArrayType]) -> tuple[Signature, tuple[
 
 def leaf(x: Any, t: ArrayType) -> ArrayLeaf | ScalarLeaf:
     """The signature leaf of an argument of this type."""
-    if isinstance(x, np.ndarray):
+    if is_array(x):
         return ArrayLeaf(t)
     return ScalarLeaf(t, python=not isinstance(x, np.generic))
 
@@ -283,6 +283,9 @@ def _leaf_key(x: Any, dynamic: bool) -> Any:
     if isinstance(x, np.generic):
         check_array(np.asarray(x))
         return "scalar", native(x.dtype)
+    if is_on_device(x):
+        check_dtype(x)
+        return native(x.dtype), x.ndim if dynamic else x.shape
     if not isinstance(x, (int, float, complex)):
         raise ArgumentError(
             f"expected an array, a number or a container of them, got {type(x).__name__}. Convert it, register its type with "

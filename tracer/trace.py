@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from loopwright.ir.errors import ArgumentError, DTypeError, TraceStateError
 from loopwright.ir.graph import Graph
 from loopwright.ir.guards import Scope
 from loopwright.ir.source import user_source
-from loopwright.ir.types import SHORT, ArrayType, native
+from loopwright.ir.types import SHORT, ArrayType, is_on_device, native
 from loopwright.tracer.promotion import lift_own
 from loopwright.tracer.pytree import Structure, flatten, paths
 from loopwright.tracer.size import Size
@@ -65,6 +65,9 @@ def as_ref(x: Any, builder: Builder) -> Ref | np.ndarray:
     if isinstance(x, np.ndarray):
         check_array(x)
         return x
+    if is_on_device(x):
+        check_dtype(x)
+        return cast(np.ndarray, x)
     if isinstance(x, np.generic):
         check_array(np.asarray(x))
     elif not isinstance(x, (bool, int, float, complex, Size)):
@@ -78,6 +81,11 @@ def check_array(x: np.ndarray) -> None:
     if kind is not np.ndarray and _has_own_arithmetic(kind):
         raise ArgumentError(f"a {kind.__name__} is not supported: its own arithmetic would be lost. "
                             f"Pass np.asarray(x){' and the mask' if isinstance(x, np.ma.MaskedArray) else ''}.")
+    check_dtype(x)
+
+
+def check_dtype(x: np.ndarray) -> None:
+    """Refuse dtypes that loopwright does not have."""
     if x.dtype not in SHORT and native(x.dtype) not in SHORT:
         raise DTypeError(f"dtype {x.dtype} is not supported. The dtypes are {', '.join(map(str, SHORT))}.")
 

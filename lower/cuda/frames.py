@@ -186,12 +186,13 @@ class _Kernel:
 class _Library:
     """A call of a library on the device; where there is none, NumPy's on the host."""
 
-    launches: int | None = None
     own = 0
 
     def __init__(self, frame: Frame, n: Node) -> None:
         self.frame, self.node = frame, n
         self.why = f"a library call: {n.attrs['implementation']}"
+        is_empty = any(evaluate(v.type.size, frame.sizes) == 0 for v in (*n.inputs, *n.outputs))
+        self.launches: int | None = 1 if not is_empty and frame.launcher.driver.can_capture(n) else None
 
     def run(self, table: Table) -> None:
         n, driver = self.node, self.frame.launcher.driver

@@ -2,7 +2,7 @@
 
 Guarantees: memory is that of the static plan, one block for a call; what is launched between two decisions of the host is
 captured when it comes again with the same addresses, and replayed whenever it comes with these; an error that a kernel met
-is raised at the next call on the same stream, before the next decision, or at once (`set_checks`).
+is raised at the next call on the same stream, before the next decision, or at once (`check_at_once`).
 """
 from __future__ import annotations
 
@@ -41,17 +41,9 @@ _launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()
 _registry = threading.Lock()
 
 
-def set_checks(when: str) -> None:
-    """When an error that a kernel on a GPU met, such as an index out of range, is raised: "sync" waits for the end of each call
-    and raises at once; "async" waits for nothing: it is raised by the next call on the same stream, or before the host reads
-    something from the device to decide on.
-
-    >>> import loopwright as lw
-    >>> lw.set_checks("async")
-    """
-    if when not in ("sync", "async"):
-        raise ValueError(f"set_checks expected 'sync' or 'async', got {when!r}.")
-    _checks.at_once = when == "sync"
+def check_at_once(at_once: bool) -> None:
+    """Whether calls wait for their end and raise the errors that kernels met."""
+    _checks.at_once = at_once
 
 
 class Launcher:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from loopwright.ir.signature import Version
     from loopwright.lower.compile import Compiled
     from loopwright.lower.cuda import CudaProgram
+    from loopwright.lower.cuda.driver import Driver
+    from loopwright.lower.cuda.launcher import Launcher
     from loopwright.lower.program import Program
     from loopwright.lower.target import Target
     from loopwright.lower.tuning.stored import Program as Tuned
@@ -65,10 +67,43 @@ def module_of(graph: Graph, program: Callable[[], Program], fast_math: bool) -> 
     return graph if is_module(graph) else module_of(graph, program(), fast_math)
 
 
-def lower_cuda(graph: Graph, sizes: Mapping[str, int]) -> CudaProgram:
+def lower_cuda(graph: Graph, sizes: Mapping[str, int], donated: Sequence[int] = ()) -> CudaProgram:
     """The CUDA text of a graph's kernels: see lower.cuda."""
     from loopwright.lower.cuda import lower_cuda
-    return lower_cuda(graph, sizes)
+    return lower_cuda(graph, sizes, donated)
+
+
+def launcher(program: CudaProgram, driver: Driver, captures: bool) -> Launcher:
+    """A program on a device: see lower.cuda.launcher."""
+    from loopwright.lower.cuda.launcher import Launcher
+    return Launcher(program, driver, captures=captures)
+
+
+def check_at_once(at_once: bool) -> None:
+    """Whether calls on a GPU wait to raise errors: see lower.cuda.launcher."""
+    from loopwright.lower.cuda.launcher import check_at_once
+    check_at_once(at_once)
+
+
+def segments(launcher: Launcher, sizes: Mapping[str, int]) -> list[str]:
+    """What runs between decisions of the host: see lower.cuda.launcher."""
+    from loopwright.lower.cuda.launcher import segments
+    return segments(launcher, sizes)
+
+
+@cache
+def gpu() -> Driver:
+    """The GPU, through CuPy. ImportError where CuPy is missing, RuntimeError where no device answers: both say what to do."""
+    try:
+        import cupy
+    except ImportError as error:
+        raise ImportError(f"loopwright runs on GPUs through CuPy, which cannot be imported ({error}). Install it with "
+                          f"pip install 'loopwright[gpu]'.") from error
+    if not cupy.cuda.is_available():
+        raise RuntimeError("CuPy is installed but finds no GPU. loopwright needs an NVIDIA GPU and a driver for CUDA 12 or "
+                           "later; nvidia-smi shows both. Without one, leave out device= and pass NumPy arrays.")
+    from loopwright.lower.runtime.gpu import CupyDriver
+    return CupyDriver(cupy)
 
 
 def assembled(text: str, target: Target | None = None) -> bytes:
@@ -100,6 +135,25 @@ def rich() -> Any | None:
     except ImportError:
         return None
     return rich
+
+
+@cache
+def cupyx() -> Any:
+    """What CuPy has beside NumPy's functions."""
+    import cupyx
+    return cupyx
+
+
+@cache
+def cublas() -> Any | None:
+    """cuBLAS by ctypes, from where CuPy finds it; None where it is not to be found."""
+    import ctypes
+
+    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+    try:
+        return ctypes.CDLL(load_nvidia_dynamic_lib("cublas").abs_path)
+    except (DynamicLibNotFoundError, OSError):
+        return None
 
 
 def digest(text: str) -> str:

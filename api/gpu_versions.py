@@ -1,0 +1,166 @@
+"""The versions of a jitted function that run on a GPU: found by key and guards, lowered and loaded when none fits.
+
+Guarantees: a call runs where its arrays are, and is refused where they are on both sides; results are new CuPy arrays, or the
+very arrays of arguments that were donated; nothing waits for the device but decisions of the host.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from loopwright.ir.dims import evaluate
+from loopwright.ir.errors import ArgumentError
+from loopwright.ir.signature import Version
+from loopwright.ir.source import user_source
+from loopwright.ir.types import is_on_device
+from loopwright.lower.runtime import lazy
+from loopwright.tracer.pytree import paths, unflatten
+from loopwright.tracer.signatures import Call, Form
+
+if TYPE_CHECKING:
+    from loopwright.lower.cuda.driver import Driver
+    from loopwright.lower.cuda.launcher import Launcher
+    from loopwright.versions import Draft, Versions
+
+KEEP = 64
+MOST_CAPTURED_BYTES = 4096  # of a NumPy array that a function captured, which is copied to the device at each call
+
+
+@dataclass(frozen=True, eq=False)
+class GPUEntry:
+    """A version on a GPU. `launchers`: its programs, the newest first: a further one serves sizes that need wider indices."""
+
+    draft: Draft
+    key: Any
+    form: Form
+    launchers: list[Launcher] = field(default_factory=list)
+
+    def matches(self, call: Call) -> bool:
+        """Whether this version answers the call."""
+        return bool(self.key == call.key) and self.draft.answers(call.flat(self.form))
+
+
+class OnGPU:
+    """What one jitted function has compiled for a GPU. `device`: where it runs; None: where its arrays are."""
+
+    def __init__(self, versions: Versions, device: str | None, cuda_graphs: bool) -> None:
+        self.versions, self.device, self.cuda_graphs = versions, device, cuda_graphs
+        self.entries: tuple[GPUEntry, ...] = ()
+        self._lock = threading.Lock()
+
+    def takes(self, call: Call) -> bool:
+        """Whether a call runs on the GPU. ArgumentError where its arrays are not in one place, or not where they are to be."""
+        there = [x for x in call.flat() if is_on_device(x)]
+        if self.device == "gpu":
+            return True
+        if there and self.device == "cpu":
+            raise ArgumentError(f"{user_source()}: {self._named(call, on_device=True)} on a GPU, and {self._name} runs on the "
+                                f"CPU (device='cpu'). Copy the array to the CPU, lw.device_put(x, 'cpu'), or omit device=.")
+        if there and any(isinstance(x, np.ndarray) for x in call.flat()):
+            raise ArgumentError(f"{user_source()}: {self._name} was given arrays on a GPU and on the CPU: "
+                                f"{self._named(call, on_device=False)} a NumPy array. Copy it to the GPU first, "
+                                f"x = lw.device_put(x, 'gpu'), or at each call: lw.jit({self._name}, device='gpu').")
+        return bool(there)
+
+    @property
+    def _name(self) -> str:
+        return self.versions.parameters.name
+
+    def _named(self, call: Call, on_device: bool) -> str:
+        """The first array argument on the device or on the CPU."""
+        for label in call.labels():
+            for k, x in enumerate(call.leaves.get(label, ())):
+                if is_on_device(x) if on_device else isinstance(x, np.ndarray):
+                    return f"{paths(call.structures[label], self.versions.parameters.described(label))[k]} is"
+        raise AssertionError("no such array")
+
+    def run(self, call: Call) -> Any:
+        """The answer to a call."""
+        driver = lazy.gpu()
+        for leaves in call.leaves.values():
+            leaves[:] = [driver.put(x) if isinstance(x, np.ndarray) else x for x in leaves]
+        entry = self.entry(call)
+        leaves = call.flat(entry.form)
+        sizes = entry.draft.sizes_of(leaves)
+        program = self.launcher(entry, driver, sizes)
+        version = entry.draft.version
+        arguments = [_native(x, driver) for x in (*leaves, *version.hidden)]
+        for a in program.program.donations.values():
+            arguments[a] = _donated(arguments[a], [x for k, x in enumerate(arguments) if k != a], driver)
+        results = [arguments[program.program.donations[k]] if k in program.program.donations
+                   else driver.empty(tuple([evaluate(n, sizes) for n in v.type.shape]), v.type.dtype)
+                   for k, v in enumerate(version.graph.results)]
+        addresses = [driver.address(x) if driver.owns(x) else np.asarray(x, v.type.dtype).tobytes()
+                     for x, v in zip(arguments, version.graph.params, strict=True)]
+        program(addresses, [driver.address(x) for x in results], sizes)
+        return unflatten(entry.draft.structure, results)
+
+    def find(self, call: Call) -> GPUEntry | None:
+        """The version that answers a call, if there is one."""
+        return next((e for e in self.entries if e.matches(call)), None)
+
+    def entry(self, call: Call) -> GPUEntry:
+        """The version for a call, traced if need be."""
+        versions = self.versions
+        if versions.parameters.shapes:
+            versions.parameters.check_declaration(call, lambda a, b: a == b)
+        if (found := self.find(call)) is not None:
+            return found
+        draft = versions.draft(call)
+        self._refuse_large(draft.version)
+        with self._lock:
+            if (found := self.find(call)) is None:
+                found = GPUEntry(draft, call.key, call.form)
+                self.entries = (*self.entries, found)[-KEEP:]
+        return found
+
+    def launcher(self, entry: GPUEntry, driver: Driver, sizes: dict[str, int]) -> Launcher:
+        """The program of a version for these sizes."""
+        fitting = next((x for x in entry.launchers if x.program.fits(sizes)), None)
+        if fitting is None:
+            version = entry.draft.version
+            made = lazy.launcher(lazy.lower_cuda(version.graph, sizes, version.donated), driver, self.cuda_graphs)
+            with self._lock:
+                fitting = next((x for x in entry.launchers if x.program.fits(sizes)), None)
+                if fitting is None:
+                    fitting = made
+                    entry.launchers.insert(0, made)
+                    self.versions.compiles += 1
+        return fitting
+
+    def _refuse_large(self, version: Version) -> None:
+        for x in version.hidden:
+            if isinstance(x, np.ndarray) and x.nbytes > MOST_CAPTURED_BYTES:
+                raise ArgumentError(f"{user_source()}: {self._name} captures a NumPy array of {x.nbytes} bytes "
+                                    f"({x.dtype}{list(x.shape)}), which would be copied to the GPU at every call. Copy it "
+                                    f"once, outside: x = lw.device_put(x, 'gpu'); or pass it as an argument.")
+
+
+def refuse_captured(version: Version, name: str) -> None:
+    """A function that runs on the CPU can read no captured array on a GPU."""
+    if any(map(is_on_device, version.hidden)):
+        raise ArgumentError(f"{user_source()}: {name} captures an array on a GPU; its arguments are on the CPU. Pass arrays "
+                            f"on the GPU, lw.device_put(x, 'gpu'), or capture one on the CPU.")
+
+
+def _native(x: Any, driver: Driver) -> Any:
+    """An argument as kernels take it: an array on the device, or a number."""
+    if isinstance(x, np.ndarray):
+        return driver.put(x)
+    return driver.native(x) if driver.owns(x) else x
+
+
+def _donated(x: Any, others: Sequence[Any], driver: Driver) -> Any:
+    """An array that has its memory for itself, else a copy of it."""
+    begin = driver.address(x)
+    overlaps = [y for y in others if driver.owns(y)
+                and driver.address(y) < begin + x.nbytes and begin < driver.address(y) + y.nbytes]
+    if driver.is_alone(x) and not overlaps:
+        return x
+    made = driver.empty(x.shape, x.dtype)
+    driver.copy(driver.address(made), begin, x.nbytes)
+    return made

@@ -1,0 +1,185 @@
+"""A GPU through CuPy: what `lower.cuda.driver.Driver` asks for.
+
+Guarantees: text is compiled by NVRTC with our own options (CuPy's would flush denormals) once for each architecture, and its
+machine code kept on the disk; memory is CuPy's pool's; everything goes to the caller's current CuPy stream.
+"""
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.errors import ArgumentError
+from loopwright.ir.graph import Node
+from loopwright.ir.source import user_source
+from loopwright.lower.cuda.driver import Flags, Located, Memory
+from loopwright.lower.runtime import cache
+from loopwright.lower.runtime.gpu_library import Products, called
+
+OPTIONS = ("--fmad=false", "--std=c++17", "--diag-suppress=177")
+MOST_SHARED = 48 << 10  # bytes of dynamic shared memory that a function has unless it asks for more
+MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES of the driver API
+ARRAY_ALIGNED = 16
+
+
+class _Block:
+    """Bytes of CuPy's pool."""
+
+    def __init__(self, pointer: Any) -> None:
+        self.pointer = pointer
+
+    @property
+    def address(self) -> int:
+        return int(self.pointer.ptr)
+
+
+class _Pinned:
+    """Numbers in the host's memory, which a device reaches at the same address."""
+
+    def __init__(self, pointer: Any, count: int) -> None:
+        self.pointer = pointer
+        self.words = np.frombuffer(pointer, np.int64, count)
+        self.words[:] = 0
+
+    @property
+    def address(self) -> int:
+        return int(self.pointer.ptr)
+
+
+class CupyDriver:
+    """The GPU that is CuPy's current device. `cupy`: the module."""
+
+    def __init__(self, cupy: Any) -> None:
+        self.cupy, self.runtime, self.driver = cupy, cupy.cuda.runtime, cupy.cuda.driver
+        self.products = Products(cupy)
+        self._shared: dict[int, int] = {}  # the dynamic shared memory that functions asked for
+        self._local = threading.local()
+
+    # ---- programs ------------------------------------------------------------------------------
+    def load(self, text: str, names: Sequence[str]) -> Mapping[str, Any]:
+        module = self.cupy.cuda.function.Module()
+        module.load(self._machine_code(text, f"sm_{self.cupy.cuda.Device().compute_capability}"))
+        return {name: module.get_function(name) for name in names}
+
+    def _machine_code(self, text: str, architecture: str) -> bytes:
+        nvrtc = self.cupy.cuda.nvrtc
+        key = cache.digest(text, architecture, repr(OPTIONS), repr(nvrtc.getVersion()))
+        entry = cache.read(key)
+        if entry is None:
+            program = nvrtc.createProgram(text, "kernels.cu", (), ())
+            try:
+                nvrtc.compileProgram(program, (f"--gpu-architecture={architecture}", *OPTIONS))
+                entry = cache.Entry(nvrtc.getCUBIN(program))
+            except nvrtc.NVRTCError as error:
+                raise RuntimeError(f"NVRTC {nvrtc.getVersion()} refused kernels for {architecture}: {error}\n"
+                                   f"{nvrtc.getProgramLog(program)}") from error
+            finally:
+                nvrtc.destroyProgram(program)
+            cache.write(key, entry)
+        return entry.code
+
+    def launch(self, function: Any, grid: int, threads: tuple[int, int], shared: int, arguments: Sequence[int]) -> None:
+        if shared > self._shared.get(function.ptr, MOST_SHARED):
+            self.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, shared)
+            self._shared[function.ptr] = shared
+        count = len(arguments)
+        values = (ctypes.c_int64 * count)(*arguments)
+        first = ctypes.addressof(values)
+        pointers = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
+        self.driver.launchKernel(function.ptr, grid, 1, 1, *threads, 1, shared, self.stream(), ctypes.addressof(pointers), 0)
+
+    def can_capture(self, n: Node) -> bool:
+        return n.attrs["implementation"] == "gemm" and self.products.is_available
+
+    def call(self, n: Node, inputs: Sequence[Located], outputs: Sequence[Located]) -> bool:
+        if not all(x.bytes for x in (*inputs, *outputs)):
+            return False  # nothing to do on a device
+        if self.can_capture(n):
+            return self.products.run(n, inputs, outputs, self.stream(), self._workspace())
+        return called(self.cupy, n, [self._array(x) for x in inputs], [self._array(x) for x in outputs])
+
+    def _array(self, x: Located) -> Any:
+        memory = self.cupy.cuda.UnownedMemory(x.address, x.bytes, self, self.runtime.getDevice())
+        return self.cupy.ndarray(x.shape, x.dtype, self.cupy.cuda.MemoryPointer(memory, 0))
+
+    def _workspace(self) -> Any:
+        """What products of matrices work in on this stream; a capture has its own, since it may run beside any other."""
+        known: dict[int, Any] = self._local.__dict__.setdefault("workspaces", {})
+        stream = self.stream()
+        if stream not in known:
+            known[stream] = self.products.workspace()
+        return known[stream]
+
+    def capture(self, run: Callable[[], None]) -> Callable[[], None]:
+        stream = self.cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            workspace = self._workspace()
+            stream.begin_capture()
+            try:
+                run()
+            finally:
+                graph = stream.end_capture()
+                del self._local.workspaces[stream.ptr]
+
+        def replay(_held: Any = workspace) -> None:
+            graph.launch()
+        return replay
+
+    # ---- memory --------------------------------------------------------------------------------
+    def stream(self) -> int:
+        return int(self.cupy.cuda.get_current_stream().ptr)
+
+    def allocate(self, count: int) -> Memory:
+        return _Block(self.cupy.cuda.alloc(count))
+
+    def flags(self, count: int) -> Flags:
+        return _Pinned(self.cupy.cuda.alloc_pinned_memory(8 * count), count)
+
+    def copy(self, to: int, source: int, count: int) -> None:
+        self._copied(to, source, count, self.runtime.memcpyDeviceToDevice)
+
+    def read(self, x: Located) -> np.ndarray:
+        found = np.empty(x.shape, x.dtype)
+        self._copied(found.ctypes.data, x.address, x.bytes, self.runtime.memcpyDeviceToHost)
+        self.wait()
+        return found
+
+    def write(self, to: Located, x: np.ndarray) -> None:
+        x = np.ascontiguousarray(x)
+        self._copied(to.address, x.ctypes.data, x.nbytes, self.runtime.memcpyHostToDevice)
+        self.wait()  # before x goes
+
+    def _copied(self, to: int, source: int, count: int, kind: int) -> None:
+        if count:
+            self.runtime.memcpyAsync(to, source, count, kind, self.stream())
+
+    def wait(self) -> None:
+        self.runtime.streamSynchronize(self.stream())
+
+    # ---- arrays --------------------------------------------------------------------------------
+    def owns(self, x: Any) -> bool:
+        return isinstance(x, self.cupy.ndarray)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        return self.cupy.empty(shape, dtype)
+
+    def native(self, x: Any) -> Any:
+        if x.device.id != self.runtime.getDevice():
+            raise ArgumentError(f"{user_source()}: an array is on GPU {x.device.id}, and the current one is GPU "
+                                f"{self.runtime.getDevice()}. Call inside `with cupy.cuda.Device({x.device.id}):`.")
+        return x if x.flags.c_contiguous and x.data.ptr % ARRAY_ALIGNED == 0 else self.cupy.array(x, order="C", copy=True)
+
+    def address(self, x: Any) -> int:
+        return int(x.data.ptr)
+
+    def is_alone(self, x: Any) -> bool:
+        return x.base is None
+
+    def put(self, x: np.ndarray) -> Any:
+        return self.cupy.asarray(x)
+
+    def get(self, x: Any) -> np.ndarray:
+        return np.asarray(self.cupy.asnumpy(x))
