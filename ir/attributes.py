@@ -31,14 +31,21 @@ _PLAIN = frozenset((bool, int, float, complex, str, type(None)))  # most attribu
 
 def attribute_key(x: Attribute) -> Any:
     """A hashable key, equal exactly when the attributes are the same bits: 0.0 and -0.0 differ, 1, 1.0 and True differ."""
+    kind = type(x)
+    if kind is tuple:  # most attributes are one of these four
+        return tuple([attribute_key(y) for y in x])
+    if kind is int or kind is bool:
+        return kind, x
+    if kind is str:
+        return x
     match x:
         case float():
             return float, struct.pack("<d", x)
         case complex():
             return complex, struct.pack("<dd", x.real, x.imag)
-        case bool() | int():
-            return type(x), x
-        case tuple():
+        case int():
+            return kind, x
+        case tuple():  # a named one
             return tuple([attribute_key(y) for y in x])
         case None | str() | np.dtype() | Dim() | enum.Enum():
             return x

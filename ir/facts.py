@@ -223,11 +223,14 @@ class Facts:
         if not self.equal and not self.divides:
             return t
         known = self._types.get(id(t))
-        if known is None or known[2] != self.changes:
-            shape = tuple([self.canonical(x) for x in t.shape])
-            new = t if shape == t.shape else ArrayType(shape, t.dtype, t.weak)
-            known = self._types[id(t)] = t, new, self.changes  # with t, so that nothing else gets its id
-        return known[1]
+        if known is not None and known[2] == self.changes:
+            return known[1]
+        new = t if known is None else known[1]
+        if any(not isinstance(x, int) and (x.name is None or x.name in self.equal) for x in new.shape):
+            new = ArrayType(tuple([self.canonical(x) for x in t.shape]), t.dtype, t.weak)
+            new = t if new.shape == t.shape else new
+        self._types[id(t)] = t, new, self.changes  # with t, so that nothing else gets its id
+        return new
 
     def canonical_attribute(self, a: Any) -> Any:
         """An attribute with its sizes canonical, however deep in tuples."""

@@ -56,15 +56,16 @@ def is_integer(dtype: np.dtype) -> bool:
     return dtype in INTEGERS
 
 
-class _HashedOnce:
-    """A place for a hash: a trace asks for those of its types many times."""
+class _Known:
+    """Places for a hash and a size: both are asked for many times."""
 
-    __slots__ = ("_hash",)
+    __slots__ = ("_hash", "_size")
     _hash: int
+    _size: Extent
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayType(_HashedOnce):
+class ArrayType(_Known):
     """`f32[n, 3]`; weak scalars (Python numbers, NEP 50) print as `weak_f64[]`."""
 
     shape: Shape
@@ -85,7 +86,11 @@ class ArrayType(_HashedOnce):
     @property
     def size(self) -> Extent:
         """The number of elements."""
-        return product(self.shape)
+        try:
+            return self._size
+        except AttributeError:
+            object.__setattr__(self, "_size", product(self.shape))
+            return self._size
 
     @property
     def is_inexact(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import sha256
 
 import numpy as np
@@ -478,6 +479,7 @@ def any_lane(scope: Scope, mask: str, lanes: int) -> str:
     return scope.emit(f"icmp ne i{lanes} {bits}, 0")
 
 
+@lru_cache(maxsize=1024)
 def _digest(text: str) -> int:
     """A stable number for text, so that equal tables share one name in a module."""
     return int.from_bytes(sha256(text.encode()).digest()[:8], "big")

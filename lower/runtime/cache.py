@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -30,14 +31,13 @@ from loopwright.lower.target import Target, host_target
 
 VARIABLE = "LOOPWRIGHT_CACHE_DIR"
 MOST_BYTES = 256 << 20
-WRITES_BETWEEN_PRUNINGS = 64
+WRITES_BETWEEN_PRUNINGS = 256  # on average
 STALE_AFTER = 3600.0  # seconds until the unfinished file of a writer that died is removed
 _MAGIC = b"loopwright object 1\n"
 _SUFFIX = ".object"
 _UNFINISHED = ".unfinished-"
 
 _checked: dict[str, bool] = {}  # directory -> whether it may be used
-_writes = 0
 
 
 @dataclass(frozen=True)
@@ -143,11 +143,9 @@ def write(key: str, entry: Entry) -> None:
 
 
 def _write(folder: Path, key: str, data: bytes) -> None:
-    global _writes
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been removed since it was checked
-    if _writes % WRITES_BETWEEN_PRUNINGS == 0:
+    if crc32(key.encode()) % WRITES_BETWEEN_PRUNINGS == 0:  # of all processes' writes, so that short ones seldom wait for it
         prune(folder)
-    _writes += 1
     handle, unfinished = tempfile.mkstemp(prefix=_UNFINISHED, dir=folder)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -182,14 +180,15 @@ def _decode(key: str, data: bytes) -> Entry | None:
 
 def prune(folder: Path, most: int = MOST_BYTES) -> None:
     """Remove the entries that were not used for longest until three quarters of `most` bytes are left, if it is exceeded."""
-    entries: list[tuple[float, int, Path]] = []
-    for path in folder.iterdir():
-        with contextlib.suppress(OSError):  # another process removed it
-            status = path.stat()
-            if path.name.startswith(_UNFINISHED) and status.st_mtime < time.time() - STALE_AFTER:
-                path.unlink()
-            elif path.suffix == _SUFFIX:
-                entries.append((status.st_mtime, status.st_size, path))
+    entries: list[tuple[float, int, str]] = []
+    with os.scandir(folder) as found:
+        for file in found:
+            with contextlib.suppress(OSError):  # another process removed it
+                status = file.stat()
+                if file.name.startswith(_UNFINISHED) and status.st_mtime < time.time() - STALE_AFTER:
+                    os.unlink(file)
+                elif file.name.endswith(_SUFFIX):
+                    entries.append((status.st_mtime, status.st_size, file.path))
     total = sum(size for _, size, _ in entries)
     if total <= most:
         return
@@ -197,7 +196,7 @@ def prune(folder: Path, most: int = MOST_BYTES) -> None:
         if total <= most * 3 // 4:
             break
         with contextlib.suppress(OSError):
-            path.unlink()
+            os.unlink(path)
         total -= size
 
 

@@ -47,7 +47,7 @@ class _Canonical:
         if type(x) is tuple:
             known = self.known.get(id(x))
             if known is None:
-                known = self.known[id(x)] = f"({','.join([self.text(y) for y in x])})"
+                known = self.known[id(x)] = f"({','.join([repr(y) if type(y) is int else self.text(y) for y in x])})"
             return known
         return repr(x) if type(x) is int or type(x) is str else self._other(x)
 

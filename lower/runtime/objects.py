@@ -61,7 +61,7 @@ def _try_references() -> bool:
     x = (object(),)
     before = _read(ctypes.c_int32, id(x))
     more = [x] * 5
-    return 0 < before == _read(ctypes.c_int32, id(x)) - len(more)
+    return bool(0 < before == _read(ctypes.c_int32, id(x)) - len(more))
 
 
 def _try_arrays() -> bool:
