@@ -172,7 +172,8 @@ class Contract:
     as many rows as the first of `heights` while there are so many, then as the next; the last is 1. Columns are all lanes of a
     tile, which may store any number past their extent, up to the block's length. pairs: both sides are words of two numbers
     of 16 bits (bf16 where sums are f32), and a product of words is the sum of the products of their halves. depth: of a GPU's
-    block, which copies so many terms at a time; each thread then has one height by as many lanes of the sums."""
+    block, which copies so many terms at a time; each thread then has one height by as many lanes of the sums. unit: the
+    instruction that multiplies tiles of them, if it is not one product at a time."""
 
     buffer: str
     at: tuple[Expr, ...]
@@ -187,6 +188,7 @@ class Contract:
     fresh: Expr | None = None
     pairs: bool = False
     depth: int = 0
+    unit: str = ""
 
 
 Statement = For | Store | Prefetch | Let | Reduction | Scan | While | Allocate | Contract

@@ -8,16 +8,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from loopwright.ir.loops import Expr, Load, Local, minus
+import numpy as np
+
+from loopwright.ir.loops import Apply, Expr, Load, Local, minus
 from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Reduction, Statement, Store
 from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y, InTiles
-from loopwright.ir.types import F32, F64, I32, I64, U32, U64
+from loopwright.ir.types import BF16, F16, F32, F64, I32, I64, U32, U64
 from loopwright.lower.registers import changed, perfect
 from loopwright.lower.tiling import block_of, factors
 
 MOST_SHARED = 48 << 10  # bytes that a block has without asking
 STAGES = 2  # copies of a depth: one is multiplied while the next comes
 BYTES = 16  # of one access
+HALVES = 8  # half floats of one access, by which rows of them are longer
+WARP = 32
 
 
 def in_tiles(nest: Nest, x: InTiles) -> Nest:
@@ -30,20 +34,18 @@ def in_tiles(nest: Nest, x: InTiles) -> Nest:
     s, after = _sum_of(innermost.body, x.stage)
     if len(over) < 2:
         raise ValueError("there are no rows and columns")
-    _check_shares(x, s, nest.threads)
     (row, rows), (column, columns) = over[-2:]
     left, right = factors(s.body, row, column)
     top, side = block_of(row.name, x.rows), block_of(column.name, x.columns)
-    threads, high = nest.threads, x.rows // nest.threads[1]
-    sums = Buffer(f"{s.name}_sums", (x.rows, x.columns), s.dtype, "local", "registers", high * (x.columns // threads[0]))
+    high, wide, lanes = _tensor_cores(x, left, right, nest.threads) if x.unit else _alone(x, s, nest.threads)
+    sums = Buffer(f"{s.name}_sums", (x.rows, x.columns), s.dtype, "local", "registers", high * wide)
     at = minus(row, top), minus(column, side)
     made = Contract(sums.name, at, Block(row, rows, top, x.rows), Block(column, columns, side, x.columns),
-                    tuple([Block(k, n) for k, n in s.over]), left, right, s.dtype, (high,), x.columns // threads[0],
-                    depth=x.depth)
+                    tuple([Block(k, n) for k, n in s.over]), left, right, s.dtype, (high,), wide, depth=x.depth,
+                    unit=x.unit)
 
     def read(e: Expr) -> Expr | None:
         return Load(sums.name, at, s.dtype) if isinstance(e, Local) and e.name == s.name else None
-    lanes = lanes_of(s.dtype.itemsize, x.columns // threads[0])
     made_of = tuple([changed(y, read) for y in after])
     inner = For(column, columns, made_of, lanes, origin=side, length=x.columns, bind=(THREAD_X,))
     stores = For(row, rows, (inner,), origin=top, length=x.rows, bind=(THREAD_Y,))
@@ -71,12 +73,38 @@ def _sum_of(body: Sequence[Statement], stage: int) -> tuple[Reduction, Sequence[
     return s, after
 
 
-def _check_shares(x: InTiles, s: Reduction, threads: tuple[int, int]) -> None:
-    """ValueError unless each thread copies as much as the others, and has as many sums."""
-    if any(n < 1 or n & (n - 1) for n in (x.rows, x.columns, x.depth)) or x.rows < threads[1] or x.columns < threads[0]:
-        raise ValueError("rows, columns and depth are powers of two, and each thread has some of the sums")
+def _alone(x: InTiles, s: Reduction, threads: tuple[int, int]) -> tuple[int, int, int]:
+    """How many rows and columns of the sums a thread has that makes one product at a time, and of these how many neighbours."""
+    if x.rows < threads[1] or x.columns < threads[0]:
+        raise ValueError("each thread has some of the sums")
+    lanes = lanes_of(s.dtype.itemsize, BYTES)
+    _check_copies(x, threads, x.depth * (x.rows + x.columns + 2 * lanes) * s.dtype.itemsize)
+    high, wide = x.rows // threads[1], x.columns // threads[0]
+    return high, wide, lanes_of(s.dtype.itemsize, wide)
+
+
+def _tensor_cores(x: InTiles, left: Expr, right: Expr, threads: tuple[int, int]) -> tuple[int, int, int]:
+    """The same of the threads of warps that multiply 16 rows and 8 columns at once."""
+    kinds = [half_of(e) for e in (left, right)]
+    if x.unit != "mma" or kinds[0] is None or kinds[0] != kinds[1]:
+        raise ValueError("tensor cores (mma) multiply f16, or bf16, made f32")
+    if threads[0] != WARP or threads[1] < 2 or x.rows < 32 or x.columns < 4 * threads[1] or x.depth < 16:
+        raise ValueError("there are warps in two rows, and each has 16 rows, 8 columns and 16 terms")
+    _check_copies(x, threads, (x.rows + x.columns) * (x.depth + HALVES) * 2)
+    return x.rows // 16, x.columns // (2 * threads[1]), 2
+
+
+def half_of(e: Expr) -> np.dtype | None:
+    """The dtype of half floats that an f32 is made of."""
+    return e.args[0].dtype if isinstance(e, Apply) and e.fn == "convert" and e.dtype == F32 and e.args[0].dtype in (F16, BF16) \
+        else None
+
+
+def _check_copies(x: InTiles, threads: tuple[int, int], size: int) -> None:
+    """ValueError unless each thread copies as much as the others; `size`: bytes of a stage."""
+    if any(n < 1 or n & (n - 1) for n in (x.rows, x.columns, x.depth)):
+        raise ValueError("rows, columns and depth are powers of two")
     if min(x.rows, x.columns) * x.depth < threads[0] * threads[1]:
         raise ValueError("threads have nothing to copy")
-    lanes = lanes_of(s.dtype.itemsize, BYTES)
-    if STAGES * x.depth * (x.rows + x.columns + 2 * lanes) * s.dtype.itemsize > MOST_SHARED:
+    if STAGES * size > MOST_SHARED:
         raise ValueError(f"what is copied takes more than {MOST_SHARED} bytes")

@@ -13,13 +13,11 @@ from loopwright.ir.loops import Expr, Load, walk
 from loopwright.ir.nest import Block as Positions
 from loopwright.ir.nest import Contract, For, Let, Statement, Store
 from loopwright.ir.schedule import THREAD_X, THREAD_Y
-from loopwright.ir.types import F32, is_float
 from loopwright.lower.blocks import BYTES, STAGES, lanes_of
-from loopwright.lower.cuda import arithmetic
 from loopwright.lower.cuda.context import PACK, Context
-from loopwright.lower.cuda.evaluate import value
+from loopwright.lower.cuda.multiplying import Alone, Means, TensorCores
 from loopwright.lower.cuda.packs import Over, aligned, declare_packs, each_lane, load_packs, packs, unravelled
-from loopwright.lower.cuda.text import Block, literal, register_type
+from loopwright.lower.cuda.text import Block, literal
 from loopwright.lower.registers import rows_read
 
 Run = Callable[[Context, Sequence[Statement]], object]
@@ -36,6 +34,17 @@ class Side:
     across: bool
     lanes: int
     count: int
+    means: Means
+
+    @property
+    def together(self) -> bool:
+        """Whether what one access loads lies together in shared memory, too."""
+        return self.across == self.means.positions_last
+
+    def place(self, stage: str, position: str, term: str) -> str:
+        """An element of a stage."""
+        at = f"[{term}][{position}]" if self.means.positions_last else f"[{position}][{term}]"
+        return f"{self.name}[{stage}]{at}"
 
     @property
     def size(self) -> int:
@@ -48,12 +57,14 @@ def multiplied(context: Context, s: Contract) -> None:
     launch, block, kind = context.launch, context.block, context.launch.index_type
     over = [(k.index, k.extent) for k in s.over]
     terms, total = launch.extent(product(n for _, n in over)), launch.buffers[s.buffer].each
-    sides = [_side(context, s, name, e, p) for name, e, p in (("left", s.left, s.rows), ("right", s.right, s.columns))]
-    element, pad = register_type(s.dtype), lanes_of(s.dtype.itemsize, BYTES)
+    means = TensorCores(context, s) if s.unit else Alone(context, s)
+    launch.shares[s.buffer] = means.rows, means.columns
+    sides = [_side(context, s, name, e, p, means) for name, e, p in (("left", s.left, s.rows), ("right", s.right, s.columns))]
     launch.library.add("lw_pack", PACK)
     for side in sides:
-        block.line(f"__shared__ __align__(16) {element} {side.name}[{STAGES}][{s.depth}][{side.size + pad}];")
-        block.line(f"{element} {side.name}_next[{side.count * side.lanes}];")
+        shape = (s.depth, side.size) if means.positions_last else (side.size, s.depth)
+        block.line(f"__shared__ __align__(16) {means.element} {side.name}[{STAGES}][{shape[0]}][{shape[1] + means.pad}];")
+        block.line(f"{means.element} {side.name}_next[{side.count * side.lanes}];")
     k = block.fresh("k")
     block.line("#pragma unroll")
     with block.inner(f"for (int {k} = 0; {k} < {total}; ++{k})") as inside:
@@ -67,23 +78,23 @@ def multiplied(context: Context, s: Contract) -> None:
             for side in sides:
                 _take(here.at(some), side, over, f"{first} + {s.depth}", s.depth)
         with inside.inner(f"if ({first} >= 0)") as some:
-            _multiply(here.at(some), s, f"[{stage}]")
+            means.multiply(here.at(some), s, f"[{stage}]")
         inside.line(f"{stage} = 1 - {stage};")
         with inside.inner(f"if ({more})") as some:
             for side in sides:
-                _put(here.at(some), side, element, stage, s.depth)
+                _put(here.at(some), side, stage, s.depth)
         inside.line("__syncthreads();")
     launch.forget()
 
 
-def _side(context: Context, s: Contract, name: str, e: Expr, positions: Positions) -> Side:
+def _side(context: Context, s: Contract, name: str, e: Expr, positions: Positions, means: Means) -> Side:
     launch = context.launch
     assert isinstance(positions.length, int)
     share = positions.length * s.depth // (launch.x * launch.y)
     loads = [x for x in walk(e) if isinstance(x, Load) and x.index]
     across = any(positions.index in walk(x.index[-1]) for x in loads)
     lanes = min(lanes_of(min([launch.buffers[str(x.array)].dtype.itemsize for x in loads], default=BYTES), share), s.depth)
-    return Side(name, e, positions, across, lanes, share // lanes)
+    return Side(name, means.factor(e), positions, across, lanes, share // lanes, means)
 
 
 # ---- copies ---------------------------------------------------------------------------------------
@@ -110,14 +121,14 @@ def _take(context: Context, side: Side, over: Over, first: str, depth: int) -> N
         here = context.at(inside)
 
         def run(here: Context, lane: str) -> None:
-            here.block.line(f"{side.name}_next[{u} * {side.lanes} + {lane}] = {value(here, side.expr)};")
+            here.block.line(f"{side.name}_next[{u} * {side.lanes} + {lane}] = {side.means.stored(here, side.expr)};")
 
         def narrow(here: Context) -> None:
             lane = here.block.fresh("e")
             here.block.line("#pragma unroll")
             with here.block.inner(f"for (int {lane} = 0; {lane} < {side.lanes}; ++{lane})") as one:
                 p, t = (f"({at} + {lane})", k) if side.across else (at, f"({k} + {lane})")
-                one.line(f"{side.name}_next[{u} * {side.lanes} + {lane}] = {literal(0, side.expr.dtype)};")
+                one.line(f"{side.name}_next[{u} * {side.lanes} + {lane}] = 0;")
                 with one.inner(f"if ({p} < {ends[0]} && {t} < {ends[1]})") as some:
                     run(unravelled(here.at(some).bind(side.positions.index.name, p), over, t), lane)
         _wide_or_not(here, side, over, (at, k), ends, run, narrow)
@@ -145,104 +156,46 @@ def _wide_or_not(context: Context, side: Side, over: Over, at: tuple[str, str], 
     block.otherwise(other)
 
 
-def _put(context: Context, side: Side, element: str, stage: str, depth: int) -> None:
+def _put(context: Context, side: Side, stage: str, depth: int) -> None:
     """What was taken, from registers to a stage."""
     u, lane = context.block.fresh("u"), context.block.fresh("e")
     context.block.line("#pragma unroll")
     with context.block.inner(f"for (int {u} = 0; {u} < {side.count}; ++{u})") as inside:
         position, term = _places(context.at(inside), side, u, depth)
-        pack = f"lw_pack<{element}, {side.lanes}>"
-        if side.across:
+        pack = f"lw_pack<{side.means.element}, {side.lanes}>"
+        if side.together:
             inside.line(f"{pack} whole;")
-        to = f"whole.at[{lane}]" if side.across else f"{side.name}[{stage}][{term} + {lane}][{position}]"
+        p, k = (f"{position} + {lane}", term) if side.across else (position, f"{term} + {lane}")
+        to = f"whole.at[{lane}]" if side.together else side.place(stage, p, k)
         inside.line("#pragma unroll")
         with inside.inner(f"for (int {lane} = 0; {lane} < {side.lanes}; ++{lane})") as one:
             one.line(f"{to} = {side.name}_next[{u} * {side.lanes} + {lane}];")
-        if side.across:
-            inside.line(f"*({pack}*)&{side.name}[{stage}][{term}][{position}] = whole;")
+        if side.together:
+            inside.line(f"*({pack}*)&{side.place(stage, position, term)} = whole;")
 
 
 # ---- sums -----------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Share:
-    """Of a tile's rows or columns those of one thread: `lanes` neighbours, then so many of the next `apart` further on."""
-
-    axis: str
-    threads: int
-    count: int
-    lanes: int
-
-    @property
-    def apart(self) -> int:
-        return self.threads * self.lanes
-
-    def start(self, group: str) -> str:
-        """Where a group of lanes begins."""
-        return f"{group} * {self.apart} + (int){self.axis} * {self.lanes}"
-
-
-def shares(context: Context, itemsize: int, high: int, wide: int) -> tuple[Share, Share]:
-    """A thread's rows and columns."""
-    launch = context.launch
-    both = (THREAD_Y, launch.y, high), (THREAD_X, launch.x, wide)
-    rows, columns = (Share(axis, threads, n, lanes_of(itemsize, n)) for axis, threads, n in both)
-    return rows, columns
-
-
-def _multiply(context: Context, s: Contract, stage: str) -> None:
-    """Add the products of a stage."""
-    block, element = context.block, register_type(s.dtype)
-    rows, columns = shares(context, s.dtype.itemsize, s.heights[0], s.lanes)
-    k = block.fresh("k")
-    block.line("#pragma unroll 4")
-    with block.inner(f"for (int {k} = 0; {k} < {s.depth}; ++{k})") as inside:
-        for name, share in (("left", rows), ("right", columns)):
-            pack, g = f"lw_pack<{element}, {share.lanes}>", inside.fresh("g")
-            inside.line(f"{pack} {name}_now[{share.count // share.lanes}];")
-            inside.line("#pragma unroll")
-            with inside.inner(f"for (int {g} = 0; {g} < {share.count // share.lanes}; ++{g})") as each:
-                each.line(f"{name}_now[{g}] = *(const {pack}*)&{name}{stage}[{k}][{share.start(g)}];")
-        r, c = inside.fresh("r"), inside.fresh("c")
-        inside.line("#pragma unroll")
-        with inside.inner(f"for (int {r} = 0; {r} < {rows.count}; ++{r})") as each:
-            each.line("#pragma unroll")
-            with each.inner(f"for (int {c} = 0; {c} < {columns.count}; ++{c})") as one:
-                a = f"left_now[{r} / {rows.lanes}].at[{r} % {rows.lanes}]"
-                b = f"right_now[{c} / {columns.lanes}].at[{c} % {columns.lanes}]"
-                total = f"{s.buffer}[{r} * {columns.count} + {c}]"
-                one.line(f"{total} = {_summed(context, s, a, b, total)};")
-
-
-def _summed(context: Context, s: Contract, a: str, b: str, total: str) -> str:
-    if is_float(s.dtype):
-        return f"{'fmaf' if s.dtype == F32 else 'fma'}({a}, {b}, {total})"
-    library = context.launch.library
-    return arithmetic.applied(library, "add", s.dtype, [total, arithmetic.applied(library, "mul", s.dtype, [a, b])])
-
-
 def each_sum(context: Context, s: For, run: Run) -> None:
     """What is made of the sums: for each of a thread's rows, groups of columns in lanes."""
     inner, = s.body
     assert isinstance(inner, For) and s.origin is not None and inner.origin is not None
     launch, kind, body = context.launch, context.launch.index_type, inner.body
     sums = rows_read(body, launch.rows)[0]
-    high, wide = (n // threads for n, threads in zip(sums.shape, (launch.y, launch.x), strict=True))
-    assert isinstance(high, int) and isinstance(wide, int)
-    rows, columns = shares(context, sums.dtype.itemsize, high, wide)
+    rows, columns = launch.shares[sums.name]
     ends, over = (launch.extent(s.extent), launch.extent(inner.extent)), [(inner.index, inner.extent)]
     context = replace(context, free=tuple([a for a in context.free if a not in (*s.bind, *inner.bind)]), repeats=True)
     r, g = context.block.fresh("r"), context.block.fresh("g")
     context.block.line("#pragma unroll")
-    with context.block.inner(f"for (int {r} = 0; {r} < {high}; ++{r})") as each:
+    with context.block.inner(f"for (int {r} = 0; {r} < {rows.count}; ++{r})") as each:
         row = rows.start(f"{r} / {rows.lanes}")
         i = each.let(kind, f"{context.names[s.origin.name]} + {row} + {r} % {rows.lanes}", "i")
         each.line("#pragma unroll")
-        with each.inner(f"for (int {g} = 0; {g} < {wide // columns.lanes}; ++{g})") as group:
+        with each.inner(f"for (int {g} = 0; {g} < {columns.count // columns.lanes}; ++{g})") as group:
             j = group.let(kind, f"{context.names[inner.origin.name]} + {columns.start(g)}", "i")
             here = context.at(group).bind(s.index.name, i)
 
             def one(here: Context, lane: str) -> None:
-                run(replace(here, slot=f"[{r} * {wide} + {g} * {columns.lanes} + {lane}]"), body)
+                run(replace(here, slot=f"[{r} * {columns.count} + {g} * {columns.lanes} + {lane}]"), body)
             _stored(here, over, columns.lanes, (i, j), ends, body, one)
 
 

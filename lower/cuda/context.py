@@ -31,6 +31,20 @@ REPORT = """__device__ __forceinline__ void lw_report(long long* error, long lon
 PACK = "template <class T, int N> struct alignas(sizeof(T) * N) lw_pack { T at[N]; };"
 
 
+@dataclass(frozen=True)
+class Share:
+    """Of a tile's rows or columns those of one thread: groups of `lanes` neighbours, so far `apart`; the first is at `base`."""
+
+    base: str
+    count: int
+    lanes: int
+    apart: int
+
+    def start(self, group: str) -> str:
+        """Where a group begins."""
+        return f"{group} * {self.apart} + {self.base}"
+
+
 class Launch:
     """One function: `head` works sizes out, `body` follows it. `shared`: bytes of its rows in shared memory."""
 
@@ -41,6 +55,7 @@ class Launch:
         self.body.depth = self.head.depth
         self.buffers: dict[str, Buffer] = {b.name: b for b in nest.buffers}
         self.kept: dict[str, tuple[tuple[Index, ...], Expr]] = {}  # rows in registers: what was stored to each, at which index
+        self.shares: dict[str, tuple[Share, Share]] = {}  # whose rows and columns of sums in tiles are a thread's
         self.scratch: dict[str, tuple[str, Extent, int]] = {}  # by name: C type, elements, bytes of one
         self.symbols = {name: f"size_{name if name.isidentifier() and name.isascii() else k}"
                         for k, name in enumerate(nest.symbols)}

@@ -51,7 +51,7 @@ MOST_LANES = 8
 SHORT_ROW, WARP_ROW, BLOCK_ROW = 16, 1024, 8192  # elements that one thread, one warp, a block of THREADS folds
 FEWEST_OWN = 128  # threads that have elements of their own
 FEW = 4096  # elements that one block folds alone
-TILES, DEPTH, MANY_BLOCKS = (128, 64, 32), 16, 128  # edges of tiles of products, terms at a time; blocks that are worth it
+TILES, MANY_BLOCKS = (128, 64, 32), 128  # edges of tiles of products; blocks that are worth it
 MOST_KEPT = 64  # registers of a thread that hold rows
 MOST_SHARED = 48 << 10  # bytes that a block has without asking
 FEW_COLUMNS, LONG_COLUMN = 1 << 13, 1 << 11  # that leave blocks idle; that are worth a second pass
@@ -215,25 +215,28 @@ def _columns(s: Survey, number: int, folds: Mapping[int, Reduce], sizes: Mapping
 
 def _in_tiles(s: Survey, number: int, placement: Sequence[Instruction], stage: int,
               sizes: Mapping[str, int]) -> Schedule | None:
-    """Sums of products in tiles: the widest that leave no block idle. None where there are no such sums, or few."""
+    """Sums of products in tiles, by tensor cores where these multiply such numbers: the widest that leave no block idle. None
+    where there are no such sums, or few."""
     bound = [Bind(number, a, (BLOCK,)) for a in range(s.loops)]
-    schedule: Schedule = (*_flat(placement), Threads(16, THREADS // 16), *bound)
-    if s.loops < 2 or not _fits(s.region, (*schedule, InTiles(stage, 32, 32, DEPTH))):
-        return None
-    nest = build_nest(s.region, schedule, "probe")
-    schedule = (*schedule, *fuse_rules(s, nest))
-    outer = build_nest(s.region, schedule, "probe").nest.body[0]
-    assert isinstance(outer, For)
-    extents = [evaluate(n, sizes) for _, n in perfect(outer)[0]]
-    e = s.stages[stage].expr
-    if len(extents) < 2 or not isinstance(e, Reduce) or min(*extents[-2:], _size(e, sizes)) < SHORT_ROW:
-        return None
-    for edge in TILES:
-        blocks = prod([*extents[:-2], *(-(-n // edge) for n in extents[-2:])])
-        trial = (*schedule, InTiles(stage, edge, edge, DEPTH))
-        if (blocks >= MANY_BLOCKS or edge == TILES[-1]) and _fits(s.region, trial):
-            return trial
+    for threads, depth, unit in ((Threads(32, 8), 32, "mma"), (Threads(16, 16), 16, "")):
+        schedule: Schedule = (*_flat(placement), threads, *bound)
+        if s.loops > 1 and _fits(s.region, (*schedule, InTiles(stage, TILES[-1], TILES[-1], depth, unit))):
+            schedule = (*schedule, *fuse_rules(s, build_nest(s.region, schedule, "probe")))
+            for edge in _edges(s, schedule, stage, sizes):
+                trial = (*schedule, InTiles(stage, edge, edge, depth, unit))
+                if _fits(s.region, trial):
+                    return trial
     return None
+
+
+def _edges(s: Survey, schedule: Schedule, stage: int, sizes: Mapping[str, int]) -> Sequence[int]:
+    """The edges of tiles that give every part of a GPU some, the widest first, and the least."""
+    root, e = build_nest(s.region, schedule, "probe").nest.body[0], s.stages[stage].expr
+    assert isinstance(root, For) and isinstance(e, Reduce)
+    *outer, rows, columns = [evaluate(n, sizes) for _, n in perfect(root)[0]] if len(perfect(root)[0]) > 1 else (0, 0)
+    if min(rows, columns, _size(e, sizes)) < SHORT_ROW:
+        return ()
+    return [n for n in TILES if prod([*outer, -(-rows // n), -(-columns // n)]) >= MANY_BLOCKS or n == TILES[-1]]
 
 
 def _rows(s: Survey, number: int, placement: Sequence[Instruction], interleave: Sequence[Instruction],

@@ -93,7 +93,8 @@ class Emulator:
         if not library.exists():
             made = library.with_suffix(f".{os.getpid()}.so")
             command = ["g++", "-std=c++17", *flags, "-w", "-fPIC", "-shared", "-fwrapv", "-fno-strict-aliasing",
-                       "-fno-exceptions", "-fno-rtti", "-ffp-contract=off", *_fused(), "-include", str(HERE / "emulator.h"),
+                       "-fno-exceptions", "-fno-rtti", "-ffp-contract=off", "-fsanitize=alignment",
+                       "-fsanitize-undefined-trap-on-error", *_fused(), "-include", str(HERE / "emulator.h"),
                        "-x", "c++", "-", "-o", str(made)]
             done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
             if done.returncode:

@@ -261,8 +261,9 @@ template <class T> UNSEEN static inline T exchange(unsigned mask, T x, int from,
 
 struct Action { void (*handler)(int); unsigned long rest[32]; };
 static void on_signal(int number) {
-    snprintf(message, sizeof message, "memory that is nobody's (signal %d, block %u, thread %u, %u)", number, blockIdx.x,
-             threadIdx.x, threadIdx.y);
+    snprintf(message, sizeof message, "%s (signal %d, block %u, thread %u, %u)",
+             number == 4 ? "an access that is not aligned" : "memory that is nobody's", number, blockIdx.x, threadIdx.x,
+             threadIdx.y);
     longjmp(rescue, 1);
 }
 template <class T> struct Bare { typedef T type; };
@@ -289,12 +290,13 @@ UNSEEN static int launch(void (*function)(A...), unsigned grid, unsigned x, unsi
     gridDim = {grid, 1, 1};
     blockDim = {x, y, 1};
     failed = false;
-    static Action ours, before[2];
+    static Action ours, before[3];
     ours.handler = on_signal;
     sigemptyset(ours.rest);
     ours.rest[16] = 0x40000000;  // SA_NODEFER
     sigaction(11, &ours, &before[0]);
     sigaction(7, &ours, &before[1]);
+    sigaction(4, &ours, &before[2]);
     volatile int status = 0;
     if (_setjmp(rescue)) {
         status = 5;
@@ -309,6 +311,7 @@ UNSEEN static int launch(void (*function)(A...), unsigned grid, unsigned x, unsi
     }
     sigaction(11, &before[0], 0);
     sigaction(7, &before[1], 0);
+    sigaction(4, &before[2], 0);
     if (status) memcpy(text, message, sizeof message);
     return status;
 }
@@ -318,6 +321,9 @@ UNSEEN static int launch(void (*function)(A...), unsigned grid, unsigned x, unsi
 #define __syncwarp() emulator::warp_barrier(0xffffffffu, __LINE__)
 template <class T> static inline T __shfl_xor_sync(unsigned mask, T x, int by) {
     return emulator::exchange(mask, x, emulator::lane() ^ by, -1);
+}
+template <class T> static inline T __shfl_sync(unsigned mask, T x, int from) {
+    return emulator::exchange(mask, x, from % emulator::WARP, -4);
 }
 template <class T> static inline T __shfl_up_sync(unsigned mask, T x, int by) {
     int from = emulator::lane() - by;

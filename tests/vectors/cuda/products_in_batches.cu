@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
                 } else {
                     #pragma unroll
                     for (int e29 = 0; e29 < 2; ++e29) {
-                        left_next[u17 * 2 + e29] = 0ll;
+                        left_next[u17 * 2 + e29] = 0;
                         if (i21 < n23 && (k22 + e29) < n12) {
                             const long long v30 = x0[(k22 + e29) + i21 * n12 + i9 * n25];
                             left_next[u17 * 2 + e29] = v30;
@@ -93,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
                 } else {
                     #pragma unroll
                     for (int e43 = 0; e43 < 2; ++e43) {
-                        right_next[u31 * 2 + e43] = 0ll;
+                        right_next[u31 * 2 + e43] = 0;
                         if (i35 < n37 && (k36 + e43) < n12) {
                             const long long v44 = x1[(k36 + e43) + i35 * n12 + i9 * n39];
                             right_next[u31 * 2 + e43] = v44;

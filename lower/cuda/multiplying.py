@@ -1,0 +1,165 @@
+"""How a block multiplies what is in shared memory, which decides how it lies there and whose the sums are."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from loopwright.ir.loops import Apply, Expr, Load
+from loopwright.ir.nest import Contract
+from loopwright.ir.schedule import THREAD_X, THREAD_Y
+from loopwright.ir.types import BF16, F32, U16, is_float
+from loopwright.lower.blocks import BYTES, HALVES, lanes_of
+from loopwright.lower.cuda import arithmetic
+from loopwright.lower.cuda.context import Context, Share
+from loopwright.lower.cuda.evaluate import value
+from loopwright.lower.cuda.folds import ALL
+from loopwright.lower.cuda.maths import Library
+from loopwright.lower.cuda.text import Block, register_type
+
+MMA = """// c += a b of a warp: 16 rows by 16 terms, by 8 columns; the words hold two terms each
+__device__ __forceinline__ void lw_mma_KIND(float& c0, float& c1, float& c2, float& c3, const unsigned* a, const unsigned* b) {
+#ifndef LW_EMULATED
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.KIND.KIND.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+    const int lane = (int)threadIdx.x % 32;
+    for (int k = 0; k < 8; ++k) {
+        const unsigned upper = __shfl_sync(ALL, k < 4 ? a[0] : a[2], lane / 4 * 4 + k % 4);
+        const unsigned lower = __shfl_sync(ALL, k < 4 ? a[1] : a[3], lane / 4 * 4 + k % 4);
+        const unsigned left = __shfl_sync(ALL, k < 4 ? b[0] : b[1], lane % 4 * 8 + k % 4);
+        const unsigned right = __shfl_sync(ALL, k < 4 ? b[0] : b[1], lane % 4 * 8 + 4 + k % 4);
+        for (int h = 0; h < 32; h += 16) {
+            c0 += lw_from_KIND(upper >> h) * lw_from_KIND(left >> h);
+            c1 += lw_from_KIND(upper >> h) * lw_from_KIND(right >> h);
+            c2 += lw_from_KIND(lower >> h) * lw_from_KIND(left >> h);
+            c3 += lw_from_KIND(lower >> h) * lw_from_KIND(right >> h);
+        }
+    }
+#endif
+}""".replace("ALL", ALL)
+
+
+class Alone:
+    """Each thread one product at a time: what lies side by side is of neighbouring rows, or columns."""
+
+    positions_last = True
+
+    def __init__(self, context: Context, s: Contract) -> None:
+        launch, itemsize = context.launch, s.dtype.itemsize
+        self.element, self.pad = register_type(s.dtype), lanes_of(itemsize, BYTES)
+
+        def share(axis: str, threads: int, count: int) -> Share:
+            lanes = lanes_of(itemsize, count)
+            return Share(f"(int){axis} * {lanes}", count, lanes, threads * lanes)
+        self.rows, self.columns = share(THREAD_Y, launch.y, s.heights[0]), share(THREAD_X, launch.x, s.lanes)
+
+    def factor(self, e: Expr) -> Expr:
+        """What is copied of a factor."""
+        return e
+
+    def stored(self, context: Context, e: Expr) -> str:
+        """An element as it is copied."""
+        return value(context, e)
+
+    def multiply(self, context: Context, s: Contract, stage: str) -> None:
+        """Add the products of a stage."""
+        block, element, rows, columns = context.block, self.element, self.rows, self.columns
+        k = block.fresh("k")
+        block.line("#pragma unroll 4")
+        with block.inner(f"for (int {k} = 0; {k} < {s.depth}; ++{k})") as inside:
+            for name, share in (("left", rows), ("right", columns)):
+                pack, g = f"lw_pack<{element}, {share.lanes}>", inside.fresh("g")
+                inside.line(f"{pack} {name}_now[{share.count // share.lanes}];")
+                inside.line("#pragma unroll")
+                with inside.inner(f"for (int {g} = 0; {g} < {share.count // share.lanes}; ++{g})") as each:
+                    each.line(f"{name}_now[{g}] = *(const {pack}*)&{name}{stage}[{k}][{share.start(g)}];")
+            r, c = inside.fresh("r"), inside.fresh("c")
+            inside.line("#pragma unroll")
+            with inside.inner(f"for (int {r} = 0; {r} < {rows.count}; ++{r})") as each:
+                each.line("#pragma unroll")
+                with each.inner(f"for (int {c} = 0; {c} < {columns.count}; ++{c})") as one:
+                    a = f"left_now[{r} / {rows.lanes}].at[{r} % {rows.lanes}]"
+                    b = f"right_now[{c} / {columns.lanes}].at[{c} % {columns.lanes}]"
+                    total = f"{s.buffer}[{r} * {columns.count} + {c}]"
+                    one.line(f"{total} = {_summed(context, s, a, b, total)};")
+
+
+def _summed(context: Context, s: Contract, a: str, b: str, total: str) -> str:
+    if is_float(s.dtype):
+        return f"{'fmaf' if s.dtype == F32 else 'fma'}({a}, {b}, {total})"
+    library = context.launch.library
+    return arithmetic.applied(library, "add", s.dtype, [total, arithmetic.applied(library, "mul", s.dtype, [a, b])])
+
+
+class TensorCores:
+    """Warps 16 rows, 8 columns and 16 terms at once: what lies side by side are terms, two to a word. Of the sums of such a
+    step each lane has two neighbours in a row, and those eight rows below."""
+
+    positions_last = False
+    element, pad = "unsigned short", HALVES
+
+    def __init__(self, context: Context, s: Contract) -> None:
+        assert isinstance(s.rows.length, int) and isinstance(s.columns.length, int) and isinstance(s.left, Apply)
+        self.launch, self.dtype = context.launch, s.left.args[0].dtype
+        lane, warp = f"(int){THREAD_X}", f"(int){THREAD_Y}"
+        self.row = f"{warp} % 2 * {s.rows.length // 2} + {lane} / 4"
+        self.column = f"{warp} / 2 * {s.columns.length * 2 // context.launch.y}"
+        self.rows = Share(self.row, s.heights[0], 1, 8)
+        self.columns = Share(f"{self.column} + {lane} % 4 * 2", s.lanes, 2, 8)
+
+    def factor(self, e: Expr) -> Expr:
+        """What is copied of a factor: the bits of what it is made of, as they are where that is loaded."""
+        assert isinstance(e, Apply)
+        inner, = e.args
+        if not isinstance(inner, Load):
+            return inner
+        buffer = self.launch.buffers[str(inner.array)]
+        name = f"{buffer.name}_bits"
+        if name not in self.launch.buffers:
+            self.launch.buffers[name] = replace(buffer, name=name, dtype=U16)
+            self.launch.body.line(f"const unsigned short* const {name} = {buffer.name};")
+        return Load(name, inner.index, U16)
+
+    def stored(self, context: Context, e: Expr) -> str:
+        """An element as it is copied."""
+        return arithmetic.to_memory(context.launch.library, value(context, e), e.dtype)
+
+    def multiply(self, context: Context, s: Contract, stage: str) -> None:
+        """Add the products of a stage."""
+        block, lane = context.block, f"(int){THREAD_X}"
+        high, wide = self.rows.count // 2, self.columns.count // 2
+        name = self._function(context.launch.library)
+        k = block.fresh("k")
+        block.line("#pragma unroll")
+        with block.inner(f"for (int {k} = 0; {k} < {s.depth}; {k} += 16)") as inside:
+            terms = f"{k} + {lane} % 4 * 2"
+            for side, count, words, at in (("left", high, 4, [f"{self.row} + G * 16 + W % 2 * 8", f"{terms} + W / 2 * 8"]),
+                                           ("right", wide, 2, [f"{self.column} + {lane} / 4 + G * 8", f"{terms} + W * 8"])):
+                self._words(inside, side, stage, (count, words), at)
+            r, c = inside.fresh("r"), inside.fresh("c")
+            inside.line("#pragma unroll")
+            with inside.inner(f"for (int {r} = 0; {r} < {high}; ++{r})") as each:
+                each.line("#pragma unroll")
+                with each.inner(f"for (int {c} = 0; {c} < {wide}; ++{c})") as one:
+                    rows = [f"({r} * 2 + {low}) * {self.columns.count}" for low in (0, 0, 1, 1)]
+                    sums = [f"{s.buffer}[{row} + {c} * 2 + {k % 2}]" for k, row in enumerate(rows)]
+                    one.line(f"{name}({', '.join(sums)}, left_now[{r}], right_now[{c}]);")
+
+    def _words(self, block: Block, side: str, stage: str, counts: tuple[int, int], at: Sequence[str]) -> None:
+        """The words that this lane gives to its warp's steps: number W of step G is at this position and term."""
+        (count, words), g, w = counts, block.fresh("g"), block.fresh("w")
+        block.line(f"unsigned {side}_now[{count}][{words}];")
+        block.line("#pragma unroll")
+        with block.inner(f"for (int {g} = 0; {g} < {count}; ++{g})") as each:
+            each.line("#pragma unroll")
+            with each.inner(f"for (int {w} = 0; {w} < {words}; ++{w})") as one:
+                place = "".join(f"[{x.replace('G', g).replace('W', w)}]" for x in at)
+                one.line(f"{side}_now[{g}][{w}] = *(const unsigned*)&{side}{stage}{place};")
+
+    def _function(self, library: Library) -> str:
+        kind = "bf16" if self.dtype == BF16 else "f16"
+        arithmetic.from_memory(library, "", self.dtype)
+        return library.add(f"lw_mma_{kind}", MMA.replace("KIND", kind))
+
+
+Means = Alone | TensorCores

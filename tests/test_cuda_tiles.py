@@ -1,0 +1,143 @@
+"""Products in tiles for a GPU: tensor cores at any size, and faults planted in generated text, each of which is caught."""
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopwright.ir.builder import build
+from loopwright.ir.ops import arithmetic
+from loopwright.ir.ops.contraction import dot_general
+from loopwright.ir.ops.selection import convert
+from loopwright.ir.parser import parse_type
+from loopwright.ir.schedule import BLOCK, Bind, ComputeAt, Inline, InTiles, Threads
+from loopwright.ir.types import BF16, F32
+from loopwright.lower.cuda import emit_cuda
+from loopwright.lower.cuda.maths import Library
+from loopwright.lower.scheduling import ScheduleError, build_nest
+from tests.cuda_templates import TEMPLATES, program, sizes_of
+from tests.emulator import ORDERS, Emulator, EmulatorError, require_compiler
+from tests.emulator.programs import nonsense, run_kernel
+from tests.nvrtc import compile_text
+from tests.scale import SCALE, examples
+
+
+def greater(x, y, b):
+    product = dot_general(x, y, contract=((1, 0),), batch=(), dtype=F32)
+    return [arithmetic.max(convert(product, dtype=BF16, weak=False), b)]
+
+
+PRODUCT = build(greater, [parse_type(t) for t in ("bf16[n, m]", "bf16[m, p]", "bf16[n, p]")])
+PLACED = (ComputeAt(0, 2), *(Inline(k) for k in range(1, len(PRODUCT.nodes))))
+EDGES = (32, 64, 128)
+
+
+def schedule(edge, unit="mma", depth=32, threads=(32, 8)):
+    root = len(PRODUCT.nodes) - 1
+    return (*PLACED, Threads(*threads), Bind(root, 0, (BLOCK,)), Bind(root, 1, (BLOCK,)), InTiles(0, edge, edge, depth, unit))
+
+
+@cache
+def kernels():
+    """A kernel for each edge, and the source of all."""
+    library = Library()
+    made = {edge: emit_cuda(build_nest(PRODUCT, schedule(edge), f"product_{edge}").nest, library) for edge in EDGES}
+    return made, "\n\n".join([*library.texts.values(), *(k.text for k in made.values())])
+
+
+@cache
+def emulator():
+    require_compiler()
+    return Emulator(kernels()[1], [x.name for k in kernels()[0].values() for x in k.launches])
+
+
+@examples(8)
+@given(st.tuples(*[st.integers(1, 150) | st.sampled_from([8, 32, 64, 128])] * 3), st.sampled_from(EDGES),
+       st.sampled_from(ORDERS), st.integers(0, 99))
+def test_tensor_cores_at_any_size(shape, edge, order, seed):
+    rng, (n, m, p) = np.random.default_rng(seed), shape
+    x, y, b = (rng.integers(-2, 3, s).astype(BF16) for s in ((n, m), (m, p), (n, p)))
+    sizes = {"n": n, "m": m, "p": p}
+    found, = run_kernel(emulator(), kernels()[0][edge], [x, y, b], [nonsense(PRODUCT.results[0].type, sizes)], sizes, order)
+    want = np.maximum((x.astype("f4") @ y.astype("f4")).astype(BF16), b)
+    np.testing.assert_array_equal(found.astype("f4"), want.astype("f4"))
+
+
+@pytest.mark.parametrize("architecture", ("sm_80", "sm_90") if SCALE > 1 else ("sm_90",))
+def test_tensor_cores_are_asked_for_and_keep_sums_in_registers(architecture):
+    ptx, found = compile_text(kernels()[1], architecture)
+    for edge in EDGES:
+        r = found[f"product_{edge}"]
+        assert r.stack == 0 and r.spills == 0 and r.registers <= 200 and r.shared <= 48 << 10, (edge, r)
+    steps = [(edge // 32) * (edge // 32) * 2 for edge in EDGES]  # of a warp: 16 rows, 8 columns, and 16 terms of 32
+    assert ptx.count("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") == sum(steps)
+    assert len(re.findall(r"ld\.global\.nc\.v4\.[bu]32|ld\.global\.nc\.v2\.[bu]64", ptx)) >= 4
+
+
+@pytest.mark.parametrize(("made", "why"), [
+    (schedule(64, threads=(16, 16)), "warps in two rows"),
+    (schedule(16), "warps in two rows"),
+    (schedule(64, depth=8), "warps in two rows"),
+    (schedule(64, unit="wgmma"), "tensor cores"),
+    (schedule(128, depth=64), "more than 49152 bytes"),
+])
+def test_what_tensor_cores_do_not_do_is_refused(made, why):
+    with pytest.raises(ScheduleError, match=why):
+        build_nest(PRODUCT, made, "k")
+
+
+# ---- faults in generated text -------------------------------------------------------------------------
+def offences(name, change, sizes=(33, 35)):
+    """What becomes of a template's kernel with a fault: an error of the emulator, or whether the results are right."""
+    graph, made = program(name)
+    (n, k), = made.made.items()
+    head, body = made.text.split('extern "C" __global__', 1)
+    faulty = change(body)
+    assert faulty != body, "the fault was not planted"
+    args = TEMPLATES[name].make(np.random.default_rng(0), *sizes)
+    at, want = sizes_of(graph, args), TEMPLATES[name].meaning(args)
+    faulted = Emulator(f'{head}extern "C" __global__{faulty}', [x.name for x in k.launches], ("-O0",))
+    found = []
+    for order in ORDERS:
+        outs = [nonsense(v.type, at) for v in n.regions[0].results]
+        try:
+            got = run_kernel(faulted, k, [args[graph.params.index(v)] for v in n.inputs], outs, at, order)
+        except EmulatorError as why:
+            found.append(str(why))
+            continue
+        close = [np.allclose(a.astype("f8"), b.astype("f8"), rtol=1e-2, atol=1e-2) for a, b in zip(got, want, strict=True)]
+        found.append("right" if all(close) else "wrong")
+    return found
+
+
+FAULTS = {
+    "no barrier": lambda text: text.replace("__syncthreads();", ""),
+    "rows past the end": lambda text: re.sub(r"\bi\d+ < n\d+", "true", text),
+    "wide accesses of any row": lambda text: re.sub(r"n\d+ % [248] == 0", "true", text),
+    "half a warp": lambda text: text.replace("0xffffffffu", "0xffffu"),
+    "a slot too many": lambda text: re.sub(r"(u\d+ \* 4 \+ e\d+) < n\d+", r"\1 <= 8", text),
+}
+
+
+@pytest.mark.parametrize(("name", "fault", "why"), [
+    ("products in tiles", "no barrier", "wrong"),
+    ("products in tiles", "rows past the end", "nobody's|beside an array"),
+    ("products in tiles", "wide accesses of any row", "not aligned"),
+    ("products of halves", "no barrier", "wrong"),
+    ("products of halves", "rows past the end", "nobody's|beside an array"),
+    ("rows", "half a warp", "its own mask"),
+    ("rows", "wide accesses of any row", "not aligned|nobody's|beside"),
+    ("rows", "a slot too many", "nobody's|beside an array|wrong"),
+    ("long rows", "no barrier", "wrong"),
+])
+def test_faults_in_generated_text_are_caught(name, fault, why):
+    require_compiler()
+    found = offences(name, FAULTS[fault])
+    assert all(re.search(why, x) for x in found), found
+
+
+def test_without_a_fault_the_kernel_is_right():
+    require_compiler()
+    assert offences("products in tiles", lambda text: text + "\n") == ["right"] * len(ORDERS)
