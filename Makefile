@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-deep check bench clean
+.PHONY: demo test test-deep test-gpu check bench bench-gpu clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -20,6 +20,11 @@ test: $(VENV)/installed
 test-deep: $(VENV)/installed
 	LOOPWRIGHT_TEST_SCALE=20 $(BIN)/python -m pytest --override-ini faulthandler_timeout=7200
 
+# On a GPU where the environment has CuPy (pip install -e '.[gpu]') and a card; else every test skips and says why.
+test-gpu: $(VENV)/installed
+	LOOPWRIGHT_TEST_DEVICE=gpu $(BIN)/python -m pytest -n 0 -r s --override-ini filterwarnings=default \
+		tests/test_launcher.py tests/test_devices.py tests/test_cuda_ops.py tests/test_cuda_programs.py
+
 # mypy reads the package as it is installed, so it gets a regular install of its own.
 check: $(VENV)/installed
 	$(BIN)/ruff check .
@@ -29,6 +34,9 @@ check: $(VENV)/installed
 
 bench: $(VENV)/installed
 	$(BIN)/python -m benchmarks
+
+bench-gpu: $(VENV)/installed
+	$(BIN)/python -m benchmarks.gpu
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -18,7 +18,8 @@ from loopwright.ir.ops.elementwise import same_shape
 from loopwright.ir.parser import parse_type
 from loopwright.ir.types import COMPLEX, I8, ArrayType
 from loopwright.lower.cuda import lower_cuda
-from tests.emulator import FORWARD, ORDERS, require_compiler
+from tests.devices import require_device
+from tests.emulator import FORWARD, ORDERS
 from tests.emulator.programs import compiled, run_program
 from tests.scale import SCALE
 from tests.test_compiled_ops import SIZES, SORTS, accepts, agree, is_complex, is_drawn, is_telling, meaning, specials
@@ -74,7 +75,7 @@ CHUNKS = [tuple(NAMES[k:k + TOGETHER]) for k in range(0, len(NAMES), TOGETHER)]
 
 @pytest.mark.parametrize("names", CHUNKS, ids=lambda names: names[0])
 def test_examples_at_many_sizes_in_three_orders(names):
-    require_compiler()
+    require_device()
     rng = np.random.default_rng(0)
     cases, groups, *_ = program(names)
     symbols = sorted({s for _, e in cases for s in symbols_of(e)})
@@ -94,7 +95,7 @@ POINTWISE = [chunk for chunk in CHUNKS if all(len(TABLE[name].examples[0].operan
 
 @pytest.mark.parametrize("names", POINTWISE, ids=lambda names: names[0])
 def test_special_values_in_every_pair(names):
-    require_compiler()
+    require_device()
     rng = np.random.default_rng(1)
     cases, groups, *_ = program(names)
     at = {s: 613 if s == "n" else 2 for s in sorted({s for _, e in cases for s in symbols_of(e)})}

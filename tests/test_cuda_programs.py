@@ -12,7 +12,8 @@ from loopwright.lower.cuda.context import MOST_NARROW
 from loopwright.lower.cuda.maths import Library
 from loopwright.lower.scheduling import build_nest
 from tests.cuda_templates import TEMPLATES, program, sizes_of, softmax
-from tests.emulator import FORWARD, ORDERS, SHUFFLED, Emulator, require_compiler
+from tests.devices import emulator_alone, require_device
+from tests.emulator import FORWARD, ORDERS, SHUFFLED, Emulator
 from tests.emulator.programs import Offence, compiled, nonsense, run_kernel, run_program
 from tests.programs import outcome, programs
 from tests.scale import examples
@@ -25,7 +26,7 @@ TOLERANCE = {"f2": 2e-3, "f4": 3e-6, "f8": 1e-13}
 
 @pytest.fixture(autouse=True)
 def _compiler():
-    require_compiler()
+    require_device()
 
 
 def agree(got, want, what):
@@ -66,6 +67,7 @@ def test_nothing_is_done_for_empty_arrays(name):
             agree(a, b, name)
 
 
+@emulator_alone
 @pytest.mark.parametrize("name", ["map", "rows", "everything", "transposed", "updated rows"])
 def test_wide_indices_mean_the_same(name):
     graph, made = program(name)

@@ -1,4 +1,5 @@
-"""Calls with arrays on a GPU: where they run, what is refused, donation, captured arrays. The emulator is the GPU."""
+"""Calls with arrays on a GPU, which may be the emulator: where they run, what is refused, donation, captured arrays."""
+import json
 import sys
 from types import SimpleNamespace
 
@@ -6,17 +7,17 @@ import numpy as np
 import pytest
 
 import loopwright as lw
+from benchmarks import gpu as benchmark
 from loopwright import lax
 from loopwright.ir.errors import ArgumentError
 from loopwright.lower.runtime import lazy
-from tests.emulator import require_compiler
-from tests.emulator.driver import EmulatorDriver
+from tests.devices import device, emulator_alone, require_device
 
 
 @pytest.fixture
 def gpu(monkeypatch):
-    require_compiler()
-    driver = EmulatorDriver()
+    require_device()
+    driver = device()
     monkeypatch.setattr(lazy, "gpu", lambda: driver)
     return driver
 
@@ -161,6 +162,7 @@ def test_checks_are_raised_when_asked(gpu):
         lw.set_checks("never")
 
 
+@emulator_alone
 def test_captures_may_be_left_out(gpu):
     def f(x):
         return np.cumsum(np.cumsum(x * 2)[::-1])
@@ -196,3 +198,35 @@ def test_what_is_missing_is_said(monkeypatch, cupy):
             call()
     assert "__global__" in f.lower(np.ones(3), device="gpu").cuda
     lazy.gpu.cache_clear()
+
+
+# ---- the benchmark --------------------------------------------------------------------------------
+@emulator_alone
+def test_the_benchmark_measures_every_case(gpu, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(benchmark, "ROUND", 0.0)
+    monkeypatch.setattr(benchmark, "ROUNDS", 1)
+    monkeypatch.setattr(benchmark, "peer", lambda name: None)
+    path = tmp_path / "results.json"
+    benchmark.main(["--scale", "1e-6", "--results", str(path)])
+    found = json.loads(path.read_text())
+    assert found["ceilings"]["copy, bytes per second"] > 0
+    assert {row["case"] for row in found["cases"]} == {case.name for case in benchmark.CASES}
+    assert not [row for row in found["cases"] if "error" in row]
+    assert sum("percent of copy" in row for row in found["cases"]) >= 18
+
+
+@pytest.mark.parametrize("case", benchmark.CASES, ids=lambda case: case.name)
+def test_benchmarks_mean_what_numpy_means(case):
+    args = case.make(np.random.default_rng(0), 2000)
+    found = lw.jit(lambda *xs: case.f(np, *xs))(*args)
+    if not case.numpy_alone:
+        want = case.f(np, *[x.astype("f8") if x.dtype == "f4" else x for x in args])
+        np.testing.assert_allclose(found, want, rtol=0, atol=1e-5 * np.abs(want).max())
+
+
+def test_the_benchmark_says_why_it_measures_nothing(monkeypatch, capsys):
+    def missing():
+        raise RuntimeError("no card")
+    monkeypatch.setattr(lazy, "gpu", missing)
+    benchmark.main([])
+    assert "Nothing was measured: no card" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Programs for a GPU run by the emulator, with NumPy for what is no kernel."""
+"""Programs for a GPU run by the emulator, with NumPy for what is no kernel; or, where tests run on a GPU, there."""
 import struct
 
 import numpy as np
@@ -6,8 +6,12 @@ import numpy as np
 from loopwright.ir.dims import evaluate as size_of
 from loopwright.ir.graph import Graph
 from loopwright.ir.interpreter import evaluate
+from loopwright.lower.cuda.launcher import Launcher
 from loopwright.lower.kernel import kernel
+from loopwright.lower.runtime import lazy
+from tests.devices import ON_GPU
 from tests.emulator import FORWARD, REVERSE, Emulator, EmulatorError, Guarded
+from tests.emulator.driver import launched, stored
 
 
 class Offence(Exception):
@@ -15,7 +19,10 @@ class Offence(Exception):
 
 
 def compiled(*programs, flags=("-O1",)):
-    """The emulator of programs whose kernels have names of their own, or of one."""
+    """The emulator of programs whose kernels have names of their own, or of one; or the launcher of one, on a GPU."""
+    if ON_GPU:
+        program, = programs
+        return Launcher(program, lazy.gpu(), captures=False)
     kernels = [k for p in programs for k in dict.fromkeys(p.made.values())]
     return Emulator("\n".join(p.text for p in programs), [x.name for k in kernels for x in k.launches], flags)
 
@@ -46,6 +53,8 @@ def run_kernel(emulator, made, inputs, outputs, sizes, order=FORWARD):
 
 def run_program(program, emulator, args, sizes, order=FORWARD):
     """The results of a program."""
+    if isinstance(emulator, Launcher):
+        return _on_device(emulator, args, sizes)
     env = dict(zip(program.kernels.params, map(stored, args), strict=True))
     for n in program.kernels.nodes:
         inputs = [env[v] for v in n.inputs]
@@ -60,13 +69,17 @@ def run_program(program, emulator, args, sizes, order=FORWARD):
     return [env[v] for v in program.kernels.results]
 
 
+def _on_device(launcher, args, sizes):
+    found = launched(launcher, args, sizes)
+    for flags in launcher.flags.values():
+        first = next((flags.words[k:k + 4].tolist() for k in range(0, len(flags.words), 4) if flags.words[k]), None)
+        flags.words[:] = 0
+        if first:
+            raise Offence(*first)
+    return found
+
+
 def nonsense(t, sizes):
     """An array that nothing was stored to."""
     shape = [size_of(n, sizes) for n in t.shape]
     return np.frombuffer(b"\xff" * (int(np.prod(shape, dtype=int)) * t.dtype.itemsize), t.dtype).reshape(shape)
-
-
-def stored(x):
-    """Complex numbers as pairs of real ones."""
-    x = np.asarray(x)
-    return np.stack([x.real, x.imag], axis=-1) if x.dtype.kind == "c" else x

@@ -1,0 +1,275 @@
+"""How near programs on a GPU come to what the card does: `make bench-gpu`, at most eight minutes.
+
+Every case is timed by the clock over many calls that nothing waits between, the median of some rounds: loopwright with CUDA
+graphs and without, and CuPy, JAX and torch.compile where they are installed and find the card. Large arrays are beyond any
+cache. Ceilings are measured first: a copy, products of matrices by CuPy. benchmarks/gpu_results.json is written after every
+case. Peers that fail are named with their error; a case that takes no peer's function is timed without it.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import loopwright as lw
+from loopwright.lower.runtime import lazy
+
+RESULTS = Path(__file__).parent / "gpu_results.json"
+BUDGET = 450.0  # seconds after which no case is begun
+ROUND, ROUNDS, MOST_CALLS = 0.03, 5, 2000  # seconds of a round, their number, and the most calls of one
+
+
+@dataclass(frozen=True)
+class Case:
+    """`f(xp, *args)` in NumPy's words. `make(rng, n)`: its arguments of about n elements. `moved(args)`: bytes that it must
+    move, against the copy ceiling; `flops(args)`: against the matmul ceiling of f32. `numpy_alone`: peers cannot run it."""
+
+    name: str
+    f: Any
+    make: Any
+    moved: Any = None
+    flops: Any = None
+    numpy_alone: bool = False
+    elements: int = 10**8
+
+
+def of(*shape_of):
+    """Arguments of standard normal numbers in f32; a shape may be a function of n."""
+    return lambda rng, n: [rng.standard_normal(shape(n), dtype="f4") for shape in shape_of]
+
+
+def rows(n):
+    return max(n // 1000, 1), min(n, 1000)
+
+
+def vector(n):
+    return (n,)
+
+
+def square(n):
+    return (max(int(n ** 0.5), 1),) * 2
+
+
+def twice(args):
+    return 2 * args[0].nbytes
+
+
+def once(args):
+    return args[0].nbytes
+
+
+def softmax(xp, x):
+    e = xp.exp(x - xp.max(x, axis=1, keepdims=True))
+    return e / xp.sum(e, axis=1, keepdims=True)
+
+
+def layernorm(xp, x):
+    centred = x - xp.mean(x, axis=1, keepdims=True)
+    return centred / xp.sqrt(xp.mean(centred * centred, axis=1, keepdims=True) + np.float32(1e-5))
+
+
+def chain(xp, x):
+    for _ in range(10):  # each step needs all of the one before
+        x = xp.cumsum(x) * np.float32(0.5)
+    return x
+
+
+def loss(w1, w2, x, y):
+    return lw.numpy.mean((np.tanh(x @ w1) @ w2 - y) ** 2)
+
+
+def step(xp, w1, w2, x, y):
+    g1, g2 = lw.grad(loss, argnums=(0, 1))(w1, w2, x, y)
+    return w1 - np.float32(0.1) * g1, w2 - np.float32(0.1) * g2
+
+
+def attention(xp, q, k, v):
+    scores = q @ xp.swapaxes(k, -1, -2) * np.float32(0.125)
+    e = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
+    return (e / xp.sum(e, axis=-1, keepdims=True)) @ v
+
+
+def mandelbrot(xp, x, y):
+    def escape(a, b):
+        def more(s):
+            return (s[0] * s[0] + s[1] * s[1] < 4) & (s[2] < 200)
+        return lw.lax.while_loop(more, lambda s: (s[0] * s[0] - s[1] * s[1] + a, 2 * s[0] * s[1] + b, s[2] + 1), (a, b, 0))[2]
+    return lw.vmap(escape)(x, y)
+
+
+CASES = [
+    Case("elementwise", lambda xp, x: xp.tanh(x) * x + np.float32(1), of(vector), twice),
+    Case("sum", lambda xp, x: xp.sum(x), of(vector), once),
+    Case("row sums", lambda xp, x: xp.sum(x, axis=1), of(rows), once),
+    Case("column sums", lambda xp, x: xp.sum(x, axis=0), of(rows), once),
+    Case("softmax", softmax, of(rows), twice),
+    Case("layernorm", layernorm, of(rows), twice),
+    Case("transpose", lambda xp, x: xp.transpose(x) * np.float32(2), of(square), twice),
+    Case("running sum", lambda xp, x: xp.cumsum(x, axis=0), of(vector), twice),
+    Case("gather of rows", lambda xp, x, k: x[k], lambda rng, n: [*of(rows)(rng, n), rng.integers(0, rows(n)[0], rows(n)[0])],
+         twice),
+    Case("matmul", lambda xp, a, b: a @ b, of(square, square), flops=lambda a: 2 * a[0].shape[0] ** 3, elements=4096**2),
+    Case("matmul with epilogue", lambda xp, a, b, c: xp.tanh(a @ b + c), of(square, square, lambda n: square(n)[:1]),
+         flops=lambda a: 2 * a[0].shape[0] ** 3, elements=4096**2),
+    Case("ten small kernels", chain, of(vector), elements=4096),
+    Case("MLP training step", step, of(lambda n: (784, 512), lambda n: (512, 10), lambda n: (max(n // 784, 1), 784),
+                                       lambda n: (max(n // 784, 1), 10)), numpy_alone=True, elements=784 * 256),
+    Case("attention", attention, of(*[lambda n: (8, max(n // 512, 1), 64)] * 3), elements=512 * 1024),
+    Case("mandelbrot", mandelbrot, of(vector, vector), numpy_alone=True, elements=10**6),
+]
+
+
+class Session:
+    """The results of a run, on the disk after every case."""
+
+    def __init__(self, path: Path, scale: float, budget: float) -> None:
+        self.path, self.scale, self.driver = path, scale, lazy.gpu()
+        self.end = time.perf_counter() + budget
+        self.found: dict[str, Any] = {"ceilings": {}, "cases": []}
+
+    def write(self):
+        self.path.write_text(json.dumps(self.found, indent=1) + "\n")
+
+    def seconds(self, run, wait):
+        """Of one call, while calls follow each other."""
+        for _ in range(3):
+            run()
+        wait()
+        count = max(1, min(MOST_CALLS, int(ROUND / max(self.timed(run, wait, 1), 1e-7))))
+        return statistics.median([self.timed(run, wait, count) for _ in range(ROUNDS)])
+
+    def timed(self, run, wait, count):
+        start = time.perf_counter()
+        for _ in range(count):
+            run()
+        wait()
+        return (time.perf_counter() - start) / count
+
+    # ---- ceilings --------------------------------------------------------------------------------
+    def measure_ceilings(self):
+        count = max(int(self.scale * 4 * 10**8), 64)
+        source, target = (self.driver.allocate(count) for _ in range(2))
+        taken = self.seconds(lambda: self.driver.copy(target.address, source.address, count), self.driver.wait)
+        self.found["ceilings"]["copy, bytes per second"] = 2 * count / taken
+        cupy = peer("cupy")
+        for dtype in ("float16", "float32") if cupy is not None else ():
+            a = cupy.ones((max(int(8192 * self.scale), 8),) * 2, dtype)
+            taken = self.seconds(lambda a=a: cupy.matmul(a, a), self.driver.wait)
+            self.found["ceilings"][f"matmul of {dtype}, flops per second"] = 2 * a.shape[0] ** 3 / taken
+        self.write()
+
+    # ---- cases -----------------------------------------------------------------------------------
+    def measure(self, case):
+        args = case.make(np.random.default_rng(0), max(int(case.elements * self.scale), 4))
+        for name, make in contenders(case, args, self.driver).items():
+            row = {"case": case.name, "contender": name}
+            try:
+                run, wait = make()
+                taken = self.seconds(run, wait)
+                row |= {"seconds": taken, **self.shares(case, args, taken)}
+            except Exception as error:  # a peer that does not run is a result too
+                row["error"] = f"{type(error).__name__}: {str(error)[:200]}"
+            self.found["cases"].append(row)
+            print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else str(v) for k, v in row.items()), flush=True)
+            self.write()
+
+    def shares(self, case, args, taken):
+        ceilings = self.found["ceilings"]
+        if case.moved is not None:
+            return {"percent of copy": 100 * case.moved(args) / taken / ceilings["copy, bytes per second"]}
+        if case.flops is not None and (best := ceilings.get("matmul of float32, flops per second")):
+            return {"percent of matmul": 100 * case.flops(args) / taken / best}
+        return {}
+
+
+def contenders(case, args, driver):
+    """By name, what makes a function without arguments and one that waits for the device."""
+    def ours(**options):
+        f, there = lw.jit(lambda *xs: case.f(np, *xs), **options), lw.device_put(args)
+        return lambda: f(*there), driver.wait
+
+    found = {"loopwright": ours, "loopwright, no CUDA graphs": lambda: ours(cuda_graphs=False)}
+    if not case.numpy_alone:
+        found |= {name: make for name, make in peers(case, args).items() if peer(name.split(".")[0]) is not None}
+    return found
+
+
+def peers(case, args):
+    def cupy():
+        module = peer("cupy")
+        there = [module.asarray(x) for x in args]
+        return lambda: case.f(module, *there), module.cuda.get_current_stream().synchronize
+
+    def jax():
+        module = peer("jax")
+        there = [module.device_put(x, module.devices("gpu")[0]) for x in args]
+        f, last = module.jit(lambda *xs: case.f(module.numpy, *xs)), []
+
+        def run():
+            last[:] = [f(*there)]
+        return run, lambda: module.block_until_ready(last)
+
+    def torch():
+        module = peer("torch")
+        if case.name not in TORCH:
+            raise NotImplementedError("not written for torch")
+        there = [module.from_numpy(x).cuda() for x in args]
+        f = module.compile(lambda *xs: TORCH[case.name](module, *xs))
+        return lambda: f(*there), module.cuda.synchronize
+    return {"cupy": cupy, "jax.jit": jax, "torch.compile": torch}
+
+
+TORCH = {
+    "elementwise": lambda t, x: t.tanh(x) * x + 1,
+    "sum": lambda t, x: t.sum(x),
+    "row sums": lambda t, x: t.sum(x, 1),
+    "column sums": lambda t, x: t.sum(x, 0),
+    "softmax": lambda t, x: t.softmax(x, 1),
+    "layernorm": lambda t, x: t.nn.functional.layer_norm(x, x.shape[1:]),
+    "transpose": lambda t, x: (x.T * 2).contiguous(),
+    "running sum": lambda t, x: t.cumsum(x, 0),
+    "gather of rows": lambda t, x, k: x[k],
+    "matmul": lambda t, a, b: a @ b,
+    "matmul with epilogue": lambda t, a, b, c: t.tanh(a @ b + c),
+    "attention": lambda t, q, k, v: t.softmax(q @ k.mT * 0.125, -1) @ v,
+}
+
+
+def peer(name):
+    """A module that is installed, or None."""
+    try:
+        return __import__(name)
+    except ImportError:
+        return None
+
+
+def main(words=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="cases; all of them where none is given")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the number of elements")
+    parser.add_argument("--budget", type=float, default=BUDGET, help="seconds after which no case is begun")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    options = parser.parse_args(words)
+    try:
+        session = Session(options.results, options.scale, options.budget)
+    except (ImportError, RuntimeError) as error:
+        print(f"Nothing was measured: {error}")
+        return
+    session.measure_ceilings()
+    for case in CASES:
+        if options.names and case.name not in options.names:
+            continue
+        if time.perf_counter() > session.end:
+            print(f"out of time before {case.name}")
+            break
+        session.measure(case)
+
+
+if __name__ == "__main__":
+    main()
