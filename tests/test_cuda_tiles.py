@@ -24,12 +24,16 @@ from tests.nvrtc import compile_text
 from tests.scale import SCALE, examples
 
 
-def greater(x, y, b):
-    product = dot_general(x, y, contract=((1, 0),), batch=(), dtype=F32)
-    return [arithmetic.max(convert(product, dtype=BF16, weak=False), b)]
+def product(contract, left, right):
+    """The greater of the product's numbers and others."""
+    def greater(x, y, b):
+        sums = dot_general(x, y, contract=(contract,), batch=(), dtype=F32)
+        return [arithmetic.max(convert(sums, dtype=BF16, weak=False), b)]
+    return build(greater, [parse_type(t) for t in (left, right, "bf16[n, p]")])
 
 
-PRODUCT = build(greater, [parse_type(t) for t in ("bf16[n, m]", "bf16[m, p]", "bf16[n, p]")])
+PRODUCT = product((1, 0), "bf16[n, m]", "bf16[m, p]")  # terms along the left side's memory, across that of the right side
+TURNED = product((0, 1), "bf16[m, n]", "bf16[p, m]")
 PLACED = (ComputeAt(0, 2), *(Inline(k) for k in range(1, len(PRODUCT.nodes))))
 EDGES = (32, 64, 128)
 
@@ -41,9 +45,10 @@ def schedule(edge, unit="mma", depth=32, threads=(32, 8)):
 
 @cache
 def kernels():
-    """A kernel for each edge, and the source of all."""
+    """A kernel for each edge, one of turned sides ("turned"), and the source of all."""
     library = Library()
     made = {edge: emit_cuda(build_nest(PRODUCT, schedule(edge), f"product_{edge}").nest, library) for edge in EDGES}
+    made["turned"] = emit_cuda(build_nest(TURNED, schedule(64), "turned").nest, library)
     return made, "\n\n".join([*library.texts.values(), *(k.text for k in made.values())])
 
 
@@ -54,13 +59,15 @@ def emulator():
 
 
 @examples(8)
-@given(st.tuples(*[st.integers(1, 150) | st.sampled_from([8, 32, 64, 128])] * 3), st.sampled_from(EDGES),
+@given(st.tuples(*[st.integers(1, 150) | st.sampled_from([8, 32, 64, 128])] * 3), st.sampled_from((*EDGES, "turned")),
        st.sampled_from(ORDERS), st.integers(0, 99))
-def test_tensor_cores_at_any_size(shape, edge, order, seed):
+def test_tensor_cores_at_any_size(shape, which, order, seed):
     rng, (n, m, p) = np.random.default_rng(seed), shape
     x, y, b = (rng.integers(-2, 3, s).astype(BF16) for s in ((n, m), (m, p), (n, p)))
     sizes = {"n": n, "m": m, "p": p}
-    found, = run_kernel(emulator(), kernels()[0][edge], [x, y, b], [nonsense(PRODUCT.results[0].type, sizes)], sizes, order)
+    sides = [x.T, y.T] if which == "turned" else [x, y]
+    outs = [nonsense(PRODUCT.results[0].type, sizes)]
+    found, = run_kernel(emulator(), kernels()[0][which], [*sides, b], outs, sizes, order)
     want = np.maximum((x.astype("f4") @ y.astype("f4")).astype(BF16), b)
     np.testing.assert_array_equal(found.astype("f4"), want.astype("f4"))
 
@@ -71,8 +78,11 @@ def test_tensor_cores_are_asked_for_and_keep_sums_in_registers(architecture):
     for edge in EDGES:
         r = found[f"product_{edge}"]
         assert r.stack == 0 and r.spills == 0 and r.registers <= 200 and r.shared <= 48 << 10, (edge, r)
-    steps = [(edge // 32) * (edge // 32) * 2 for edge in EDGES]  # of a warp: 16 rows, 8 columns, and 16 terms of 32
+    steps = [(edge // 32) ** 2 * 2 for edge in (*EDGES, 64)]  # of a warp: 16 rows, 8 columns, and 16 terms of 32
     assert ptx.count("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") == sum(steps)
+    squares = {"x4": sum(EDGES) // 32 * 2, "x2.trans": sum(EDGES) // 32 * 2, "x4.trans": 4, "x2": 4}
+    for name, count in squares.items():
+        assert ptx.count(f"ldmatrix.sync.aligned.m8n8.{name}.shared.b16") == count, name
     assert len(re.findall(r"ld\.global\.nc\.v4\.[bu]32|ld\.global\.nc\.v2\.[bu]64", ptx)) >= 4
 
 

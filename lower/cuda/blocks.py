@@ -37,14 +37,18 @@ class Side:
     means: Means
 
     @property
+    def lies_across(self) -> bool:
+        """Whether positions lie side by side in shared memory, not terms."""
+        return self.means.lies_across(self.across)
+
+    @property
     def together(self) -> bool:
         """Whether what one access loads lies together in shared memory, too."""
-        return self.across == self.means.positions_last
+        return self.across == self.lies_across
 
     def place(self, stage: str, position: str, term: str) -> str:
         """An element of a stage."""
-        at = f"[{term}][{position}]" if self.means.positions_last else f"[{position}][{term}]"
-        return f"{self.name}[{stage}]{at}"
+        return f"{self.name}[{stage}]{f'[{term}][{position}]' if self.lies_across else f'[{position}][{term}]'}"
 
     @property
     def size(self) -> int:
@@ -62,7 +66,7 @@ def multiplied(context: Context, s: Contract) -> None:
     sides = [_side(context, s, name, e, p, means) for name, e, p in (("left", s.left, s.rows), ("right", s.right, s.columns))]
     launch.library.add("lw_pack", PACK)
     for side in sides:
-        shape = (s.depth, side.size) if means.positions_last else (side.size, s.depth)
+        shape = (s.depth, side.size) if side.lies_across else (side.size, s.depth)
         block.line(f"__shared__ __align__(16) {means.element} {side.name}[{STAGES}][{shape[0]}][{shape[1] + means.pad}];")
         block.line(f"{means.element} {side.name}_next[{side.count * side.lanes}];")
     k = block.fresh("k")
@@ -78,7 +82,7 @@ def multiplied(context: Context, s: Contract) -> None:
             for side in sides:
                 _take(here.at(some), side, over, f"{first} + {s.depth}", s.depth)
         with inside.inner(f"if ({first} >= 0)") as some:
-            means.multiply(here.at(some), s, f"[{stage}]")
+            means.multiply(here.at(some), s, f"[{stage}]", [side.lies_across for side in sides])
         inside.line(f"{stage} = 1 - {stage};")
         with inside.inner(f"if ({more})") as some:
             for side in sides:

@@ -38,11 +38,24 @@ __device__ __forceinline__ void lw_mma_KIND(float& c0, float& c1, float& c2, flo
 #endif
 }""".replace("ALL", ALL)
 
+WORDS = """// squares of 8 by 8: lane l has the elements 2 (l % 4) and the next of row l / 4 of each
+__device__ __forceinline__ void NAME(unsigned* to, const unsigned short* row) {
+#ifndef LW_EMULATED
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.xCOUNT.TRANS.shared.b16 {PLACES}, [FROM];" : RESULTS : "r"(at) : "memory");
+#else
+    const int lane = (int)threadIdx.x % 32, one = lane % 4 * 2, other = lane / 4;
+    for (int q = 0; q < COUNT; ++q) {
+        const unsigned short* const x = __shfl_sync(ALL, row, q * 8 + (ACROSS ? one : other));
+        const unsigned short* const y = __shfl_sync(ALL, row, q * 8 + (ACROSS ? one + 1 : other));
+        to[q] = ACROSS ? x[other] | (unsigned)y[other] << 16 : x[one] | (unsigned)y[one + 1] << 16;
+    }
+#endif
+}""".replace("ALL", ALL)
+
 
 class Alone:
     """Each thread one product at a time: what lies side by side is of neighbouring rows, or columns."""
-
-    positions_last = True
 
     def __init__(self, context: Context, s: Contract) -> None:
         launch, itemsize = context.launch, s.dtype.itemsize
@@ -53,6 +66,10 @@ class Alone:
             return Share(f"(int){axis} * {lanes}", count, lanes, threads * lanes)
         self.rows, self.columns = share(THREAD_Y, launch.y, s.heights[0]), share(THREAD_X, launch.x, s.lanes)
 
+    def lies_across(self, across: bool) -> bool:
+        """Whether positions of a side lie side by side in shared memory, not terms."""
+        return True
+
     def factor(self, e: Expr) -> Expr:
         """What is copied of a factor."""
         return e
@@ -61,7 +78,7 @@ class Alone:
         """An element as it is copied."""
         return value(context, e)
 
-    def multiply(self, context: Context, s: Contract, stage: str) -> None:
+    def multiply(self, context: Context, s: Contract, stage: str, across: Sequence[bool]) -> None:
         """Add the products of a stage."""
         block, element, rows, columns = context.block, self.element, self.rows, self.columns
         k = block.fresh("k")
@@ -92,20 +109,23 @@ def _summed(context: Context, s: Contract, a: str, b: str, total: str) -> str:
 
 
 class TensorCores:
-    """Warps 16 rows, 8 columns and 16 terms at once: what lies side by side are terms, two to a word. Of the sums of such a
-    step each lane has two neighbours in a row, and those eight rows below."""
+    """Warps 16 rows, 8 columns and 16 terms at once, in words of two terms. Of the sums of such a step each lane has two
+    neighbours in a row, and those eight rows below."""
 
-    positions_last = False
     element, pad = "unsigned short", HALVES
 
     def __init__(self, context: Context, s: Contract) -> None:
         assert isinstance(s.rows.length, int) and isinstance(s.columns.length, int) and isinstance(s.left, Apply)
         self.launch, self.dtype = context.launch, s.left.args[0].dtype
         lane, warp = f"(int){THREAD_X}", f"(int){THREAD_Y}"
-        self.row = f"{warp} % 2 * {s.rows.length // 2} + {lane} / 4"
+        self.row = f"{warp} % 2 * {s.rows.length // 2}"
         self.column = f"{warp} / 2 * {s.columns.length * 2 // context.launch.y}"
-        self.rows = Share(self.row, s.heights[0], 1, 8)
+        self.rows = Share(f"{self.row} + {lane} / 4", s.heights[0], 1, 8)
         self.columns = Share(f"{self.column} + {lane} % 4 * 2", s.lanes, 2, 8)
+
+    def lies_across(self, across: bool) -> bool:
+        """As in memory: words of two terms are put together on the way to registers."""
+        return across
 
     def factor(self, e: Expr) -> Expr:
         """What is copied of a factor: the bits of what it is made of, as they are where that is loaded."""
@@ -124,18 +144,16 @@ class TensorCores:
         """An element as it is copied."""
         return arithmetic.to_memory(context.launch.library, value(context, e), e.dtype)
 
-    def multiply(self, context: Context, s: Contract, stage: str) -> None:
+    def multiply(self, context: Context, s: Contract, stage: str, across: Sequence[bool]) -> None:
         """Add the products of a stage."""
-        block, lane = context.block, f"(int){THREAD_X}"
+        block = context.block
         high, wide = self.rows.count // 2, self.columns.count // 2
         name = self._function(context.launch.library)
         k = block.fresh("k")
         block.line("#pragma unroll")
         with block.inner(f"for (int {k} = 0; {k} < {s.depth}; {k} += 16)") as inside:
-            terms = f"{k} + {lane} % 4 * 2"
-            for side, count, words, at in (("left", high, 4, [f"{self.row} + G * 16 + W % 2 * 8", f"{terms} + W / 2 * 8"]),
-                                           ("right", wide, 2, [f"{self.column} + {lane} / 4 + G * 8", f"{terms} + W * 8"])):
-                self._words(inside, side, stage, (count, words), at)
+            self._words(inside, f"left{stage}", high, 4, f"{self.row} + G * 16", k, across[0])
+            self._words(inside, f"right{stage}", wide, 2, f"{self.column} + G * 8", k, across[1])
             r, c = inside.fresh("r"), inside.fresh("c")
             inside.line("#pragma unroll")
             with inside.inner(f"for (int {r} = 0; {r} < {high}; ++{r})") as each:
@@ -145,16 +163,26 @@ class TensorCores:
                     sums = [f"{s.buffer}[{row} + {c} * 2 + {k % 2}]" for k, row in enumerate(rows)]
                     one.line(f"{name}({', '.join(sums)}, left_now[{r}], right_now[{c}]);")
 
-    def _words(self, block: Block, side: str, stage: str, counts: tuple[int, int], at: Sequence[str]) -> None:
-        """The words that this lane gives to its warp's steps: number W of step G is at this position and term."""
-        (count, words), g, w = counts, block.fresh("g"), block.fresh("w")
-        block.line(f"unsigned {side}_now[{count}][{words}];")
+    def _words(self, block: Block, source: str, count: int, words: int, first: str, term: str, across: bool) -> None:
+        """The words of one side that this lane gives to its warp's steps, from position `first` of step G on: squares of 8 by
+        8, of which lanes 8 q to 8 q + 7 tell where the rows of square q begin. Squares of a left side go down, then along."""
+        name, lane, g = source.split("[")[0], f"(int){THREAD_X}", block.fresh("g")
+        block.line(f"unsigned {name}_now[{count}][{words}];")
         block.line("#pragma unroll")
         with block.inner(f"for (int {g} = 0; {g} < {count}; ++{g})") as each:
-            each.line("#pragma unroll")
-            with each.inner(f"for (int {w} = 0; {w} < {words}; ++{w})") as one:
-                place = "".join(f"[{x.replace('G', g).replace('W', w)}]" for x in at)
-                one.line(f"{side}_now[{g}][{w}] = *(const unsigned*)&{side}{stage}{place};")
+            down, along = (f"{lane} / 8 % 2 * 8", f"{lane} / 16 * 8") if words == 4 else ("0", f"{lane} / 8 % 2 * 8")
+            position, k = f"{first.replace('G', g)} + {down}", f"{term} + {along}"
+            at = f"[{k} + {lane} % 8][{position}]" if across else f"[{position} + {lane} % 8][{k}]"
+            function = self._load(words, across)
+            each.line(f"{function}({name}_now[{g}], &{source}{at});")
+
+    def _load(self, words: int, across: bool) -> str:
+        """A function that loads words of squares, which lie across or not."""
+        name = f"lw_words{words}{'_across' if across else ''}"
+        listed = [", ".join(x.format(k) for k in range(words)) for x in ("%{}", '"=r"(to[{}])')]
+        text = WORDS.replace("NAME", name).replace("COUNT", str(words)).replace(".TRANS", ".trans" if across else "")
+        text = text.replace("PLACES", listed[0]).replace("RESULTS", listed[1]).replace("FROM", f"%{words}")
+        return self.launch.library.add(name, text.replace("ACROSS", "true" if across else "false"))
 
     def _function(self, library: Library) -> str:
         kind = "bf16" if self.dtype == BF16 else "f16"

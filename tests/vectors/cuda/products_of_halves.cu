@@ -46,6 +46,36 @@ __device__ __forceinline__ void lw_mma_f16(float& c0, float& c1, float& c2, floa
 #endif
 }
 
+// squares of 8 by 8: lane l has the elements 2 (l % 4) and the next of row l / 4 of each
+__device__ __forceinline__ void lw_words4(unsigned* to, const unsigned short* row) {
+#ifndef LW_EMULATED
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+#else
+    const int lane = (int)threadIdx.x % 32, one = lane % 4 * 2, other = lane / 4;
+    for (int q = 0; q < 4; ++q) {
+        const unsigned short* const x = __shfl_sync(0xffffffffu, row, q * 8 + (false ? one : other));
+        const unsigned short* const y = __shfl_sync(0xffffffffu, row, q * 8 + (false ? one + 1 : other));
+        to[q] = false ? x[other] | (unsigned)y[other] << 16 : x[one] | (unsigned)y[one + 1] << 16;
+    }
+#endif
+}
+
+// squares of 8 by 8: lane l has the elements 2 (l % 4) and the next of row l / 4 of each
+__device__ __forceinline__ void lw_words2_across(unsigned* to, const unsigned short* row) {
+#ifndef LW_EMULATED
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(at) : "memory");
+#else
+    const int lane = (int)threadIdx.x % 32, one = lane % 4 * 2, other = lane / 4;
+    for (int q = 0; q < 2; ++q) {
+        const unsigned short* const x = __shfl_sync(0xffffffffu, row, q * 8 + (true ? one : other));
+        const unsigned short* const y = __shfl_sync(0xffffffffu, row, q * 8 + (true ? one + 1 : other));
+        to[q] = true ? x[other] | (unsigned)y[other] << 16 : x[one] | (unsigned)y[one + 1] << 16;
+    }
+#endif
+}
+
 extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
         const unsigned short* __restrict__ x0,
         const unsigned short* __restrict__ x1,
@@ -138,24 +168,18 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
                 unsigned left_now[1][4];
                 #pragma unroll
                 for (int g37 = 0; g37 < 1; ++g37) {
-                    #pragma unroll
-                    for (int w38 = 0; w38 < 4; ++w38) {
-                        left_now[g37][w38] = *(const unsigned*)&left[stage9][(int)threadIdx.y % 2 * 16 + (int)threadIdx.x / 4 + g37 * 16 + w38 % 2 * 8][k36 + (int)threadIdx.x % 4 * 2 + w38 / 2 * 8];
-                    }
+                    lw_words4(left_now[g37], &left[stage9][(int)threadIdx.y % 2 * 16 + g37 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k36 + (int)threadIdx.x / 16 * 8]);
                 }
                 unsigned right_now[1][2];
                 #pragma unroll
-                for (int g39 = 0; g39 < 1; ++g39) {
-                    #pragma unroll
-                    for (int w40 = 0; w40 < 2; ++w40) {
-                        right_now[g39][w40] = *(const unsigned*)&right[stage9][(int)threadIdx.y / 2 * 8 + (int)threadIdx.x / 4 + g39 * 8][k36 + (int)threadIdx.x % 4 * 2 + w40 * 8];
-                    }
+                for (int g38 = 0; g38 < 1; ++g38) {
+                    lw_words2_across(right_now[g38], &right[stage9][k36 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][(int)threadIdx.y / 2 * 8 + g38 * 8 + 0]);
                 }
                 #pragma unroll
-                for (int r41 = 0; r41 < 1; ++r41) {
+                for (int r39 = 0; r39 < 1; ++r39) {
                     #pragma unroll
-                    for (int c42 = 0; c42 < 1; ++c42) {
-                        lw_mma_f16(s0_sums[(r41 * 2 + 0) * 2 + c42 * 2 + 0], s0_sums[(r41 * 2 + 0) * 2 + c42 * 2 + 1], s0_sums[(r41 * 2 + 1) * 2 + c42 * 2 + 0], s0_sums[(r41 * 2 + 1) * 2 + c42 * 2 + 1], left_now[r41], right_now[c42]);
+                    for (int c40 = 0; c40 < 1; ++c40) {
+                        lw_mma_f16(s0_sums[(r39 * 2 + 0) * 2 + c40 * 2 + 0], s0_sums[(r39 * 2 + 0) * 2 + c40 * 2 + 1], s0_sums[(r39 * 2 + 1) * 2 + c40 * 2 + 0], s0_sums[(r39 * 2 + 1) * 2 + c40 * 2 + 1], left_now[r39], right_now[c40]);
                     }
                 }
             }
@@ -163,52 +187,54 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
         stage9 = 1 - stage9;
         if (more11) {
             #pragma unroll
-            for (int u43 = 0; u43 < 1; ++u43) {
-                const int at45 = u43 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                const int at46 = at45 % 8 * 4;
-                const int at47 = at45 / 8;
+            for (int u41 = 0; u41 < 1; ++u41) {
+                const int at43 = u41 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                const int at44 = at43 % 8 * 4;
+                const int at45 = at43 / 8;
                 lw_pack<unsigned short, 4> whole;
                 #pragma unroll
-                for (int e44 = 0; e44 < 4; ++e44) {
-                    whole.at[e44] = left_next[u43 * 4 + e44];
+                for (int e42 = 0; e42 < 4; ++e42) {
+                    whole.at[e42] = left_next[u41 * 4 + e42];
                 }
-                *(lw_pack<unsigned short, 4>*)&left[stage9][at47][at46] = whole;
+                *(lw_pack<unsigned short, 4>*)&left[stage9][at45][at44] = whole;
             }
             #pragma unroll
-            for (int u48 = 0; u48 < 1; ++u48) {
-                const int at50 = u48 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                const int at51 = at50 % 8 * 4;
-                const int at52 = at50 / 8;
+            for (int u46 = 0; u46 < 1; ++u46) {
+                const int at48 = u46 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                const int at49 = at48 % 8 * 4;
+                const int at50 = at48 / 8;
+                lw_pack<unsigned short, 4> whole;
                 #pragma unroll
-                for (int e49 = 0; e49 < 4; ++e49) {
-                    right[stage9][at51 + e49][at52] = right_next[u48 * 4 + e49];
+                for (int e47 = 0; e47 < 4; ++e47) {
+                    whole.at[e47] = right_next[u46 * 4 + e47];
                 }
+                *(lw_pack<unsigned short, 4>*)&right[stage9][at50][at49] = whole;
             }
         }
         __syncthreads();
     }
     #pragma unroll
-    for (int r53 = 0; r53 < 2; ++r53) {
-        const int i55 = at5 + r53 / 1 * 8 + (int)threadIdx.y % 2 * 16 + (int)threadIdx.x / 4 + r53 % 1;
+    for (int r51 = 0; r51 < 2; ++r51) {
+        const int i53 = at5 + r51 / 1 * 8 + (int)threadIdx.y % 2 * 16 + (int)threadIdx.x / 4 + r51 % 1;
         #pragma unroll
-        for (int g54 = 0; g54 < 1; ++g54) {
-            const int i56 = at6 + g54 * 8 + (int)threadIdx.y / 2 * 8 + (int)threadIdx.x % 4 * 2;
-            if (n30 % 2 == 0 && i55 < n18 && i56 + 2 <= n30) {
-                lw_pack<unsigned short, 2> pack57;
+        for (int g52 = 0; g52 < 1; ++g52) {
+            const int i54 = at6 + g52 * 8 + (int)threadIdx.y / 2 * 8 + (int)threadIdx.x % 4 * 2;
+            if (n30 % 2 == 0 && i53 < n18 && i54 + 2 <= n30) {
+                lw_pack<unsigned short, 2> pack55;
                 #pragma unroll
-                for (int e58 = 0; e58 < 2; ++e58) {
-                    const float v59 = s0_sums[r53 * 2 + g54 * 2 + e58];
-                    const float v60 = lw_from_f16(lw_to_f16((float)v59));
-                    pack57.at[e58] = lw_to_f16(v60);
+                for (int e56 = 0; e56 < 2; ++e56) {
+                    const float v57 = s0_sums[r51 * 2 + g52 * 2 + e56];
+                    const float v58 = lw_from_f16(lw_to_f16((float)v57));
+                    pack55.at[e56] = lw_to_f16(v58);
                 }
-                *(lw_pack<unsigned short, 2>*)&y0[i56 + i55 * n30] = pack57;
+                *(lw_pack<unsigned short, 2>*)&y0[i54 + i53 * n30] = pack55;
             } else {
                 #pragma unroll
-                for (int e61 = 0; e61 < 2; ++e61) {
-                    if (i55 < n18 && i56 + e61 < n30) {
-                        const float v62 = s0_sums[r53 * 2 + g54 * 2 + e61];
-                        const float v63 = lw_from_f16(lw_to_f16((float)v62));
-                        y0[(i56 + e61) + i55 * n30] = lw_to_f16(v63);
+                for (int e59 = 0; e59 < 2; ++e59) {
+                    if (i53 < n18 && i54 + e59 < n30) {
+                        const float v60 = s0_sums[r51 * 2 + g52 * 2 + e59];
+                        const float v61 = lw_from_f16(lw_to_f16((float)v60));
+                        y0[(i54 + e59) + i53 * n30] = lw_to_f16(v61);
                     }
                 }
             }
