@@ -18,7 +18,7 @@ from loopwright.lower.target import Target, host_target
 from tests.scale import examples
 
 needs_blas = pytest.mark.skipif(os.environ.get(blas.VARIABLE) == "none", reason="no BLAS wanted here")
-SIDES = st.one_of(st.integers(0, 9), st.integers(10, 70), st.sampled_from([15, 16, 17, 31, 33, 48, 49, 64, 100, 130, 300]))
+SIDES = st.one_of(st.integers(0, 9), st.integers(10, 70), st.sampled_from([15, 16, 17, 31, 33, 64, 100, 130, 281, 300, 600]))
 
 
 def operands(dtype, form, batch, m, n, k):
@@ -68,9 +68,10 @@ def test_special_values_are_those_of_the_terms(form):
 
 
 @needs_blas
-def test_threads_share_out_a_batch_and_change_no_bit():
+@pytest.mark.parametrize("shapes", [((40, 30, 33), (40, 33, 28)), ((60, 150), (150, 333)), ((3, 90, 200), (3, 200, 100))])
+def test_threads_share_out_a_batch_or_columns_and_change_no_bit(shapes):
     rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((40, 30, 33)).astype("f4"), rng.standard_normal((40, 33, 28)).astype("f4")
+    a, b = (rng.standard_normal(shape).astype("f4") for shape in shapes)
     f = lw.jit(lambda a, b: a @ b)
     try:
         lw.set_threads(1)

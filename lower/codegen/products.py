@@ -4,26 +4,31 @@
     void @lw_product_f32_tn(...)                            all contiguous; t: that side is stored transposed; so _nt, _tt, f64
 
 The library (`lw_gemm_f32`) is made for large matrices and copies both sides first. Code of our own reads them where they lie,
-if its target has vectors that may be cut: products of few rows or small ones by `small.py`, sums of which both factors lie
-along memory by `dots.py`. Such products of a batch are shared out to threads.
+if its target has vectors that may be cut: small products by `small.py`, sums of which both factors lie along memory by
+`dots.py`; or copies one side bit by bit, where there are not too many rows, by `chunks.py`. Such products are shared out to
+threads, by matrices of a batch or columns.
 
 Guarantees: equal inputs give equal bits, however many threads there are; sizes of zero are made here, too.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
-from loopwright.lower.codegen import dots, small
+from loopwright.lower.codegen import chunks, dots, small
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
+from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.target import Target
 
-FEW = 48  # rows that are not worth a copy of the other side
-SMALL_BYTES = 1 << 17  # of a matrix that stays in the second cache, however many rows are multiplied with it
+FEW = 8  # rows that are not worth a copy of the other side
+ALONG = 16  # rows, or columns, for which sums go along the terms, where both sides lie so
+NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
 FORMS = tuple((left, right) for left in (False, True) for right in (False, True))  # whether each side is stored transposed
 Test = tuple[str, str, int]  # a size, how it compares, with what
+Way = tuple[list[list[Test]], Callable[[Scope, list[str]], None]]  # cases of tests that hold, and what then makes the product
 
 
 def name_of(dtype: np.dtype, form: tuple[bool, bool]) -> str:
@@ -35,7 +40,8 @@ def products_text(dtype: np.dtype, target: Target) -> str:
     """The functions for all forms, and those that they call but for the library's, the pool's and the scratch memory's."""
     declarations, constants = set[str](), set[str]()
     texts = [_Product(dtype, target, form, declarations, constants).text() for form in FORMS]
-    own = [small.small_text(dtype, target), dots.dots_text(dtype, target)] if _has_own(dtype, target) else []
+    own = [small.small_text(dtype, target), dots.dots_text(dtype, target),
+           *(chunks.chunks_text(dtype, target, turned) for turned in (False, True))] if _has_own(dtype, target) else []
     declared = {line for text in own for line in text.split("\n") if line.startswith("declare ")} | declarations
     defined = ["\n".join(line for line in text.split("\n") if not line.startswith("declare ")) for text in own]
     return "\n".join([*sorted(declared), *sorted(constants), *defined, *texts])
@@ -55,58 +61,103 @@ class _Product:
         self.declarations, self.constants = declarations, constants
         self.ways = self._ways() if _has_own(dtype, target) else []
 
+    # ---- functions --------------------------------------------------------------------------------
     def text(self) -> str:
-        """The function, over that for some matrices of a batch and one for the pool."""
+        """The function, over those for some matrices of a batch and some columns of one, and what the pool calls of both."""
         one = "i64 %m, i64 %n, i64 %k, ptr %a, ptr %b, ptr %c"
-        some = Function(self.declarations, self.constants)
+        some, columns, whole = (Function(self.declarations, self.constants) for _ in range(3))
         loop(some.root, "%begin", "%end", "1", (), self._matrix)
-        shared, whole = Function(self.declarations, self.constants), Function(self.declarations, self.constants)
-        kinds = [text.split() for text in one.split(", ")]
-        given = [shared.root.emit(f"load {kind}, ptr {small.element(shared.root, 'i64', '%context', str(k))}")
-                 for k, (kind, _) in enumerate(kinds)]
-        listed = ", ".join(f"{kind} {x}" for (kind, _), x in zip(kinds, given, strict=True))
-        shared.root.do(f"call void @{self.name}_some({listed}, i64 %begin, i64 %end)")
-        self._share_out(whole, kinds)
-        return "\n".join(f"define {header} {ATTRIBUTES} {{\n{f.body()}\n  ret void\n}}" for header, f in (
-            (f"internal void @{self.name}_some({one}, i64 %begin, i64 %end)", some),
-            (f"internal void @{self.name}_shared(ptr %context, i64 %begin, i64 %end)", shared),
-            (f"void @{self.name}(i64 %batch, {one})", whole)))
+        parts = [("some", some)]
+        if self.ways:
+            self._columns(columns.root)
+            parts.append(("columns", columns))
+        given = [text.split() for text in one.split(", ")]
+        self._whole(whole, given)
+        texts = [(f"internal void @{self.name}_{kind}({one}, i64 %begin, i64 %end)", f) for kind, f in parts]
+        texts += [(f"internal void @{self.name}_{kind}_shared(ptr %context, i64 %begin, i64 %end)", self._shared(kind, given))
+                  for kind, _ in parts]
+        texts.append((f"void @{self.name}(i64 %batch, {one})", whole))
+        return "\n".join(f"define {header} {ATTRIBUTES} {{\n{f.body()}\n  ret void\n}}" for header, f in texts)
 
-    def _share_out(self, f: Function, kinds: list[list[str]]) -> None:
-        """All matrices of a batch: by the pool, if no library with threads of its own multiplies."""
-        root = f.root
+    def _shared(self, kind: str, given: list[list[str]]) -> Function:
+        """What the pool calls: it finds the arguments in a block."""
+        f = Function(self.declarations, self.constants)
+        found = [f.root.emit(f"load {type}, ptr {element(f.root, 'i64', '%context', str(k))}")
+                 for k, (type, _) in enumerate(given)]
+        listed = ", ".join(f"{type} {x}" for (type, _), x in zip(given, found, strict=True))
+        f.root.do(f"call void @{self.name}_{kind}({listed}, i64 %begin, i64 %end)")
+        return f
 
-        def alone(scope: Scope) -> Carried:
-            scope.do(f"call void @{self.name}_some({', '.join(map(' '.join, kinds))}, i64 0, i64 %batch)")
-            return ()
+    def _whole(self, f: Function, given: list[list[str]]) -> None:
+        """All matrices of a batch, or all columns of one: by the pool, unless the library multiplies, which has threads too."""
+        root, wide = f.root, small.WIDEST * self.lanes
 
-        def together(scope: Scope) -> Carried:
-            context = f.slot(len(kinds), "i64", 8)
-            for k, (kind, x) in enumerate(kinds):
-                scope.do(f"store {kind} {x}, ptr {small.element(scope, 'i64', context, str(k))}")
-            work = scope.emit(f"mul i64 {scope.emit('mul i64 %m, %n')}, %k")
-            scope.run("lw_loop", [("ptr", f"@{self.name}_shared"), ("ptr", context), ("i64", "%batch"), ("i64", work),
+        def shared(kind: str, count: str, width: str, scope: Scope) -> Carried:
+            context = f.slot(len(given), "i64", 8)
+            for k, (type, x) in enumerate(given):
+                scope.do(f"store {type} {x}, ptr {element(scope, 'i64', context, str(k))}")
+            work = scope.emit(f"mul i64 {scope.emit(f'mul i64 %m, {width}')}, %k")
+            scope.run("lw_loop", [("ptr", f"@{self.name}_{kind}_shared"), ("ptr", context), ("i64", count), ("i64", work),
                                   ("i64", "1"), ("i64", "1")])
             return ()
-        own = root.emit("icmp sgt i64 %batch, 1")
-        fits = "false"
-        for test, _ in self.ways:
-            fits = root.emit(f"or i1 {fits}, {self._holds(root, test)}")
-        branch(root, root.emit(f"and i1 {own}, {fits}"), together, alone)
 
-    def _at(self, scope: Scope, base: str, place: str) -> str:
-        return small.element(scope, self.element, base, place)
+        def alone(scope: Scope) -> Carried:
+            scope.do(f"call void @{self.name}_some({', '.join(map(' '.join, given))}, i64 0, i64 %batch)")
+            return ()
+
+        def one(scope: Scope) -> Carried:
+            count = scope.emit(f"udiv i64 {scope.emit(f'add i64 %n, {wide - 1}')}, {wide}")
+            *before, last = [self._holds(scope, test) for test, _ in self.ways]
+            for x in before:
+                last = scope.emit(f"and i1 {last}, {scope.emit(f'xor i1 {x}, true')}")
+            branch(scope, last, partial(shared, "columns", count, str(wide)), alone)
+            return ()
+
+        def several(scope: Scope) -> Carried:
+            own = "false"
+            for test, _ in self.ways:
+                own = scope.emit(f"or i1 {own}, {self._holds(scope, test)}")
+            branch(scope, own, partial(shared, "some", "%batch", "%n"), alone)
+            return ()
+        if self.ways:
+            branch(root, root.emit("icmp eq i64 %batch, 1"), one, several)
+        else:
+            alone(root)
+
+    def _columns(self, scope: Scope) -> None:
+        """Some panels of one product."""
+        wide = small.WIDEST * self.lanes
+        begin, end = (scope.emit(f"mul i64 %{x}, {wide}") for x in ("begin", "end"))
+        end = scope.call("i64", "llvm.smin.i64", [("i64", end), ("i64", "%n")])
+        self._chunks(scope, ["%a", "%b", "%c"], (begin, end))
 
     def _matrix(self, scope: Scope, number: str, state: list[str]) -> list[str]:
-        """One product."""
+        """One product of a batch."""
         places = []
         for base, sides in (("%a", "mk"), ("%b", "kn"), ("%c", "mn")):
             size = scope.emit(f"mul i64 %{sides[0]}, %{sides[1]}")
-            places.append(self._at(scope, base, scope.emit(f"mul i64 {number}, {size}")))
+            places.append(element(scope, self.element, base, scope.emit(f"mul i64 {number}, {size}")))
         self._first(scope, places, self.ways)
         return []
 
-    def _first(self, scope: Scope, places: list[str], ways: list[tuple[list[list[Test]], Callable[..., None]]]) -> None:
+    # ---- which way --------------------------------------------------------------------------------
+    def _ways(self) -> list[Way]:
+        """Our own code, and for which sizes; the last is that by chunks."""
+        half, wide = self.lanes // 2, 2 * self.lanes
+        both: list[Test] = [("m", "sge", 2), ("n", "sge", 2)]
+        in_chunks: Way = [[("m", "sge", FEW), ("m", "sle", chunks.ROWS), ("n", "sge", half), ("k", "sge", 1)]], self._chunks
+        if self.form[1]:
+            along: Way = [[*both, ("m", "sle", ALONG)], [*both, ("n", "sle", ALONG)]], self._dots
+            return [in_chunks] if self.form[0] else [along, in_chunks]
+        # where rows lie across memory it must be worth reading them
+        least = wide if self.form[0] else half
+        straight: Way = [[*both, ("m", "slt", FEW), ("n", "sge", half)],
+                         [*both, ("nk", "sle", NEAR // self.bytes), ("n", "sge", least)],
+                         [("m", "sgt", chunks.ROWS), ("nk", "sle", SMALL // self.bytes), ("n", "sge", least)]], self._small
+        few: Way = [[*both, ("n", "slt", half), ("m", "sge", 4), ("k", "sge", wide)]], self._turned
+        return [straight, in_chunks] if self.form[0] else [straight, few, in_chunks]
+
+    def _first(self, scope: Scope, places: list[str], ways: Sequence[Way]) -> None:
         """The first way whose test holds, else the library."""
         if not ways:
             self._library(scope, places)
@@ -133,24 +184,20 @@ class _Product:
             found = scope.emit(f"or i1 {found}, {all_of}")
         return found
 
-    def _ways(self) -> list[tuple[list[list[Test]], Callable[..., None]]]:
-        """Our own code, and for which sizes."""
-        half, wide = self.lanes // 2, 2 * self.lanes
-        both: list[Test] = [("m", "sge", 2), ("n", "sge", 2)]
-        if self.form[1]:
-            few = 2 * self.lanes
-            return [] if self.form[0] else [([[*both, ("m", "sle", few)], [*both, ("n", "sle", few)]], self._dots)]
-        fits: list[Test] = [("nk", "sle", SMALL_BYTES // self.bytes)]
-        least = wide if self.form[0] else half  # where rows lie across memory it must be worth reading them
-        cases: list[list[Test]] = [[*both, ("m", "sle", FEW), ("n", "sge", half)], [*both, *fits, ("n", "sge", least)]]
-        few_columns: list[Test] = [*both, ("n", "slt", half), ("m", "sge", 4), ("k", "sge", wide)]
-        return [(cases, self._small), *([] if self.form[0] else [([few_columns], self._turned)])]
+    # ---- ways -------------------------------------------------------------------------------------
+    @property
+    def _steps(self) -> str:
+        """How far apart rows and terms of the left side lie."""
+        return "i64 1, i64 %m" if self.form[0] else "i64 %k, i64 1"
 
     def _small(self, scope: Scope, places: list[str]) -> None:
         a, b, c = places
-        row, term = ("1", "%m") if self.form[0] else ("%k", "1")
-        scope.do(f"call void @{small.name_of(self.dtype)}(i64 %m, i64 %n, i64 %k, ptr {a}, i64 {row}, i64 {term}, ptr {b}, "
-                 f"ptr {c})")
+        scope.do(f"call void @{small.name_of(self.dtype)}(i64 %m, i64 %n, i64 %k, ptr {a}, {self._steps}, ptr {b}, ptr {c})")
+
+    def _chunks(self, scope: Scope, places: list[str], span: tuple[str, str] = ("0", "%n")) -> None:
+        a, b, c = places
+        scope.do(f"call void @{chunks.name_of(self.dtype, self.form[1])}(i64 %m, i64 %n, i64 %k, ptr {a}, {self._steps}, "
+                 f"ptr {b}, ptr {c}, i64 {span[0]}, i64 {span[1]})")
 
     def _dots(self, scope: Scope, places: list[str]) -> None:
         given = ", ".join(f"ptr {x}" for x in places)
@@ -163,8 +210,8 @@ class _Product:
 
         def column(outer: Scope, at: str, state: list[str]) -> list[str]:
             def term(inner: Scope, k: str, now: list[str]) -> list[str]:
-                source = self._at(inner, places[1], inner.emit(f"add i64 {inner.emit(f'mul i64 {k}, %n')}, {at}"))
-                to = self._at(inner, copy, inner.emit(f"add i64 {inner.emit(f'mul i64 {at}, %k')}, {k}"))
+                source = element(inner, self.element, places[1], inner.emit(f"add i64 {inner.emit(f'mul i64 {k}, %n')}, {at}"))
+                to = element(inner, self.element, copy, inner.emit(f"add i64 {inner.emit(f'mul i64 {at}, %k')}, {k}"))
                 inner.do(f"store {self.element} {inner.emit(f'load {self.element}, ptr {source}')}, ptr {to}")
                 return []
             loop(outer, "0", "%k", "1", (), term)

@@ -10,7 +10,7 @@ other sizes are; no terms make zeros.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -23,7 +23,6 @@ HIGHEST = 8  # rows of a tile: each has a pointer
 SHORT, ROWS = 32, (35, 280)  # terms, with no more than which there are fewer rows in a block: results are stored in order
 LOWER = 4  # rows of the tile for what is left
 WIDEST = 4  # vectors of a tile
-AHEAD = 8  # terms whose factors the caches are asked for: the rows of B may lie on pages of their own
 _MATRICES = "i64 %k, ptr noalias %a, i64 %a.row, i64 %a.term, ptr noalias %b"
 
 
@@ -42,43 +41,64 @@ def name_of(dtype: np.dtype) -> str:
 def small_text(dtype: np.dtype, target: Target) -> str:
     """The function and those that it calls."""
     declarations, constants = set[str](), set[str]()
-    widths = [v for v in range(1, WIDEST + 1) if heights(target, v)[0] > 1]
-    texts = [_Panel(dtype, target, v, Function(declarations, constants)).text() for v in widths]
-    texts.append(_whole(dtype, target, widths, Function(declarations, constants)))
+    texts = [_Panel(dtype, target, v, Function(declarations, constants)).text() for v in widths_of(target)]
+    texts.append(_whole(dtype, target, Function(declarations, constants)))
     return "\n".join([*sorted(declarations), *sorted(constants), *texts])
 
 
-def _whole(dtype: np.dtype, target: Target, widths: Sequence[int], function: Function) -> str:
-    """Blocks of rows, in them panels of columns, as even as they can be."""
-    root, most, lanes, kind = function.root, widths[-1], target.lanes(dtype), memory_type(dtype)
+def call_panel(scope: Scope, dtype: np.dtype, vectors: int, given: tuple[str, ...]) -> None:
+    """Call the function of a panel with k, a, b, how far apart its terms are, c, m, the columns left, whether to add to c."""
+    k, a, b, step, c, m, left, again = given
+    scope.do(f"call void @{name_of(dtype)}_{vectors}(i64 {k}, ptr {a}, i64 %a.row, i64 %a.term, ptr {b}, i64 {step}, ptr {c}, "
+             f"i64 {m}, i64 {left}, i64 %n, i1 {again})")
 
-    most_rows = root.emit(f"select i1 {root.emit(f'icmp sle i64 %k, {SHORT}')}, i64 {ROWS[0]}, i64 {ROWS[1]}")
 
-    def panel(rows: str, a: str, sums: str, scope: Scope, at: list[str]) -> tuple[str, list[str]]:
-        left = scope.emit(f"sub i64 %n, {at[0]}")
-        vectors = scope.emit(f"udiv i64 {scope.emit(f'add i64 {left}, {lanes - 1}')}, {lanes}")
-        half = scope.emit(f"lshr i64 {scope.emit(f'add i64 {vectors}, 1')}, 1")
-        few, some = (scope.emit(f"icmp sle i64 {vectors}, {count}") for count in (most, 2 * most - 2))
-        width = scope.emit(f"select i1 {few}, i64 {vectors}, i64 {scope.emit(f'select i1 {some}, i64 {half}, i64 {most}')}")
-        b, c = (element(scope, kind, x, at[0]) for x in ("%b", sums))
+def widths_of(target: Target) -> list[int]:
+    """How many vectors panels may have."""
+    return [v for v in range(1, WIDEST + 1) if heights(target, v)[0] > 1]
 
-        def run(v: int, inner: Scope) -> Carried:
-            inner.do(f"call void @{name_of(dtype)}_{v}(i64 %k, ptr {a}, i64 %a.row, i64 %a.term, ptr {b}, ptr {c}, i64 {rows}, "
-                     f"i64 {left}, i64 %n)")
+
+def panels(scope: Scope, dtype: np.dtype, target: Target, span: tuple[str, str],
+           run: Callable[[Scope, int, str, str], None]) -> None:
+    """Panels of some columns, at least one, as even as they can be: `run` is given how many vectors one has, where it begins,
+    and how many columns are left there."""
+    lanes, widths = target.lanes(dtype), widths_of(target)
+    most = widths[-1]
+
+    def panel(inner: Scope, state: list[str]) -> tuple[str, list[str]]:
+        left = inner.emit(f"sub i64 {span[1]}, {state[0]}")
+        vectors = inner.emit(f"udiv i64 {inner.emit(f'add i64 {left}, {lanes - 1}')}, {lanes}")
+        half = inner.emit(f"lshr i64 {inner.emit(f'add i64 {vectors}, 1')}, 1")
+        few, some = (inner.emit(f"icmp sle i64 {vectors}, {count}") for count in (most, 2 * most - 2))
+        width = inner.emit(f"select i1 {few}, i64 {vectors}, i64 {inner.emit(f'select i1 {some}, i64 {half}, i64 {most}')}")
+
+        def one(arm: Scope, v: int) -> Carried:
+            run(arm, v, state[0], left)
             return ()
         for v in widths:
-            branch(scope, scope.emit(f"icmp eq i64 {width}, {v}"), partial(run, v))
-        following = scope.emit(f"add i64 {at[0]}, {scope.emit(f'mul i64 {width}, {lanes}')}")
-        return scope.emit(f"icmp slt i64 {following}, %n"), [following]
+            branch(inner, inner.emit(f"icmp eq i64 {width}, {v}"), partial(one, v=v))
+        following = inner.emit(f"add i64 {state[0]}, {inner.emit(f'mul i64 {width}, {lanes}')}")
+        return inner.emit(f"icmp slt i64 {following}, {span[1]}"), [following]
+    repeat(scope, [("i64", span[0])], panel)
+
+
+def _whole(dtype: np.dtype, target: Target, function: Function) -> str:
+    """Blocks of rows, in them panels of columns."""
+    root, kind = function.root, memory_type(dtype)
+    most = root.emit(f"select i1 {root.emit(f'icmp sle i64 %k, {SHORT}')}, i64 {ROWS[0]}, i64 {ROWS[1]}")
 
     def block(scope: Scope, row: str, state: list[str]) -> list[str]:
-        rows = scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"sub i64 %m, {row}")), ("i64", most_rows)])
+        rows = scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"sub i64 %m, {row}")), ("i64", most)])
         a, c = (element(scope, kind, x, scope.emit(f"mul i64 {row}, {step}")) for x, step in (("%a", "%a.row"), ("%c", "%n")))
-        repeat(scope, [("i64", "0")], partial(panel, rows, a, c))
+
+        def run(inner: Scope, v: int, at: str, left: str) -> None:
+            b, sums = (element(inner, kind, x, at) for x in ("%b", c))
+            call_panel(inner, dtype, v, ("%k", a, b, "%n", sums, rows, left, "false"))
+        panels(scope, dtype, target, ("0", "%n"), run)
         return []
 
     def blocks(scope: Scope) -> Carried:
-        loop(scope, "0", "%m", most_rows, (), block)
+        loop(scope, "0", "%m", most, (), block)
         return ()
     branch(root, root.emit("icmp sgt i64 %n, 0"), blocks)
     header = f"void @{name_of(dtype)}(i64 %m, i64 %n, {_MATRICES}, ptr noalias %c)"
@@ -94,8 +114,6 @@ class _Panel:
         self.kind = vector_type(self.element, self.lanes)
         left = function.root.emit(f"sub i64 %left, {(vectors - 1) * self.lanes}")
         self.mask = first_lanes(function.root, left, self.lanes)
-        far, many = function.root.emit(f"mul i64 %n, {AHEAD}"), function.root.emit(f"icmp sgt i64 %k, {4 * AHEAD}")
-        self.ahead = function.root.emit(f"select i1 {many}, i64 {far}, i64 0")
 
     def text(self) -> str:
         """Tiles from the first row to the last: of a height while more rows are left than the next has."""
@@ -103,7 +121,8 @@ class _Panel:
         found = heights(self.target, self.vectors)
         for height, lower in zip(found, [*found[1:], 0], strict=True):
             row, = loop(root, row, root.emit(f"sub i64 %m, {lower}"), str(height), [("i64", row)], partial(self._tile, height))
-        header = f"void @{name_of(self.dtype)}_{self.vectors}({_MATRICES}, ptr noalias %c, i64 %m, i64 %left, i64 %n)"
+        header = f"void @{name_of(self.dtype)}_{self.vectors}({_MATRICES}, i64 %b.term, ptr noalias %c, i64 %m, i64 %left, " \
+            "i64 %n, i1 %again)"
         return f"define internal {header} noinline {ATTRIBUTES} {{\n{self.function.body()}\n  ret void\n}}"
 
     def _tile(self, height: int, scope: Scope, at: str, done: list[str]) -> list[str]:
@@ -114,24 +133,25 @@ class _Panel:
         left = [self._at(scope, "%a", scope.emit(f"mul i64 {row}, %a.row")) for row in rows]
         zeros = [(self.kind, "zeroinitializer")] * (height * self.vectors)
         sums = loop(scope, "0", "%k", "1", zeros, partial(self._term, left))
-        for k, row in enumerate(rows):
-            place = self._at(scope, "%c", scope.emit(f"mul i64 {row}, %n"))
-            for part in range(self.vectors):
-                at_part = self._at(scope, place, str(part * self.lanes))
-                store_first(scope, self.kind, sums[k * self.vectors + part], at_part, self._mask(part))
+        places = [self._at(scope, self._at(scope, "%c", scope.emit(f"mul i64 {row}, %n")), str(part * self.lanes))
+                  for row in rows for part in range(self.vectors)]
+
+        def more(inner: Scope) -> Carried:
+            machine = Machine(inner, 8 * self.bytes, self.lanes, self.target)
+            before = [load_first(inner, self.kind, place, self._mask(k % self.vectors)) for k, place in enumerate(places)]
+            return [(self.kind, machine.add(x, y)) for x, y in zip(before, sums, strict=True)]
+        sums = branch(scope, "%again", more, otherwise=[(self.kind, x) for x in sums])
+        for k, (place, value) in enumerate(zip(places, sums, strict=True)):
+            store_first(scope, self.kind, value, place, self._mask(k % self.vectors))
         return [scope.emit(f"add i64 {at}, {height}")]
 
     def _term(self, left: Sequence[str], scope: Scope, term: str, state: list[str]) -> list[str]:
         machine = Machine(scope, 8 * self.bytes, self.lanes, self.target)
-        right = self._at(scope, "%b", scope.emit(f"mul i64 {term}, %n"))
-        later = self._at(scope, right, self.ahead)
+        right = self._at(scope, "%b", scope.emit(f"mul i64 {term}, %b.term"))
         columns = [load_first(scope, self.kind, self._at(scope, right, str(part * self.lanes)), self._mask(part))
                    for part in range(self.vectors)]
         place, new = scope.emit(f"mul i64 {term}, %a.term"), list[str]()
-        for k, row in enumerate(left):
-            if 0 < k <= self.vectors:  # here and there: LLVM loads nothing across it, which would take registers too soon
-                soon = self._at(scope, later, str((k - 1) * self.lanes))
-                scope.run("llvm.prefetch.p0", [("ptr", soon), ("i32", "0"), ("i32", "3"), ("i32", "1")])
+        for row in left:
             factor = scope.emit(f"load {self.element}, ptr {self._at(scope, row, place)}, align {self.bytes}")
             one = scope.emit(f"insertelement {self.kind} poison, {self.element} {factor}, i32 0")
             factor = scope.emit(f"shufflevector {self.kind} {one}, {self.kind} poison, <{self.lanes} x i32> zeroinitializer")
