@@ -5,11 +5,12 @@ import os
 import platform
 from importlib import metadata
 
-from benchmarks import call, compile, graphs, irregular, maps, maths, networks, products, reductions, scan, starting
+from benchmarks import call, compile, graphs, irregular, maps, maths, networks, products, reductions, scan, sorting, starting
 
 WORKLOADS = {f.__name__: f for f in (
     *call.WORKLOADS, *maps.WORKLOADS, *maths.WORKLOADS, *reductions.WORKLOADS, *products.WORKLOADS, *networks.WORKLOADS,
-    *graphs.WORKLOADS, *irregular.WORKLOADS, *compile.WORKLOADS, *scan.WORKLOADS, *starting.WORKLOADS)}
+    *graphs.WORKLOADS, *irregular.WORKLOADS, *sorting.WORKLOADS, *compile.WORKLOADS, *scan.WORKLOADS,
+    *starting.WORKLOADS)}
 
 
 def versions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Stable merge sort as LLVM text, for values and for positions.
+"""Stable merge sort as LLVM text.
 
 Guarantees: equal elements keep their order; NaN comes last, as in NumPy, and NaNs are equal to each other; -0.0 equals
 0.0; at most n log2(n) comparisons beyond the first runs, whatever the input. Source: the bottom-up merge sort of Knuth,
@@ -19,31 +19,33 @@ RUN = 16  # elements that insertion sorts before merging starts
 @cache
 def sort_text(dtype: np.dtype) -> tuple[str, str]:
     """Name and text of `void @lw_sort_<dtype>(ptr %data, ptr %temp, i64 %n)`: sorts data in place; temp holds n elements."""
-    name = f"lw_sort_{_short(dtype)}"
-    return name, _Sort(dtype, positions=False).text(name, "ptr %data, ptr %temp, i64 %n")
+    name = f"lw_sort_{SHORT[checked(dtype)]}"
+    return name, _Sort(dtype).text(name, "ptr %data, ptr %temp, i64 %n")
 
 
-@cache
-def argsort_text(dtype: np.dtype) -> tuple[str, str]:
-    """Name and text of `void @lw_argsort_<dtype>(ptr %keys, ptr %data, ptr %temp, i64 %n)`: data becomes the i64
-    positions that sort keys; temp holds n positions."""
-    name = f"lw_argsort_{_short(dtype)}"
-    return name, _Sort(dtype, positions=True).text(name, "ptr %keys, ptr %data, ptr %temp, i64 %n")
-
-
-def _short(dtype: np.dtype) -> str:
+def checked(dtype: np.dtype) -> np.dtype:
+    """The dtype, if its elements are in some order."""
     if dtype in COMPLEX:
         raise DTypeError(f"sort on {dtype}: complex numbers have no compiled sort")
-    return SHORT[dtype]
+    return dtype
+
+
+def ordered_half(bits: str, result: str, *, is_f16: bool) -> list[str]:
+    """Instructions that give a half, by its bits, as an i32: sign and magnitude to two's complement, and every NaN to the
+    largest."""
+    wide, size, minus, negative, value, nan = (f"{result}.{k}" for k in range(6))
+    return [f"{wide} = zext i16 {bits} to i32", f"{size} = and i32 {wide}, 32767", f"{minus} = sub i32 0, {size}",
+            f"{negative} = icmp ugt i32 {wide}, 32767", f"{value} = select i1 {negative}, i32 {minus}, i32 {size}",
+            f"{nan} = icmp ugt i32 {size}, {0x7C00 if is_f16 else 0x7F80}",
+            f"{result} = select i1 {nan}, i32 65535, i32 {value}"]
 
 
 class _Sort:
-    """The text of one sort. Elements are what moves: values, or positions whose keys are compared."""
+    """The text of one sort."""
 
-    def __init__(self, dtype: np.dtype, *, positions: bool) -> None:
-        self.dtype, self.positions = dtype, positions
-        self.key = {F32: "float", F64: "double"}.get(dtype, f"i{8 * dtype.itemsize}")
-        self.element = "i64" if positions else self.key
+    def __init__(self, dtype: np.dtype) -> None:
+        self.dtype = dtype
+        self.element = {F32: "float", F64: "double"}.get(dtype, f"i{8 * dtype.itemsize}")
         self.lines: list[str] = []
         self.count = 0
 
@@ -62,21 +64,13 @@ class _Sort:
         self.do(f"store {self.element} {value}, ptr {self.let(f'getelementptr {self.element}, ptr {base}, i64 {at}')}")
 
     def key_of(self, element: str) -> str:
-        """The key of an element; halves become integers in their order."""
-        key = element
-        if self.positions:
-            key = self.let(f"load {self.key}, ptr {self.let(f'getelementptr {self.key}, ptr %keys, i64 {element}')}")
-        return self._ordered_half(key) if self.dtype in (F16, BF16) else key
-
-    def _ordered_half(self, bits: str) -> str:
-        """Sign and magnitude to two's complement; every NaN to the largest."""
-        wide = self.let(f"zext i16 {bits} to i32")
-        size = self.let(f"and i32 {wide}, 32767")
-        minus = self.let(f"sub i32 0, {size}")
-        negative = self.let(f"icmp ugt i32 {wide}, 32767")
-        value = self.let(f"select i1 {negative}, i32 {minus}, i32 {size}")
-        nan = self.let(f"icmp ugt i32 {size}, {0x7C00 if self.dtype == F16 else 0x7F80}")
-        return self.let(f"select i1 {nan}, i32 65535, i32 {value}")
+        """What is compared of an element: halves become integers in their order."""
+        if self.dtype not in (F16, BF16):
+            return element
+        self.count += 1
+        key = f"%h{self.count}"
+        self.do(*ordered_half(element, key, is_f16=self.dtype == F16))
+        return key
 
     def less(self, a: str, b: str) -> str:
         """Whether key a goes strictly before key b."""
@@ -84,32 +78,23 @@ class _Sort:
             return self.let(f"icmp slt i32 {a}, {b}")
         if self.dtype not in (F32, F64):
             signed = self.dtype.kind == "i" and self.dtype != BOOL
-            return self.let(f"icmp {'slt' if signed else 'ult'} {self.key} {a}, {b}")
+            return self.let(f"icmp {'slt' if signed else 'ult'} {self.element} {a}, {b}")
         # b > a or b unordered with a, and a is a number: a NaN goes before nothing, everything before a NaN.
-        more = self.let(f"fcmp ugt {self.key} {b}, {a}")
-        number = self.let(f"fcmp ord {self.key} {a}, {a}")
+        more = self.let(f"fcmp ugt {self.element} {b}, {a}")
+        number = self.let(f"fcmp ord {self.element} {a}, {a}")
         return self.let(f"and i1 {more}, {number}")
 
     def text(self, name: str, parameters: str) -> str:
         self.do("entry:")
-        if self.positions:
-            self._count_up()
         self._insertion()
         self._merges()
         body = "\n".join(self.lines)
         return f"define internal void @{name}({parameters}) nounwind {{\n{body}\n}}"
 
-    def _count_up(self) -> None:
-        self.do("%some = icmp sgt i64 %n, 0", "br i1 %some, label %number, label %numbered", "number:",
-                "%p = phi i64 [ 0, %entry ], [ %p1, %number ]")
-        self.store("%p", "%data", "%p")
-        self.do("%p1 = add i64 %p, 1", "%pc = icmp slt i64 %p1, %n", "br i1 %pc, label %number, label %numbered", "numbered:")
-
     def _insertion(self) -> None:
         """Each run of RUN elements: element i moves left past every greater one of its run."""
-        before = "numbered" if self.positions else "entry"
         self.do("%many = icmp sgt i64 %n, 1", "br i1 %many, label %insert, label %out", "insert:",
-                f"%i = phi i64 [ 1, %{before} ], [ %i1, %placed ]", f"%first = and i64 %i, {-RUN}")
+                "%i = phi i64 [ 1, %entry ], [ %i1, %placed ]", f"%first = and i64 %i, {-RUN}")
         element = self.load("%data", "%i")
         key = self.key_of(element)
         self.do("br label %shift", "shift:", "%j = phi i64 [ %i, %insert ], [ %j1, %move ]",

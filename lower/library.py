@@ -16,7 +16,6 @@ from loopwright.ir.ops.callbacks import debug_callback, pure_callback, whole_typ
 from loopwright.ir.ops.checks import FAILED_AXIS, check
 from loopwright.ir.types import DTYPES, SHORT
 from loopwright.kernels.gemm import match_gemm
-from loopwright.kernels.sorting import argsort_text
 from loopwright.lower.fourier import layouts, transform, transform_block
 from loopwright.lower.natives import native, native_text
 from loopwright.lower.products import running_product_text
@@ -85,14 +84,18 @@ def _each(w: Writer, sizes: Sizes, count: Extent, bases: list[str], steps: list[
 def _with_scratch(w: Writer, sizes: Sizes, bytes_needed: Extent, body: Callable[[str], None]) -> None:
     """Run `body` with that much scratch memory; out of memory stores -1 as the error."""
     block = w.call("ptr", "lw_scratch_acquire", f"i64 {sizes.extent(bytes_needed)}")
+    _unless_out_of_memory(w, w.let(f"icmp ne ptr {block}, null"))
+    body(block)
+    w.call("void", "lw_scratch_release", f"ptr {block}")
+
+
+def _unless_out_of_memory(w: Writer, enough: str) -> None:
     full, run = w.fresh("full"), w.fresh("run")
-    w.branch(w.let(f"icmp eq ptr {block}, null"), full, run)
+    w.branch(enough, run, full)
     w.label(full)
     w.store("i64", "-1", "%error")
     w.do("ret void")
     w.label(run)
-    body(block)
-    w.call("void", "lw_scratch_release", f"ptr {block}")
 
 
 def _sort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
@@ -113,18 +116,18 @@ def _sort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, 
 
 
 def _argsort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
-    """The stable order of each row."""
+    """The stable order of each row, where positions fit in 32 bits."""
     type, keys = node.outputs[0].type, node.inputs[0].type.dtype
     rows, n = product(type.shape[:-1]), type.shape[-1]
-    name, text = argsort_text(keys)
+    _unless_out_of_memory(w, w.let(f"icmp ule i64 {sizes.extent(n)}, {1 << 32}"))
 
     def sort_rows(temp: str) -> None:
         def one(at: list[str]) -> None:
-            w.do(f"call void @{name}(ptr {at[0]}, ptr {at[1]}, ptr {temp}, i64 {sizes.extent(n)})")
+            w.call("void", f"lw_argsort_{SHORT[keys]}", *(f"ptr {x}" for x in (*at, temp)), f"i64 {sizes.extent(n)}")
         _each(w, sizes, rows, [inputs[0], "%out"], [sizes.extent(n * keys.itemsize), sizes.extent(n * 8)], one)
 
     _with_scratch(w, sizes, n * 8, sort_rows)
-    return (text,)
+    return ()
 
 
 def _running_product(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Sorts of one row, for compiled code: NumPy's own sort functions where they pass, else our merge sort.
 
-    void @lw_sort_<dtype>(ptr data, ptr temp, i64 n)        in place; temp holds n elements
+    void @lw_sort_<dtype>(ptr data, ptr temp, i64 n)                    in place; temp holds n elements
+    void @lw_argsort_<dtype>(ptr keys, ptr data, ptr temp, i64 n)       data becomes the i64 positions; temp holds n of them
 
 Guarantees: ascending, NaN last, as `np.sort`; NumPy's function is used only for dtypes whose sort needs nothing but the
 data, and after it sorted a row rightly.
@@ -14,20 +15,22 @@ from functools import cache
 import numpy as np
 
 from loopwright.ir.types import BF16, BY_SHORT
+from loopwright.kernels.orders import argsort_text
 from loopwright.kernels.sorting import sort_text
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled
 from loopwright.lower.runtime.objects import address as object_address
 
-PREFIX = "lw_sort_"
+PREFIXES = ("lw_sort_", "lw_argsort_")
 # PyArray_ArrFuncs begins with 21 casts and 12 other functions; then come the sorts, the default one first.
 _DEFAULT_SORT = (21 + 12) * ctypes.sizeof(ctypes.c_void_p)
 _Sort = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_void_p)
 
 
 def address(name: str) -> int:
-    """The address of `lw_sort_<dtype>`."""
-    return _library(BY_SHORT[name.removeprefix(PREFIX)])[name]
+    """The address of one of these functions."""
+    dtype = BY_SHORT[name.rsplit("_", 1)[1]]
+    return (_library(dtype) if name.startswith(PREFIXES[0]) else _orders(dtype))[name]
 
 
 @cache
@@ -39,6 +42,12 @@ def _library(dtype: np.dtype) -> Library:
     shim = (f"declare i32 @numpy_sort(ptr, i64, ptr)\ndefine void @{name}(ptr %data, ptr %temp, i64 %n) nounwind {{\n"
             "  %unused = call i32 @numpy_sort(ptr %data, i64 %n, ptr null)\n  ret void\n}\n")
     return load(assembled(shim), {"numpy_sort": theirs}, [name])
+
+
+@cache
+def _orders(dtype: np.dtype) -> Library:
+    name, text = argsort_text(dtype)
+    return load(assembled(text), {"lw_sort_i64": address("lw_sort_i64")}, [name])
 
 
 @cache

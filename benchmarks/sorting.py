@@ -1,0 +1,38 @@
+"""Orders of rows, and the greatest few of each row."""
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.contest import contest
+from benchmarks.harness import Timing
+from loopwright import lax
+
+
+def orders() -> list[Timing]:
+    """Stable orders of 100,000 numbers, and of 500 rows of 1,000."""
+    return [*_order("float64", 100_000), *_order("float32", 500, 1000), *_order("int64", 500, 1000)]
+
+
+def _order(dtype: str, *shape: int) -> list[Timing]:
+    x = (np.random.default_rng(0).normal(size=shape) * 1000).astype(dtype)
+    name = f"argsort, {'x'.join(map(str, shape))} {dtype[0]}{dtype[-2:]}"
+    return contest(name, (x,), lambda x: np.argsort(x, axis=-1, kind="stable"),
+                   expected=np.argsort(x, -1, kind="stable"), tolerance=0,
+                   jax=lambda jax: lambda x: jax.numpy.argsort(x, axis=-1),
+                   torch=lambda torch, optimised: optimised(lambda x: torch.argsort(x, dim=-1, stable=True)))
+
+
+def greatest() -> list[Timing]:
+    """The 10 greatest of each of 64 rows of 1,000 float32, and where they are."""
+    x = np.random.default_rng(0).normal(size=(64, 1000)).astype("float32")
+
+    def by_hand(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        at = np.argpartition(-x, 10, axis=-1)[:, :10]
+        at = np.take_along_axis(at, np.argsort(-np.take_along_axis(x, at, -1), axis=-1), -1)
+        return np.take_along_axis(x, at, -1), at
+    return contest("top_k, 10 of 64x1000 f32", (x,), lambda x: lax.top_k(x, 10), numpy=by_hand, expected=by_hand(x),
+                   tolerance=0, jax=lambda jax: lambda x: jax.lax.top_k(x, 10),
+                   torch=lambda torch, optimised: optimised(lambda x: tuple(torch.topk(x, 10))))
+
+
+WORKLOADS = (orders, greatest)
