@@ -6,7 +6,7 @@ very arrays of arguments that were donated; nothing waits for the device but dec
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from loopwright.ir.signature import Version
 from loopwright.ir.source import user_source
 from loopwright.ir.types import is_on_device
 from loopwright.lower.runtime import lazy
-from loopwright.tracer.pytree import paths, unflatten
+from loopwright.tracer.pytree import LEAF, paths, unflatten
 from loopwright.tracer.signatures import Call, Form
 
 if TYPE_CHECKING:
@@ -31,13 +31,26 @@ MOST_CAPTURED_BYTES = 4096  # of a NumPy array that a function captured, which i
 
 
 @dataclass(frozen=True, eq=False)
+class Prepared:
+    """A version at some sizes: its program, and for each result its shape and dtype, or the number of the argument whose memory
+    it takes."""
+
+    draft: Draft
+    sizes: dict[str, int]
+    launcher: Launcher
+    results: tuple[tuple[tuple[int, ...], np.dtype] | int, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class GPUEntry:
-    """A version on a GPU. `launchers`: its programs, the newest first: a further one serves sizes that need wider indices."""
+    """A version on a GPU. `launchers`: its programs, the newest first: a further one serves sizes that need wider indices.
+    `prepared`: by sizes."""
 
     draft: Draft
     key: Any
     form: Form
     launchers: list[Launcher] = field(default_factory=list)
+    prepared: dict[tuple[int, ...], Prepared] = field(default_factory=dict)
 
     def matches(self, call: Call) -> bool:
         """Whether this version answers the call."""
@@ -50,6 +63,7 @@ class OnGPU:
     def __init__(self, versions: Versions, device: str | None, cuda_graphs: bool) -> None:
         self.versions, self.device, self.cuda_graphs = versions, device, cuda_graphs
         self.entries: tuple[GPUEntry, ...] = ()
+        self._again: dict[tuple[Any, ...], Prepared] = {}  # what answers calls of arrays, by their types, dtypes and shapes
         self._lock = threading.Lock()
 
     def takes(self, call: Call) -> bool:
@@ -78,6 +92,13 @@ class OnGPU:
                     return f"{paths(call.structures[label], self.versions.parameters.described(label))[k]} is"
         raise AssertionError("no such array")
 
+    def again(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any] | None:
+        """The answer to a call that is like an earlier one, of arrays of the same shapes by position; None for another."""
+        if not self._again or kwargs:
+            return None
+        prepared = self._again.get(tuple([(type(x), getattr(x, "dtype", None), getattr(x, "shape", None)) for x in args]))
+        return (self.execute(prepared, args, lazy.gpu()),) if prepared is not None else None
+
     def run(self, call: Call) -> Any:
         """The answer to a call."""
         driver = lazy.gpu()
@@ -85,19 +106,26 @@ class OnGPU:
             leaves[:] = [driver.put(x) if isinstance(x, np.ndarray) else x for x in leaves]
         entry = self.entry(call)
         leaves = call.flat(entry.form)
-        sizes = entry.draft.sizes_of(leaves)
-        program = self.launcher(entry, driver, sizes)
-        version = entry.draft.version
+        prepared = self.prepared(entry, driver, entry.draft.sizes_of(leaves))
+        is_flat = not call.statics and not call.form.keywords and all(s is LEAF for s in call.structures.values())
+        if is_flat and not entry.draft.captured and not entry.draft.contents and all(map(driver.owns, leaves)):
+            with self._lock:
+                if len(self._again) >= KEEP:
+                    self._again.clear()
+                self._again[tuple([(type(x), x.dtype, x.shape) for x in leaves])] = prepared
+        return self.execute(prepared, leaves, driver)
+
+    def execute(self, prepared: Prepared, leaves: Sequence[Any], driver: Driver) -> Any:
+        """Run a version on these leaves."""
+        version = prepared.draft.version
         arguments = [_native(x, driver) for x in (*leaves, *version.hidden)]
-        for a in program.program.donations.values():
+        for a in prepared.launcher.program.donations.values():
             arguments[a] = _donated(arguments[a], [x for k, x in enumerate(arguments) if k != a], driver)
-        results = [arguments[program.program.donations[k]] if k in program.program.donations
-                   else driver.empty(tuple([evaluate(n, sizes) for n in v.type.shape]), v.type.dtype)
-                   for k, v in enumerate(version.graph.results)]
+        results = [arguments[r] if isinstance(r, int) else driver.empty(*r) for r in prepared.results]
         addresses = [driver.address(x) if driver.owns(x) else np.asarray(x, v.type.dtype).tobytes()
                      for x, v in zip(arguments, version.graph.params, strict=True)]
-        program(addresses, [driver.address(x) for x in results], sizes)
-        return unflatten(entry.draft.structure, results)
+        prepared.launcher(addresses, [driver.address(x) for x in results], prepared.sizes)
+        return unflatten(prepared.draft.structure, results)
 
     def find(self, call: Call) -> GPUEntry | None:
         """The version that answers a call, if there is one."""
@@ -116,6 +144,22 @@ class OnGPU:
             if (found := self.find(call)) is None:
                 found = GPUEntry(draft, call.key, call.form)
                 self.entries = (*self.entries, found)[-KEEP:]
+        return found
+
+    def prepared(self, entry: GPUEntry, driver: Driver, sizes: dict[str, int]) -> Prepared:
+        """A version at these sizes."""
+        key = tuple(sizes.values())
+        found = entry.prepared.get(key)
+        if found is None:
+            launcher = self.launcher(entry, driver, sizes)
+            taken = launcher.program.donations
+            results = [taken.get(k) if k in taken else (tuple([evaluate(n, sizes) for n in v.type.shape]), v.type.dtype)
+                       for k, v in enumerate(entry.draft.version.graph.results)]
+            found = Prepared(entry.draft, sizes, launcher, tuple([r for r in results if r is not None]))
+            with self._lock:
+                if len(entry.prepared) >= KEEP:
+                    entry.prepared.clear()
+                entry.prepared[key] = found
         return found
 
     def launcher(self, entry: GPUEntry, driver: Driver, sizes: dict[str, int]) -> Launcher:

@@ -66,6 +66,21 @@ def test_guards_and_declarations_hold_there_too(gpu):
     assert lw.jit(lambda x: x, dynamic=False)(put(np.ones(3))[0]).shape == (3,)
 
 
+def test_calls_alike_are_answered_alike(gpu):
+    f = lw.jit(lambda x, y=2.0: x * y)
+    for dtype, n in (("f8", 3), ("f8", 3), ("f4", 3), ("f8", 4), ("f8", 3), ("f4", 3)):
+        x = put(np.ones(n, dtype))[0]
+        found = f(x)
+        assert (found.dtype, found.shape, found.get().sum()) == (dtype, (n,), 2 * n)
+        assert f(x, 3.0).get().sum() == f(x, y=3.0).get().sum() == f(x, x).get().sum() * 3 == 3 * n
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match="NumPy array"):
+            f(x, np.ones(3))
+    assert f(np.ones(3)).tolist() == [2, 2, 2]
+    outer = lw.jit(lambda z: z + f(put(np.ones(3))[0]))  # while another is traced
+    np.testing.assert_array_equal(outer(put(np.ones(3))[0]).get(), np.full(3, 3.0))
+
+
 # ---- where ----------------------------------------------------------------------------------------
 def test_arrays_on_both_sides_are_refused_with_the_fix(gpu):
     def total(x, rest):

@@ -37,7 +37,7 @@ class _Checks:
 
 
 _checks = _Checks()
-_launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()
+_launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()  # those that have flags
 _registry = threading.Lock()
 
 
@@ -62,20 +62,23 @@ class Launcher:
         self._seen: OrderedDict[Hashable, bool] = OrderedDict()
         self._captured: OrderedDict[Hashable, Callable[[], None]] = OrderedDict()
         self._lock = threading.Lock()
-        with _registry:
-            _launchers.add(self)
 
     def __call__(self, arguments: Sequence[int | bytes], results: Sequence[int], sizes: Mapping[str, int]) -> None:
         """Run for arrays at these addresses; a number may be given by its bytes. Results may lie where arguments do that were
         donated to them, and nowhere else where arguments are."""
         stream = self.driver.stream()
         raise_reported(stream)
-        numbers = [k for k, x in enumerate(arguments) if isinstance(x, bytes)]
-        frame, before = self.frame(self.program.kernels, sizes), -(-len(numbers) * NUMBER // ALIGNED) * ALIGNED
+        frame = self.frame(self.program.kernels, sizes)
+        before = -(-sum(isinstance(x, bytes) for x in arguments) * NUMBER // ALIGNED) * ALIGNED
         block = self.driver.allocate(before + frame.bytes) if before + frame.bytes else None
         base = block.address if block else 0
-        addresses = [base + NUMBER * numbers.index(k) if isinstance(x, bytes) else x for k, x in enumerate(arguments)]
-        self._put([(addresses[k], x) for k, x in enumerate(arguments) if isinstance(x, bytes)])
+        addresses: list[int] = []
+        numbers: list[tuple[int, bytes]] = []
+        for x in arguments:
+            if isinstance(x, bytes):
+                numbers.append((base + NUMBER * len(numbers), x))
+            addresses.append(numbers[-1][0] if isinstance(x, bytes) else x)
+        self._put(numbers)
         frame.run(addresses, results, base + before, base + before + frame.shared)
         if _checks.at_once and self.reports:
             self.driver.wait()
@@ -109,6 +112,8 @@ class Launcher:
         with self._lock:
             if stream not in self.flags:
                 self.flags[stream] = self.driver.flags(4 * len(self.reports))
+                with _registry:
+                    _launchers.add(self)
             return self.flags[stream].address
 
     def replayed(self, key: Hashable, run: Callable[[], None]) -> None:
@@ -154,6 +159,8 @@ class Launcher:
 
 def raise_reported(stream: int) -> None:
     """Raise an error that a kernel of any program on this stream is known to have met."""
+    if not _launchers:
+        return
     with _registry:
         launchers = tuple(_launchers)
     for launcher in launchers:
