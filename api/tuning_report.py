@@ -77,7 +77,10 @@ def _section(x: TunedAt) -> list[str]:
 def _outcome(x: TunedAt) -> str:
     if not x.record.module:
         return f"nothing is faster than the default, which takes {amount(x.tuned.default_seconds)}"
-    return f"{x.speedup:.2f} times as fast, {amount(x.tuned.default_seconds)} to {amount(x.tuned.best_seconds)}"
+    t, alone = x.tuned, ""
+    if t.cover and t.cover.partition:
+        alone = f"; its partition alone {t.default_seconds / t.partition_seconds:.2f} times"
+    return f"{x.speedup:.2f} times as fast, {amount(t.default_seconds)} to {amount(t.best_seconds)}{alone}"
 
 
 def _spent(t: Tuned) -> str:

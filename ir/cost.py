@@ -92,8 +92,8 @@ def _flops(e: Expr) -> Extent:
         case Apply(fn, args, dtype):
             factor = 4 if dtype.kind == "c" else 1
             return sum((_flops(a) for a in args), weight(fn) * factor)
-        case When(cond, then, other):
-            return _flops(cond) + _flops(then) + _flops(other)
+        case When(_, then, other):  # which of them is a matter of indices
+            return _flops(then) + _flops(other)
         case Reduce(over=over, body=body):
             return (_flops(body) + 1) * product(n for _, n in over)
         case Prefix(body=body):

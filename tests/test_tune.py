@@ -22,6 +22,7 @@ import loopwright as lw
 from loopwright import tuner
 from loopwright.__main__ import main
 from loopwright.lower.covers import Cover
+from loopwright.lower.decisions import Apart
 from loopwright.lower.modules import module_of_kernels
 from loopwright.lower.program import cover_graph
 from loopwright.lower.runtime import tuned
@@ -53,7 +54,7 @@ class Search:
 
     def __init__(self):
         self.asked = []
-        self.gain, self.interrupted = 2.0, False
+        self.gain, self.cover, self.interrupted = 2.0, Cover(), False
 
     def __call__(self, g, sizes, *, seconds, fast_math=False, donated=(), starts=(), records=None, values=None, on_trial):
         self.asked.append((sizes, seconds, starts))
@@ -64,7 +65,7 @@ class Search:
             on_trial(trial, Progress(seconds - trial.at, 6e-6, 6e-6 / self.gain, (KERNEL,), 3, 1))
         best = slower(default) if self.gain > 1 else default
         ranges = tuple([(max(sizes[s] // 2, 1), 2 * sizes[s]) for s in g.free_symbols])
-        return Tuned(sizes, default, best, Cover(), 6e-6, 6e-6 / self.gain, 0.015, 1.25, TRIALS, (KERNEL,), ranges,
+        return Tuned(sizes, default, best, self.cover, 6e-6, 6e-6 / self.gain, 4e-6, 0.015, 1.25, TRIALS, (KERNEL,), ranges,
                      self.interrupted)
 
 
@@ -281,6 +282,8 @@ def test_the_report_in_words(search):
           kernel                                    runs    default       best  times  roofline  made by
           tanh full add                                1       4 us       2 us   2.00      50%  generated
           failed 1 times: crashed with <SIGSEGV>""")
+    search.cover = Cover((Apart((0,)),))
+    assert "2.00 times as fast, 6 us to 3 us; its partition alone 1.50 times\n" in lw.tune(again(curve), normal(20)).report()
     search.gain = 1.0
     assert "curve (n=20): nothing is faster than the default, which takes 6 us" in lw.tune(curve, normal(20)).report()
 

@@ -9,8 +9,10 @@ import loopwright as lw
 from loopwright import lax, nn
 from loopwright.ir.schedule import Unroll, Vectorize
 from loopwright.lower import partition
+from loopwright.lower.covers import alternatives
 from loopwright.lower.modules import kernels_of
-from loopwright.lower.tuning import tuner
+from loopwright.lower.target import host_target
+from loopwright.lower.tuning import kernels, tuner
 from loopwright.lower.tuning.ranges import corners, ranges_of
 from loopwright.lower.tuning.records import Records
 from loopwright.lower.tuning.sites import sites_of
@@ -43,10 +45,10 @@ class Pool:
                 for c, x in zip(candidates, found, strict=True)]
 
 
-def tuned(f, args, of, seconds=2.0, listener=lambda trial, progress: None, noise=0.01):
+def tuned(f, args, of, seconds=2.0, listener=lambda trial, progress: None, noise=0.01, starts=()):
     g, sizes = traced(f, *args)
     task = tuner._Task(g, sizes, False, ())
-    return tuner._Tuner(task, seconds, Pool(of, noise), listener).run(())
+    return tuner._Tuner(task, seconds, Pool(of, noise), listener).run(starts)
 
 
 def softmax_and_more(x):
@@ -91,6 +93,42 @@ def test_covers_of_the_graph_are_searched():
     assert len(kernels_of(found.best)) > len(kernels_of(found.default))
     assert found.cover.partition
     np.testing.assert_allclose(computed(found.best, x), softmax_and_more(x), rtol=1e-4)
+
+
+def test_what_the_partition_does_alone_is_told():
+    """Here more kernels take half of the time, and vectors of other widths a tenth less."""
+    usual = []
+
+    def of(g):
+        usual.append(lanes_of(g))
+        return 1e-2 / (1 + len(kernels_of(g))) * (1.0 if set(lanes_of(g)) <= set(usual[0]) else 0.9)
+    found = tuned(softmax_and_more, (normal(20, 30),), of)
+    assert found.best_seconds <= found.partition_seconds < found.default_seconds
+    assert found.partition_seconds == of(tuner._Task(*traced(softmax_and_more, normal(20, 30)), False, ()).module(
+        tuner.Cover(found.cover.partition)))
+
+
+def test_a_start_is_kept_as_it_is_where_its_kernels_are_made_otherwise():
+    """Of a start nobody knows the cover: what is found of its kernels goes into the start itself."""
+    g, sizes = traced(softmax_and_more, normal(20, 30))
+    task = tuner._Task(g, sizes, False, ())
+    start = max([task.module(c) for c in alternatives(g, host_target(), True, tuner.Cover())], key=lambda g: len(kernels_of(g)))
+    count, usual = len(kernels_of(start)), lanes_of(start)
+
+    def of(g):
+        return (1e-3 if len(kernels_of(g)) == count else 1e-2) * (1.0 if set(lanes_of(g)) <= set(usual) else 0.9)
+    found = tuned(softmax_and_more, (normal(20, 30),), of, seconds=1000.0, starts=[start],
+                  listener=lambda trial, progress: stop(progress.best < 0.095 * progress.default))
+    assert len(kernels_of(found.best)) == count and found.cover is None and lanes_of(found.best) != usual
+    np.testing.assert_allclose(computed(found.best, normal(20, 30)), softmax_and_more(normal(20, 30)), rtol=1e-4)
+
+
+def test_a_kernel_that_cannot_run_alone_stays_as_it_is():
+    def of(g):
+        alone = len(kernels_of(g)) == 1
+        return "KeyError: no" if alone else 1e-3
+    found = tuned(softmax_and_more, (normal(20, 30),), of, seconds=1.0)
+    assert found.best is found.default and all(k.default == math.inf for k in found.kernels)
 
 
 def test_what_fails_costs_itself_and_says_why():
@@ -182,7 +220,7 @@ def test_kernels_are_remembered_for_other_programs(tmp_path):
     second = sought(lambda x: np.sort(nn.softmax(x)), (normal(20, 30),))
     kernel, = {t.kernel for t in first.trials if t.what == "kernel"}
     again = [t.seconds for t in second.trials if t.kernel == kernel]
-    assert min(again[:tuner.BATCH]) == 1e-3
+    assert min(again[:kernels.BATCH]) == 1e-3
 
 
 # ---- sizes ------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.schedule import ComputeAt, Inline, InPlace, Interleave, Pack, Reorder, Split, Tensorize, Unroll, Vectorize
 from loopwright.ir.types import F32, ArrayType
-from loopwright.lower.modules import alone
+from loopwright.lower.modules import alone, check_schedule
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import host_target
 from loopwright.lower.tuning.candidates import Candidate, difference, reference
@@ -180,6 +180,9 @@ def test_nothing_is_proposed_twice_and_starts_come_first(name):
     assert whole[0] is node.attrs and node.attrs["schedule"] not in [a["schedule"] for a in whole[1:]]
     nests = [hash(search.space.replay(a["schedule"]).nest) for a in found if a["implementation"] == "generated"]
     assert len(nests) == len(set(nests)) == len(found) - 1 and found[1] == {"implementation": "gemm"}
+    for schedule in [a["schedule"] for a in found[2:]]:
+        lean = not any(isinstance(x, Interleave) for x in schedule)
+        check_schedule(node.regions[0], schedule, name, schedule if lean else ())  # each instruction changes something
 
 
 # ---- finding what is quick ------------------------------------------------------------------------
@@ -240,6 +243,14 @@ def test_trees_learn_what_the_analytic_model_is_off_by():
     rows = np.stack(model.rows)[:, :len(NAMES)]
     off = np.abs(np.log(model.predict(np.expm1(rows)) / model.analytic.predict(np.expm1(rows))) - model.off)
     assert np.median(off) < 0.3 * np.median(np.abs(model.off))
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_no_kernel_is_faster_than_the_roofline(name):
+    node, size = node_of(name), 6 if name == "convolution" else 300
+    search = KernelSearch(node, sizes_of(node, size), [node.attrs], Roofline())
+    made = Executable(Candidate.of(alone(node), search.sizes))
+    assert 0 < search.roofline <= min(made.run(3) / 3 for _ in range(20))
 
 
 def test_kernels_in_loops_and_loops_of_elements_have_neighbours_too():

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from loopwright.ir.dims import Extent, evaluate
-from loopwright.ir.loops import Apply, Bounded, Expr, Index, Literal, Load, Prefix, Reduce, Size, parts
+from loopwright.ir.loops import Apply, Bounded, Expr, Index, Literal, Load, Local, Prefix, Reduce, Size, parts, walk
 from loopwright.ir.nest import (
     Allocate,
     Block,
@@ -43,7 +43,7 @@ NAMES = (
     "loads", "stores",  # a vector at a time
     "scattered",  # elements that lanes read or write apart from each other
     "steps",  # of all loops
-    "bytes", "past_first", "past_second", "past_last",  # that are met at all, that come from beyond each cache
+    "bytes", "past_first", "past_second", "past_last",  # of operands and results that are surely met; from beyond each cache
     "parallel",  # iterations of the loop that is shared out
     "lanes", "in_flight", "innermost", "depth",  # lanes, vectors at a time, positions of a loop, loops inside each other: most
     "statements", "kept", "passes", "prefetches",  # of which kept: bytes of rows; passes: reductions with loops of their own
@@ -58,7 +58,7 @@ def features(nest: Nest, sizes: Mapping[str, int], target: Target) -> np.ndarray
     root = _Loop("", 1)
     walk.body(nest.body, root)
     total = walk.total
-    total["bytes"] = sum(root.all.values())
+    total["bytes"] = sum(walk.met.values())
     for name, cache in (("past_first", FIRST_CACHE), ("past_second", target.cache_bytes),
                         ("past_last", LAST_CACHE * target.cache_bytes)):
         total[name] = root.moved(cache)
@@ -82,8 +82,8 @@ class _Loop:
         if parent:
             parent.inside.append(self)
 
-    def access(self, b: Buffer, shape: Sequence[int], steps: Sequence[Steps]) -> None:
-        """Note that a statement of the body reads or writes a buffer."""
+    def access(self, b: Buffer, shape: Sequence[int], steps: Sequence[Steps]) -> float:
+        """Note that a statement of the body reads or writes a buffer; the bytes that it meets in all."""
         reach = dict[str, int]()
         for k, n in self.wide:
             reach[k] = reach.get(k, 1) * n
@@ -98,6 +98,7 @@ class _Loop:
                 bytes_ = _bytes(shape, steps, reach, b.dtype.itemsize)
             loop.all[b.name] = max(loop.all.get(b.name, 0.0), bytes_)
             loop = loop.parent
+        return bytes_
 
     def moved(self, cache: float) -> float:
         """The bytes that come from beyond a cache: if a single trip fits everything is fetched once, else by every trip."""
@@ -113,6 +114,7 @@ class _Walk:
     buffers: dict[str, Buffer]
     total: dict[str, float] = field(default_factory=lambda: {**dict.fromkeys(NAMES, 0.0), "parallel": 1.0})
     known: dict[Extent, int] = field(default_factory=dict)
+    met: dict[str, float] = field(default_factory=dict)  # of each operand and result, where no numbers decide which
     last_fold: _Loop | None = None
 
     def number(self, n: Extent) -> int:
@@ -256,7 +258,15 @@ class _Walk:
         if along and (len(along) > 1 or steps[-1].get(lane) != 1):
             self.total["scattered"] += around.points
         self.total[kind] += around.points / min(around.lanes, self.target.lanes(b.dtype))
-        around.access(b, [self.number(n) for n in b.shape], steps)
+        met = around.access(b, [self.number(n) for n in b.shape], steps)
+        if b.role != "local" and not any(map(_is_read, index)):
+            self.met[b.name] = max(self.met.get(b.name, 0.0), met)
+
+
+@lru_cache(1 << 12)
+def _is_read(e: Expr) -> bool:
+    """Whether an index depends on what is in memory."""
+    return any(isinstance(x, Load | Local) for x in walk(e))
 
 
 @lru_cache(1 << 12)
@@ -280,7 +290,7 @@ def _steps(e: Expr, scale: int = 1) -> Steps:
 
 
 def _bytes(shape: Sequence[int], steps: Sequence[Steps], reach: Mapping[str, int], each: int) -> float:
-    """The bytes that an access meets, whole lines where rows lie apart."""
+    """The bytes that an access meets, whole lines where rows lie apart, and at most the whole array."""
     rows = row = 1
     for n, axis in zip(shape, steps, strict=True):
         rows, row = rows * row, 1
@@ -289,4 +299,4 @@ def _bytes(shape: Sequence[int], steps: Sequence[Steps], reach: Mapping[str, int
         row = min(row, n)
     if rows == 1 or row == shape[-1]:
         return float(rows * row * each)
-    return float(rows * max(row * each, LINE))
+    return float(min(rows * max(row * each, LINE), math.prod(shape) * each))

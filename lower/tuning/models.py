@@ -11,11 +11,16 @@ from typing import Any
 import numpy as np
 
 from loopwright.lower.runtime.lazy import xgboost
-from loopwright.lower.tuning.features import COLUMN
+from loopwright.lower.target import Target
+from loopwright.lower.tuning.features import COLUMN, LAST_CACHE
 
 STEP = 1 / 3e9  # seconds of an operation on vectors
 TURN = 1 / 1e9  # of a loop's step: a count, a branch
 CALL = 1e-6  # of loops that threads share out
+FASTEST = 4e9  # cycles a second
+TOGETHER = 4  # operations on vectors in a cycle: two multiplications, each with an addition
+NEAR_BYTES = 64  # that a cycle brings from the second cache
+READING = 2.0  # times the rate of copies, of which each line that is written was read as well
 ROUNDS = 3  # of a measurement of the machine
 IN_CACHE, IN_LAST_CACHE, IN_MEMORY = 1 << 18, 1 << 21, 1 << 24  # bytes of arrays that lie there
 FEWEST = 8  # measured candidates that trees are grown from, and again after as many more
@@ -36,6 +41,17 @@ def bandwidth(size: int) -> float:
     return 2 * size / best
 
 
+def least_seconds(operations: float, bytes_: float, lanes: int, target: Target, threads: int) -> float:
+    """Seconds below which no program of this machine gets: its units are always busy, with so many numbers in a vector, or its
+    memory is, where what the nearer caches hold comes from there."""
+    clock = FASTEST * threads
+    near, far = target.cache_bytes * threads, LAST_CACHE * target.cache_bytes
+    moved = min(bytes_, near) / (NEAR_BYTES * clock)
+    moved += max(min(bytes_, far) - near, 0) / (READING * threads * bandwidth(IN_LAST_CACHE))
+    moved += max(bytes_ - max(near, far), 0) / (READING * threads * bandwidth(IN_MEMORY))
+    return max(operations / (TOGETHER * lanes * clock), moved)
+
+
 class Roofline:
     """Seconds by what takes longest: operations, or bytes from beyond each cache at the rate of what lies there."""
 
@@ -49,14 +65,6 @@ class Roofline:
             + _of(x, "past_last") / bandwidth(IN_MEMORY)
         least, most = np.minimum(operations, bytes_), np.maximum(operations, bytes_)
         found: np.ndarray = (most + 0.1 * least) / self._share(x) + CALL  # the lesser one is not hidden entirely
-        return found
-
-    def floor(self, x: np.ndarray) -> np.ndarray:
-        """f64[n]: seconds that are surely needed: every byte once from where all of them fit, every operation."""
-        bytes_ = _of(x, "bytes")
-        rates = np.array([bandwidth(IN_CACHE if b <= IN_CACHE else IN_LAST_CACHE if b <= IN_LAST_CACHE else IN_MEMORY)
-                          for b in bytes_])
-        found: np.ndarray = np.maximum(bytes_ / rates, _of(x, "work") * STEP / 2) / self._share(x)
         return found
 
     def _share(self, x: np.ndarray) -> np.ndarray:

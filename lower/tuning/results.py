@@ -54,16 +54,19 @@ class Tuned:
     """What tuning a program at some sizes found.
 
     default, best: modules (`lower.modules`), the same one where nothing was faster by more than the noise; default_seconds,
-    best_seconds: of one call; noise: of the measuring, relative; seconds: spent; ranges: for each free symbol, in order, where
-    the best was measured to be no slower than the default; interrupted: whether somebody stopped it.
+    best_seconds: of one call; partition_seconds: of one with the best's partition, where the schedules are those of the rules;
+    cover: None where the best is a program that was given; noise: of the measuring, relative; seconds: spent; ranges: for each
+    free symbol, in order, where the best was measured to be no slower than the default; interrupted: whether somebody stopped
+    it.
     """
 
     sizes: Mapping[str, int]
     default: Graph
     best: Graph
-    cover: Cover
+    cover: Cover | None
     default_seconds: float
     best_seconds: float
+    partition_seconds: float
     noise: float
     seconds: float
     trials: tuple[Trial, ...]

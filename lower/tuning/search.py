@@ -11,12 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from loopwright.ir.attributes import Attributes, attributes_key
+from loopwright.ir.cost import flops
+from loopwright.ir.dims import evaluate
 from loopwright.ir.graph import Node
-from loopwright.ir.schedule import Schedule
+from loopwright.ir.schedule import Inline, InPlace, Schedule
+from loopwright.lower.runtime.pool import threads
 from loopwright.lower.scheduling import Scheduled
 from loopwright.lower.target import host_target
-from loopwright.lower.tuning.features import features
-from loopwright.lower.tuning.models import Learned, Roofline
+from loopwright.lower.tuning.features import COLUMN, features
+from loopwright.lower.tuning.models import Learned, Roofline, least_seconds
 from loopwright.lower.tuning.space import Space
 
 POPULATION = 64
@@ -80,6 +83,16 @@ class KernelSearch:
             self.points[key] = _Point({**attrs, "schedule": schedule}, schedule, made, described, parent)
         return key
 
+    def _lean(self, key: int) -> Attributes:
+        """A candidate without instructions that change nothing."""
+        p = self.points[key]
+        kept = p.schedule
+        for x in p.schedule:
+            rest = tuple([y for y in kept if y is not x])
+            if not isinstance(x, Inline | InPlace) and self._point(p.attrs, rest) == key:
+                kept = rest
+        return {**p.attrs, "schedule": kept}
+
     # ---- proposing ---------------------------------------------------------------------------------
     def propose(self, count: int) -> list[Attributes]:
         """Up to `count` candidates that were not proposed before; none when the space is done."""
@@ -87,7 +100,7 @@ class KernelSearch:
         out, self._starts = left[:count], left[count:]
         self.proposed.update([key for key, _ in out])
         if len(out) < count and self.space is not None:
-            out += [(key, self.points[key].attrs) for key in self._evolved(count - len(out))]
+            out += [(key, self._lean(key)) for key in self._evolved(count - len(out))]
         self.proposed.update([key for key, _ in out])
         return [attrs for _, attrs in out]
 
@@ -166,9 +179,12 @@ class KernelSearch:
 
     @property
     def roofline(self) -> float:
-        """Seconds that the kernel takes at least; 0 where nothing is known."""
-        found = [p.features for p in self.points.values()]
-        return float(Roofline().floor(np.stack(found)).min()) if found else 0.0
+        """Seconds that the kernel takes at least, whatever makes it."""
+        region = self.node.regions[0]
+        met = min([float(p.features[COLUMN["bytes"]]) for p in self.points.values()], default=0.0)
+        widths = [v.type.dtype.itemsize for n in region.nodes for v in (*n.inputs, *n.outputs)]
+        operations = evaluate(flops(region), self.sizes)
+        return least_seconds(operations, met, self.target.vector_bits // (8 * min(widths)), self.target, threads())
 
     def promise(self) -> float:
         """Seconds that more trials may still save; infinite before any is known, 0 when there is nothing left to try."""

@@ -8,41 +8,41 @@ the noise of that very measurement; else it is the default. It ends in about its
 """
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from loopwright.ir.attributes import Attributes, attributes_key
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.graph import Graph, Node
-from loopwright.lower.covers import Cover, alternatives, implementations, structure_of_kernel
-from loopwright.lower.modules import alone, kernels_of, module_of_kernels
+from loopwright.lower.covers import Cover, alternatives, covered, structure_of_kernel
+from loopwright.lower.decisions import Decision
+from loopwright.lower.modules import kernels_of, module_of_kernels
 from loopwright.lower.program import cover_graph
 from loopwright.lower.runtime import blas
+from loopwright.lower.runtime.pool import threads
 from loopwright.lower.target import host_target
-from loopwright.lower.tuning.candidates import Candidate, structure_of
+from loopwright.lower.tuning.candidates import Candidate
+from loopwright.lower.tuning.kernels import Kernels, Searched, difference
 from loopwright.lower.tuning.models import Learned, Roofline
 from loopwright.lower.tuning.ranges import ranges_of
-from loopwright.lower.tuning.records import Records, record_of
-from loopwright.lower.tuning.results import KernelReport, Progress, Trial, Tuned
-from loopwright.lower.tuning.search import KernelSearch
-from loopwright.lower.tuning.sites import Site, sites_of
+from loopwright.lower.tuning.records import Records
+from loopwright.lower.tuning.results import Progress, Trial, Tuned
 from loopwright.lower.tuning.timing import MOST_ROUNDS
 from loopwright.lower.tuning.workers import Outcome, Workers
 
-BATCH = 10  # schedules of a kernel that are measured together
-COVERS = 4  # covers that are
+COVERS = 4  # covers that are measured together
 FEW_ROUNDS = 9  # of candidates that are not yet known to be good
 COVERS_UNTIL, KERNELS_UNTIL, RIVALS_UNTIL = 0.25, 0.65, 0.8  # of the time; the rest is the last measurement's
 CLOSE = 1.3  # times the best: a cover whose own kernels are worth tuning
 WORTH = 0.01  # of the program's time: what a kernel must seem to gain for the program to be measured with it
 PATIENCE = 10.0  # times as long as the default took: a candidate is given up then
-REMEMBERED = 3  # ways to make a kernel, of earlier tunings, that are tried first
 FEWEST_SECONDS = 3.0  # that any candidate is given
 
 Listener = Callable[[Trial, Progress], None]
@@ -78,39 +78,39 @@ class _Task:
         return module_of_kernels(self.g, kernels, donations, self.fast_math)
 
 
-@dataclass
-class _Kernel:
-    """Kernels of one structure under search: one of them, the sizes there, and how often a run comes by any of them."""
-
-    site: Site
-    calls: float
-    search: KernelSearch
-    default: float = math.inf
-    now: float = math.inf  # of what the kept program uses, in the same measurements
-    is_done: bool = False
-    fastest: Outcome | None = None
-    failed: list[Outcome] = field(default_factory=list)
-    tried: set[object] = field(default_factory=set)  # bests that were measured in a whole program
-
-
 @dataclass(frozen=True)
 class _Program:
-    """A cover, and the module that it makes."""
+    """A module, and the cover that makes it; None of one that was given."""
 
-    cover: Cover
+    cover: Cover | None
     module: Graph
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """Those about the partition, as far as they are known."""
+        return self.cover.partition if self.cover else ()
+
+    def using(self, ways: Sequence[tuple[Node, Attributes]]) -> _Program | None:
+        """The same with kernels made otherwise; None where that does not fit."""
+        own = Cover()
+        for n, attrs in ways:
+            own = own.using(n, attrs)
+        cover = self.cover and dataclasses.replace(self.cover, kernels={**self.cover.kernels, **own.kernels})
+        try:
+            return _Program(cover, covered(self.module, own.kernels))
+        except ScheduleError:
+            return None
 
 
 class _Tuner:
     def __init__(self, task: _Task, seconds: float, pool: Workers, listener: Listener, records: Records | None = None) -> None:
-        self.task, self.seconds, self.pool, self.listener, self.records = task, seconds, pool, listener, records
+        self.task, self.seconds, self.pool, self.listener = task, seconds, pool, listener
         self.start = time.monotonic()
-        self.model = Learned(Roofline(os.cpu_count() or 1))
         self.trials: list[Trial] = []
-        self.kernels: dict[str, _Kernel] = {}  # by structure, of all programs that were the best for a while
+        self.kernels = Kernels(Learned(Roofline(threads())), records)  # of all programs that were the best for a while
         self.present: dict[str, Node] = {}  # of the best program
         self.default = self.best = _Program(Cover(), task.module(Cover()))
-        self.default_seconds = self.best_seconds = math.inf
+        self.default_seconds = self.best_seconds = self.partition_seconds = math.inf
         self.noise = 0.0
         self.known = {str(self.default.module)}  # programs that were measured
         self.waiting: list[Cover] | None = None  # covers to measure; None: they follow from the best
@@ -121,7 +121,7 @@ class _Tuner:
         interrupted, ranges = False, tuple([(n, n) for n in map(self.task.sizes.__getitem__, self.task.g.free_symbols)])
         try:
             self._begin()
-            self._race([_Program(self.best.cover, g) for g in starts], "the start that was given")
+            self._race([_Program(None, g) for g in starts], "the start that was given")
             self._search()
             self._decide()
             if self.best is not self.default:
@@ -129,10 +129,10 @@ class _Tuner:
                                    seconds=self._left(), each=self.best_seconds)
         except KeyboardInterrupt:
             interrupted = True
-        self._remember()
+        self.kernels.remember()
         return Tuned(self.task.sizes, self.default.module, self.best.module, self.best.cover, self.default_seconds,
-                     self.best_seconds, self.noise, time.monotonic() - self.start, tuple(self.trials), self._reports(), ranges,
-                     interrupted)
+                     self.best_seconds, self.partition_seconds, self.noise, time.monotonic() - self.start, tuple(self.trials),
+                     self.kernels.reports(self.present), ranges, interrupted)
 
     def _left(self) -> float:
         return self.seconds - (time.monotonic() - self.start)
@@ -142,12 +142,12 @@ class _Tuner:
 
     def _begin(self) -> None:
         begun = time.monotonic()
-        outcome, = self._measure([self.default.module])
+        outcome, = self._measure([self.default])
         if outcome.failure is not None:
             raise RuntimeError(f"the default program cannot be measured: {outcome.failure}")
         limit = max(FEWEST_SECONDS, PATIENCE * (time.monotonic() - begun))
         self.pool.check_seconds = self.pool.time_seconds = limit
-        self.default_seconds = self.best_seconds = outcome.seconds
+        self.default_seconds = self.best_seconds = self.partition_seconds = outcome.seconds
         self.noise = outcome.noise
         self._find_kernels()
 
@@ -162,58 +162,55 @@ class _Tuner:
             pass
 
     def _decide(self) -> None:
-        """Measure the best beside the default, whole, as long as it takes to know."""
+        """Measure the best beside the default, whole, as long as it takes to know; and what its partition does alone."""
         if self.best is self.default:
             return
-        default, best = self._measure([self.default.module, self.best.module], MOST_ROUNDS)
+        parted = self._covering(Cover(self.best.decisions)) if self.best.decisions else None
+        default, best, *partition = self._measure([self.default, self.best, *([parted] if parted else [])], MOST_ROUNDS)
         if default.failure is not None or best.failure is not None:
             self.best, self.best_seconds = self.default, self.default_seconds
             return
         self.noise = default.noise
         self.default_seconds, self.best_seconds = default.seconds, best.seconds
+        self.partition_seconds = partition[0].seconds if partition else default.seconds
         self._note("program", None, "the best, at last", None, best)
         if best.seconds * (1 + self.noise) >= default.seconds:
-            self.best, self.best_seconds = self.default, default.seconds
-
-    def _remember(self) -> None:
-        """Record of each kernel the fastest way to make it, and those that failed."""
-        if self.records is not None:
-            found = [o for k in self.kernels.values() for o in (k.fastest, *k.failed) if o is not None]
-            for record in filter(None, map(record_of, found)):
-                self.records.append(record)
+            self.best, self.best_seconds, self.partition_seconds = self.default, default.seconds, default.seconds
 
     # ---- whole programs --------------------------------------------------------------------------
-    def _race(self, programs: Sequence[_Program], what: str) -> list[float]:
-        """Measure programs beside the best, of which one may take its place; their times relative to it."""
-        fresh = [p for p in programs if str(p.module) not in self.known]
+    def _race(self, programs: Sequence[_Program | None], what: str = "") -> None:
+        """Measure programs beside the best: one may take its place, others that come close are its rivals."""
+        fresh = [p for p in programs if p is not None and str(p.module) not in self.known]
         if not fresh:
-            return []
+            return
         self.known.update([str(p.module) for p in fresh])
-        first, *found = self._measure([self.best.module, *[p.module for p in fresh]], FEW_ROUNDS)
+        first, *found = self._measure([self.best, *fresh], FEW_ROUNDS)
         if first.failure is not None:  # it ran before: the machine is to blame, and nothing is known of the others
-            return []
+            return
         self.best_seconds = first.seconds  # as the machine is now
         if self.best is self.default:
             self.default_seconds = first.seconds
         for p, o in zip(fresh, found, strict=True):
-            self._note("program", None, what or _words(p.cover), None, o)
+            self._note("program", None, what or _words(p), None, o)
         ratios = [o.seconds / first.seconds for o in found]
-        ratio, winner = min(zip(ratios, fresh, strict=True), key=lambda x: x[0])
-        self.rivals += [(r, p) for r, p in zip(ratios, fresh, strict=True) if p is not winner and r < CLOSE]
-        if ratio * (1 + first.noise) < 1:
-            self._keep(winner, ratio)
-        elif ratio < CLOSE:
-            self.rivals.append((ratio, winner))
-        return ratios
+        self.rivals += [(ratio, p) for ratio, p in zip(ratios, fresh, strict=True) if ratio < CLOSE]
+        if min(ratios) * (1 + first.noise) < 1:
+            self._keep(fresh[ratios.index(min(ratios))], min(ratios))
 
     def _keep(self, p: _Program, ratio: float) -> None:
-        self.rivals = [(r / ratio, other) for r, other in self.rivals if r / ratio < CLOSE]
+        """Let p be the best, of which the time relative to that of the one before is known."""
+        self.rivals = [(r / ratio, other) for r, other in self.rivals if other is not p and r / ratio < CLOSE]
         self.best_seconds *= ratio
-        self.waiting = None if p.cover.partition != self.best.cover.partition else self.waiting
+        if p.decisions != self.best.decisions:
+            self.waiting = None
         self.best = p
         self._find_kernels()
 
-    def _program(self, cover: Cover) -> _Program | None:
+    def _find_kernels(self) -> None:
+        self.present = {structure_of_kernel(n): n for n in kernels_of(self.best.module)}
+        self.kernels.known |= self.kernels.of(self.best.module, self.task.sizes)
+
+    def _covering(self, cover: Cover) -> _Program | None:
         try:
             return _Program(cover, self.task.module(cover))
         except ScheduleError:
@@ -222,11 +219,12 @@ class _Tuner:
     def _try_covers(self) -> bool:
         """Measure some covers that differ by one decision from the best; False when there are none left."""
         if self.waiting is None:
-            self.waiting = alternatives(self.task.g, host_target(), blas.available(), self.best.cover, self.task.sizes)
+            cover = self.best.cover or Cover()
+            self.waiting = alternatives(self.task.g, host_target(), blas.available(), cover, self.task.sizes)
         if not self.waiting:
             return False
         now, self.waiting = self.waiting[:COVERS], self.waiting[COVERS:]
-        self._race([p for p in map(self._program, now) if p is not None], "")
+        self._race([*map(self._covering, now)])
         return True
 
     def _try_rival(self) -> bool:
@@ -235,123 +233,55 @@ class _Tuner:
             return False
         self.rivals.sort(key=lambda x: x[0])
         _, rival = self.rivals.pop(0)
-        own = self._kernels_of(rival.module)
-        cover = rival.cover
-        for structure, kernel in own.items():
-            if structure not in self.kernels and self._is_before(RIVALS_UNTIL):
+        ways = []
+        for structure, kernel in self.kernels.of(rival.module, self.task.sizes).items():
+            if structure not in self.kernels.known and self._is_before(RIVALS_UNTIL):
                 self._measure_kernel(structure, kernel)
-                cover = cover.using(kernel.site.node, kernel.search.best[0])
-        p = self._program(cover)
-        self._race([p] if p else [], "")
+                ways.append((kernel.node, kernel.best))
+        self._race([rival.using(ways)])
         return True
 
     # ---- kernels ---------------------------------------------------------------------------------
-    def _kernels_of(self, g: Graph) -> dict[str, _Kernel]:
-        """The kernels of a program by structure; those that are known as they are."""
-        found: dict[str, list[Site]] = {}
-        for site in sites_of(g, self.task.sizes):
-            found.setdefault(structure_of_kernel(site.node), []).append(site)
-        out = {}
-        for structure, sites in found.items():
-            calls = sum(s.calls for s in sites)
-            known = self.kernels.get(structure)
-            if known is None:
-                site = max(sites, key=lambda s: math.prod(s.sizes.values()))
-                known = _Kernel(site, calls, self._search_of(site))
-            known.calls = calls
-            out[structure] = known
-        return out
-
-    def _search_of(self, site: Site) -> KernelSearch:
-        ways = implementations(site.node, host_target(), blas.available())
-        known = self.records.made(structure_of(alone(site.node))) if self.records else []
-        right = [a for a, works in reversed(known) if works]
-        search = KernelSearch(site.node, site.sizes, [*ways, *right[:REMEMBERED]], self.model, seed=len(self.trials))
-        for attrs, works in known:
-            if not works:
-                search.learn(attrs, math.inf)
-        return search
-
-    def _find_kernels(self) -> None:
-        self.present = {structure_of_kernel(n): n for n in kernels_of(self.best.module)}
-        self.kernels |= self._kernels_of(self.best.module)
-
     def _try_kernels(self) -> bool:
-        """Measure a batch for the kernel that promises most for the whole; False when none promises anything."""
-        left = {s: k for s, k in self.kernels.items() if s in self.present and not k.is_done}
+        """Measure a batch for the kernel that promises most for the whole, and its best way in the program where that seems
+        worth it; False when there are none left."""
+        left = {s: k for s, k in self.kernels.known.items() if s in self.present and not k.is_done}
         if not left:
             return False
-        structure, kernel = max(left.items(), key=lambda x: x[1].calls * x[1].search.promise())
+        structure, kernel = max(left.items(), key=lambda x: x[1].promise())
         self._measure_kernel(structure, kernel)
-        attrs, seconds = kernel.search.best
-        key = attributes_key(attrs)
-        if (kernel.now - seconds) * kernel.calls > WORTH * self.best_seconds and key not in kernel.tried:
-            kernel.tried.add(key)
+        if kernel.gain() > WORTH * self.best_seconds:
+            attrs, seconds = kernel.search.best
+            kernel.taken.add(attributes_key(attrs))
             before = self.best
-            p = self._program(self.best.cover.using(kernel.site.node, attrs))
-            self._race([p] if p else [], f"with {_difference(kernel.site.node.attrs, attrs)}")
+            self._race([before.using([(kernel.node, attrs)])], f"with {difference(kernel.node.attrs, attrs)}")
             if self.best is not before:
-                kernel.now = seconds
+                kernel.kept = seconds
         return True
 
-    def _measure_kernel(self, structure: str, kernel: _Kernel) -> None:
-        """A batch of candidates for a kernel beside what it is by default."""
-        node = kernel.site.node
-        proposed = kernel.search.propose(BATCH)
-        kernel.is_done = not proposed
-        if not proposed:
+    def _measure_kernel(self, structure: str, kernel: Searched) -> None:
+        """A batch of ways to make a kernel beside what it is by default."""
+        ways = kernel.batch()
+        if not ways:
             return
-        proposed = [a for a in proposed if a != node.attrs]
-        given = [node.attrs, *proposed]
-        predicted = [kernel.search.predicted(a) for a in given]
-        first, *found = self._measure([alone(_with_attributes(node, a)) for a in given], FEW_ROUNDS, kernel.site.sizes)
-        if kernel.default == math.inf:
-            kernel.default = kernel.now = first.seconds
-            kernel.search.learn(node.attrs, first.seconds)
-        scale = kernel.default / first.seconds  # as fast as the machine was at first
-        for attrs, o, guess in zip(proposed, found, predicted[1:], strict=True):
-            kernel.search.learn(attrs, o.seconds * scale)
-            if o.failure is not None:
-                kernel.failed.append(o)
-            elif kernel.search.best[0] is attrs:
-                kernel.fastest = o
-            self._note("kernel", structure, _difference(node.attrs, attrs), guess, o)
+        predicted = [kernel.search.predicted(a) for a in ways]
+        found = self.pool.measure([Candidate.of(kernel.alone(a), kernel.site.sizes) for a in ways], FEW_ROUNDS)
+        kernel.learn(ways, found)
+        for attrs, o, guess in [*zip(ways, found, predicted, strict=True)][1:]:
+            self._note("kernel", structure, difference(kernel.node.attrs, attrs), guess, o)
 
     # ---- measuring -------------------------------------------------------------------------------
-    def _measure(self, modules: Sequence[Graph], rounds: int = FEW_ROUNDS,
-                 sizes: Mapping[str, int] | None = None) -> list[Outcome]:
-        whole = sizes is None  # else kernels of their own
-        given = [Candidate.of(g, sizes or {}) if not whole else Candidate.of(g, self.task.sizes, self.task.values)
-                 for g in modules]
-        return self.pool.measure(given, rounds)
+    def _measure(self, programs: Sequence[_Program], rounds: int = FEW_ROUNDS) -> list[Outcome]:
+        return self.pool.measure([Candidate.of(p.module, self.task.sizes, self.task.values) for p in programs], rounds)
 
     def _note(self, what: str, kernel: str | None, candidate: str, predicted: float | None, o: Outcome) -> None:
         trial = Trial(time.monotonic() - self.start, what, kernel, candidate, predicted, o.seconds, o.failure)
         self.trials.append(trial)
         failures = sum(t.failure is not None for t in self.trials)
-        self.listener(trial, Progress(max(self._left(), 0.0), self.default_seconds, self.best_seconds, self._reports(),
-                                      len(self.trials), failures))
-
-    def _reports(self) -> tuple[KernelReport, ...]:
-        """The kernels of the best program."""
-        known = [(s, self.kernels[s], n) for s, n in self.present.items() if s in self.kernels]
-        return tuple([KernelReport(s, tuple([m.op.name for m in n.regions[0].nodes]), round(k.calls), k.default, k.now,
-                                   k.search.roofline, n.attrs["implementation"]) for s, k, n in known])
+        self.listener(trial, Progress(max(self._left(), 0.0), self.default_seconds, self.best_seconds,
+                                      self.kernels.reports(self.present), len(self.trials), failures))
 
 
-def _with_attributes(n: Node, attrs: Attributes) -> Node:
-    return Node(n.op, n.inputs, attrs, n.outputs, n.regions, n.source)
-
-
-def _difference(old: Attributes, new: Attributes) -> str:
-    """What is different about a candidate, in few words."""
-    if new["implementation"] != "generated" or old["implementation"] != "generated":
-        return str(new["implementation"])
-    before, after = set(old["schedule"]), set(new["schedule"])
-    changed = [f"+{x}" for x in new["schedule"] if x not in before] + [f"-{x}" for x in old["schedule"] if x not in after]
-    return " ".join(changed) or "the order of its schedule"
-
-
-def _words(cover: Cover) -> str:
-    """A cover in words: its decisions about the partition."""
-    return " ".join(map(str, cover.partition)) or "kernels made in other ways"
+def _words(p: _Program) -> str:
+    """What is decided about the partition of a program."""
+    return " ".join(map(str, p.decisions)) or "kernels made in other ways"

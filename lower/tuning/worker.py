@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.graph import Graph
+from loopwright.lower.runtime.pool import set_threads
 from loopwright.lower.tuning.candidates import Candidate, arguments, difference, reference, structure_of
 from loopwright.lower.tuning.execution import Executable
 from loopwright.lower.tuning.timing import interleaved
@@ -36,6 +37,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     _limit_memory(int(sys.argv[1]))
+    set_threads(int(sys.argv[2]))
     print("{}", file=answers, flush=True)
     requests = SimpleQueue[str]()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()

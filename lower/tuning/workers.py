@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from queue import SimpleQueue
 from typing import Any
 
+from loopwright.lower.runtime.pool import threads
 from loopwright.lower.tuning.candidates import Candidate
 from loopwright.lower.tuning.timing import MOST_ROUNDS, centre
 
@@ -79,7 +80,7 @@ class Worker:
             process.communicate()
 
     def _start(self) -> None:
-        command = [sys.executable, "-c", _START, str(self.most_bytes)]
+        command = [sys.executable, "-c", _START, str(self.most_bytes), str(threads())]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self._unread = b""
 
