@@ -46,12 +46,14 @@ def _sum_of_rows(numba):
     return {"numba": numba.njit(error_model="numpy")(f), "numba fastmath": numba.njit(error_model="numpy", fastmath=True)(f)}
 
 
+def _logsumexp(x):
+    m = np.max(x, axis=-1, keepdims=True)
+    return np.log(np.sum(np.exp(x - m), axis=-1)) + m[:, 0]
+
+
 def logsumexp() -> list[Timing]:
     """Logarithms of sums of exponentials of 4096 rows of 1000 float32."""
-    def by_hand(x):
-        m = np.max(x, axis=-1, keepdims=True)
-        return np.log(np.sum(np.exp(x - m), axis=-1)) + m[:, 0]
-    return contest("logsumexp, 4096x1000 f32", (_normal(4096, 1000),), by_hand,
+    return contest("logsumexp, 4096x1000 f32", (_normal(4096, 1000),), _logsumexp,
                    jax=lambda jax: lambda x: jax.nn.logsumexp(x, axis=-1),
                    torch=lambda torch, optimised: optimised(lambda x: torch.logsumexp(x, -1)))
 
@@ -76,6 +78,38 @@ def softmax() -> list[Timing]:
         expected=_softmax_slope(x.astype("float64"), w.astype("float64")),
         jax=lambda jax: gradient(jax.numpy, jax.grad, jax.nn.softmax, 1),
         torch=lambda torch, optimised: torch_gradient(torch, optimised(lambda x: torch.softmax(x, -1)), 1))
+
+
+def _cross_entropy(xp, log_softmax):
+    return lambda x, labels: -xp.mean(xp.take_along_axis(log_softmax(x), labels[:, None], 1))
+
+
+def _cross_entropy_slope(x, labels):
+    y = _softmax(x)
+    y[np.arange(len(y)), labels] -= 1
+    return y / len(y)
+
+
+def cross_entropy() -> list[Timing]:
+    """The mean cross entropy of 4096 rows of 1000 float32 and their labels, and its gradient."""
+    x, labels = _normal(4096, 1000), np.random.default_rng(1).integers(0, 1000, 4096)
+    ours = _cross_entropy(np, nn.log_softmax)
+    forward = contest("cross entropy, 4096x1000 f32", (x, labels), ours,
+                      numpy=_cross_entropy(np, lambda x: x - _logsumexp(x)[:, None]),
+                      jax=lambda jax: _cross_entropy(jax.numpy, jax.nn.log_softmax),
+                      torch=lambda torch, optimised: optimised(torch.nn.functional.cross_entropy))
+    return forward + contest(
+        "gradient of cross entropy, 4096x1000 f32", (x, labels), lw.grad(ours), numpy=_cross_entropy_slope,
+        expected=_cross_entropy_slope(x.astype("float64"), labels),
+        jax=lambda jax: jax.grad(_cross_entropy(jax.numpy, jax.nn.log_softmax)),
+        torch=lambda torch, optimised: _torch_slope(torch, optimised(torch.nn.functional.cross_entropy)))
+
+
+def _torch_slope(torch, f):
+    def run(x, labels):
+        watched = x.detach().requires_grad_()
+        return torch.autograd.grad(f(watched, labels), watched)[0]
+    return run
 
 
 def _layernorm(xp):
@@ -127,4 +161,4 @@ def _numba_layernorm(numba):
     return {"numba": numba.njit(error_model="numpy")(f), "numba fastmath": numba.njit(error_model="numpy", fastmath=True)(f)}
 
 
-WORKLOADS = (sums, logsumexp, softmax, layernorm)
+WORKLOADS = (sums, logsumexp, softmax, cross_entropy, layernorm)
