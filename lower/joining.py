@@ -14,32 +14,31 @@ def join(body: Sequence[Statement], name: str) -> tuple[Statement, ...]:
     out: list[Statement] = []
     for s in body:
         if isinstance(s, Reduction) and s.name == name:
-            at = _end_of_pass(out, s)
-            out.insert(at, _joined(out[:at], s))
+            out = _with_joined(out, s)
             continue
         out.append(dataclasses.replace(s, body=join(s.body, name)) if isinstance(s, For) else s)
     return tuple(out)
 
 
-def _end_of_pass(before: Sequence[Statement], s: Reduction) -> int:
-    """How many statements end with the pass that s can join."""
-    needed = {x.name for e in _values(s) for x in walk(e) if isinstance(x, Local)} | {x.buffer for x in s.also}
-    at = len(before)
-    while at and ((isinstance(last := before[at - 1], Let) and last.name not in needed)
-                  or (isinstance(last, Allocate) and last.buffer.name not in needed)):
-        at -= 1
-    return at
-
-
-def _joined(before: Sequence[Statement], s: Reduction) -> Reduction:
-    run: list[Reduction] = []
-    for last in reversed(before):
-        if not isinstance(last, Reduction):
-            break
-        run.append(last)
+def _with_joined(before: Sequence[Statement], s: Reduction) -> list[Statement]:
+    """The statements before s, with s after the pass that it can join; rows that were allocated in between are so before it."""
+    needed = {x.name for e in _values(s) for x in walk(e) if isinstance(x, Local)}
+    end = len(before)
+    while end and (isinstance(last := before[end - 1], Allocate) or (isinstance(last, Let) and last.name not in needed)):
+        end -= 1
+    begin = end
+    while begin and isinstance(last := before[begin - 1], Reduction):
+        begin -= 1
         if not last.joined:
             break
-    first = run[-1] if run else s
+    run = [x for x in before[begin:end] if isinstance(x, Reduction)]
+    rows = [x for x in before[end:] if isinstance(x, Allocate)]
+    lets = [x for x in before[end:] if not isinstance(x, Allocate)]
+    return [*before[:begin], *rows, *run, _joined(run, s), *lets]
+
+
+def _joined(run: Sequence[Reduction], s: Reduction) -> Reduction:
+    first = run[0] if run else s
     if not run or first.joined:
         raise ValueError("there is no reduction just before it")
     if [n for _, n in first.over] != [n for _, n in s.over] or (first.lanes, first.unroll) != (s.lanes, s.unroll):

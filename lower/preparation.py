@@ -1,5 +1,5 @@
 """Before the partition: give library calls the axis orders that they take, and let contractions read transposed operands;
-convolutions become such contractions where the library multiplies.
+convolutions become such contractions where the library multiplies, and scatters of lone updates maps.
 
 Guarantees: the same values; sorts run along the last axis; running folds are made at the dtype they accumulate in; a
 contraction reads through a transpose wherever its result keeps its axis order, and gives its result transposed by
@@ -12,6 +12,7 @@ from collections import Counter
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.ops.contraction import dot_general, product_dtype
+from loopwright.ir.ops.indexing import scatter, scatter_add
 from loopwright.ir.ops.reductions import accumulator, cumprod, cumsum
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.sorting import argsort, sort
@@ -19,6 +20,7 @@ from loopwright.ir.ops.structural import reshape, transpose
 from loopwright.ir.types import ArrayType
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.convolution import as_products, by_feature, goes_in_blocks, has_one_feature, in_blocks, is_product
+from loopwright.lower.lone_updates import as_map
 
 
 def prepare(g: Graph, blas: bool) -> Graph:
@@ -39,6 +41,8 @@ def prepare(g: Graph, blas: bool) -> Graph:
             new = as_products(n)
         elif has_one_feature(n):
             new = by_feature(n)
+        elif n.op in (scatter, scatter_add):
+            new = [as_map(n, producer.get(n.inputs[0]), g.facts)]
         elif n.op is dot_general:
             new = _sum_wide(_read_through(n, producer, blas))
         elif n.op is transpose and reads[n.inputs[0]] == 1:

@@ -254,7 +254,7 @@ def _read_at(s: Survey, reader: Reading, read: Iterable[tuple[int, Position]], r
 def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> list[Instruction]:
     """Lanes run along the loop that reads memory contiguously: each reduction's last index, or the root's last axis."""
     region, root = s.region, s.region.results[0]
-    lanes = target.vector_bits // (8 * _widest(region))
+    lanes = target.vector_bits // (8 * _widest(s))
     if _is_tiny(region):
         return _tiny_lanes(s, placement, lanes)
     if lanes < 2:
@@ -331,10 +331,14 @@ def _in_flight(s: Survey, most: int) -> int:
     return most if cost < EXPENSIVE else 2 if cost < 4 * EXPENSIVE else 1
 
 
-def _widest(region: Graph) -> int:
-    """Bytes of the widest element computed with; a bool is one byte. Single numbers are no vectors."""
+def _widest(s: Survey) -> int:
+    """Bytes of the widest element computed with in lanes; a bool is one byte. Single numbers are no vectors, nor is what a row
+    has one of where lanes run along rows."""
+    region = s.region
     values = [*region.params, *(n.outputs[0] for n in region.nodes)]
-    values = [v for v in values if v.type.rank] or values
+    rows = s.level if s.level < s.loops else 0
+    values = [v for v in values if v.type.rank > rows and product(v.type.shape[rows:]) != 1] \
+        or [v for v in values if v.type.rank] or values
     return max(4 if v.type.dtype in (F16, BF16) else v.type.dtype.itemsize for v in values)  # half floats compute in f32
 
 

@@ -42,7 +42,7 @@ MODES = ("raise", "fill", "zero", "clip", "wrap", "promise_in_bounds")
 
 # ---- which axis goes where ----------------------------------------------------------------------
 @dataclass(frozen=True)
-class _Layout:
+class Layout:
     """Where the axes of the array go in the moved elements: batch axes, index axes, then the rest of the array's."""
 
     axes: Axes
@@ -68,8 +68,9 @@ class _Layout:
         return tuple(found[a] for a in range(self.array))
 
 
-def _layout(x: ArrayType | Ref, indices: Sequence[ArrayType | Ref], axes: Axes, batch: int) -> _Layout:
-    return _Layout(axes, batch, len(x.shape), len(indices[0].shape))
+def layout_of(x: ArrayType | Ref, indices: Sequence[ArrayType | Ref], axes: Axes, batch: int) -> Layout:
+    """Where the axes of x go."""
+    return Layout(axes, batch, len(x.shape), len(indices[0].shape))
 
 
 def _moved_shape(name: str, x: ArrayType, indices: tuple[ArrayType, ...], axes: Axes, batch: int, mode: str) -> Shape:
@@ -86,7 +87,7 @@ def _moved_shape(name: str, x: ArrayType, indices: tuple[ArrayType, ...], axes: 
             raise ShapeError(f"{name}: index {k} is {i}, index 0 is {indices[0]}: their shapes must be equal")
     if indices[0].shape[:batch] != x.shape[:batch] or indices[0].rank < batch:
         raise ShapeError(f"{name}: the first {batch} axes of {x} and of the indices {indices[0]} must be equal")
-    return (*indices[0].shape, *(x.shape[a] for a in _layout(x, indices, axes, batch).rest))
+    return (*indices[0].shape, *(x.shape[a] for a in layout_of(x, indices, axes, batch).rest))
 
 
 # ---- positions ----------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ def _select(cond: Expr, then: Expr, other: Expr) -> Expr:
     return Apply("select", (cond, then, other), I64)
 
 
-def _positions(context: LoopContext, first: int, at: tuple[Expr, ...], x: ArrayType, axes: Axes, batch: int,
+def positions_of(context: LoopContext, first: int, at: tuple[Expr, ...], x: ArrayType, axes: Axes, batch: int,
                mode: str) -> tuple[list[Expr], list[Expr]]:
     """The positions that the indices, operands from `first` on, give at `at`; and every test."""
     found = [_position(context.load(first + k, at), x.shape[a], a - batch, mode) for k, a in enumerate(axes)]
@@ -153,7 +154,7 @@ def _outside(dtype: np.dtype, mode: str) -> Any:
 
 
 def _gather_numpy(x: np.ndarray, *indices: np.ndarray, axes: Axes, batch: int, mode: str) -> np.ndarray:
-    layout = _Layout(axes, batch, x.ndim, indices[0].ndim)
+    layout = Layout(axes, batch, x.ndim, indices[0].ndim)
     positions, counts = _numpy_positions(x.shape, indices, axes, batch, mode)
     shape = (*indices[0].shape, *(x.shape[a] for a in layout.rest))
     out = np.full(shape, _outside(x.dtype, mode), x.dtype)
@@ -165,8 +166,8 @@ def _gather_numpy(x: np.ndarray, *indices: np.ndarray, axes: Axes, batch: int, m
 
 def _gather_loop(context: LoopContext, index: tuple[Expr, ...], axes: Axes, batch: int, mode: str) -> Expr:
     x = context.types[0]
-    layout = _layout(x, context.types[1:], axes, batch)
-    positions, tests = _positions(context, 1, index[:layout.indices], x, axes, batch, mode)
+    layout = layout_of(x, context.types[1:], axes, batch)
+    positions, tests = positions_of(context, 1, index[:layout.indices], x, axes, batch, mode)
     outside = Literal(_outside(x.dtype, mode), x.dtype)
     found = context.load(0, layout.place(index, positions))
     for test in reversed(tests):
@@ -257,7 +258,7 @@ _AT = {"add": np.add.at, "mul": np.multiply.at, "max": np.maximum.at, "min": np.
 
 def _scatter_numpy(combine: str) -> Callable[..., np.ndarray]:
     def numpy(base: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: Axes, batch: int, mode: str) -> np.ndarray:
-        layout = _Layout(axes, batch, base.ndim, indices[0].ndim)
+        layout = Layout(axes, batch, base.ndim, indices[0].ndim)
         positions, counts = _numpy_positions(base.shape, indices, axes, batch, mode)
         out = np.array(base)  # a copy, also of a scalar
         view, to = np.transpose(out, layout.order), _flat_places(positions, counts, batch)
@@ -273,10 +274,10 @@ def _scatter_numpy(combine: str) -> Callable[..., np.ndarray]:
 def _scatter_loop(combine: str) -> Callable[..., Expr]:
     def loop(context: LoopContext, index: tuple[Expr, ...], axes: Axes, batch: int, mode: str) -> Expr:
         base, updates = context.types[:2]
-        layout = _layout(base, context.types[2:], axes, batch)
+        layout = layout_of(base, context.types[2:], axes, batch)
         over = tuple((context.fresh(), n) for n in updates.shape)
         at = tuple(k for k, _ in over)
-        positions, tests = _positions(context, 2, at[:layout.indices], base, axes, batch, mode)
+        positions, tests = positions_of(context, 2, at[:layout.indices], base, axes, batch, mode)
         when: Expr | None = None
         for test in tests:
             when = test if when is None else Apply("bitwise_and", (when, test), BOOL)
@@ -316,7 +317,7 @@ def _scatter(name: str, combine: str, doc: str, dtypes: Sequence[str] = ("f16", 
 def _winners(updates: ArrayType | Ref, base: ArrayType | Ref, indices: tuple[Ref, ...], axes: Axes, batch: int,
              mode: str) -> Ref:
     """Which updates stay: bool, the updates' shape. Each index writes its number, and reads what is left there."""
-    into, layout = _newest(indices), _layout(base, indices, axes, batch)
+    into, layout = _newest(indices), layout_of(base, indices, axes, batch)
     shape = indices[0].shape
     numbers = reshape(iota(into=into, shape=(product(shape),), axis=0, dtype=I64), shape=shape)
     sheet = full(into=into, value=-1, shape=tuple(base.shape[a] for a in layout.order[:batch + len(axes)]), dtype=I64)
