@@ -18,6 +18,7 @@ from loopwright.lower.chains import chains
 from loopwright.lower.complexes import without_complex
 from loopwright.lower.control import carried_by, is_control, is_last_use, is_loop, split_at_trips
 from loopwright.lower.decisions import Chaining, Decided, Decision, Place, Taken
+from loopwright.lower.few_rows import by_rows, has_few_rows
 from loopwright.lower.grouping import Group, Grouping, moves_nothing
 from loopwright.lower.hoisting import hoist
 from loopwright.lower.kernel import kernel, merged, region_of
@@ -115,9 +116,9 @@ class _Partition:
         updates: dict[Node, Value] = {}
         for group in _sorted(grouping.order, grouping.position):
             if group.root in grouping.lone:
-                out.append(self._lone(group.root, made, grouping.place(group.root)))
+                out += self._by_rows(self._lone(group.root, made, grouping.place(group.root)))
             else:
-                out.append(self._kernel(group, grouping, made))
+                out += self._by_rows(self._kernel(group, grouping, made))
                 if group.root in grouping.updates:
                     updates[out[-1]] = made[grouping.updates[group.root][0]]
             if not at:
@@ -144,8 +145,15 @@ class _Partition:
 
     def _chain_schedule(self, region: Graph) -> Schedule | None:
         if region.key not in self.chains:
-            self.chains[region.key] = chain_schedule(region, self.target)
+            self.chains[region.key] = None if self.blas and has_few_rows(region) else chain_schedule(region, self.target)
         return self.chains[region.key]
+
+    def _by_rows(self, n: Node) -> list[Node]:
+        """A kernel; of a chain that may have few rows, with what computes it then."""
+        if n.op is not kernel or not self.blas or self.chains.get(n.regions[0].key) is None:
+            return [n]
+        apart = _Partition(self.target, self.blas, (), self.is_scheduled, chained=False)
+        return by_rows(n, self.target, apart.graph)
 
     def _region(self, n: Node, k: int, at: Place) -> Graph:
         """A region without what it knows of sizes, which is the entry's to check: so more regions are equal."""
@@ -155,7 +163,8 @@ class _Partition:
     def _kernel(self, group: Group, grouping: Grouping, made: dict[Value, Value]) -> Node:
         region, outside, results = _region_of(group, grouping)
         if region.key not in self.schedules:
-            self.schedules[region.key] = default_schedule(region, self.target) if self.is_scheduled else ()
+            known = self.chains.get(region.key) or (default_schedule(region, self.target) if self.is_scheduled else ())
+            self.schedules[region.key] = known
         attrs = {"implementation": "generated", "schedule": self.schedules[region.key]}
         inputs, values = tuple(made[v] for v in outside), tuple(Value(v.type) for v in results)
         made.update(zip(results, values, strict=True))

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 import loopwright as lw
 from loopwright import lax
 from loopwright.ir.errors import ScheduleError
+from loopwright.ir.interpreter import evaluate
 from loopwright.ir.nest import Contract, For, Nest, Store
+from loopwright.ir.ops.control import switch
 from loopwright.ir.schedule import Distribute, Inline
 from loopwright.lower import blocking, program
 from loopwright.lower.codegen import emit_nest
@@ -20,10 +22,17 @@ HOST = host_target()
 rng = np.random.default_rng(0)
 
 
+def nodes_of(f, *args, blas=True):
+    """The kernels that a function becomes where there are many rows."""
+    found = []
+    for n in program.lower_graph(lw.make_graph(f)(*args), HOST, blas=blas).kernels.nodes:
+        found += n.regions[1].nodes if n.op is switch else [n] if n.regions and n.inputs else []
+    return found
+
+
 def kernels_of(f, *args, blas=True):
-    """The regions of the kernels that a function becomes."""
-    kernels = program.lower_graph(lw.make_graph(f)(*args), HOST, blas=blas).kernels
-    return [n.regions[0] for n in kernels.nodes if n.regions]
+    """Their regions."""
+    return [n.regions[0] for n in nodes_of(f, *args, blas=blas)]
 
 
 def softmax(s):
@@ -115,6 +124,23 @@ def test_any_sizes(sizes, name):
 JITTED = {name: lw.jit(f) for name, f in FUNCTIONS.items()}
 
 
+def test_few_rows():
+    """The library multiplies; of a known number of rows only one way is compiled."""
+    f = lw.jit(attention)
+    for rows in (1, 2, 31, 32, 33):
+        args = arguments((2, 2, rows, 50, 8, 6))
+        np.testing.assert_allclose(f(*args), attention(*args), rtol=1e-11, atol=1e-12)
+    for rows, found in ((31, []), (32, ["kernel"])):
+        args = arguments((2, 2, rows, 50, 8, 6))
+        graph = lw.make_graph(attention, dynamic=False)(*args)
+        kernels = program.lower_graph(graph, HOST, blas=True).kernels
+        assert [n.op.name for n in kernels.nodes if sum(m.op.name == "dot_general" for m in n.regions[0].nodes) > 1] == found
+        np.testing.assert_allclose(evaluate(kernels, args)[0], attention(*args), rtol=1e-11, atol=1e-12)
+    args = arguments((2, 2, 31, 50, 8, 6))
+    kernels = program.lower_graph(lw.make_graph(attention)(*args), HOST, blas=True).kernels
+    np.testing.assert_allclose(evaluate(kernels, args)[0], attention(*args), rtol=1e-11, atol=1e-12)
+
+
 def test_no_axes_before_the_rows():
     args = [x[0, 0] for x in arguments((1, 1, 300, 40, 8, 6))]
     np.testing.assert_allclose(lw.jit(attention)(*args), attention(*args), rtol=1e-11, atol=1e-12)
@@ -202,7 +228,7 @@ def test_an_index_out_of_range_names_its_line():
 def test_neighbours_of_the_schedule_are_the_same_program():
     """The search may change what the rules chose, and what is legal means the same."""
     args = arguments((1, 2, 60, 50, 20, 30), np.float32)
-    n, = [n for n in program.lower_graph(lw.make_graph(attention)(*args), HOST, blas=True).kernels.nodes if n.regions]
+    n, = nodes_of(attention, *args)
     space, schedule = Space(n.regions[0], HOST), n.attrs["schedule"]
     made = space.replay(schedule)
     legal = [x for x in space.neighbours(schedule, made) if space.replay(x) is not None]
@@ -244,8 +270,7 @@ def test_what_it_needs(instructions, why):
 def test_sums_stay_where_rows_are_kept():
     """No copy of a product's block is made that nothing else is done with."""
     f, args = attention, arguments((1, 1, 100, 100, 8, 8))
-    kernels = program.lower_graph(lw.make_graph(f)(*args), HOST, blas=True).kernels
-    n, = [n for n in kernels.nodes if n.regions]
+    n, = nodes_of(f, *args)
     nest = build_nest(n.regions[0], n.attrs["schedule"], "attention").nest
     contracts = [s for s in statements(nest) if isinstance(s, Contract)]
     first, last = (s.buffer for s in contracts)

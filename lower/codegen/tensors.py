@@ -172,8 +172,8 @@ def _call(context: Context, s: Contract, size: tuple[int, int], count: str, oute
     assert isinstance(distance, int) and s.columns.length is not None
     bytes_each, rows = s.dtype.itemsize, s.rows.length or size[0]
     share = -(-s.columns.length * bytes_each * size[0] // rows) if size[0] == s.heights[0] else 0
-    known, even = (x if isinstance(x, int) else None for x in (apart, pace))
-    shape = TileShape(s.dtype, *size, s.lanes, distance, even, known, s.columns.length // s.lanes, share, s.pairs)
+    even = pace if isinstance(pace, int) else None
+    shape = TileShape(s.dtype, *size, s.lanes, distance, even, s.columns.length // s.lanes, share, s.pairs)
     name, declarations, texts = tile_function(shape, kernel.target)
     kernel.function.declarations |= declarations
     kernel.function.constants |= texts
@@ -181,7 +181,7 @@ def _call(context: Context, s: Contract, size: tuple[int, int], count: str, oute
     steps = [kernel.extent(side.step(outer[-1].index)) if outer else "0" for side in (left, right)]
     given = [f"ptr {left.pointer}", f"ptr {right.pointer}", f"ptr {sums.pointer}", f"i64 {count}", f"i64 {groups}",
              f"i64 {steps[0]}", f"i64 {steps[1]}", f"i1 {fresh}"]
-    given += [f"i64 {kernel.extent(x)}" for x in (pace, apart) if not isinstance(x, int)]
+    given += [f"i64 {kernel.extent(x)}" for x in ((apart,) if even is not None else (apart, pace))]
     if share:
         given.append(f"ptr {_ahead(context, s, right, scope.emit(f'mul i64 {count}, {share}'), size[0])}")
     scope.do(f"call void @{name}({', '.join(given)})")
@@ -218,9 +218,9 @@ class _Side:
 
 @dataclass(frozen=True)
 class TileShape:
-    """`height` rows of `parts` vectors; how far apart rows lie: `distance` of the left side, `apart` of the sums; and the terms
-    of the left side: `pace` (None: told by calls); how many vectors the right side has for each term, how many bytes of what
-    comes next to ask the caches for, and whether a term is a pair of numbers of 16 bits."""
+    """`height` rows of `parts` vectors; how far apart lie rows of the left side, `distance`, and its terms, `pace` (None: told
+    by calls); how many vectors the right side has for each term, how many bytes of what comes next to ask the caches for, and
+    whether a term is a pair of numbers of 16 bits."""
 
     dtype: np.dtype
     height: int
@@ -228,14 +228,13 @@ class TileShape:
     lanes: int
     distance: int
     pace: int | None
-    apart: int | None
     stride: int
     ahead: int
     pairs: bool
 
     @property
     def name(self) -> str:
-        numbers = f"{self.height}x{self.parts}x{self.lanes}_{self.distance}_{self.pace}_{self.apart}_{self.stride}_{self.ahead}"
+        numbers = f"{self.height}x{self.parts}x{self.lanes}_{self.distance}_{self.pace}_{self.stride}_{self.ahead}"
         return f"lw_tile_{memory_type(self.dtype)}{'_pairs' * self.pairs}_{numbers}"
 
 
@@ -243,8 +242,8 @@ class TileShape:
 def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str], frozenset[str]]:
     """`void (ptr left, ptr right, ptr sums, i64 count, i64 groups, i64 left step, i64 right step, i1 fresh, ...)`: sums[r, :]
     is the sum of left[r, k] * right[k, :] over `count` terms of each of some groups, which lie a step apart; added to what is
-    there unless `fresh`. Last `i64 pace`, `i64 apart` and `ptr ahead`, where the shape asks for them. Its name, and what a
-    module needs for it. All kernels of a module share it."""
+    there unless `fresh`. `i64 apart`: between rows of sums; last `i64 pace` and `ptr ahead`, where the shape asks for them.
+    Its name, and what a module needs for it. All kernels of a module share it."""
     function = Function(set(), set())
     root, (element, lanes) = function.root, (memory_type(shape.dtype), shape.lanes)
     kind, bits = vector_type(element, lanes), 8 * shape.dtype.itemsize
@@ -278,8 +277,7 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
     kept = splat_register(root, f"i{bits}", root.emit(f"select i1 %fresh, i{bits} 0, i{bits} -1"), lanes)  # of what was there
     rows = ["%sums"]
     for _ in range(1, shape.height):
-        apart = "%apart" if shape.apart is None else shape.apart
-        rows.append(root.emit(f"getelementptr {element}, ptr {rows[-1]}, i64 {apart}"))
+        rows.append(root.emit(f"getelementptr {element}, ptr {rows[-1]}, i64 %apart"))
     for k, value in enumerate(sums):
         row, part = divmod(k, shape.parts)
         at = root.emit(f"getelementptr {element}, ptr {rows[row]}, i64 {part * lanes}")
@@ -287,8 +285,7 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
         total = machine.add(machine.from_bits(before), value) if is_float else machine.iadd(before, value)
         root.do(f"store {kind} {total}, ptr {at}, align {bits // 8}")
     parameters = "ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %count, i64 %groups, i64 %left.step, " \
-        "i64 %right.step, i1 %fresh" + "".join([", i64 %pace" * (shape.pace is None), ", i64 %apart" * (shape.apart is None),
-                                                ", ptr %ahead" * bool(shape.ahead)])
+        "i64 %right.step, i1 %fresh, i64 %apart" + ", i64 %pace" * (shape.pace is None) + ", ptr %ahead" * bool(shape.ahead)
     text = f"define internal void @{shape.name}({parameters}) noinline {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
     return shape.name, frozenset(function.declarations), frozenset((*function.constants, text))
 
