@@ -10,7 +10,7 @@ import atexit
 import itertools
 import struct
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from loopwright.lower.runtime.lazy import LLVM_LOCK, llvm
@@ -19,6 +19,8 @@ from loopwright.lower.target import Target, host_target
 
 CONTROL = "control_"  # how the names of functions of control flow begin
 _LENGTH = struct.Struct("<Q")  # of an object file, before it
+CAREFULLY, QUICKLY = 1, 0  # levels of code generation
+MOST_KNOWN = 1 << 14  # characters of text whose code is remembered
 LIBRARIES_PER_ENGINE = 256  # linking slows down in an engine that holds thousands
 
 _serial = itertools.count()
@@ -27,10 +29,10 @@ _current: list[Any] = []  # the LLJIT in use, and how many libraries it was give
 
 
 @cache
-def _target_machine(target: Target, level: int = 1) -> Any:
+def _target_machine(target: Target, level: int) -> Any:
     """The features are given in full: the processor's name can be wrong on virtual machines. Level 1 of code generation:
     explicit vectors run as fast as at 2 and 3, and compile in less time; passes before it (sroa, instcombine,
-    simplifycfg) cost what they save; level 0 for long functions (see parts.py). The large code model: in a process that holds
+    simplifycfg) cost what they save; level 0 for what only calls (see parts.py). The large code model: in a process that holds
     much, constants and callees can lie further than 2 GiB from the code."""
     return llvm().Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=target.features, opt=level, reloc="static", codemodel="large")
@@ -50,7 +52,7 @@ def _tighten(module: Any, target: Target) -> None:
     loops over memory becomes loops over numbers. All other functions stay as they are written."""
     options = llvm().create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = options.slp_vectorization = False
-    with llvm().create_pass_builder(_target_machine(target), options) as builder:
+    with llvm().create_pass_builder(_target_machine(target, CAREFULLY), options) as builder:
         with llvm().create_new_module_pass_manager() as whole:
             whole.add_always_inliner_pass()
             whole.add_global_dead_code_eliminate_pass()
@@ -65,9 +67,23 @@ def assemble(text: str, target: Target | None = None) -> bytes:
     """The object code of LLVM text: object files, each after its length, so that what belongs together may be assembled apart
     and joined. RuntimeError, with LLVM's words, for text that is not valid."""
     target = target or host_target()
-    with LLVM_LOCK:
-        made = [bytes(machine.emit_object(module)) for machine, module in _modules(text, target)]
+    careful, quick = parts(text)
+    made = [_object(careful, target, CAREFULLY)]
+    if quick:
+        made.append(_known_object(quick, target) if len(quick) < MOST_KNOWN else _object(quick, target, QUICKLY))
     return b"".join(part for file in made for part in (_LENGTH.pack(len(file)), file))
+
+
+def _object(text: str, target: Target, level: int) -> bytes:
+    """One object file."""
+    with LLVM_LOCK:
+        return bytes(_target_machine(target, level).emit_object(_parsed(text, target)))
+
+
+@lru_cache(maxsize=256)
+def _known_object(quick: str, target: Target) -> bytes:
+    """What only calls has few forms: small programs that are called alike often share it."""
+    return _object(quick, target, QUICKLY)
 
 
 def optimised(text: str, target: Target) -> str:
@@ -103,14 +119,8 @@ def assembly(text: str, target: Target | None = None) -> str:
     """The same as readable assembly."""
     target = target or host_target()
     with LLVM_LOCK:
-        return "\n".join(str(machine.emit_assembly(module)) for machine, module in _modules(text, target))
-
-
-def _modules(text: str, target: Target) -> list[tuple[Any, Any]]:
-    """The modules of LLVM text, each with the machine that compiles it."""
-    short, long = parts(text)
-    made = [(_target_machine(target), _parsed(short, target))]
-    return [*made, (_target_machine(target, 0), _parsed(long, target))] if long else made
+        return "\n".join([str(_target_machine(target, level).emit_assembly(_parsed(part, target)))
+                          for level, part in zip((CAREFULLY, QUICKLY), parts(text), strict=True) if part])
 
 
 class _Token(int):
@@ -158,7 +168,7 @@ def load(code: bytes, imports: Mapping[str, int], exports: Sequence[str], keep: 
 
 def _engine() -> Any:
     if not _current or _current[1] >= LIBRARIES_PER_ENGINE:
-        _current[:] = [llvm().create_lljit_compiler(_target_machine(host_target()), use_jit_link=False), 0]
+        _current[:] = [llvm().create_lljit_compiler(_target_machine(host_target(), CAREFULLY), use_jit_link=False), 0]
     _current[1] += 1
     return _current[0]
 
