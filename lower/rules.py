@@ -177,7 +177,7 @@ def chain_schedule(region: Graph, target: Target) -> Schedule | None:
               for k, (x, n) in enumerate(zip(placed, region.nodes, strict=True))]
     lanes = [x for x in _lanes_rules(s, placed, target)
              if isinstance(x, Vectorize | Unroll) and x.stage not in {*products, last}]
-    lanes += [Vectorize(k, level, target.vector_bits // (8 * _widest(region))) for k in sums]
+    lanes += [Vectorize(k, level, target.vector_bits // (8 * _widest(s))) for k in sums]
     try:
         whole = fuse_rules(s, build_nest(region, tuple(placed), "probe"))
         return blocks_of_rows(region, (*placed, *whole, *lanes), target)
