@@ -41,7 +41,8 @@ class For:
     number. together: so many
     iterations, from a multiple of that on, belong to one thread. by_owner: a scatter's updates, each done by the warp that
     owns the element, in order. bind: the axes of a GPU's blocks and threads that share out the iterations; loops directly
-    inside each other with the same axes are shared out as one."""
+    inside each other with the same axes are shared out as one. of: the loops whose iterations these are, numbered in order;
+    their indices have values, too."""
 
     index: Index
     extent: Extent
@@ -58,6 +59,7 @@ class For:
     together: int = 1
     bind: tuple[str, ...] = ()
     by_owner: bool = False
+    of: tuple[tuple[Index, Extent], ...] = ()
 
     def with_body(self, body: tuple[Statement, ...]) -> For:
         """The loop with another body; itself where that has the very statements of its own."""
@@ -157,12 +159,13 @@ class Allocate:
 
 @dataclass(frozen=True)
 class Block:
-    """The positions of an index that a loop goes through: see For."""
+    """The positions of an index that a loop goes through, and `of` which loops: see For."""
 
     index: Index
     extent: Extent
     origin: Index | None = None
     length: int | None = None
+    of: tuple[tuple[Index, Extent], ...] = ()
 
 
 @dataclass(frozen=True)

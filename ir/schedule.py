@@ -304,11 +304,11 @@ class InRegisters:
 
 @dataclass(frozen=True)
 class InTiles:
-    """Make the sum of products `stage` for tiles of `rows` by `columns` of the root's last two loops, one to each block: its
-    threads copy `depth` terms of both sides to shared memory at a time, while they multiply those before, and have their share
-    of the sums in registers. All the root's loops are bound to blocks; inside them are the sum, and stores. unit "mma": warps
-    multiply 16 by 16 by 8 numbers at once, f16 or bf16 with sums in f32; half as many warps as there are, side by side, have
-    the upper rows of a tile, the others the lower.
+    """Make the sum of products `stage` for tiles of `rows` by `columns`, one to each block: its threads copy `depth` terms of
+    both sides to shared memory at a time, while they multiply those before, and have their share of the sums in registers. All
+    the root's loops are bound to blocks, with the sum, and stores, inside them: rows are those that one side alone depends on,
+    columns those of the other, the last loop among them. unit "mma": warps multiply 16 by 16 by 8 numbers at once, f16 or bf16
+    with sums in f32; half as many warps as there are, side by side, have the upper rows of a tile, the others the lower.
 
     before: for i: for j: { s = sum(a[i, :] * b[:, j]);  y[i, j] = f(s) }
     after:  for I by 128: for J by 128: { t = a[I:I+128, :] @ b[:, J:J+128];  for i in I...I+128: for j in J...J+128:

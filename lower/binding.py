@@ -133,8 +133,9 @@ def _check_fold(s: Reduction | Scan, around: tuple[For, ...], taken: tuple[str, 
 
 def _check_store(s: Store, around: tuple[For, ...]) -> None:
     """Every loop that is shared out must tell by its index alone which part of the array it stores to."""
-    loops = {x.index for x in around}
+    loops = {k for x in around for k in (x.index, *(part for part, _ in x.of))}
     own = {k for e in s.index if (k := owner(e, loops)) is not None}
+    own |= {x.index for x in around if x.of and all(k in own for k, _ in x.of)}
     own |= {x.origin for x in around if x.index in own and x.origin is not None}  # blocks of an index have others of it
     rows = s.buffer.startswith("t")  # of each block, and of each row of its threads
     for x in around:

@@ -10,13 +10,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from loopwright.ir.loops import Apply, Expr, Load, Local, minus
+from loopwright.ir.dims import Extent, product
+from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, Local, When, minus, walk
 from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Reduction, Statement, Store
 from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y, InTiles
 from loopwright.ir.types import BF16, F16, F32, F64, I32, I64, U32, U64
 from loopwright.lower.registers import changed, perfect
 from loopwright.lower.tiling import block_of, factors
 
+Loops = Sequence[tuple[Index, Extent]]
 MOST_SHARED = 48 << 10  # bytes that a block has without asking
 STAGES = 2  # copies of a depth: one is multiplied while the next comes
 BYTES = 16  # of one access
@@ -32,28 +34,72 @@ def in_tiles(nest: Nest, x: InTiles) -> Nest:
         raise ValueError("the root has no loops that are bound to blocks alone")
     over, innermost = perfect(root)
     s, after = _sum_of(innermost.body, x.stage)
-    if len(over) < 2:
-        raise ValueError("there are no rows and columns")
-    (row, rows), (column, columns) = over[-2:]
-    left, right = factors(s.body, row, column)
-    top, side = block_of(row.name, x.rows), block_of(column.name, x.columns)
+    left, right = _sides(s.body, over)
+    groups = _groups(over, left, right)
+    rows, columns = _block(groups[0], x.rows), _block(groups[1], x.columns)
+    assert rows.origin is not None and columns.origin is not None
     high, wide, lanes = _tensor_cores(x, left, right, nest.threads) if x.unit else _alone(x, s, nest.threads)
     sums = Buffer(f"{s.name}_sums", (x.rows, x.columns), s.dtype, "local", "registers", high * wide)
-    at = minus(row, top), minus(column, side)
-    made = Contract(sums.name, at, Block(row, rows, top, x.rows), Block(column, columns, side, x.columns),
-                    tuple([Block(k, n) for k, n in s.over]), left, right, s.dtype, (high,), wide, depth=x.depth,
-                    unit=x.unit)
+    at = minus(rows.index, rows.origin), minus(columns.index, columns.origin)
+    terms = tuple([Block(k, n) for k, n in _in_order_of_memory(s.over, left, right)])
+    made = Contract(sums.name, at, rows, columns, terms, left, right, s.dtype, (high,), wide, depth=x.depth, unit=x.unit)
 
     def read(e: Expr) -> Expr | None:
         return Load(sums.name, at, s.dtype) if isinstance(e, Local) and e.name == s.name else None
-    made_of = tuple([changed(y, read) for y in after])
-    inner = For(column, columns, made_of, lanes, origin=side, length=x.columns, bind=(THREAD_X,))
-    stores = For(row, rows, (inner,), origin=top, length=x.rows, bind=(THREAD_Y,))
-    body: tuple[Statement, ...] = (For(side, columns, (Allocate(sums), made, stores), step=x.columns, bind=(BLOCK,)),)
-    body = (For(top, rows, body, step=x.rows, bind=(BLOCK,)),)
-    for k, n in reversed(over[:-2]):
+    inner = _loop(columns, tuple([changed(y, read) for y in after]), THREAD_X, lanes)
+    body: tuple[Statement, ...] = (Allocate(sums), made, _loop(rows, (inner,), THREAD_Y))
+    for part in (columns, rows):
+        assert part.origin is not None and part.length is not None
+        body = (For(part.origin, part.extent, body, step=part.length, bind=(BLOCK,)),)
+    for k, n in reversed(groups[2]):
         body = (For(k, n, body, bind=(BLOCK,)),)
     return dataclasses.replace(nest, body=body)
+
+
+def _sides(e: Expr, over: Loops) -> tuple[Expr, Expr]:
+    """The two sides of a product, that of the last loop on the right. What is made only where a condition holds is a side that
+    is zero elsewhere: the one that knows the condition's loops."""
+    if isinstance(e, When) and isinstance(e.other, Literal) and e.other.value == 0:
+        left, right = _sides(e.then, over)
+        asked = {k for k, _ in over}.intersection(walk(e.cond))
+        if asked.issubset(walk(right)):
+            return left, When(e.cond, right, e.other)
+        if over[-1][0] in asked:
+            raise ValueError("it is made where a condition of rows and columns holds")
+        return When(e.cond, left, e.other), right
+    for row, _ in reversed(over[:-1]):
+        try:
+            return factors(e, row, over[-1][0])
+        except ValueError:
+            continue
+    raise ValueError("it is no product of rows and columns")
+
+
+def _groups(over: Loops, left: Expr, right: Expr) -> tuple[Loops, Loops, Loops]:
+    """The loops of the left side alone, of the right side alone, and the others."""
+    sides = [set(walk(e)) for e in (left, right)]
+    rows = [x for x in over if x[0] in sides[0] - sides[1]]
+    columns = [x for x in over if x[0] in sides[1] - sides[0]]
+    if not rows or not columns:
+        raise ValueError("there are no rows and columns")
+    return rows, columns, [x for x in over if x not in rows and x not in columns]
+
+
+def _block(group: Loops, size: int) -> Block:
+    """A block of the positions of some loops, as those of one."""
+    index = Index("_".join(k.name for k, _ in group))
+    return Block(index, product(n for _, n in group), block_of(index.name, size), size, tuple(group) if len(group) > 1 else ())
+
+
+def _loop(part: Block, body: tuple[Statement, ...], axis: str, lanes: int = 1) -> For:
+    """The loop through a block that threads along an axis share out."""
+    return For(part.index, part.extent, body, lanes, origin=part.origin, length=part.length, bind=(axis,), of=part.of)
+
+
+def _in_order_of_memory(over: Loops, left: Expr, right: Expr) -> Loops:
+    """The terms, those last that memory of some side goes along."""
+    along = {x.index[-1] for e in (left, right) for x in walk(e) if isinstance(x, Load) and x.index}
+    return sorted(over, key=lambda term: term[0] in along)
 
 
 def lanes_of(itemsize: int, most: int) -> int:

@@ -81,6 +81,17 @@ def logsumexp(x):
     return np.log(np.sum(np.exp(x - m), axis=-1)) + m[:, 0]
 
 
+def convolved(x, w):
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    return np.maximum(np.einsum("ncyxij,ocij->noyx", windows, w), 0)
+
+
+def convolved_last(x, w):
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))), (3, 3), (1, 2))
+    return 2 * np.einsum("nyxcij,ijco->nyxo", windows, w)
+
+
 def updated(x, k, v):
     x = np.array(x)
     x[k] = v
@@ -178,6 +189,12 @@ TEMPLATES = {
         rng.normal(size=s).astype("f2") for s in ((n, m), (m, 36))], (40, 64), wide=False),
     "products in batches": Template(lambda x, y: np.matmul(x, np.swapaxes(y, 1, 2)) * 2, lambda rng, n, m: [
         rng.integers(-9, 9, s).astype("i8") for s in ((2, n, m), (2, 20, m))], (40, 64)),
+    "convolution": Template(lambda x, w: np.maximum(lw.lax.conv_general_dilated(x, w, (1, 1), "SAME"), 0), lambda rng, n, m: [
+        rng.normal(size=s).astype("f4") for s in ((2, 3, n, m), (18, 3, 3, 3))], (60, 50), wide=False, expected=convolved),
+    "convolution, features last": Template(
+        lambda x, w: lw.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) * 2,
+        lambda rng, n, m: [rng.normal(size=s).astype("f4") for s in ((2, n, m, 8), (3, 3, 8, 20))], (60, 50), wide=False,
+        expected=convolved_last),
     "products of integers": Template(lambda x, y: x @ y, lambda rng, n, m: [
         rng.integers(-9, 9, (n, m)).astype("i4"), rng.integers(-9, 9, (m, 5)).astype("i4")], (40, 64), wide=False),
 }

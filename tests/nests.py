@@ -29,7 +29,7 @@ def _statement(s, env):
     match s:
         case For():
             for i in _positions(s, env, s.step):
-                _run(s.body, env.at({s.index.name: i}))
+                _run(s.body, env.at(_named_positions(s, i, env)))
         case Store():
             _store(s, env)
         case Prefetch():
@@ -58,6 +58,12 @@ def _positions(block, env, step=1):
     return range(low, end if block.length is None else min(low + evaluate(block.length, env.sizes), end), step)
 
 
+def _named_positions(block, i, env):
+    """The index, and those of the loops whose positions it numbers."""
+    at = np.unravel_index(i, [max(evaluate(n, env.sizes), 1) for _, n in block.of]) if block.of else ()
+    return {block.index.name: i, **{k.name: int(x) for (k, _), x in zip(block.of, at, strict=True)}}
+
+
 def _contract(s, env):
     def terms(blocks, env):
         if not blocks:
@@ -69,7 +75,7 @@ def _contract(s, env):
     keeps = s.fresh is not None and not evaluate_expr(s.fresh, env)
     for i in _positions(s.rows, env):
         for j in _positions(s.columns, env):
-            here = env.at({s.rows.index.name: i, s.columns.index.name: j})
+            here = env.at(_named_positions(s.rows, i, env) | _named_positions(s.columns, j, env))
             at = tuple(int(evaluate_expr(x, here)) for x in s.at)
             array = env.arrays[s.buffer]
             array[at] = sum(terms(s.over, here), array[at] if keeps else s.dtype.type(0))

@@ -31,6 +31,7 @@ from loopwright.ir.schedule import (
 )
 from loopwright.ir.types import F32, I64, ArrayType
 from loopwright.lower.binding import owner
+from loopwright.lower.convolution import one_group
 from loopwright.lower.registers import keep_row
 from loopwright.lower.scheduling import ScheduleError, build_nest
 from tests.nests import run_nest
@@ -150,6 +151,22 @@ def test_products_in_tiles_keep_the_meaning():
     out = np.zeros_like(b)
     run_nest(nest, [x, y, b], [out], {"n": 11, "m": 35, "k": 5})
     np.testing.assert_array_equal(out, x @ y.T + b)
+
+
+def test_tiles_of_several_loops_keep_the_meaning():
+    """A convolution: rows of the kernel's features, columns of all images' pixels, terms of windows; past the edges zeros."""
+    attrs = {"lhs_axes": (1, 0, 2, 3), "rhs_axes": (0, 1, 2, 3), "out_axes": (1, 0, 2, 3), "stride": (1,), "lhs_dilation": (1,),
+             "rhs_dilation": (1,), "low": (1,), "count": (symbol("k"),), "dtype": None}
+    region = build(lambda x, w: [one_group(x, w, **attrs)], [parse_type(t) for t in ("f32[n, m, k]", "f32[p, m, 3]")])
+    nest = build_nest(region, (*(Bind(0, a, (BLOCK,)) for a in range(3)), Threads(16, 4), InTiles(0, 8, 32, 8)), "k").nest
+    tile = next(s for s in nest.body[0].body[0].body if isinstance(s, Contract))
+    assert {len(tile.rows.of), len(tile.columns.of)} == {0, 2}
+    rng = np.random.default_rng(0)
+    x, w = rng.integers(-3, 4, (2, 3, 19)).astype(F32), rng.integers(-3, 4, (9, 3, 3)).astype(F32)
+    out = np.zeros((2, 9, 19), F32)
+    run_nest(nest, [x, w], [out], {"n": 2, "m": 3, "k": 19, "p": 9})
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1))), 3, 2)
+    np.testing.assert_array_equal(out, np.einsum("ncyi,oci->noy", windows, w))
 
 
 @pytest.mark.parametrize(("region", "schedule", "why"), [

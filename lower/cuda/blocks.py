@@ -96,8 +96,9 @@ def _side(context: Context, s: Contract, name: str, e: Expr, positions: Position
     assert isinstance(positions.length, int)
     share = positions.length * s.depth // (launch.x * launch.y)
     loads = [x for x in walk(e) if isinstance(x, Load) and x.index]
-    across = any(positions.index in walk(x.index[-1]) for x in loads)
-    lanes = min(lanes_of(min([launch.buffers[str(x.array)].dtype.itemsize for x in loads], default=BYTES), share), s.depth)
+    across = any(k in walk(x.index[-1]) for x in loads for k, _ in positions.of or [(positions.index, positions.extent)])
+    narrowest = min([launch.buffers[str(x.array)].dtype.itemsize for x in loads], default=BYTES)
+    lanes = 1 if across and positions.of else min(lanes_of(narrowest, share), s.depth)
     return Side(name, means.factor(e), positions, across, lanes, share // lanes, means)
 
 
@@ -134,8 +135,14 @@ def _take(context: Context, side: Side, over: Over, first: str, depth: int) -> N
                 p, t = (f"({at} + {lane})", k) if side.across else (at, f"({k} + {lane})")
                 one.line(f"{side.name}_next[{u} * {side.lanes} + {lane}] = 0;")
                 with one.inner(f"if ({p} < {ends[0]} && {t} < {ends[1]})") as some:
-                    run(unravelled(here.at(some).bind(side.positions.index.name, p), over, t), lane)
+                    run(unravelled(_at(here.at(some), side.positions, p), over, t), lane)
         _wide_or_not(here, side, over, (at, k), ends, run, narrow)
+
+
+def _at(context: Context, positions: Positions | For, text: str) -> Context:
+    """At one of the positions: its loops' variables."""
+    context = context.bind(positions.index.name, text)
+    return unravelled(context, positions.of, f"({text})") if positions.of else context
 
 
 def _wide_or_not(context: Context, side: Side, over: Over, at: tuple[str, str], ends: tuple[str, str],
@@ -143,7 +150,7 @@ def _wide_or_not(context: Context, side: Side, over: Over, at: tuple[str, str], 
     """Accesses of all lanes where sizes allow them, and inside the edges; else one element after another."""
     block, position = context.block, side.positions.index
     along: Over = [(position, side.positions.extent)] if side.across else over
-    names = [k.name for k, _ in over] if side.across else [position.name]
+    names = [k.name for k, _ in over] if side.across else [k.name for k in (position, *(x for x, _ in side.positions.of))]
     found = packs(replace(context, names={**context.names, **dict.fromkeys(names, "")}), along, side.lanes, [side.expr], [])
     if not found:
         narrow(context)
@@ -151,7 +158,7 @@ def _wide_or_not(context: Context, side: Side, over: Over, at: tuple[str, str], 
     lanes = f" + {side.lanes} <="
     inside = f"{at[0]}{lanes if side.across else ' <'} {ends[0]} && {at[1]}{' <' if side.across else lanes} {ends[1]}"
     with block.inner(f"if ({' && '.join(x for x in (aligned(context, found, side.lanes), inside) if x)})") as whole:
-        here = unravelled(context.at(whole).bind(position.name, at[0]), over, at[1])
+        here = unravelled(_at(context.at(whole), side.positions, at[0]), over, at[1])
         loaded = declare_packs(here, found, side.lanes, "")
         load_packs(here, found, side.lanes, loaded, "")
         each_lane(here, along, side.lanes, found, loaded, "", run)
@@ -196,9 +203,10 @@ def each_sum(context: Context, s: For, run: Run) -> None:
         each.line("#pragma unroll")
         with each.inner(f"for (int {g} = 0; {g} < {columns.count // columns.lanes}; ++{g})") as group:
             j = group.let(kind, f"{context.names[inner.origin.name]} + {columns.start(g)}", "i")
-            here = context.at(group).bind(s.index.name, i)
+            here = _at(context.at(group), s, i)
 
             def one(here: Context, lane: str) -> None:
+                here = _at(here, inner, here.names[inner.index.name])
                 run(replace(here, slot=f"[{r} * {columns.count} + {g} * {columns.lanes} + {lane}]"), body)
             _stored(here, over, columns.lanes, (i, j), ends, body, one)
 

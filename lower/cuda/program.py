@@ -15,6 +15,7 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.ir.source import Source
 from loopwright.lower.control import is_control
+from loopwright.lower.cuda.convolutions import with_implicit_products
 from loopwright.lower.cuda.emit import CudaKernel, emit_cuda
 from loopwright.lower.cuda.maths import Library
 from loopwright.lower.cuda.rules import gpu_schedule
@@ -85,6 +86,7 @@ class _Program:
         self.sites: dict[Node, tuple[int, ...]] = {}
 
     def whole(self, g: Graph, donated: Sequence[int]) -> CudaProgram:
+        g = with_implicit_products(g, self.sizes)
         kernels, donations = donate(self.graph(partition(g, HOST, blas=True, chained=False)), g, donated)
         self.emit(kernels)
         steps = "\n".join(f"// {line}" for line in self.steps(kernels, ""))

@@ -220,12 +220,12 @@ def _in_tiles(s: Survey, number: int, placement: Sequence[Instruction], stage: i
     bound = [Bind(number, a, (BLOCK,)) for a in range(s.loops)]
     for threads, depth, unit in ((Threads(32, 8), 32, "mma"), (Threads(16, 16), 16, "")):
         schedule: Schedule = (*_flat(placement), threads, *bound)
-        if s.loops > 1 and _fits(s.region, (*schedule, InTiles(stage, TILES[-1], TILES[-1], depth, unit))):
+        least = InTiles(stage, TILES[-1], TILES[-1], depth, unit)
+        if s.loops > 1 and _fits(s.region, (*schedule, least)):
             schedule = (*schedule, *fuse_rules(s, build_nest(s.region, schedule, "probe")))
-            for edge in _edges(s, schedule, stage, sizes):
-                trial = (*schedule, InTiles(stage, edge, edge, depth, unit))
-                if _fits(s.region, trial):
-                    return trial
+            edges = _edges(s, (*schedule, least), stage, sizes)
+            trials = [(*schedule, replace(least, rows=edge, columns=edge)) for edge in edges]
+            return next((trial for trial in trials if _fits(s.region, trial)), None)
     return None
 
 
@@ -233,8 +233,8 @@ def _edges(s: Survey, schedule: Schedule, stage: int, sizes: Mapping[str, int]) 
     """The edges of tiles that give every part of a GPU some, the widest first, and the least."""
     root, e = build_nest(s.region, schedule, "probe").nest.body[0], s.stages[stage].expr
     assert isinstance(root, For) and isinstance(e, Reduce)
-    *outer, rows, columns = [evaluate(n, sizes) for _, n in perfect(root)[0]] if len(perfect(root)[0]) > 1 else (0, 0)
-    if min(rows, columns, _size(e, sizes)) < SHORT_ROW:
+    *outer, rows, columns = [evaluate(n, sizes) for _, n in perfect(root)[0]]
+    if min(rows, columns) < TILES[-1] // 4 or _size(e, sizes) < SHORT_ROW:
         return ()
     return [n for n in TILES if prod([*outer, -(-rows // n), -(-columns // n)]) >= MANY_BLOCKS or n == TILES[-1]]
 
