@@ -59,7 +59,8 @@ def tune(f: Callable[..., Any], *args: Any, seconds: float = 60.0, file: FilePat
     start: schedules by hand (`lw.schedule(f, *args)`, changed) that the search begins with.
     progress: whether to show on standard error how far it is; None: where that is a terminal.
 
-    TuningError for a function whose program cannot run in another process: one that calls Python functions.
+    TuningError for a function whose program cannot run in another process, one that calls Python functions, and for calls that
+    run on a GPU.
 
     >>> import numpy as np, loopwright as lw
     >>> f = lw.jit(lambda x: np.sum(np.exp(x), axis=0))
@@ -73,6 +74,9 @@ def tune(f: Callable[..., Any], *args: Any, seconds: float = 60.0, file: FilePat
     if call.is_traced:
         raise TuningError(f"{user_source()}: {versions.parameters.name} cannot be tuned while it is traced. Tune it with "
                           f"arrays, outside the trace.")
+    if versions.on_gpu.takes(call):
+        raise TuningError(f"{user_source()}: {versions.parameters.name} cannot be tuned: this call runs on a GPU, and programs "
+                          f"are measured on the CPU alone. Tune it with NumPy arrays, jitted without device='gpu'.")
     versions.parameters.check_declaration(call, lambda a, b: a == b)
     calls, end = _points(versions, call, ranges or {}), time.monotonic() + seconds
     found: list[TunedAt] = []

@@ -457,8 +457,10 @@ def _right(s: Contract, f: For | None, inside: Body) -> tuple[Buffer, Statement,
 def _columns_of(s: Contract, f: For | None, body: Body) -> tuple[Index | None, Extent]:
     """Where the columns begin whose factors are packed in the body of f, and how many there is room for: a block, or all."""
     width = s.columns.length
-    block = next(x.origin for x in loops(body) if x.index == s.columns.origin)
-    assert width and block is not None
+    block = next((x.origin for x in loops(body) if x.index == s.columns.origin), None)
+    if block is None:
+        raise ValueError("the loop over the product's columns, in a block of them, is not inside")
+    assert width
     if f is not None and f.index == block and f.step > 1 and f.step % width == 0:
         return block, f.step
     if not any(x.index == block and x.step % width == 0 for x in loops(body)):

@@ -201,6 +201,8 @@ def test_what_cannot_be_tuned(search, monkeypatch):
         lw.tune(shown, normal(3))
     with pytest.raises(lw.TuningError, match="curve cannot be tuned while it is traced"):
         lw.jit(lambda x: lw.tune(curve, x).function(x))(normal(3))
+    with pytest.raises(lw.TuningError, match="exp cannot be tuned: this call runs on a GPU"):
+        lw.tune(lw.jit(np.exp, device="gpu"), normal(3))
     with lw.tuning() as found:
         assert shown(normal(3)).shape == (3,)
     assert not found.results and "tuning: not tuned: " in shown.explain()

@@ -1,5 +1,7 @@
 """The search over a kernel's schedules: whatever it proposes computes what the kernel's region means, nothing comes twice, and
 it finds what is quick sooner than chance does."""
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -136,6 +138,19 @@ def test_what_would_be_wrong_in_lanes_is_refused():
         build_nest(node.regions[0], (ComputeAt(row, 2), Interleave(), Vectorize(last, 1, 8)), "k")
 
 
+def test_schedules_of_chains_of_products_are_made_or_refused():
+    """Nothing but ScheduleError comes of any change."""
+    def attention(q, k, v):
+        return softmax(q @ k.transpose(0, 2, 1)) @ v
+    node, rng = lw.schedule(lw.jit(attention, dynamic=False), *[ones(8, 64, 32)] * 3).kernel(0)._node, np.random.default_rng(0)
+    space, pool = Space(node.regions[0], host_target()), [node.attrs["schedule"]]
+    for _ in range(200):
+        old = pool[int(rng.integers(len(pool)))]
+        new = space.mutated(old, space.replay(old), rng)
+        pool += [new] if space.replay(new) is not None and new not in pool else []
+    assert len(pool) > 40
+
+
 def test_columns_are_packed_in_the_loop_over_their_own_blocks_or_around_it():
     types = [ArrayType((N, M), F32), ArrayType((M, symbol("k")), F32)]
     region = build(lambda x, w: [dot_general(x, w, contract=((1, 0),), batch=(), dtype=None)], types)
@@ -164,6 +179,27 @@ def test_features_are_finite_and_the_same_again(name, seed):
         assert a.shape == (len(NAMES),) and np.all(np.isfinite(a)) and np.array_equal(a, b)
         changed = space.mutated(schedule, made, rng)
         schedule = changed if space.replay(changed) is not None else schedule
+
+
+@pytest.mark.parametrize("name", ["rows", "layernorm", "convolution"])
+def test_candidates_take_few_calls_of_functions(name):
+    """Some five thousand take a millisecond: what a candidate may, its replay and its features together."""
+    node, rng, calls = node_of(name), np.random.default_rng(0), 0
+    space, pool = Space(node.regions[0], host_target()), [node.attrs["schedule"]]
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+    for _ in range(60):
+        old = pool[int(rng.integers(len(pool)))]
+        new = space.mutated(old, space.replay(old), rng)
+        sys.setprofile(count)
+        made = space.replay(new)
+        if made is not None:
+            features(made.nest, sizes_of(node), host_target())
+        sys.setprofile(None)
+        pool += [new] if made is not None and new not in pool else []
+    assert calls / 60 < 5000
 
 
 @pytest.mark.parametrize("name", sorted(KERNELS))
