@@ -3,17 +3,20 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
 import loopwright as lw
 from loopwright import lax
+from loopwright.ir.errors import DTypeError
 from loopwright.lower.cuda import lower_cuda
 from loopwright.lower.cuda.launcher import MOST_CAPTURED, Launcher, check_at_once, segments
 from tests.cuda_templates import TEMPLATES, program, sizes_of
 from tests.devices import device, emulator_alone, require_device
 from tests.emulator import FORWARD, ORDERS
 from tests.emulator.driver import launched
+from tests.emulator.programs import Offence, compiled, run_program
+from tests.programs import outcome, programs
 from tests.scale import examples
 from tests.test_control_programs import Program
 from tests.test_cuda_programs import agree
@@ -57,6 +60,28 @@ def test_random_programs_of_loops_and_branches(seed, order):
     p = Program(random.Random(seed).random(), 2, 3)
     args = rng.normal(size=4), rng.normal(size=(3, 4)), np.float64(rng.uniform(-1, 1)), np.int64(rng.integers(0, 4))
     check(lambda x, m, a, i: p(x, m, a, i), *args, want=p(*args), order=order, times=3)
+
+
+@examples(10)
+@given(programs(8), st.integers(0, 2**32 - 1), st.sampled_from(ORDERS))
+def test_random_graphs_are_what_their_kernels_are(found, seed, order):
+    rng = np.random.default_rng(seed)
+    sizes = found.sizes(rng)
+    args = found.arguments(rng, sizes)
+    with np.errstate(all="ignore"):
+        assume(outcome(found.graph, args) is not None)
+    try:
+        made = lower_cuda(found.graph, sizes)
+    except DTypeError:
+        reject()  # operations that complex numbers have no machine code for
+    launcher = Launcher(made, device(order))
+    try:
+        want = run_program(made, compiled(made, flags=("-O0",)), args, sizes, order)
+    except Offence:
+        reject()
+    for _ in range(3):
+        for a, b in zip(launched(launcher, args, sizes), want, strict=True):
+            assert a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
 @pytest.mark.parametrize("name", ["map", "rows", "everything", "long columns", "updated rows", "own ways"])

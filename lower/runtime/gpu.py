@@ -82,6 +82,9 @@ class CupyDriver:
         return entry.code
 
     def launch(self, function: Any, grid: int, threads: tuple[int, int], shared: int, arguments: Sequence[int]) -> None:
+        if not hasattr(self._local, "is_ready"):  # the driver's own functions need the context that the runtime's make
+            self.runtime.memGetInfo()
+            self._local.is_ready = True
         if shared > self._shared.get(function.ptr, MOST_SHARED):
             self.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, shared)
             self._shared[function.ptr] = shared

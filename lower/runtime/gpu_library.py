@@ -16,7 +16,7 @@ from loopwright.ir.types import BF16, F32
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.cuda.driver import Located
 from loopwright.lower.fourier import READS_PAIRS, WRITES_PAIRS
-from loopwright.lower.runtime.lazy import cublas, cupyx
+from loopwright.lower.runtime.lazy import cublas, cupyx, cupyx_linalg
 
 WORKSPACE = 8 << 20  # bytes
 MOST_EXTENT = (1 << 31) - 1  # cuBLAS's sizes have 32 bits
@@ -145,6 +145,11 @@ def _sorted(name: str) -> Function:
     return lambda cupy, once, outputs, x: getattr(cupy, name)(x, axis=once.attrs["axis"])
 
 
+def _triangular(cupy: Any, once: Node, outputs: Sequence[Any], a: Any, b: Any) -> Any:
+    options = {"trans": int(once.attrs["transposed"]), "lower": once.attrs["lower"], "unit_diagonal": once.attrs["unit"]}
+    return cupyx_linalg().solve_triangular(a, b, **options)
+
+
 def _qr(cupy: Any, once: Node, outputs: Sequence[Any], x: Any) -> Any:
     return tuple(cupy.linalg.qr(x, mode="complete" if once.attrs["full"] else "reduced"))
 
@@ -153,5 +158,6 @@ _FUNCTIONS: Mapping[str, Function] = {
     "gemm": _product, "transform": _transform, "running_product": _running_product,
     "sort": _sorted("sort"), "argsort": _sorted("argsort"),
     "cholesky": _strict("cholesky"), "solve": _strict("solve"), "eigh": _strict("eigh"), "slogdet": _strict("slogdet"),
-    "svd": _strict("svd", full_matrices="full"), "qr": _qr,
+    "svd": _strict("svd", full_matrices="full"), "pinv": _strict("pinv"), "qr": _qr,
+    "triangular_solve": _triangular,
 }

@@ -145,6 +145,13 @@ def cupyx() -> Any:
 
 
 @cache
+def cupyx_linalg() -> Any:
+    """CuPy's functions by SciPy's names."""
+    import cupyx.scipy.linalg
+    return cupyx.scipy.linalg
+
+
+@cache
 def cublas() -> Any | None:
     """cuBLAS by ctypes, from where CuPy finds it; None where it is not to be found."""
     import ctypes
