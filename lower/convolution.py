@@ -18,6 +18,7 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Expr, Literal, LoopContext
 from loopwright.ir.op import Op
 from loopwright.ir.ops.arithmetic import add
+from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.control import scan
 from loopwright.ir.ops.convolution import FEATURE, GROUP, IMAGE, SPACE, conv
@@ -172,6 +173,48 @@ def by_feature(n: Node) -> list[Node]:
     return _ONE_FEATURE.nodes(n, one_feature)
 
 
+# ---- several features of each input feature ---------------------------------------------------------
+def repeats_features(n: Node) -> bool:
+    """Whether each group of a convolution is one input feature, and makes several."""
+    return n.op is conv and n.inputs[0].type.shape[n.attrs["lhs_axes"][GROUP]] != 1 \
+        and n.inputs[0].type.shape[n.attrs["lhs_axes"][FEATURE]] == 1 and not has_one_feature(n)
+
+
+def by_repeated_features(n: Node) -> list[Node]:
+    """The nodes that compute it on an input with each feature as often as it is read, a group for each output feature: lanes
+    then run along all of these."""
+    a, space = n.attrs, tuple([f"y{k}" for k in range(len(n.attrs["stride"]))])
+    kinds = ("g", "o", "c", *[f"k{k}" for k in range(len(space))])
+
+    def rule(x: Ref, y: Ref) -> list[Ref]:
+        lhs = Named(x, _named(a["lhs_axes"], ("g", "n", "c", *space)))
+        rhs = Named(y, _named(a["rhs_axes"], kinds))
+        out = _named(a["out_axes"], ("g", "n", "o", *space))
+        wide, made, single = _beside(rhs.names), _beside(out), lhs.dropped("c")
+        more = _beside((*single.names, "o"))
+        shape = tuple([rhs.size(k) if k == "o" else lhs.size(k) for k in more])
+        again = broadcast(single.ref, shape=shape, axes=tuple([more.index(k) for k in single.names]))
+        again, c = _merged(again, more), lhs.names.index("c")
+        found = conv(reshape(again, shape=(*again.shape[:c], 1, *again.shape[c:])), _merged(rhs.ordered(wide), wide, one=True),
+                     **{**a, "rhs_axes": tuple([wide.index(k) for k in kinds]),
+                        "out_axes": tuple([made.index(k) for k in ("g", "n", "o", *space)])})
+        shapes = dict(zip(out, n.outputs[0].type.shape, strict=True))
+        return [Named(reshape(found, shape=tuple([shapes[k] for k in made])), made).ordered(out)]
+    nodes = _placed(build(rule, [v.type for v in n.inputs]), n)
+    return [m for x in nodes for m in (by_feature(x) if x.op is conv else [x])]
+
+
+def _beside(names: Sequence[str]) -> tuple[str, ...]:
+    """The names with the output features right after the groups."""
+    return tuple([x for k in without(names, "o") for x in ((k, "o") if k == "g" else (k,))])
+
+
+def _merged(x: Ref, names: Sequence[str], one: bool = False) -> Ref:
+    """The array with a group for each feature; `one`: that axis stays, with one position."""
+    g = names.index("g")
+    return reshape(x, shape=(*x.shape[:g], x.shape[g] * x.shape[g + 1], *([1] if one else []), *x.shape[g + 2:]))
+
+
 # ---- in blocks --------------------------------------------------------------------------------------
 MOST_POSITIONS = 64  # of a kernel whose windows are copied in rows
 
@@ -187,6 +230,17 @@ def goes_in_blocks(n: Node) -> bool:
         return False
     of_lhs, of_out = ([k for k in inverse(a[name]) if k != GROUP] for name in ("lhs_axes", "out_axes"))
     return len(lhs) > SPACE and of_lhs[-1] == FEATURE and of_out[-2:] == [len(lhs) - 1, FEATURE]
+
+
+def is_pointwise(n: Node) -> bool:
+    """Whether a convolution of one group has a kernel of one position, and features last: a product of all pixels."""
+    if n.op is not conv or n.inputs[0].type.dtype != n.outputs[0].type.dtype or n.outputs[0].type.dtype not in (F32, F64):
+        return False
+    (lhs, rhs), a = (v.type.shape for v in n.inputs), n.attrs
+    plain = {*a["stride"], *a["lhs_dilation"]} == {1} and not any(a["low"]) \
+        and tuple([lhs[k] for k in a["lhs_axes"][SPACE:]]) == tuple(a["count"])
+    return plain and lhs[a["lhs_axes"][GROUP]] == 1 and all(rhs[k] == 1 for k in a["rhs_axes"][SPACE:]) \
+        and [k for k in inverse(a["lhs_axes"]) if k != GROUP][-1] == FEATURE
 
 
 def in_blocks(n: Node) -> list[Node]:

@@ -19,7 +19,17 @@ from loopwright.ir.ops.sorting import argsort, sort
 from loopwright.ir.ops.structural import reshape, transpose
 from loopwright.ir.types import ArrayType
 from loopwright.kernels.gemm import match_gemm
-from loopwright.lower.convolution import as_products, by_feature, goes_in_blocks, has_one_feature, in_blocks, is_product
+from loopwright.lower.convolution import (
+    as_products,
+    by_feature,
+    by_repeated_features,
+    goes_in_blocks,
+    has_one_feature,
+    in_blocks,
+    is_pointwise,
+    is_product,
+    repeats_features,
+)
 from loopwright.lower.lone_updates import as_map
 
 
@@ -35,8 +45,12 @@ def prepare(g: Graph, blas: bool) -> Graph:
             new = _sort_last(n)
         elif n.op in (cumsum, cumprod) and accumulator(n.outputs[0].type.dtype) != n.outputs[0].type.dtype:
             new = _run_wide(n)
+        elif is_pointwise(n):
+            new = as_products(n)
         elif goes_in_blocks(n):
             new = in_blocks(n)
+        elif repeats_features(n):
+            new = by_repeated_features(n)
         elif blas and is_product(n):
             new = as_products(n)
         elif has_one_feature(n):

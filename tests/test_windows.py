@@ -185,19 +185,42 @@ LAYOUTS = [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW"), ("NHWC", "OHWI", 
 @pytest.mark.parametrize("layout", LAYOUTS, ids="-".join)
 def test_layouts_are_orders_of_axes(way, layout):
     """Settings are in the kernel's order of spatial axes."""
+    got = check_layout(way, layout, {"O": 6, "I": 2, "H": 3, "W": 2}, groups=2, pads=((1, 0), (2, 1)), by=(2, 1), apart=(1, 2))
+    assert got.ndim == 4
+
+
+@ways
+@pytest.mark.parametrize("layout", LAYOUTS, ids="-".join)
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4"])
+def test_features_with_several_results_each(way, layout, dtype):
+    """Every input feature is a group of its own, of three output features."""
+    check_layout(way, layout, {"O": 12, "I": 1, "H": 3, "W": 2}, groups=4, pads=((1, 0), (2, 1)), by=(1, 2), dtype=dtype)
+
+
+@ways
+@pytest.mark.parametrize("layout", LAYOUTS, ids="-".join)
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4"])
+def test_kernels_of_one_position(way, layout, dtype):
+    for groups, by in ((1, (1, 1)), (2, (1, 1)), (1, (2, 1))):
+        check_layout(way, layout, {"O": 6, "I": 4 // groups, "H": 1, "W": 1}, groups=groups, by=by, dtype=dtype)
+
+
+def check_layout(way, layout, kernel_sizes, *, groups, pads=((0, 0), (0, 0)), by=(1, 1), apart=(1, 1), dtype="f8"):
+    """A convolution of 2 images of 6 x 5 with 4 features, with axes in some order, and with the numbers of their axes."""
     space = [c for c in layout[1] if c not in "OI"]
     orders = ("NC" + "".join(space), "OI" + "".join(space), "NC" + "".join(space))
     sizes = {"N": 2, "C": 4, "H": 6, "W": 5}
-    x = draw(tuple(sizes[c] for c in orders[0]))
-    kernel = draw(tuple({"O": 6, "I": 2, "H": 3, "W": 2}[c] for c in orders[1]), seed=1)
-    pads, by, apart = [(1, 0), (2, 1)], (2, 1), (1, 2)
-    want = convolved(x, kernel, by, pads, (1, 1), apart, features=2)
+    x = draw(tuple(sizes[c] for c in orders[0]), dtype)
+    kernel = draw(tuple(kernel_sizes[c] for c in orders[1]), dtype, seed=1)
+    want = convolved(x, kernel, by, pads, (1, 1), apart, features=groups)
     moved = [np.transpose(a, [o.index(c) for c in text]) for a, o, text in zip((x, kernel), orders, layout, strict=False)]
-    got = way(lambda x, k: lax.conv_general_dilated(x, k, by, pads, None, apart, layout, feature_group_count=2))(*moved)
-    np.testing.assert_allclose(got, np.transpose(want, [orders[2].index(c) for c in layout[2]]), rtol=1e-12, atol=1e-12)
+    got = way(lambda x, k: lax.conv_general_dilated(x, k, by, pads, None, apart, layout, feature_group_count=groups))(*moved)
+    close = {"rtol": 1e-4, "atol": 1e-4} if dtype == "f4" else {"rtol": 1e-12, "atol": 1e-12}
+    np.testing.assert_allclose(got, np.transpose(want, [orders[2].index(c) for c in layout[2]]), **close)
     numbers = lax.conv_dimension_numbers(moved[0].shape, moved[1].shape, layout)
-    again = lax.conv_general_dilated(*moved, by, pads, None, apart, numbers, 2)
-    np.testing.assert_allclose(again, got, rtol=1e-12, atol=1e-12)
+    again = lax.conv_general_dilated(*moved, by, pads, None, apart, numbers, groups)
+    np.testing.assert_allclose(again, got, **close)
+    return got
 
 
 def test_one_compile_for_all_sizes():
