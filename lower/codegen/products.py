@@ -25,6 +25,7 @@ from loopwright.lower.target import Target
 
 FEW = 8  # rows that are not worth a copy of the other side
 ALONG = 16  # rows, or columns, for which sums go along the terms, where both sides lie so
+MANY = 192  # rows for which a few columns are worth turning
 NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
 FORMS = tuple((left, right) for left in (False, True) for right in (False, True))  # whether each side is stored transposed
 Test = tuple[str, str, int]  # a size, how it compares, with what
@@ -143,18 +144,19 @@ class _Product:
     # ---- which way --------------------------------------------------------------------------------
     def _ways(self) -> list[Way]:
         """Our own code, and for which sizes; the last is that by chunks."""
-        half, wide = self.lanes // 2, 2 * self.lanes
+        half, lanes, wide = self.lanes // 2, self.lanes, 2 * self.lanes
         both: list[Test] = [("m", "sge", 2), ("n", "sge", 2)]
-        in_chunks: Way = [[("m", "sge", FEW), ("m", "sle", chunks.ROWS), ("n", "sge", half), ("k", "sge", 1)]], self._chunks
+        least = wide if self.form[0] else half  # where rows lie across memory it must be worth reading them
+        in_chunks: Way = [[("m", "sge", FEW), ("m", "sle", chunks.ROWS), ("n", "sge", least), ("k", "sge", 1)]], self._chunks
         if self.form[1]:
-            along: Way = [[*both, ("m", "sle", ALONG)], [*both, ("n", "sle", ALONG)]], self._dots
+            along: Way = [[*both, (side, "sle", ALONG), ("k", "sge", lanes)] for side in "mn"], self._dots
             return [in_chunks] if self.form[0] else [along, in_chunks]
-        # where rows lie across memory it must be worth reading them
-        least = wide if self.form[0] else half
-        straight: Way = [[*both, ("m", "slt", FEW), ("n", "sge", half)],
-                         [*both, ("nk", "sle", NEAR // self.bytes), ("n", "sge", least)],
-                         [("m", "sgt", chunks.ROWS), ("nk", "sle", SMALL // self.bytes), ("n", "sge", least)]], self._small
-        few: Way = [[*both, ("n", "slt", half), ("m", "sge", 4), ("k", "sge", wide)]], self._turned
+        near: Test = "nk", "sle", NEAR // self.bytes
+        fits: Test = "nk", "sle", SMALL // self.bytes
+        straight: Way = [[*both, ("m", "slt", FEW), ("n", "sge", half)], [near, ("n", "sge", least)],  # of one row, too
+                         [*both, fits, ("m", "slt", 2 * FEW), ("n", "sge", half)],
+                         [fits, ("m", "sgt", chunks.ROWS), ("n", "sge", least)]], self._small
+        few: Way = [[*both, ("n", "slt", half), ("m", "sge", MANY), ("k", "sge", wide)]], self._turned
         return [straight, in_chunks] if self.form[0] else [straight, few, in_chunks]
 
     def _first(self, scope: Scope, places: list[str], ways: Sequence[Way]) -> None:

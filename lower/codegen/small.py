@@ -21,7 +21,8 @@ from loopwright.lower.target import Target
 
 HIGHEST = 8  # rows of a tile: each has a pointer
 SHORT, ROWS = 32, (35, 280)  # terms, with no more than which there are fewer rows in a block: results are stored in order
-LOWER = 4  # rows of the tile for what is left
+LOWER = (4, 2)  # rows of tiles for what is left
+LEAST = 4  # sums of a tile: fewer wait for each other as long
 WIDEST = 4  # vectors of a tile
 _MATRICES = "i64 %k, ptr noalias %a, i64 %a.row, i64 %a.term, ptr noalias %b"
 
@@ -30,7 +31,7 @@ def heights(target: Target, vectors: int) -> list[int]:
     """The rows of tiles of so many vectors, the highest first: the sums and all factors of a term have registers, since LLVM
     may load them first."""
     most = min(HIGHEST, (target.vector_registers - vectors) // (vectors + 1))
-    return [most, LOWER] if most > LOWER else [most]
+    return [most, *(h for h in LOWER if h < most and h * vectors >= LEAST)]
 
 
 def name_of(dtype: np.dtype) -> str:
