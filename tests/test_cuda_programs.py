@@ -129,6 +129,17 @@ def test_sums_err_less_than_numpys():
     assert abs(float(found) - true) <= max(abs(float(np.sum(x * x)) - true), np.spacing(np.float32(true)))
 
 
+def test_sums_of_products_that_are_no_contraction_err_by_two_units_at_most():
+    rng = np.random.default_rng(0)
+    x, y = ((rng.random((20, 3000)) + 0.5).astype("f4") for _ in range(2))
+
+    def sums(x, y):
+        return np.sum(x[:, None, :] * y[None, :, :], axis=-1)
+    found, = through_emulator(sums, x, y)
+    true = sums(x.astype("f8"), y.astype("f8"))
+    assert np.all(np.abs(found - true) <= 2 * np.spacing(true.astype("f4")))
+
+
 def test_infinities_and_nan_in_sums_are_numpys():
     graph, made = program("everything")
     for put, want in (([np.inf], np.inf), ([np.inf, np.nan], np.nan), ([1e30], np.inf)):

@@ -38,6 +38,7 @@ from loopwright.ir.schedule import (
 )
 from loopwright.ir.types import I64, U64
 from loopwright.lower.binding import owner
+from loopwright.lower.contractions import is_contraction
 from loopwright.lower.fusing import expressions, transposed_loads
 from loopwright.lower.lanes import lane_schedule
 from loopwright.lower.registers import perfect
@@ -215,8 +216,10 @@ def _columns(s: Survey, number: int, folds: Mapping[int, Reduce], sizes: Mapping
 
 def _in_tiles(s: Survey, number: int, placement: Sequence[Instruction], stage: int,
               sizes: Mapping[str, int]) -> Schedule | None:
-    """Sums of products in tiles, by tensor cores where these multiply such numbers: the widest that leave no block idle. None
-    where there are no such sums, or few."""
+    """A contraction in tiles, by tensor cores where these multiply such numbers: the widest that leave no block idle. None
+    where there is none, or few sums. Other sums of products keep what additions round away, which tiles do not."""
+    if not is_contraction(s.stages[stage].node):
+        return None
     bound = [Bind(number, a, (BLOCK,)) for a in range(s.loops)]
     for threads, depth, unit in ((Threads(32, 8), 32, "mma"), (Threads(16, 16), 16, "")):
         schedule: Schedule = (*_flat(placement), threads, *bound)
