@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loopwright.ir.dims import Extent
-from loopwright.ir.loops import Expr, Index, Local, Reduce, transform, walk
+from loopwright.ir.loops import Expr, Index, Load, Local, Reduce, transform, walk
 from loopwright.ir.nest import For, Statement
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.evaluate import remember
-from loopwright.lower.codegen.folds import Fold, Joint, State
+from loopwright.lower.codegen.folds import Fold, Joint, State, cascade
 from loopwright.lower.codegen.machine import register_type
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
@@ -45,6 +45,7 @@ class Column:
     sizes: tuple[int, ...]  # rows of a block, by level from the second
     slots: tuple[tuple[str, ...], ...]
     few: str  # whether all rows make one block: then the first level is the last
+    is_outer: bool  # of nothing in memory that has both rows and columns
 
 
 def in_stripes(context: Context, statement: For, span: Span, over_vectors: OverVectors, execute: Execute) -> None:
@@ -77,7 +78,9 @@ class _Stripes:
             few = kernel.root.emit(f"icmp sle i64 {kernel.extent(extent)}, {sizes[0]}")
             first = [kernel.root.emit(f"select i1 {few}, ptr {b}, ptr {a}") for a, b in zip(slots[0], slots[-1], strict=True)]
             slots = (tuple(first), *slots[1:])
-        return Column(statement, tuple(map(kernel.terms.of, joined)), folding, kinds, index.name, extent, sizes, slots, few)
+        is_outer = not any(_goes_both_ways(x, index, self.name) for b in bodies for x in walk(b))
+        terms = tuple(map(kernel.terms.of, joined))
+        return Column(statement, terms, folding, kinds, index.name, extent, sizes, slots, few, is_outer)
 
     def run(self, context: Context, span: Span) -> None:
         low, high = span
@@ -135,23 +138,31 @@ class _Stripes:
         branch(here.scope, x.few, lambda scope: (), many)
 
     def _blocks(self, here: Context, x: Column, part: Span, span: Span, done: Sequence[Column]) -> None:
-        """Some rows into the accumulators of the first level, `ROWS` at a time by registers."""
+        """Some rows into the accumulators of the first level, `ROWS` at a time by registers: for all vectors, so that rows are
+        read in one go, or, where there are none in memory, for one vector after the other."""
         low, high = span
+
+        def folded(c: Context, begin: str, end: str, runs: bool) -> None:
+            c = self._statements(c, part[0], done, x.statement)
+            self._remember(c, part[0], [y for y in done if y.statement == x.statement])
+            start = list(zip(x.folding.types(c), x.folding.zero(c), strict=True))
+
+            def partial(scope: Scope, first: str, last: str, runs: bool) -> State:
+                def row(inner: Scope, at: str, state: State) -> State:
+                    return x.folding.step(c.bind_index(x.index, at, inner), state, x.index)
+                return loop(scope, first, last, "1", start, row, runs=runs)
+            state = cascade(c.scope, (begin, end), (ROWS,) if x.is_outer else (), start, partial,
+                            lambda scope, a, b: x.folding.merge(scope, a, b, c.lanes), runs)
+            self._merge(c, x, 0, part[0], state)
 
         def block(inner: Scope, begin: str, state: list[str]) -> list[str]:
             end = _end(inner, begin, ROWS, high)
-
-            def vectors(c: Context) -> None:
-                c = self._statements(c, part[0], done, x.statement)
-                self._remember(c, part[0], [y for y in done if y.statement == x.statement])
-
-                def row(scope: Scope, at: str, state: State) -> State:
-                    return x.folding.step(c.bind_index(x.index, at, scope), state, x.index)
-                start = list(zip(x.folding.types(c), x.folding.zero(c), strict=True))
-                self._merge(c, x, 0, part[0], loop(c.scope, begin, end, "1", start, row))
-            self.over_vectors(here.at(inner), part, vectors)
+            self.over_vectors(here.at(inner), part, lambda c: folded(c, begin, end, True))
             return []
-        loop(here.scope, low, high, str(ROWS), (), block)
+        if x.is_outer:
+            self.over_vectors(here, part, lambda c: folded(c, low, high, False))
+        else:
+            loop(here.scope, low, high, str(ROWS), (), block)
 
     # ---- accumulators --------------------------------------------------------------------------
     def _clear(self, here: Context, x: Column, level: int, part: Span) -> None:
@@ -196,6 +207,12 @@ def _passes(folds: Sequence[tuple[int, Reduce]]) -> list[tuple[int, list[Reduce]
             found.append((k, [e]))
         last = k
     return found
+
+
+def _goes_both_ways(x: Expr, row: Index, column: str) -> bool:
+    """Whether it is read at other places for other rows, and for other columns."""
+    found = {y.name for e in x.index for y in walk(e) if isinstance(y, Index)} if isinstance(x, Load) else set()
+    return {row.name, column} <= found
 
 
 def _renamed(e: Expr, old: Index, new: Index) -> Expr:

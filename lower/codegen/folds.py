@@ -228,7 +228,7 @@ class Joint:
 
 
 # ---- loops --------------------------------------------------------------------------------------
-Partial = Callable[[Scope, str, str], State]  # the fold of [low, high), from the identity
+Partial = Callable[[Scope, str, str, bool], State]  # the fold of [low, high), from the identity; whether that surely has points
 
 
 def fold(context: Context, monoid: str, over: Over, body: Term, dtype: np.dtype, *, also: tuple[Store | Prefetch, ...] = (),
@@ -275,13 +275,13 @@ def _total(context: Context, folding: Fold | Joint, over: Over, lanes: int, unro
     shape = replace(context, lanes=lanes, parts=1) if lanes else context
     kinds, zero = folding.types(shape), folding.zero(shape)
 
-    def partial(scope: Scope, low: str, high: str) -> State:
+    def partial(scope: Scope, low: str, high: str, runs: bool) -> State:
         def body(inner: Scope, at: str, state: list[str]) -> list[str]:
             here = context.bind_index(index.name, at, inner)
             if not rest:
                 return folding.step(here, state, index.name)
             return folding.merge(inner, state, _total(here, folding, rest, lanes, unroll), shape.lanes)
-        return loop(scope, low, high, "1", list(zip(kinds, zero, strict=True)), body)
+        return loop(scope, low, high, "1", list(zip(kinds, zero, strict=True)), body, runs=runs)
 
     def merge(scope: Scope, a: State, b: State) -> State:
         return folding.merge(scope, a, b, shape.lanes)
@@ -301,16 +301,16 @@ def _blocks(extent: Extent, step: int) -> tuple[int, ...]:
 
 
 def cascade(scope: Scope, span: tuple[str, str], blocks: tuple[int, ...], zero: Sequence[tuple[str, str]], partial: Partial,
-             merge: Callable[[Scope, State, State], State]) -> State:
-    """The fold of a span, block by block, each block from the identity."""
+            merge: Callable[[Scope, State, State], State], runs: bool = False) -> State:
+    """The fold of a span, block by block, each block from the identity. runs: it surely has points, as all blocks do."""
     low, high = span
     if not blocks:
-        return partial(scope, low, high)
+        return partial(scope, low, high, runs)
 
     def body(inner: Scope, at: str, state: list[str]) -> list[str]:
         end = inner.call("i64", "llvm.smin.i64", [("i64", inner.emit(f"add nsw i64 {at}, {blocks[0]}")), ("i64", high)])
-        return merge(inner, state, cascade(inner, (at, end), blocks[1:], zero, partial, merge))
-    return loop(scope, low, high, str(blocks[0]), zero, body)
+        return merge(inner, state, cascade(inner, (at, end), blocks[1:], zero, partial, merge, runs=True))
+    return loop(scope, low, high, str(blocks[0]), zero, body, runs=runs)
 
 
 def _vector_total(context: Context, folding: Fold | Joint, index: Index, extent: Extent, lanes: int, unroll: int,
@@ -331,10 +331,10 @@ def _main(context: Context, folding: Fold | Joint, index: Index, extent: Extent,
     one = replace(context, lanes=lanes, parts=1)
     start = list(zip(folding.types(wide), folding.zero(wide), strict=True))
 
-    def partial(scope: Scope, low: str, high: str) -> State:
+    def partial(scope: Scope, low: str, high: str, runs: bool) -> State:
         def body(inner: Scope, at: str, now: list[str]) -> list[str]:
             return folding.step(wide.bind_index(index.name, at, inner), now, index.name)
-        return folding.join(scope, loop(scope, low, high, str(lanes * span.parts), start, body), lanes)
+        return folding.join(scope, loop(scope, low, high, str(lanes * span.parts), start, body, runs=runs), lanes)
 
     def merge(scope: Scope, a: State, b: State) -> State:
         return folding.merge(scope, a, b, lanes)

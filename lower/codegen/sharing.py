@@ -76,10 +76,10 @@ def _gathered(context: Context, scope: Scope, joint: Joint, slots: Sequence[str]
     kinds = joint.types(context)
     zero = list(zip(kinds, joint.zero(context), strict=True))
 
-    def partial(inner: Scope, low: str, high: str) -> State:
+    def partial(inner: Scope, low: str, high: str, runs: bool) -> State:
         def body(within: Scope, at: str, state: list[str]) -> list[str]:
             found = [within.emit(f"load {kind}, ptr {_slot(within, kind, place, at)}")
                      for kind, place in zip(kinds, slots, strict=True)]
             return joint.merge(within, state, found, 1)
-        return loop(inner, low, high, "1", zero, body)
+        return loop(inner, low, high, "1", zero, body, runs=runs)
     return cascade(scope, ("0", count), (TOGETHER,), zero, partial, lambda s, a, b: joint.merge(s, a, b, 1))

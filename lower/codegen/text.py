@@ -177,12 +177,12 @@ def branch(scope: Scope, condition: str, then: Arm, other: Arm | None = None, ot
 Body = Callable[[Scope, str, list[str]], list[str]]
 
 
-def loop(scope: Scope, low: str, high: str, step: str, carried: Carried, body: Body) -> list[str]:
+def loop(scope: Scope, low: str, high: str, step: str, carried: Carried, body: Body, *, runs: bool = False) -> list[str]:
     """for index in low, low + step, ... < high: carried = body(scope, index, carried); the carried values at the end.
 
-    What does not depend on the loop can be placed in a scope that runs once, only if the loop runs at all.
+    What does not depend on the loop can be placed in a scope that runs once, only if the loop runs at all. runs: it does.
     """
-    once = scope if _runs(low, high) else scope.child("once", conditional=True)
+    once = scope if runs or _runs(low, high) else scope.child("once", conditional=True)
     inside = once.child("loop", conditional=False)
     function = scope.function
     index, phis = function.fresh(), [function.fresh() for _ in carried]
