@@ -155,11 +155,10 @@ def cupyx_linalg() -> Any:
 def cublas() -> Any | None:
     """cuBLAS by ctypes, from where CuPy finds it; None where it is not to be found."""
     import ctypes
-
-    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
     try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
         return ctypes.CDLL(load_nvidia_dynamic_lib("cublas").abs_path)
-    except (DynamicLibNotFoundError, OSError):
+    except (ImportError, RuntimeError, OSError):  # the second is pathfinder's for a library that is nowhere
         return None
 
 

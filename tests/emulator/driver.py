@@ -170,7 +170,7 @@ def launched(launcher, args, sizes):
     outs = [held[program.donations[k]] if k in program.donations
             else driver.empty([evaluate(n, sizes) for n in v.type.shape], v.type.dtype)
             for k, v in enumerate(program.kernels.results)]
-    launcher([x.tobytes() if isinstance(x, np.ndarray) else driver.address(x) for x in held],
+    launcher([driver.address(x) if driver.owns(x) else x.tobytes() for x in held],
              [driver.address(x) for x in outs], sizes)
     for x, before in zip(held, args, strict=True):
         if driver.owns(x) and not any(x is y for y in outs):
