@@ -261,7 +261,8 @@ class _Placer:
     def _fill_within(self, stage: int, reduce: Reduce) -> list[Store]:
         place, v = self.at[stage], self.region.nodes[stage].outputs[0]
         at = tuple(k for k, _ in reduce.over)
-        check(len(at) == v.type.rank - place.level, place, "the reduction's loops are not the row's axes")
+        fine = tuple([n for _, n in reduce.over]) == v.type.shape[place.level:]
+        check(fine, place, "the reduction's loops are not the row's axes")
         value = self.composer.compute(v, (*self.index[:place.level], *at))
         self.ready[v] = f"t{stage}"
         return [Store(f"t{stage}", at, value)]

@@ -53,6 +53,7 @@ def distances(x):
 
 KERNELS = {
     "rows": (softmax, ones(4, 5)),
+    "stable": (lw.nn.softmax, ones(4, 5)),
     "layernorm": (layernorm, ones(4, 5), ones(5)),
     "columns": (lambda x: np.sum(x[::2] * 2, 0), ones(6, 5)),
     "transposed": (lambda x: np.transpose(x) + 1, ones(4, 5)),
@@ -131,6 +132,12 @@ def test_what_would_be_wrong_in_lanes_is_refused():
     node = node_of("channels")
     row = next(k for k, n in enumerate(node.regions[0].nodes) if n.outputs[0].type.rank == 3)
     last = len(node.regions[0].nodes) - 1
+    softmax = node_of("stable")
+    rows = [k for k, n in enumerate(softmax.regions[0].nodes) if str(n.outputs[0].type.shape[1:]) == "(1,)"]
+    total = next(k for k, n in enumerate(softmax.regions[0].nodes) if n.op.name == "reduce_sum")
+    with pytest.raises(ScheduleError, match="not the row's axes"):  # one element is no row of the sum
+        schedule = [x for x in softmax.attrs["schedule"] if x != Inline(rows[0])]
+        build_nest(softmax.regions[0], (*schedule, ComputeAt(rows[0], 1, within=total)), "k")
     updates = node_of("edges")
     with pytest.raises(ScheduleError, match=r"Vectorize.*lanes may meet"):
         build_nest(updates.regions[0], (*updates.attrs["schedule"], Vectorize(len(updates.regions[0].nodes) - 1, 1, 8)), "k")
