@@ -20,6 +20,7 @@ from loopwright.ir.dims import Extent, evaluate, symbols_in
 from loopwright.ir.graph import Node
 from loopwright.ir.ops.control import scan, while_
 from loopwright.ir.residuals import Choice, total
+from loopwright.ir.schedule import ComputeAt, Distribute
 from loopwright.lower.control import blocks, is_control
 from loopwright.lower.padding import unpadded
 from loopwright.lower.runtime.lazy import segments
@@ -123,9 +124,19 @@ def _kernel_lines(k: int | str, node: Node, sizes: Mapping[str, int] | None, ind
     implementation = node.attrs.get("implementation", node.op.name)
     lines = [f"{indent}kernel {k} ({implementation}): {' '.join(ops)}",
              f"{indent}  {_amount(work, sizes)} flops, {_amount(traffic, sizes)} bytes"]
+    lines += [f"{indent}  {line}" for line in _block_lines(node, sizes)]
     if sizes is not None:
         lines.append(f"{indent}  {_limit(evaluate(work, sizes), evaluate(traffic, sizes))}")
     return lines
+
+
+def _block_lines(node: Node, sizes: Mapping[str, int] | None) -> list[str]:
+    """What a kernel that goes through blocks of rows keeps of them."""
+    schedule = node.attrs.get("schedule", ())
+    rows = [x.size for x in schedule if isinstance(x, Distribute)]
+    kept = [node.regions[0].nodes[x.stage].outputs[0] for x in schedule if isinstance(x, ComputeAt)] if rows else []
+    return [f"in blocks of {n} rows, so that {_amount(total(kept), sizes)} bytes of what is computed on the way are not stored"
+            for n in rows]
 
 
 def _all_trips(node: Node, sizes: Mapping[str, int] | None) -> str:

@@ -210,6 +210,13 @@ def test_it_is_a_decision():
     assert counts == [1, 0]
 
 
+def test_explain_says_what_is_not_stored():
+    args = arguments((1, 2, 40, 20, 6, 7))
+    f = lw.jit(gradient_of(attention))
+    f(*args)
+    assert "rows, so that" in f.explain(*args) and "are not stored" in f.explain(*args)
+
+
 def test_its_schedule_is_data():
     n, = of_gradients(nodes_of(gradient_of(attention), *arguments((1, 2, 30, 20, 6, 7))))
     schedule = n.attrs["schedule"]
