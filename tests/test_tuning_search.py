@@ -24,7 +24,7 @@ from loopwright.lower.target import host_target
 from loopwright.lower.tuning.candidates import Candidate, difference, reference
 from loopwright.lower.tuning.execution import Executable
 from loopwright.lower.tuning.features import NAMES, features
-from loopwright.lower.tuning.models import Learned, Roofline
+from loopwright.lower.tuning.models import Roofline
 from loopwright.lower.tuning.search import KernelSearch
 from loopwright.lower.tuning.space import Space
 from tests.nests import run_nest
@@ -268,24 +268,12 @@ class NoOpinion:
     def predict(self, x):
         return np.ones(len(x))
 
-    def learn(self, x, seconds):
-        pass
-
 
 def test_the_search_finds_what_is_quick_sooner_than_chance_does():
     node = node_of("rows")
     assert by_search(node, 0, 100, NoOpinion()) < 0.75 * by_chance(node, 0, 100)
     proposed = [KernelSearch(node, sizes_of(node), [node.attrs], Roofline(), seed).propose(9) for seed in (1, 1, 2)]
     assert proposed[0] == proposed[1] != proposed[2]  # runs replay
-
-
-def test_trees_learn_what_the_analytic_model_is_off_by():
-    pytest.importorskip("xgboost", reason="the extra `tune`")
-    node, model = node_of("rows"), Learned(Roofline())
-    assert by_search(node, 0, 60, model) < made_up(node.attrs["schedule"])
-    rows = np.stack(model.rows)[:, :len(NAMES)]
-    off = np.abs(np.log(model.predict(np.expm1(rows)) / model.analytic.predict(np.expm1(rows))) - model.off)
-    assert np.median(off) < 0.3 * np.median(np.abs(model.off))
 
 
 @pytest.mark.parametrize("name", sorted(KERNELS))

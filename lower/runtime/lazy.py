@@ -166,13 +166,3 @@ def digest(text: str) -> str:
     """The SHA-256 of text."""
     from hashlib import sha256
     return sha256(text.encode()).hexdigest()
-
-
-@cache
-def xgboost() -> Any | None:
-    """`xgboost`, of the extra `tune`; None where it is not installed."""
-    try:
-        import xgboost
-    except ImportError:
-        return None
-    return xgboost

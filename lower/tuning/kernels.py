@@ -16,7 +16,7 @@ from loopwright.lower.modules import alone
 from loopwright.lower.runtime import blas
 from loopwright.lower.target import host_target
 from loopwright.lower.tuning.candidates import structure_of
-from loopwright.lower.tuning.models import Learned
+from loopwright.lower.tuning.models import Roofline
 from loopwright.lower.tuning.records import Records, record_of
 from loopwright.lower.tuning.results import KernelReport
 from loopwright.lower.tuning.search import KernelSearch
@@ -90,7 +90,7 @@ class Searched:
 class Kernels:
     """All kernels that were met, by structure. records: of kernels, wherever they were, before and after."""
 
-    def __init__(self, model: Learned, records: Records | None) -> None:
+    def __init__(self, model: Roofline, records: Records | None) -> None:
         self.model, self.records = model, records
         self.known: dict[str, Searched] = {}
         self.found = 0  # for the seeds of their searches

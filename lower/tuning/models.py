@@ -1,4 +1,4 @@
-"""Cost models: from what candidates will do (`features`) to seconds.
+"""What candidates cost: from what they will do (`features`) to seconds.
 
 Guarantees: the same rows and times give the same predictions; a prediction is positive and finite.
 """
@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import time
 from functools import cache
-from typing import Any
 
 import numpy as np
 
-from loopwright.lower.runtime.lazy import xgboost
 from loopwright.lower.target import Target
 from loopwright.lower.tuning.features import COLUMN, LAST_CACHE
 
@@ -23,9 +21,6 @@ NEAR_BYTES = 64  # that a cycle brings from the second cache
 READING = 2.0  # times the rate of copies, of which each line that is written was read as well
 ROUNDS = 3  # of a measurement of the machine
 IN_CACHE, IN_LAST_CACHE, IN_MEMORY = 1 << 18, 1 << 21, 1 << 24  # bytes of arrays that lie there
-FEWEST = 8  # measured candidates that trees are grown from, and again after as many more
-TREES = {"max_depth": 5, "eta": 0.15, "min_child_weight": 1.0, "subsample": 0.9, "nthread": 1, "seed": 0, "verbosity": 0}
-GROWN = 60
 
 
 @cache
@@ -71,53 +66,7 @@ class Roofline:
         found: np.ndarray = np.clip(_of(x, "parallel"), 1, self.threads)
         return found
 
-    def learn(self, x: np.ndarray, seconds: np.ndarray) -> None:
-        """Nothing: the machine is known."""
-
 
 def _of(x: np.ndarray, name: str) -> np.ndarray:
     found: np.ndarray = x[:, COLUMN[name]]
-    return found
-
-
-class Learned:
-    """What the analytic prediction is off by, learned from what was measured by gradient-boosted trees (the extra `tune`).
-
-    The trees give the logarithm of seconds over predicted seconds, so that kernels of all sizes teach one model. Where xgboost
-    is not installed, and before the first times, it predicts as the analytic model does."""
-
-    def __init__(self, analytic: Roofline) -> None:
-        self.analytic = analytic
-        self.rows: list[np.ndarray] = []
-        self.off: list[float] = []
-        self._trees: Any = None
-        self._grown_from = 0
-
-    def predict(self, x: np.ndarray) -> np.ndarray:
-        """f64[n]: seconds of f64[n, features]."""
-        predicted = self.analytic.predict(x)
-        if len(self.rows) >= self._grown_from + FEWEST:
-            self._grow()
-        library = xgboost()
-        if self._trees is None or library is None:
-            return predicted
-        found: np.ndarray = predicted * np.exp(self._trees.predict(library.DMatrix(_inputs(x, predicted))))
-        return found
-
-    def learn(self, x: np.ndarray, seconds: np.ndarray) -> None:
-        """Take in times f64[n] of f64[n, features]."""
-        predicted = self.analytic.predict(x)
-        self.rows += list(_inputs(x, predicted))
-        self.off += list(np.log(seconds / predicted))
-
-    def _grow(self) -> None:
-        self._grown_from, library = len(self.rows), xgboost()
-        if library is not None:
-            data = library.DMatrix(np.stack(self.rows), np.array(self.off))
-            self._trees = library.train(TREES, data, GROWN)
-
-
-def _inputs(x: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """Features as trees take them: sizes by their logarithms, and with them what is predicted."""
-    found: np.ndarray = np.column_stack([np.log1p(x), np.log(predicted)])
     return found

@@ -19,7 +19,7 @@ from loopwright.lower.runtime.pool import threads
 from loopwright.lower.scheduling import Scheduled
 from loopwright.lower.target import host_target
 from loopwright.lower.tuning.features import COLUMN, features
-from loopwright.lower.tuning.models import Learned, Roofline, least_seconds
+from loopwright.lower.tuning.models import Roofline, least_seconds
 from loopwright.lower.tuning.space import Space
 
 POPULATION = 64
@@ -30,7 +30,6 @@ EPSILON = 0.05  # of proposals are not the best predicted
 TRIES = 2  # children made for each one wanted, at most
 PATIENCE = 24  # trials without gain that halve what more are worth
 HOPE = 0.02  # of the best time: machines surprise
-CostModel = Roofline | Learned
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,9 @@ class _Point:
 
 
 class KernelSearch:
-    """The candidates of one kernel at some sizes. `model.predict` and `model.learn` see matrices of `features`."""
+    """The candidates of one kernel at some sizes. `model.predict` sees matrices of `features`."""
 
-    def __init__(self, node: Node, sizes: Mapping[str, int], starts: Sequence[Attributes], model: CostModel,
+    def __init__(self, node: Node, sizes: Mapping[str, int], starts: Sequence[Attributes], model: Roofline,
                  seed: int = 0) -> None:
         self.node, self.sizes, self.model = node, dict(sizes), model
         self.rng = np.random.default_rng(seed)
@@ -174,8 +173,6 @@ class KernelSearch:
         self.proposed.add(key)
         if seconds < self.best[1]:
             self.best, self.stale = (attrs, seconds), 0
-        if isinstance(key, int) and seconds < float("inf"):
-            self.model.learn(self.points[key].features[None], np.array([seconds]))
 
     @property
     def roofline(self) -> float:

@@ -30,7 +30,7 @@ from loopwright.lower.runtime.pool import threads
 from loopwright.lower.target import host_target
 from loopwright.lower.tuning.candidates import Candidate
 from loopwright.lower.tuning.kernels import Kernels, Searched, difference
-from loopwright.lower.tuning.models import Learned, Roofline
+from loopwright.lower.tuning.models import Roofline
 from loopwright.lower.tuning.ranges import ranges_of
 from loopwright.lower.tuning.records import Records
 from loopwright.lower.tuning.results import Progress, Trial, Tuned
@@ -107,7 +107,7 @@ class _Tuner:
         self.task, self.seconds, self.pool, self.listener = task, seconds, pool, listener
         self.start = time.monotonic()
         self.trials: list[Trial] = []
-        self.kernels = Kernels(Learned(Roofline(threads())), records)  # of all programs that were the best for a while
+        self.kernels = Kernels(Roofline(threads()), records)  # of all programs that were the best for a while
         self.present: dict[str, Node] = {}  # of the best program
         self.default = self.best = _Program(Cover(), task.module(Cover()))
         self.default_seconds = self.best_seconds = self.partition_seconds = math.inf
