@@ -28,7 +28,7 @@ def devices() -> tuple[str, ...]:
     return ("cpu", "gpu")
 
 
-def device_put(tree: Any, device: str = "gpu") -> Any:
+def device_put(x: Any, device: str = "gpu") -> Any:
     """The arrays and numbers of a container on a device: as CuPy arrays ("gpu") or NumPy arrays ("cpu"). What is there already
     stays as it is.
 
@@ -40,11 +40,11 @@ def device_put(tree: Any, device: str = "gpu") -> Any:
     """
     if device not in ("cpu", "gpu"):
         raise ArgumentError(f"{user_source()}: device_put expected 'cpu' or 'gpu', got {device!r}.")
-    leaves, structure = flatten(tree)
+    leaves, structure = flatten(x)
     if device == "cpu":
-        return unflatten(structure, [lazy.gpu().get(x) if is_on_device(x) else np.asarray(x) for x in leaves])
+        return unflatten(structure, [lazy.gpu().get(leaf) if is_on_device(leaf) else np.asarray(leaf) for leaf in leaves])
     driver = lazy.gpu()
-    return unflatten(structure, [x if is_on_device(x) else driver.put(np.asarray(x)) for x in leaves])
+    return unflatten(structure, [leaf if is_on_device(leaf) else driver.put(np.asarray(leaf)) for leaf in leaves])
 
 
 def set_checks(when: str) -> None:

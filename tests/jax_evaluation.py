@@ -104,6 +104,7 @@ SEVERAL = {"split": _split, "scan": _scan, "while": _while, "cond": _cond, "jit"
            "custom_jvp_call": _call, "closed_call": _call}
 
 
+@np.errstate(all="ignore")  # JAX warns of nothing
 def evaluate(jaxpr, constants, args):
     """The results of a jaxpr. What NumPy has no one function for is run by JAX, one operation at a time."""
     env = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *args), strict=True))
