@@ -161,4 +161,20 @@ def _numba_layernorm(numba):
     return {"numba": numba.njit(error_model="numpy")(f), "numba fastmath": numba.njit(error_model="numpy", fastmath=True)(f)}
 
 
-WORKLOADS = (sums, logsumexp, softmax, cross_entropy, layernorm)
+def _batchnorm(xp):
+    def f(x, gain, bias):
+        centred = x - xp.mean(x, axis=(0, 1, 2))
+        return centred / xp.sqrt(xp.mean(centred * centred, axis=(0, 1, 2)) + 1e-5) * gain + bias
+    return f
+
+
+def batchnorm() -> list[Timing]:
+    """Features of 32 images brought to mean 0 and variance 1, scaled and moved: divided by what few numbers repeat."""
+    def theirs(torch):
+        batch_norm = torch.nn.functional.batch_norm
+        return lambda x, gain, bias: batch_norm(x.permute(0, 3, 1, 2), None, None, gain, bias, True).permute(0, 2, 3, 1)
+    return contest("batch norm, 32x28x28x32 f32", (_normal(32, 28, 28, 32), _normal(32), _normal(32) + 1), _batchnorm(np),
+                   jax=lambda jax: _batchnorm(jax.numpy), torch=lambda torch, optimised: optimised(theirs(torch)))
+
+
+WORKLOADS = (sums, logsumexp, softmax, cross_entropy, layernorm, batchnorm)

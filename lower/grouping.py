@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from loopwright.ir.dims import Shape
 from loopwright.ir.graph import Graph, Node, Value, acts
-from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter
+from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter, walk
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.structural import reshape
 from loopwright.kernels.gemm import match_gemm
@@ -23,7 +23,7 @@ from loopwright.lower.decisions import Again, Apart, Call, Decided, Generate, Jo
 from loopwright.lower.kernel import MOST_NODES
 from loopwright.lower.merging import merge
 from loopwright.lower.partials import add_up_along, behind
-from loopwright.lower.rules import EXPENSIVE, own_cost
+from loopwright.lower.rules import EXPENSIVE, WORTH_KEEPING, own_cost
 from loopwright.lower.scheduling import is_short
 
 MOST_POSITIONS = 4  # at which one group may read one value
@@ -269,9 +269,11 @@ class Grouping:
     def _suits(self, n: Node, form: Form, group: Group) -> bool:
         """Whether the group computes few elements of n more than once, or cheap ones."""
         v = n.outputs[0]
-        positions = self.positions_of(v, group)
-        if not form.is_map or own_cost(form.expr) < EXPENSIVE or self._is_aligned(v, group) or self._in_rows(group, positions):
+        positions, cost = self.positions_of(v, group), own_cost(form.expr) if form.is_map else 0
+        if cost < WORTH_KEEPING or self._is_aligned(v, group) or self._in_rows(group, positions):
             return True
+        if cost < EXPENSIVE:
+            return not any(_is_spread(p, group) for p in positions)
         return len(positions) == 1 and not self._repeats(v, group, positions)
 
     def _is_aligned(self, v: Value, group: Group) -> bool:
@@ -432,6 +434,12 @@ class Grouping:
 def _spans(v: Value, group: Group) -> bool:
     """Whether v has as many positions along each axis as the group's loops."""
     return v.type.shape == group.root.outputs[0].type.shape[:v.type.rank]
+
+
+def _is_spread(p: Position, group: Group) -> bool:
+    """Whether a value that is read there is read anew for each position of a loop outside of its own."""
+    around, own = _loops_around(group), {x for e in p for x in walk(e) if isinstance(x, Index)}
+    return any(k not in own and not own.isdisjoint(around[at:]) for at, k in enumerate(around))
 
 
 def _dependents(g: Graph, v: Value) -> set[Value]:
