@@ -74,12 +74,13 @@ def _drops_ones(n: Node) -> bool:
 class Grouping:
     """`carried`: for some results, by number, the parameter whose bytes they have if they are made by updates of it alone.
     `in_loop`: whether the graph is run many times, maybe over short arrays, where each kernel costs. `decided`: what is not
-    left to the rules. `chained`: see `lower/chains.py`. `taken`: what the rules decided, and what was, if `is_noted`."""
+    left to the rules. `chained`: see `lower/chains.py`. `paired`: products that no library makes as fast. `taken`: what the
+    rules decided, and what was, if `is_noted`."""
 
     def __init__(self, g: Graph, blas: bool, carried: Mapping[int, Value], in_loop: bool, decided: Decided,
-                 chained: Mapping[Node, Node], is_noted: bool) -> None:
+                 chained: Mapping[Node, Node], paired: Set[Node], is_noted: bool) -> None:
         self.g, self.blas, self.fresh, self.decided, self.chained = g, blas, fresh_indices(), decided, chained
-        self.is_noted = is_noted
+        self.paired, self.is_noted = paired, is_noted
         self.ends = set(chained.values())  # of chains of products
         self.taken: list[Taken] = []
         self.left: set[Place] = set()  # places of nodes that rules put elsewhere in the end
@@ -192,8 +193,8 @@ class Grouping:
             return False
         if isinstance(choice, Call) and not self.blas:
             refuse(n, choice, "there is no library")
-        in_chain = n in self.chained or n in self.ends
-        is_called = self.blas and not isinstance(choice, Generate) and (isinstance(choice, Call) or not in_chain)
+        is_ours = n in self.chained or n in self.ends or n in self.paired
+        is_called = self.blas and not isinstance(choice, Generate) and (isinstance(choice, Call) or not is_ours)
         both = Generate(self.place(n)), Call(self.place(n))
         if self.is_noted:
             self.taken.append(Taken(both[is_called], both if self.blas else (), n.outputs[0], kind(self, n)))

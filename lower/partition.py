@@ -16,6 +16,7 @@ from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.chain_gradients import with_gradients
 from loopwright.lower.chains import chains
 from loopwright.lower.complexes import without_complex
+from loopwright.lower.contractions import products_in_pairs
 from loopwright.lower.control import carried_by, is_control, is_last_use, is_loop, split_at_trips
 from loopwright.lower.decisions import Chaining, Decided, Decision, Place, Taken
 from loopwright.lower.few_rows import by_rows, has_few_rows
@@ -130,8 +131,9 @@ class _Partition:
     def _grouped(self, g: Graph, carried: Mapping[int, Value], in_loop: bool, decided: Decided) -> Grouping:
         """Which nodes one kernel computes, with those chains of products that are one kernel, whole."""
         chained = chains(g) if self.chained else {}
+        paired = products_in_pairs(g, self.target)
         while True:
-            grouping = Grouping(g, self.blas, carried, in_loop, decided, chained, is_noted=not self.is_scheduled)
+            grouping = Grouping(g, self.blas, carried, in_loop, decided, chained, paired, is_noted=not self.is_scheduled)
             apart = {end for end in chained.values() if not self._is_whole(grouping, end)}
             if not apart:
                 return grouping
