@@ -16,6 +16,7 @@ from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 LOOP_AXES = ((BLOCK,), (BLOCK, THREAD_X), (BLOCK, THREAD_Y), (THREAD_X,), (BLOCK, THREAD_Y, THREAD_X))
 FOLD_AXES = ((THREAD_X,), (THREAD_Y,), (BLOCK, THREAD_X), (BLOCK, THREAD_Y))
 SCAN_AXES = ((THREAD_X,), (BLOCK, THREAD_X))
+ROW_PARTS = (BLOCK, THREAD_X)  # of a loop or fold along a row that several blocks share out
 WARP, MOST_THREADS = 32, 1024
 
 
@@ -105,10 +106,23 @@ def _check_loop(s: For, around: tuple[For, ...], taken: tuple[str, ...]) -> None
         if around[-1].body != (s,):
             raise ValueError(f"loop {s.index.name} is not alone in the loop around it, which has the same axes")
         return
+    if s.bind == ROW_PARTS and is_in_row_parts(around):
+        return
     if set(s.bind) & set(taken):
         raise ValueError(f"loop {s.index.name}: a loop around it has one of its axes")
     if (BLOCK in s.bind) == bool(around):
         raise ValueError(f"loop {s.index.name}: outermost loops are shared out among blocks, and no others")
+
+
+def is_in_row_parts(around: Sequence[For]) -> bool:
+    """Whether blocks share out each row of these loops: they hold a fold in parts, and nothing that one block keeps."""
+    if not around or any(x.bind != (BLOCK,) or x.step != 1 for x in around):
+        return False
+    body = around[-1].body
+    parts = [s for s in body if isinstance(s, Reduction) and s.bind == ROW_PARTS]
+    others = [s for s in body if isinstance(s, Allocate | Scan) or (isinstance(s, Reduction) and s.also)
+              or (isinstance(s, For | Reduction) and s.bind not in ((), ROW_PARTS))]
+    return bool(parts) and not others
 
 
 def _updates_alone(s: For) -> bool:
@@ -124,6 +138,8 @@ def _check_fold(s: Reduction | Scan, around: tuple[For, ...], taken: tuple[str, 
     if s.bind == (BLOCK, THREAD_Y):
         if not around or any(x.bind != (BLOCK, THREAD_X) for x in around):
             raise ValueError(f"fold {name}: blocks share out columns in parts inside the loop of the columns, and nowhere else")
+        return
+    if s.bind == ROW_PARTS and is_in_row_parts(around) and isinstance(s, Reduction):
         return
     if set(s.bind) & set(taken):
         raise ValueError(f"fold {name}: a loop around it has one of its axes")

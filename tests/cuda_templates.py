@@ -161,6 +161,13 @@ TEMPLATES = {
     "rows to numbers": Template(lambda x: (np.argmax(x, axis=1), np.max(x, axis=1)), matrix("f4"), (40, 200)),
     "everything in one pass": Template(lambda x: np.sum(x * x) / np.max(x * x), matrix("f8"), (300, 200)),
     "rows in one pass": Template(lambda x: np.sum(x, axis=1) * np.max(x, axis=1), matrix("f4"), (40, 200)),
+    "few long rows": Template(lambda x: np.sum(x, axis=1), matrix("f4"), (3, 70000)),
+    "softmax of few long rows": Template(softmax, matrix("f4"), (3, 70000)),
+    "logarithms of sums of few long rows": Template(logsumexp, matrix("f8"), (3, 70000)),
+    "moments of few long rows": Template(lambda x: (np.mean(x, axis=(1, 2)), np.var(x, axis=(1, 2))), lambda rng, n, m: [
+        rng.normal(size=(n, 4, m)).astype("f8")], (3, 20000)),
+    "the first greatest of few long rows": Template(lambda x: (np.argmax(x, axis=1), np.max(x, axis=1)), matrix("f4"),
+                                                    (3, 70000)),
     "columns": Template(lambda x: np.sum(x, axis=0), matrix("f4"), (300, 100), wide=False),
     "long columns": Template(lambda x: np.sum(x, axis=0), matrix("f4"), (3000, 40), wide=False),
     "chained long columns": Template(lambda x: np.var(x, axis=0), matrix("f8"), (3000, 40), wide=False),

@@ -70,6 +70,31 @@ def test_bound_loops_are_data_and_keep_the_meaning():
     np.testing.assert_allclose(out, e / e.sum(1, keepdims=True), rtol=1e-6)
 
 
+IN_PARTS = (ComputeAt(0, 1), Inline(1), Inline(2), Inline(3), ComputeAt(4, 1), Inline(5), Inline(6), Threads(64),
+            Bind(6, 0, (BLOCK,)), *(Bind(stage, 1, (BLOCK, THREAD_X)) for stage in (0, 4, 6)))
+
+
+def test_rows_in_parts_keep_the_meaning():
+    nest = build_nest(REGION, IN_PARTS, "k").nest
+    assert [s.bind for s in nest.body[0].body if isinstance(s, Reduction | For)] == [(BLOCK, THREAD_X)] * 3
+    x = np.random.default_rng(0).normal(size=(5, 7)).astype(F32)
+    out = np.zeros_like(x)
+    run_nest(nest, [x], [out], {"n": 5, "m": 7})
+    e = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(out, e / e.sum(1, keepdims=True), rtol=1e-6)
+
+
+@pytest.mark.parametrize("schedule", [
+    tuple(Bind(6, 0, (BLOCK, THREAD_Y)) if x == Bind(6, 0, (BLOCK,)) else x for x in IN_PARTS),
+    tuple(Bind(4, 1, (THREAD_X,)) if x == Bind(4, 1, (BLOCK, THREAD_X)) else x for x in IN_PARTS),
+    (*(x for x in IN_PARTS if x not in (Inline(3), ComputeAt(4, 1))), ComputeAt(3, 1), ComputeAt(4, 1), InShared(3)),
+    tuple(x for x in IN_PARTS if not (isinstance(x, Bind) and x.stage in (0, 4))),
+])
+def test_blocks_share_out_rows_of_which_none_keeps_anything(schedule):
+    with pytest.raises(ScheduleError, match="a loop around it has one of its axes"):
+        build_nest(REGION, schedule, "k")
+
+
 KEPT = (*without(InShared), Vectorize(0, 1, 4), Vectorize(4, 1, 4))
 
 

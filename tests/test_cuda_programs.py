@@ -55,6 +55,24 @@ def test_templates_at_any_size(name):
     check()
 
 
+@pytest.mark.parametrize("name", [name for name in TEMPLATES if "few long rows" in name])
+def test_rows_in_several_parts(name):
+    graph, made = program(name)
+    emulator = compiled(made)
+
+    @examples(3)
+    @given(st.tuples(st.integers(1, 5), st.integers(3000, 40000)), st.sampled_from(ORDERS), st.booleans())
+    def check(sizes, order, spoilt):
+        args = TEMPLATES[name].make(np.random.default_rng(sizes[1]), *sizes)
+        if spoilt:
+            args[0].flat[args[0].size // 2] = np.nan
+        want = TEMPLATES[name].meaning(args)
+        for a, b in zip(run_program(made, emulator, args, sizes_of(graph, args), order), want, strict=True):
+            np.testing.assert_array_equal(np.isnan(a), np.isnan(b))
+            agree(np.nan_to_num(a), np.nan_to_num(b), f"{name} at {sizes}, order {order}")
+    check()
+
+
 @pytest.mark.parametrize("name", ["map", "rows", "everything", "running rows"])
 def test_nothing_is_done_for_empty_arrays(name):
     graph, made = program(name)
@@ -200,7 +218,7 @@ def test_random_programs(found, seed, order):
 
 
 def test_the_same_bits_in_every_run():
-    for name in ("everything", "rows", "columns", "added rows"):
+    for name in ("everything", "rows", "softmax of few long rows", "columns", "added rows"):
         graph, made = program(name)
         args = TEMPLATES[name].make(np.random.default_rng(0), 70, 90)
         runs = [run_program(made, compiled(made), args, sizes_of(graph, args), order) for order in (*ORDERS, FORWARD)]

@@ -127,6 +127,7 @@ FAULTS = {
     "rows past the end": lambda text: re.sub(r"\bi\d+ < n\d+", "true", text),
     "wide accesses of any row": lambda text: re.sub(r"n\d+ % [248] == 0", "true", text),
     "half a warp": lambda text: text.replace("0xffffffffu", "0xffffu"),
+    "one part again": lambda text: re.sub(r"blockIdx.x % n\d+", "blockIdx.x % 1", text),
     "a slot too many": lambda text: re.sub(r"(u\d+ \* 4 \+ e\d+) < n\d+", r"\1 <= 8", text),
 }
 
@@ -141,10 +142,11 @@ FAULTS = {
     ("rows", "wide accesses of any row", "not aligned|nobody's|beside"),
     ("rows", "a slot too many", "nobody's|beside an array|wrong"),
     ("long rows", "no barrier", "wrong"),
+    ("few long rows", "one part again", "wrong"),
 ])
 def test_faults_in_generated_text_are_caught(name, fault, why):
     require_compiler()
-    found = offences(name, FAULTS[fault])
+    found = offences(name, FAULTS[fault], (3, 20000) if fault == "one part again" else (33, 35))
     assert all(re.search(why, x) for x in found), found
 
 

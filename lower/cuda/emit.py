@@ -17,6 +17,7 @@ from loopwright.lower.cuda import folds
 from loopwright.lower.cuda.blocks import multiplied
 from loopwright.lower.cuda.context import MOST_NARROW, Context, Launch
 from loopwright.lower.cuda.evaluate import value
+from loopwright.lower.cuda.long_rows import in_row_parts
 from loopwright.lower.cuda.loops import looped
 from loopwright.lower.cuda.maths import Library
 from loopwright.lower.cuda.packs import clamped
@@ -121,7 +122,8 @@ class _Emitter:
             case Reduction() as r if BLOCK in r.bind:
                 return [lambda context: folds.fold_parts(context, _reductions(group))]
             case For() as s if (count := len(_split(perfect(s)[1].body))):
-                return [lambda context, k=k: self.columns(context, s, k) for k in range(count + 1)]  # type: ignore[misc]
+                write = self.rows if s.bind == (BLOCK,) else self.columns
+                return [lambda context, k=k: write(context, s, k) for k in range(count + 1)]  # type: ignore[misc]
             case Scan() as s if BLOCK in s.bind:
                 return [lambda context: folds.scan_parts(context, s), lambda context: folds.scan_from_parts(context, s)]
         return [lambda context: self.statements(context, group)]
@@ -142,7 +144,11 @@ class _Emitter:
                 context = self.statements(context, [s])
         return context
 
-    # ---- columns in parts ----------------------------------------------------------------------
+    # ---- rows and columns in parts -------------------------------------------------------------
+    def rows(self, context: Context, s: For, number: int) -> None:
+        """One launch of a loop over rows whose folds blocks share out."""
+        in_row_parts(context, s, _split(perfect(s)[1].body), number, self.statements)
+
     def columns(self, context: Context, s: For, number: int) -> None:
         """One launch of a loop over columns whose folds blocks share out: parts of the folds of this number, or, after all of
         them, the rest."""
@@ -244,7 +250,7 @@ class _Emitter:
 
 def _split(body: Sequence[Statement]) -> list[int]:
     """Where folds begin whose points blocks share out."""
-    return [k for k, s in enumerate(body) if isinstance(s, Reduction) and s.bind == (BLOCK, THREAD_Y) and not s.joined]
+    return [k for k, s in enumerate(body) if isinstance(s, Reduction) and BLOCK in s.bind and not s.joined]
 
 
 def _flat(context: Context, over: Sequence[tuple[Index, Extent]]) -> str:

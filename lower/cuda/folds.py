@@ -158,16 +158,16 @@ def fold_parts(context: Context, reductions: Sequence[Reduction]) -> None:
     for r, found in zip(reductions, passed(context, reductions, who, everyone), strict=True):
         fold = made(context, r)
         found = across(context, fold, found, THREAD_X)
-        _put(context, _scratch(context, r.name, fold, launch.grid), found)
+        put(context, scratch(context, r.name, fold, launch.grid), found)
 
 
-def _put(context: Context, names: Sequence[str], state: State) -> None:
+def put(context: Context, names: Sequence[str], state: State, at: str = "blockIdx.x") -> None:
     """This block's part."""
     for name, x in zip(names, state, strict=True):
-        context.block.line(f"if ({THREAD_X} == 0) {name}[blockIdx.x] = {x};")
+        context.block.line(f"if ({THREAD_X} == 0) {name}[{at}] = {x};")
 
 
-def _scratch(context: Context, name: str, fold: Fold, count: Extent) -> list[str]:
+def scratch(context: Context, name: str, fold: Fold, count: Extent) -> list[str]:
     """Arrays that hold a state for each block."""
     names = [f"{name}_part{k}" for k, _ in enumerate(fold.components)]
     for x, d in zip(names, fold.components, strict=True):
@@ -180,7 +180,7 @@ def from_parts(context: Context, reductions: Sequence[Reduction]) -> Context:
     count = parts_of(reductions, context.launch.x)
     for r in reductions:
         fold = made(context, r)
-        state = _together(context, fold, _scratch(context, r.name, fold, count), context.launch.extent(count))
+        state = together(context, fold, scratch(context, r.name, fold, count), context.launch.extent(count))
         context = context.bind(r.name, fold.result(context.block, state))
     return context
 
@@ -201,7 +201,7 @@ def fold_column_parts(context: Context, reductions: Sequence[Reduction], part: s
     for r, found in zip(reductions, passed(context, reductions, who, everyone), strict=True):
         fold = made(context, r)
         found = across(context, fold, found, THREAD_Y)
-        names = _scratch(context, r.name, fold, count * columns)
+        names = scratch(context, r.name, fold, count * columns)
         with context.block.inner(f"if ({context.active} && {THREAD_Y} == 0)") as inside:
             for name, x in zip(names, found, strict=True):
                 inside.line(f"{name}[{part} * {launch.extent(columns)} + {column}] = {x};")
@@ -213,7 +213,7 @@ def from_column_parts(context: Context, reductions: Sequence[Reduction], column:
     count = parts_of_columns(reductions, launch.y)
     for r in reductions:
         fold = made(context, r)
-        names = _scratch(context, r.name, fold, count * columns)
+        names = scratch(context, r.name, fold, count * columns)
         state = tuple([block.variable(kind, zero, "all") for kind, zero in zip(_kinds(fold), fold.zero(), strict=True)])
         k = block.fresh("k")
         with block.inner(f"for (int {k} = (int){THREAD_Y}; {k} < {launch.extent(count)}; {k} += {launch.y})") as inside:
@@ -223,13 +223,14 @@ def from_column_parts(context: Context, reductions: Sequence[Reduction], column:
     return context
 
 
-def _together(context: Context, fold: Fold, names: Sequence[str], end: str) -> State:
-    """The first parts as one state, by all threads."""
+def together(context: Context, fold: Fold, names: Sequence[str], end: str, first: str = "") -> State:
+    """So many parts, from a first on, as one state, by all threads."""
     block = context.block
     state = tuple([block.variable(kind, zero, "all") for kind, zero in zip(_kinds(fold), fold.zero(), strict=True)])
     k = block.fresh("k")
     with block.inner(f"for (int {k} = (int){THREAD_X}; {k} < {end}; {k} += {context.launch.x})") as inside:
-        fold.merge_into(inside, state, tuple([f"{name}[{k}]" for name in names]))
+        at = f"{first} + {k}" if first else k
+        fold.merge_into(inside, state, tuple([f"{name}[{at}]" for name in names]))
     return across(context, fold, state, THREAD_X)
 
 
@@ -280,14 +281,14 @@ def scan_parts(context: Context, s: Scan) -> None:
         here = Context(launch, inside, {**context.names, s.index.name: k})
         fold.step(inside, state, "0", element(here, fold, launch.terms.of(s.body), evaluate), "")
     found = across(context, fold, fold.joined(context.block, state, 1), THREAD_X)
-    _put(context, _scratch(context, s.buffer, fold, launch.grid), found)
+    put(context, scratch(context, s.buffer, fold, launch.grid), found)
 
 
 def scan_from_parts(context: Context, s: Scan) -> None:
     """A running fold by all blocks: each goes on from what those before it have."""
     launch, fold = context.launch, Fold(s.monoid, s.dtype, s.body.dtype, context.launch.library)
     begin, end = _share(context, s)
-    total, = _together(context, fold, _scratch(context, s.buffer, fold, launch.grid), launch.thread("blockIdx.x"))
+    total, = together(context, fold, scratch(context, s.buffer, fold, launch.grid), launch.thread("blockIdx.x"))
     _scanned_by_threads(context, s, fold, begin, end, total)
 
 

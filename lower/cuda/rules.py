@@ -50,6 +50,7 @@ THREADS = 256
 BYTES = 16  # of one access
 MOST_LANES = 8
 SHORT_ROW, WARP_ROW, BLOCK_ROW = 16, 1024, 8192  # elements that one thread, one warp, a block of THREADS folds
+LONG_ROW = 1 << 16  # elements of rows that several blocks fold where rows are few
 FEWEST_OWN = 128  # threads that have elements of their own
 FEW = 4096  # elements that one block folds alone
 TILES, MANY_BLOCKS = (128, 64, 32), 128  # edges of tiles of products; blocks that are worth it
@@ -246,6 +247,10 @@ def _rows(s: Survey, number: int, placement: Sequence[Instruction], interleave: 
           folds: Mapping[int, Reduce], sizes: Mapping[str, int]) -> list[Instruction]:
     """Each row to a thread, a warp or a block, which keeps what is dear and read twice in shared memory."""
     length = max(_size(e, sizes) for e in folds.values())
+    if length >= LONG_ROW and evaluate(product(s.root.node.outputs[0].type.shape[:s.level]), sizes) < MANY_BLOCKS:
+        made = _rows_in_parts(s, number, placement, interleave, folds)
+        if _fits(s.region, tuple(made)):
+            return made
     threads = Threads(32, THREADS // 32) if length <= WARP_ROW else Threads(THREADS if length <= BLOCK_ROW else 2 * THREADS)
     if length <= SHORT_ROW:
         out: list[Instruction] = [*_flat(placement), *interleave, Threads(THREADS)]
@@ -256,6 +261,17 @@ def _rows(s: Survey, number: int, placement: Sequence[Instruction], interleave: 
         out += [Bind(stage, first + j, (THREAD_X,)) for j in range(count)]
         out += [Vectorize(stage, first + count - 1, _lanes(s)), Unroll(stage, 4)]
     return [*out, *(InShared(x.stage) for x in kept if isinstance(x, ComputeAt) and _is_row(s, x))]
+
+
+def _rows_in_parts(s: Survey, number: int, placement: Sequence[Instruction], interleave: Sequence[Instruction],
+                   folds: Mapping[int, Reduce]) -> list[Instruction]:
+    """Each of few long rows to several blocks, which keep nothing of it: what is read twice is computed twice."""
+    placed = [Inline(x.stage) if isinstance(x, ComputeAt) and _is_row(s, x) else x for x in _flat(placement)]
+    out = [*placed, *interleave, Threads(THREADS), *(Bind(number, a, (BLOCK,)) for a in range(s.level))]
+    for stage, first, count in _along(s, number, placed, folds):
+        out += [Bind(stage, first + j, GRID) for j in range(count)]
+        out += [Vectorize(stage, first + count - 1, _lanes(s)), Unroll(stage, 4)]
+    return out
 
 
 def _along(s: Survey, number: int, placement: Sequence[Instruction], folds: Mapping[int, Reduce]) -> list[tuple[int, int, int]]:
