@@ -6,12 +6,14 @@ a few dozen additions in a row; max and min propagate NaN; argmax and argmin giv
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 
 from loopwright.ir.dims import Extent
-from loopwright.ir.loops import Index
+from loopwright.ir.loops import Index, When
 from loopwright.ir.nest import Prefetch, Reduction, Store
 from loopwright.ir.types import BOOL, F32, I64, U8, is_float
 from loopwright.lower.codegen.arithmetic import Lanes, emitter
@@ -20,11 +22,13 @@ from loopwright.lower.codegen.context import Context, Mask, Value, counting, spl
 from loopwright.lower.codegen.conversions import HALF, convert, rounded
 from loopwright.lower.codegen.machine import Machine, register_type, vector_type
 from loopwright.lower.codegen.memory import prefetch
+from loopwright.lower.codegen.narrowing import narrowed
 from loopwright.lower.codegen.terms import Term
-from loopwright.lower.codegen.text import Scope, loop
+from loopwright.lower.codegen.text import Arm, Scope, branch, loop
 
 BLOCKS = (16, 16, 16, 16)  # additions in a row: blocks of blocks, blocks, iterations
 Over = tuple[tuple[Index, Extent], ...]
+Stretch = tuple[str, str]  # from one position to before another
 State = list[str]  # registers: all parts of the first component, then of the second (arg folds: value, position)
 FUNCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bitwise_or", "all": "bitwise_and"}
 
@@ -43,6 +47,14 @@ class Fold:
             wanted = U8
         self.work = F32 if wanted in HALF else wanted
         self.cascades = monoid == "sum" and is_float(self.work)
+
+    def narrowed(self, context: Context, index: Index, span: Stretch, place: Scope) -> tuple[Fold, Stretch]:
+        """The fold over what of a span, which `place` has, is not the identity by its position alone."""
+        if self.positions or self.also or not isinstance(self.body.expr, When):
+            return self, span
+        fold = copy(self)
+        fold.body, span = narrowed(context, self.body, _identity(self.monoid, self.work), index, span, place)
+        return fold, span
 
     def types(self, context: Context) -> list[str]:
         value = vector_type(register_type(self.work), context.lanes)
@@ -194,6 +206,13 @@ class Joint:
         self.folds, self.also = folds, [x for f in folds for x in f.also]
         self.cascades = any(f.cascades for f in folds)
 
+    def narrowed(self, context: Context, index: Index, span: Stretch, place: Scope) -> tuple[Joint, Stretch]:
+        """The same of a fold that is alone; others need not end together."""
+        if len(self.folds) > 1:
+            return self, span
+        fold, span = self.folds[0].narrowed(context, index, span, place)
+        return Joint([fold]), span
+
     def split(self, state: State) -> list[State]:
         """Each fold's own registers."""
         shares = [2 if f.positions else 1 for f in self.folds]
@@ -260,33 +279,53 @@ def folded(context: Context, folding: Fold | Joint, over: Over, lanes: int, unro
         assert context.vector is None, "a vector reduction inside a vector loop"
         state = folding.across(context.scope, _total(context, folding, over, lanes, unroll, span), lanes)
     else:
-        state = _total(context, folding, over, 0, 1, span)
+        state = _each(context, folding, over, span)
     if folding.also:
         context.kernel.forget()
     return state
 
 
+def _each(context: Context, folding: Fold | Joint, over: Over, span: tuple[str, str] | None) -> State:
+    """The fold over all of `over`, or a span of its first index, an element at a time. Where several unknown sizes turn out to
+    be few, as those of windows are, there are no blocks in the loops."""
+    unknown = [context.kernel.extent(n) for _, n in over if not isinstance(n, int)]
+    if not (folding.cascades and unknown and len(over) > 1):
+        return _total(context, folding, over, 0, 1, span)
+    root, kinds = context.kernel.root, folding.types(context)
+    key = ("short", *unknown)
+    if key not in root.values:
+        tests = [root.emit(f"icmp sle i64 {n}, {BLOCKS[-1]}") for n in unknown]
+        root.values[key] = reduce(lambda a, b: root.emit(f"and i1 {a}, {b}"), tests)
+
+    def arm(short: bool) -> Arm:
+        return lambda scope: list(zip(kinds, _total(context.at(scope), folding, over, 0, 1, span, short=short), strict=True))
+    return branch(context.scope, str(root.values[key]), arm(True), arm(False))
+
+
 def _total(context: Context, folding: Fold | Joint, over: Over, lanes: int, unroll: int,
-           span: tuple[str, str] | None = None) -> State:
-    """The fold over all of `over`, or a span of its first index, from the identity; with lanes, one part of that many lanes."""
+           span: tuple[str, str] | None = None, *, short: bool = False) -> State:
+    """The fold over all of `over`, or a span of its first index, from the identity; with lanes, one part of that many lanes.
+    short: without blocks."""
     (index, extent), rest = over[0], over[1:]
     if not rest and lanes:
         return _vector_total(context, folding, index, extent, lanes, unroll, span)
     shape = replace(context, lanes=lanes, parts=1) if lanes else context
     kinds, zero = folding.types(shape), folding.zero(shape)
 
+    place = context.scope if span else context.kernel.root
+    fewer, span = folding.narrowed(context, index, span or ("0", context.kernel.extent(extent)), place)
+
     def partial(scope: Scope, low: str, high: str, runs: bool) -> State:
         def body(inner: Scope, at: str, state: list[str]) -> list[str]:
             here = context.bind_index(index.name, at, inner)
             if not rest:
-                return folding.step(here, state, index.name)
-            return folding.merge(inner, state, _total(here, folding, rest, lanes, unroll), shape.lanes)
+                return fewer.step(here, state, index.name)
+            return fewer.merge(inner, state, _total(here, fewer, rest, lanes, unroll, short=short), shape.lanes)
         return loop(scope, low, high, "1", list(zip(kinds, zero, strict=True)), body, runs=runs)
 
     def merge(scope: Scope, a: State, b: State) -> State:
-        return folding.merge(scope, a, b, shape.lanes)
-    blocks = _blocks(extent, 1) if folding.cascades else ()
-    span = span or ("0", context.kernel.extent(extent))
+        return fewer.merge(scope, a, b, shape.lanes)
+    blocks = _blocks(extent, 1) if folding.cascades and not short else ()
     return cascade(context.scope, span, blocks, list(zip(kinds, zero, strict=True)), partial, merge)
 
 
@@ -405,7 +444,7 @@ def _known_spans(extent: int, lanes: int, unroll: int) -> list[Span]:
     single = extent - extent % lanes
     spans = [Span("0", str(main), unroll)] if main else []
     if single > main:
-        spans.append(Span(str(main), str(single), 1))
+        spans.append(Span(str(main), str(single), (single - main) // lanes))
     if extent > single:
         spans.append(Span(str(single), str(extent), 1, str(extent), masked=True))
     return spans

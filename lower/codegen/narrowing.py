@@ -1,0 +1,78 @@
+"""Folds over positions of windows, of which some stand for nothing: loops go past those, without a test at each.
+
+Guarantees: what is left out gives the fold's identity, and reads nothing; elements are folded in the same order.
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from loopwright.ir.loops import Apply, Index, Literal, When
+from loopwright.lower.codegen.context import Context, floor_divide
+from loopwright.lower.codegen.terms import Linear, Term, add_linear, scale_linear
+from loopwright.lower.codegen.text import Scope, deepest
+
+Span = tuple[str, str]
+
+
+def narrowed(context: Context, body: Term, identity: float | int | bool, index: Index, span: Span,
+             place: Scope) -> tuple[Term, Span]:
+    """What a fold over `span` of an index folds, without the tests that only ask where the index is, and the part of the span
+    where those hold. Tests that differ between lanes, or that wait for other indices, stay. `place` has the span."""
+    (low, high), kept = span, list[tuple[Term, Term]]()
+    while isinstance(body.expr, When) and _is(body.args[2], identity):
+        test, then, other = body.args
+        bound = _bound(context, test, index)
+        if bound is None:
+            kept.append((test, other))
+        else:
+            is_least, value, scope = bound
+            place = deepest(place, scope)
+            if is_least:
+                low = place.call("i64", "llvm.smax.i64", [("i64", low), ("i64", value)])
+            else:
+                high = place.call("i64", "llvm.smin.i64", [("i64", high), ("i64", value)])
+        body = then
+    for test, other in reversed(kept):
+        body = context.kernel.terms.of(When(test.expr, body.expr, other.expr))
+    return body, (low, high)
+
+
+def _is(other: Term, identity: float | int | bool) -> bool:
+    return isinstance(other.expr, Literal) and bool(np.equal(other.expr.value, identity))
+
+
+def _bound(context: Context, test: Term, index: Index) -> tuple[bool, str, Scope] | None:
+    """The least position at which a test holds (True), or the end of those where it does, and where that is known; None where
+    it is no such test."""
+    if not isinstance(test.expr, Apply) or test.expr.fn != "lt" or index.name not in test.free:
+        return None
+    terms = context.kernel.terms
+    atoms, constant = add_linear(terms.linear(test.args[1]), scale_linear(terms.linear(test.args[0]), -1))  # it is positive
+    by = next((c for t, c in atoms.items() if t.expr == index), 0)
+    rest = {t: c for t, c in atoms.items() if t.expr != index}
+    if not isinstance(by, int) or by == 0 or any(not _is_one(context, t, index) for t in rest):
+        return None
+    scope, value = _sum(context, (rest, constant))
+    zero = scope.emit(f"sub nsw i64 0, {value}")
+    quotient = zero if abs(by) == 1 else floor_divide(scope, zero, str(abs(by)))
+    if by > 0:
+        return True, scope.emit(f"add nsw i64 {quotient}, 1"), scope
+    return False, scope.emit(f"sub nsw i64 0, {quotient}"), scope
+
+
+def _is_one(context: Context, term: Term, index: Index) -> bool:
+    """Whether a term is one number here, and known before the fold."""
+    return not term.effects and index.name not in term.free and all(name in context.bindings for name in term.free) \
+        and not context.varies(term)
+
+
+def _sum(context: Context, form: Linear) -> tuple[Scope, str]:
+    """A linear form, in the outermost scope that has all of it."""
+    kernel = context.kernel
+    values = [(context.evaluate(t), c) for t, c in form[0].items()]
+    scope = deepest(kernel.root, *(v.scope for v, _ in values))
+    total = kernel.extent(form[1])
+    for value, coefficient in values:
+        scaled = scope.emit(f"mul nsw i64 {value.parts[0]}, {kernel.extent(coefficient)}")
+        total = scope.emit(f"add nsw i64 {total}, {scaled}")
+    return scope, total
