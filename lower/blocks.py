@@ -34,14 +34,14 @@ def in_tiles(nest: Nest, x: InTiles) -> Nest:
         raise ValueError("the root has no loops that are bound to blocks alone")
     over, innermost = perfect(root)
     s, after = _sum_of(innermost.body, x.stage)
-    left, right = _sides(s.body, over)
+    left, right = sides(s.body, over)
     groups = _groups(over, left, right)
-    rows, columns = _block(groups[0], x.rows), _block(groups[1], x.columns)
+    rows, columns = block_of_loops(groups[0], x.rows), block_of_loops(groups[1], x.columns)
     assert rows.origin is not None and columns.origin is not None
-    high, wide, lanes = _tensor_cores(x, left, right, nest.threads) if x.unit else _alone(x, s, nest.threads)
+    high, wide, lanes = owned(x, left, right, s.dtype, nest.threads)
     sums = Buffer(f"{s.name}_sums", (x.rows, x.columns), s.dtype, "local", "registers", high * wide)
     at = minus(rows.index, rows.origin), minus(columns.index, columns.origin)
-    terms = tuple([Block(k, n) for k, n in _in_order_of_memory(s.over, left, right)])
+    terms = tuple([Block(k, n) for k, n in in_order_of_memory(s.over, left, right)])
     made = Contract(sums.name, at, rows, columns, terms, left, right, s.dtype, (high,), wide, depth=x.depth, unit=x.unit)
 
     def read(e: Expr) -> Expr | None:
@@ -56,11 +56,11 @@ def in_tiles(nest: Nest, x: InTiles) -> Nest:
     return dataclasses.replace(nest, body=body)
 
 
-def _sides(e: Expr, over: Loops) -> tuple[Expr, Expr]:
+def sides(e: Expr, over: Loops) -> tuple[Expr, Expr]:
     """The two sides of a product, that of the last loop on the right. What is made only where a condition holds is a side that
     is zero elsewhere: the one that knows the condition's loops."""
     if isinstance(e, When) and isinstance(e.other, Literal) and e.other.value == 0:
-        left, right = _sides(e.then, over)
+        left, right = sides(e.then, over)
         asked = {k for k, _ in over}.intersection(walk(e.cond))
         if asked.issubset(walk(right)):
             return left, When(e.cond, right, e.other)
@@ -85,7 +85,7 @@ def _groups(over: Loops, left: Expr, right: Expr) -> tuple[Loops, Loops, Loops]:
     return rows, columns, [x for x in over if x not in rows and x not in columns]
 
 
-def _block(group: Loops, size: int) -> Block:
+def block_of_loops(group: Loops, size: int) -> Block:
     """A block of the positions of some loops, as those of one."""
     index = Index("_".join(k.name for k, _ in group))
     return Block(index, product(n for _, n in group), block_of(index.name, size), size, tuple(group) if len(group) > 1 else ())
@@ -96,7 +96,7 @@ def _loop(part: Block, body: tuple[Statement, ...], axis: str, lanes: int = 1) -
     return For(part.index, part.extent, body, lanes, origin=part.origin, length=part.length, bind=(axis,), of=part.of)
 
 
-def _in_order_of_memory(over: Loops, left: Expr, right: Expr) -> Loops:
+def in_order_of_memory(over: Loops, left: Expr, right: Expr) -> Loops:
     """The terms, those last that memory of some side goes along."""
     along = {x.index[-1] for e in (left, right) for x in walk(e) if isinstance(x, Load) and x.index}
     return sorted(over, key=lambda term: term[0] in along)
@@ -119,14 +119,20 @@ def _sum_of(body: Sequence[Statement], stage: int) -> tuple[Reduction, Sequence[
     return s, after
 
 
-def _alone(x: InTiles, s: Reduction, threads: tuple[int, int]) -> tuple[int, int, int]:
-    """How many rows and columns of the sums a thread has that makes one product at a time, and of these how many neighbours."""
+def owned(x: InTiles, left: Expr, right: Expr, dtype: np.dtype, threads: tuple[int, int]) -> tuple[int, int, int]:
+    """How many rows and columns of the sums a thread has, and of these how many neighbours. ValueError where the threads cannot
+    share a tile out."""
+    return _tensor_cores(x, left, right, threads) if x.unit else _alone(x, dtype, threads)
+
+
+def _alone(x: InTiles, dtype: np.dtype, threads: tuple[int, int]) -> tuple[int, int, int]:
+    """The same of a thread that makes one product at a time."""
     if x.rows < threads[1] or x.columns < threads[0]:
         raise ValueError("each thread has some of the sums")
-    lanes = lanes_of(s.dtype.itemsize, BYTES)
-    _check_copies(x, threads, x.depth * (x.rows + x.columns + 2 * lanes) * s.dtype.itemsize)
+    lanes = lanes_of(dtype.itemsize, BYTES)
+    _check_copies(x, threads, x.depth * (x.rows + x.columns + 2 * lanes) * dtype.itemsize)
     high, wide = x.rows // threads[1], x.columns // threads[0]
-    return high, wide, lanes_of(s.dtype.itemsize, wide)
+    return high, wide, lanes_of(dtype.itemsize, wide)
 
 
 def _tensor_cores(x: InTiles, left: Expr, right: Expr, threads: tuple[int, int]) -> tuple[int, int, int]:

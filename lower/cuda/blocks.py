@@ -58,12 +58,12 @@ class Side:
 
 def multiplied(context: Context, s: Contract) -> None:
     """The sums of this block's tile."""
-    launch, block, kind = context.launch, context.block, context.launch.index_type
+    launch, block = context.launch, context.block
     over = [(k.index, k.extent) for k in s.over]
     terms, total = launch.extent(product(n for _, n in over)), launch.buffers[s.buffer].each
     means = TensorCores(context, s) if s.unit else Alone(context, s)
     launch.shares[s.buffer] = means.rows, means.columns
-    sides = [_side(context, s, name, e, p, means) for name, e, p in (("left", s.left, s.rows), ("right", s.right, s.columns))]
+    sides = [side_of(context, s, name, e, p, means) for name, e, p in (("left", s.left, s.rows), ("right", s.right, s.columns))]
     launch.library.add("lw_pack", PACK)
     for side in sides:
         shape = (s.depth, side.size) if side.lies_across else (side.size, s.depth)
@@ -73,25 +73,36 @@ def multiplied(context: Context, s: Contract) -> None:
     block.line("#pragma unroll")
     with block.inner(f"for (int {k} = 0; {k} < {total}; ++{k})") as inside:
         inside.line(f"{s.buffer}[{k}] = {literal(0, s.dtype)};")
+    through_stages(context, sides, over, (terms, s.depth), "", lambda here, stage, _: means.multiply(
+        here, s, f"[{stage}]", [side.lies_across for side in sides]))
+
+
+def through_stages(context: Context, sides: Sequence[Side], over: Over, counts: tuple[str, int], origin: str,
+                   multiply: Callable[[Context, str, str], None]) -> None:
+    """The terms from `origin` on, as many as the first of the counts says, through stages of shared memory, as many at a time
+    as the second says: `multiply` writes what is done with those of a stage, which begin at a place. All threads have met when
+    it is done."""
+    launch, block, kind = context.launch, context.block, context.launch.index_type
+    terms, depth = counts
     stage, first = block.variable("int", "0", "stage"), block.fresh("first")
     launch.forget()
-    with block.inner(f"for ({kind} {first} = -{s.depth}; {first} < {terms}; {first} += {s.depth})") as inside:
+    with block.inner(f"for ({kind} {first} = -{depth}; {first} < {terms}; {first} += {depth})") as inside:
         here = context.at(inside)
-        more = inside.let("bool", f"{first} + {s.depth} < {terms}", "more")
+        more = inside.let("bool", f"{first} + {depth} < {terms}", "more")
         with inside.inner(f"if ({more})") as some:
             for side in sides:
-                _take(here.at(some), side, over, f"{first} + {s.depth}", s.depth)
+                take(here.at(some), side, over, f"{origin}{first} + {depth}", depth)
         with inside.inner(f"if ({first} >= 0)") as some:
-            means.multiply(here.at(some), s, f"[{stage}]", [side.lies_across for side in sides])
+            multiply(here.at(some), stage, first)
         inside.line(f"{stage} = 1 - {stage};")
         with inside.inner(f"if ({more})") as some:
             for side in sides:
-                _put(here.at(some), side, stage, s.depth)
+                put(here.at(some), side, stage, depth)
         inside.line("__syncthreads();")
     launch.forget()
 
 
-def _side(context: Context, s: Contract, name: str, e: Expr, positions: Positions, means: Means) -> Side:
+def side_of(context: Context, s: Contract, name: str, e: Expr, positions: Positions, means: Means) -> Side:
     launch = context.launch
     assert isinstance(positions.length, int)
     share = positions.length * s.depth // (launch.x * launch.y)
@@ -112,7 +123,7 @@ def _places(context: Context, side: Side, u: str, depth: int) -> tuple[str, str]
     return (along, other) if side.across else (other, along)
 
 
-def _take(context: Context, side: Side, over: Over, first: str, depth: int) -> None:
+def take(context: Context, side: Side, over: Over, first: str, depth: int) -> None:
     """The next terms, from memory to registers."""
     launch, block, kind = context.launch, context.block, context.launch.index_type
     u = block.fresh("u")
@@ -135,11 +146,11 @@ def _take(context: Context, side: Side, over: Over, first: str, depth: int) -> N
                 p, t = (f"({at} + {lane})", k) if side.across else (at, f"({k} + {lane})")
                 one.line(f"{side.name}_next[{u} * {side.lanes} + {lane}] = 0;")
                 with one.inner(f"if ({p} < {ends[0]} && {t} < {ends[1]})") as some:
-                    run(unravelled(_at(here.at(some), side.positions, p), over, t), lane)
+                    run(unravelled(at_position(here.at(some), side.positions, p), over, t), lane)
         _wide_or_not(here, side, over, (at, k), ends, run, narrow)
 
 
-def _at(context: Context, positions: Positions | For, text: str) -> Context:
+def at_position(context: Context, positions: Positions | For, text: str) -> Context:
     """At one of the positions: its loops' variables."""
     context = context.bind(positions.index.name, text)
     return unravelled(context, positions.of, f"({text})") if positions.of else context
@@ -158,7 +169,7 @@ def _wide_or_not(context: Context, side: Side, over: Over, at: tuple[str, str], 
     lanes = f" + {side.lanes} <="
     inside = f"{at[0]}{lanes if side.across else ' <'} {ends[0]} && {at[1]}{' <' if side.across else lanes} {ends[1]}"
     with block.inner(f"if ({' && '.join(x for x in (aligned(context, found, side.lanes), inside) if x)})") as whole:
-        here = unravelled(_at(context.at(whole), side.positions, at[0]), over, at[1])
+        here = unravelled(at_position(context.at(whole), side.positions, at[0]), over, at[1])
         loaded = declare_packs(here, found, side.lanes, "")
         load_packs(here, found, side.lanes, loaded, "")
         each_lane(here, along, side.lanes, found, loaded, "", run)
@@ -167,7 +178,7 @@ def _wide_or_not(context: Context, side: Side, over: Over, at: tuple[str, str], 
     block.otherwise(other)
 
 
-def _put(context: Context, side: Side, stage: str, depth: int) -> None:
+def put(context: Context, side: Side, stage: str, depth: int) -> None:
     """What was taken, from registers to a stage."""
     u, lane = context.block.fresh("u"), context.block.fresh("e")
     context.block.line("#pragma unroll")
@@ -203,16 +214,16 @@ def each_sum(context: Context, s: For, run: Run) -> None:
         each.line("#pragma unroll")
         with each.inner(f"for (int {g} = 0; {g} < {columns.count // columns.lanes}; ++{g})") as group:
             j = group.let(kind, f"{context.names[inner.origin.name]} + {columns.start(g)}", "i")
-            here = _at(context.at(group), s, i)
+            here = at_position(context.at(group), s, i)
 
             def one(here: Context, lane: str) -> None:
-                here = _at(here, inner, here.names[inner.index.name])
+                here = at_position(here, inner, here.names[inner.index.name])
                 run(replace(here, slot=f"[{r} * {columns.count} + {g} * {columns.lanes} + {lane}]"), body)
-            _stored(here, over, columns.lanes, (i, j), ends, body, one)
+            store_sums(here, over, columns.lanes, (i, j), ends, body, one)
 
 
-def _stored(context: Context, over: Over, lanes: int, at: tuple[str, str], ends: tuple[str, str], body: Sequence[Statement],
-            one: Callable[[Context, str], None]) -> None:
+def store_sums(context: Context, over: Over, lanes: int, at: tuple[str, str], ends: tuple[str, str],
+               body: Sequence[Statement], one: Callable[[Context, str], None]) -> None:
     """A group of columns of a row, with wide accesses where sizes allow them, else one after another."""
     index, block = over[0][0].name, context.block
     stores = [x for x in body if isinstance(x, Store)]
