@@ -75,10 +75,10 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     # (e^r - 1 - r) / r^2 for |r| <= ln(2)/2
     "EXP": (around_zero(lambda r: (mp.expm1(r) - r) / r ** 2, 0.5), -HALF * 1.0005, HALF * 1.0005, 4, 10),
     # the same for |r| <= ln(2)/32
-    "EXP_FINE": (around_zero(lambda r: (mp.expm1(r) - r) / r ** 2, 0.5), -HALF / 15.9, HALF / 15.9, None, 4),
+    "EXP_FINE": (around_zero(lambda r: (mp.expm1(r) - r) / r ** 2, 0.5), -HALF / 15.9, HALF / 15.9, 1, 4),
     # (2^r - 1) / r for |r| <= 1/2, and 1/32
     "EXP2": (around_zero(lambda r: (mp.mpf(2) ** r - 1) / r, float(LN2)), -0.5, 0.5, 5, None),
-    "EXP2_FINE": (around_zero(lambda r: (mp.mpf(2) ** r - 1) / r, float(LN2)), -1 / 31.9, 1 / 31.9, None, 5),
+    "EXP2_FINE": (around_zero(lambda r: (mp.mpf(2) ** r - 1) / r, float(LN2)), -1 / 31.9, 1 / 31.9, 2, 5),
     # (log(1 + r) - r) / r^2 in the intervals of the logarithm's table
     "LOG": (around_zero(lambda r: (mp.log1p(r) - r) / r ** 2, -0.5), -1 / 31, 1 / 16, 3, 9),
     # (log2(1 + r) - r log2(e)) / r^2 for powers
@@ -194,6 +194,11 @@ def pow_table() -> list[float]:
     return out
 
 
+def less_steps(power: Any, count: int, bits: Any, shift: int) -> float:
+    """2^(count / 16), less what an exponent gets that grows with the count: it is added with all other bits of the power."""
+    return float((power.view(bits) - bits(count << shift)).view(power.dtype))
+
+
 def split(x: Any, bits: int) -> float:
     """x rounded to a multiple of 2^-bits."""
     return float(mp.nint(x * mp.mpf(2) ** bits) / mp.mpf(2) ** bits)
@@ -239,8 +244,9 @@ def tables() -> None:
     show("POW_BEND64", [whole, float(-0.5 / LN2 - whole)])
     powers = [mp.mpf(2) ** (mp.mpf(k) / 16) for k in range(16)]
     show("ERFC_CENTRE64", [ERFC_CENTRE])
-    show("POWERS64", [float(v) for v in powers])
-    show("POWERS_LOW64", [float(v - mp.mpf(float(v))) for v in powers])
+    show("POWERS32", [less_steps(np.float32(float(v)), k, np.uint32, 19) for k, v in enumerate(powers)])
+    show("POWERS64", [less_steps(np.float64(float(v)), k, np.uint64, 48) for k, v in enumerate(powers)])
+    show("POWERS_LOST64", [float(v / mp.mpf(float(v)) - 1) for v in powers])
     with mp.workprec(1500):
         whole = int(mp.floor(2 / mp.pi * mp.mpf(2) ** 1344))
     words = [0, *((whole >> (64 * k)) & (2 ** 64 - 1) for k in reversed(range(21)))]

@@ -14,18 +14,22 @@ from loopwright.kernels.maths_exponentials import (
     INF,
     LOG2E,
     NAN,
+    beyond,
     clamp,
     exp,
     exp2,
     expm1,
     expm1_near,
     format_of,
+    grown,
+    grown_far,
     log,
     log1p,
     log2,
     log10,
+    power_near,
     reduced,
-    sixteenths,
+    steps,
     times_power,
 )
 from loopwright.kernels.maths_hyperbolic import arccosh, arcsinh, arctanh, cosh, sinh, tanh
@@ -102,31 +106,27 @@ def _beside(m: Writer, whole: tuple[float, float], a: str, b: str) -> tuple[str,
     return total, m.add(e, m.add(lost, whole[1]))
 
 
-def _pow(m: Writer, x: str, y: str) -> str:
-    """2^(y log2|x|), then the special cases of C99."""
-    high, low = _log2_twice(m, m.abs(x))
+def _power_steps(m: Writer, y: str, high: str, low: str, end: float) -> tuple[str, str, str, str]:
+    """Of 2^(y (high + low)): y high within [-end, end]; n and index of `steps`, and 2^r - 1 for the rest r."""
     main, lost = two_product(m, y, high)
     rest = m.fma(y, low, lost)
-    if m.bits == 32:
-        n = m.round(clamp(m, main, -158.0, 250.0))
-        f = m.maximum(m.add(m.sub(main, n), rest), -1.0)  # which it is where nothing is left
-        return _pow_specials(m, x, y, times_power(m, m.fma(horner(m, f, t.EXP232), f, 1.0), n))
-    n, index = sixteenths(m, clamp(m, main, -1083.0, 2000.0))
-    f = m.maximum(m.add(m.sub(main, n), rest), -1.0)
-    power = m.table(t.POWERS64, index)
-    more = m.fma(m.mul(horner(m, f, t.EXP2_FINE64), f), power, m.table(t.POWERS_LOW64, index))
-    return _pow_specials(m, x, y, times_power(m, m.add(power, more), n))
+    n, index = steps(m, clamp(m, main, -end, end) if end < INF else main)
+    r = m.add(m.sub(main, n), rest)
+    more = power_near(m, m.maximum(r, -1.0) if end < INF else r)  # nothing may be left of it
+    return main, n, index, m.add(more, m.table(t.POWERS_LOST64, index)) if m.bits == 64 else more
 
 
-def _pow_specials(m: Writer, x: str, y: str, magnitude: str) -> str:
-    """What C99 says of zeros, infinities, NaN and negative x, which all others need not wait for."""
-    endless = 0x7F800000 if m.bits == 32 else 0x7FF << 52
-    special = m.either(m.ucompare("ge", m.isub(m.bits_of(x), 1), endless - 1),
-                       m.ucompare("ge", m.bits_of(m.abs(y)), endless))
-    return m.rarely(special, magnitude, lambda inner: _pow_signed(inner, x, y, magnitude))
+def _pow(m: Writer, x: str, y: str) -> str:
+    """2^(y log2 x), in integers where the result is a normal number and x positive; all other arguments are rare."""
+    main, _, index, more = _power_steps(m, y, *_log2_twice(m, x), INF)
+    rare = beyond(m, main, format_of(m).bias - 2.0)  # which it is for 0, infinity, NaN and negative x, too
+    return m.rarely(rare, grown(m, more, index), lambda inner: inner.apart("power_far", (x, y), _pow_far))
 
 
-def _pow_signed(m: Writer, x: str, y: str, magnitude: str) -> str:
+def _pow_far(m: Writer, x: str, y: str) -> str:
+    """2^(y log2|x|), then the special cases of C99: zeros, infinities, NaN and negative x."""
+    _, n, index, more = _power_steps(m, y, *_log2_twice(m, m.abs(x)), 1.2 * format_of(m).bias)
+    magnitude = grown_far(m, more, n, index)
     whole = m.compare("eq", m.trunc(y), y)
     half = m.mul(y, 0.5)
     odd = m.both(whole, m.compare("ne", m.trunc(half), half))

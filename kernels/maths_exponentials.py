@@ -4,6 +4,7 @@ Guarantees are those of `kernels.maths`.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from loopwright.kernels import maths_tables as t
@@ -22,14 +23,15 @@ class Format:
     ln2: tuple[float, float]
     overflow: float  # beyond it e^x is infinite; just above, so that clamping keeps infinity
     underflow: float  # below it e^x is 0
+    plain: float  # from minus that to that e^x is a normal number
     largest: float  # beyond it sinh and cosh are infinite
     flat: float  # below -flat expm1 is -1 and beyond flat tanh is 1
     inverse: tuple[float, ...]
     log_of: tuple[float, ...]
 
 
-SINGLE = Format(23, 127, (0.693145751953125, 1.4286068203094173e-06), 89.0, -105.0, 89.69, 10.0, t.LOG_INVERSE32, t.LOG_OF32)
-DOUBLE = Format(52, 1023, (0.6931471805582987, 1.6465949582897082e-12), 710.0, -746.0, 710.75, 20.0,
+SINGLE = Format(23, 127, (0.693145751953125, 1.4286068203094173e-06), 89.0, -105.0, 87.0, 89.69, 10.0, t.LOG_INVERSE32, t.LOG_OF32)
+DOUBLE = Format(52, 1023, (0.6931471805582987, 1.6465949582897082e-12), 710.0, -746.0, 708.0, 710.75, 20.0,
                 t.LOG_INVERSE64, t.LOG_OF64)
 
 
@@ -40,6 +42,11 @@ def format_of(m: Writer) -> Format:
 def clamp(m: Writer, x: str, low: float, high: float) -> str:
     """x within [low, high]; NaN stays."""
     return m.maximum(low, m.minimum(high, x))
+
+
+def beyond(m: Writer, x: str, end: float) -> str:
+    """Whether x is outside [-end, end], or NaN."""
+    return m.negate(m.compare("le", m.abs(x), end))
 
 
 # ---- exponentials -------------------------------------------------------------------------------
@@ -57,15 +64,42 @@ def expm1_near(m: Writer, r: str) -> str:
     return m.fma(q, m.mul(r, r), r)
 
 
-def sixteenths(m: Writer, x: F, factor: float = 1.0) -> tuple[str, str]:
-    """f64: x factor to the nearest sixteenth, and which sixteenth that is, in the last four bits."""
-    magic = 1.5 * 2.0 ** 48  # numbers beside it are multiples of 1/16, the last four bits those after the point
+def _power_bits(m: Writer) -> int:
+    """Powers of two are taken to a sixteenth, by a table, where that is quick: 4, else 0."""
+    return 4 if m.bits == 64 or m.has_tables else 0
+
+
+def steps(m: Writer, x: F, factor: float = 1.0) -> tuple[str, str]:
+    """x factor to the nearest step of powers of two, a sixteenth or 1, and an integer whose low bits count these steps."""
+    magic = 1.5 * 2.0 ** (format_of(m).mantissa - _power_bits(m))  # numbers beside it are multiples of the step
     beside = m.fma(x, factor, magic) if factor != 1.0 else m.add(x, magic)
     return m.sub(beside, magic), m.bits_of(beside)
 
 
+def _power(m: Writer, index: str, last: str) -> str:
+    """2^(last / 16), where the last four bits of both numbers are the same."""
+    table = m.table(t.POWERS32 if m.bits == 32 else t.POWERS64, index)
+    return m.from_bits(m.iadd(m.bits_of(table), m.shl(last, format_of(m).mantissa - 4)))
+
+
+def grown(m: Writer, more: str, index: str) -> str:
+    """(1 + more) 2^(steps), which is a normal number; more is small, and so is then its part in what rounding takes."""
+    if not _power_bits(m):
+        return m.from_bits(m.iadd(m.bits_of(m.add(more, 1.0)), m.shl(index, format_of(m).mantissa)))
+    power = _power(m, index, index)
+    return m.fma(more, power, power)
+
+
+def grown_far(m: Writer, more: str, n: str, index: str) -> str:
+    """The same for all results: n is the power, from -(bias + mantissa + 8) to below twice the bias."""
+    if not _power_bits(m):
+        return times_power(m, m.add(more, 1.0), n)
+    power = _power(m, index, m.iand(index, 15))
+    return times_power(m, m.fma(more, power, power), n)
+
+
 def times_power(m: Writer, a: str, n: str) -> str:
-    """a 2^n of a positive a below 2 for an integer n (f64: the integer below n) down to -(bias + mantissa + 8).
+    """a 2^n of a positive a below 2 for an integer n (where steps are sixteenths, the integer below n) down to -(bias + mantissa + 8).
 
     Processors take a hundred times longer where a product is denormal. Here that is a sum: beside a power of two as large as
     the least normal number, all made larger by as much, it is rounded where a denormal number ends, and has its bits there.
@@ -75,34 +109,61 @@ def times_power(m: Writer, a: str, n: str) -> str:
     beside = 2.0 ** (least + more)
     tiny = m.compare("lt", n, float(least))
     n = m.select(tiny, m.add(n, float(more)), n)
-    y = m.scale(a, n) if m.bits == 32 else m.scale_down(a, n)
+    y = m.scale_down(a, n) if _power_bits(m) else m.scale(a, n)
     denormal = m.from_bits(m.isub(m.bits_of(m.add(y, beside)), m.bits_of(m.constant(beside))))
     return m.select(tiny, denormal, y)
 
 
-def exp(m: Writer, x: str) -> str:
-    """In f64 2^n, n to a sixteenth, times e^r; in f32 n is whole."""
+def _exp_steps(m: Writer, x: str) -> tuple[str, str, str]:
+    """n and index of `steps`, and e^r - 1 for the rest r."""
     f = format_of(m)
-    x = clamp(m, x, f.underflow, f.overflow)
-    if m.bits == 32:
-        n, r = reduced(m, x)
-        return times_power(m, m.add(expm1_near(m, r), 1.0), n)
-    n, index = sixteenths(m, x, LOG2E)
-    power = m.table(t.POWERS64, index)
+    n, index = steps(m, x, LOG2E)
     r = m.fma(n, -f.ln2[1], m.fma(n, -f.ln2[0], x))
-    return times_power(m, m.fma(power, m.fma(horner(m, r, t.EXP_FINE64), m.mul(r, r), r), power), n)
+    q = horner(m, r, (t.EXP_FINE32 if m.bits == 32 else t.EXP_FINE64) if _power_bits(m) else t.EXP32)
+    return n, index, m.fma(q, m.mul(r, r), r)
+
+
+def exp(m: Writer, x: str) -> str:
+    """2^n e^r, in integers where the result is a normal number, and 0 far below; all other arguments are rare."""
+    f = format_of(m)
+    _, index, more = _exp_steps(m, x)
+    return _unless_rare(m, x, f.underflow, f.plain, grown(m, more, index), lambda inner: inner.apart("exp_far", (x,), _exp_far))
+
+
+def _unless_rare(m: Writer, x: str, underflow: float, plain: float, usual: str, far: Callable[[Writer], str]) -> str:
+    """usual for x within [-plain, plain], 0 below underflow, where masks put numbers, and far() for other x."""
+    nothing = m.compare("lt", x, underflow)
+    return m.rarely(m.differ(nothing, beyond(m, x, plain)), m.select(nothing, 0.0, usual), far)
+
+
+def _exp_far(m: Writer, x: str) -> str:
+    f = format_of(m)
+    n, index, more = _exp_steps(m, clamp(m, x, f.underflow, f.overflow))
+    return grown_far(m, more, n, index)
+
+
+def _exp2_steps(m: Writer, x: str) -> tuple[str, str, str]:
+    """n and index of `steps`, and 2^r - 1 for the rest r."""
+    n, index = steps(m, x)
+    return n, index, power_near(m, m.sub(x, n))
+
+
+def power_near(m: Writer, r: str) -> str:
+    """2^r - 1 for r within half a step of powers of two."""
+    return m.mul(horner(m, r, (t.EXP2_FINE32 if m.bits == 32 else t.EXP2_FINE64) if _power_bits(m) else t.EXP232), r)
 
 
 def exp2(m: Writer, x: str) -> str:
     f = format_of(m)
-    x = clamp(m, x, -f.bias - f.mantissa - 3.0, f.bias + 2.0)
-    if m.bits == 32:
-        n = m.round(x)
-        r = m.sub(x, n)
-        return times_power(m, m.fma(horner(m, r, t.EXP232), r, 1.0), n)
-    n, index = sixteenths(m, x)
-    r, power = m.sub(x, n), m.table(t.POWERS64, index)
-    return times_power(m, m.fma(m.mul(horner(m, r, t.EXP2_FINE64), r), power, power), n)
+    _, index, more = _exp2_steps(m, x)
+    return _unless_rare(m, x, -f.bias - f.mantissa - 3.0, f.bias - 2.0, grown(m, more, index),
+                        lambda inner: inner.apart("exp2_far", (x,), _exp2_far))
+
+
+def _exp2_far(m: Writer, x: str) -> str:
+    f = format_of(m)
+    n, index, more = _exp2_steps(m, clamp(m, x, -f.bias - f.mantissa - 3.0, f.bias + 2.0))
+    return grown_far(m, more, n, index)
 
 
 def expm1_core(m: Writer, x: str) -> str:

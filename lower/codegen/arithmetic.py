@@ -141,16 +141,12 @@ def _nextafter(at: Lanes, x: str, y: str) -> str:
     """A step of one in the bits, away from zero or toward it."""
     m = at.machine
     bits = _bits(at, x)
-    outward = m.negate(_differ(m, m.compare("lt", x, y), m.icompare("ge", bits, 0)))
+    outward = m.negate(m.differ(m.compare("lt", x, y), m.icompare("ge", bits, 0)))
     moved = _from_bits(at, m.iadd(bits, m.iselect(outward, 1, -1)))
     tiny = m.copysign(_from_bits(at, m.integer(1)), y)
     moved = m.select(m.compare("eq", x, 0.0), tiny, moved)
     moved = m.select(m.compare("eq", x, y), y, moved)
     return m.select(m.compare("unordered", x, y), m.add(x, y), moved)
-
-
-def _differ(m: Machine, a: str, b: str) -> str:
-    return m.scope.emit(f"xor {m.mask_type} {a}, {b}")
 
 
 def _bits(at: Lanes, x: str) -> str:

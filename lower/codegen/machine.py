@@ -81,6 +81,10 @@ class Machine:
     def has_fma(self) -> bool:
         return self.target.has_fma
 
+    @property
+    def has_tables(self) -> bool:
+        return self.target.has_masks
+
     def constant(self, value: float) -> str:
         return constant_text(value, self.element, self.lanes)
 
@@ -220,6 +224,10 @@ class Machine:
 
     def either(self, a: str, b: str) -> str:
         return self.scope.emit(f"or {self.mask_type} {a}, {b}")
+
+    def differ(self, a: str, b: str) -> str:
+        """Which of two masks holds, where only one does."""
+        return self.scope.emit(f"xor {self.mask_type} {a}, {b}")
 
     def negate(self, a: str) -> str:
         return self.scope.emit(f"xor {self.mask_type} {a}, {constant_text(True, 'i1', self.lanes)}")

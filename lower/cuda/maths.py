@@ -55,6 +55,10 @@ class Machine:
         return True
 
     @property
+    def has_tables(self) -> bool:
+        return False
+
+    @property
     def kind(self) -> str:
         return "float" if self.bits == 32 else "double"
 
@@ -189,6 +193,9 @@ class Machine:
 
     def either(self, a: str, b: str) -> str:
         return self._mask(f"{a} || {b}")
+
+    def differ(self, a: str, b: str) -> str:
+        return self._mask(f"{a} != {b}")
 
     def negate(self, a: str) -> str:
         return self._mask(f"!{a}")
