@@ -30,7 +30,8 @@ class Format:
     log_of: tuple[float, ...]
 
 
-SINGLE = Format(23, 127, (0.693145751953125, 1.4286068203094173e-06), 89.0, -105.0, 87.0, 89.69, 10.0, t.LOG_INVERSE32, t.LOG_OF32)
+SINGLE = Format(23, 127, (0.693145751953125, 1.4286068203094173e-06), 89.0, -105.0, 87.0, 89.69, 10.0,
+                t.LOG_INVERSE32, t.LOG_OF32)
 DOUBLE = Format(52, 1023, (0.6931471805582987, 1.6465949582897082e-12), 710.0, -746.0, 708.0, 710.75, 20.0,
                 t.LOG_INVERSE64, t.LOG_OF64)
 
@@ -99,7 +100,8 @@ def grown_far(m: Writer, more: str, n: str, index: str) -> str:
 
 
 def times_power(m: Writer, a: str, n: str) -> str:
-    """a 2^n of a positive a below 2 for an integer n (where steps are sixteenths, the integer below n) down to -(bias + mantissa + 8).
+    """a 2^n of a positive a below 2 for an integer n down to -(bias + mantissa + 8); where steps are sixteenths, the integer
+    below n.
 
     Processors take a hundred times longer where a product is denormal. Here that is a sum: beside a power of two as large as
     the least normal number, all made larger by as much, it is rounded where a denormal number ends, and has its bits there.
