@@ -306,9 +306,10 @@ def test_softmax_rows(columns, parallel):
 # ---- division by one number ---------------------------------------------------------------------
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 @examples(60)
-@given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(["any", "near", "special"]))
+@given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(["any", "near", "special", "middle", "ends"]))
 def test_division_by_one_number_rounds_as_division(dtype, kind, seed):
-    """Bit for bit: patterns of all exponents, dividends that are products of the divisor and their neighbours, specials."""
+    """Bit for bit: patterns of all exponents, dividends that are products of the divisor and their neighbours, specials; and
+    where no vector is divided: dividends of all exponents in the middle half, or of the first and last of them."""
     rng, unsigned = np.random.default_rng(seed), np.dtype(f"u{dtype.itemsize}")
     y = rng.integers(0, np.iinfo(unsigned).max, 1, unsigned).view(dtype) if kind == "any" else rng.normal(size=1).astype(dtype)
     if kind == "special":
@@ -317,7 +318,15 @@ def test_division_by_one_number_rounds_as_division(dtype, kind, seed):
     with np.errstate(all="ignore"):
         if kind == "near":
             x = np.nextafter(rng.normal(size=999).astype(dtype) * y, rng.choice(np.array([-1, 0, 1], dtype), 999) * np.inf)
-        x[:6] = [0.0, -0.0, np.inf, -np.inf, np.nan, np.finfo(dtype).smallest_subnormal]
+        if kind in ("middle", "ends"):
+            half, limit = (64, 60) if dtype == F32 else (512, 500)
+            pick = (lambda low, high, n: rng.integers(low, high, n)) if kind == "middle" else \
+                (lambda low, high, n: rng.choice([low, high - 1], n))
+            x, y = (np.ldexp((1 + rng.random(n)) * rng.choice([-1, 1], n), pick(*ends, n)).astype(dtype)
+                    for n, ends in ((999, (1 - half, half)), (1, (-limit, limit - 1))))
+            x[-3:] = [0.0, np.inf, np.nan]
+        else:
+            x[:6] = [0.0, -0.0, np.inf, -np.inf, np.nan, np.finfo(dtype).smallest_subnormal]
         want = x / y
     got = np.empty_like(x)
     _by_one_number(dtype)(x, y, got, sizes=(len(x),))

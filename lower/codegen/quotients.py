@@ -2,19 +2,24 @@
 
 With r = RN(1/y) and what that lost, s = RN(r * RN(1 - y * r)), q = RN(x * r + RN(x * s)) is a neighbour of the quotient, for
 which Markstein's theorem holds: RN(q + r * RN(x - q * y)) is RN(x / y) (Muller et al., Handbook of Floating-Point Arithmetic,
-2nd ed., section 4.7). It needs that nothing under- or overflows on the way, so lanes with x or y outside [2^-L, 2^L) are
-divided, but for x = +0 and positive y, which come out right.
+2nd ed., section 4.7). It needs that nothing under- or overflows on the way: y is within [2^-L, 2^L), x within [2^-63, 2^65) in
+f32, [2^-511, 2^513) in f64: the exponents in the middle half. Where some lane is not, as a zero, all vectors of the iteration
+are divided.
 """
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 
 from loopwright.ir.types import F32, F64
 from loopwright.lower.codegen.context import Context, Value, splat_register
 from loopwright.lower.codegen.machine import Machine
+from loopwright.lower.codegen.text import Carried, Scope, branch
 
 WIDE = 512  # bits of a vector whose division takes longer than the steps
-NAN_BITS = -1  # of a dividend that is NaN whatever is done
 LIMIT = {F32: 60, F64: 500}  # L
 
 
@@ -32,13 +37,11 @@ def by_one_divisor(context: Context, x: Value, y: Value) -> Value | None:
     reciprocal = splat_register(y.scope, kind, near, x.lanes), splat_register(y.scope, kind, lost, x.lanes)
     least, count = _range(x.dtype)
     fits = alone.ucompare("lt", alone.isub(alone.shl(alone.bits_of(divisor), 1), least), count)
-    allowed = splat_register(y.scope, alone.int_type, alone.iselect(fits, count, 0), x.lanes)
-    positive = alone.both(fits, alone.compare("gt", divisor, 0.0))
-    exempt = splat_register(y.scope, alone.int_type, alone.iselect(positive, 0, NAN_BITS), x.lanes)
+    top = 1 << (x.dtype.itemsize * 8 - 2)
+    wanted = splat_register(y.scope, alone.int_type, alone.iselect(fits, top, 0), x.lanes)
     divisors = splat_register(y.scope, kind, divisor, x.lanes) if divisor.startswith("%") else f"splat ({kind} {divisor})"
     at = context.writer(x.dtype, x.scope if x.scope.depth > y.scope.depth else y.scope, x.lanes).machine
-    parts = tuple(_quotient(at, part, divisors, reciprocal, least, allowed, exempt) for part in x.parts)
-    return Value(parts, x.dtype, x.lanes, at.scope)
+    return Value(_quotients(at, x.parts, divisors, reciprocal, wanted, top), x.dtype, x.lanes, at.scope)
 
 
 def _range(dtype: np.dtype) -> tuple[int, int]:
@@ -47,10 +50,18 @@ def _range(dtype: np.dtype) -> tuple[int, int]:
     return 2 * int(bits[0]), 2 * int(bits[1] - bits[0])
 
 
-def _quotient(m: Machine, x: str, y: str, r: tuple[str, str], least: int, allowed: str, exempt: str) -> str:
-    bits = m.bits_of(x)
-    outside = m.both(m.ucompare("ge", m.isub(m.shl(bits, 1), least), allowed), m.icompare("ne", bits, exempt))
-    usual = m.select(outside, 0.0, x)  # steps with denormal numbers would take a hundred times longer
-    q = m.fma(usual, r[0], m.mul(usual, r[1]))
-    q = m.fma(m.fma(m.neg(q), y, usual), r[0], q)
-    return m.rarely(outside, q, lambda inner: inner.div(x, y))
+def _quotients(m: Machine, parts: Sequence[str], y: str, r: tuple[str, str], wanted: str, top: int) -> tuple[str, ...]:
+    """The steps, or divisions where a lane of some part needs that: one question for all parts. Exponents whose first two bits
+    differ, those in the middle, have the first bit once the second is added."""
+    middle = reduce(m.iand, [m.iadd(m.bits_of(x), top // 2) for x in parts])
+    outside = m.icompare("eq", m.iand(middle, wanted), 0)
+
+    def divided(scope: Scope) -> Carried:
+        inner = replace(m, scope=scope)
+        return [(m.float_type, inner.div(x, y)) for x in parts]
+
+    def stepped(scope: Scope) -> Carried:
+        inner = replace(m, scope=scope)
+        near = [inner.fma(x, r[0], inner.mul(x, r[1])) for x in parts]
+        return [(m.float_type, inner.fma(inner.fma(inner.neg(q), y, x), r[0], q)) for q, x in zip(near, parts, strict=True)]
+    return tuple(branch(m.scope, m.any(outside), divided, stepped, rare=True))
