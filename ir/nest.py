@@ -194,7 +194,23 @@ class Contract:
     unit: str = ""
 
 
-Statement = For | Store | Prefetch | Let | Reduction | Scan | While | Allocate | Contract
+@dataclass(frozen=True)
+class Passes:
+    """A chain of products for a block of rows, by a GPU's block: the sums of `products` at a row and a column are Locals called
+    as their buffers; `folds`, by pass, are over the column of those of a row, and what is of it alone; then the sums of `last`,
+    whose terms are all columns, of rows with a block of columns of its own. With these, and the folds, `body` is done for each
+    of them. Each pass goes past all columns, as many at a time as their block is long, and makes the products that it asks for
+    anew: nothing as large as rows times columns is kept."""
+
+    rows: Block
+    columns: Block
+    products: tuple[Contract, ...]
+    folds: tuple[tuple[Reduction, ...], ...]
+    last: Contract
+    body: tuple[Statement, ...]
+
+
+Statement = For | Store | Prefetch | Let | Reduction | Scan | While | Allocate | Contract | Passes
 
 
 @dataclass(frozen=True)

@@ -323,6 +323,28 @@ class InTiles:
 
 
 @dataclass(frozen=True)
+class InPasses:
+    """Make a chain of products, which ends in the sum `stage`, for `rows` rows and `width` columns of its result in each block,
+    in passes over all terms of that sum, `columns` at a time: of the products that the rows are computed from a tile is made,
+    as by InTiles with this depth and unit, in each pass anew; threads fold what is computed from it, or, in the last pass,
+    leave that in shared memory and multiply it by what the other side has there. All loops but the last are bound to blocks;
+    rows are those on which no right side depends.
+
+    before: for i: { m = max(sum(a[i, :] * b[j, :]) for j)
+                     for k: y[i, k] = sum((sum(a[i, :] * b[j, :]) - m) * c[j, k] for j) }
+    after:  for I by 64: for K by 64: { for J by 64: { t = a[I:I+64, :] @ b[J:J+64, :].T;  m[i] = max(m[i], t[i-I, :]) };
+            for J by 64: { t = a[I:I+64, :] @ b[J:J+64, :].T;  y[I:I+64, K:K+64] += (t - m) @ c[J:J+64, K:K+64] } }
+    """
+
+    stage: int
+    rows: int
+    columns: int
+    width: int
+    depth: int
+    unit: str = ""
+
+
+@dataclass(frozen=True)
 class ByOwner:
     """Let each warp of a GPU own a stretch of the root, which is a scatter: it looks at all updates, one in each lane, and does
     those of its stretch, in order.
@@ -335,13 +357,13 @@ class ByOwner:
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Distribute | Tensorize | Pack \
     | Parallel | Rfactor | PrefetchRow | ByRows | AddAlong | OnePass | Tiles | InPlace | Threads | Bind \
-    | InShared | InRegisters | InTiles | ByOwner
+    | InShared | InRegisters | InTiles | InPasses | ByOwner
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
     Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Distribute, Tensorize, Pack, Parallel, Rfactor,
     PrefetchRow,
     ByRows, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared, InRegisters,
-    InTiles, ByOwner)}
+    InTiles, InPasses, ByOwner)}
 
 
 def to_json(schedule: Schedule) -> str:

@@ -13,7 +13,7 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.nest import Allocate, For, Nest, Reduction, Statement
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.schedule import Distribute, Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
-from loopwright.ir.types import ArrayType
+from loopwright.ir.types import BF16, F16, ArrayType
 from loopwright.lower.contractions import DEPTH, FEWEST, ROW_BYTES, Tile, is_contraction, tile_of
 from loopwright.lower.kernel import MOST_NODES
 from loopwright.lower.row_products import row_products
@@ -28,13 +28,13 @@ MOST_KEPT = 170  # rows of all values that are kept for a block
 
 
 # ---- which products -----------------------------------------------------------------------------
-def chains(g: Graph) -> dict[Node, Node]:
+def chains(g: Graph, halves: bool = False) -> dict[Node, Node]:
     """Products whose rows another product takes in, and what is folded over such rows on the way, with that product: its left
-    side is computed from each row alone."""
+    side is computed from each row alone. halves: that side may be half floats, whose products are summed in f32."""
     producer = {v: n for n in g.nodes for v in n.outputs}
     found: dict[Node, Node] = {}
     for n in g.nodes:
-        if takes_rows(n):
+        if takes_rows(n, halves):
             left = n.inputs[0].type
             rows = [x for x in behind(n.inputs[0], producer) if makes_rows(x, left) or _folds_rows(x, left)]
             if len({is_contraction(x) for x in rows}) == 2:
@@ -42,14 +42,14 @@ def chains(g: Graph) -> dict[Node, Node]:
     return found
 
 
-def takes_rows(n: Node) -> bool:
+def takes_rows(n: Node, halves: bool = False) -> bool:
     """Whether a product sums over the last axis of its left side, and its rows are that side's."""
     if n.op is not dot_general or not is_contraction(n) or n.outputs[0].type.dtype.kind != "f":
         return False
     left, pairs = n.inputs[0].type, len(n.attrs["batch"])
     plain = tuple(a for a, _ in n.attrs["batch"]) == tuple(range(pairs)) and len(n.attrs["contract"]) == 1
     return plain and n.attrs["contract"][0][0] == left.rank - 1 and n.outputs[0].type.rank == left.rank >= 2 \
-        and n.inputs[0].type.dtype == n.outputs[0].type.dtype
+        and n.inputs[0].type.dtype in (n.outputs[0].type.dtype, *((F16, BF16) if halves else ()))
 
 
 def behind(v: Value, producer: Mapping[Value, Node], most: int = MOST_NODES) -> list[Node]:
@@ -70,7 +70,9 @@ def behind(v: Value, producer: Mapping[Value, Node], most: int = MOST_NODES) -> 
 
 def makes_rows(n: Node, left: ArrayType) -> bool:
     """Whether a node is a product as large as the left side of another one."""
-    return is_contraction(n) and n.op is dot_general and n.outputs[0].type == left
+    made = n.outputs[0].type
+    return is_contraction(n) and n.op is dot_general and made.shape == left.shape \
+        and (made.dtype == left.dtype or left.dtype in (F16, BF16))
 
 
 def _folds_rows(n: Node, left: ArrayType) -> bool:

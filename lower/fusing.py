@@ -6,7 +6,21 @@ from collections.abc import Iterator, Sequence
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, outermost, transform, walk
-from loopwright.ir.nest import Allocate, Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
+from loopwright.ir.nest import (
+    Allocate,
+    Buffer,
+    Contract,
+    For,
+    Let,
+    Nest,
+    Passes,
+    Prefetch,
+    Reduction,
+    Scan,
+    Statement,
+    Store,
+    While,
+)
 from loopwright.ir.types import BOOL
 
 Loops = Sequence[tuple[Index, Extent]]
@@ -39,6 +53,8 @@ def values(statements: Sequence[Statement]) -> Iterator[Expr]:
                 yield s.body
             case Contract():
                 yield from (s.left, s.right)
+            case Passes():
+                yield from values((*s.products, *(f for folds in s.folds for f in folds), s.last, *s.body))
 
 
 def writes(statements: Sequence[Statement]) -> Iterator[tuple[str, tuple[Expr, ...]]]:
@@ -55,6 +71,8 @@ def writes(statements: Sequence[Statement]) -> Iterator[tuple[str, tuple[Expr, .
                 yield s.buffer, s.at
             case Contract():
                 yield s.buffer, s.at
+            case Passes():
+                yield from writes(s.body)
 
 
 def accesses(statements: Sequence[Statement]) -> Iterator[tuple[str, tuple[Expr, ...]]]:

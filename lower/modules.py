@@ -20,6 +20,7 @@ from loopwright.ir.schedule import (
     Bind,
     ByOwner,
     Inline,
+    InPasses,
     InPlace,
     InRegisters,
     InShared,
@@ -38,7 +39,7 @@ from loopwright.lower.program import Program
 from loopwright.lower.scheduling import Scheduled, build_nest
 
 MOST_LANES = 64
-_FOR_GPU = (Threads, Bind, InShared, InRegisters, InTiles, ByOwner)
+_FOR_GPU = (Threads, Bind, InShared, InRegisters, InTiles, InPasses, ByOwner)
 _LOWER = __name__.rpartition(".")[0] + "."
 
 

@@ -5,7 +5,7 @@ control flow whose regions are partitioned alike; each runs after what it reads.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,12 +30,15 @@ from loopwright.lower.rules import chain_schedule, default_schedule
 from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import Target
 
+ChainRule = Callable[[Graph], Schedule | None]  # the schedule of a region that is a chain of products; None: it is no kernel
 
-def partition(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decision] = (), chained: bool = True) -> Graph:
+
+def partition(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decision] = (), chained: bool = True,
+              in_chain: ChainRule | None = None) -> Graph:
     """g as kernels with default schedules, complex numbers as pairs of real ones; `blas` says whether matrix products may
-    call the library, `chained` whether chains of them may be one kernel. ScheduleError for one of the `decisions` that does not
-    fit."""
-    return partitioned(g, target, blas=blas, decisions=decisions, chained=chained).kernels
+    call the library, `chained` whether chains of them may be one kernel, and `in_chain` which, if that is not the target's
+    rule: gradients of chains are none then. ScheduleError for one of the `decisions` that does not fit."""
+    return partitioned(g, target, blas=blas, decisions=decisions, chained=chained, in_chain=in_chain).kernels
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,9 @@ class Partition:
 
 
 def partitioned(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decision] = (),
-                is_scheduled: bool = True, chained: bool = True) -> Partition:
+                is_scheduled: bool = True, chained: bool = True, in_chain: ChainRule | None = None) -> Partition:
     """What `partition` gives; without schedules, which take most of the time, with how it came about."""
-    made = _Partition(target, blas, decisions, is_scheduled, chained)
+    made = _Partition(target, blas, decisions, is_scheduled, chained, in_chain)
     return Partition(made.whole(g), made.places, tuple(made.taken))
 
 
@@ -83,8 +86,10 @@ def _storage_roots(g: Graph) -> dict[Value, Value]:
 class _Partition:
     """A graph and its regions, which share schedules."""
 
-    def __init__(self, target: Target, blas: bool, decisions: Sequence[Decision], is_scheduled: bool, chained: bool) -> None:
+    def __init__(self, target: Target, blas: bool, decisions: Sequence[Decision], is_scheduled: bool, chained: bool,
+                 in_chain: ChainRule | None = None) -> None:
         self.target, self.blas, self.decisions, self.is_scheduled, self.chained = target, blas, decisions, is_scheduled, chained
+        self.in_chain = in_chain
         self.schedules: dict[Any, Schedule] = {}  # equal regions are scheduled once
         self.chains: dict[Any, Schedule | None] = {}
         self.used: set[Decision] = set()
@@ -108,7 +113,7 @@ class _Partition:
         if not self.is_scheduled:
             self.taken += occurrences(g, self.blas, at)
         g = with_users_kernels(g, self.blas, decided)
-        if self.chained:
+        if self.chained and self.in_chain is None:
             g = with_gradients(g, decided, self._chain_schedule, self.taken)
         grouping = self._grouped(g, carried, in_loop, decided)
         self.taken += grouping.taken
@@ -130,7 +135,7 @@ class _Partition:
 
     def _grouped(self, g: Graph, carried: Mapping[int, Value], in_loop: bool, decided: Decided) -> Grouping:
         """Which nodes one kernel computes, with those chains of products that are one kernel, whole."""
-        chained = chains(g) if self.chained else {}
+        chained = chains(g, halves=self.in_chain is not None) if self.chained else {}
         paired = products_in_pairs(g, self.target)
         while True:
             grouping = Grouping(g, self.blas, carried, in_loop, decided, chained, paired, is_noted=not self.is_scheduled)
@@ -147,12 +152,16 @@ class _Partition:
 
     def _chain_schedule(self, region: Graph) -> Schedule | None:
         if region.key not in self.chains:
-            self.chains[region.key] = None if self.blas and has_few_rows(region) else chain_schedule(region, self.target)
+            rule = self.in_chain or self._of_target
+            self.chains[region.key] = rule(region)
         return self.chains[region.key]
+
+    def _of_target(self, region: Graph) -> Schedule | None:
+        return None if self.blas and has_few_rows(region) else chain_schedule(region, self.target)
 
     def _by_rows(self, n: Node) -> list[Node]:
         """A kernel; of a chain that may have few rows, with what computes it then."""
-        if n.op is not kernel or not self.blas or self.chains.get(n.regions[0].key) is None:
+        if n.op is not kernel or not self.blas or self.in_chain is not None or self.chains.get(n.regions[0].key) is None:
             return [n]
         apart = _Partition(self.target, self.blas, (), self.is_scheduled, chained=False)
         return by_rows(n, self.target, apart.graph)

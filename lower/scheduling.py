@@ -25,6 +25,7 @@ from loopwright.ir.schedule import (
     Distribute,
     Fuse,
     Inline,
+    InPasses,
     InPlace,
     InRegisters,
     InShared,
@@ -51,6 +52,7 @@ from loopwright.lower.joining import join
 from loopwright.lower.lanes import lane_nest
 from loopwright.lower.partials import ROWS, block_sums
 from loopwright.lower.placing import Placed, Places, check, place
+from loopwright.lower.row_passes import in_passes
 from loopwright.lower.row_products import row_products
 from loopwright.lower.tiling import blocked, shared_out, unpacked
 
@@ -90,7 +92,7 @@ class Decisions:
     in_place: list[InPlace] = field(default_factory=list)
     threads: Threads | None = None
     bound: list[Bind] = field(default_factory=list)
-    rows: list[InShared | InRegisters | InTiles] = field(default_factory=list)
+    rows: list[InShared | InRegisters | InTiles | InPasses] = field(default_factory=list)
     by_owner: bool = False
 
 
@@ -135,7 +137,7 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.threads = x
             case Bind():
                 d.bound.append(x)
-            case InShared() | InRegisters() | InTiles():
+            case InShared() | InRegisters() | InTiles() | InPasses():
                 d.rows.append(x)
             case ByOwner():
                 d.by_owner = True
@@ -311,8 +313,10 @@ def _blocked(nest: Nest, x: Blocking) -> Nest:
     return distribute(nest, x.loop, x.size) if isinstance(x, Distribute) else blocked(nest, x)
 
 
-def _kept_near(nest: Nest, x: InShared | InRegisters | InTiles) -> Nest:
+def _kept_near(nest: Nest, x: InShared | InRegisters | InTiles | InPasses) -> Nest:
     """The nest with what threads share, or have in registers."""
+    if isinstance(x, InPasses):
+        return in_passes(nest, x)
     if isinstance(x, InTiles):
         return blocks.in_tiles(nest, x)
     return binding.share_row(nest, f"t{x.stage}") if isinstance(x, InShared) else registers.keep_row(nest, x.row, x.each)

@@ -13,13 +13,15 @@ from loopwright.lower.cuda import lower_cuda
 @dataclass(frozen=True)
 class Template:
     """`make(rng, n, m)` draws arguments; `sizes`: the n and m that schedules are chosen for; `wide`: whether its lanes make
-    accesses of 16 bytes; `expected`: NumPy's own function where `f` is not one."""
+    accesses of 16 bytes; `expected`: NumPy's own function where `f` is not one; `raced`: the n and m at which races are looked
+    for, if others."""
 
     f: Any
     make: Any
     sizes: tuple[int, int]
     wide: bool = True
     expected: Any = None
+    raced: tuple[int, int] | None = None
 
     def meaning(self, args):
         """NumPy's results, in twice the precision."""
@@ -90,6 +92,15 @@ def convolved(x, w):
 def convolved_last(x, w):
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))), (3, 3), (1, 2))
     return 2 * np.einsum("nyxcij,ijco->nyxo", windows, w)
+
+
+def attention(q, k, v):
+    scores = np.einsum("bqd,bkd->bqk", q, k) * q.dtype.type(0.2)
+    return np.einsum("bqk,bkd->bqd", softmax(scores), v)
+
+
+def heads(dtype):
+    return lambda rng, n, m: [rng.normal(size=s).astype(dtype) for s in ((2, n, 24), (2, m, 24), (2, m, 40))]
 
 
 def updated(x, k, v):
@@ -202,6 +213,8 @@ TEMPLATES = {
         lambda x, w: lw.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) * 2,
         lambda rng, n, m: [rng.normal(size=s).astype("f4") for s in ((2, n, m, 8), (3, 3, 8, 20))], (60, 50), wide=False,
         expected=convolved_last),
+    "attention": Template(attention, heads("f4"), (20000, 20000), raced=(70, 90)),
+    "attention of halves": Template(attention, heads("f2"), (2048, 2048), raced=(70, 90)),
     "products of integers": Template(lambda x, y: x @ y, lambda rng, n, m: [
         rng.integers(-9, 9, (n, m)).astype("i4"), rng.integers(-9, 9, (m, 5)).astype("i4")], (40, 64), wide=False),
 }

@@ -5,8 +5,8 @@ import numpy as np
 
 from loopwright.ir.dims import evaluate
 from loopwright.ir.loop_interpreter import FOLDS, Environment, apply, evaluate_expr
-from loopwright.ir.loops import Apply, Literal, Reduce
-from loopwright.ir.nest import Allocate, Contract, For, Let, Prefetch, Reduction, Scan, Store, While
+from loopwright.ir.loops import Apply, Literal, Local, Reduce, transform
+from loopwright.ir.nest import Allocate, Contract, For, Let, Passes, Prefetch, Reduction, Scan, Store, While
 from loopwright.ir.ops import TABLE
 from loopwright.ir.types import BF16
 
@@ -49,6 +49,8 @@ def _statement(s, env):
             return _while(s, env)
         case Contract():
             _contract(s, env)
+        case Passes():
+            _passes(s, env)
     return env
 
 
@@ -79,6 +81,25 @@ def _contract(s, env):
             at = tuple(int(evaluate_expr(x, here)) for x in s.at)
             array = env.arrays[s.buffer]
             array[at] = sum(terms(s.over, here), array[at] if keeps else s.dtype.type(0))
+
+
+def _passes(s, env):
+    def whole(e):
+        """e with products for their names."""
+        sums = {p.buffer: _sum(p, p.left, p.right) for p in s.products}
+        return transform(e, lambda x: sums.get(x.name) if isinstance(x, Local) else None)
+
+    def _sum(p, left, right):
+        return Reduce("sum", tuple([(k.index, k.extent) for k in p.over]), Apply("mul", (left, right), p.dtype), p.dtype)
+    column = ((s.columns.index, s.columns.extent),)
+    for i in _positions(s.rows, env):
+        here = env.at(_named_positions(s.rows, i, env))
+        for f in (f for folds in s.folds for f in folds):
+            here = _named(here, f.name, evaluate_expr(Reduce(f.monoid, column, whole(f.body), f.dtype), here))
+        for j in _positions(s.last.columns, env):
+            there = here.at(_named_positions(s.last.columns, j, env))
+            total = evaluate_expr(_sum(s.last, whole(s.last.left), s.last.right), there)
+            _run(s.body, _named(there, s.last.buffer, total))
 
 
 def _halves(word, env, dtype):

@@ -128,6 +128,9 @@ FAULTS = {
     "wide accesses of any row": lambda text: re.sub(r"n\d+ % [248] == 0", "true", text),
     "half a warp": lambda text: text.replace("0xffffffffu", "0xffffu"),
     "one part again": lambda text: re.sub(r"blockIdx.x % n\d+", "blockIdx.x % 1", text),
+    "columns past the end": lambda text: re.sub(r"(if \(i\d+ < n\d+) && i\d+ < n\d+\)", r"\1)", text),
+    "what is kept is not waited for": lambda text: re.sub(r"(right_stages\[stage.*?)__syncthreads\(\);", r"\1", text,
+                                                          flags=re.S),
     "a slot too many": lambda text: re.sub(r"(u\d+ \* 4 \+ e\d+) < n\d+", r"\1 <= 8", text),
 }
 
@@ -142,6 +145,11 @@ FAULTS = {
     ("rows", "wide accesses of any row", "not aligned|nobody's|beside"),
     ("rows", "a slot too many", "nobody's|beside an array|wrong"),
     ("long rows", "no barrier", "wrong"),
+    ("attention", "no barrier", "wrong"),
+    ("attention", "columns past the end", "wrong"),
+    ("attention", "what is kept is not waited for", "wrong"),
+    ("attention of halves", "no barrier", "wrong"),
+    ("attention of halves", "columns past the end", "wrong"),
     ("few long rows", "one part again", "wrong"),
 ])
 def test_faults_in_generated_text_are_caught(name, fault, why):

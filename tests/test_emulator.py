@@ -129,7 +129,8 @@ def test_the_emulator_goes_on_after_a_fault():
 
 def test_races_are_found_and_templates_have_none():
     """Under ThreadSanitizer, to which every fiber is a thread, whatever order they ran in; it leaves at the first race."""
-    names = [*TEMPLATES] if SCALE > 1 else ["everything", "rows", "few long rows", "products of halves", "added rows"]
+    names = [*TEMPLATES] if SCALE > 1 else [
+        "everything", "rows", "few long rows", "products of halves", "attention", "attention of halves", "added rows"]
     line, environment = races.command("mended", *names, "planted")
     done = subprocess.run(line, env=os.environ | environment, cwd=ROOT, capture_output=True, text=True, check=False)
     if "unexpected memory mapping" in done.stderr:

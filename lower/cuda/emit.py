@@ -10,11 +10,26 @@ from dataclasses import dataclass, replace
 
 from loopwright.ir.dims import Extent, evaluate, product
 from loopwright.ir.loops import Index
-from loopwright.ir.nest import Allocate, Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
+from loopwright.ir.nest import (
+    Allocate,
+    Buffer,
+    Contract,
+    For,
+    Let,
+    Nest,
+    Passes,
+    Prefetch,
+    Reduction,
+    Scan,
+    Statement,
+    Store,
+    While,
+)
 from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.cuda import folds
 from loopwright.lower.cuda.blocks import multiplied
+from loopwright.lower.cuda.chains import passed
 from loopwright.lower.cuda.context import MOST_NARROW, Context, Launch
 from loopwright.lower.cuda.evaluate import value
 from loopwright.lower.cuda.long_rows import in_row_parts
@@ -207,6 +222,8 @@ class _Emitter:
                 folds.scanned(context, s)
             case Contract():
                 multiplied(context, s)
+            case Passes():
+                passed(context, s, self.statements)
             case Allocate(buffer):
                 self.allocate(context, buffer)
             case Prefetch():

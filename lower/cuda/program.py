@@ -15,6 +15,7 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.ir.source import Source
 from loopwright.lower.control import is_control
+from loopwright.lower.cuda.chain_rules import chain_in_passes
 from loopwright.lower.cuda.convolutions import with_implicit_products
 from loopwright.lower.cuda.emit import CudaKernel, emit_cuda
 from loopwright.lower.cuda.maths import Library
@@ -87,11 +88,15 @@ class _Program:
 
     def whole(self, g: Graph, donated: Sequence[int]) -> CudaProgram:
         g = with_implicit_products(g, self.sizes)
-        kernels, donations = donate(self.graph(partition(g, HOST, blas=True, chained=False)), g, donated)
+        kernels, donations = donate(self.graph(self.partitioned(g)), g, donated)
         self.emit(kernels)
         steps = "\n".join(f"// {line}" for line in self.steps(kernels, ""))
         texts = [*self.library.texts.values(), *(k.text for k in dict.fromkeys(self.made.values()))]
         return CudaProgram("\n\n".join([steps, *texts]) + "\n", kernels, self.made, self.sites, donations)
+
+    def partitioned(self, g: Graph) -> Graph:
+        """Kernels, of which some are chains of products."""
+        return partition(g, HOST, blas=True, in_chain=lambda region: chain_in_passes(region, self.sizes))
 
     def graph(self, g: Graph) -> Graph:
         nodes = [part for n in g.nodes for part in (_apart(n) if n.attrs.get("implementation") == "generated" else [n])]

@@ -39,6 +39,7 @@ from loopwright.ir.schedule import (
 from loopwright.ir.types import I64, U64
 from loopwright.lower.binding import owner
 from loopwright.lower.contractions import is_contraction
+from loopwright.lower.cuda.chain_rules import chain_in_passes
 from loopwright.lower.fusing import expressions, transposed_loads
 from loopwright.lower.lanes import lane_schedule
 from loopwright.lower.registers import perfect
@@ -65,6 +66,9 @@ def gpu_schedule(region: Graph, sizes: Mapping[str, int]) -> Schedule:
     """The schedule of a region for a GPU, good at these sizes of its symbols, right at all."""
     if region.nodes[0].op is scan:
         return _elements(region)
+    chain = chain_in_passes(region, sizes)
+    if chain is not None:
+        return chain
     s = survey(region)
     placement = [placement_of(s, k) for k in range(len(s.stages))]
     number = s.stages.index(s.root)

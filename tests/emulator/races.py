@@ -46,7 +46,7 @@ def main(names):
             Emulator(text, ["planted"], FLAGS).launch("planted", 1, (64, 1), [Guarded(np.zeros(64, "f4"), False)])
             continue
         graph, made = program(name)
-        args = TEMPLATES[name].make(np.random.default_rng(0), *TEMPLATES[name].sizes)
+        args = TEMPLATES[name].make(np.random.default_rng(0), *(TEMPLATES[name].raced or TEMPLATES[name].sizes))
         run_program(made, compiled(made, flags=FLAGS), args, sizes_of(graph, args), FORWARD)
 
 

@@ -1,0 +1,81 @@
+"""The rule that writes the schedule of a chain of products for a GPU, and decides which chains are kernels at all.
+
+A kernel in passes makes its products anew in each: with a maximum and a sum over rows, twice as many products as kernels of
+their own would, which store what is as large as rows times columns, and read it again. Half floats are multiplied so quickly
+that this is worth it. Of f32 and f64 it is where that array would be too large to be stored.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from loopwright.ir.dims import evaluate, product
+from loopwright.ir.graph import Graph, Node
+from loopwright.ir.loops import Prefix, Reduce, Scatter
+from loopwright.ir.schedule import BLOCK, Bind, ComputeAt, Inline, InPasses, Instruction, Schedule, Threads
+from loopwright.lower.contractions import is_contraction
+from loopwright.lower.rules import Survey, survey
+from loopwright.lower.scheduling import ScheduleError, build_nest
+
+MOST_STORED = 1 << 30  # bytes of what is rows times columns that kernels of their own may store in f32 and f64
+FEWEST_BLOCKS = 64  # that give half of a GPU something to do
+FEWEST = 16  # rows, columns and terms: of fewer, tiles would be empty for the most part
+EDGE, LEAST = 64, 32  # rows and columns of a tile; rows where blocks are few
+WIDTHS = (32, 64, 128)  # columns of the last product
+UNITS = ((Threads(32, 8), 32, "mma"), (Threads(16, 16), 16, ""))
+
+
+def chain_in_passes(region: Graph, sizes: Mapping[str, int]) -> Schedule | None:
+    """The schedule of a region that is a chain of products; None where it is none, or kernels of their own are better at these
+    sizes."""
+    products = [n for n in region.nodes if is_contraction(n)]
+    if len(products) < 2:
+        return None
+    s, last = survey(region), products[-1]
+    if isinstance(s.root.expr, Scatter | Prefix) or s.loops < len(s.index) or s.loops < 2:
+        return None
+    for threads, depth, unit in UNITS:
+        if not _is_worth_it(products, last, sizes, unit):
+            continue
+        bound = [Bind(s.stages.index(s.root), a, (BLOCK,)) for a in range(s.loops - 1)]
+        before = (*_placed(s, products, last), threads, *bound)
+        for rows in (EDGE, LEAST):
+            x = InPasses(region.nodes.index(last), rows, EDGE, _width(last, sizes), depth, unit)
+            if _blocks(last, x, sizes) >= FEWEST_BLOCKS and _fits(region, (*before, x)):
+                return (*before, x)
+    return None
+
+
+def _placed(s: Survey, products: list[Node], last: Node) -> list[Instruction]:
+    """Folds of rows where the rows are, the last product where its elements are, all else where it is read."""
+    placed: list[Instruction] = []
+    for k, stage in enumerate(s.stages):
+        folds = isinstance(stage.expr, Reduce) and (stage.node not in products or stage.node is last)
+        is_kept = (folds or stage.node.outputs[0] in s.region.results) and stage is not s.root
+        placed.append(ComputeAt(k, stage.node.outputs[0].type.rank) if is_kept else Inline(k))
+    return placed
+
+
+def _is_worth_it(products: list[Node], last: Node, sizes: Mapping[str, int], unit: str) -> bool:
+    rows = last.inputs[0].type
+    counts = [evaluate(n, sizes) for n in (*rows.shape[-2:], last.outputs[0].type.shape[-1])]
+    stored = evaluate(product(rows.shape), sizes) * max(n.outputs[0].type.dtype.itemsize for n in products)
+    return min(counts) >= FEWEST and (unit != "" or stored > MOST_STORED)
+
+
+def _width(last: Node, sizes: Mapping[str, int]) -> int:
+    """How many of the last product's columns a block has: all, if there are not too many."""
+    columns = evaluate(last.outputs[0].type.shape[-1], sizes)
+    return next((n for n in WIDTHS if n >= columns), WIDTHS[-1])
+
+
+def _blocks(last: Node, x: InPasses, sizes: Mapping[str, int]) -> int:
+    *outer, rows, columns = [evaluate(n, sizes) for n in last.outputs[0].type.shape]
+    return evaluate(product(outer), sizes) * -(-rows // x.rows) * -(-columns // x.width)
+
+
+def _fits(region: Graph, schedule: Schedule) -> bool:
+    try:
+        build_nest(region, schedule, "probe")
+    except ScheduleError:
+        return False
+    return True

@@ -1,0 +1,223 @@
+"""Chains of products for a GPU in passes over their columns, one block of rows to each block of threads: checked, then done.
+
+Guarantees of a nest that is accepted: what is folded over a row, and what is multiplied last, is computed from products of
+that row, of numbers that nothing stores to; each element of a result is one thread's; what is copied and what is summed is
+shared out evenly. Every operation is the region's own: no fold is split into parts that would be scaled.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+from loopwright.ir.dims import Extent
+from loopwright.ir.loops import Expr, Index, Load, Local, Prefix, Reduce, transform, walk
+from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Passes, Reduction, Statement, Store
+from loopwright.ir.schedule import BLOCK, InPasses, InTiles
+from loopwright.ir.types import F32, F64
+from loopwright.lower.blocks import (
+    BYTES,
+    HALVES,
+    MOST_SHARED,
+    STAGES,
+    Loops,
+    block_of_loops,
+    in_order_of_memory,
+    lanes_of,
+    owned,
+    sides,
+)
+from loopwright.lower.fusing import values
+from loopwright.lower.registers import perfect
+
+FOLDS = ("sum", "prod", "max", "min", "any", "all")
+
+
+def in_passes(nest: Nest, x: InPasses) -> Nest:
+    """The nest with a chain of products in passes. ValueError where it is none, or its tiles do not suit the threads."""
+    root, = nest.body if len(nest.body) == 1 else (None,)
+    if not isinstance(root, For) or root.bind != (BLOCK,):
+        raise ValueError("the root has no loops that are bound to blocks alone")
+    around, innermost = perfect(root)
+    folds, last, inner = _parts(innermost.body, x.stage)
+    _check_stores(inner.body[1:], [*(k for k, _ in around), inner.index])
+    chain = _Chain(last.over[0], around)
+    groups = _by_pass([dataclasses.replace(f, over=last.over, body=chain.with_products(f.body, f.over)) for f in folds])
+    left, right = sides(chain.with_products(last.body, last.over), [*around, (inner.index, inner.extent)])
+    if not chain.products:
+        raise ValueError("its rows are no products")
+    _check_loads(nest, [f.body for f in folds] + [last.body, *values(inner.body[1:])])
+    rights = {k for e in (right, *(r for _, r in chain.sides)) for k in walk(e)}
+    rows = block_of_loops([loop for loop in around if loop[0] not in rights], x.rows)
+    columns, wide = block_of_loops(last.over, x.columns), block_of_loops([(inner.index, inner.extent)], x.width)
+    products = tuple([_contract(nest, x, e, parts, rows, columns, f"p{k}")
+                      for k, (e, parts) in enumerate(zip(chain.products, chain.sides, strict=True))])
+    whole = Reduce("sum", last.over, last.body, last.dtype)
+    total = _contract(nest, x, whole, (left, right), rows, wide, f"{last.name}_sums")
+    after = tuple([_with_values(s, _reads(last.name, total)) for s in inner.body[1:]])
+    made = Passes(rows, columns, products, groups, total, after)
+    assert nest.threads is not None
+    _check_shared(nest.threads, made)
+    sums = Buffer(total.buffer, (x.rows, x.width), last.dtype, "local", "registers", prod((*total.heights, total.lanes)))
+    body: tuple[Statement, ...] = (Allocate(sums), made)
+    for part in (wide, rows):
+        assert part.origin is not None and part.length is not None
+        body = (For(part.origin, part.extent, body, step=part.length, bind=(BLOCK,)),)
+    for k, n in reversed([loop for loop in around if loop[0] in rights]):
+        body = (For(k, n, body, bind=(BLOCK,)),)
+    return dataclasses.replace(nest, body=body)
+
+
+def _parts(body: Sequence[Statement], stage: int) -> tuple[list[Reduction], Reduction, For]:
+    """The folds of a row, the last product's sum, and the loop that it is in. Numbers of a row are computed where they are
+    read."""
+    named: dict[str, Expr] = {}
+
+    def inlined(e: Expr) -> Expr:
+        return transform(e, lambda y: named.get(y.name) if isinstance(y, Local) else None)
+    folds: list[Reduction] = []
+    *before, inner = body
+    for s in before:
+        if isinstance(s, Let):
+            named[s.name] = inlined(s.value)
+        elif isinstance(s, Reduction) and not s.also and not s.bind and len(s.over) == 1 and s.monoid in FOLDS:
+            folds.append(dataclasses.replace(s, body=inlined(s.body)))
+        else:
+            raise ValueError("more than folds of its rows comes before the last product")
+    if not isinstance(inner, For) or inner.bind or not isinstance(last := inner.body[0], Reduction):
+        raise ValueError("no loop over columns, which nobody shares out, holds the last product")
+    if last.name not in (f"s{stage}", f"r{stage}") or last.monoid != "sum" or last.also or len(last.over) != 1:
+        raise ValueError("the last loop does not begin with that sum")
+    if not folds or any(f.over[0][1] != last.over[0][1] for f in folds):
+        raise ValueError("its rows are not folded, or others than its own")
+    after = tuple([_with_values(s, inlined) for s in inner.body[1:]])
+    last = dataclasses.replace(last, body=inlined(last.body))
+    return folds, last, dataclasses.replace(inner, body=(last, *after))
+
+
+def _with_values(s: Statement, change: Callable[[Expr], Expr]) -> Statement:
+    if not isinstance(s, Let | Store) or (isinstance(s, Store) and s.when is not None):
+        raise ValueError("more than stores follows it")
+    return dataclasses.replace(s, value=change(s.value))
+
+
+def _reads(name: str, total: Contract) -> Callable[[Expr], Expr]:
+    """What follows a sum, with the name of its tile for its own."""
+    def read(y: Expr) -> Expr | None:
+        return Local(total.buffer, y.dtype) if isinstance(y, Local) and y.name == name else None
+    return lambda e: transform(e, read)
+
+
+class _Chain:
+    """The products that a chain's rows are computed from, as sums over the terms of canonical names, and their sides."""
+
+    def __init__(self, column: tuple[Index, Extent], around: Loops) -> None:
+        self.column, self.around = column, around
+        self.products: list[Reduce] = []
+        self.sides: list[tuple[Expr, Expr]] = []
+
+    def with_products(self, e: Expr, over: Loops) -> Expr:
+        """e at the chain's own column, with names for sums of products."""
+        return transform(_at(e, {over[0][0]: self.column[0]}), self._named)
+
+    def _named(self, e: Expr) -> Expr | None:
+        if isinstance(e, Prefix):
+            raise ValueError("it holds a running fold")
+        if not isinstance(e, Reduce):
+            return None
+        to = {k: Index(f"{self.column[0].name}_{a}") for a, (k, _) in enumerate(e.over)}
+        e = Reduce(e.monoid, tuple([(to[k], n) for k, n in e.over]), _at(e.body, to), e.dtype)
+        if e not in self.products:
+            if e.monoid != "sum" or any(isinstance(y, Reduce | Prefix) for y in walk(e.body)):
+                raise ValueError("its rows are computed from folds that are no sums of products")
+            self.sides.append(sides(e.body, [*self.around, self.column]))
+            self.products.append(e)
+        return Local(f"p{self.products.index(e)}", e.dtype)
+
+
+def _at(e: Expr, to: Mapping[Index, Index]) -> Expr:
+    return transform(e, lambda y: to.get(y) if isinstance(y, Index) else None)
+
+
+def _by_pass(folds: Sequence[Reduction]) -> tuple[tuple[Reduction, ...], ...]:
+    """The folds, each in the first pass that has all that it reads."""
+    found: list[list[Reduction]] = []
+    number: dict[str, int] = {}
+    for f in folds:
+        k = max([number[y.name] + 1 for y in walk(f.body) if isinstance(y, Local) and y.name in number], default=0)
+        found += [[]] if k == len(found) else []
+        found[k].append(f)
+        number[f.name] = k
+    return tuple(map(tuple, found))
+
+
+def _contract(nest: Nest, x: InPasses, e: Reduce, parts: tuple[Expr, Expr], rows: Block, columns: Block, name: str) -> Contract:
+    """A product's tile. ValueError where the threads cannot share it out."""
+    assert nest.threads is not None and columns.length is not None
+    if e.dtype not in (F32, F64):
+        raise ValueError("its products are no floats of 32 or 64 bits")
+    high, wide, _ = owned(InTiles(x.stage, x.rows, columns.length, x.depth, x.unit), *parts, e.dtype, nest.threads)
+    terms = tuple([Block(k, n) for k, n in in_order_of_memory(e.over, *parts)])
+    return Contract(name, (), rows, columns, terms, *parts, e.dtype, (high,), wide, depth=x.depth, unit=x.unit)
+
+
+# ---- legality -----------------------------------------------------------------------------------
+def _check_stores(body: Sequence[Statement], loops: Sequence[Index]) -> None:
+    """ValueError where two places of the loops store to one element."""
+    for s in body:
+        if isinstance(s, Store) and (s.combine != "set" or any(k not in s.index for k in loops)):
+            raise ValueError(f"several threads would store to an element of {s.buffer}")
+
+
+def _check_loads(nest: Nest, exprs: Sequence[Expr]) -> None:
+    """ValueError where something is read that the kernel stores to."""
+    inputs = {b.name for b in nest.buffers if b.role == "input"}
+    if any(isinstance(y, Load) and y.array not in inputs for e in exprs for y in walk(e)):
+        raise ValueError("it reads what it stores, or what is kept elsewhere")
+
+
+def _check_shared(threads: tuple[int, int], s: Passes) -> None:
+    """ValueError where what is copied, and what is kept, does not fit into shared memory."""
+    length, depth = s.columns.length, s.last.depth
+    assert isinstance(length, int)
+    if len({p.dtype for p in (*s.products, s.last)}) > 1:
+        raise ValueError("its products differ in their types")
+    if length < depth:
+        raise ValueError("a tile has fewer columns than terms are copied at a time")
+    if near(threads, s) + prod(kept(s)) * itemsize(s.last) > MOST_SHARED:
+        raise ValueError(f"what is copied and kept takes more than {MOST_SHARED} bytes")
+
+
+def itemsize(s: Contract) -> int:
+    """Bytes of an element in shared memory."""
+    return 2 if s.unit else s.dtype.itemsize
+
+
+def padding(s: Contract) -> int:
+    """By how many elements rows in shared memory are longer."""
+    return HALVES if s.unit else lanes_of(s.dtype.itemsize, BYTES)
+
+
+def kept(s: Passes) -> tuple[int, int]:
+    """The extents of the array that holds the last product's left side: for tensor cores rows by columns, else turned."""
+    rows, columns = s.rows.length, s.columns.length
+    assert isinstance(rows, int) and isinstance(columns, int)
+    return (rows, columns + padding(s.last)) if s.last.unit else (columns, rows + padding(s.last))
+
+
+def sharers(threads: tuple[int, int], unit: str) -> int:
+    """How many threads have parts of the same rows."""
+    return threads[0] * threads[1] // 16 if unit else threads[0]
+
+
+def near(threads: tuple[int, int], s: Passes) -> int:
+    """Bytes of shared memory that hold what is copied, or the folds of all threads."""
+    assert isinstance(s.rows.length, int)
+
+    def stages(p: Contract, lengths: Sequence[int]) -> int:
+        pad = padding(p)
+        return STAGES * itemsize(p) * sum(max(n * (p.depth + pad), p.depth * (n + pad)) for n in lengths)
+    copied = [stages(p, [n for n in (p.rows.length, p.columns.length) if n is not None]) for p in s.products]
+    assert isinstance(s.last.columns.length, int)
+    table = s.rows.length * (sharers(threads, s.last.unit) + 1) * 8
+    return max(*copied, stages(s.last, [s.last.columns.length]), table)
