@@ -13,7 +13,7 @@ from loopwright.autodiff.regions import WALKS, Regions
 from loopwright.ir.builder import Builder, Ref, attributed
 from loopwright.ir.errors import GradientError
 from loopwright.ir.graph import Graph, Node, Value, renewed
-from loopwright.ir.op import Op
+from loopwright.ir.op import Op, home
 from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.construct import full
 from loopwright.ir.source import Source
@@ -44,7 +44,7 @@ def push(graph: Graph, primals: Sequence[Ref], tangents: Sequence[Tangent], into
             if n.op.rules is not None:
                 continue
             result = n.outputs[0]
-            if result.type.is_inexact and not moving.keys().isdisjoint(n.inputs):
+            if not moving.keys().isdisjoint(n.inputs) and result.type.is_inexact:
                 t = _tangent(n.op, inputs, [moving.get(v) for v in n.inputs], env[result], n.attrs, n.source)
                 if t is not None:
                     moving[result] = t
@@ -53,7 +53,7 @@ def push(graph: Graph, primals: Sequence[Ref], tangents: Sequence[Tangent], into
 
 def emit(node: Node, inputs: Sequence[Ref], into: Builder) -> list[Ref]:
     """The node again, where its inputs live; without inputs, in `into`."""
-    target = max((x.builder for x in inputs), key=lambda b: b.serial) if inputs else into
+    target = home(inputs) if inputs else into
     return target.bind_all(node.op, inputs, node.attrs, node.regions)
 
 
@@ -75,7 +75,7 @@ def _tangent(op: Op, primals: Sequence[Ref], tangents: Sequence[Tangent], out: R
 
 def _with_zeros(op: Op, primals: Sequence[Ref], tangents: Sequence[Tangent]) -> list[Ref]:
     """The operands of a jointly linear op, tangents for primals, zeros where there is none."""
-    newest = max((t.builder for t in tangents if t is not None), key=lambda b: b.serial)
+    newest = home([t for t in tangents if t is not None])
     every = [zeros(x.type, newest) if t is None else t for x, t in zip(primals, tangents, strict=True)]
     return [every[k] if k in op.linear else x for k, x in enumerate(primals)]
 

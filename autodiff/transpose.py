@@ -10,7 +10,7 @@ at 0: `select(p, ct, 0) * r` is emitted as `select(p, ct * r, 0)`. Nothing is em
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,8 +47,7 @@ class _Support:
         return self._made
 
 
-@dataclass(frozen=True, slots=True)
-class _Cotangent:
+class _Cotangent(NamedTuple):
     """`value` where `support` holds (None: everywhere), zero elsewhere; `whole` is the same as one array, if emitted."""
 
     value: Ref
@@ -120,13 +119,12 @@ def _pull_node(n: Node, ct: _Cotangent, flow: _Flow, env: dict[Value, Ref], movi
     """Add to the cotangents of n's operands what arrives at its result."""
     jointly = n.op.linear if n.op.jointly else ()
     along = [k for k, v in enumerate(n.inputs) if v in moving]
-    if not set(along) <= set(n.op.linear) or (len(along) > 1 and not n.op.jointly):
+    if [k for k in along if k not in n.op.linear] or (len(along) > 1 and not n.op.jointly):
         raise GradientError(f"{n.source}: {n.op.name} is not linear in what is transposed here. Only linear functions have a "
                             f"transpose: linearize gives the linear part of any function.")
     args: list[Ref | ArrayType] = [v.type if v in moving or k in jointly else env[v] for k, v in enumerate(n.inputs)]
-    for k, v in enumerate(n.inputs):
-        if v in moving:
-            _arrive(flow, v, _pulled(n, k, args, ct))
+    for k in along:
+        _arrive(flow, n.inputs[k], _pulled(n, k, args, ct))
 
 
 def _pulled(n: Node, k: int, args: Sequence[Ref | ArrayType], ct: _Cotangent) -> _Cotangent:

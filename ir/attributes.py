@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.dims import Dim, Extent, substitute
+from loopwright.ir.types import SIZELESS
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,6 @@ class Callback:
 
 Attribute = Any  # the closed set above; Python cannot spell "a frozen dataclass of attributes"
 Attributes = Mapping[str, Attribute]
-_PLAIN = frozenset((bool, int, float, complex, str, type(None)))  # most attributes: no sizes inside
 
 
 def attribute_key(x: Attribute) -> Any:
@@ -63,13 +63,14 @@ def attributes_key(attrs: Attributes) -> Any:
 
 def map_extents(x: Attribute, to: Mapping[str, Extent]) -> Attribute:
     """x with symbols replaced, however nested."""
-    if type(x) in _PLAIN:
+    kind = type(x)
+    if kind in SIZELESS:
         return x
+    if kind is Dim:
+        return substitute(x, to)
     match x:
         case tuple():
-            return tuple([y if type(y) in _PLAIN else map_extents(y, to) for y in x])
-        case Dim():
-            return substitute(x, to)
+            return tuple([y if type(y) in SIZELESS else map_extents(y, to) for y in x])
         case Callback() | np.dtype():
             return x
         case _ if dataclasses.is_dataclass(x) and not isinstance(x, type):
@@ -77,9 +78,15 @@ def map_extents(x: Attribute, to: Mapping[str, Extent]) -> Attribute:
     return x
 
 
+def has_extents(x: Attribute) -> bool:
+    """Whether a symbolic size may be in x: False only where there is none."""
+    kind = type(x)
+    return kind not in SIZELESS and (kind is not tuple or any(has_extents(y) for y in x if type(y) not in SIZELESS))
+
+
 def extents_in(x: Attribute) -> Iterator[Dim]:
     """Every symbolic size in x, however nested."""
-    if type(x) in _PLAIN:
+    if type(x) in SIZELESS:
         return
     match x:
         case tuple():

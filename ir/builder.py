@@ -21,9 +21,9 @@ from loopwright.ir.attributes import extents_in, map_extents
 from loopwright.ir.dims import Dim, Extent, Shape, evaluate, substitute, symbols_in
 from loopwright.ir.errors import LeakedValueError
 from loopwright.ir.facts import Constraint
-from loopwright.ir.graph import Graph, Node, Value, binding, renewed, silent, substitute_graph, symbols_of
+from loopwright.ir.graph import Graph, Node, Value, binding, renewed, settle, silent, substitute_graph, symbols_of
 from loopwright.ir.guards import Scope
-from loopwright.ir.op import Op
+from loopwright.ir.op import Op, home
 from loopwright.ir.source import Source, user_source
 from loopwright.ir.types import ArrayType, native
 
@@ -77,8 +77,8 @@ def pulling() -> Iterator[None]:
 
 def source_here(own: int = 1) -> Source:
     """The user's line of what is emitted now. `own`: how many frames from here are known to be inside loopwright."""
-    source = _state.source or user_source(own + 1)
-    return source.in_pull(_state.pull) if _state.pull else source
+    source, pull = _state.source or user_source(own + 1), _state.pull
+    return source.in_pull(pull) if pull and pull != source.pull else source
 
 
 def innermost() -> Builder | None:
@@ -107,7 +107,8 @@ class Ref:
 
     @property
     def shape(self) -> Shape:
-        return self.type.shape
+        facts, type = self.builder.scope.facts, self.value.type
+        return type.shape if self.builder.since == facts.changes else facts.canonical_type(type).shape
 
     @property
     def rank(self) -> int:
@@ -153,9 +154,8 @@ class Builder:
             target = self._where_counted(target, attrs, regions)
         if not target.alive:
             raise target.leaked()
-        inputs = [a.value if type(a) is Ref and a.builder is target else target.lift(a) for a in args]
-        outs = target.emit(op, tuple(inputs), attrs, regions)
-        return [Ref(target, v) for v in outs]
+        inputs = tuple([a.value if type(a) is Ref and a.builder is target else target.lift(a) for a in args])
+        return [Ref(target, v) for v in target.emit(op, inputs, attrs, regions)]
 
     def _where_counted(self, target: Builder, attrs: Mapping[str, Any], regions: tuple[Graph, ...]) -> Builder:
         """target, or the newer builder in which a symbol is bound that the op uses: it cannot go further out."""
@@ -196,15 +196,15 @@ class Builder:
     def emit(self, op: Op, inputs: tuple[Value, ...], attrs: Mapping[str, Any],
              regions: tuple[Graph, ...] = ()) -> tuple[Value, ...]:
         facts = self.scope.facts
-        types = [v.type for v in inputs]
         if facts.equal or facts.divides:
             if self.since != facts.changes:
-                types = [facts.canonical_type(t) for t in types]
-                if self.seen != facts.changes:
-                    self.seen, self.settled = facts.changes, len(self.nodes)
+                self._meet_changes()
             if attrs:
                 attrs = {k: facts.canonical_attribute(a) for k, a in attrs.items()}
-        outputs = tuple([Value(t) for t in op.result_types(types, regions, attrs)])
+        types = [v.type for v in inputs]
+        if self.since != facts.changes:
+            types = list(map(facts.canonical_type, types))
+        outputs = tuple(map(Value, op.result_types(types, regions, attrs)))
         node = Node(op, inputs, attrs, outputs, regions, source_here(3))  # bind_all's caller is our own too
         self.nodes.append(node)
         for v in outputs:
@@ -212,6 +212,26 @@ class Builder:
         if op.binds is not None:
             self.scope.counts.update((s, Ref(self, inputs[0])) for s in binding(node))
         return outputs
+
+    def _meet_changes(self) -> None:
+        """Notice that sizes got other canonical forms. Nodes from now on are made of those; the others follow when as many have
+        been made since, so that it takes no more time than making nodes does."""
+        changes = self.scope.facts.changes
+        if self.seen != changes:
+            self.seen, self.settled = changes, len(self.nodes)
+        elif len(self.nodes) > 2 * self.settled + len(self.params) + len(self.captures):
+            self._settle(self.settled)
+            self.since = changes
+
+    def _settle(self, count: int) -> None:
+        """Give parameters and the first nodes, `count` of them, the canonical forms of sizes."""
+        facts = self.scope.facts
+        to = {k: facts.canonical(x) for k, x in facts.equal.items()}
+        found = settle((*self.params, *[v for _, v in self.captures.values()]), self.nodes[:count], to)
+        for k, n in enumerate(found):
+            if n is not self.nodes[k]:
+                self.nodes[k] = n
+                self.producer.update(dict.fromkeys(n.outputs, n))
 
     def concrete(self, v: Value) -> Any:
         """The array v stands for in this call, or None. Runs only what v needs, with an explicit stack for long chains.
@@ -263,17 +283,16 @@ class Builder:
         values = tuple([self.lift(r) for r in results])
         self.alive = False
         outer = [x for x, _ in self.captures.values()]
-        params, nodes = (*self.params, *(v for _, v in self.captures.values())), tuple(self.nodes)
         facts = self.scope.facts
         constraints = tuple([g.constraint for g in self.scope.guards])
-        if not facts.equal and not facts.divides:
-            return Graph(params, nodes, values, constraints), outer
-        if self.seen != facts.changes or any(n.regions for n in nodes[self.settled:]):  # regions may be older
-            self.settled = len(nodes)
-        elif self.since == facts.changes:
-            return Graph(params, nodes, values, _unspent(constraints, self.scope)), outer
-        g, to = Graph(params, nodes, values, constraints), {k: facts.canonical(x) for k, x in facts.equal.items()}
-        return substitute_graph(g, to, _unspent(constraints, self.scope), self.settled), outer
+        if facts.equal or facts.divides:
+            if self.seen != facts.changes or any(n.regions for n in self.nodes[self.settled:]):  # regions may be older
+                self._settle(len(self.nodes))
+            elif self.since != facts.changes:
+                self._settle(self.settled)
+            constraints = _unspent(constraints, self.scope)
+        params = (*self.params, *[v for _, v in self.captures.values()])
+        return Graph(params, tuple(self.nodes), values, constraints), outer
 
 
 def _unspent(constraints: tuple[Constraint, ...], scope: Scope) -> tuple[Constraint, ...]:
@@ -307,7 +326,7 @@ def inline(g: Graph, args: Sequence[Ref | np.ndarray], into: Builder, sizes: Map
             attrs = {k: map_extents(a, sizes) for k, a in n.attrs.items()} if sizes else n.attrs
             regions = tuple(substitute_graph(r, sizes) for r in n.regions) if sizes else n.regions
             inputs = [env[v] for v in n.inputs]
-            target = max((x.builder for x in inputs), key=lambda b: b.serial) if inputs else into
+            target = home(inputs) if inputs else into
             env.update(zip(n.outputs, target.bind_all(n.op, inputs, attrs, regions), strict=True))
     return [env[v] for v in g.results]
 

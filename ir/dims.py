@@ -50,7 +50,7 @@ class Dim:
         self.name = atoms[0].name if len(terms) == c == len(atoms) == 1 and isinstance(atoms[0], Symbol) else None
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Dim) and self._hash == other._hash and self.terms == other.terms)
+        return self is other or (type(other) is Dim and self._hash == other._hash and self.terms == other.terms)
 
     def __hash__(self) -> int:
         return self._hash
@@ -113,7 +113,7 @@ def terms_of(x: Extent) -> tuple[tuple[Monomial, int], ...]:
 
 def symbol_of(x: Extent) -> str | None:
     """The symbol's name, if x is exactly one symbol."""
-    return x.name if isinstance(x, Dim) else None
+    return x.name if type(x) is Dim else None
 
 
 def polynomial(parts: Iterable[tuple[Monomial, int]]) -> Extent:
@@ -221,7 +221,7 @@ def summed(extents: Iterable[Extent]) -> Extent:
 
 def substitute(x: Extent, to: Mapping[str, Extent]) -> Extent:
     """x with symbols replaced by name, and calls by their text, everywhere at once."""
-    if isinstance(x, int) or not to:
+    if type(x) is not Dim or not to:
         return x
     if x.name is not None:  # most sizes are one symbol
         return to.get(x.name, x)

@@ -26,7 +26,7 @@ from loopwright.ir.dims import (
     terms_of,
     without,
 )
-from loopwright.ir.types import ArrayType
+from loopwright.ir.types import SIZELESS, ArrayType
 
 FEW = 16  # rewrites of a size that are made anew, so that the size that was met first keeps its name
 
@@ -62,11 +62,16 @@ class Constraint:
 def _solved(x: Extent, other: Extent) -> tuple[str, Extent] | None:
     """(x's name, other) where x is a symbol that other does not hold."""
     name = symbol_of(x)
-    return (name, other) if name is not None and name not in symbols_in(other) else None
+    if name is None:
+        return None
+    known = symbol_of(other)
+    return None if name == known or (known is None and name in symbols_in(other)) else (name, other)
 
 
 def _factors_of_one(a: Extent, b: Extent) -> list[Dim] | None:
     """The symbols of which the product is 1, where a and b are that: each is 1."""
+    if not isinstance(a, int) and not isinstance(b, int):
+        return None
     if a == 1:
         a, b = b, a
     match terms_of(a):
@@ -183,7 +188,7 @@ class Facts:
         for k in (name, *holders):
             for atom in _atoms_in(self.equal[k]):
                 self._holders.setdefault(atom, set()).add(k)
-        for key, call in list(self.calls.items()):
+        for key, call in list(self.calls.items()) if self.calls else ():
             if key != name and (now := substitute(call, to)) != call:
                 del self.calls[key]
                 self._forget_all()
@@ -203,11 +208,11 @@ class Facts:
 
     def canonical(self, x: Extent) -> Extent:
         """x under the known equalities and divisibilities: two sizes proved equal by them become one object."""
-        if isinstance(x, int):
+        if type(x) is not Dim:
             return x
         if x.name is not None:  # most sizes are one symbol, before and after
             x = self.equal.get(x.name, x)
-            if isinstance(x, int) or x.name is not None:
+            if type(x) is not Dim or x.name is not None:
                 return x
         if not self.equal and not self.divides:
             return x
@@ -222,21 +227,28 @@ class Facts:
         """t with a canonical shape; t itself where its own is."""
         if not self.equal and not self.divides:
             return t
+        for x in t.shape:
+            if type(x) is Dim and (x.name is None or x.name in self.equal):
+                break
+        else:
+            return t
         known = self._types.get(id(t))
         if known is not None and known[2] == self.changes:
             return known[1]
-        new = t if known is None else known[1]
-        if any(not isinstance(x, int) and (x.name is None or x.name in self.equal) for x in new.shape):
-            new = ArrayType(tuple([self.canonical(x) for x in t.shape]), t.dtype, t.weak)
-            new = t if new.shape == t.shape else new
+        shape = tuple([self.canonical(x) for x in t.shape])
+        new = t if shape == t.shape else ArrayType(shape, t.dtype, t.weak)
         self._types[id(t)] = t, new, self.changes  # with t, so that nothing else gets its id
         return new
 
     def canonical_attribute(self, a: Any) -> Any:
         """An attribute with its sizes canonical, however deep in tuples."""
-        if isinstance(a, tuple):
-            return tuple([x if type(x) is int else self.canonical_attribute(x) for x in a])
-        return self.canonical(a) if isinstance(a, Dim) else a
+        kind = type(a)
+        if kind is Dim:
+            return self.canonical(a)
+        if kind in SIZELESS or not isinstance(a, tuple):
+            return a
+        return tuple([x if type(x) in SIZELESS else self.canonical(x) if type(x) is Dim else self.canonical_attribute(x)
+                      for x in a])
 
     def _rewritten(self, x: Extent) -> Extent:
         x = substitute(x, self.equal)
@@ -302,7 +314,7 @@ class Facts:
             return self._prove_divides(self.canonical(a), self.canonical(b))
         a, b = self.canonical(a), self.canonical(b)
         if relation == "==":
-            if a == b:
+            if a is b or a == b:
                 return True
             if not (self.at_least_zero or self.unequal) and symbol_of(a) and symbol_of(b):
                 return None  # bounds of one symbol say nothing of another

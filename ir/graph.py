@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from loopwright.ir.attributes import Attributes, attributes_key, extents_in, map_extents
+from loopwright.ir.attributes import Attributes, attributes_key, extents_in, has_extents, map_extents
 from loopwright.ir.cached import cached_property
 from loopwright.ir.dims import Dim, Extent, Shape, substitute, symbol, symbol_of, symbols_in
 from loopwright.ir.facts import Constraint, Facts
@@ -205,37 +205,54 @@ def _structure(g: Graph, to: _Renaming) -> Any:
     return tuple([to.type(v.type) for v in g.params]), tuple(nodes), tuple([number[v] for v in g.results]), facts
 
 
-def substitute_graph(g: Graph, to: Mapping[str, Extent], constraints: tuple[Constraint, ...] | None = None,
-                     settled: int | None = None) -> Graph:
-    """The same graph with symbols replaced by sizes; `constraints` replaces its own when given. Nodes from number `settled` on
-    have no region, and nothing to replace but inputs."""
+class _Types:
+    """Types with symbols replaced by sizes, by the identity of those given: a graph has few, many times."""
+
+    def __init__(self, to: Mapping[str, Extent]) -> None:
+        self.to = to
+        self.known: dict[int, tuple[ArrayType, ArrayType]] = {}  # with the type itself, so that nothing else gets its id
+
+    def __call__(self, t: ArrayType) -> ArrayType:
+        known = self.known.get(id(t))
+        if known is None:
+            shape = tuple([x if x.__class__ is int else substitute(x, self.to) for x in t.shape])
+            known = self.known[id(t)] = t, t if shape == t.shape else ArrayType(shape, t.dtype, t.weak)
+        return known[1]
+
+
+def substitute_graph(g: Graph, to: Mapping[str, Extent]) -> Graph:
+    """The same graph with symbols replaced by sizes."""
     new: dict[Value, Value] = {}
-    types: dict[int, ArrayType] = {}  # by the identity of those of g, which has few, many times
+    types = _Types(to)
 
     def fresh(v: Value) -> Value:
-        type = types.get(id(v.type))
-        if type is None:
-            shape = tuple([substitute(x, to) for x in v.type.shape])
-            type = types[id(v.type)] = v.type if shape == v.type.shape else ArrayType(shape, v.type.dtype, v.type.weak)
-        new[v] = v if type is v.type else Value(type)
-        return new[v]
+        type = types(v.type)
+        found = new[v] = v if type is v.type else Value(type)
+        return found
 
     params = tuple([fresh(v) for v in g.params])
-    nodes = [Node(n.op, tuple([new[v] for v in n.inputs]), n.attrs and {k: map_extents(a, to) for k, a in n.attrs.items()},
-                  tuple([fresh(v) for v in n.outputs]), n.regions and tuple([substitute_graph(r, to) for r in n.regions]),
-                  n.source)
-             for n in g.nodes[:settled]]
-    if settled is not None:
-        nodes += [_reading(n, new) for n in g.nodes[settled:]]
-    if constraints is None:
-        constraints = tuple(Constraint(c.relation, substitute(c.left, to), substitute(c.right, to)) for c in g.constraints)
+    at = new.__getitem__
+    nodes = [Node(n.op, tuple(map(at, n.inputs)), n.attrs and {k: map_extents(a, to) for k, a in n.attrs.items()},
+                  tuple(map(fresh, n.outputs)), n.regions and tuple([substitute_graph(r, to) for r in n.regions]), n.source)
+             for n in g.nodes]
+    constraints = tuple(Constraint(c.relation, substitute(c.left, to), substitute(c.right, to)) for c in g.constraints)
     return Graph(params, tuple(nodes), tuple([new.get(v, v) for v in g.results]), constraints)
 
 
-def _reading(n: Node, new: Mapping[Value, Value]) -> Node:
-    """n with other inputs, where there are others for them."""
-    inputs = tuple([new.get(v, v) for v in n.inputs])
-    return n if inputs == n.inputs else Node(n.op, inputs, n.attrs, n.outputs, n.regions, n.source)
+_set_type = Value.__dict__["type"].__set__
+
+
+def settle(params: tuple[Value, ...], nodes: list[Node], to: Mapping[str, Extent]) -> list[Node]:
+    """The nodes of a graph that is not finished, so that no one else holds its values, with symbols replaced by sizes: values
+    get their types in place, which new values, and new nodes to read those, would take several times as long for."""
+    types = _Types(to)
+    for v in (*params, *[v for n in nodes for v in n.outputs]):
+        type = types(v.type)
+        if type is not v.type:
+            _set_type(v, type)
+    return [n if not n.regions and not any(map(has_extents, n.attrs.values())) else
+            Node(n.op, n.inputs, {k: map_extents(a, to) for k, a in n.attrs.items()}, n.outputs,
+                 n.regions and tuple([substitute_graph(r, to) for r in n.regions]), n.source) for n in nodes]
 
 
 def symbols_of(n: Node) -> set[str]:

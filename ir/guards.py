@@ -40,13 +40,13 @@ class Scope:
 
     def canonical(self, x: Extent) -> Extent:
         """x under the equalities known so far."""
-        return x if isinstance(x, int) else self.facts.canonical(x)
+        return self.facts.canonical(x)
 
     def canonical_shape(self, shape: Shape) -> Shape:
         """Every extent of a shape under the equalities known so far."""
         if not self.facts.equal and not self.facts.divides:
             return shape
-        return tuple(self.canonical(x) for x in shape)
+        return tuple(map(self.facts.canonical, shape))
 
     def decide(self, relation: str, a: Extent, b: Extent) -> bool:
         """Whether `a relation b`; relations are `==`, `<=`, `<` and `divides`. Records a guard when it was not proved.

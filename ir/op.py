@@ -170,21 +170,24 @@ class Op:
         if self.infer is not None:
             return self.infer(types, regions, **attrs)
         assert self.shape is not None and self.dtype is not None
-        return (ArrayType(self.shape(*types, **attrs), self.dtype(*types, **attrs), bool(attrs.get("weak", False))),)
+        shape, dtype, is_weak = self.shape(*types, **attrs), self.dtype(*types, **attrs), bool(attrs.get("weak", False))
+        if types and (t := types[0]).shape is shape and t.dtype is dtype and t.weak is is_weak:
+            return (t,)  # one object for each type: comparing it with itself takes no time
+        return (ArrayType(shape, dtype, is_weak),)
 
     def __call__(self, *args: Ref, into: Builder | None = None, **attrs: Any) -> Ref:
         """Emit a node where the operands live (the newest builder among them, or `into`) and return its result."""
-        return _home(args, into).bind_all(self, args, attrs)[0]
+        return home(args, into).bind_all(self, args, attrs)[0]
 
     def all(self, *args: Ref, into: Builder | None = None, regions: tuple[Graph, ...] = (), **attrs: Any) -> list[Ref]:
         """Emit a node with regions or several results where the operands live, or in `into` if that is newer."""
-        return _home(args, into).bind_all(self, args, attrs, regions)
+        return home(args, into).bind_all(self, args, attrs, regions)
 
     def __repr__(self) -> str:
         return self.name
 
 
-def _home(args: Sequence[Ref], into: Builder | None) -> Builder:
+def home(args: Sequence[Ref], into: Builder | None = None) -> Builder:
     """The newest builder among operands, or `into` if that is newer."""
     for a in args:
         builder = a.builder

@@ -47,6 +47,6 @@ _inside = _Inside()
 def user_source(own: int = 1) -> Source:
     """The innermost frame outside loopwright and NumPy. `own`: how many frames from here are known to be inside."""
     frame = sys._getframe(own)
-    while frame.f_back is not None and _inside[frame.f_code.co_filename]:
-        frame = frame.f_back
+    while _inside[frame.f_code.co_filename] and (caller := frame.f_back) is not None:
+        frame = caller
     return _source(frame.f_code.co_filename, frame.f_lineno)

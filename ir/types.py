@@ -22,7 +22,9 @@ INTEGERS = (I8, I16, I32, I64, U8, U16, U32, U64)
 FLOATS = (F16, BF16, F32, F64)
 COMPLEX = (C64, C128)
 DTYPES = (BOOL, *INTEGERS, *FLOATS, *COMPLEX)
+SIZELESS = frozenset((bool, int, float, complex, str, type(None), *map(type, DTYPES)))  # types of plain values without a size
 _OURS = {d: d for d in DTYPES}
+_FLOATS, _INEXACT, _INTEGERS = frozenset(FLOATS), frozenset((*FLOATS, *COMPLEX)), frozenset(INTEGERS)
 
 
 def native(dtype: np.dtype) -> np.dtype:
@@ -43,17 +45,17 @@ def is_array(x: Any) -> bool:
 
 def is_float(dtype: np.dtype) -> bool:
     """Real floating point, bfloat16 included."""
-    return dtype in FLOATS
+    return dtype in _FLOATS
 
 
 def is_inexact(dtype: np.dtype) -> bool:
     """Floating or complex: the dtypes that have tangents."""
-    return dtype in FLOATS or dtype in COMPLEX
+    return dtype in _INEXACT
 
 
 def is_integer(dtype: np.dtype) -> bool:
     """Signed or unsigned integer; bool is not one."""
-    return dtype in INTEGERS
+    return dtype in _INTEGERS
 
 
 class _Known:

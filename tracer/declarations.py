@@ -101,11 +101,14 @@ class Symbols:
         if word not in self.names:
             letters = _LETTERS if word == "_" else [f"{word}_"]
             self.names[word] = (f"{letter}{turn or ''}" for turn in itertools.count() for letter in letters)
-        return next(name for name in self.names[word] if name not in self.taken and name not in self.scope.hints)
+        names, taken, hints = self.names[word], self.taken, self.scope.hints
+        while (name := next(names)) in taken or name in hints:
+            pass
+        return name
 
     def check_free(self, function: str) -> None:
         """Raise ShapeDeclarationError where the trace fixed a size that the declaration leaves free."""
-        for guard in self.scope.guards:
+        for guard in self.scope.guards if self.declared else ():
             c = guard.constraint
             if c.relation == "==" and guard.source is not self.source and {str(c.left), str(c.right)} & self.declared:
                 raise ShapeDeclarationError(

@@ -66,14 +66,15 @@ def _permuted(x: Ref, perm: Sequence[int]) -> Ref:
 @implements(np.linalg.matmul)
 def matmul(x1: Any, x2: Any, /, *, dtype: Any = None, axes: None = None, axis: None = None, keepdims: None = None,
            casting: str = "same_kind", order: str = "K", subok: bool = True, keep_weak: bool = False) -> Traced:
-    refuse("matmul", axes=axes, axis=axis, keepdims=keepdims)
+    if axes is not None or axis is not None or keepdims is not None:
+        refuse("matmul", axes=axes, axis=axis, keepdims=keepdims)
     xs = [as_operand(x1), as_operand(x2)]
-    kinds = tuple([kind_of(v) for v in xs])
-    if any(shape_of(v) == () for v in xs):
+    kinds = (kind_of(xs[0]), kind_of(xs[1]))
+    if shape_of(xs[0]) == () or shape_of(xs[1]) == ():
         raise ValueError(f"{user_source()}: matmul: an operand has rank 0, but matmul needs at least 1 dimension. Use `*`.")
     inputs, outputs = resolve(np.matmul, kinds, None if dtype is None else as_dtype(dtype))
     builder = newest_builder(xs)
-    a, b = (lift(v, d, builder) for v, d in zip(xs, inputs, strict=True))
+    a, b = [lift(v, d, builder) for v, d in zip(xs, inputs, strict=True)]
     return Tracer(convert(_matmul(a, b), outputs[0]))
 
 

@@ -112,9 +112,12 @@ def broadcast_shapes(scope: Scope, *shapes: Shape) -> Shape:
 def equate(scope: Scope, a: Extent, b: Extent) -> bool:
     """Whether two sizes are equal, by proof or guard; if so, they are one polynomial afterwards, as ops demand: n*m and k*l
     by n = k and m = l where that holds, else by fixing their symbols to this call's sizes."""
+    if a is b:
+        return True
     if not scope.decide("==", a, b):
         return False
-    if scope.canonical(a) != scope.canonical(b) and not _factors_equated(scope, scope.canonical(a), scope.canonical(b)):
+    x, y = scope.canonical(a), scope.canonical(b)
+    if x is not y and x != y and not _factors_equated(scope, x, y):
         for name in sorted(symbols_in(a) | symbols_in(b)):
             scope.value(symbol(name))
     return True
@@ -134,12 +137,12 @@ def _common_shape(scope: Scope, a: Shape, b: Shape, everyone: Sequence[Shape]) -
     if len(a) < len(b):
         a, b = b, a
     front = len(a) - len(b)
-    return a[:front] + tuple(_common_extent(scope, n, m, everyone) for n, m in zip(a[front:], b, strict=True))
+    return a[:front] + tuple([_common_extent(scope, n, m, everyone) for n, m in zip(a[front:], b, strict=True)])
 
 
 def _common_extent(scope: Scope, n: Extent, m: Extent, everyone: Sequence[Shape]) -> Extent:
     n, m = scope.canonical(n), scope.canonical(m)
-    if m == 1 or n == m:
+    if n is m or m == 1 or n == m:
         return n
     if n == 1 or equate(scope, n, m):
         return m
@@ -307,8 +310,9 @@ def broadcast(x: Ref, shape: Shape) -> Ref:
     if own == shape:
         return x
     front = len(shape) - len(own)
-    kept = [k for k, n in enumerate(own) if n == shape[front + k]]  # the others have size 1 and repeat
-    x = reshape(x, tuple(own[k] for k in kept))
-    return TABLE["broadcast"](x, shape=shape, axes=tuple(front + k for k in kept)) if len(kept) < len(shape) else x
+    kept = [k for k, n in enumerate(own) if n is shape[front + k] or n == shape[front + k]]  # the others have size 1 and repeat
+    if len(kept) < len(own):
+        x = reshape(x, tuple([own[k] for k in kept]))
+    return TABLE["broadcast"](x, shape=shape, axes=tuple([front + k for k in kept])) if len(kept) < len(shape) else x
 
 

@@ -267,28 +267,33 @@ def _alike(args: tuple[Any, ...]) -> tuple[list[Ref | float], np.dtype, tuple[Ki
 
 def _of_one_shape(xs: list[Ref | float], dtype: np.dtype) -> list[Ref]:
     """Values of one shape; floats at this dtype."""
-    builder = next(x.builder for x in xs if isinstance(x, Ref))
-    shapes = [x.shape for x in xs if isinstance(x, Ref)]
+    refs = [x for x in xs if type(x) is Ref]
+    shapes = [x.shape for x in refs]
     shape = shapes[0]
-    if len(shapes) > 1 and any(s != shape for s in shapes):
-        shape = broadcast_shapes(builder.scope, *shapes)
-        xs = [broadcast(x, shape) if isinstance(x, Ref) else x for x in xs]
-    return [x if isinstance(x, Ref) else constant(x, dtype, shape, builder) for x in xs]
+    if len(shapes) > 1 and shapes.count(shape) < len(shapes):
+        shape = broadcast_shapes(refs[0].builder.scope, *shapes)
+        xs = [broadcast(x, shape) if type(x) is Ref else x for x in xs]
+    if len(refs) == len(xs):
+        return xs
+    return [x if type(x) is Ref else constant(x, dtype, shape, refs[0].builder) for x in xs]
 
 
 def _entry(ufunc: np.ufunc) -> Callable[..., Any]:
     rule, count = RULES[ufunc], ufunc.nin
+    plain: dict[tuple[Kind, ...], np.dtype | None] = {}  # kinds of operands -> the result's dtype, where theirs is the loop's
 
     def call(*args: Any, keep_weak: bool = False, **options: Any) -> Any:
         alike = None if options or ufunc.nout > 1 or len(args) != count else _alike(args)
         if alike is None:
             return apply(ufunc, args, keep_weak=keep_weak, **options)
         xs, dtype, kinds = alike
-        inputs, outputs = _resolve(ufunc, kinds)
-        if any(d is not dtype for d in inputs):
+        if kinds not in plain:
+            inputs, outputs = _resolve(ufunc, kinds)
+            plain[kinds] = outputs[0] if all(d is dtype for d in inputs) else None
+        if (result := plain[kinds]) is None:
             return apply(ufunc, args, keep_weak=keep_weak)
         try:
-            return Tracer(convert(rule(*_of_one_shape(xs, dtype)), outputs[0]))
+            return Tracer(convert(rule(*_of_one_shape(xs, dtype)), result))
         except DTypeError as error:
             raise _at_line(ufunc, error) from None
     return call

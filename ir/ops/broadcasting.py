@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,10 +28,10 @@ def operand_dtype(x: ArrayType, *rest: ArrayType, **attrs: Any) -> np.dtype:
 
 # ---- broadcast ----------------------------------------------------------------------------------
 def _broadcast_shape(x: ArrayType, shape: Shape, axes: tuple[int, ...]) -> Shape:
-    if len(axes) != x.rank or any(b <= a for a, b in pairwise(axes)) or any(a >= len(shape) for a in axes):
+    if len(axes) != x.rank or [a for a, b in zip(axes, (*axes[1:], len(shape)), strict=False) if b <= a]:
         raise ShapeError(f"broadcast: axes {axes} must be {x.rank} rising axes below {len(shape)}")
     for k, a in enumerate(axes):
-        if x.shape[k] != shape[a]:
+        if x.shape[k] is not shape[a] and x.shape[k] != shape[a]:
             raise ShapeError(f"broadcast: operand axis {k} has size {x.shape[k]}, result axis {a} has size {shape[a]}")
     return shape
 

@@ -26,7 +26,7 @@ Pairs = tuple[tuple[int, int], ...]
 def _free(rank: int, side: int, contract: Pairs, batch: Pairs) -> tuple[int, ...]:
     """The axes of one side that no pair takes, in order."""
     taken = {pair[side] for pair in (*batch, *contract)}
-    return tuple(a for a in range(rank) if a not in taken)
+    return tuple([a for a in range(rank) if a not in taken])
 
 
 def _flipped(pairs: Pairs) -> Pairs:
@@ -40,15 +40,15 @@ def _shifted(pairs: Pairs, left: int, right: int) -> Pairs:
 def _dot_shape(lhs: ArrayType, rhs: ArrayType, contract: Pairs, batch: Pairs, dtype: np.dtype | None = None) -> Shape:
     pairs = (*batch, *contract)
     for side, x in enumerate((lhs, rhs)):
-        axes = [pair[side] for pair in pairs]
-        if len(set(axes)) != len(axes) or any(not 0 <= a < x.rank for a in axes):
+        axes, rank = [pair[side] for pair in pairs], len(x.shape)
+        if len(set(axes)) != len(axes) or [a for a in axes if not 0 <= a < rank]:
             raise ShapeError(f"dot_general: axes {axes} of operand {side} must be distinct and below the rank of {x}")
     for left, right in pairs:
         if lhs.shape[left] != rhs.shape[right]:
             raise ShapeError(f"dot_general: axis {left} of {lhs} pairs with axis {right} of {rhs}: their sizes must be equal, "
                              f"got {lhs.shape[left]} and {rhs.shape[right]}")
-    return (*(lhs.shape[left] for left, _ in batch), *(lhs.shape[a] for a in _free(lhs.rank, 0, contract, batch)),
-            *(rhs.shape[a] for a in _free(rhs.rank, 1, contract, batch)))
+    return (*[lhs.shape[left] for left, _ in batch], *[lhs.shape[a] for a in _free(lhs.rank, 0, contract, batch)],
+            *[rhs.shape[a] for a in _free(rhs.rank, 1, contract, batch)])
 
 
 def _dot_dtype(lhs: ArrayType, rhs: ArrayType, contract: Pairs, batch: Pairs, dtype: np.dtype | None = None) -> np.dtype:

@@ -33,7 +33,7 @@ EXAMPLE_SHAPES = {F64: ("n, 3", "", "n, 1, m"), F32: ("n",)}
 def same_shape(*types: ArrayType, **attrs: Any) -> Shape:
     """The one shape of all operands."""
     for k, t in enumerate(types):
-        if t.shape != types[0].shape:
+        if t is not types[0] and t.shape != types[0].shape:
             raise ShapeError(f"operand {k} has type {t}, operand 0 has {types[0]}: their shapes must be equal")
     return types[0].shape
 
@@ -41,7 +41,7 @@ def same_shape(*types: ArrayType, **attrs: Any) -> Shape:
 def same_dtype(*types: ArrayType, **attrs: Any) -> np.dtype:
     """The one dtype of all operands."""
     for k, t in enumerate(types):
-        if t.dtype != types[0].dtype:
+        if t is not types[0] and t.dtype != types[0].dtype:
             raise DTypeError(f"operand {k} has dtype {t.dtype}, operand 0 has {types[0].dtype}: they must be equal")
     return types[0].dtype
 
@@ -62,11 +62,13 @@ def real_part(dtype: np.dtype) -> np.dtype:
 
 
 def _dtype_rule(name: str, arity: int, accepts: Dtypes, result: Callable[[np.dtype], np.dtype]) -> Callable[..., np.dtype]:
+    known = frozenset(accepts)
+
     def rule(*types: ArrayType) -> np.dtype:
         if len(types) != arity:
             raise TypeError(f"{name} takes {arity} operands, got {len(types)}")
         dtype = same_dtype(*types)
-        if dtype not in accepts:
+        if dtype not in known:
             raise DTypeError(f"{name} is not defined for {types[0]}; it takes {', '.join(SHORT[d] for d in accepts)}")
         return result(dtype)
     return rule
