@@ -5,17 +5,18 @@ other axes of each side are its free axes and its contracted axes, one group aft
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Node
 from loopwright.ir.ops.contraction import dot_general
-from loopwright.ir.types import F32, F64
+from loopwright.ir.types import BF16, F16, F32, F64
 
 
 @dataclass(frozen=True)
 class Gemm:
-    """C[batch, m, n] = op(A) op(B); `transposed` operands are stored k x m and n x k."""
+    """C[batch, m, n] = op(A) op(B); `transposed` operands are stored k x m and n x k. suffix: the dtype that sums have."""
 
     suffix: str
     transposed: tuple[bool, bool]
@@ -25,14 +26,27 @@ class Gemm:
     k: Extent
 
 
+Match = Callable[[Node], Gemm | None]
+
+
 def match_gemm(node: Node) -> Gemm | None:
-    """The product that node is, or None."""
+    """The product of f32 or f64 that node is, or None."""
+    return match_product(node) if node.op is dot_general and node.inputs[0].type.dtype in (F32, F64) else None
+
+
+def match_product(node: Node) -> Gemm | None:
+    """The product of floats that node is, or None: of half floats with sums in f32, which the result has or is rounded from."""
     if node.op is not dot_general:
         return None
-    lhs, rhs = (v.type for v in node.inputs)
-    out = node.outputs[0].type.dtype
-    if out not in (F32, F64) or lhs.dtype != out or rhs.dtype != out:
+    dtype, out = node.inputs[0].type.dtype, node.outputs[0].type.dtype
+    if dtype not in (F16, BF16, F32, F64) or out not in (dtype, *((F32,) if dtype in (F16, BF16) else ())):
         return None
+    return _laid_out(node, "f64" if out == F64 else "f32")
+
+
+def _laid_out(node: Node, suffix: str) -> Gemm | None:
+    """The product that the axes make, or None."""
+    lhs, rhs = (v.type for v in node.inputs)
     contract, batch = node.attrs["contract"], node.attrs["batch"]
     if not contract or tuple(batch) != tuple((a, a) for a in range(len(batch))):
         return None
@@ -42,7 +56,7 @@ def match_gemm(node: Node) -> Gemm | None:
         return None
     free = [product(x for a, x in enumerate(t.shape) if a >= len(batch) and a not in paired)
             for t, paired in ((lhs, [a for a, _ in contract]), (rhs, [b for _, b in contract]))]
-    return Gemm("f32" if out == F32 else "f64", (left, right), product(lhs.shape[:len(batch)]), free[0], free[1],
+    return Gemm(suffix, (left, right), product(lhs.shape[:len(batch)]), free[0], free[1],
                 product(lhs.shape[a] for a, _ in contract))
 
 

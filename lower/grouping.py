@@ -15,7 +15,7 @@ from loopwright.ir.graph import Graph, Node, Value, acts
 from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter, walk
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.structural import reshape
-from loopwright.kernels.gemm import match_gemm
+from loopwright.kernels.gemm import Match
 from loopwright.lower.choosing import check_again, chosen_host, kind, others
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.contractions import is_contraction
@@ -75,12 +75,12 @@ class Grouping:
     """`carried`: for some results, by number, the parameter whose bytes they have if they are made by updates of it alone.
     `in_loop`: whether the graph is run many times, maybe over short arrays, where each kernel costs. `decided`: what is not
     left to the rules. `chained`: see `lower/chains.py`. `paired`: products that no library makes as fast. `taken`: what the
-    rules decided, and what was, if `is_noted`."""
+    rules decided, and what was, if `is_noted`. `match`: which products the library makes."""
 
     def __init__(self, g: Graph, blas: bool, carried: Mapping[int, Value], in_loop: bool, decided: Decided,
-                 chained: Mapping[Node, Node], paired: Set[Node], is_noted: bool) -> None:
+                 chained: Mapping[Node, Node], paired: Set[Node], is_noted: bool, match: Match) -> None:
         self.g, self.blas, self.fresh, self.decided, self.chained = g, blas, fresh_indices(), decided, chained
-        self.paired, self.is_noted = paired, is_noted
+        self.paired, self.is_noted, self.match = paired, is_noted, match
         self.ends = set(chained.values())  # of chains of products
         self.taken: list[Taken] = []
         self.left: set[Place] = set()  # places of nodes that rules put elsewhere in the end
@@ -187,7 +187,7 @@ class Grouping:
     def _is_called(self, n: Node) -> bool:
         """Whether the library multiplies matrices for the node."""
         choice = self.decided.multiplying(n)
-        if match_gemm(n) is None:
+        if self.match(n) is None:
             if choice is not None:
                 refuse(n, choice, "it is no product of contiguous matrices of f32 or f64, as the library makes them")
             return False

@@ -12,7 +12,7 @@ from typing import Any
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.schedule import InPlace, Schedule
-from loopwright.kernels.gemm import match_gemm
+from loopwright.kernels.gemm import Match, match_gemm
 from loopwright.lower.chain_gradients import with_gradients
 from loopwright.lower.chains import chains
 from loopwright.lower.complexes import without_complex
@@ -34,11 +34,12 @@ ChainRule = Callable[[Graph], Schedule | None]  # the schedule of a region that 
 
 
 def partition(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decision] = (), chained: bool = True,
-              in_chain: ChainRule | None = None) -> Graph:
+              in_chain: ChainRule | None = None, match: Match = match_gemm) -> Graph:
     """g as kernels with default schedules, complex numbers as pairs of real ones; `blas` says whether matrix products may
-    call the library, `chained` whether chains of them may be one kernel, and `in_chain` which, if that is not the target's
-    rule: gradients of chains are none then. ScheduleError for one of the `decisions` that does not fit."""
-    return partitioned(g, target, blas=blas, decisions=decisions, chained=chained, in_chain=in_chain).kernels
+    call the library, `match` which of them it makes, `chained` whether chains of them may be one kernel, and `in_chain` which,
+    if that is not the target's rule: gradients of chains are none then. ScheduleError for one of the `decisions` that does not
+    fit."""
+    return partitioned(g, target, blas=blas, decisions=decisions, chained=chained, in_chain=in_chain, match=match).kernels
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,10 @@ class Partition:
 
 
 def partitioned(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decision] = (),
-                is_scheduled: bool = True, chained: bool = True, in_chain: ChainRule | None = None) -> Partition:
+                is_scheduled: bool = True, chained: bool = True, in_chain: ChainRule | None = None,
+                match: Match = match_gemm) -> Partition:
     """What `partition` gives; without schedules, which take most of the time, with how it came about."""
-    made = _Partition(target, blas, decisions, is_scheduled, chained, in_chain)
+    made = _Partition(target, blas, decisions, is_scheduled, chained, match, in_chain)
     return Partition(made.whole(g), made.places, tuple(made.taken))
 
 
@@ -87,9 +89,9 @@ class _Partition:
     """A graph and its regions, which share schedules."""
 
     def __init__(self, target: Target, blas: bool, decisions: Sequence[Decision], is_scheduled: bool, chained: bool,
-                 in_chain: ChainRule | None = None) -> None:
+                 match: Match, in_chain: ChainRule | None = None) -> None:
         self.target, self.blas, self.decisions, self.is_scheduled, self.chained = target, blas, decisions, is_scheduled, chained
-        self.in_chain = in_chain
+        self.match, self.in_chain = match, in_chain
         self.schedules: dict[Any, Schedule] = {}  # equal regions are scheduled once
         self.chains: dict[Any, Schedule | None] = {}
         self.used: set[Decision] = set()
@@ -107,7 +109,7 @@ class _Partition:
     def graph(self, g: Graph, carried: Mapping[int, Value] = {}, in_loop: bool = False, at: Place = ()) -> Graph:
         """g as kernels, reshapes, and control flow whose regions are of the same kind."""
         g = split_at_trips(g)
-        g = _with_copies(prepare(hoist(g) if self.blas else g, self.blas))
+        g = _with_copies(prepare(hoist(g) if self.blas else g, self.blas, self.match))
         decided = Decided(g, self.decisions, at)
         self.used |= decided.used
         if not self.is_scheduled:
@@ -138,7 +140,8 @@ class _Partition:
         chained = chains(g, halves=self.in_chain is not None) if self.chained else {}
         paired = products_in_pairs(g, self.target)
         while True:
-            grouping = Grouping(g, self.blas, carried, in_loop, decided, chained, paired, is_noted=not self.is_scheduled)
+            grouping = Grouping(g, self.blas, carried, in_loop, decided, chained, paired, is_noted=not self.is_scheduled,
+                                match=self.match)
             apart = {end for end in chained.values() if not self._is_whole(grouping, end)}
             if not apart:
                 return grouping
@@ -163,7 +166,7 @@ class _Partition:
         """A kernel; of a chain that may have few rows, with what computes it then."""
         if n.op is not kernel or not self.blas or self.in_chain is not None or self.chains.get(n.regions[0].key) is None:
             return [n]
-        apart = _Partition(self.target, self.blas, (), self.is_scheduled, chained=False)
+        apart = _Partition(self.target, self.blas, (), self.is_scheduled, chained=False, match=self.match)
         return by_rows(n, self.target, apart.graph)
 
     def _region(self, n: Node, k: int, at: Place) -> Graph:
@@ -196,7 +199,7 @@ class _Partition:
         if n.op is kernel:
             return Node(kernel, inputs, n.attrs, values, n.regions, n.source)
         region, _ = region_of([n], n.outputs)
-        name = "gemm" if match_gemm(n) else n.op.name
+        name = "gemm" if self.match(n) else n.op.name
         return Node(kernel, tuple(dict.fromkeys(inputs)), {"implementation": name}, values, (region,), n.source)
 
 

@@ -18,7 +18,7 @@ from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.sorting import argsort, sort
 from loopwright.ir.ops.structural import reshape, transpose
 from loopwright.ir.types import ArrayType
-from loopwright.kernels.gemm import match_gemm
+from loopwright.kernels.gemm import Match, match_gemm
 from loopwright.lower.convolution import (
     as_products,
     by_feature,
@@ -33,8 +33,9 @@ from loopwright.lower.convolution import (
 from loopwright.lower.lone_updates import as_map
 
 
-def prepare(g: Graph, blas: bool) -> Graph:
-    """g with the rules of this module applied, in one walk; `blas` says whether matrix products may call the library."""
+def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
+    """g with the rules of this module applied, in one walk; `blas` says whether matrix products may call the library, `match`
+    which of them it makes."""
     producer: dict[Value, Node] = {}
     nodes: list[Node] = []
     same: dict[Value, Value] = {}
@@ -58,7 +59,7 @@ def prepare(g: Graph, blas: bool) -> Graph:
         elif n.op in (scatter, scatter_add):
             new = [as_map(n, producer.get(n.inputs[0]), g.facts)]
         elif n.op is dot_general:
-            new = _sum_wide(_read_through(n, producer, blas))
+            new = _sum_wide(_read_through(n, producer, blas, match))
         elif n.op is transpose and reads[n.inputs[0]] == 1:
             new = [_exchange(n, producer.get(n.inputs[0]))]
         for m in new:
@@ -124,7 +125,7 @@ def _exchange(n: Node, product: Node | None) -> Node:
     return Node(dot_general, product.inputs[::-1], {**product.attrs, **flipped}, n.outputs, (), n.source)
 
 
-def _read_through(n: Node, producer: dict[Value, Node], blas: bool) -> Node:
+def _read_through(n: Node, producer: dict[Value, Node], blas: bool, match: Match) -> Node:
     """dot_general(transpose(x), y) is dot_general(x, y) with x's axes renumbered, if its free axes keep their order: unless
     the library could then no longer multiply."""
     inputs, pairs = list(n.inputs), [list(n.attrs["batch"]), list(n.attrs["contract"])]
@@ -141,4 +142,4 @@ def _read_through(n: Node, producer: dict[Value, Node], blas: bool) -> Node:
         pairs = [[(perm[p[0]], p[1]) if side == 0 else (p[0], perm[p[1]]) for p in group] for group in pairs]
     attrs = {**n.attrs, "batch": tuple(pairs[0]), "contract": tuple(pairs[1])}
     through = Node(n.op, tuple(inputs), attrs, n.outputs, n.regions, n.source)
-    return n if blas and match_gemm(n) and not match_gemm(through) else through
+    return n if blas and match(n) and not match(through) else through

@@ -1,20 +1,26 @@
 """The device that CuPy makes, over a stand-in for CuPy: what is asked of it, and what is made of the answers."""
-import ctypes
+import gc
+import tempfile
 from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopwright import lax
 from loopwright.ir.errors import ArgumentError
+from loopwright.ir.types import BF16
 from loopwright.lower.cuda import lower_cuda
 from loopwright.lower.cuda.launcher import Launcher
 from loopwright.lower.runtime import gpu_library, lazy
 from loopwright.lower.runtime.gpu import CupyDriver
 from tests.cuda_templates import sizes_of
 from tests.emulator import cupy, require_compiler
+from tests.emulator.cublaslt import CublasLt
 from tests.emulator.driver import launched
+from tests.scale import examples
 from tests.test_cuda_programs import agree
 from tests.test_launcher import chain, traced
 
@@ -28,10 +34,13 @@ class Driver(CupyDriver):
 @pytest.fixture
 def driver(monkeypatch, tmp_path):
     require_compiler()
-    monkeypatch.setenv("LOOPWRIGHT_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(gpu_library, "cublas", lambda: None)
+    return made_driver(monkeypatch, tmp_path)
+
+
+def made_driver(monkeypatch, folder):
+    monkeypatch.setenv("LOOPWRIGHT_CACHE_DIR", str(folder))
+    monkeypatch.setattr(lazy, "cublas_lt", lambda: None)
     monkeypatch.setattr(gpu_library, "cupyx", lambda: SimpleNamespace(errstate=lambda linalg: nullcontext()))
-    lazy.cublas.cache_clear()
     return Driver(cupy)
 
 
@@ -104,62 +113,73 @@ def test_libraries(driver, monkeypatch, name):
     assert answered and all(answered)  # by CuPy's functions, not on the host
 
 
-class CuBLAS:
-    """cublas<t>gemmStridedBatched as its manual says: column-major C = op(A) op(B), op(A) of m x k, op(B) of k x n."""
+# ---- products by cuBLASLt -------------------------------------------------------------------------
+def with_library(driver, **options):
+    driver.products.library = found = CublasLt(**options)
+    return found
 
-    def __init__(self):
-        self.calls, self.stream, self.workspace = [], None, None
 
-    def cublasCreate_v2(self, handle):
-        handle._obj.value = 7
-        return 0
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", BF16])
+def test_products_by_the_library_are_told_of_transposes(driver, dtype):
+    library, rng = with_library(driver), np.random.default_rng(0)
+    x, y, z = (rng.integers(-4, 5, shape).astype(dtype) for shape in ((3, 5), (5, 4), (3, 4)))
 
-    def cublasSetStream_v2(self, handle, stream):
-        self.stream, self.workspace = stream.value, None  # which the manual says it resets
-        return 0
-
-    def cublasSetWorkspace_v2(self, handle, memory, count):
-        self.workspace = memory.value
-        return 0
-
-    def cublasSgemmStridedBatched(self, *args):
-        return self.gemm(np.float32, *args)
-
-    def cublasDgemmStridedBatched(self, *args):
-        return self.gemm(np.float64, *args)
-
-    def gemm(self, dtype, handle, ta, tb, m, n, k, alpha, a, lda, sa, b, ldb, sb, beta, c, ldc, sc, count):
-        assert handle.value == 7 and self.workspace and alpha._obj.value == 1 and beta._obj.value == 0
-        self.calls.append((m.value, n.value, k.value, count.value))
-
-        def matrix(at, ld, step, rows, columns, number):
-            held = np.ctypeslib.as_array((ctypes.c_uint8 * (ld.value * columns * dtype().itemsize)).from_address(
-                at.value + number * step.value * dtype().itemsize)).view(dtype)
-            return held.reshape(columns, ld.value).T[:rows]
-        cupy._do(self.stream or 0, lambda: [self.one(matrix, j, ta, tb, m, n, k, (a, lda, sa), (b, ldb, sb), (c, ldc, sc))
-                                            for j in range(count.value)])
-        return 0
-
-    def one(self, matrix, j, ta, tb, m, n, k, a, b, c):
-        left = matrix(*a, k.value, m.value, j).T if ta.value else matrix(*a, m.value, k.value, j)
-        right = matrix(*b, n.value, k.value, j).T if tb.value else matrix(*b, k.value, n.value, j)
-        matrix(*c, m.value, n.value, j)[...] = left @ right
+    def compare(f, *args, **options):
+        check(driver, f, *args, want=f(*[a.astype("f8") for a in args]), **options)
+    compare(lambda x, y: x @ y, x, y)
+    compare(lambda x, z: x.T @ z, x, z)
+    compare(lambda y, z: z @ y.T, y, z)
+    compare(lambda x, y: np.einsum("ki,jk->ij", y, x), x, y)
+    a, b = rng.integers(-4, 5, (2, 3, 5)).astype(dtype), rng.integers(-4, 5, (2, 5, 4)).astype(dtype)
+    compare(lambda a, b: a @ b, a, b)
+    compare(lambda a, b: np.swapaxes(np.swapaxes(b, 1, 2) @ np.swapaxes(a, 1, 2), 1, 2), a, b)
+    compare(lambda x, y: np.minimum(x @ y, 2) @ y.T @ (y @ y.T), x, y, times=5)  # captured, with kernels between
+    assert {call[3] for call in library.calls} == {1, 2}
+    assert len(library.asked) == len(set(library.asked))  # what suits is asked once for a shape
+    driver.products._plans.clear()
+    gc.collect()
+    assert not library.made, "descriptors were left"
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_products_by_cublas_are_told_of_transposes(driver, dtype):
-    driver.products.library = library = CuBLAS()
-    rng = np.random.default_rng(0)
-    x, y, z = (rng.normal(size=shape).astype(dtype) for shape in ((3, 5), (5, 4), (3, 4)))
-    check(driver, lambda x, y: x @ y, x, y)
-    check(driver, lambda x, z: x.T @ z, x, z)
-    check(driver, lambda y, z: z @ y.T, y, z)
-    check(driver, lambda x, y: np.einsum("ki,jk->ij", y, x), x, y)
-    a, b = rng.normal(size=(2, 3, 5)).astype(dtype), rng.normal(size=(2, 5, 4)).astype(dtype)
-    check(driver, lambda a, b: a @ b, a, b)
-    check(driver, lambda a, b: np.swapaxes(np.swapaxes(b, 1, 2) @ np.swapaxes(a, 1, 2), 1, 2), a, b)
-    check(driver, lambda x, y: np.tanh(x @ y) @ y.T @ (y @ y.T), x, y, times=5)  # captured, with kernels between
-    assert {count for *_, count in library.calls} >= {1, 2}
+@examples(6)
+@given(st.tuples(*[st.integers(1, 9)] * 4), st.booleans(), st.booleans(), st.booleans(), st.integers(0, 9))
+def test_what_the_library_adds_is_what_is_added(dtype, shape, added, biased, batched, seed):
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        driver = made_driver(patch, folder)
+        library, rng = with_library(driver), np.random.default_rng(seed)
+        q, m, n, k = shape
+        front = (q,) if batched else ()
+        x, y, c, b = (rng.normal(size=s).astype(dtype) for s in ((*front, m, k), (*front, k, n), (*front, m, n), (n,)))
+        y[..., 0, 0] = np.nan
+
+        def f(x, y, *more):
+            found = x @ y
+            for z in more:
+                found = found + z
+            return found
+        args = [x, y, *([c] if added else []), *([b] if biased else [])]
+        check(driver, f, *args, times=4)
+        assert library.calls and all(call[4:] == (4 if biased else 1, float(added)) for call in library.calls)
+
+
+def test_what_the_library_does_not_do_is_a_kernel(driver):
+    library, rng = with_library(driver), np.random.default_rng(0)
+    x, y, b, c = (rng.normal(size=s).astype("f4") for s in ((3, 5), (5, 3), (3,), (3, 3)))
+    for f in (lambda x, y, b, c: x @ y + b + c, lambda x, y, b, c: x @ y + b[:, None], lambda x, y, b, c: c - x @ y,
+              lambda x, y, b, c: x @ y + (x @ y).T, lambda x, y, b, c: np.maximum(x @ y + b, 0), lambda x, y, b, c: 2 * (x @ y),
+              lambda x, y, b, c: (x @ y + c, x @ y + b)):
+        check(driver, f, x, y, b, c, times=1)
+    halves = [a.astype("f2") for a in (x, y, b)]
+    check(driver, lambda x, y, b: x @ y + b, *halves, times=1)  # which rounds twice
+    assert {call[4:] for call in library.calls} == {(1, 0.0)}
+
+
+def test_products_without_an_algorithm_are_cupys(driver):
+    library, x = with_library(driver, lacks=lambda key: True), np.arange(6.0).reshape(2, 3)
+    check(driver, lambda x, c: x @ x.T + c + c[0], x, np.ones((2, 2)))
+    check(driver, lambda x: x @ x.T, x.astype(BF16), want=x @ x.T)
+    assert library.made and not library.calls
 
 
 def test_arrays_on_another_device_are_refused(driver):

@@ -53,8 +53,8 @@ class Driver(Protocol):
     def launch(self, function: Any, grid: int, threads: tuple[int, int], shared: int, arguments: Sequence[int]) -> None:
         """Run a function in `grid` blocks, with that many bytes of dynamic shared memory."""
 
-    def can_capture(self, n: Node) -> bool:
-        """Whether a kernel that is a call of a library can be part of what is captured, if no array is empty."""
+    def can_capture(self, n: Node, sizes: Mapping[str, int]) -> bool:
+        """Whether a kernel that is a call of a library can be part of what is captured at these sizes, if no array is empty."""
 
     def call(self, n: Node, inputs: Sequence[Located], outputs: Sequence[Located]) -> bool:
         """Run a kernel that is a call of a library; False where there is none for it, and nothing was done."""

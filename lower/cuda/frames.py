@@ -192,7 +192,7 @@ class _Library:
         self.frame, self.node = frame, n
         self.why = f"a library call: {n.attrs['implementation']}"
         is_empty = any(evaluate(v.type.size, frame.sizes) == 0 for v in (*n.inputs, *n.outputs))
-        self.launches: int | None = 1 if not is_empty and frame.launcher.driver.can_capture(n) else None
+        self.launches: int | None = 1 if not is_empty and frame.launcher.driver.can_capture(n, frame.sizes) else None
 
     def run(self, table: Table) -> None:
         n, driver = self.node, self.frame.launcher.driver

@@ -14,11 +14,13 @@ from loopwright.ir.dims import evaluate
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.ir.source import Source
+from loopwright.kernels.gemm import match_product
 from loopwright.lower.control import is_control
 from loopwright.lower.cuda.chain_rules import chain_in_passes
 from loopwright.lower.cuda.convolutions import with_implicit_products
 from loopwright.lower.cuda.emit import CudaKernel, emit_cuda
 from loopwright.lower.cuda.maths import Library
+from loopwright.lower.cuda.products import library_product, with_products
 from loopwright.lower.cuda.rules import gpu_schedule
 from loopwright.lower.donation import donate
 from loopwright.lower.kernel import kernel, region_of
@@ -28,7 +30,6 @@ from loopwright.lower.target import Target
 
 HOST = Target("", "", "", 256)  # what the partition asks of a machine
 UNKNOWN = 1024  # a size that only the run tells, when schedules are chosen
-CALLED = {"gemm": "cuBLAS"}
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ class _Program:
 
     def whole(self, g: Graph, donated: Sequence[int]) -> CudaProgram:
         g = with_implicit_products(g, self.sizes)
-        kernels, donations = donate(self.graph(self.partitioned(g)), g, donated)
+        kernels = with_products(self.partitioned(g), self.sizes)
+        kernels, donations = donate(self.graph(kernels), g, donated)
         self.emit(kernels)
         steps = "\n".join(f"// {line}" for line in self.steps(kernels, ""))
         texts = [*self.library.texts.values(), *(k.text for k in dict.fromkeys(self.made.values()))]
@@ -96,7 +98,7 @@ class _Program:
 
     def partitioned(self, g: Graph) -> Graph:
         """Kernels, of which some are chains of products."""
-        return partition(g, HOST, blas=True, in_chain=lambda region: chain_in_passes(region, self.sizes))
+        return partition(g, HOST, blas=True, in_chain=lambda region: chain_in_passes(region, self.sizes), match=match_product)
 
     def graph(self, g: Graph) -> Graph:
         nodes = [part for n in g.nodes for part in (_apart(n) if n.attrs.get("implementation") == "generated" else [n])]
@@ -150,7 +152,8 @@ class _Program:
                     yield f"{indent}{x.name}<<<{x.grid}, {x.threads[0]} * {x.threads[1]}>>> ({blocks} blocks now): {types}"
             elif n.op is kernel:
                 name = n.attrs["implementation"]
-                yield f"{indent}library call, no kernel: {name}{f' ({CALLED[name]})' if name in CALLED else ''}: {types}"
+                called = f"{library_product(n.regions[0])} (cuBLASLt)" if name == "gemm" else name
+                yield f"{indent}library call, no kernel: {called}: {types}"
             elif is_control(n):
                 yield f"{indent}{n.op.name}, run by the host: {types}"
                 for region in n.regions:

@@ -16,8 +16,9 @@ from loopwright.ir.errors import ArgumentError
 from loopwright.ir.graph import Node
 from loopwright.ir.source import user_source
 from loopwright.lower.cuda.driver import Flags, Located, Memory
-from loopwright.lower.runtime import cache
-from loopwright.lower.runtime.gpu_library import Products, called
+from loopwright.lower.runtime import cache, lazy
+from loopwright.lower.runtime.gpu_library import called
+from loopwright.lower.runtime.gpu_products import Products
 
 OPTIONS = ("--fmad=false", "--std=c++17", "--diag-suppress=177")
 MOST_SHARED = 48 << 10  # bytes of dynamic shared memory that a function has unless it asks for more
@@ -54,7 +55,7 @@ class CupyDriver:
 
     def __init__(self, cupy: Any) -> None:
         self.cupy, self.runtime, self.driver = cupy, cupy.cuda.runtime, cupy.cuda.driver
-        self.products = Products(cupy)
+        self.products = Products(cupy, lazy.cublas_lt())
         self._shared: dict[int, int] = {}  # the dynamic shared memory that functions asked for
         self._local = threading.local()
 
@@ -94,38 +95,40 @@ class CupyDriver:
         pointers = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
         self.driver.launchKernel(function.ptr, grid, 1, 1, *threads, 1, shared, self.stream(), ctypes.addressof(pointers), 0)
 
-    def can_capture(self, n: Node) -> bool:
-        return n.attrs["implementation"] == "gemm" and self.products.is_available
+    def can_capture(self, n: Node, sizes: Mapping[str, int]) -> bool:
+        return n.attrs["implementation"] == "gemm" and self.products.takes(n, sizes)
 
     def call(self, n: Node, inputs: Sequence[Located], outputs: Sequence[Located]) -> bool:
         if not all(x.bytes for x in (*inputs, *outputs)):
             return False  # nothing to do on a device
-        if self.can_capture(n):
-            return self.products.run(n, inputs, outputs, self.stream(), self._workspace())
+        if n.attrs["implementation"] == "gemm" and self.products.run(n, inputs, outputs, self.stream(), self._workspace):
+            return True
         return called(self.cupy, n, [self._array(x) for x in inputs], [self._array(x) for x in outputs])
 
     def _array(self, x: Located) -> Any:
         memory = self.cupy.cuda.UnownedMemory(x.address, x.bytes, self, self.runtime.getDevice())
         return self.cupy.ndarray(x.shape, x.dtype, self.cupy.cuda.MemoryPointer(memory, 0))
 
-    def _workspace(self) -> Any:
-        """What products of matrices work in on this stream; a capture has its own, since it may run beside any other."""
-        known: dict[int, Any] = self._local.__dict__.setdefault("workspaces", {})
+    def _workspace(self, count: int) -> int:
+        """What products of matrices work in on this stream: so many bytes. A capture has its own, since it may run beside any
+        other."""
+        known: dict[int, tuple[int, Any]] = self._local.__dict__.setdefault("workspaces", {})
         stream = self.stream()
-        if stream not in known:
-            known[stream] = self.products.workspace()
-        return known[stream]
+        if known.get(stream, (-1,))[0] < count:
+            known[stream] = count, self.cupy.cuda.alloc(count)
+        return int(known[stream][1].ptr)
 
     def capture(self, run: Callable[[], None]) -> Callable[[], None]:
         stream = self.cupy.cuda.Stream(non_blocking=True)
         with stream:
-            workspace = self._workspace()
+            if self.products.workspace:
+                self._workspace(self.products.workspace)  # nothing is allocated in a capture
             stream.begin_capture()
             try:
                 run()
             finally:
                 graph = stream.end_capture()
-                del self._local.workspaces[stream.ptr]
+                _, workspace = self._local.__dict__.get("workspaces", {}).pop(stream.ptr, (0, None))
 
         def replay(_held: Any = workspace) -> None:
             graph.launch()

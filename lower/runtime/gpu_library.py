@@ -1,11 +1,6 @@
-"""Calls of CUDA's libraries for kernels that are one: products of matrices by cuBLAS, the others by CuPy's functions.
-
-cuBLAS is called by ctypes: CuPy refuses to call it while a stream is captured. f32 is multiplied as f32, never as TF32.
-"""
+"""Calls of CuPy's functions for kernels that are calls of a library; products of matrices only where cuBLASLt makes none."""
 from __future__ import annotations
 
-import ctypes
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,86 +8,18 @@ import numpy as np
 
 from loopwright.ir.graph import Node
 from loopwright.ir.types import BF16, F32
-from loopwright.kernels.gemm import match_gemm
-from loopwright.lower.cuda.driver import Located
+from loopwright.lower.cuda.products import library_product
 from loopwright.lower.fourier import READS_PAIRS, WRITES_PAIRS
-from loopwright.lower.runtime.lazy import cublas, cupyx, cupyx_linalg
+from loopwright.lower.runtime.lazy import cupyx, cupyx_linalg
 
-WORKSPACE = 8 << 20  # bytes
-MOST_EXTENT = (1 << 31) - 1  # cuBLAS's sizes have 32 bits
-
-
-class Products:
-    """Products of matrices by cuBLAS, where its library is found."""
-
-    def __init__(self, cupy: Any) -> None:
-        self.cupy = cupy
-        self.library = cublas()
-        self._handles: dict[int, ctypes.c_void_p] = {}  # by device
-        self._lock = threading.Lock()
-
-    @property
-    def is_available(self) -> bool:
-        return self.library is not None
-
-    def workspace(self) -> Any:
-        """Memory that a call works in."""
-        return self.cupy.cuda.alloc(WORKSPACE)
-
-    def run(self, n: Node, inputs: Sequence[Located], outputs: Sequence[Located], stream: int, workspace: Any) -> bool:
-        """C = op(A) op(B) for each matrix of a batch; False where sizes are too large. cuBLAS is column-major: it is told of
-        the transposes, C' = op(B)' op(A)'."""
-        assert self.library is not None
-        once = n.regions[0].nodes[0]
-        gemm = match_gemm(once)
-        assert gemm is not None
-        a, b = (inputs[n.regions[0].params.index(v)] for v in once.inputs)
-        batch, m, columns, k = extents(once, a, b)
-        if max(batch, m, columns, k) > MOST_EXTENT:
-            return False
-        real: Any = ctypes.c_float if gemm.suffix == "f32" else ctypes.c_double
-        multiply = self.library.cublasSgemmStridedBatched if gemm.suffix == "f32" else self.library.cublasDgemmStridedBatched
-        (ta, tb), one, zero = gemm.transposed, real(1), real(0)
-        pointer, number, step = ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong
-        with self._lock:
-            handle = self._handle()
-            _check(self.library.cublasSetStream_v2(handle, pointer(stream)), "cublasSetStream")
-            _check(self.library.cublasSetWorkspace_v2(handle, pointer(workspace.ptr), ctypes.c_size_t(WORKSPACE)),
-                   "cublasSetWorkspace")
-            _check(multiply(handle, number(tb), number(ta), number(columns), number(m), number(k), ctypes.byref(one),
-                            pointer(b.address), number(k if tb else columns), step(k * columns),
-                            pointer(a.address), number(m if ta else k), step(m * k), ctypes.byref(zero),
-                            pointer(outputs[0].address), number(columns), step(m * columns), number(batch)), "gemm")
-        return True
-
-    def _handle(self) -> ctypes.c_void_p:
-        device = self.cupy.cuda.runtime.getDevice()
-        if device not in self._handles:
-            assert self.library is not None
-            self._handles[device] = ctypes.c_void_p()
-            _check(self.library.cublasCreate_v2(ctypes.byref(self._handles[device])), "cublasCreate")
-        return self._handles[device]
-
-
-def extents(once: Node, a: Located, b: Located) -> tuple[int, int, int, int]:
-    """The batch, rows, columns and summed products of a product of matrices."""
-    batch = int(np.prod(a.shape[:len(once.attrs["batch"])], dtype=np.int64))
-    k = int(np.prod([a.shape[axis] for axis, _ in once.attrs["contract"]], dtype=np.int64))
-    m, columns = (int(np.prod(x.shape, dtype=np.int64)) // (batch * k) for x in (a, b))
-    return batch, m, columns, k
-
-
-def _check(status: int, what: str) -> None:
-    if status != 0:
-        raise RuntimeError(f"{what} failed with cuBLAS status {status}.")
-
-
-# ---- CuPy's functions -------------------------------------------------------------------------------
 Function = Callable[..., Any]
 
 
 def called(cupy: Any, n: Node, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     """Run a kernel by CuPy's function for it; False where there is none."""
+    if n.attrs["implementation"] == "gemm":
+        is_exact = all(x.dtype == outputs[0].dtype != BF16 for x in inputs)
+        return is_exact and _product(cupy, n, outputs, inputs)
     once = n.regions[0].nodes[0]
     function = _FUNCTIONS.get(n.attrs["implementation"])
     operands = [inputs[n.regions[0].params.index(v)] for v in once.inputs]
@@ -107,16 +34,20 @@ def called(cupy: Any, n: Node, inputs: Sequence[Any], outputs: Sequence[Any]) ->
     return True
 
 
-def _product(cupy: Any, once: Node, outputs: Sequence[Any], a: Any, b: Any) -> Any:
-    gemm = match_gemm(once)
-    assert gemm is not None
-    (ta, tb), batch, k = gemm.transposed, len(once.attrs["batch"]), 1
-    for axis, _ in once.attrs["contract"]:
-        k *= a.shape[axis]
+def _product(cupy: Any, n: Node, outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
+    """A product of matrices with what is added to it."""
+    product, once = library_product(n.regions[0]), n.regions[0].nodes[0]
+    assert product is not None
+    a, b, (ta, tb), batch = inputs[product.left], inputs[product.right], product.gemm.transposed, len(once.attrs["batch"])
+    k = int(np.prod([a.shape[axis] for axis, _ in once.attrs["contract"]], dtype=np.int64))
     front = a.shape[:batch]
     a = cupy.swapaxes(a.reshape(*front, k, -1), -1, -2) if ta else a.reshape(*front, -1, k)
     b = cupy.swapaxes(b.reshape(*front, -1, k), -1, -2) if tb else b.reshape(*front, k, -1)
-    return cupy.matmul(a, b).reshape(outputs[0].shape)
+    found = cupy.matmul(a, b).reshape(outputs[0].shape)
+    for k in (product.added, product.bias):
+        found = found if k is None else found + inputs[k]
+    outputs[0][...] = found
+    return True
 
 
 def _transform(cupy: Any, once: Node, outputs: Sequence[Any], x: Any) -> Any:
@@ -155,7 +86,7 @@ def _qr(cupy: Any, once: Node, outputs: Sequence[Any], x: Any) -> Any:
 
 
 _FUNCTIONS: Mapping[str, Function] = {
-    "gemm": _product, "transform": _transform, "running_product": _running_product,
+    "transform": _transform, "running_product": _running_product,
     "sort": _sorted("sort"), "argsort": _sorted("argsort"),
     "cholesky": _strict("cholesky"), "solve": _strict("solve"), "eigh": _strict("eigh"), "slogdet": _strict("slogdet"),
     "svd": _strict("svd", full_matrices="full"), "pinv": _strict("pinv"), "qr": _qr,

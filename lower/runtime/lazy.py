@@ -152,12 +152,12 @@ def cupyx_linalg() -> Any:
 
 
 @cache
-def cublas() -> Any | None:
-    """cuBLAS by ctypes, from where CuPy finds it; None where it is not to be found."""
+def cublas_lt() -> Any | None:
+    """cuBLASLt by ctypes, from where CuPy finds it; None where it is not to be found."""
     import ctypes
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
-        return ctypes.CDLL(load_nvidia_dynamic_lib("cublas").abs_path)
+        return ctypes.CDLL(load_nvidia_dynamic_lib("cublasLt").abs_path)
     except (ImportError, RuntimeError, OSError):  # the second is pathfinder's for a library that is nowhere
         return None
 

@@ -225,16 +225,18 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
                 for (int e56 = 0; e56 < 2; ++e56) {
                     const float v57 = s0_sums[r51 * 2 + g52 * 2 + e56];
                     const float v58 = lw_from_f16(lw_to_f16((float)v57));
-                    pack55.at[e56] = lw_to_f16(v58);
+                    const float v59 = v58 <= 9.0f || v58 != v58 ? v58 : 9.0f;
+                    pack55.at[e56] = lw_to_f16(v59);
                 }
                 *(lw_pack<unsigned short, 2>*)&y0[i54 + i53 * n30] = pack55;
             } else {
                 #pragma unroll
-                for (int e59 = 0; e59 < 2; ++e59) {
-                    if (i53 < n18 && i54 + e59 < n30) {
-                        const float v60 = s0_sums[r51 * 2 + g52 * 2 + e59];
-                        const float v61 = lw_from_f16(lw_to_f16((float)v60));
-                        y0[(i54 + e59) + i53 * n30] = lw_to_f16(v61);
+                for (int e60 = 0; e60 < 2; ++e60) {
+                    if (i53 < n18 && i54 + e60 < n30) {
+                        const float v61 = s0_sums[r51 * 2 + g52 * 2 + e60];
+                        const float v62 = lw_from_f16(lw_to_f16((float)v61));
+                        const float v63 = v62 <= 9.0f || v62 != v62 ? v62 : 9.0f;
+                        y0[(i54 + e60) + i53 * n30] = lw_to_f16(v63);
                     }
                 }
             }
