@@ -7,11 +7,17 @@ what it reads and writes already.
   than many small ones. `h @ W + x @ U` over rows x leaves `h @ W` in the loop.
 - A matrix that stays and is read transposed on the right, as gradients do, is transposed once before the loop: libraries
   are slow at small products of that kind.
+- A sum of products, to which each trip adds one and which nothing reads before the end, as gradients of weights are, is one
+  product of all trips' operands, after the loop.
 """
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from loopwright.ir.dims import Extent, summed
 from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.control import scan
 from loopwright.ir.ops.regions import split
@@ -29,7 +35,8 @@ def hoist(g: Graph) -> Graph:
 
 
 class _Loop:
-    """A scan that is being taken apart: nodes that come before it, operands and parameters that it gets, nodes that stay."""
+    """A scan that is being taken apart: nodes that come before and after it, operands and parameters that it gets, results that
+    it gives, nodes that stay."""
 
     def __init__(self, g: Graph, n: Node) -> None:
         self.g, self.node = g, n
@@ -37,22 +44,78 @@ class _Loop:
         self.constants, self.carry, self.rows = split(self.body.params, n.attrs["constants"], n.attrs["carry"])
         self.outer = dict(zip(self.body.params, n.inputs, strict=True))
         self.before: list[Node] = []
+        self.after: list[Node] = []
         self.more_constants: dict[Value, Value] = {}  # the region's parameter: the loop's operand
         self.more_rows: dict[Value, Value] = {}
+        self.made = dict(zip(self.body.results[len(self.carry):], n.outputs[len(self.carry):], strict=True))  # rows
+        self.more_made: dict[Value, Value] = {}
+        self.sums: set[Value] = set()  # carries that are made after the loop
         self.turned: dict[Value, Value] = {}  # constants that are transposed already
 
     def hoisted(self) -> tuple[Node, ...]:
-        """The nodes that do what the loop did, itself the last of them."""
+        """The nodes that do what the loop did."""
         kept = [m for n in self.body.nodes if (m := self._rewritten(n)) is not None]
-        if not self.before:
+        kept = self._without_sums(kept)
+        if not self.before and not self.after:
             return (self.node,)
-        params = [*self.constants, *self.more_constants, *self.carry, *self.rows, *self.more_rows]
+        count = len(self.carry)
+        stay = [k for k, v in enumerate(self.carry) if v not in self.sums]
+        params = [*self.constants, *self.more_constants, *(self.carry[k] for k in stay), *self.rows, *self.more_rows]
         operands = [self.outer[v] if v in self.outer else self.more_constants.get(v) or self.more_rows[v] for v in params]
-        region = Graph(tuple(params), tuple(kept), self.body.results, self.body.constraints)
-        attrs = {**self.node.attrs, "constants": len(self.constants) + len(self.more_constants)}
-        loop = Node(scan, tuple(operands), attrs, self.node.outputs, (region,), self.node.source)
-        return (*self.before, loop)
+        results = [*(self.body.results[k] for k in stay), *self.body.results[count:], *self.more_made]
+        outputs = [*(self.node.outputs[k] for k in stay), *self.node.outputs[count:], *self.more_made.values()]
+        region = Graph(tuple(params), tuple(kept), tuple(results), self.body.constraints)
+        attrs = {**self.node.attrs, "constants": len(self.constants) + len(self.more_constants), "carry": len(stay)}
+        loop = Node(scan, tuple(operands), attrs, tuple(outputs), (region,), self.node.source)
+        return (*self.before, loop, *self.after)
 
+    # ---- sums of products ---------------------------------------------------------------------------
+    def _without_sums(self, kept: Sequence[Node]) -> list[Node]:
+        """The nodes but those whose products are now added up after the loop."""
+        results = self.body.results[:len(self.carry)]
+        read = Counter(v for n in kept for v in n.inputs) + Counter(self.body.results)
+        producer = {v: n for n in kept for v in n.outputs}
+        gone = set[Node]()
+        for k, (before, v) in enumerate(zip(self.carry, results, strict=True)):
+            adding = producer.get(v)
+            if adding is None or adding.op is not add or read[v] != 1 or read[before] != 1 or before not in adding.inputs:
+                continue
+            term = adding.inputs[1 - adding.inputs.index(before)]
+            product = producer.get(term)
+            if product is not None and read[term] == 1 and self._for_all_trips(k, adding, product):
+                self.sums.add(before)
+                gone |= {adding, product}
+        return [n for n in kept if n not in gone]
+
+    def _for_all_trips(self, carry: int, adding: Node, n: Node) -> bool:
+        """Whether n, which each trip adds to a carry, is now made for all trips at once."""
+        if match_gemm(n) is None or n.attrs["batch"]:
+            return False
+        wholes = [self._of_all_trips(v) for v in n.inputs]
+        new = {v: x for v, x in zip(n.inputs, wholes, strict=True) if x is not None and not self._is_there(v)}
+        if any(x is None for x in wholes) or (new and not self._may_keep(summed(v.type.size for v in new))):
+            return False
+        v, initial = self.node.outputs[carry], self.outer[self.carry[carry]]
+        attrs = {**n.attrs, "contract": ((0, 0), *((a + 1, b + 1) for a, b in n.attrs["contract"]))}
+        total = Value(n.outputs[0].type)
+        made = Node(dot_general, tuple([x for x in wholes if x is not None]), attrs, (total,), (), n.source)
+        if match_gemm(made) is None:
+            return False
+        self.more_made |= new
+        self.after += [made, Node(add, (initial, total), adding.attrs, (v,), (), adding.source)]
+        return True
+
+    def _is_there(self, v: Value) -> bool:
+        return v in self.rows or v in self.more_rows or v in self.made or v in self.more_made
+
+    def _of_all_trips(self, v: Value) -> Value | None:
+        """What a value is in all trips, which the loop may have to give; None for what stays."""
+        if v in self.constants or v in self.more_constants:
+            return None
+        known = self.outer if v in self.rows else next((x for x in (self.more_rows, self.made, self.more_made) if v in x), None)
+        return Value(v.type.with_shape((self.node.attrs["length"], *v.type.shape))) if known is None else known[v]
+
+    # ---- products -----------------------------------------------------------------------------------
     def _rewritten(self, n: Node) -> Node | None:
         """n as it stays in the loop, None where it does not."""
         product = match_gemm(n)
@@ -81,8 +144,8 @@ class _Loop:
         return True
 
     def _may_keep(self, size: Extent) -> bool:
-        kept = summed(v.type.size for v in (*self.rows, *self.body.results[len(self.carry):]))
-        total = summed([size, *(v.type.size for v in self.more_rows)])
+        kept = summed(v.type.size for v in (*self.rows, *self.made))
+        total = summed([size, *(v.type.size for v in (*self.more_rows, *self.more_made))])
         return self.g.facts.prove("<=", total, kept * MOST_GROWTH) is True
 
     def _untransposed(self, n: Node) -> Node:

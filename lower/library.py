@@ -14,10 +14,12 @@ from loopwright.ir.op import Op
 from loopwright.ir.ops import linalg
 from loopwright.ir.ops.callbacks import debug_callback, pure_callback, whole_type
 from loopwright.ir.ops.checks import FAILED_AXIS, check
+from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.types import DTYPES, SHORT
 from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.fourier import layouts, transform, transform_block
 from loopwright.lower.natives import native, native_text
+from loopwright.lower.panels import panel_product, panels
 from loopwright.lower.products import running_product_text
 from loopwright.lower.runtime import blas, lapack
 from loopwright.lower.runtime.callbacks import symbol_of
@@ -58,6 +60,24 @@ def _gemm(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, 
     numbers = [f"i64 {sizes.extent(x)}" for x in (gemm.batch, gemm.m, gemm.n, gemm.k)]
     form = "".join("nt"[transposed] for transposed in gemm.transposed)
     w.call("void", f"lw_product_{gemm.suffix}_{form}", *numbers, *(f"ptr {x}" for x in (*inputs, "%out")))
+    return ()
+
+
+def _panels(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
+    """One call copies the matrix."""
+    shape, summed = node.inputs[0].type.shape, node.attrs["summed"]
+    numbers = [f"i64 {sizes.extent(product(x))}" for x in (shape[summed:], shape[:summed])]
+    w.call("void", f"lw_panels_{SHORT[node.outputs[0].type.dtype]}", *numbers, *(f"ptr {x}" for x in (*inputs, "%out")))
+    return ()
+
+
+def _panel_product(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
+    """One call, with the right side and its copy."""
+    gemm = match_gemm(Node(dot_general, node.inputs[:2], node.attrs, node.outputs))
+    assert gemm is not None
+    numbers = [f"i64 {sizes.extent(x)}" for x in (gemm.m, gemm.n, gemm.k)]
+    side = "nt"[gemm.transposed[0]]
+    w.call("void", f"lw_panel_product_{gemm.suffix}_{side}", *numbers, *(f"ptr {x}" for x in (*inputs, "%out")))
     return ()
 
 
@@ -259,7 +279,8 @@ LAPACK_CALLS: Mapping[Op, LapackCall] = {
     linalg.qr: LapackCall(_rows_and_columns, linalg.SINGULAR),
 }
 _IMPLEMENTATIONS: Mapping[str, Callable[[Writer, Sizes, Node, list[str]], tuple[str, ...]]] = {
-    "gemm": _gemm, "sort": _sort, "argsort": _argsort, "running_product": _running_product, transform.name: _transform,
+    "gemm": _gemm, panels.name: _panels, panel_product.name: _panel_product,
+    "sort": _sort, "argsort": _argsort, "running_product": _running_product, transform.name: _transform,
     **{op.name: _linear_algebra for op in LAPACK_CALLS},
     debug_callback.name: _python, pure_callback.name: _python, check.name: _check,
 }

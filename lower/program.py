@@ -25,6 +25,7 @@ from loopwright.lower.functions import INTERRUPTED, OUT_OF_MEMORY, Frame, Functi
 from loopwright.lower.kernel import kernel, program, region_of
 from loopwright.lower.library import MAY_RAISE, library_text
 from loopwright.lower.padding import padded
+from loopwright.lower.panels import with_panels
 from loopwright.lower.partition import partitioned
 from loopwright.lower.plan import Argument, Place, ResultMemory, bytes_of, on_stack, plan_memory
 from loopwright.lower.regions import SMALL_TEXT, control_function
@@ -79,9 +80,9 @@ def cover_graph(g: Graph, target: Target, *, blas: bool, donated: Sequence[int] 
 
 def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], *, fast_math: bool = False) -> Program:
     """The program of a partitioned graph. `symbols`: those of the graph that it was, in the order of the entry's sizes."""
-    module = _Module(target, fast_math)
-    frame = _entry(kernels, symbols, module)
-    whole = Node(kernel, kernels.params, {}, kernels.results, (kernels,))
+    module, made = _Module(target, fast_math), with_panels(kernels, target)
+    frame = _entry(made, symbols, module)
+    whole = Node(kernel, made.params, {}, made.results, (made,))
     sites = (None, *(source_at(whole, path) for path in frame.sites[1:]))
     return Program(module.text(frame), sites, kernels, {})
 

@@ -17,7 +17,7 @@ from functools import partial
 
 import numpy as np
 
-from loopwright.lower.codegen import chunks, dots, small
+from loopwright.lower.codegen import chunks, dots, panels, small
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
@@ -42,13 +42,15 @@ def products_text(dtype: np.dtype, target: Target) -> str:
     declarations, constants = set[str](), set[str]()
     texts = [_Product(dtype, target, form, declarations, constants).text() for form in FORMS]
     own = [small.small_text(dtype, target), dots.dots_text(dtype, target),
-           *(chunks.chunks_text(dtype, target, turned) for turned in (False, True))] if _has_own(dtype, target) else []
+           *(chunks.chunks_text(dtype, target, turned) for turned in (False, True)),
+           panels.panels_text(dtype, target, declarations, constants)] if has_own(dtype, target) else []
     declared = {line for text in own for line in text.split("\n") if line.startswith("declare ")} | declarations
     defined = ["\n".join(line for line in text.split("\n") if not line.startswith("declare ")) for text in own]
     return "\n".join([*sorted(declared), *sorted(constants), *defined, *texts])
 
 
-def _has_own(dtype: np.dtype, target: Target) -> bool:
+def has_own(dtype: np.dtype, target: Target) -> bool:
+    """Whether there is code of our own, and with it that for right sides copied before: see `panels.py`."""
     return (target.has_masks or "avx2" in target.enabled) and target.lanes(dtype) >= dots.COLUMNS
 
 
@@ -60,7 +62,7 @@ class _Product:
         self.dtype, self.form, self.element = dtype, form, memory_type(dtype)
         self.name, self.bytes, self.lanes = name_of(dtype, form), dtype.itemsize, target.lanes(dtype)
         self.declarations, self.constants = declarations, constants
-        self.ways = self._ways() if _has_own(dtype, target) else []
+        self.ways = self._ways() if has_own(dtype, target) else []
 
     # ---- functions --------------------------------------------------------------------------------
     def text(self) -> str:

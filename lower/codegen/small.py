@@ -47,11 +47,13 @@ def small_text(dtype: np.dtype, target: Target) -> str:
     return "\n".join([*sorted(declarations), *sorted(constants), *texts])
 
 
-def call_panel(scope: Scope, dtype: np.dtype, vectors: int, given: tuple[str, ...]) -> None:
-    """Call the function of a panel with k, a, b, how far apart its terms are, c, m, the columns left, whether to add to c."""
+def call_panel(scope: Scope, dtype: np.dtype, vectors: int, given: tuple[str, ...],
+               steps: tuple[str, str] = ("%a.row", "%a.term")) -> None:
+    """Call the function of a panel with k, a, b, how far apart its terms are, c, m, the columns left, whether to add to c;
+    `steps`: how far apart rows and terms of a are."""
     k, a, b, step, c, m, left, again = given
-    scope.do(f"call void @{name_of(dtype)}_{vectors}(i64 {k}, ptr {a}, i64 %a.row, i64 %a.term, ptr {b}, i64 {step}, ptr {c}, "
-             f"i64 {m}, i64 {left}, i64 %n, i1 {again})")
+    scope.do(f"call void @{name_of(dtype)}_{vectors}(i64 {k}, ptr {a}, i64 {steps[0]}, i64 {steps[1]}, ptr {b}, i64 {step}, "
+             f"ptr {c}, i64 {m}, i64 {left}, i64 %n, i1 {again})")
 
 
 def widths_of(target: Target) -> list[int]:

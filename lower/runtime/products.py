@@ -12,7 +12,9 @@ from loopwright.lower.runtime.lazy import assembled, products_text
 from loopwright.lower.target import Target, host_target
 
 FORMS = ("nn", "nt", "tn", "tt")  # which sides are stored transposed
-NAMES = tuple(f"lw_product_{kind}_{form}" for kind in ("f32", "f64") for form in FORMS)
+NAMES = tuple(name for kind in ("f32", "f64") for name in (
+    *(f"lw_product_{kind}_{form}" for form in FORMS), f"lw_panels_{kind}",
+    *(f"lw_panel_product_{kind}_{side}" for side in "nt")))
 
 
 def address(name: str) -> int | None:
