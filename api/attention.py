@@ -53,6 +53,16 @@ def _allowed(target: Any, source: Any, is_causal: bool, window: tuple[int, int] 
     return found
 
 
+def _by_groups(x: Array, groups: Any) -> Array:
+    """What goes together with [batch, heads, target, source], for [batch, key heads, target, of each, source]."""
+    if x.ndim == 2:
+        return x[:, None]
+    batch, heads, target, source = x.shape
+    if heads == 1:
+        return x[:, :, :, None]
+    return xp.moveaxis(x.reshape((batch, groups, heads // groups, target, source)), 2, 3)
+
+
 def _masked(logits: Array, masks: list[Array]) -> Array:
     """A number far below all others, and finite, where a mask does not let through."""
     for allowed in masks:
@@ -84,24 +94,26 @@ def dot_product_attention(
     bias, mask = (None if x is None else _of_rank_4(x) for x in (bias, mask))
     _check(query, key, value, bias, mask)
     (batch, target, heads, size), (source, groups) = query.shape, key.shape[1:3]
-    grouped, at = query.reshape((batch, target, groups, heads // groups, size)), np.promote_types(query.dtype, F32)
-    logits = xp.einsum("btkgh,bskh->bkgts", grouped, key, preferred_element_type=at).reshape((batch, heads, target, source))
+    at, g = np.promote_types(query.dtype, F32), "" if heads == groups else "g"  # the query's heads of one of the key's
+    if g:
+        query = query.reshape((batch, target, groups, heads // groups, size))
+    logits = xp.einsum(f"btk{g}h,bskh->bkt{g}s", query, key, preferred_element_type=at)
     if scale is None:  # a symbolic size stays one
         scale = 1 / math.sqrt(size) if isinstance(size, int) else (1 / xp.sqrt(size)).astype(at)
     logits = (logits * scale).astype(at)
     if bias is not None:
-        logits = (logits + bias).astype(at)
+        logits = (logits + (_by_groups(bias, groups) if g else bias)).astype(at)
     lengths = [None if x is None else x if isinstance(x, Tracer) else np.asarray(x)
                for x in (query_seq_lengths, key_value_seq_lengths)]
     window = (local_window_size, local_window_size) if isinstance(local_window_size, int) else local_window_size
     masks = [*([] if mask is None else [mask]), *_allowed(target, source, is_causal, window, *lengths)]
-    logits = _masked(logits, masks)
-    weights = softmax(logits, axis=-1).astype(value.dtype).reshape((batch, groups, heads // groups, target, source))
-    out = xp.einsum("bkgts,bskh->btkgh", weights, value).reshape((batch, target, heads, value.shape[3]))
+    logits = _masked(logits, [_by_groups(x, groups) for x in masks] if g else masks)
+    weights = softmax(logits, axis=-1).astype(value.dtype)
+    out = xp.einsum(f"bkt{g}s,bskh->btk{g}h", weights, value).reshape((batch, target, heads, value.shape[3]))
     if lengths[0] is not None:
         out = xp.where((xp.arange(target) < lengths[0][:, None])[:, :, None, None], out, 0)
     out = out.reshape((*shape[:-1], value.shape[3]))
     if not return_residual:
         return out
-    residual = xp.moveaxis(logsumexp(logits, axis=-1), 1, 2).astype(value.dtype)
+    residual = xp.moveaxis(logsumexp(logits, axis=-1), 2, 1).astype(value.dtype)
     return out, stopped(residual.reshape(shape[:-1]))

@@ -56,21 +56,29 @@ def _placed(s: Survey, products: list[Node], last: Node) -> list[Instruction]:
 
 
 def _is_worth_it(products: list[Node], last: Node, sizes: Mapping[str, int], unit: str) -> bool:
-    rows = last.inputs[0].type
-    counts = [evaluate(n, sizes) for n in (*rows.shape[-2:], last.outputs[0].type.shape[-1])]
-    stored = evaluate(product(rows.shape), sizes) * max(n.outputs[0].type.dtype.itemsize for n in products)
+    left = last.inputs[0].type.shape
+    _, rows, columns = _counts(last, sizes)
+    counts = rows, evaluate(left[-1], sizes), columns
+    stored = evaluate(product(left), sizes) * max(n.outputs[0].type.dtype.itemsize for n in products)
     return min(counts) >= FEWEST and (unit != "" or stored > MOST_STORED)
+
+
+def _counts(last: Node, sizes: Mapping[str, int]) -> tuple[int, int, int]:
+    """How many products the last one is, of how many rows and columns."""
+    shape, pairs = last.outputs[0].type.shape, len(last.attrs["batch"])
+    outer, rows, columns = (evaluate(product(x), sizes) for x in (shape[:pairs], shape[pairs:-1], shape[-1:]))
+    return outer, rows, columns
 
 
 def _width(last: Node, sizes: Mapping[str, int]) -> int:
     """How many of the last product's columns a block has: all, if there are not too many."""
-    columns = evaluate(last.outputs[0].type.shape[-1], sizes)
+    columns = _counts(last, sizes)[2]
     return next((n for n in WIDTHS if n >= columns), WIDTHS[-1])
 
 
 def _blocks(last: Node, x: InPasses, sizes: Mapping[str, int]) -> int:
-    *outer, rows, columns = [evaluate(n, sizes) for n in last.outputs[0].type.shape]
-    return evaluate(product(outer), sizes) * -(-rows // x.rows) * -(-columns // x.width)
+    outer, rows, columns = _counts(last, sizes)
+    return outer * -(-rows // x.rows) * -(-columns // x.width)
 
 
 def _fits(region: Graph, schedule: Schedule) -> bool:
