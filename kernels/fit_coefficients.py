@@ -86,14 +86,13 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     # (log2(1 + r) - (r - r^2 / 2) log2(e)) / r^3 in its finer intervals
     "POW_FINE": (around_zero(lambda r: (mp.log1p(r) - r + r ** 2 / 2) / r ** 3 / LN2, float(1 / LN2 / 3)), -1 / 32, 1 / 32,
                  None, 8),
-    # (sin(sqrt u) / sqrt u - 1) / u, (cos(sqrt u) - 1 + u / 2) / u^2 for sqrt u <= pi / 4
-    "SIN": (around_zero(lambda u: (mp.sin(mp.sqrt(u)) / mp.sqrt(u) - 1) / u, -1 / 6), 0, SQUARED, 3, 6),
-    "COS": (around_zero(lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u ** 2, 1 / 24), 0, SQUARED, 2, 6),
+    # (sin(sqrt u) / sqrt u - 1 + u / 6) / u^2 for sqrt u <= pi / 2
+    "SIN": (around_zero(lambda u: (mp.sin(mp.sqrt(u)) / mp.sqrt(u) - 1 + u / 6) / u ** 2, 1 / 120), 0, 4 * SQUARED, 3, 6),
     # (sinh(sqrt u) / sqrt u - 1) / u, (cosh(sqrt u) - 1) / u for sqrt u <= ln(2)/2
     "SINH": (odd(mp.sinh, 1 / 6), 0, HALF ** 2 * 1.001, 2, 4),
     "COSH": (around_zero(lambda u: (mp.cosh(mp.sqrt(u)) - 1) / u, 0.5), 0, HALF ** 2 * 1.001, 2, 5),
     # (tan(sqrt u) / sqrt u - 1) / u for sqrt u <= pi / 4, and the like
-    "TAN": (odd(mp.tan, 1 / 3), 0, SQUARED, 6, None),
+    "TAN": (odd(mp.tan, 1 / 3), 0, SQUARED, 6, 14),
     "ASIN": (odd(mp.asin, 1 / 6), 0, 0.25, 5, 13),
     "ATAN_WIDE": (odd(mp.atan, -1 / 3), 0, 1, 8, None),
     # the same for sqrt u <= 7/16
@@ -240,6 +239,10 @@ def tables() -> None:
         show(f"POW_LOW{width}", [float(v - mp.mpf(h)) for v, h in zip(logs, high, strict=True)])
         whole = float(np.float32(float(1 / LN2))) if width == 32 else float(1 / LN2)
         show(f"POW_SLOPE{width}", [whole, float(1 / LN2 - whole)])
+    sixth = -mp.mpf(1) / 6
+    for width, number in (("32", np.float32), ("64", np.float64)):
+        whole = float(number(float(sixth)))
+        show(f"SIXTH{width}", [whole, float(sixth - whole)])
     whole = float(-0.5 / LN2)
     show("POW_BEND64", [whole, float(-0.5 / LN2 - whole)])
     powers = [mp.mpf(2) ** (mp.mpf(k) / 16) for k in range(16)]

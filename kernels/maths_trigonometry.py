@@ -1,19 +1,19 @@
 """Sines and tangents.
 
-Arguments are reduced by pi / 2 in four parts up to 1.6 million and by 2 / pi to 192 bits beyond (Payne and Hanek), so
-that no argument loses precision.
+Arguments are reduced by pi (sines) or pi / 2 in parts up to 1.6 million (f32: 71476), and by 2 / pi to 192 bits beyond (Payne
+and Hanek), so that no argument loses precision.
 """
 from __future__ import annotations
 
 import itertools
 
 from loopwright.kernels import maths_tables as t
-from loopwright.kernels.maths_writer import Writer, cancelling, horner, polynomial, quick_two_sum, two_product, two_sum
+from loopwright.kernels.maths_writer import Writer, polynomial, quick_two_sum, two_product, two_sum
 
-INF, NAN = float("inf"), float("nan")
 TWO_OVER_PI = 0.6366197723675814
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
-HALF_PI_REST = -1.4973849048591698e-33  # of pi / 2, beyond both
+# The same for f64 with fma; none negative, as what 0 times them is taken from leaves -0.
+HALF_PI_DOUBLE = (1.5707963267948966, 6.123233995736765e-17, 1.082856673921914e-32)
 # pi / 2: three parts of 33 bits, whose products with 20-bit numbers are exact, and a rest.
 HALF_PI_PARTS = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32)
 NEAR64 = 2.0 ** 20 * 1.5
@@ -22,20 +22,35 @@ HALF_PI_SINGLE = (float.fromhex("0x1.921fb0p+0"), float.fromhex("0x1.5110b4p-22"
 NEAR32 = 71476.0
 
 
-def _reduce(m: Writer, x: str) -> tuple[str, str, str]:
-    """f64: the quadrant as an integer-valued float, and the rest as high + low, for |x| < NEAR64."""
-    n = m.round(m.mul(x, TWO_OVER_PI))
+def _is_far(m: Writer, x: str) -> str:
+    """Whether only `_reduce_far` takes x; infinities too."""
+    return m.compare("gt", m.abs(x), NEAR32 if m.bits == 32 else NEAR64)
+
+
+def _whole(m: Writer, x: str, factor: float, more: float = 0.0) -> tuple[str, str]:
+    """x factor + more to the nearest integer: as a float, and the last bits of it as an integer."""
+    magic = 1.5 * 2.0 ** (23 if m.bits == 32 else 52)
+    beside = m.add(m.fma(x, factor, more), magic) if more else m.fma(x, factor, magic)
+    return m.sub(beside, magic), m.bits_of(beside)
+
+
+def _without(m: Writer, x: str, n: str) -> tuple[str, str]:
+    """x - n pi / 2, |x| < NEAR64, as high + low."""
     if m.has_fma:
-        return (n, *_without(m, x, n, (*HALF_PI, HALF_PI_REST)))
-    r = m.sub(x, m.mul(n, HALF_PI_PARTS[0]))
-    r, e1 = two_sum(m, r, m.mul(n, -HALF_PI_PARTS[1]))
-    r, e2 = two_sum(m, r, m.mul(n, -HALF_PI_PARTS[2]))
-    low = m.add(m.fma(n, -HALF_PI_PARTS[3], e2), e1)
-    return (n, *quick_two_sum(m, r, low))
+        return _without_fused(m, x, n, HALF_PI_SINGLE if m.bits == 32 else HALF_PI_DOUBLE)
+    return _without_unfused(m, x, n, HALF_PI_PARTS)
 
 
-def _without(m: Writer, x: str, n: str, parts: tuple[float, float, float]) -> tuple[str, str]:
-    """x - n pi / 2 in parts, high + low, by fused operations: what is left by the first part is exact."""
+def _without_unfused(m: Writer, x: str, n: str, parts: tuple[float, ...]) -> tuple[str, str]:
+    r = m.sub(x, m.mul(n, parts[0]))
+    r, e1 = two_sum(m, r, m.mul(n, -parts[1]))
+    r, e2 = two_sum(m, r, m.mul(n, -parts[2]))
+    r, low = quick_two_sum(m, r, m.add(m.fma(n, -parts[3], e2), e1))
+    return m.select(m.compare("eq", n, 0.0), x, r), low  # -0 stays
+
+
+def _without_fused(m: Writer, x: str, n: str, parts: tuple[float, ...]) -> tuple[str, str]:
+    """What is left by the first part is exact."""
     first = m.fma(n, -parts[0], x)
     r = m.fma(n, -parts[1], first)
     taken = m.sub(first, r)
@@ -44,7 +59,8 @@ def _without(m: Writer, x: str, n: str, parts: tuple[float, float, float]) -> tu
 
 
 def _reduce_far(m: Writer, x: str) -> tuple[str, str, str]:
-    """The same for |x| >= NEAR64: the bits of 2 / pi that matter, times the significand, modulo 4."""
+    """f64, |x| >= NEAR64: a quadrant, an integer, and the rest as high + low; the bits of 2 / pi that matter, times the
+    significand, modulo 4."""
     bits = m.bits_of(x)
     exponent = m.isub(m.iand(m.lshr(bits, 52), 2047), 1023)
     exponent = m.iselect(m.icompare("lt", exponent, 20), 20, exponent)
@@ -63,8 +79,8 @@ def _reduce_far(m: Writer, x: str) -> tuple[str, str, str]:
     low = m.add(m.fma(hi, HALF_PI[1], lost), m.mul(lo, HALF_PI[0]))
     main, low = quick_two_sum(m, main, low)
     sign = m.icompare("lt", bits, 0)
-    n = m.to_float(m.iand(quadrant, 3))
-    return tuple(m.select(sign, m.neg(v), v) for v in (n, main, low))  # type: ignore[return-value]
+    quadrant = m.iselect(sign, m.isub(0, quadrant), quadrant)
+    return quadrant, m.select(sign, m.neg(main), main), m.select(sign, m.neg(low), low)
 
 
 def _fraction(m: Writer, high: str, low: str) -> tuple[str, str]:
@@ -97,112 +113,67 @@ def _add_carry(m: Writer, a: str, b: str) -> tuple[str, str]:
     return total, m.iselect(m.ucompare("lt", total, a), 1, 0)
 
 
-def _sin_cos(m: Writer, r: str, low: str | None) -> tuple[str, str]:
-    """sin and cos of r + low for |r| <= pi / 4."""
-    if low is not None:
-        (sine, more), (cosine, rest) = _sin_cos_twice(m, r, low)
-        return m.add(sine, more), m.add(cosine, rest)
+# ---- sine and cosine ----------------------------------------------------------------------------
+def _sine(m: Writer, r: str, turns: str) -> str:
+    """sin(r) for |r| <= pi / 2, with the other sign where turns is odd."""
     u = m.mul(r, r)
-    cube = m.mul(polynomial(m, u, t.SIN32, t.SIN64), m.mul(u, r))
-    one = m.fma(u, -0.5, 1.0)
-    return m.add(cube, r), m.fma(m.mul(u, u), polynomial(m, u, t.COS32, t.COS64), one)
-
-
-def _sin_cos_twice(m: Writer, r: str, low: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    """The same, each as a sum of which the second part is far smaller."""
-    u = m.mul(r, r)
-    cube = m.mul(polynomial(m, u, t.SIN32, t.SIN64), m.mul(u, r))
-    half = m.mul(u, 0.5)
-    one = m.sub(1.0, half)
-    lost = m.sub(m.sub(1.0, one), half)
-    tail = m.fma(m.mul(u, u), polynomial(m, u, t.COS32, t.COS64), m.fma(m.neg(r), low, lost))
-    return (r, m.fma(low, one, cube)), (one, tail)
-
-
-def _turned(m: Writer, n: str, s: str, c: str, quarter: int) -> str:
-    """sin(r + (n + quarter) pi / 2)."""
-    q = m.iadd(m.to_int(n), quarter)
-    y = m.select(m.icompare("eq", m.iand(q, 1), 0), s, c)
-    return m.from_bits(m.ixor(m.bits_of(y), m.shl(m.iand(q, 2), m.bits - 2)))
+    sixth, rest = t.SIXTH32 if m.bits == 32 else t.SIXTH64
+    beside = m.fma(u, sixth, m.mul(u, m.fma(polynomial(m, u, t.SIN32, t.SIN64), u, rest)))  # sin(r) / r - 1
+    y = m.fma(beside, r, r)
+    return m.copysign(y, m.from_bits(m.ixor(m.bits_of(r), m.shl(turns, m.bits - 1))))  # -0 has its own
 
 
 def _circular(m: Writer, x: str, quarter: int) -> str:
-    """sin (quarter 0) or cos (1)."""
-    x = m.select(m.compare("lt", m.abs(x), INF), x, NAN)
+    """sin (quarter 0) or cos (1), the sine of x + pi / 2: rounding of the rest is less than an ULP of the result."""
+    n, turns = _whole(m, x, TWO_OVER_PI / 2, quarter / 2)
+    n = m.sub(n, 0.5) if quarter else n
+    if m.has_fma:
+        r = x
+        for part in HALF_PI_SINGLE if m.bits == 32 else HALF_PI_DOUBLE:
+            r = m.fma(n, -2 * part, r)
+    else:
+        r, _ = _without_unfused(m, x, n, tuple(2 * part for part in HALF_PI_PARTS))
+    return m.rarely(_is_far(m, x), _sine(m, r, turns), lambda inner: inner.apart(
+        f"circular{quarter}_far", (x,), lambda last, x: _circular_far(last, x, quarter)))
+
+
+def _circular_far(m: Writer, x: str, quarter: int) -> str:
     if m.bits == 32:
-        return _circular_single(m, x, quarter)
-    n, r, low = _reduce(m, x)
-    usual = _turned(m, n, *_sin_cos(m, r, low), quarter)
-
-    def far(inner: Writer, x: str) -> str:
-        n, r, low = _reduce_far(inner, x)
-        return inner.add(_turned(inner, n, *_sin_cos(inner, r, low), quarter), inner.sub(x, x))
-    return m.rarely(m.compare("gt", m.abs(x), NEAR64), usual, lambda inner: inner.apart(f"circular{quarter}_far", (x,), far))
-
-
-def _reduce_single(m: Writer, x: str) -> tuple[str, str]:
-    """f32: the quadrant and the rest, for |x| < NEAR32."""
-    n = m.round(m.mul(x, TWO_OVER_PI))
-    r = x
-    for part in HALF_PI_SINGLE:
-        r = m.fma(n, -part, r)
-    return n, r
-
-
-def _circular_single(m: Writer, x: str, quarter: int) -> str:
-    n, r = _reduce_single(m, x)
-    usual = _turned(m, n, *_sin_cos(m, r, None), quarter)
-
-    def in_double(inner: Writer, x: str) -> str:
-        return inner.narrow(_circular(inner.wide, inner.widen(x), quarter))
-    return m.rarely(m.compare("gt", m.abs(x), NEAR32), usual,
-                    lambda inner: inner.apart(f"circular{quarter}_wide", (x,), in_double))
+        return m.narrow(_circular(m.wide, m.widen(x), quarter))
+    quadrant, r, low = _reduce_far(m, x)
+    quadrant = m.iadd(quadrant, quarter)
+    size = m.abs(r)  # cos(r) is the sine of pi / 2 - |r|
+    beside, lost = quick_two_sum(m, HALF_PI[0], m.neg(size))
+    beside = m.add(beside, m.add(lost, m.sub(HALF_PI[1], m.mul(m.copysign(1.0, r), low))))
+    odd = m.icompare("ne", m.iand(quadrant, 1), 0)
+    return m.add(_sine(m, m.select(odd, beside, r), m.ashr(quadrant, 1)), m.sub(x, x))  # NaN for infinities
 
 
 def sin(m: Writer, x: str) -> str:
-    y = _circular(m, x, 0)
-    return m.select(m.compare("eq", x, 0.0), x, y)
+    return _circular(m, x, 0)
 
 
 def cos(m: Writer, x: str) -> str:
     return _circular(m, x, 1)
 
 
-def tan(m: Writer, x: str) -> str:
-    bounded = m.select(m.compare("lt", m.abs(x), INF), x, NAN)
-    y = _tan_single(m, bounded) if m.bits == 32 else _tan_double(m, bounded)
-    return m.select(m.compare("eq", x, 0.0), x, y)
-
-
-def _tan_single(m: Writer, x: str) -> str:
-    """r + r^3 P(r^2), and -1 over that in odd quadrants; both with what rounding took from r, whose slope is 1 + tan(r)^2."""
-    n = m.round(m.mul(x, TWO_OVER_PI))
-    r, lost = _without(m, x, n, HALF_PI_SINGLE)
+# ---- tangent ------------------------------------------------------------------------------------
+def _tangent(m: Writer, r: str, low: str, quadrant: str) -> str:
+    """tan(r + low) for |r| <= pi / 4, or -1 over that in odd quadrants. low counts about 1 + 3/2 r^2 times, the slope."""
     u = m.mul(r, r)
-    cube = m.mul(m.mul(horner(m, u, t.TAN32), u), r)
-    near = m.add(r, cube)
-    y = m.add(r, m.add(cube, m.fma(m.mul(near, near), lost, lost)))
-    usual = m.select(m.icompare("ne", m.iand(m.to_int(n), 1), 0), m.div(-1.0, y), y)
-
-    def in_double(inner: Writer, x: str) -> str:
-        return inner.narrow(_tan_double(inner.wide, inner.widen(x)))
-    return m.rarely(m.compare("gt", m.abs(x), NEAR32), usual, lambda inner: inner.apart("tan_wide", (x,), in_double))
+    rest = m.fma(m.mul(polynomial(m, u, t.TAN32, t.TAN64), u), r, m.mul(low, m.fma(u, 1.5, 1.0)))
+    y = m.copysign(m.add(r, rest), r)  # -0 stays
+    return m.select(m.icompare("ne", m.iand(quadrant, 1), 0), m.div(-1.0, y), y)
 
 
-def _tan_double(m: Writer, x: str) -> str:
-    """sin / cos, turned over in odd quadrants; the quotient takes back what rounding took from it and from both."""
+def tan(m: Writer, x: str) -> str:
+    n, quadrant = _whole(m, x, TWO_OVER_PI)
+    y = _tangent(m, *_without(m, x, n), quadrant)
+    return m.rarely(_is_far(m, x), y, lambda inner: inner.apart("tan_far", (x,), _tan_far))
 
-    def ratio(inner: Writer, n: str, r: str, low: str) -> str:
-        (s, s_low), (c, c_low) = (quick_two_sum(inner, *pair) for pair in _sin_cos_twice(inner, r, low))
-        odd = inner.icompare("ne", inner.iand(inner.to_int(n), 1), 0)
-        above, above_low = inner.select(odd, inner.neg(c), s), inner.select(odd, inner.neg(c_low), s_low)
-        below, below_low = inner.select(odd, s, c), inner.select(odd, s_low, c_low)
-        inverse = inner.div(1.0, below)
-        y = inner.mul(above, inverse)
-        rest = inner.fma(inner.neg(y), below_low, cancelling(inner, inner.neg(y), below, above))
-        return inner.fma(inner.add(rest, above_low), inverse, y)
 
-    def far(inner: Writer, x: str) -> str:
-        return ratio(inner, *_reduce_far(inner, x))
-    return m.rarely(m.compare("gt", m.abs(x), NEAR64), ratio(m, *_reduce(m, x)),
-                    lambda inner: inner.apart("tan_far", (x,), far))
+def _tan_far(m: Writer, x: str) -> str:
+    if m.bits == 32:
+        return m.narrow(tan(m.wide, m.widen(x)))
+    quadrant, r, low = _reduce_far(m, x)
+    return m.add(_tangent(m, r, low, quadrant), m.sub(x, x))  # NaN for infinities
