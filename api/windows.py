@@ -71,8 +71,9 @@ class Axis:
     def same(self, scope: Scope, is_lower: bool) -> tuple[Extent, Extent]:
         """Padding in front, and how many windows, so that there is one for each `stride` elements."""
         count = floordiv(self.extent + (self.stride - 1), self.stride)
-        total = (count - 1) * self.stride + self.reach(scope) - self.extent
-        if not scope.decide("<=", 0, total):
+        reach = self.reach(scope)
+        total = (count - 1) * self.stride + reach - self.extent
+        if reach == 1 or not scope.decide("<=", 0, total):  # one element stands at each step
             total = 0
         return floordiv(total + 1 if is_lower else total, 2), count
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from loopwright.ir.builder import Ref, build
-from loopwright.ir.dims import Extent, Shape, product
+from loopwright.ir.dims import Extent, Shape, floordiv, product
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Expr, Literal, LoopContext
 from loopwright.ir.op import Op
@@ -23,7 +23,7 @@ from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.control import scan
 from loopwright.ir.ops.convolution import FEATURE, GROUP, IMAGE, SPACE, conv
 from loopwright.ir.ops.regions import blank
-from loopwright.ir.ops.structural import inverse, move_axis, permute, reshape
+from loopwright.ir.ops.structural import inverse, move_axis, permute, reshape, slice_
 from loopwright.ir.ops.windows import windows
 from loopwright.ir.types import F32, F64, I64, ArrayType
 
@@ -84,11 +84,24 @@ class Space:
         extent = tuple([lhs.size(y) for y in self.names])
         if size == self.stride == self.lhs_dilation == ones and self.low == (0,) * len(size) and self.count == extent:
             return lhs
+        if size == self.lhs_dilation == ones and self.low == (0,) * len(size) and self._stays_inside(extent):
+            return self._at_steps(lhs)
         found = windows(lhs.ref, axes=tuple([lhs.names.index(y) for y in self.names]), window=size, stride=self.stride,
                         dilation=self.rhs_dilation, base=self.lhs_dilation, low=self.low, count=self.count, value=0)
         if size == ones:
             return Named(reshape(found, shape=found.shape[:len(lhs.names)]), lhs.names)
         return Named(found, (*lhs.names, *self.kernel))
+
+    def _stays_inside(self, extent: Shape) -> bool:
+        """Whether windows of one element, the first at the first element, surely are elements."""
+        return all(n in (floordiv(m + (by - 1), by), floordiv(m - 1, by) + 1)
+                   for n, by, m in zip(self.count, self.stride, extent, strict=True))
+
+    def _at_steps(self, lhs: Named) -> Named:
+        """The elements at every step."""
+        step, count = dict(zip(self.names, self.stride, strict=True)), dict(zip(self.names, self.count, strict=True))
+        return Named(slice_(lhs.ref, start=(0,) * len(lhs.names), step=tuple([step.get(k, 1) for k in lhs.names]),
+                            shape=tuple([count.get(k, lhs.size(k)) for k in lhs.names])), lhs.names)
 
 
 # ---- without axes of size 1 -------------------------------------------------------------------------
@@ -233,12 +246,13 @@ def goes_in_blocks(n: Node) -> bool:
 
 
 def is_pointwise(n: Node) -> bool:
-    """Whether a convolution of one group has a kernel of one position, and features last: a product of all pixels."""
+    """Whether a convolution of one group has a kernel of one position, and features last: a product of all pixels, or of those
+    at its steps, which are copied."""
     if n.op is not conv or n.inputs[0].type.dtype != n.outputs[0].type.dtype or n.outputs[0].type.dtype not in (F32, F64):
         return False
     (lhs, rhs), a = (v.type.shape for v in n.inputs), n.attrs
-    plain = {*a["stride"], *a["lhs_dilation"]} == {1} and not any(a["low"]) \
-        and tuple([lhs[k] for k in a["lhs_axes"][SPACE:]]) == tuple(a["count"])
+    extent = tuple([lhs[k] for k in a["lhs_axes"][SPACE:]])
+    plain = {*a["lhs_dilation"]} == {1} and not any(a["low"]) and ({*a["stride"]} != {1} or extent == tuple(a["count"]))
     return plain and lhs[a["lhs_axes"][GROUP]] == 1 and all(rhs[k] == 1 for k in a["rhs_axes"][SPACE:]) \
         and [k for k in inverse(a["lhs_axes"]) if k != GROUP][-1] == FEATURE
 
