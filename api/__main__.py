@@ -18,7 +18,7 @@ from loopwright.ir.errors import TuningError
 from loopwright.lower.runtime import tuned
 from loopwright.lower.runtime.dispatcher import NativeFunction
 from loopwright.lower.tuning.records import Records
-from loopwright.lower.tuning.stored import Program, Range, RecordFile, files_in, standing, useless
+from loopwright.lower.tuning.stored import Program, Range, RecordFile, files_in, machines, standing, useless
 from loopwright.tracer.signatures import Call
 from loopwright.tuned import VARIABLE, meeting
 from loopwright.tuner import Tuning, TuningResult, files_of, tune, tuned_at
@@ -144,12 +144,13 @@ def _found(module: Any, name: str) -> Any:
 
 # ---- records ----------------------------------------------------------------------------------------
 def _list(options: argparse.Namespace) -> int:
+    here = machines()
     for file in _files(options):
         read = file.read()
         current = standing(read)
         for s in read:
             r = s.record
-            why = useless(r) or (None if s in current else "a later one is in its place")
+            why = useless(r, here) or (None if s in current else "a later one is in its place")
             gain = f"{r.speedup:.2f} times, {amount(r.default)} to {amount(r.best)}" if r.module else "the default stays"
             print(f"{r.structure[:12]}  {r.name}  at {_sizes(r.sizes)} for {', '.join(map(_range, r.ranges)) or 'all'}: {gain}"
                   f"{f'  (ignored: {why})' if why else ''}")

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,10 +21,14 @@ from loopwright.ir.graph import Node
 from loopwright.ir.ops.control import scan, while_
 from loopwright.ir.residuals import Choice, total
 from loopwright.ir.schedule import ComputeAt, Distribute
+from loopwright.ir.signature import Version
 from loopwright.lower.control import blocks, is_control
 from loopwright.lower.padding import unpadded
 from loopwright.lower.runtime.lazy import segments
 from loopwright.versions import Draft, Entry, Versions
+
+if TYPE_CHECKING:
+    from loopwright.lower.tuning.stored import Program
 
 
 def explain(versions: Versions, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
@@ -53,11 +57,8 @@ def _version_lines(number: int, entry: Entry, sizes: Mapping[str, int] | None) -
     lines = [f"version {number}: ({types}) -> ({', '.join(str(v.type) for v in version.graph.results)}){mark}"]
     if not entry.draft.is_direct:
         lines.append("  called through Python: an argument or result holds a container other than tuple, list and dict")
-    if (tuned := entry.tuned) is not None:
-        record = tuned.record
-        at = ", ".join([f"{s}={n}" for s, n in zip(version.graph.free_symbols, record.sizes, strict=True)])
-        lines.append(f"  tuned{f' at {at}' if at else ''}: {record.speedup:.2f} times as fast as the default was "
-                     f"({record.default * 1e6:.2f} us to {record.best * 1e6:.2f} us)   # {tuned.where}")
+    if entry.tuned is not None:
+        lines.append(f"  tuned{_tuning(version, entry.tuned)}")
     lines += [f"  static: {x!r}" for x in version.objects]
     lines += [f"  guard: {g}" for g in version.guards]
     lines += [f"  reads a captured array at every call: {v.type}" for v in version.graph.params[-len(version.hidden):]
@@ -69,13 +70,24 @@ def _version_lines(number: int, entry: Entry, sizes: Mapping[str, int] | None) -
     return lines
 
 
+def _tuning(version: Version, found: Program) -> str:
+    """At which sizes a program was tuned, and what it gained."""
+    record = found.record
+    at = ", ".join([f"{s}={n}" for s, n in zip(version.graph.free_symbols, record.sizes, strict=True)])
+    return (f"{f' at {at}' if at else ''}: {record.speedup:.2f} times as fast as the default was "
+            f"({record.default * 1e6:.2f} us to {record.best * 1e6:.2f} us)   # {found.where}")
+
+
 def _gpu_lines(number: int, entry: GPUEntry, sizes: Mapping[str, int] | None) -> list[str]:
     version = entry.draft.version
     types = ", ".join(str(v.type) for v in version.graph.params[:len(version.graph.params) - len(version.hidden)])
     mark = "" if sizes is None else "   <- answers these arguments"
     lines = [f"version {number} on the GPU: ({types}) -> ({', '.join(str(v.type) for v in version.graph.results)}){mark}"]
     lines += [f"  guard: {g}" for g in version.guards]
-    for launcher in entry.launchers:
+    here = None if sizes is None else entry.chosen(sizes)
+    for p, launcher in [(q, x) for q in (*entry.programs, None) for x in entry.launchers.get(q, ())]:
+        if p is not None:
+            lines.append(f"  tuned{_tuning(version, p)}{'   <- runs these sizes' if p is here else ''}")
         lines += [f"  result {k} takes the memory of argument {a}" for k, a in launcher.program.donations.items()]
         for k, node in enumerate(launcher.program.kernels.nodes):
             lines += _kernel_lines(k, node, None)

@@ -6,6 +6,7 @@ very arrays of arguments that were donated; nothing waits for the device but dec
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,10 +21,12 @@ from loopwright.ir.types import is_on_device
 from loopwright.lower.runtime import lazy
 from loopwright.tracer.pytree import LEAF, paths, unflatten
 from loopwright.tracer.signatures import Call, Form
+from loopwright.tuned import programs_for
 
 if TYPE_CHECKING:
     from loopwright.lower.cuda.driver import Driver
     from loopwright.lower.cuda.launcher import Launcher
+    from loopwright.lower.tuning.stored import Program
     from loopwright.versions import Draft, Versions
 
 KEEP = 64
@@ -43,18 +46,24 @@ class Prepared:
 
 @dataclass(frozen=True, eq=False)
 class GPUEntry:
-    """A version on a GPU. `launchers`: its programs, the newest first: a further one serves sizes that need wider indices.
-    `prepared`: by sizes."""
+    """A version on a GPU. `programs`: those that tuning found, in the order in which they are tried. `launchers`: of each of
+    these, and of the default (None), the newest first: a further one serves sizes that need wider indices. `prepared`: by
+    sizes."""
 
     draft: Draft
     key: Any
     form: Form
-    launchers: list[Launcher] = field(default_factory=list)
+    programs: tuple[Program, ...] = ()
+    launchers: dict[Program | None, list[Launcher]] = field(default_factory=lambda: defaultdict(list))
     prepared: dict[tuple[int, ...], Prepared] = field(default_factory=dict)
 
     def matches(self, call: Call) -> bool:
         """Whether this version answers the call."""
         return bool(self.key == call.key) and self.draft.answers(call.flat(self.form))
+
+    def chosen(self, sizes: Mapping[str, int]) -> Program | None:
+        """The program for these sizes; None: the default."""
+        return next((p for p in self.programs if all(g.constraint.holds(sizes) for g in p.guards)), None)
 
 
 class OnGPU:
@@ -140,11 +149,23 @@ class OnGPU:
             return found
         draft = versions.draft(call)
         self._refuse_large(draft.version)
+        programs = programs_for(versions, call, draft)
         with self._lock:
             if (found := self.find(call)) is None:
-                found = GPUEntry(draft, call.key, call.form)
-                self.entries = (*self.entries, found)[-KEEP:]
+                found = self._new(call, draft, programs)
         return found
+
+    def _new(self, call: Call, draft: Draft, programs: Sequence[Program]) -> GPUEntry:
+        found = GPUEntry(draft, call.key, call.form, tuple(programs))
+        self.entries = (*self.entries, found)[-KEEP:]
+        return found
+
+    def retune(self, call: Call, draft: Draft, programs: Sequence[Program]) -> None:
+        """Take these tuned programs of the draft in place of those that calls like this one had."""
+        with self._lock:
+            self.entries = tuple([e for e in self.entries if not e.matches(call)])
+            self._new(call, draft, programs)
+            self._again.clear()
 
     def prepared(self, entry: GPUEntry, driver: Driver, sizes: dict[str, int]) -> Prepared:
         """A version at these sizes."""
@@ -164,15 +185,27 @@ class OnGPU:
 
     def launcher(self, entry: GPUEntry, driver: Driver, sizes: dict[str, int]) -> Launcher:
         """The program of a version for these sizes."""
-        fitting = next((x for x in entry.launchers if x.program.fits(sizes)), None)
+        chosen = entry.chosen(sizes)
+        try:
+            return self._launcher(entry, chosen, driver, sizes)
+        except Exception as error:  # a record's program must not make the call fail: the default one answers it
+            if chosen is None:
+                raise
+            self.versions.notes[f"ignored {chosen.where}: it does not compile: {type(error).__name__}: {error}"] = None
+            return self._launcher(entry, None, driver, sizes)
+
+    def _launcher(self, entry: GPUEntry, chosen: Program | None, driver: Driver, sizes: dict[str, int]) -> Launcher:
+        known = entry.launchers[chosen]
+        fitting = next((x for x in known if x.program.fits(sizes)), None)
         if fitting is None:
             version = entry.draft.version
-            made = lazy.launcher(lazy.lower_cuda(version.graph, sizes, version.donated), driver, self.cuda_graphs)
+            graph = version.graph if chosen is None else chosen.graph
+            made = lazy.launcher(lazy.lower_cuda(graph, sizes, version.donated), driver, self.cuda_graphs)
             with self._lock:
-                fitting = next((x for x in entry.launchers if x.program.fits(sizes)), None)
+                fitting = next((x for x in known if x.program.fits(sizes)), None)
                 if fitting is None:
                     fitting = made
-                    entry.launchers.insert(0, made)
+                    known.insert(0, made)
                     self.versions.compiles += 1
         return fitting
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loopwright.lower.runtime import lazy
 from loopwright.lower.runtime.lazy import stored_programs
 from loopwright.lower.runtime.tuned import file_of
 
@@ -53,14 +54,21 @@ def programs_for(versions: Versions, call: Call, draft: Draft) -> Sequence[Progr
     if chosen and (seconds := _seconds(chosen)):
         met: Meeting = import_module("loopwright.tuner").from_environment(seconds)
         return met(versions, call, draft)
-    path = file_of(draft.version)
-    return () if path is None else known_programs(versions, draft, [path])[0]
+    device = device_of(versions, call)
+    path = file_of(draft.version, bool(device))
+    return () if path is None else known_programs(versions, draft, [path], device=device)[0]
 
 
-def known_programs(versions: Versions, draft: Draft, files: Sequence[Path],
-                   more: Sequence[Stored] = ()) -> tuple[Sequence[Program], Sequence[TunedRecord]]:
-    """What files hold for a version, and `more`, and all records that serve; why others do not goes to the function's notes."""
-    found, records, ignored = stored_programs(draft.version, files, more)
+def device_of(versions: Versions, call: Call) -> str:
+    """The name of the GPU that a call runs on; "" for one on this processor."""
+    return lazy.gpu().device.name if versions.on_gpu.takes(call) else ""
+
+
+def known_programs(versions: Versions, draft: Draft, files: Sequence[Path], more: Sequence[Stored] = (), *,
+                   device: str = "") -> tuple[Sequence[Program], Sequence[TunedRecord]]:
+    """What files hold for a version on a device, and `more`, and all records that serve; why others do not goes to the
+    function's notes."""
+    found, records, ignored = stored_programs(draft.version, files, more, device)
     versions.notes.update(dict.fromkeys([f"ignored {why}" for why in ignored]))
     return found, records
 

@@ -24,17 +24,19 @@ from loopwright.ir.errors import ArgumentError, TuningError
 from loopwright.ir.facts import Facts
 from loopwright.ir.graph import Graph, substitute_graph
 from loopwright.ir.source import Source, user_source
+from loopwright.ir.types import is_on_device
 from loopwright.jitted import jit
-from loopwright.lower.runtime import tuned
+from loopwright.lower.runtime import lazy, tuned
 from loopwright.lower.runtime.dispatcher import NativeFunction
 from loopwright.lower.tuning import tuner
+from loopwright.lower.tuning.platforms import GPU, PROCESSOR
 from loopwright.lower.tuning.records import Records
 from loopwright.lower.tuning.results import Tuned
 from loopwright.lower.tuning.stored import Program, RecordFile, Stored, TunedRecord, callbacks, reason, record_of
 from loopwright.schedules import Schedules
 from loopwright.tracer.pytree import take
 from loopwright.tracer.signatures import Call
-from loopwright.tuned import known_programs, meeting
+from loopwright.tuned import device_of, known_programs, meeting
 from loopwright.tuning_progress import display
 from loopwright.tuning_report import as_html, as_text
 from loopwright.versions import Draft, Versions
@@ -59,8 +61,8 @@ def tune(f: Callable[..., Any], *args: Any, seconds: float = 60.0, file: FilePat
     start: schedules by hand (`lw.schedule(f, *args)`, changed) that the search begins with.
     progress: whether to show on standard error how far it is; None: where that is a terminal.
 
-    TuningError for a function whose program cannot run in another process, one that calls Python functions, and for calls that
-    run on a GPU.
+    Calls with arrays on a GPU are tuned there. TuningError for a function whose program cannot run in another process, one
+    that calls Python functions.
 
     >>> import numpy as np, loopwright as lw
     >>> f = lw.jit(lambda x: np.sum(np.exp(x), axis=0))
@@ -74,9 +76,6 @@ def tune(f: Callable[..., Any], *args: Any, seconds: float = 60.0, file: FilePat
     if call.is_traced:
         raise TuningError(f"{user_source()}: {versions.parameters.name} cannot be tuned while it is traced. Tune it with "
                           f"arrays, outside the trace.")
-    if versions.on_gpu.takes(call):
-        raise TuningError(f"{user_source()}: {versions.parameters.name} cannot be tuned: this call runs on a GPU, and programs "
-                          f"are measured on the CPU alone. Tune it with NumPy arrays, jitted without device='gpu'.")
     versions.parameters.check_declaration(call, lambda a, b: a == b)
     calls, end = _points(versions, call, ranges or {}), time.monotonic() + seconds
     found: list[TunedAt] = []
@@ -84,9 +83,13 @@ def tune(f: Callable[..., Any], *args: Any, seconds: float = 60.0, file: FilePat
         draft = versions.draft(one)
         share = (end - time.monotonic()) / (len(calls) - k)
         starts = [] if start is None else [_started(start, draft)]
-        found.append(tuned_at(versions, one, draft, share, files_of(draft, file), progress, starts,
+        on_gpu = versions.on_gpu.takes(one)
+        if on_gpu and starts:
+            raise TuningError(f"{user_source()}: start: schedules by hand are for the CPU, and this call of "
+                              f"{versions.parameters.name} runs on a GPU. Leave start= out.")
+        found.append(tuned_at(versions, one, draft, share, files_of(draft, file, on_gpu), progress, starts,
                               is_real=not ranges))
-        versions.retune(one, draft, found[-1].programs, found[-1].record.structure)
+        _taken(versions, one, draft, found[-1], on_gpu)
         if found[-1].tuned.interrupted:
             break
     return TuningResult(function, tuple(found))
@@ -181,8 +184,9 @@ class Tuning:
 
     def met(self, versions: Versions, call: Call, draft: Draft) -> Sequence[Program]:
         """The programs for a function that is about to be compiled."""
-        files = files_of(draft, self.file)
-        programs, records = known_programs(versions, draft, files)
+        device = device_of(versions, call)
+        files = files_of(draft, self.file, bool(device))
+        programs, records = known_programs(versions, draft, files, device=device)
         sizes = tuple(_sizes(draft, call).values())
         if self.seconds <= 0 or any(r.holds(sizes) for r in records):
             return programs
@@ -197,7 +201,7 @@ class Tuning:
             return programs
         self.results.append(found)
         if found.tuned.interrupted:
-            versions.retune(call, draft, found.programs, found.record.structure)
+            _taken(versions, call, draft, found, bool(device))
             raise KeyboardInterrupt
         return found.programs
 
@@ -231,26 +235,40 @@ def tuned_at(versions: Versions, call: Call, draft: Draft, seconds: float, files
     if strange := callbacks(version.graph):
         raise TuningError(f"{user_source()}: {name} cannot be tuned: it calls {', '.join(sorted(strange))}, "
                           f"which this process alone has, and programs are measured in others. Tune the functions around that.")
-    starts = [*starts, *[p.graph for p in known_programs(versions, draft, files)[0]]]
+    driver = lazy.gpu() if versions.on_gpu.takes(call) else None
+    platform = PROCESSOR if driver is None else GPU(driver.device, driver.origin)
+    device = platform.machine if driver is not None else ""
+    starts = [*starts, *[p.graph for p in known_programs(versions, draft, files, device=device)[0]]]
+    values = [driver.get(x) if driver is not None and driver.owns(x) else x for x in (*call.flat(), *version.hidden)]
     kernels = tuned.kernels_file()
     with _lock, display(name, sizes, seconds, progress) as shown:
         try:
             found = tuner.tune(version.graph, sizes, seconds=seconds, fast_math=version.fast_math, donated=version.donated,
                                starts=starts, records=None if kernels is None else Records(kernels),
-                               values=[*call.flat(), *version.hidden] if is_real else None, on_trial=shown)
+                               values=values if is_real else None, on_trial=shown, platform=platform)
         except RuntimeError as error:
             raise TuningError(f"{user_source()}: {name} cannot be tuned: {error}") from error
     if not math.isfinite(found.default_seconds):
         raise KeyboardInterrupt  # before anything was known
     is_faster = found.best_seconds < found.default_seconds and found.best is not found.default
     record = record_of(version, found.best, list(sizes.values()), found.ranges, default=found.default_seconds,
-                       best=found.best_seconds if is_faster else found.default_seconds, noise=found.noise, spent=found.seconds)
+                       best=found.best_seconds if is_faster else found.default_seconds, noise=found.noise, spent=found.seconds,
+                       device=device)
     _keep(record, files)
-    here = [Stored(e.tuned.record, e.tuned.where) for e in versions.entries if e.tuned is not None]  # if the disk has none
-    programs, _ = known_programs(versions, draft, files, [*here, Stored(record, Source("<this process>", 0))])
+    taken = [p for e in versions.on_gpu.entries for p in e.programs] if device else [e.tuned for e in versions.entries]
+    here = [Stored(p.record, p.where) for p in taken if p is not None]  # if the disk has none
+    programs, _ = known_programs(versions, draft, files, [*here, Stored(record, Source("<this process>", 0))], device=device)
     if record.module and all(p.record != record for p in programs):
         warnings.warn(f"{name}: the program that was found does not serve, as explain() says.", RuntimeWarning, stacklevel=2)
     return TunedAt(name, found, record, programs)
+
+
+def _taken(versions: Versions, call: Call, draft: Draft, found: TunedAt, on_gpu: bool) -> None:
+    """Let calls like this one have what was found."""
+    if on_gpu:
+        versions.on_gpu.retune(call, draft, found.programs)
+    else:
+        versions.retune(call, draft, found.programs, found.record.structure)
 
 
 def _started(start: Schedules, draft: Draft) -> Graph:
@@ -269,10 +287,10 @@ def _sizes(draft: Draft, call: Call) -> dict[str, int]:
     return {s: sizes[s] for s in draft.version.graph.free_symbols}
 
 
-def files_of(draft: Draft, file: FilePath | None) -> list[Path]:
+def files_of(draft: Draft, file: FilePath | None, on_gpu: bool = False) -> list[Path]:
     """Where the records of a version are kept: the file that the user names, and that of the cache directory."""
     folder = tuned.directory()
-    own = [] if folder is None else [folder / f"{tuned.structure(draft.version)}{tuned.SUFFIX}"]
+    own = [] if folder is None else [folder / f"{tuned.structure(draft.version, on_gpu)}{tuned.SUFFIX}"]
     return [*([Path(file)] if file is not None else []), *own]
 
 
@@ -319,9 +337,16 @@ def _resized(versions: Versions, call: Call, draft: Draft, sizes: Mapping[str, i
     for g in draft.version.guards:
         facts.learn(g.constraint)
     every = {**draft.sizes_of(leaves), **sizes}
-    shapes = {k: list(x.shape) for k, x in enumerate(leaves) if isinstance(x, np.ndarray)}
+    shapes = {k: list(x.shape) for k, x in enumerate(leaves) if isinstance(x, np.ndarray) or is_on_device(x)}
     for name, (k, axis) in draft.sizes.items():
         shapes[k][axis] = evaluate(facts.canonical(symbol(name)), every)
-    resized = [np.broadcast_to(np.zeros((), x.dtype), shapes[k]) if k in shapes else x for k, x in enumerate(leaves)]
+    resized = [_like(x, shapes[k]) if k in shapes else x for k, x in enumerate(leaves)]
     args, kwargs = call.rebuild(call.form, resized, take)
     return versions.parameters.call(args, kwargs)
+
+
+def _like(x: Any, shape: Sequence[int]) -> Any:
+    """An array of any contents where x is."""
+    if is_on_device(x):
+        return lazy.gpu().empty(tuple(shape), x.dtype)
+    return np.broadcast_to(np.zeros((), x.dtype), shape)

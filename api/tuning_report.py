@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from loopwright.lower.tuning.records import machine
 from loopwright.lower.tuning.results import KernelReport, Trial, Tuned
 from loopwright.tuning_plots import Point, bars, lines, scatter
 
@@ -108,9 +107,10 @@ svg { max-width: 100%; height: auto; } pre { background: #f3f5f9; padding: 1em; 
 def as_html(found: Sequence[TunedAt]) -> str:
     """The report as a page: text, tables and plots, in one file."""
     body = "\n".join([_page_section(x) for x in found]) or "<p>nothing was tuned</p>"
+    where = "; ".join(dict.fromkeys([x.record.machine for x in found]))
     return (f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>loopwright: tuning</title>\n'
             f"<style>{_STYLE}</style></head>\n"
-            f"<body><h1>What tuning found</h1>\n<p>{_text(machine())}</p>\n{body}\n</body></html>\n")
+            f"<body><h1>What tuning found</h1>\n<p>{_text(where)}</p>\n{body}\n</body></html>\n")
 
 
 def _page_section(x: TunedAt) -> str:

@@ -72,7 +72,21 @@ def check(nest: Nest) -> None:
     x, y = nest.threads
     if any(n < 1 or n & (n - 1) for n in (x, y)) or not WARP <= x * y <= MOST_THREADS:
         raise ValueError(f"a block has {WARP} to {MOST_THREADS} threads, powers of two along each axis")
+    _check_shape(nest.body, x, y)
     _check(nest.body, (), ())
+
+
+def _check_shape(body: Sequence[Statement], x: int, y: int) -> None:
+    """ValueError where what threads do together takes blocks of another shape."""
+    for s in body:
+        if isinstance(s, Scan) and s.bind and x < WARP:
+            raise ValueError(f"fold {s.buffer}: whole warps along x run over it")
+        if isinstance(s, Store) and s.combine != "set" and y > 1:
+            raise ValueError(f"updates of {s.buffer} are those of threads along x alone")
+        if isinstance(s, For):
+            if len(s.bind) == 3 and (x != WARP or y > WARP):
+                raise ValueError(f"loop {s.index.name}: squares have {WARP} threads along x, and as many rows at most")
+            _check_shape(s.body, x, y)
 
 
 def _check(body: Sequence[Statement], around: tuple[For, ...], taken: tuple[str, ...]) -> None:

@@ -176,17 +176,25 @@ def alternatives(g: Graph, target: Target, blas: bool, cover: Cover, sizes: Mapp
     """Covers that differ from this one by one decision, or by one about all nodes of a kind, and have other kernels, each
     once: first those whose kernels move fewest bytes, at these `sizes`. Of large graphs, decisions about products and large
     values alone are looked at."""
+    def make(decisions: Sequence[Decision]) -> Partition:
+        return partitioned(g, target, blas=blas, decisions=decisions, is_scheduled=False)
+    return alternatives_of(g, make, cover, sizes, target)
+
+
+def alternatives_of(g: Graph, make: Callable[[Sequence[Decision]], Partition], cover: Cover, sizes: Mapping[str, int],
+                    target: Target | None = None) -> list[Cover]:
+    """The same for partitions that `make` makes. target: for which chains of kernels may be loops over blocks; None: they are
+    left alone."""
     if any(n.op is program for n in g.nodes):
         return []
     known = defaultdict(lambda: NOMINAL, sizes)
-    made = partitioned(g, target, blas=blas, decisions=cover.partition, is_scheduled=False)
+    made = make(cover.partition)
     seen, found = {_kernels(made, cover.partition, target)}, []
-    for more in _steps(made, cover, known)[:min(MOST_TRIED, MOST_NODES // max(g.size(), 1))]:
+    for more in _steps(made, cover, known, target is not None)[:min(MOST_TRIED, MOST_NODES // max(g.size(), 1))]:
         about = {(x.node, family_of(x)) for x in more}
         decisions = (*(x for x in cover.partition if (x.node, family_of(x)) not in about), *more)
         try:
-            other = partitioned(g, target, blas=blas, decisions=decisions, is_scheduled=False)
-            kernels = _kernels(other, decisions, target)
+            kernels = _kernels(make(decisions), decisions, target)
         except ScheduleError:
             continue
         if kernels not in seen:
@@ -195,11 +203,11 @@ def alternatives(g: Graph, target: Target, blas: bool, cover: Cover, sizes: Mapp
     return [x for _, x in sorted(found, key=lambda pair: pair[0])]
 
 
-def _steps(made: Partition, cover: Cover, sizes: Mapping[str, int]) -> list[tuple[Decision, ...]]:
+def _steps(made: Partition, cover: Cover, sizes: Mapping[str, int], in_blocks: bool) -> list[tuple[Decision, ...]]:
     """What could be decided next, what promises most first: one decision, or the same about all nodes of a kind."""
     single: list[tuple[int, tuple[Decision, ...]]] = []
     alike: dict[Any, list[tuple[int, Decision]]] = defaultdict(list)
-    for t in (*made.taken, *_chainings(made)):
+    for t in (*made.taken, *(_chainings(made) if in_blocks else ())):
         for k, x in enumerate(t.others):
             if x != t.decision and x not in cover.partition:
                 promise = evaluate(t.value.type.size, sizes) * t.value.type.dtype.itemsize * PROMISE[type(x)]
@@ -209,8 +217,8 @@ def _steps(made: Partition, cover: Cover, sizes: Mapping[str, int]) -> list[tupl
     return [xs for _, xs in sorted([*several, *single], key=lambda pair: -pair[0])]
 
 
-def _kernels(made: Partition, decisions: Sequence[Decision], target: Target) -> Graph:
-    return blocked(made.kernels, target, chosen(made, decisions))
+def _kernels(made: Partition, decisions: Sequence[Decision], target: Target | None) -> Graph:
+    return made.kernels if target is None else blocked(made.kernels, target, chosen(made, decisions))
 
 
 def _chainings(made: Partition) -> list[Taken]:

@@ -19,6 +19,7 @@ from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
     Bind,
     ByOwner,
+    InAnyOrder,
     Inline,
     InPasses,
     InPlace,
@@ -39,7 +40,7 @@ from loopwright.lower.program import Program
 from loopwright.lower.scheduling import Scheduled, build_nest
 
 MOST_LANES = 64
-_FOR_GPU = (Threads, Bind, InShared, InRegisters, InTiles, InPasses, ByOwner)
+_FOR_GPU = (Threads, Bind, InShared, InRegisters, InTiles, InPasses, ByOwner, InAnyOrder)
 _LOWER = __name__.rpartition(".")[0] + "."
 
 
@@ -104,13 +105,16 @@ def described(number: int, n: Node) -> str:
     return f"{f'{n.source}: ' if n.source else ''}kernel {number} ({ops})"
 
 
-def check_schedules(g: Graph, is_written: bool = True) -> None:
+def check_schedules(g: Graph, is_written: bool = True, for_gpu: bool = False) -> None:
     """ScheduleError where a kernel of a program does not allow an instruction, or works in memory that it is not given. Of one
-    that somebody wrote each instruction must change something."""
+    that somebody wrote each instruction must change something. for_gpu: a program for a GPU, which has threads."""
     numbers = {n: k for k, n in enumerate(kernels_of(g))}
     for n, number in numbers.items():
         if n.attrs["implementation"] == "generated":
             schedule = n.attrs["schedule"]
+            if for_gpu:
+                _check_on_gpu(n.regions[0], schedule, described(number, n))
+                continue
             interleaves = any(isinstance(x, Interleave) for x in schedule)  # vectors of such loops are asked for where none is
             new = schedule if is_written and not interleaves else ()
             check_schedule(n.regions[0], schedule, described(number, n), new)
@@ -155,6 +159,17 @@ def check_schedule(region: Graph, instructions: Schedule, who: str, new: Sequenc
         if not _says_nothing(x) and _nest_or_none(region, tuple([y for y in instructions if y is not x])) == made.nest:
             raise ScheduleError(f"{who}: {x}: it changes nothing. Vectors run along the last axis of a stage, or the last "
                                 f"loop of its reduction; what an instruction names must be a loop of its own.")
+
+
+def _check_on_gpu(region: Graph, instructions: Schedule, who: str) -> None:
+    for x in instructions:
+        _check_numbers(region, x, who)
+    if not any(isinstance(x, Threads) for x in instructions):
+        raise ScheduleError(f"{who}: it has no threads, and this program is one for a GPU.")
+    try:
+        build_nest(region, instructions, "trial")
+    except ScheduleError as error:
+        raise ScheduleError(f"{who}: {error}") from None
 
 
 def _check_numbers(region: Graph, x: Instruction, who: str) -> None:

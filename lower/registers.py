@@ -163,6 +163,7 @@ def _check(body: Sequence[Statement], number: int, row: Buffer) -> None:
     within = [p for p in found if row.name in {name for name, _ in accesses(body[p.first:p.last])}]
     some = {k for p in within for k in range(p.first, p.last)}
     others = [s for k, s in enumerate(body) if k not in some]
+    rows = {s.buffer.name: s.buffer for s in body if isinstance(s, Allocate) and s.buffer.place == "registers"}
     if any(name == row.name for name, _ in accesses(others)):
         raise ValueError(f"{row.name} is read outside the passes that threads along x share out")
     for p in within:
@@ -171,6 +172,8 @@ def _check(body: Sequence[Statement], number: int, row: Buffer) -> None:
             raise ValueError(f"a pass walks {row.name} other than from end to end")
         if p.lanes != within[0].lanes or row.each % p.lanes:
             raise ValueError(f"passes over {row.name} differ in their lanes, or {row.each} elements are no multiple of these")
+        if any(other.each != row.each for other in rows_read(p.body, rows)):
+            raise ValueError(f"a pass over {row.name} goes over another row, of which threads keep more or fewer elements")
     stores = [s for p in within for s in _stores(p.body) if s.buffer == row.name]
     if len(stores) != 1 or stores[0].combine != "set" or stores[0].when is not None:
         raise ValueError(f"{row.name} is not stored to once")

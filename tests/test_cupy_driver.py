@@ -1,6 +1,7 @@
 """The device that CuPy makes, over a stand-in for CuPy: what is asked of it, and what is made of the answers."""
 import gc
 import tempfile
+import time
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -72,6 +73,21 @@ def test_decisions_and_errors(driver):
     launched(launcher, args, dict(zip(launcher.program.kernels.free_symbols, (3, 2), strict=True)))
     with pytest.raises(IndexError, match="index 5"):
         launcher.raise_reported(0)
+
+
+def test_what_the_device_can_do_is_asked_of_its_driver(driver):
+    found = driver.device
+    assert found.name == "NVIDIA H100, 132 multiprocessors, 1980 MHz"
+    assert (found.processors, found.flops, found.cache, found.threads) == (132, 256, 50 << 20, 2048)
+    assert found.processors * found.flops * found.clock == pytest.approx(66.9e12, rel=1e-3)  # NVIDIA says 67
+    assert found.bandwidth == pytest.approx(3.35e12, rel=1e-2)
+    assert driver.origin == "loopwright.lower.runtime.lazy:gpu"
+
+
+def test_times_are_those_of_events(driver):
+    done = []
+    seconds = driver.elapsed(lambda: done.append(time.sleep(0.01)))
+    assert done == [None] and 0.01 <= seconds < 1
 
 
 def test_captures(driver):

@@ -25,7 +25,7 @@ from loopwright.lower.covers import Cover
 from loopwright.lower.decisions import Apart
 from loopwright.lower.modules import module_of_kernels
 from loopwright.lower.program import cover_graph
-from loopwright.lower.runtime import tuned
+from loopwright.lower.runtime import lazy, tuned
 from loopwright.lower.target import host_target
 from loopwright.lower.tuning.records import Record, Records, machine
 from loopwright.lower.tuning.results import KernelReport, Progress, Trial, Tuned
@@ -56,7 +56,8 @@ class Search:
         self.asked = []
         self.gain, self.cover, self.interrupted = 2.0, Cover(), False
 
-    def __call__(self, g, sizes, *, seconds, fast_math=False, donated=(), starts=(), records=None, values=None, on_trial):
+    def __call__(self, g, sizes, *, seconds, fast_math=False, donated=(), starts=(), records=None, values=None, on_trial,
+                 platform):
         self.asked.append((sizes, seconds, starts))
         self.values = values
         made = cover_graph(g, host_target(), blas=True, donated=donated)
@@ -201,7 +202,9 @@ def test_what_cannot_be_tuned(search, monkeypatch):
         lw.tune(shown, normal(3))
     with pytest.raises(lw.TuningError, match="curve cannot be tuned while it is traced"):
         lw.jit(lambda x: lw.tune(curve, x).function(x))(normal(3))
-    with pytest.raises(lw.TuningError, match="exp cannot be tuned: this call runs on a GPU"):
+    monkeypatch.setitem(sys.modules, "cupy", None)  # it cannot be imported
+    lazy.gpu.cache_clear()
+    with pytest.raises(ImportError, match=r"loopwright\[gpu\]"):
         lw.tune(lw.jit(np.exp, device="gpu"), normal(3))
     with lw.tuning() as found:
         assert shown(normal(3)).shape == (3,)

@@ -43,8 +43,35 @@ class Located:
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
 
+@dataclass(frozen=True)
+class Device:
+    """What a device can do at most. name: tells devices apart whose times differ; processors: multiprocessors, of which each
+    does `flops` additions and multiplications of f32 in a cycle; clock: cycles a second; bandwidth: bytes a second of its
+    memory; cache: bytes that all of it shares; threads: that a processor holds."""
+
+    name: str
+    processors: int
+    clock: float
+    flops: int
+    bandwidth: float
+    cache: int
+    threads: int = 2048
+
+
 class Driver(Protocol):
     """A device. Addresses are integers; the arguments of a launch are 8 bytes each."""
+
+    # ---- the device ----------------------------------------------------------------------------
+    @property
+    def device(self) -> Device:
+        """What the device can do."""
+
+    @property
+    def origin(self) -> str:
+        """The function that gives such a driver in another process, as `module:name`."""
+
+    def elapsed(self, run: Callable[[], None]) -> float:
+        """Seconds that the device takes for what `run` asks of it, when all of it is done."""
 
     # ---- programs ------------------------------------------------------------------------------
     def load(self, text: str, names: Sequence[str]) -> Mapping[str, Any]:

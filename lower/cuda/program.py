@@ -16,15 +16,17 @@ from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.ir.source import Source
 from loopwright.kernels.gemm import match_product
 from loopwright.lower.control import is_control
+from loopwright.lower.covers import RULES, Cover, alternatives_of, covered
 from loopwright.lower.cuda.chain_rules import chain_in_passes
 from loopwright.lower.cuda.convolutions import with_implicit_products
 from loopwright.lower.cuda.emit import CudaKernel, emit_cuda
 from loopwright.lower.cuda.maths import Library
 from loopwright.lower.cuda.products import library_product, with_products
 from loopwright.lower.cuda.rules import gpu_schedule
+from loopwright.lower.decisions import Decision
 from loopwright.lower.donation import donate
-from loopwright.lower.kernel import kernel, region_of
-from loopwright.lower.partition import partition
+from loopwright.lower.kernel import kernel, program, region_of
+from loopwright.lower.partition import Partition, partitioned
 from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import Target
 
@@ -68,7 +70,8 @@ class Hints(dict[str, int]):
 
 def lower_cuda(g: Graph, sizes: Mapping[str, int], donated: Sequence[int] = ()) -> CudaProgram:
     """The program of a graph for a GPU, its schedules good at these sizes of its symbols, its indices wide enough for them.
-    `donated`: arguments whose memory results may take. DTypeError where it holds a dtype that has no machine code.
+    `donated`: arguments whose memory results may take. Of a graph that is a program already (`lower.modules`) all is
+    decided. DTypeError where it holds a dtype that has no machine code.
 
     >>> import numpy as np, loopwright as lw
     >>> from loopwright.lower.cuda import lower_cuda
@@ -76,7 +79,24 @@ def lower_cuda(g: Graph, sizes: Mapping[str, int], donated: Sequence[int] = ()) 
     >>> "kernel_0(" in lower_cuda(graph, {"n": 5}).text
     True
     """
-    return _Program(Hints(sizes)).whole(g, donated)
+    made = _Program(Hints(sizes))
+    if len(g.nodes) == 1 and g.nodes[0].op is program:
+        once = g.nodes[0]
+        return made.finished(once.regions[0], dict(once.attrs["donations"]))
+    return made.finished(*made.chosen(g, donated, RULES))
+
+
+def cover_cuda(g: Graph, sizes: Mapping[str, int], donated: Sequence[int] = (),
+               cover: Cover = RULES) -> tuple[Graph, Mapping[int, int]]:
+    """The kernels of a graph with their schedules for a GPU, and which results lie in which donated arguments, with what
+    `cover` decides. ScheduleError for a cover that does not fit."""
+    return _Program(Hints(sizes)).chosen(g, donated, cover)
+
+
+def alternatives_cuda(g: Graph, sizes: Mapping[str, int], cover: Cover) -> list[Cover]:
+    """Covers that differ from this one by one decision, or by one about all nodes of a kind: see `covers.alternatives`."""
+    made = _Program(Hints(sizes))
+    return alternatives_of(g, lambda decisions: made.partitioned(g, decisions, is_scheduled=False), cover, sizes)
 
 
 class _Program:
@@ -87,18 +107,24 @@ class _Program:
         self.made: dict[Node, CudaKernel] = {}
         self.sites: dict[Node, tuple[int, ...]] = {}
 
-    def whole(self, g: Graph, donated: Sequence[int]) -> CudaProgram:
+    def chosen(self, g: Graph, donated: Sequence[int], cover: Cover) -> tuple[Graph, Mapping[int, int]]:
+        """Kernels and their schedules."""
+        made = self.partitioned(g, cover.partition).kernels
+        kernels, donations = donate(self.graph(with_products(made, self.sizes)), g, donated)
+        return covered(kernels, cover.kernels), donations
+
+    def partitioned(self, g: Graph, decisions: Sequence[Decision], *, is_scheduled: bool = True) -> Partition:
+        """Kernels, of which some are chains of products."""
         g = with_implicit_products(g, self.sizes)
-        kernels = with_products(self.partitioned(g), self.sizes)
-        kernels, donations = donate(self.graph(kernels), g, donated)
+        return partitioned(g, HOST, blas=True, decisions=decisions, is_scheduled=is_scheduled, match=match_product,
+                           in_chain=lambda region: chain_in_passes(region, self.sizes))
+
+    def finished(self, kernels: Graph, donations: Mapping[int, int]) -> CudaProgram:
+        """The program of these kernels."""
         self.emit(kernels)
         steps = "\n".join(f"// {line}" for line in self.steps(kernels, ""))
         texts = [*self.library.texts.values(), *(k.text for k in dict.fromkeys(self.made.values()))]
         return CudaProgram("\n\n".join([steps, *texts]) + "\n", kernels, self.made, self.sites, donations)
-
-    def partitioned(self, g: Graph) -> Graph:
-        """Kernels, of which some are chains of products."""
-        return partition(g, HOST, blas=True, in_chain=lambda region: chain_in_passes(region, self.sizes), match=match_product)
 
     def graph(self, g: Graph) -> Graph:
         nodes = [part for n in g.nodes for part in (_apart(n) if n.attrs.get("implementation") == "generated" else [n])]

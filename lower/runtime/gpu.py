@@ -15,7 +15,7 @@ import numpy as np
 from loopwright.ir.errors import ArgumentError
 from loopwright.ir.graph import Node
 from loopwright.ir.source import user_source
-from loopwright.lower.cuda.driver import Flags, Located, Memory
+from loopwright.lower.cuda.driver import Device, Flags, Located, Memory
 from loopwright.lower.runtime import cache, lazy
 from loopwright.lower.runtime.gpu_library import called
 from loopwright.lower.runtime.gpu_products import Products
@@ -24,6 +24,9 @@ OPTIONS = ("--fmad=false", "--std=c++17", "--diag-suppress=177")
 MOST_SHARED = 48 << 10  # bytes of dynamic shared memory that a function has unless it asks for more
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES of the driver API
 ARRAY_ALIGNED = 16
+ATTRIBUTES = {"kilohertz": 13, "memory_kilohertz": 36, "bus_bits": 37, "processors": 16, "cache": 38, "threads": 39,
+              "major": 75, "minor": 76}  # cudaDeviceAttr, by what it tells
+LANES = ((86, 128), (62, 64), (61, 128), (0, 64))  # f32 units of a multiprocessor, by compute capability from on
 
 
 class _Block:
@@ -58,6 +61,30 @@ class CupyDriver:
         self.products = Products(cupy, lazy.cublas_lt())
         self._shared: dict[int, int] = {}  # the dynamic shared memory that functions asked for
         self._local = threading.local()
+
+    # ---- the device ----------------------------------------------------------------------------
+    @property
+    def device(self) -> Device:
+        runtime, number = self.runtime, self.runtime.getDevice()
+        ask = {name: runtime.deviceGetAttribute(key, number) for name, key in ATTRIBUTES.items()}
+        name = runtime.getDeviceProperties(number)["name"].decode()
+        clock, version = 1e3 * ask["kilohertz"], 10 * ask["major"] + ask["minor"]
+        lanes = next(count for least, count in LANES if version >= least)
+        bandwidth = 2 * 1e3 * ask["memory_kilohertz"] * ask["bus_bits"] / 8  # two transfers in a cycle
+        whole = f"{name}, {ask['processors']} multiprocessors, {clock / 1e6:.0f} MHz"
+        return Device(whole, ask["processors"], clock, 2 * lanes, bandwidth, ask["cache"], ask["threads"])
+
+    @property
+    def origin(self) -> str:
+        return f"{lazy.__name__}:gpu"
+
+    def elapsed(self, run: Callable[[], None]) -> float:
+        events, stream = [self.cupy.cuda.Event() for _ in range(2)], self.cupy.cuda.get_current_stream()
+        events[0].record(stream)
+        run()
+        events[1].record(stream)
+        events[1].synchronize()
+        return float(self.cupy.cuda.get_elapsed_time(*events)) / 1e3
 
     # ---- programs ------------------------------------------------------------------------------
     def load(self, text: str, names: Sequence[str]) -> Mapping[str, Any]:

@@ -118,11 +118,11 @@ def products_text(dtype: np.dtype, target: Target) -> str:
     return products_text(dtype, target)
 
 
-def stored_programs(version: Version, files: Sequence[Path],
-                    more: Sequence[Stored]) -> tuple[list[Tuned], list[TunedRecord], list[str]]:
+def stored_programs(version: Version, files: Sequence[Path], more: Sequence[Stored],
+                    device: str) -> tuple[list[Tuned], list[TunedRecord], list[str]]:
     """The programs that files hold for a version: see lower.tuning.stored."""
     from loopwright.lower.tuning.stored import programs
-    return programs(version, files, more)
+    return programs(version, files, more, device)
 
 
 @cache

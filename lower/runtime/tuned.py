@@ -14,9 +14,10 @@ from loopwright.lower.runtime.canonical import canonical
 SUFFIX = ".jsonl"
 
 
-def structure(version: Version) -> str:
+def structure(version: Version, on_gpu: bool = False) -> str:
     """The same for versions whose programs may take each other's place, whatever their sizes are called."""
-    return cache.digest(canonical((version.graph.key, version.fast_math, version.donated), {}))[:32]
+    where = ("gpu",) if on_gpu else ()
+    return cache.digest(canonical((version.graph.key, version.fast_math, version.donated, *where), {}))[:32]
 
 
 def directory() -> Path | None:
@@ -31,10 +32,10 @@ def kernels_file() -> Path | None:
     return None if found is None else found / f"kernels{SUFFIX}"
 
 
-def file_of(version: Version) -> Path | None:
+def file_of(version: Version, on_gpu: bool = False) -> Path | None:
     """The file of a version's structure, if there is one."""
     folder = directory()
     if folder is None or not os.path.isdir(folder):
         return None
-    path = folder / (structure(version) + SUFFIX)
+    path = folder / (structure(version, on_gpu) + SUFFIX)
     return path if path.is_file() else None

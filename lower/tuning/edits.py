@@ -6,14 +6,20 @@ from collections.abc import Sequence
 
 from loopwright.ir.schedule import (
     AddAlong,
+    Bind,
+    ByOwner,
     ByRows,
     ComputeAt,
     Distribute,
     Fuse,
+    InAnyOrder,
     Inline,
     InPlace,
+    InRegisters,
+    InShared,
     Instruction,
     Interleave,
+    InTiles,
     OnePass,
     Pack,
     Parallel,
@@ -23,15 +29,18 @@ from loopwright.ir.schedule import (
     Schedule,
     Split,
     Tensorize,
+    Threads,
     Tiles,
     Unroll,
     Vectorize,
 )
 
 _ORDER: tuple[tuple[type[Instruction], ...], ...] = (
-    (Inline, ComputeAt, AddAlong), (Interleave,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,), (Rfactor,),
-    (Split, Reorder, Distribute, Tensorize, Pack), (Parallel,), (ByRows,), (OnePass,), (Tiles,), (InPlace,))
+    (Inline, ComputeAt, AddAlong), (Interleave,), (Threads,), (Bind,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,), (Rfactor,),
+    (Split, Reorder, Distribute, Tensorize, Pack), (Parallel,), (ByRows,), (OnePass,), (Tiles,),
+    (InShared, InRegisters, InTiles, ByOwner, InAnyOrder), (InPlace,))
 _RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
+LAST = _RANK[Tiles]  # whatever else there is stands beside these, in its own order
 FACTORS = (1, 2, 4, 8, 16)  # vectors in flight
 Edit = tuple[Sequence[Instruction], Sequence[Instruction]]  # of a schedule: what is taken out, and what is put there
 BLOCKS = (Split, Reorder, Distribute, Tensorize, Pack)
@@ -40,7 +49,7 @@ BLOCKS = (Split, Reorder, Distribute, Tensorize, Pack)
 def ordered(schedule: Sequence[Instruction]) -> Schedule:
     """The same decisions in the order in which they are made; instructions of stages by stage."""
     def place(x: Instruction) -> tuple[int, int]:
-        return _RANK[type(x)], x.stage if isinstance(x, Inline | ComputeAt | AddAlong | Vectorize | Unroll) else 0
+        return _RANK.get(type(x), LAST), x.stage if isinstance(x, Inline | ComputeAt | AddAlong | Vectorize | Unroll) else 0
     return tuple(sorted(schedule, key=place))
 
 
@@ -51,6 +60,10 @@ def topic(x: Instruction) -> object:
             return "place", stage
         case Vectorize(stage) | Unroll(stage):
             return "lanes", stage
+        case InRegisters(row):
+            return "row", row
+        case Threads() | Bind() | InShared() | InTiles() | ByOwner() | InAnyOrder():
+            return "threads"
         case PrefetchRow(stage) | OnePass(stage) | Rfactor(stage):
             return type(x), stage
         case ByRows() | Tiles():

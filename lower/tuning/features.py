@@ -88,14 +88,14 @@ class _Loop:
         for k, n in self.wide:
             reach[k] = reach.get(k, 1) * n
         moved = {k for axis in steps for k in axis}
-        bytes_ = _bytes(shape, steps, reach, b.dtype.itemsize)
+        bytes_ = reached(shape, steps, reach, b.dtype.itemsize)
         self.own[b.name] = max(self.own.get(b.name, 0.0), bytes_)
         loop: _Loop | None = self
         while loop:
             loop.one[b.name] = max(loop.one.get(b.name, 0.0), bytes_)
             if loop.trips > 1 and loop.index in moved:
                 reach[loop.index] = reach.get(loop.index, 1) * loop.trips
-                bytes_ = _bytes(shape, steps, reach, b.dtype.itemsize)
+                bytes_ = reached(shape, steps, reach, b.dtype.itemsize)
             loop.all[b.name] = max(loop.all.get(b.name, 0.0), bytes_)
             loop = loop.parent
         return bytes_
@@ -252,7 +252,7 @@ class _Walk:
 
     def access(self, name: str, index: Sequence[Expr], around: _Loop, kind: str) -> None:
         """Note a read or write."""
-        b, steps = self.buffers[name], [_steps(e) for e in index]
+        b, steps = self.buffers[name], [steps_of(e) for e in index]
         lane = around.wide[-1][0] if around.lanes > 1 and around.wide else ""
         along = [axis for axis in steps if lane in axis]
         if along and (len(along) > 1 or steps[-1].get(lane) != 1):
@@ -270,7 +270,7 @@ def _is_read(e: Expr) -> bool:
 
 
 @lru_cache(1 << 12)
-def _steps(e: Expr, scale: int = 1) -> Steps:
+def steps_of(e: Expr, scale: int = 1) -> Steps:
     """How far an index expression moves for each loop's step; loops that it depends on in other ways move it by one."""
     match e:
         case Index(name):
@@ -278,18 +278,18 @@ def _steps(e: Expr, scale: int = 1) -> Steps:
         case Literal() | Size():
             return {}
         case Apply(fn="add", args=(a, b)):
-            return {**_steps(a, scale), **_steps(b, scale)}
+            return {**steps_of(a, scale), **steps_of(b, scale)}
         case Apply(fn="mul", args=(a, Literal(value=int() as n)) | (Literal(value=int() as n), a)):
-            return _steps(a, abs(n) * scale)
+            return steps_of(a, abs(n) * scale)
         case Bounded(index=a):
-            return dict.fromkeys(_steps(a), 1)
+            return dict.fromkeys(steps_of(a), 1)
     found: dict[str, int] = {}
     for part in parts(e):
-        found.update(dict.fromkeys(_steps(part), 1))
+        found.update(dict.fromkeys(steps_of(part), 1))
     return found
 
 
-def _bytes(shape: Sequence[int], steps: Sequence[Steps], reach: Mapping[str, int], each: int) -> float:
+def reached(shape: Sequence[int], steps: Sequence[Steps], reach: Mapping[str, int], each: int) -> float:
     """The bytes that an access meets, whole lines where rows lie apart, and at most the whole array."""
     rows = row = 1
     for n, axis in zip(shape, steps, strict=True):

@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 
 from loopwright.ir.attributes import Attributes, attributes_key
 from loopwright.ir.graph import Graph, Node
-from loopwright.lower.covers import implementations, structure_of_kernel
+from loopwright.lower.covers import structure_of_kernel
 from loopwright.lower.modules import alone
-from loopwright.lower.runtime import blas
-from loopwright.lower.target import host_target
 from loopwright.lower.tuning.candidates import structure_of
-from loopwright.lower.tuning.models import Roofline
+from loopwright.lower.tuning.platforms import PROCESSOR, Platform
 from loopwright.lower.tuning.records import Records, record_of
 from loopwright.lower.tuning.results import KernelReport
 from loopwright.lower.tuning.search import KernelSearch
@@ -90,8 +88,9 @@ class Searched:
 class Kernels:
     """All kernels that were met, by structure. records: of kernels, wherever they were, before and after."""
 
-    def __init__(self, model: Roofline, records: Records | None) -> None:
-        self.model, self.records = model, records
+    def __init__(self, records: Records | None, platform: Platform = PROCESSOR) -> None:
+        self.platform, self.records = platform, records
+        self.model = platform.model()
         self.known: dict[str, Searched] = {}
         self.found = 0  # for the seeds of their searches
 
@@ -111,11 +110,11 @@ class Kernels:
         return known
 
     def _search_of(self, site: Site) -> KernelSearch:
-        ways = implementations(site.node, host_target(), blas.available())
-        known = self.records.made(structure_of(alone(site.node))) if self.records else []
+        ways = self.platform.implementations(site.node, site.sizes)
+        known = self.records.made(structure_of(alone(site.node)), self.platform.machine) if self.records else []
         right = [a for a, works in reversed(known) if works]
         self.found += 1
-        search = KernelSearch(site.node, site.sizes, [*ways, *right[:REMEMBERED]], self.model, seed=self.found)
+        search = KernelSearch(site.node, site.sizes, [*ways, *right[:REMEMBERED]], self.model, self.found, self.platform)
         for attrs, works in known:
             if not works:
                 search.learn(attrs, math.inf)
@@ -125,8 +124,9 @@ class Kernels:
         """Record of each kernel the fastest way to make it, and those that failed."""
         if self.records is not None:
             found = [o for k in self.known.values() for o in (k.fastest, *k.failed) if o is not None]
-            for record in filter(None, map(record_of, found)):
-                self.records.append(record)
+            for record in [record_of(o, self.platform.machine) for o in found]:
+                if record is not None:
+                    self.records.append(record)
 
     def reports(self, present: Mapping[str, Node]) -> tuple[KernelReport, ...]:
         """What is known of some kernels, each as it is made now."""

@@ -62,14 +62,14 @@ def machine() -> str:
     return f"{target.triple} {target.cpu}, vectors of {target.vector_bits} bits, {os.cpu_count()} processors"
 
 
-def record_of(outcome: Outcome) -> Record | None:
-    """The record of an outcome on this machine; None where it calls a bare pointer."""
+def record_of(outcome: Outcome, where: str = "") -> Record | None:
+    """The record of an outcome on a machine ("": this one); None where it calls a bare pointer."""
     g = outcome.candidate.parsed()
     if any(isinstance(n.attrs.get("code"), Callback) for n in _nodes(g)):
         return None
     kernels = tuple([[n.attrs["implementation"], json.loads(to_json(n.attrs.get("schedule", ())))] for n in kernels_of(g)])
     sizes = tuple([size for _, size in outcome.candidate.sizes])
-    return Record(structure_of(g), sizes, machine(), kernels, outcome.samples, outcome.noise, outcome.failure)
+    return Record(structure_of(g), sizes, where or machine(), kernels, outcome.samples, outcome.noise, outcome.failure)
 
 
 def _nodes(g: Graph) -> Iterator[Any]:
@@ -113,11 +113,12 @@ class Records:
             replace(self.path, b"".join(map(_line, kept)))
         return len(kept), len(read) + len(self.ignored) - len(kept)
 
-    def made(self, structure: str) -> list[tuple[Attributes, bool]]:
-        """How kernels of a structure were made on this machine, each way once, the latest last, and whether it worked."""
+    def made(self, structure: str, where: str = "") -> list[tuple[Attributes, bool]]:
+        """How kernels of a structure were made on a machine ("": this one), each way once, the latest last, and whether it
+        worked."""
         found: dict[Any, tuple[Attributes, bool]] = {}
         for r in self.read():
-            if (r.structure, r.machine) == (structure, machine()) and (attrs := _attributes(r)) is not None:
+            if (r.structure, r.machine) == (structure, where or machine()) and (attrs := _attributes(r)) is not None:
                 found.pop(key := attributes_key(attrs), None)
                 found[key] = attrs, r.failure is None
         return list(found.values())

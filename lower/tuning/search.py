@@ -11,16 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from loopwright.ir.attributes import Attributes, attributes_key
-from loopwright.ir.cost import flops
-from loopwright.ir.dims import evaluate
 from loopwright.ir.graph import Node
 from loopwright.ir.schedule import Inline, InPlace, Schedule
-from loopwright.lower.runtime.pool import threads
 from loopwright.lower.scheduling import Scheduled
-from loopwright.lower.target import host_target
-from loopwright.lower.tuning.features import COLUMN, features
-from loopwright.lower.tuning.models import Roofline, least_seconds
-from loopwright.lower.tuning.space import Space
+from loopwright.lower.tuning.platforms import PROCESSOR, Model, Platform
 
 POPULATION = 64
 GENERATIONS = 2
@@ -46,11 +40,11 @@ class _Point:
 class KernelSearch:
     """The candidates of one kernel at some sizes. `model.predict` sees matrices of `features`."""
 
-    def __init__(self, node: Node, sizes: Mapping[str, int], starts: Sequence[Attributes], model: Roofline,
-                 seed: int = 0) -> None:
+    def __init__(self, node: Node, sizes: Mapping[str, int], starts: Sequence[Attributes], model: Model,
+                 seed: int = 0, platform: Platform = PROCESSOR) -> None:
         self.node, self.sizes, self.model = node, dict(sizes), model
         self.rng = np.random.default_rng(seed)
-        self.target = host_target()
+        self.platform = platform
         self.points: dict[int, _Point] = {}  # by nest
         self.proposed: set[object] = set()
         self.seconds: dict[object, float] = {}
@@ -58,7 +52,7 @@ class KernelSearch:
         self.stale = 0
         self._starts: list[tuple[object, Attributes]] = []
         generated = any(attrs["implementation"] == "generated" for attrs in starts)
-        self.space = Space(node.regions[0], self.target) if generated else None
+        self.space = platform.space(node.regions[0]) if generated else None
         for attrs in starts:
             key = self._key(attrs)
             if key is not None and key not in [k for k, _ in self._starts]:
@@ -78,7 +72,7 @@ class KernelSearch:
             return None
         key = hash(made.nest)
         if key not in self.points:
-            described = features(made.nest, self.sizes, self.target)
+            described = self.platform.features(made.nest, self.sizes)
             self.points[key] = _Point({**attrs, "schedule": schedule}, schedule, made, described, parent)
         return key
 
@@ -177,11 +171,7 @@ class KernelSearch:
     @property
     def roofline(self) -> float:
         """Seconds that the kernel takes at least, whatever makes it."""
-        region = self.node.regions[0]
-        met = min([float(p.features[COLUMN["bytes"]]) for p in self.points.values()], default=0.0)
-        widths = [v.type.dtype.itemsize for n in region.nodes for v in (*n.inputs, *n.outputs)]
-        operations = evaluate(flops(region), self.sizes)
-        return least_seconds(operations, met, self.target.vector_bits // (8 * min(widths)), self.target, threads())
+        return self.platform.least_seconds(self.node.regions[0], self.sizes, [p.features for p in self.points.values()])
 
     def promise(self) -> float:
         """Seconds that more trials may still save; infinite before any is known, 0 when there is nothing left to try."""

@@ -6,7 +6,7 @@ a rule may be bold: what is not legal is thrown away by `replay`. Where values l
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -48,10 +48,11 @@ SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)  # of blocks of a plain loop
 
 
 class Space:
-    """The schedules of one region on one machine."""
+    """The schedules of one region on one machine. rules: how they may differ; None: as on a processor."""
 
-    def __init__(self, region: Graph, target: Target) -> None:
+    def __init__(self, region: Graph, target: Target, rules: Sequence[Rule] | None = None) -> None:
         self.region, self.target = region, target
+        self.rules = RULES if rules is None else rules
         self.in_lanes = region.nodes[0].op is scan  # loops of single elements
         self.root = next(k for k, n in enumerate(region.nodes) if region.results[0] in n.outputs)
         self.rank = region.results[0].type.rank
@@ -75,13 +76,13 @@ class Space:
 
     def neighbours(self, schedule: Schedule, made: Scheduled) -> list[Schedule]:
         """Schedules that differ from one by one decision, legal or not, none twice; `made`: the nest of that one."""
-        found = (ordered(changed(schedule, *edit)) for rule in RULES for edit in rule(self, schedule, made))
+        found = (ordered(changed(schedule, *edit)) for rule in self.rules for edit in rule(self, schedule, made))
         return [x for x in dict.fromkeys(found) if x != schedule]
 
     def mutated(self, schedule: Schedule, made: Scheduled, rng: np.random.Generator) -> Schedule:
         """One of the neighbours, or the schedule itself: first a rule is drawn, then what it says."""
-        for k in rng.permutation(len(RULES)):
-            found = list(RULES[k](self, schedule, made))
+        for k in rng.permutation(len(self.rules)):
+            found = list(self.rules[k](self, schedule, made))
             if found:
                 return ordered(changed(schedule, *found[rng.integers(len(found))]))
         return schedule
@@ -167,7 +168,7 @@ def _places(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]
 
 
 # ---- loops --------------------------------------------------------------------------------------
-def _fused(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
+def fused(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
     """Loops made one, or left apart."""
     for x in of_kind(schedule, Fuse):
         yield [x], []
@@ -228,5 +229,5 @@ def _passes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]
         yield ([x], []) if x in schedule else ([], [x])
 
 
-RULES: tuple[Rule, ...] = (_lanes, _in_flight, _across, _places, _fused, _shared, _tiled_loops, _passes, block_sizes,
+RULES: tuple[Rule, ...] = (_lanes, _in_flight, _across, _places, fused, _shared, _tiled_loops, _passes, block_sizes,
                            tile_shapes, block_order)

@@ -6,11 +6,12 @@ where it is one of the very graph that was traced, for this machine, and its ker
 """
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ from loopwright.ir.types import COMPLEX
 from loopwright.ir.verifier import verify
 from loopwright.lower.modules import CLASSES, OPS, check_schedules, is_module, kernels_of
 from loopwright.lower.patterns import is_declared
+from loopwright.lower.runtime import lazy
 from loopwright.lower.runtime.cache import digest
 from loopwright.lower.runtime.canonical import lines
 from loopwright.lower.runtime.tuned import SUFFIX, structure
@@ -107,8 +109,9 @@ def callbacks(g: Graph) -> dict[str, Callback]:
 
 
 def record_of(version: Version, program: Graph, sizes: Sequence[int], ranges: Sequence[Range], *, default: float, best: float,
-              noise: float, spent: float) -> TunedRecord:
-    """The record of a program that is, or is not, faster than the version's default: `best` is less, or the same."""
+              noise: float, spent: float, device: str = "") -> TunedRecord:
+    """The record of a program that is, or is not, faster than the version's default: `best` is less, or the same. device: the
+    GPU that it is for; "": this processor."""
     module, found = "", list[int]()
     if best < default:
         first: dict[Source | None, int] = {None: -1}
@@ -116,12 +119,14 @@ def record_of(version: Version, program: Graph, sizes: Sequence[int], ranges: Se
             first.setdefault(source, k)
         names = {s: symbol(f"s{k}") for k, s in enumerate(version.graph.free_symbols)}
         module, found = str(substitute_graph(renewed(program), names)), [first.get(x, -1) for x in lines(program)]
-    return TunedRecord(structure(version), version.name, tuple(sizes), tuple([(a, b) for a, b in ranges]), module, tuple(found),
-                       default, best, noise, spent, machine(), package_version())
+    key = structure(version, bool(device))
+    return TunedRecord(key, version.name, tuple(sizes), tuple([(a, b) for a, b in ranges]), module,
+                       tuple(found), default, best, noise, spent, device or machine(), package_version())
 
 
-def program_of(stored: Stored, version: Version) -> Program:
-    """The record's program for a version of its structure. ValueError, or an error of the text, where it does not serve."""
+def program_of(stored: Stored, version: Version, on_gpu: bool = False) -> Program:
+    """The record's program for a version of its structure, for a GPU or the processor. ValueError, or an error of the text,
+    where it does not serve."""
     record, whole, free = stored.record, version.graph, version.graph.free_symbols
     if len(record.ranges) != len(free) or len(record.sizes) != len(free):
         raise ValueError(f"it is for {len(record.ranges)} sizes, and the function has {len(free)}")
@@ -136,7 +141,7 @@ def program_of(stored: Stored, version: Version) -> Program:
         raise ValueError("it is a program of other arguments, results or options")
     if any("code" in n.attrs and not is_declared(n) for n in kernels_of(g)):
         raise ValueError("it has a kernel of yours that is another one by now, or is not declared (lw.kernel with instead_of=)")
-    check_schedules(g, is_written=False)
+    check_schedules(g, is_written=False, for_gpu=on_gpu)
     sources = [*lines(whole), None]
     if any(not -1 <= k < len(sources) for k in record.lines) or len(record.lines) != g.size():
         raise ValueError("its lines are not those of its nodes")
@@ -181,18 +186,27 @@ def standing(found: Iterable[Stored]) -> list[Stored]:
     return list(last.values())
 
 
-def useless(record: TunedRecord) -> str | None:
-    """Why a record does not serve this machine and version of loopwright; None where it does."""
+def machines() -> set[str]:
+    """What records that serve here may be of: this processor, and the GPU if there is one."""
+    found = {machine()}
+    with contextlib.suppress(ImportError, RuntimeError):  # where there is none
+        found.add(lazy.gpu().device.name)
+    return found
+
+
+def useless(record: TunedRecord, here: Collection[str]) -> str | None:
+    """Why a record does not serve one of these machines, and this version of loopwright; None where it does."""
     if record.version != package_version():
         return f"it was made by loopwright {record.version}, and this is {package_version()}"
-    return f"it is of another machine: {record.machine}" if record.machine != machine() else None
+    return f"it is of another machine: {record.machine}" if record.machine not in here else None
 
 
 def programs(version: Version, files: Sequence[Path],
-             more: Sequence[Stored] = ()) -> tuple[list[Program], list[TunedRecord], list[str]]:
+             more: Sequence[Stored] = (), device: str = "") -> tuple[list[Program], list[TunedRecord], list[str]]:
     """The programs that files hold for a version, and `more` that they may lack, in the order in which calls try them: narrow
-    ranges first, then what is newest; all records that serve, those that keep the default among them; and why others do not."""
-    key = structure(version)
+    ranges first, then what is newest; all records that serve, those that keep the default among them; and why others do not.
+    device: the GPU that they are for; "": this processor."""
+    key = structure(version, bool(device))
     found: list[Stored] = []
     ignored: list[str] = []
     for file in map(RecordFile, files):
@@ -200,7 +214,7 @@ def programs(version: Version, files: Sequence[Path],
         read = [s for s in file.read() if s.record.structure == key or own]
         ignored += [f"{where}: {why}" for where, why in file.ignored]
         for s in read:
-            why = "it is of another function" if s.record.structure != key else useless(s.record)
+            why = "it is of another function" if s.record.structure != key else useless(s.record, [device or machine()])
             if why is None:
                 found.append(s)
             else:
@@ -209,7 +223,7 @@ def programs(version: Version, files: Sequence[Path],
     left, made = standing(found)[::-1], []
     for s in sorted([s for s in left if s.record.module], key=lambda s: s.record.width):
         try:
-            made.append(program_of(s, version))
+            made.append(program_of(s, version, bool(device)))
         except Exception as error:  # whatever text it is, the user's call goes on; why is told
             ignored.append(f"{s.where}: {reason(error)}")
             left.remove(s)
@@ -257,8 +271,8 @@ class RecordFile:
         """Leave out what is no record, is of other versions of loopwright, or has a later one in its place, and with `foreign`
         what is of other machines: how many lines stay, and how many went."""
         with locked(self.path):
-            read = self.read()
-            right = [s for s in read if s.record.version == package_version() and not (foreign and useless(s.record))]
+            read, here = self.read(), machines() if foreign else ()
+            right = [s for s in read if s.record.version == package_version() and not (foreign and useless(s.record, here))]
             kept = standing(right)
             replace(self.path, b"".join([_line(s.record) for s in kept]))
         return len(kept), len(read) + len(self.ignored) - len(kept)

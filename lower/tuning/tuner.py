@@ -21,16 +21,12 @@ import numpy as np
 from loopwright.ir.attributes import Attributes, attributes_key
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.graph import Graph, Node
-from loopwright.lower.covers import Cover, alternatives, covered, structure_of_kernel
+from loopwright.lower.covers import Cover, covered, structure_of_kernel
 from loopwright.lower.decisions import Decision
-from loopwright.lower.modules import kernels_of, module_of_kernels
-from loopwright.lower.program import cover_graph
-from loopwright.lower.runtime import blas
-from loopwright.lower.runtime.pool import threads
-from loopwright.lower.target import host_target
+from loopwright.lower.modules import kernels_of
 from loopwright.lower.tuning.candidates import Candidate
 from loopwright.lower.tuning.kernels import Kernels, Searched, difference
-from loopwright.lower.tuning.models import Roofline
+from loopwright.lower.tuning.platforms import PROCESSOR, Platform
 from loopwright.lower.tuning.ranges import ranges_of
 from loopwright.lower.tuning.records import Records
 from loopwright.lower.tuning.results import Progress, Trial, Tuned
@@ -50,16 +46,19 @@ Listener = Callable[[Trial, Progress], None]
 
 def tune(g: Graph, sizes: Mapping[str, int], *, seconds: float, fast_math: bool = False, donated: Sequence[int] = (),
          workers: int = 2, starts: Sequence[Graph] = (), records: Records | None = None,
-         values: Sequence[np.ndarray] | None = None, on_trial: Listener = lambda trial, progress: None) -> Tuned:
+         values: Sequence[np.ndarray] | None = None, on_trial: Listener = lambda trial, progress: None,
+         platform: Platform = PROCESSOR) -> Tuned:
     """The fastest program for a graph that is found within the seconds, at these sizes. starts: modules of the same graph, as
     candidates. values: arguments for whole programs, where indices and ranges matter; single kernels, other sizes, and
     programs without them get drawn ones. records: of kernels, wherever they were: what was best is tried first, what failed not
-    again; what is found is added. RuntimeError where the default program itself fails, with its reason."""
-    with Workers(workers) as pool, tempfile.TemporaryDirectory() as folder:
+    again; what is found is added. platform: where the program runs. RuntimeError where the default
+    program itself fails, with its reason."""
+    with Workers(workers, origin=platform.origin) as pool, tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "arguments.npz") if values is not None else ""
         if values is not None:
             np.savez(path, *[np.asarray(x, v.type.dtype) for x, v in zip(values, g.params, strict=True)])
-        return _Tuner(_Task(g, dict(sizes), fast_math, tuple(donated), path), seconds, pool, on_trial, records).run(starts)
+        task = _Task(g, dict(sizes), fast_math, tuple(donated), path, platform)
+        return _Tuner(task, seconds, pool, on_trial, records).run(starts)
 
 
 @dataclass(frozen=True)
@@ -71,11 +70,11 @@ class _Task:
     fast_math: bool
     donated: tuple[int, ...]
     values: str = ""  # the file of the arguments
+    platform: Platform = PROCESSOR
 
     def module(self, cover: Cover) -> Graph:
         """The program that a cover makes. ScheduleError where it makes none."""
-        kernels, donations = cover_graph(self.g, host_target(), blas=blas.available(), donated=self.donated, cover=cover)
-        return module_of_kernels(self.g, kernels, donations, self.fast_math)
+        return self.platform.module(self.g, self.sizes, self.donated, self.fast_math, cover)
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ class _Tuner:
         self.task, self.seconds, self.pool, self.listener = task, seconds, pool, listener
         self.start = time.monotonic()
         self.trials: list[Trial] = []
-        self.kernels = Kernels(Roofline(threads()), records)  # of all programs that were the best for a while
+        self.kernels = Kernels(records, task.platform)  # of all programs that were the best for a while
         self.present: dict[str, Node] = {}  # of the best program
         self.default = self.best = _Program(Cover(), task.module(Cover()))
         self.default_seconds = self.best_seconds = self.partition_seconds = math.inf
@@ -220,7 +219,7 @@ class _Tuner:
         """Measure some covers that differ by one decision from the best; False when there are none left."""
         if self.waiting is None:
             cover = self.best.cover or Cover()
-            self.waiting = alternatives(self.task.g, host_target(), blas.available(), cover, self.task.sizes)
+            self.waiting = self.task.platform.alternatives(self.task.g, cover, self.task.sizes)
         if not self.waiting:
             return False
         now, self.waiting = self.waiting[:COVERS], self.waiting[COVERS:]

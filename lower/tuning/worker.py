@@ -3,7 +3,8 @@
     {"check": candidate}          -> {"failure": null or words}
     {"time": [candidate, ...]}    -> {"running": k} lines before contender k runs, then {"samples": [[seconds]], "noise": x}
 
-It says {} when it is ready. Whatever a candidate does to this process is for `workers` to see.
+A check's answer has "is_last" where the device is of no more use to this process, whose owner ends it then. It says {} when it
+is ready. Whatever a candidate does to this process is for `workers` to see.
 """
 from __future__ import annotations
 
@@ -13,16 +14,19 @@ import signal
 import sys
 import threading
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import import_module
 from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.graph import Graph
+from loopwright.lower.cuda.driver import Driver
 from loopwright.lower.runtime.pool import set_threads
 from loopwright.lower.tuning.candidates import Candidate, arguments, difference, reference, structure_of
 from loopwright.lower.tuning.execution import Executable
+from loopwright.lower.tuning.gpu_execution import DeviceExecutable
 from loopwright.lower.tuning.timing import interleaved
 
 if sys.platform != "win32":
@@ -38,6 +42,7 @@ def main() -> None:
     os.dup2(2, 1)
     _limit_memory(int(sys.argv[1]))
     set_threads(int(sys.argv[2]))
+    _device(sys.argv[3])  # so that nobody waits for it later
     print("{}", file=answers, flush=True)
     requests = SimpleQueue[str]()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
@@ -61,7 +66,8 @@ def _limit_memory(most: int) -> None:
 
 def _answered(request: dict[str, Any], answers: Any) -> dict[str, Any]:
     if "check" in request:
-        return {"failure": _checked(_candidate(request["check"]))}
+        failure = _checked(_candidate(request["check"]))
+        return {"failure": failure, **({"is_last": True} if failure and not _is_well() else {})}
     contenders = [_built(_candidate(c)) for c in request["time"]]
 
     def before(k: int) -> None:
@@ -74,9 +80,28 @@ def _candidate(x: dict[str, Any]) -> Candidate:
     return Candidate(x["text"], tuple([(name, size) for name, size in x["sizes"]]), x["values"])
 
 
+@cache
+def _device(origin: str) -> Driver | None:
+    """What runs candidates here; None: the processor."""
+    module, _, name = origin.partition(":")
+    return getattr(import_module(module), name)() if origin else None
+
+
+def _is_well() -> bool:
+    """Whether the device still answers: what touched memory that is not there ends all that its process asks of it."""
+    driver = _device(sys.argv[3])
+    try:
+        if driver is not None:
+            driver.wait()
+    except Exception:  # whatever it is called: the process is of no more use
+        return False
+    return True
+
+
 @lru_cache(maxsize=KEPT)
-def _built(candidate: Candidate) -> Executable:
-    return Executable(candidate)
+def _built(candidate: Candidate) -> Executable | DeviceExecutable:
+    driver = _device(sys.argv[3])
+    return Executable(candidate) if driver is None else DeviceExecutable(candidate, driver)
 
 
 @dataclass(frozen=True)

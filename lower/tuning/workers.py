@@ -52,10 +52,11 @@ class Ended(Exception):
 
 
 class Worker:
-    """One process, started when it is first asked something. most_bytes: of its address space; 0: no limit."""
+    """One process, started when it is first asked something. most_bytes: of its address space; 0: no limit. origin: what
+    runs programs there, as `module:name` of what gives its driver; "": the processor."""
 
-    def __init__(self, most_bytes: int = 0) -> None:
-        self.most_bytes = most_bytes
+    def __init__(self, most_bytes: int = 0, origin: str = "") -> None:
+        self.most_bytes, self.origin = most_bytes, origin
         self._process: subprocess.Popen[bytes] | None = None
         self._unread = b""
 
@@ -69,6 +70,8 @@ class Worker:
         while True:
             answer: dict[str, Any] = json.loads(self._line(seconds, running))
             if "running" not in answer:
+                if answer.pop("is_last", False):
+                    self.close()
                 return answer
             running = answer["running"]
 
@@ -80,7 +83,7 @@ class Worker:
             process.communicate()
 
     def _start(self) -> None:
-        command = [sys.executable, "-c", _START, str(self.most_bytes), str(threads())]
+        command = [sys.executable, "-c", _START, str(self.most_bytes), str(threads()), self.origin]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self._unread = b""
 
@@ -119,9 +122,10 @@ def _described(status: int) -> str:
 class Workers:
     """Some worker processes. Use it in a `with`: they end with it."""
 
-    def __init__(self, count: int = 2, check_seconds: float = 20.0, time_seconds: float = 20.0, most_bytes: int = 0) -> None:
+    def __init__(self, count: int = 2, check_seconds: float = 20.0, time_seconds: float = 20.0, most_bytes: int = 0,
+                 origin: str = "") -> None:
         self.check_seconds, self.time_seconds = check_seconds, time_seconds
-        self._workers = [Worker(most_bytes) for _ in range(count)]
+        self._workers = [Worker(most_bytes, origin) for _ in range(count)]
 
     def __enter__(self) -> Workers:
         return self

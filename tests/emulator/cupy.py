@@ -3,6 +3,7 @@
 It shows that `lower.runtime.gpu` means what it should where CuPy does; what CuPy and a card do is not shown.
 """
 import ctypes
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -70,6 +71,23 @@ class Stream:
         return SimpleNamespace(launch=lambda: [action() for action in noted])
 
 
+class Event:
+    """The host's clock: everything is done when it was asked for."""
+
+    def record(self, stream):
+        assert stream is get_current_stream() and stream.noted is None
+        self.at = time.perf_counter()
+
+    def synchronize(self):
+        self.is_over = True
+
+
+def get_elapsed_time(start, end):
+    assert end.is_over
+    return 1e3 * (end.at - start.at)
+
+
+ATTRIBUTES = {13: 1_980_000, 36: 2_619_000, 37: 5120, 16: 132, 38: 50 << 20, 39: 2048, 75: 9, 76: 0}  # of an H100
 NULL = Stream(0)
 
 
@@ -156,7 +174,8 @@ class NVRTCError(Exception):
 
 
 cuda = SimpleNamespace(
-    function=SimpleNamespace(Module=Module), Stream=Stream, get_current_stream=get_current_stream, alloc=alloc,
+    function=SimpleNamespace(Module=Module), Stream=Stream, Event=Event, get_elapsed_time=get_elapsed_time,
+    get_current_stream=get_current_stream, alloc=alloc,
     alloc_pinned_memory=alloc_pinned_memory, MemoryPointer=MemoryPointer, UnownedMemory=UnownedMemory,
     Device=lambda: SimpleNamespace(compute_capability="90"),
     nvrtc=SimpleNamespace(createProgram=_create, compileProgram=_compile, getCUBIN=_cubin, destroyProgram=lambda p: None,
@@ -164,7 +183,8 @@ cuda = SimpleNamespace(
     driver=SimpleNamespace(launchKernel=_launch, funcSetAttribute=lambda f, attribute, value: None),
     runtime=SimpleNamespace(memcpyAsync=_copy, memcpyDeviceToDevice="device", memcpyDeviceToHost="to host",
                             memcpyHostToDevice="to device", streamSynchronize=_waits, getDevice=lambda: 0,
-                            memGetInfo=lambda: None))
+                            memGetInfo=lambda: None, deviceGetAttribute=lambda key, device: ATTRIBUTES[key],
+                            getDeviceProperties=lambda device: {"name": b"NVIDIA H100"}))
 linalg, fft = np.linalg, np.fft
 sort, argsort, matmul, swapaxes, cumprod, ascontiguousarray = (
     np.sort, lambda x, axis: np.argsort(x, axis, kind="stable"), np.matmul, np.swapaxes, np.cumprod, np.ascontiguousarray)

@@ -3,11 +3,13 @@
 A captured graph holds the addresses that it was made with, as on a device: a replay with others in mind is wrong here too.
 """
 import ctypes
+import time
 
 import numpy as np
 
 from loopwright.ir.dims import evaluate
 from loopwright.ir.interpreter import evaluate as evaluate_graph
+from loopwright.lower.cuda.driver import Device
 from tests.emulator import FORWARD, REVERSE, Emulator, Guarded
 
 
@@ -61,6 +63,15 @@ class EmulatorDriver:
     def __init__(self, order=FORWARD, flags=("-O0",)):
         self.order, self.options = order, flags
         self.log, self.noted, self.number = [], None, 0
+
+    origin = "tests.emulator.driver:EmulatorDriver"
+    device = Device("the emulator", 1, 1e8, 1, 1e9, 1 << 20, 1024)
+
+    def elapsed(self, run):
+        """What it takes here, one thread after another."""
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
 
     def load(self, text, names):
         self.emulator = Emulator(text, names, self.options)
