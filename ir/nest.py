@@ -40,7 +40,8 @@ class For:
     vectors that is its body, in square tiles. padded: all positions of the block are stored to, those past the extent with any
     number. together: so many
     iterations, from a multiple of that on, belong to one thread. by_owner: a scatter's updates, each done by the warp that
-    owns the element, in order. bind: the axes of a GPU's blocks and threads that share out the iterations; loops directly
+    owns the element, in order; any_order: by whichever thread comes, atomically, in copies of blocks where `copy` elements
+    suffice. bind: the axes of a GPU's blocks and threads that share out the iterations; loops directly
     inside each other with the same axes are shared out as one. of: the loops whose iterations these are, numbered in order;
     their indices have values, too."""
 
@@ -59,6 +60,8 @@ class For:
     together: int = 1
     bind: tuple[str, ...] = ()
     by_owner: bool = False
+    any_order: bool = False
+    copy: int = 0
     of: tuple[tuple[Index, Extent], ...] = ()
 
     def with_body(self, body: tuple[Statement, ...]) -> For:

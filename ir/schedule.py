@@ -354,16 +354,30 @@ class ByOwner:
     """
 
 
+@dataclass(frozen=True)
+class InAnyOrder:
+    """Share out the updates of the root, which is a scatter, among all threads of a GPU, whichever comes first: by atomic
+    operations of which every order gives the same bits. Integers are added, and what is greatest or least is found, as they
+    are; floats are added as integers, multiples of a power of two that is found first; of what is set the last one counts,
+    which is found first. A block works in a `copy` of its own in shared memory where the root has so many elements at most.
+
+    before: for k: y[t[k]] += v[k]
+    after:  for k from all threads: atomically y[t[k]] += v[k]
+    """
+
+    copy: int = 0
+
+
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Distribute | Tensorize | Pack \
     | Parallel | Rfactor | PrefetchRow | ByRows | AddAlong | OnePass | Tiles | InPlace | Threads | Bind \
-    | InShared | InRegisters | InTiles | InPasses | ByOwner
+    | InShared | InRegisters | InTiles | InPasses | ByOwner | InAnyOrder
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
     Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Distribute, Tensorize, Pack, Parallel, Rfactor,
     PrefetchRow,
     ByRows, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared, InRegisters,
-    InTiles, InPasses, ByOwner)}
+    InTiles, InPasses, ByOwner, InAnyOrder)}
 
 
 def to_json(schedule: Schedule) -> str:

@@ -9,15 +9,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from loopwright.ir.loops import Apply, Expr, Index, Literal, walk
+import numpy as np
+
+from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, walk
 from loopwright.ir.nest import Allocate, For, Nest, Reduction, Scan, Statement, Store
 from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
+from loopwright.ir.types import is_float
 
 LOOP_AXES = ((BLOCK,), (BLOCK, THREAD_X), (BLOCK, THREAD_Y), (THREAD_X,), (BLOCK, THREAD_Y, THREAD_X))
 FOLD_AXES = ((THREAD_X,), (THREAD_Y,), (BLOCK, THREAD_X), (BLOCK, THREAD_Y))
 SCAN_AXES = ((THREAD_X,), (BLOCK, THREAD_X))
 ROW_PARTS = (BLOCK, THREAD_X)  # of a loop or fold along a row that several blocks share out
 WARP, MOST_THREADS = 32, 1024
+MOST_COPY = 2048  # elements, of up to 16 bytes, of a block's copy of what is updated
 
 
 def bind(nest: Nest, index: Index, axes: tuple[str, ...]) -> Nest:
@@ -74,6 +78,9 @@ def check(nest: Nest) -> None:
         raise ValueError(f"a block has {WARP} to {MOST_THREADS} threads, powers of two along each axis")
     _check_shape(nest.body, x, y)
     _check(nest.body, (), ())
+    for s in nest.body:
+        if isinstance(s, For) and s.any_order:
+            _check_any_order(s, nest)
 
 
 def _check_shape(body: Sequence[Statement], x: int, y: int) -> None:
@@ -114,6 +121,8 @@ def _axes(around: Sequence[For]) -> tuple[str, ...]:
 def _check_loop(s: For, around: tuple[For, ...], taken: tuple[str, ...]) -> None:
     if s.by_owner and (s.bind or around or not _updates_alone(s)):
         raise ValueError(f"loop {s.index.name}: owners go through updates alone, which no threads share out")
+    if s.any_order and (s.bind or around or not _updates_alone(s)):
+        raise ValueError(f"loop {s.index.name}: only updates alone, which no threads share out, are done in any order")
     if not s.bind:
         return
     if around and s.bind == around[-1].bind:
@@ -126,6 +135,25 @@ def _check_loop(s: For, around: tuple[For, ...], taken: tuple[str, ...]) -> None
         raise ValueError(f"loop {s.index.name}: a loop around it has one of its axes")
     if (BLOCK in s.bind) == bool(around):
         raise ValueError(f"loop {s.index.name}: outermost loops are shared out among blocks, and no others")
+
+
+def is_order_free(combine: str, dtype: np.dtype) -> bool:
+    """Whether updates of this kind can be done in any order with equal bits, as `cuda.atomics` does them."""
+    return combine in ("set", "add", "max", "min") or (combine == "mul" and not is_float(dtype))
+
+
+def _check_any_order(s: For, nest: Nest) -> None:
+    dtypes, update = {b.name: b.dtype for b in nest.buffers}, s.body[0]
+    while isinstance(update, For):
+        update = update.body[0]
+    assert isinstance(update, Store)
+    if nest.threads is None or nest.threads[1] > 1 or not 0 <= s.copy <= MOST_COPY:
+        raise ValueError(f"updates in any order are those of threads along x, whose blocks copy up to {MOST_COPY} elements")
+    if not is_order_free(update.combine, dtypes[update.buffer]):
+        raise ValueError(f"loop {s.index.name}: {update.combine} of {dtypes[update.buffer]} depends on the order of updates")
+    read = (update.value, *update.index, *(() if update.when is None else (update.when,)))
+    if any(isinstance(x, Load) and x.array == update.buffer for e in read for x in walk(e)):
+        raise ValueError(f"loop {s.index.name}: updates read what others of them change")
 
 
 def is_in_row_parts(around: Sequence[For]) -> bool:

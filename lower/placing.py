@@ -14,7 +14,17 @@ from loopwright.ir.errors import ScheduleError
 from loopwright.ir.graph import Graph, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, Local, Prefix, Reduce, Scatter, integer, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Prefetch, Reduction, Scan, Statement, Store
-from loopwright.ir.schedule import AddAlong, ByOwner, ComputeAt, Inline, InPlace, Instruction, Interleave, PrefetchRow
+from loopwright.ir.schedule import (
+    AddAlong,
+    ByOwner,
+    ComputeAt,
+    InAnyOrder,
+    Inline,
+    InPlace,
+    Instruction,
+    Interleave,
+    PrefetchRow,
+)
 from loopwright.lower.composition import Composer, Position, fresh_indices, reads
 from loopwright.lower.partials import block_of
 from loopwright.lower.row_products import row_products, row_sums
@@ -30,7 +40,7 @@ class Places:
     in_place: tuple[InPlace, ...] = ()
     prefetched: frozenset[int] = frozenset()
     interleave: bool = False
-    by_owner: bool = False
+    updates: ByOwner | InAnyOrder | None = None
     across: bool = False
     outermost: frozenset[int] = frozenset()
 
@@ -117,7 +127,8 @@ class _Placer:
     def _body(self) -> tuple[Statement, ...]:
         own = reads(self.region.nodes[self.root_stage], self.index, fresh_indices())[0]
         check(not isinstance(own, Scatter | Prefix | Reduce) or not self.places.interleave, Interleave(), "the root is a fold")
-        check(isinstance(own, Scatter) or not self.places.by_owner, ByOwner(), "the root is no scatter")
+        if self.places.updates is not None:
+            check(isinstance(own, Scatter), self.places.updates, "the root is no scatter")
         if isinstance(own, Scatter | Prefix):
             whole = self.composer.compute(self.root, self.index)
             check(isinstance(whole, Scatter) or not self.places.in_place, InPlace(0), "the root is a running fold")
@@ -284,8 +295,12 @@ class _Placer:
         for a, (k, extent) in reversed(inward):
             self.variables[k] = self.root_stage, rank + a, False
             update = [For(k, extent, tuple(update))]
-        if self.places.by_owner:
+        how = self.places.updates
+        if isinstance(how, ByOwner):
             update = [dataclasses.replace(x, by_owner=True) for x in update if isinstance(x, For)] or update
+        elif how is not None:
+            check(bool(s.over), how, "there is one update")
+            update = [dataclasses.replace(x, any_order=True, copy=how.copy) for x in update if isinstance(x, For)]
         return (*start, *update)
 
     def _prefix(self, p: Prefix) -> tuple[Statement, ...]:

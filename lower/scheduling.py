@@ -24,6 +24,7 @@ from loopwright.ir.schedule import (
     ComputeAt,
     Distribute,
     Fuse,
+    InAnyOrder,
     Inline,
     InPasses,
     InPlace,
@@ -93,7 +94,7 @@ class Decisions:
     threads: Threads | None = None
     bound: list[Bind] = field(default_factory=list)
     rows: list[InShared | InRegisters | InTiles | InPasses] = field(default_factory=list)
-    by_owner: bool = False
+    updates: ByOwner | InAnyOrder | None = None
 
 
 def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
@@ -139,8 +140,9 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.bound.append(x)
             case InShared() | InRegisters() | InTiles() | InPasses():
                 d.rows.append(x)
-            case ByOwner():
-                d.by_owner = True
+            case ByOwner() | InAnyOrder():
+                check(d.updates in (None, x), x, "updates are done in one way")
+                d.updates = x
             case InPlace(operand, output):
                 check(0 <= operand < len(region.params) and 0 <= output < len(region.results), x, "there is no such pair")
                 d.in_place.append(x)
@@ -184,7 +186,7 @@ def _placed(region: Graph, d: Decisions, known: dict[Places, Placed]) -> Placed:
     outermost = frozenset([x.loop for x in d.bound if x.stage == root])
     across = loops > 0 and (root, loops - 1) in d.vector
     places = Places(tuple(d.placed.values()), tuple(d.along.values()), tuple(d.in_place), frozenset(d.prefetched), d.interleave,
-                    d.by_owner, across, outermost)
+                    d.updates, across, outermost)
     if places not in known:
         known[places] = place(region, places)
     return known[places]
@@ -247,7 +249,7 @@ class _NestBuilder:
                 check(lanes == 1 or not _meet(s.body, s.index), Vectorize(stage, loop, lanes),
                       "lanes may meet in one element of what a store combines")
                 unroll = self.d.unroll.get(stage, 1) if unrolls and lanes > 1 else 1
-                s = For(s.index, s.extent, inside, lanes, unroll, by_owner=s.by_owner)
+                s = For(s.index, s.extent, inside, lanes, unroll, by_owner=s.by_owner, any_order=s.any_order, copy=s.copy)
             elif isinstance(s, Reduction):
                 stage = int(s.name[1:])
                 last = self.region.nodes[stage].outputs[0].type.rank + len(s.over) - 1

@@ -131,6 +131,12 @@ def places(rng, n, m):
     return [rng.normal(size=(n, m)).astype("f4"), rng.integers(-n, n, 7), rng.normal(size=(7, m)).astype("f4")]
 
 
+def many_places(dtype, high=9):
+    """Few elements, many updates."""
+    return lambda rng, n, m: [rng.integers(-high, high, (n, 2)).astype(dtype), rng.integers(-n, n, 5 * m + 200),
+                              rng.integers(-high, high, (5 * m + 200, 2)).astype(dtype)]
+
+
 def escapes(c):
     return lw.lax.while_loop(lambda s: (s[0] * s[0] < 4) & (s[1] < 60), lambda s: (s[0] * s[0] + c, s[1] + 1), (c, 0))[1]
 
@@ -199,6 +205,10 @@ TEMPLATES = {
     "added rows": Template(added_traced, places, (40, 64), expected=added),
     "updated": Template(updated_traced, lambda rng, n, m: [rng.normal(size=n).astype("f4"), rng.integers(-n, n, m),
                                                            rng.normal(size=m).astype("f4")], (40, 64), expected=updated),
+    "histogram": Template(added_traced, many_places("i4"), (40, 64), expected=added),
+    "added in any order": Template(added_traced, many_places("f4"), (400, 100), expected=added),
+    "added in copies": Template(added_traced, many_places("f8", 1 << 20), (40, 64), expected=added),
+    "updated in any order": Template(updated_traced, many_places("f2"), (40, 64), expected=updated),
     "own ways": Template(lambda x: lw.vmap(escapes)(x), lambda rng, n, m: [rng.uniform(-2, 1, n).astype("f4")], (300, 1),
                          wide=False, expected=escapes_in_numpy),
     "products in tiles": Template(lambda x, y, b: np.maximum(x @ y + b, 0), lambda rng, n, m: [

@@ -20,6 +20,7 @@ from loopwright.ir.schedule import (
     Bind,
     ByOwner,
     ComputeAt,
+    InAnyOrder,
     Inline,
     InRegisters,
     InShared,
@@ -225,6 +226,11 @@ def test_threads_that_store_to_the_same_elements_are_refused():
     nest = build_nest(region, start, "k").nest
     owned = build_nest(region, (*start, ByOwner()), "k").nest
     assert from_json(to_json((ByOwner(),))) == (ByOwner(),) and [s.by_owner for s in owned.body] == [False, True]
+    anyhow = build_nest(region, (*start, InAnyOrder(64)), "k").nest
+    assert from_json(to_json((InAnyOrder(64),))) == (InAnyOrder(64),)
+    assert [(s.any_order, s.copy) for s in anyhow.body] == [(False, 0), (True, 64)]
+    with pytest.raises(ScheduleError, match="updates are done in one way"):
+        build_nest(region, (*start, ByOwner(), InAnyOrder()), "k")
     with pytest.raises(ScheduleError, match="the root is no scatter"):
         build_nest(REGION, (*BOUND, ByOwner()), "k")
     with pytest.raises(ScheduleError, match="no threads share out"):

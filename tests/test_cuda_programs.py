@@ -218,7 +218,8 @@ def test_random_programs(found, seed, order):
 
 
 def test_the_same_bits_in_every_run():
-    for name in ("everything", "rows", "softmax of few long rows", "columns", "added rows"):
+    for name in ("everything", "rows", "softmax of few long rows", "columns", "added rows", "added in any order",
+                 "added in copies"):
         graph, made = program(name)
         args = TEMPLATES[name].make(np.random.default_rng(0), 70, 90)
         runs = [run_program(made, compiled(made), args, sizes_of(graph, args), order) for order in (*ORDERS, FORWARD)]

@@ -131,6 +131,8 @@ FAULTS = {
     "columns past the end": lambda text: re.sub(r"(if \(i\d+ < n\d+) && i\d+ < n\d+\)", r"\1)", text),
     "what is kept is not waited for": lambda text: re.sub(r"(right_stages\[stage.*?)__syncthreads\(\);", r"\1", text,
                                                           flags=re.S),
+    "done by all": lambda text: re.sub(r"atomicExch\(&(y0_magnitude\[at\d+\]), 0u\)(?= *;\n +if)", r"\1", text),
+    "not cleared": lambda text: re.sub(r"atomicExch\(&y0_(?:magnitude|last)\[at\d+\], 0u?\);", "", text, count=1),
     "a slot too many": lambda text: re.sub(r"(u\d+ \* 4 \+ e\d+) < n\d+", r"\1 <= 8", text),
 }
 
@@ -151,6 +153,10 @@ FAULTS = {
     ("attention of halves", "no barrier", "wrong"),
     ("attention of halves", "columns past the end", "wrong"),
     ("few long rows", "one part again", "wrong"),
+    ("histogram", "no barrier", "wrong"),
+    ("added in any order", "done by all", "wrong"),
+    ("added in copies", "not cleared", "wrong"),
+    ("updated in any order", "not cleared", "wrong"),
 ])
 def test_faults_in_generated_text_are_caught(name, fault, why):
     require_compiler()

@@ -127,16 +127,46 @@ def test_the_emulator_goes_on_after_a_fault():
     np.testing.assert_array_equal(run_reversed(text, 96, FORWARD), np.arange(96)[::-1])
 
 
-def test_races_are_found_and_templates_have_none():
-    """Under ThreadSanitizer, to which every fiber is a thread, whatever order they ran in; it leaves at the first race."""
-    names = [*TEMPLATES] if SCALE > 1 else [
-        "everything", "rows", "few long rows", "products of halves", "attention", "attention of halves", "added rows"]
-    line, environment = races.command("mended", *names, "planted")
+def under_thread_sanitizer(*names):
+    line, environment = races.command(*names)
     done = subprocess.run(line, env=os.environ | environment, cwd=ROOT, capture_output=True, text=True, check=False)
     if "unexpected memory mapping" in done.stderr:
         pytest.skip("ThreadSanitizer finds no place for its memory here")
-    assert done.stdout.split("\n")[:-1] == ["mended", *names, "planted"], done.stderr
+    assert done.stdout.split("\n")[:-1] == [*names], done.stderr
+    return done
+
+
+def test_races_are_found_and_templates_have_none():
+    """Under ThreadSanitizer, to which every fiber is a thread, whatever order they ran in; it leaves at the first race."""
+    names = [*TEMPLATES] if SCALE > 1 else [
+        "everything", "rows", "few long rows", "products of halves", "attention", "attention of halves", "added rows",
+        "histogram", "added in any order", "updated in any order"]
+    done = under_thread_sanitizer("mended", *names, "planted")
     assert done.returncode == races.RACE and "data race" in done.stderr and "planted::row" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["histogram", "added in any order"])
+def test_additions_that_are_not_atomic_are_races(name):
+    done = under_thread_sanitizer(f"plainly {name}")
+    assert done.returncode == races.RACE and "data race" in done.stderr
+
+
+COUNTED = """
+extern "C" __global__ void __launch_bounds__(64) counted(int* y) {
+    const int place = atomicAdd(&y[0], 1);
+    y[1 + place] = (int)threadIdx.x;
+    STEP
+}
+"""
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_atomic_operations_lose_nothing_and_let_others_go_on(order):
+    found = launched(COUNTED.replace("STEP", "atomicMax(&y[65], (int)threadIdx.x);"), "counted", (64, 1), [np.zeros(66, "i4")],
+                     order=order)[0]
+    assert found[0] == 64 and sorted(found[1:65]) == list(range(64)) and found[65] == 63
+    torn = COUNTED.replace("STEP", "int old = y[65]; atomicAdd(&y[65], 0); y[65] = old + 1;")
+    assert launched(torn, "counted", (64, 1), [np.zeros(66, "i4")], order=order)[0][65] < 64
 
 
 def test_text_that_does_not_compile_is_shown():

@@ -28,6 +28,7 @@ from loopwright.ir.nest import (
 from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.cuda import folds
+from loopwright.lower.cuda.atomics import updates_in_any_order
 from loopwright.lower.cuda.blocks import multiplied
 from loopwright.lower.cuda.chains import passed
 from loopwright.lower.cuda.context import MOST_NARROW, Context, Launch
@@ -134,6 +135,8 @@ class _Emitter:
     def passes(self, group: Sequence[Statement]) -> list[Callable[[Context], object]]:
         """What writes each launch of a stretch."""
         match group[0]:
+            case For() as s if s.any_order:
+                return updates_in_any_order(s, self.nest.buffers)
             case Reduction() as r if BLOCK in r.bind:
                 return [lambda context: folds.fold_parts(context, _reductions(group))]
             case For() as s if (count := len(_split(perfect(s)[1].body))):
@@ -147,7 +150,7 @@ class _Emitter:
         return isinstance(s, Reduction) and BLOCK in s.bind
 
     def is_apart(self, s: Statement) -> bool:
-        return isinstance(s, For | Reduction | Scan) and BLOCK in s.bind
+        return (isinstance(s, For | Reduction | Scan) and BLOCK in s.bind) or (isinstance(s, For) and s.any_order)
 
     def again(self, context: Context, before: Sequence[Statement]) -> Context:
         """The names that earlier launches gave, given once more."""

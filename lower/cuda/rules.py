@@ -23,6 +23,7 @@ from loopwright.ir.schedule import (
     Bind,
     ByOwner,
     ComputeAt,
+    InAnyOrder,
     Inline,
     InRegisters,
     InShared,
@@ -37,7 +38,7 @@ from loopwright.ir.schedule import (
     Vectorize,
 )
 from loopwright.ir.types import I64, U64
-from loopwright.lower.binding import owner
+from loopwright.lower.binding import MOST_COPY, is_order_free, owner
 from loopwright.lower.contractions import is_contraction
 from loopwright.lower.cuda.chain_rules import chain_in_passes
 from loopwright.lower.fusing import expressions, transposed_loads
@@ -53,6 +54,7 @@ MOST_LANES = 8
 SHORT_ROW, WARP_ROW, BLOCK_ROW = 16, 1024, 8192  # elements that one thread, one warp, a block of THREADS folds
 LONG_ROW = 1 << 16  # elements of rows that several blocks fold where rows are few
 FEWEST_OWN = 128  # threads that have elements of their own
+MOST_TURNS, WARP_TURN = 128, 8  # updates that one owner goes through, and of which a warp looks at so many as fast as at one
 FEW = 4096  # elements that one block folds alone
 TILES, MANY_BLOCKS = (128, 64, 32), 128  # edges of tiles of products; blocks that are worth it
 MOST_KEPT = 64  # registers of a thread that hold rows
@@ -62,11 +64,12 @@ MOST_SQUARES = 4  # arrays of which shared memory holds a square
 GRID, ROWS, SQUARES = (BLOCK, THREAD_X), (BLOCK, THREAD_Y), (BLOCK, THREAD_Y, THREAD_X)
 
 
-def gpu_schedule(region: Graph, sizes: Mapping[str, int]) -> Schedule:
-    """The schedule of a region for a GPU, good at these sizes of its symbols, right at all."""
+def gpu_schedule(region: Graph, sizes: Mapping[str, int], fast_math: bool = False) -> Schedule:
+    """The schedule of a region for a GPU, good at these sizes of its symbols, right at all. fast_math: whether sums of scaled
+    terms may stand for what is written."""
     if region.nodes[0].op is scan:
         return _elements(region)
-    chain = chain_in_passes(region, sizes)
+    chain = chain_in_passes(region, sizes, fast_math)
     if chain is not None:
         return chain
     s = survey(region)
@@ -308,15 +311,20 @@ def _kept(s: Survey, placement: Sequence[Instruction], rows: int, sizes: Mapping
 
 
 def _scatter(s: Survey, number: int, e: Scatter, sizes: Mapping[str, int]) -> list[Instruction]:
-    """A copy of the base; then updates, in order: by threads that have elements of their own, or where these are few by warps
-    that own stretches."""
+    """A copy of the base; then updates: where they are many in any order, if that gives equal bits; else in order, by threads
+    that have elements of their own, or where these are few by warps that own stretches."""
     rank, lanes = len(s.index), max(1, min(MOST_LANES, BYTES // e.dtype.itemsize))
     out: list[Instruction] = [Threads(THREADS), *(Bind(number, a, GRID) for a in range(rank))]
     if rank and lanes > 1:
         out += [Vectorize(number, rank - 1, lanes), Unroll(number, 2)]
     loops = {k for k, _ in e.over}
     own = {owner(x, loops) for x in e.target}
-    width = evaluate(product(n for k, n in e.over if k in own), sizes)
+    width, count = (evaluate(product(n for k, n in e.over if k in some), sizes) for some in (own, loops))
+    turns = count // max(width, 1)  # that an owner goes through all
+    if loops and not loops <= own and is_order_free(e.combine, e.dtype) and \
+            (turns if width >= FEWEST_OWN else count // WARP_TURN) > MOST_TURNS:
+        size = evaluate(product(s.root.node.outputs[0].type.shape), sizes)
+        return [*out, InAnyOrder(MOST_COPY if size <= MOST_COPY and 4 * size <= count else 0)]
     if not loops <= own and width < FEWEST_OWN:
         return [*out, ByOwner()]
     return [*out, *(Bind(number, rank + j, GRID) for j, (k, _) in enumerate(e.over) if k in own)]

@@ -69,7 +69,7 @@ static inline unsigned short lw_to_f16(double x) { return lw_same_bits<unsigned 
 
 namespace emulator {
 enum State { READY, AT_BARRIER, IN_WARP, LEFT };
-struct Fiber { void* stack; State state; unsigned mask; int operation; int line; dim3 thread; };
+struct Fiber { void* stack; State state; unsigned mask; int operation; int line; dim3 thread; bool odd, odd_in_warp; };
 const unsigned long STACK = 65536;
 const int MOST = 1024, WARP = 32, SHARED = 232448;
 static char* stacks;
@@ -111,7 +111,8 @@ void __tsan_release(void*);
 }
 #define UNSEEN __attribute__((no_sanitize("thread")))
 static void *seen[MOST], *seen_scheduler;
-static char order_of_barrier, order_of_warp[MOST / WARP], order_of_kernel;
+// Two of each, in turn: whoever comes late to one must not learn what others did before the next.
+static char order_of_barrier[2], order_of_warp[MOST / WARP][2], order_of_kernel;
 #define ENTER(i) do { if (!seen_scheduler) seen_scheduler = __tsan_get_current_fiber(); \
     if (!seen[i]) seen[i] = __tsan_create_fiber(0); __tsan_switch_to_fiber(seen[i], 0); } while (0)
 #define RETURN() __tsan_switch_to_fiber(seen_scheduler, 1)  // the scheduler does not learn what the thread did
@@ -189,7 +190,7 @@ UNSEEN static int run_block(int order) {
         *--top = 0;
         *--top = (void*)entry;
         for (int k = 0; k < 6; ++k) *--top = 0;
-        fibers[i] = {top, READY, 0, 0, 0, {i % blockDim.x, i / blockDim.x, 0}};
+        fibers[i] = {top, READY, 0, 0, 0, {i % blockDim.x, i / blockDim.x, 0}, false, false};
     }
     for (;;) {
         seed = seed * 1664525u + 1013904223u;
@@ -230,9 +231,11 @@ UNSEEN static int run_block(int order) {
 }
 UNSEEN static void barrier(int line) {
     fibers[current].line = line;
-    RELEASE(order_of_barrier);
+    bool odd = fibers[current].odd ^= true;
+    (void)odd;
+    RELEASE(order_of_barrier[odd]);
     wait(AT_BARRIER);
-    ACQUIRE(order_of_barrier);
+    ACQUIRE(order_of_barrier[odd]);
 }
 UNSEEN static inline void meet(unsigned mask, int operation) {
     fibers[current].mask = mask;
@@ -242,10 +245,11 @@ UNSEEN static inline void meet(unsigned mask, int operation) {
 }
 UNSEEN static void warp_barrier(unsigned mask, int line) {
     int warp = current / WARP;
-    (void)warp;
-    RELEASE(order_of_warp[warp]);
+    bool odd = fibers[current].odd_in_warp ^= true;
+    (void)warp, (void)odd;
+    RELEASE(order_of_warp[warp][odd]);
     meet(mask, line);
-    ACQUIRE(order_of_warp[warp]);
+    ACQUIRE(order_of_warp[warp][odd]);
 }
 template <class T> UNSEEN static inline T exchange(unsigned mask, T x, int from, int operation) {
     int warp = current / WARP, now = turn[current] ^= 1;
@@ -339,11 +343,41 @@ UNSEEN static inline unsigned __ballot_sync(unsigned mask, int set) {
     return found;
 }
 static inline int __ffs(unsigned x) { return __builtin_ffs((int)x); }
-template <class T> UNSEEN static inline T atomicCAS(T* at, T expected, T x) {
-    T old = *at;
-    if (old == expected) *at = x;
+static inline int __clzll(unsigned long long x) { return x ? __builtin_clzll(x) : 64; }
+// Atomic operations order nothing but themselves, as on a GPU; after each the other lanes of the warp go on first. Those that
+// CUDA has, and no others.
+template <class T> static inline T lw_after_atomic(T old) {
+    emulator::wait(emulator::READY);
     return old;
 }
+template <class T> static inline T lw_cas(T* at, T expected, T x) {
+    __atomic_compare_exchange_n(at, &expected, x, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return expected;
+}
+template <class T> static inline T lw_most(T* at, T x, bool greatest) {
+    T old = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (greatest ? x > old : x < old) {
+        T seen = lw_cas(at, old, x);
+        if (seen == old) break;
+        old = seen;
+    }
+    return old;
+}
+#define LW_ATOMICS(T) \
+    static inline T atomicCAS(T* at, T expected, T x) { return lw_after_atomic(lw_cas(at, expected, x)); } \
+    static inline T atomicExch(T* at, T x) { return lw_after_atomic(__atomic_exchange_n(at, x, __ATOMIC_RELAXED)); } \
+    static inline T atomicAdd(T* at, T x) { return lw_after_atomic(__atomic_fetch_add(at, x, __ATOMIC_RELAXED)); }
+#define LW_COMPARED(T) \
+    static inline T atomicMax(T* at, T x) { return lw_after_atomic(lw_most(at, x, true)); } \
+    static inline T atomicMin(T* at, T x) { return lw_after_atomic(lw_most(at, x, false)); } \
+    static inline T atomicOr(T* at, T x) { return lw_after_atomic(__atomic_fetch_or(at, x, __ATOMIC_RELAXED)); }
+LW_ATOMICS(int)
+LW_ATOMICS(unsigned)
+LW_ATOMICS(unsigned long long)
+LW_COMPARED(int)
+LW_COMPARED(unsigned)
+LW_COMPARED(long long)
+LW_COMPARED(unsigned long long)
 #define LW_LAUNCHED(name) extern "C" int launch_##name(unsigned grid, unsigned x, unsigned y, long shared, int order, \
                                                        void** arguments, char* text) { \
     return emulator::launch(name, grid, x, y, shared, order, arguments, text); }

@@ -1,7 +1,10 @@
 """Runs kernels under ThreadSanitizer, to which every fiber is a thread: `python -m tests.emulator.races NAME...` for templates,
-or `planted` for a kernel that lacks a barrier. ThreadSanitizer must be loaded before Python: `command` says how.
+`planted` for a kernel that lacks a barrier, `plainly NAME` for a template whose atomic additions are none. ThreadSanitizer must
+be loaded before Python: `command` says how.
 """
+import dataclasses
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -45,7 +48,12 @@ def main(names):
             text = PLANTED.replace("BARRIER", "__syncthreads();" if name == "mended" else "")
             Emulator(text, ["planted"], FLAGS).launch("planted", 1, (64, 1), [Guarded(np.zeros(64, "f4"), False)])
             continue
+        plain, name = name.startswith("plainly "), name.removeprefix("plainly ")
         graph, made = program(name)
+        if plain:
+            text = re.sub(r"atomicAdd\(\([\w ]+\*\)&(.+\]), (.+)\);", r"\1 = \1 + \2;", made.text)
+            assert text != made.text, "the fault was not planted"
+            made = dataclasses.replace(made, text=text)
         args = TEMPLATES[name].make(np.random.default_rng(0), *(TEMPLATES[name].raced or TEMPLATES[name].sizes))
         run_program(made, compiled(made, flags=FLAGS), args, sizes_of(graph, args), FORWARD)
 
