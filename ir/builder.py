@@ -25,7 +25,7 @@ from loopwright.ir.graph import Graph, Node, Value, binding, renewed, settle, si
 from loopwright.ir.guards import Scope
 from loopwright.ir.op import Op, home
 from loopwright.ir.source import Source, user_source
-from loopwright.ir.types import ArrayType, native
+from loopwright.ir.types import SIZELESS, ArrayType, native
 
 _serial = itertools.count(1)
 
@@ -200,7 +200,7 @@ class Builder:
             if self.since != facts.changes:
                 self._meet_changes()
             if attrs:
-                attrs = {k: facts.canonical_attribute(a) for k, a in attrs.items()}
+                attrs = {k: a if type(a) in SIZELESS else facts.canonical_attribute(a) for k, a in attrs.items()}
         types = [v.type for v in inputs]
         if self.since != facts.changes:
             types = list(map(facts.canonical_type, types))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from loopwright.ir.dims import (
     Atom,
@@ -31,8 +31,7 @@ from loopwright.ir.types import SIZELESS, ArrayType
 FEW = 16  # rewrites of a size that are made anew, so that the size that was met first keeps its name
 
 
-@dataclass(frozen=True, slots=True)
-class Constraint:
+class Constraint(NamedTuple):
     """left relation right, with relation one of `==`, `!=`, `<=`, `divides`."""
 
     relation: str
@@ -46,8 +45,9 @@ class Constraint:
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Whether it is true for these sizes."""
-        a, b = evaluate(self.left, sizes), evaluate(self.right, sizes)
-        match self.relation:
+        relation, left, right = self
+        a, b = evaluate(left, sizes), evaluate(right, sizes)
+        match relation:
             case "==":
                 return a == b
             case "!=":
@@ -113,13 +113,13 @@ class Facts:
     _holders: dict[str, set[str]] = field(default_factory=dict, repr=False)  # an atom's text -> where `equal` holds it
     _canonical: dict[Dim, Extent] = field(default_factory=dict, repr=False)  # what is known by `equal` and `divides`
     _answers: dict[str, list[Dim]] = field(default_factory=dict, repr=False)  # an atom's text -> the sizes whose form holds it
-    _types: dict[int, tuple[ArrayType, ArrayType, int]] = field(  # by a type's identity: it, its form, and `changes` then
-        default_factory=dict, repr=False)
+    _types: dict[int, tuple[ArrayType, ArrayType]] = field(default_factory=dict, repr=False)  # by identity: a type and its form
 
     def learn(self, c: Constraint) -> None:
         """Take a constraint as true."""
-        a, b = self.canonical(c.left), self.canonical(c.right)
-        match c.relation:
+        relation, left, right = c
+        a, b = self.canonical(left), self.canonical(right)
+        match relation:
             case "==":
                 self._unify(a, b)
             case "!=":
@@ -183,7 +183,9 @@ class Facts:
         """Replace an atom from now on, in what is known too: a call that reads otherwise now is learned anew."""
         to = {name: other}
         holders = [k for k in self._holders.pop(name, ()) if k in self.equal]  # some were learned anew since
-        self.equal |= {k: substitute(self.equal[k], to) for k in holders} | to
+        for k in holders:
+            self.equal[k] = substitute(self.equal[k], to)
+        self.equal[name] = other
         self._forget(name)
         for k in (name, *holders):
             for atom in _atoms_in(self.equal[k]):
@@ -196,11 +198,12 @@ class Facts:
 
     def _forget_all(self) -> None:
         self.changes += 1
-        self._canonical, self._answers = {}, {}
+        self._canonical, self._answers, self._types = {}, {}, {}
 
     def _forget(self, name: str) -> None:
         """Forget the canonical sizes that hold an atom; a division that cancels might read otherwise without holding it."""
         self.changes += 1
+        self._types = {}
         if self.divides:
             self._forget_all()
         for x in self._answers.pop(name, ()):
@@ -233,11 +236,11 @@ class Facts:
         else:
             return t
         known = self._types.get(id(t))
-        if known is not None and known[2] == self.changes:
+        if known is not None:
             return known[1]
         shape = tuple([self.canonical(x) for x in t.shape])
         new = t if shape == t.shape else ArrayType(shape, t.dtype, t.weak)
-        self._types[id(t)] = t, new, self.changes  # with t, so that nothing else gets its id
+        self._types[id(t)] = t, new  # with t, so that nothing else gets its id
         return new
 
     def canonical_attribute(self, a: Any) -> Any:

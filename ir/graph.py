@@ -211,12 +211,17 @@ class _Types:
     def __init__(self, to: Mapping[str, Extent]) -> None:
         self.to = to
         self.known: dict[int, tuple[ArrayType, ArrayType]] = {}  # with the type itself, so that nothing else gets its id
+        self.made: dict[Any, ArrayType] = {}  # one object for each type
 
     def __call__(self, t: ArrayType) -> ArrayType:
         known = self.known.get(id(t))
         if known is None:
             shape = tuple([x if x.__class__ is int else substitute(x, self.to) for x in t.shape])
-            known = self.known[id(t)] = t, t if shape == t.shape else ArrayType(shape, t.dtype, t.weak)
+            key = shape, t.dtype, t.weak
+            made = self.made.get(key)
+            if made is None:
+                made = self.made[key] = t if shape == t.shape else ArrayType(*key)
+            known = self.known[id(t)] = t, made
         return known[1]
 
 

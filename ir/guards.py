@@ -7,7 +7,7 @@ line that asked.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from loopwright.ir.facts import Constraint, Facts
 from loopwright.ir.source import Source, user_source
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(NamedTuple):
     """A constraint that a compiled version relies on, and the user's line that asked for it."""
 
     constraint: Constraint

@@ -47,7 +47,7 @@ def as_dtype(dtype: Any) -> np.dtype:
 def kind_of(x: Any) -> Kind:
     """How x takes part in promotion."""
     if isinstance(x, Tracer):
-        t = x.type
+        t = x.ref.value.type
         return WEAK[t.dtype.kind] if t.weak else t.dtype
     if isinstance(x, np.generic) or is_array(x):
         return native(x.dtype)

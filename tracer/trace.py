@@ -51,10 +51,15 @@ def trace(f: Callable[[list[Tracer]], Any], types: Sequence[ArrayType], *, concr
     """
     builder = Builder(scope, why)
     with collector_paused(), _random_state_watched(is_sealed, why), tracing(builder, is_floor, is_sealed):
-        values = concrete if concrete is not None else [None] * len(types)
-        params = [Tracer(builder.param(t, v), owner=owner) for t, v in zip(types, values, strict=True)]
-        leaves, structure = flatten(f(params))
-        graph, outer = builder.finish(_results(leaves, structure, builder, why))
+        return _traced(f, types, concrete if concrete is not None else [None] * len(types), builder, owner, why)
+
+
+def _traced(f: Callable[[list[Tracer]], Any], types: Sequence[ArrayType], concrete: Sequence[Any], builder: Builder,
+            owner: str, why: str) -> Traced:
+    """`trace` in its builder: tracers are gone before the collector goes on."""
+    params = [Tracer(builder.param(t, v), owner=owner) for t, v in zip(types, concrete, strict=True)]
+    leaves, structure = flatten(f(params))
+    graph, outer = builder.finish(_results(leaves, structure, builder, why))
     return Traced(graph, outer, structure, builder)
 
 
