@@ -200,7 +200,7 @@ class OnGPU:
         if fitting is None:
             version = entry.draft.version
             graph = version.graph if chosen is None else chosen.graph
-            made = lazy.launcher(lazy.lower_cuda(graph, sizes, version.donated), driver, self.cuda_graphs)
+            made = lazy.launcher(lazy.lower_cuda(graph, sizes, version.donated, version.fast_math), driver, self.cuda_graphs)
             with self._lock:
                 fitting = next((x for x in known if x.program.fits(sizes)), None)
                 if fitting is None:

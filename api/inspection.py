@@ -78,5 +78,5 @@ def _lowered_for_gpu(versions: Versions, args: Sequence[Any], kwargs: Mapping[st
     call = versions.parameters.call(args, kwargs)
     draft, leaves = versions.draft(call), call.flat()
     sizes = {name: leaves[k].shape[axis] for name, (k, axis) in draft.sizes.items()}
-    program = lower_cuda(draft.version.graph, sizes)
+    program = lower_cuda(draft.version.graph, sizes, fast_math=draft.version.fast_math)
     return LoweredForGPU(str(draft.version.graph), str(program.kernels), program.text)

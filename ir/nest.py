@@ -198,12 +198,24 @@ class Contract:
 
 
 @dataclass(frozen=True)
+class Running:
+    """How a maximum, a sum of what is made of exponentials of differences from it, and the products of these are one pass:
+    what the differences are from, of the maximum so far; a term of the sum, and of the products, with Local("reference") for
+    that, and Local("weight") for a term of the sum; and by what the products are divided in the end (None: nothing)."""
+
+    reference: Expr
+    weight: Expr
+    left: Expr
+    divisor: Expr | None
+
+
+@dataclass(frozen=True)
 class Passes:
     """A chain of products for a block of rows, by a GPU's block: the sums of `products` at a row and a column are Locals called
     as their buffers; `folds`, by pass, are over the column of those of a row, and what is of it alone; then the sums of `last`,
     whose terms are all columns, of rows with a block of columns of its own. With these, and the folds, `body` is done for each
     of them. Each pass goes past all columns, as many at a time as their block is long, and makes the products that it asks for
-    anew: nothing as large as rows times columns is kept."""
+    anew: nothing as large as rows times columns is kept. running: in one pass, which means the same up to rounding."""
 
     rows: Block
     columns: Block
@@ -211,6 +223,7 @@ class Passes:
     folds: tuple[tuple[Reduction, ...], ...]
     last: Contract
     body: tuple[Statement, ...]
+    running: Running | None = None
 
 
 Statement = For | Store | Prefetch | Let | Reduction | Scan | While | Allocate | Contract | Passes

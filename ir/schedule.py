@@ -334,6 +334,12 @@ class InPasses:
                      for k: y[i, k] = sum((sum(a[i, :] * b[j, :]) - m) * c[j, k] for j) }
     after:  for I by 64: for K by 64: { for J by 64: { t = a[I:I+64, :] @ b[J:J+64, :].T;  m[i] = max(m[i], t[i-I, :]) };
             for J by 64: { t = a[I:I+64, :] @ b[J:J+64, :].T;  y[I:I+64, K:K+64] += (t - m) @ c[J:J+64, K:K+64] } }
+
+    running: a softmax (a maximum, a sum of exponentials of differences from it, products of their quotients) goes in one pass:
+    what was summed with a lesser maximum is scaled, and the products are divided at the end. This rounds otherwise than what
+    is written, and is for functions that allow it (`fast_math`).
+    after:  for J by 64: { t = ...;  M = max(m, t);  e = exp(t - M);  l = l * exp(m - M) + sum(e);  y = y * exp(m - M) + e @ c;
+            m = M };  y = y / l
     """
 
     stage: int
@@ -342,6 +348,7 @@ class InPasses:
     width: int
     depth: int
     unit: str = ""
+    running: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Guarantees of a nest that is accepted: what is folded over a row, and what is multiplied last, is computed from products of
 that row, of numbers that nothing stores to; each element of a result is one thread's; what is copied and what is summed is
-shared out evenly. Every operation is the region's own: no fold is split into parts that would be scaled.
+shared out evenly. Every operation is the region's own, but for chains in one pass, which say so.
 """
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from loopwright.ir.dims import Extent
-from loopwright.ir.loops import Expr, Index, Load, Local, Prefix, Reduce, transform, walk
-from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Passes, Reduction, Statement, Store
+from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, Local, Prefix, Reduce, When, transform, walk
+from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Passes, Reduction, Running, Statement, Store
 from loopwright.ir.schedule import BLOCK, InPasses, InTiles
 from loopwright.ir.types import F32, F64
 from loopwright.lower.blocks import (
@@ -55,7 +55,8 @@ def in_passes(nest: Nest, x: InPasses) -> Nest:
     whole = Reduce("sum", last.over, last.body, last.dtype)
     total = _contract(nest, x, whole, (left, right), rows, wide, f"{last.name}_sums")
     after = tuple([_with_values(s, _reads(last.name, total)) for s in inner.body[1:]])
-    made = Passes(rows, columns, products, groups, total, after)
+    running = _running(groups, left) if x.running else None
+    made = Passes(rows, columns, products, groups, total, after, running)
     assert nest.threads is not None
     _check_shared(nest.threads, made)
     sums = Buffer(total.buffer, (x.rows, x.width), last.dtype, "local", "registers", prod((*total.heights, total.lanes)))
@@ -161,6 +162,44 @@ def _contract(nest: Nest, x: InPasses, e: Reduce, parts: tuple[Expr, Expr], rows
     return Contract(name, (), rows, columns, terms, *parts, e.dtype, (high,), wide, depth=x.depth, unit=x.unit)
 
 
+# ---- in one pass --------------------------------------------------------------------------------
+REFERENCE, WEIGHT = "reference", "weight"
+
+
+def _running(groups: Sequence[Sequence[Reduction]], left: Expr) -> Running:
+    """How the passes of a softmax are one. ValueError where they are none of one."""
+    folds = [f for folds in groups for f in folds]
+    if [f.monoid for f in folds] != ["max", "sum"] or len(groups) != 2:
+        raise ValueError("rows are folded otherwise than by a maximum and then a sum")
+    high, total = folds
+    match total.body:
+        case Apply(fn="exp", args=(Apply(fn="sub", args=(x, reference), dtype=dtype),)) \
+                if x == high.body and _is_of_row(reference, {high.name}):
+            weight = Apply("exp", (Apply("sub", (x, Local(REFERENCE, reference.dtype)), dtype),), total.body.dtype)
+            return Running(reference, weight, *_quotient(left, total.body, {high.name, total.name}))
+    raise ValueError("the sum is none of exponentials of differences from the maximum")
+
+
+def _quotient(left: Expr, weight: Expr, known: set[str]) -> tuple[Expr, Expr | None]:
+    """A side that is a weight, converted or divided by what is a row's: with a name for the weight, and by what."""
+    if left == weight:
+        return Local(WEIGHT, weight.dtype), None
+    match left:
+        case Apply(fn="convert", args=(inner,)):
+            made, divisor = _quotient(inner, weight, known)
+            return Apply("convert", (made,), left.dtype), divisor
+        case Apply(fn="div", args=(inner, divisor)) if _is_of_row(divisor, known):
+            made, other = _quotient(inner, weight, known)
+            if other is None and left.dtype == inner.dtype:
+                return made, divisor
+    raise ValueError("the last product's side is no quotient of a weight and a number of its row")
+
+
+def _is_of_row(e: Expr, known: set[str]) -> bool:
+    """Whether an expression is made of these numbers of a row alone."""
+    return all(isinstance(y, Apply | Literal | When) or (isinstance(y, Local) and y.name in known) for y in walk(e))
+
+
 # ---- legality -----------------------------------------------------------------------------------
 def _check_stores(body: Sequence[Statement], loops: Sequence[Index]) -> None:
     """ValueError where two places of the loops store to one element."""
@@ -184,7 +223,9 @@ def _check_shared(threads: tuple[int, int], s: Passes) -> None:
         raise ValueError("its products differ in their types")
     if length < depth:
         raise ValueError("a tile has fewer columns than terms are copied at a time")
-    if near(threads, s) + prod(kept(s)) * itemsize(s.last) > MOST_SHARED:
+    assert isinstance(s.rows.length, int)
+    agreeing = s.rows.length * (threads[1] // 2 + 1) * 4 if s.running is not None and s.last.unit else 0
+    if near(threads, s) + prod(kept(s)) * itemsize(s.last) + agreeing > MOST_SHARED:
         raise ValueError(f"what is copied and kept takes more than {MOST_SHARED} bytes")
 
 

@@ -287,3 +287,76 @@ def test_sums_stay_in_registers(dtype, architecture):
     for name, r in found.items():
         assert r.stack == 0 and r.spills == 0 and r.registers <= 200 and r.shared <= 48 << 10, (name, r)
     assert ("mma.sync.aligned.m16n8k16" in ptx) == (dtype == "f2")
+
+
+# ---- in one pass --------------------------------------------------------------------------------
+SOFTMAXES = ("plain", "causal", "masked", "biased", "divided afterwards", "in groups", "heads inside")
+
+
+@cache
+def in_one_pass(name, dtype):
+    """A softmax that goes in one pass, as a function that allows it does."""
+    few = drawn(name, (2, 5, 6, 7, 8), dtype, np.random.default_rng(0))
+    graph = expanded(lw.make_graph(CHAINS[name][0])(*few))
+    large = [np.broadcast_to(np.zeros((), x.dtype), s[s[0] == "mask":])
+             for x, s in zip(few, CHAINS[name][1](16, 512, 512, 64, 64), strict=True)]
+    made = lower_cuda(graph, sizes_of(graph, large), fast_math=True)
+    node, = made.made
+    assert any(isinstance(x, InPasses) and x.running for x in node.attrs["schedule"])
+    return graph, made
+
+
+@pytest.mark.parametrize(("name", "dtype"), [
+    *((name, "f4") for name in SOFTMAXES), ("plain", "f2"), ("causal", "f2"), ("plain", "f8")])
+def test_softmaxes_in_one_pass(name, dtype):
+    graph, made = in_one_pass(name, dtype)
+    device = compiled(made)
+
+    @examples(5)
+    @given(SIZES, st.sampled_from(ORDERS), st.integers(0, 99), st.sampled_from([0, 70]))
+    def check(sizes, order, seed, hidden):
+        args = drawn(name, sizes, dtype, np.random.default_rng(seed))
+        if name == "masked":
+            args[3][:, :hidden] = False  # a tile that rows see nothing of, before others
+        args[0][..., :1] *= 3
+        got, = run_program(made, device, args, sizes_of(graph, args), order)
+        want = expected(name, args)
+        bound = {"f2": 3e-2, "f4": 5e-5, "f8": 1e-12}[dtype] * np.abs(np.nan_to_num(want)).max(initial=1)
+        np.testing.assert_allclose(got.astype("f8"), want, rtol=0, atol=bound)
+    check()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2"])
+def test_rows_with_nan_and_infinities_in_one_pass(dtype):
+    graph, made = in_one_pass("plain", dtype)
+    q, k, v = drawn("plain", (1, 70, 80, 9, 10), dtype, np.random.default_rng(0))
+    q[0, 3, 2], q[0, 66, 0], v[0, 5, 4], v[0, 79, 9] = np.nan, np.inf, np.inf, np.nan
+    got, = run_program(made, compiled(made), [q, k, v], sizes_of(graph, [q, k, v]))
+    with np.errstate(all="ignore"):
+        want = attention(*[x.astype("f8") for x in (q, k, v)])
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    fine = np.isfinite(want)
+    np.testing.assert_allclose(got[fine].astype("f8"), want[fine], atol=3e-2 if dtype == "f2" else 5e-5)
+
+
+def test_functions_that_do_not_allow_it_round_as_they_are_written():
+    args = [np.ones((16, 512, 64), "f4")] * 3
+    texts = [lw.jit(attention, fast_math=fast).lower(*args, device="gpu").kernels for fast in (True, False)]
+    assert ["running=True" in text for text in texts] == [True, False] and "InPasses" not in texts[1]
+    halves = [np.ones((16, 512, 64), "f2")] * 3
+    texts = [lw.jit(attention, fast_math=fast).lower(*halves, device="gpu").kernels for fast in (True, False)]
+    assert ["running=True" in text for text in texts] == [True, False] and "InPasses" in texts[1]
+
+
+@pytest.mark.parametrize("name", ["by extremes", "by two products"])
+def test_what_is_no_softmax_is_refused(name):
+    region, schedule = chain_region(name)
+    with pytest.raises(ScheduleError, match="a maximum and then a sum"):
+        build_nest(region, with_passes(schedule, running=True), "k")
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("causal", "f4"), ("causal", "f2")])
+def test_one_pass_keeps_its_sums_in_registers(name, dtype):
+    made = in_one_pass(name, dtype)[1]
+    for r in compile_text(made.text, "sm_90")[1].values():
+        assert r.stack == 0 and r.spills == 0 and r.registers <= 200 and r.shared <= 48 << 10, r

@@ -2,7 +2,8 @@
 
 A kernel in passes makes its products anew in each: with a maximum and a sum over rows, twice as many products as kernels of
 their own would, which store what is as large as rows times columns, and read it again. Half floats are multiplied so quickly
-that this is worth it. Of f32 and f64 it is where that array would be too large to be stored.
+that this is worth it. Of f32 and f64 it is where that array would be too large to be stored. A softmax in one pass makes no
+product twice, and is always worth it; but it rounds otherwise than what is written, which takes `fast_math`.
 """
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ WIDTHS = (32, 64, 128)  # columns of the last product
 UNITS = ((Threads(32, 8), 32, "mma"), (Threads(16, 16), 16, ""))
 
 
-def chain_in_passes(region: Graph, sizes: Mapping[str, int]) -> Schedule | None:
+def chain_in_passes(region: Graph, sizes: Mapping[str, int], fast_math: bool = False) -> Schedule | None:
     """The schedule of a region that is a chain of products; None where it is none, or kernels of their own are better at these
-    sizes."""
+    sizes. fast_math: whether sums of scaled terms may stand for what is written."""
     products = [n for n in region.nodes if is_contraction(n)]
     if len(products) < 2:
         return None
@@ -34,12 +35,12 @@ def chain_in_passes(region: Graph, sizes: Mapping[str, int]) -> Schedule | None:
     if isinstance(s.root.expr, Scatter | Prefix) or s.loops < len(s.index) or s.loops < 2:
         return None
     for threads, depth, unit in UNITS:
-        if not _is_worth_it(products, last, sizes, unit):
-            continue
+        has_many = _is_worth_it(products, last, sizes, unit)
         bound = [Bind(s.stages.index(s.root), a, (BLOCK,)) for a in range(s.loops - 1)]
         before = (*_placed(s, products, last), threads, *bound)
-        for rows in (EDGE, LEAST):
-            x = InPasses(region.nodes.index(last), rows, EDGE, _width(last, sizes), depth, unit)
+        ways = [(True, rows) for rows in (EDGE, LEAST) if fast_math] + [(False, rows) for rows in (EDGE, LEAST) if has_many]
+        for running, rows in ways:
+            x = InPasses(region.nodes.index(last), rows, EDGE, _width(last, sizes), depth, unit, running)
             if _blocks(last, x, sizes) >= FEWEST_BLOCKS and _fits(region, (*before, x)):
                 return (*before, x)
     return None

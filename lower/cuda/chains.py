@@ -7,32 +7,35 @@ multiplies it there by its right side, which comes in stages. Past the edges not
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from loopwright.ir.dims import product
 from loopwright.ir.loops import Expr, Local, walk
-from loopwright.ir.nest import Contract, Passes, Reduction
+from loopwright.ir.nest import Contract, Passes, Reduction, Running
 from loopwright.ir.schedule import THREAD_X, THREAD_Y
+from loopwright.ir.types import F64
 from loopwright.lower.blocks import STAGES
 from loopwright.lower.cuda.blocks import Run, Side, at_position, side_of, store_sums, through_stages
 from loopwright.lower.cuda.context import PACK, Context, Share
-from loopwright.lower.cuda.evaluate import evaluate
+from loopwright.lower.cuda.evaluate import evaluate, value
+from loopwright.lower.cuda.folds import ALL
 from loopwright.lower.cuda.multiplying import Alone, Means, TensorCores
 from loopwright.lower.cuda.serial import Fold, element
 from loopwright.lower.cuda.text import literal, register_type
-from loopwright.lower.row_passes import itemsize, kept, near, padding, sharers
+from loopwright.lower.row_passes import REFERENCE, WEIGHT, itemsize, kept, near, padding, sharers
 
 NEAR, KEPT = "lw_near", "lw_kept"
 
 
 def passed(context: Context, s: Passes, run: Run) -> None:
     """All passes of this block's rows, and what is made of its sums."""
-    _Passes(replace(context, free=(), repeats=True), s).written(run)
+    RowPasses(replace(context, free=(), repeats=True), s).written(run)
     context.launch.forget()
 
 
-class _Passes:
+class RowPasses:
     def __init__(self, context: Context, s: Passes) -> None:
         self.context, self.s, self.launch = context, s, context.launch
         self.threads = self.launch.x, self.launch.y
@@ -48,16 +51,20 @@ class _Passes:
         element, (high, long) = self._means(last).element, kept(s)
         block.line(f"__shared__ __align__(16) unsigned char {NEAR}[{near(self.threads, s)}];")
         block.line(f"__shared__ __align__(16) {element} {KEPT}[{high}][{long}];")
+        if s.running is not None:
+            self._in_one_pass(s.running)
+            self._store(run)
+            return
         for k, folds in enumerate(s.folds):
             block.line(f"// pass {k + 1}: {', '.join(f.monoid for f in folds)}")
             self._fold(folds)
         block.line("// the last pass")
-        _zeros(self.context, last, self.rows.count * self.wide.count)
-        self._tiles([last.left], lambda here: self._multiply(here))
+        self.begin(last, self.wide)
+        self.tiles([last.left], lambda here: self.multiply(here, last.left))
         self._store(run)
 
     # ---- tiles ---------------------------------------------------------------------------------
-    def _tiles(self, exprs: Sequence[Expr], use: Callable[[Context], None]) -> None:
+    def tiles(self, exprs: Sequence[Expr], use: Callable[[Context], None]) -> None:
         """Tile after tile of the columns, with the products that expressions ask for."""
         columns, kind = self.s.columns, self.launch.index_type
         assert columns.origin is not None
@@ -72,11 +79,19 @@ class _Passes:
             use(here)
         self.launch.forget()
 
+    def begin(self, p: Contract, columns: Share, context: Context | None = None) -> None:
+        """Sums that begin."""
+        block = (context or self.context).block
+        k = block.fresh("k")
+        block.line("#pragma unroll")
+        with block.inner(f"for (int {k} = 0; {k} < {self.rows.count * columns.count}; ++{k})") as inside:
+            inside.line(f"{p.buffer}[{k}] = {literal(0, p.dtype)};")
+
     def _product(self, context: Context, p: Contract) -> None:
         """A product's tile, in registers."""
         block, means = context.block, self._means(p)
         block.line(f"{register_type(p.dtype)} {p.buffer}[{self.rows.count * self.tile.count}];")
-        _zeros(context, p, self.rows.count * self.tile.count)
+        self.begin(p, self.tile, context)
         with block.inner("") as inside:
             here = context.at(inside)
             sides = [side_of(here, p, name, e, at, means) for name, e, at in (("left", p.left, p.rows),
@@ -88,7 +103,7 @@ class _Passes:
             through_stages(here, sides, [(k.index, k.extent) for k in p.over], (terms, p.depth), "",
                            lambda there, stage, _: means.multiply(there, p, f"[{stage}]", [x.lies_across for x in sides]))
 
-    def _each(self, context: Context, run: Callable[[Context, str], None]) -> None:
+    def each(self, context: Context, run: Callable[[Context, str], None]) -> None:
         """Something for each element of a tile that there is, given the number of its row among the thread's."""
         r, c = context.block.fresh("r"), context.block.fresh("c")
         context.block.line("#pragma unroll")
@@ -105,21 +120,21 @@ class _Passes:
         j = context.block.let(launch.index_type, f"{context.names[s.columns.origin.name]} + {_at(self.tile, c)}", "i")
         ends = launch.extent(s.rows.extent), launch.extent(s.columns.extent)
         with context.block.inner(f"if ({i} < {ends[0]} && {j} < {ends[1]})") as some:
-            here = self._named(at_position(at_position(context.at(some), s.rows, i), s.columns, j), r)
+            here = self.named(at_position(at_position(context.at(some), s.rows, i), s.columns, j), r)
             for p in s.products:
                 here = here.bind(p.buffer, f"{p.buffer}[{r} * {self.tile.count} + {c}]")
-            run(here)
+            run(here.bind(WEIGHT, f"{WEIGHT}[{r} * {self.tile.count} + {c}]"))
 
     def _row(self, context: Context, r: str) -> str:
         """Which row of the whole a thread's row is."""
         assert self.s.rows.origin is not None
         return context.block.let(self.launch.index_type, f"{context.names[self.s.rows.origin.name]} + {_at(self.rows, r)}", "i")
 
-    def _named(self, context: Context, r: str) -> Context:
+    def named(self, context: Context, r: str) -> Context:
         """What is known of a row: its folds."""
         for f in (f for folds in self.s.folds for f in folds):
             context = context.bind(f.name, f"{f.name}_rows[{r}]")
-        return context
+        return context.bind(REFERENCE, f"{REFERENCE}[{r}]")
 
     # ---- folds ---------------------------------------------------------------------------------
     def _fold(self, folds: Sequence[Reduction]) -> None:
@@ -131,11 +146,11 @@ class _Passes:
         def one(here: Context, row: str) -> None:
             for f, fold, state in zip(folds, made, states, strict=True):
                 fold.step(here.block, state, row, element(here, fold, self.launch.terms.of(f.body), evaluate), "")
-        self._tiles([f.body for f in folds], lambda here: self._each(here, one))
+        self.tiles([f.body for f in folds], lambda here: self.each(here, one))
         for f, fold, state in zip(folds, made, states, strict=True):
-            self._together(f, fold, state)
+            self.together(f, fold, state)
 
-    def _together(self, f: Reduction, fold: Fold, state: Sequence[str]) -> None:
+    def together(self, f: Reduction, fold: Fold, state: Sequence[str]) -> None:
         """The folds of all threads that have parts of a row as one, through a table."""
         block, count = self.context.block, sharers(self.threads, self.s.last.unit)
         assert isinstance(self.s.rows.length, int)
@@ -156,11 +171,103 @@ class _Passes:
             each.line(f"{f.name}_rows[{r}] = {fold.result(each, (whole,))};")
         block.line("__syncthreads();")
 
+    # ---- one pass --------------------------------------------------------------------------------
+    def _in_one_pass(self, running: Running) -> None:
+        """A softmax and its product: what was summed with a lesser maximum is scaled when a tile has a greater one. Where a row
+        has seen nothing but -inf, differences are from 0, so that what comes later counts."""
+        (high,), (total,) = self.s.folds
+        block, rows, last = self.context.block, self.rows, self.s.last
+        most, sums = (Fold(f.monoid, f.dtype, f.body.dtype, self.launch.library) for f in (high, total))
+        block.line("// one pass: maximum, sum and products as they run")
+        for name, dtype, zero in ((f"{high.name}_rows", most.work, most.zero()[0]), (REFERENCE, running.reference.dtype, "0")):
+            block.line(f"{register_type(dtype)} {name}[{rows.count}] = {{{', '.join([zero] * rows.count)}}};")
+        state = sums.declare(block, rows.count)
+        self.begin(last, self.wide)
+
+        def tile(context: Context) -> None:
+            seen = most.declare(context.block, rows.count)
+            self.each(context, lambda here, row: most.step(here.block, seen, row, element(
+                here, most, self.launch.terms.of(high.body), evaluate), ""))
+            self._agree(context, most, seen[0])
+            self._scaled(context, running, most, seen[0], state)
+            context.block.line(f"{register_type(running.weight.dtype)} {WEIGHT}[{rows.count * self.tile.count}];")
+            self.each(context, lambda here, row: self._weigh(here, running, sums, state, row))
+            self.multiply(context, running.left)
+        self.tiles([high.body, running.weight], tile)
+        self.together(total, sums, state)
+        if running.divisor is not None:
+            self._divided(running.divisor)
+
+    def _weigh(self, context: Context, running: Running, sums: Fold, state: Sequence[str], row: str) -> None:
+        """A term of the sum, and of the products."""
+        context.block.line(f"{context.names[WEIGHT]} = {value(context, running.weight)};")
+        sums.step(context.block, state, row, element(context, sums, self.launch.terms.of(
+            Local(WEIGHT, running.weight.dtype)), evaluate), "")
+
+    def _agree(self, context: Context, most: Fold, seen: str) -> None:
+        """The greatest of each row's elements, for all threads that have some."""
+        block, of_warp = context.block, 4 if self.s.last.unit else self.launch.x
+        assert isinstance(self.s.rows.length, int)
+        r, d = block.fresh("r"), block.fresh("d")
+        block.line("#pragma unroll")
+        with block.inner(f"for (int {r} = 0; {r} < {self.rows.count}; ++{r})") as each:
+            each.line("#pragma unroll")
+            with each.inner(f"for (int {d} = {of_warp // 2}; {d} > 0; {d} /= 2)") as step:
+                other = step.let(most.kind, f"__shfl_xor_sync({ALL}, {seen}[{r}], {d})")
+                most.merge_into(step, (f"{seen}[{r}]",), (other,))
+        if not self.s.last.unit:
+            return
+        warps, table, k = self.launch.y // 2, block.fresh("table"), block.fresh("k")
+        block.line(f"__shared__ {most.kind} {table}[{self.s.rows.length}][{warps + 1}];")
+        block.line("#pragma unroll")
+        with block.inner(f"for (int {r} = 0; {r} < {self.rows.count}; ++{r})") as each:
+            each.line(f"if ({THREAD_X} % 4 == 0) {table}[{_at(self.rows, r)}][{THREAD_Y} / 2] = {seen}[{r}];")
+        block.line("__syncthreads();")
+        block.line("#pragma unroll")
+        with block.inner(f"for (int {r} = 0; {r} < {self.rows.count}; ++{r})") as each:
+            each.line("#pragma unroll")
+            with each.inner(f"for (int {k} = 0; {k} < {warps}; ++{k})") as one:
+                most.merge_into(one, (f"{seen}[{r}]",), (f"{table}[{_at(self.rows, r)}][{k}]",))
+
+    def _scaled(self, context: Context, running: Running, most: Fold, seen: str, state: Sequence[str]) -> None:
+        """What was summed, for the maximum that a tile makes."""
+        (high,), _ = self.s.folds
+        block, library, dtype = context.block, self.launch.library, running.reference.dtype
+        kind, lowest = register_type(dtype), literal(-math.inf, dtype)
+        r, c = block.fresh("r"), block.fresh("c")
+        block.line("#pragma unroll")
+        with block.inner(f"for (int {r} = 0; {r} < {self.rows.count}; ++{r})") as each:
+            now = f"{high.name}_rows[{r}]"
+            before = each.let(most.kind, now)
+            most.merge_into(each, (now,), (f"{seen}[{r}]",))
+            found = value(self.named(context.at(each), r), running.reference)
+            reference = each.let(kind, f"{found} == {lowest} ? {literal(0, dtype)} : {found}")
+            less = f"{REFERENCE}[{r}] - {reference}"
+            scale = each.let(kind, f"{before} == {lowest} ? {literal(0, dtype)} : "
+                                   f"{library.formula('exp', 64 if dtype == F64 else 32, 1)}({less})")
+            each.line(f"{REFERENCE}[{r}] = {reference};")
+            for name in state:
+                each.line(f"{name}[{r}] *= {scale};")
+            each.line("#pragma unroll")
+            with each.inner(f"for (int {c} = 0; {c} < {self.wide.count}; ++{c})") as one:
+                one.line(f"{self.s.last.buffer}[{r} * {self.wide.count} + {c}] *= {scale};")
+
+    def _divided(self, divisor: Expr) -> None:
+        """The products, by what their weights were to be divided by."""
+        block = self.context.block
+        r, c = block.fresh("r"), block.fresh("c")
+        block.line("#pragma unroll")
+        with block.inner(f"for (int {r} = 0; {r} < {self.rows.count}; ++{r})") as each:
+            by = value(self.named(self.context.at(each), r), divisor)
+            each.line("#pragma unroll")
+            with each.inner(f"for (int {c} = 0; {c} < {self.wide.count}; ++{c})") as one:
+                one.line(f"{self.s.last.buffer}[{r} * {self.wide.count} + {c}] /= {by};")
+
     # ---- the last product ----------------------------------------------------------------------
-    def _multiply(self, context: Context) -> None:
+    def multiply(self, context: Context, left: Expr) -> None:
         """The last product's terms of a tile: its left side to shared memory, then products."""
         last, block, columns = self.s.last, context.block, self.s.columns
-        means, factor = self._means(last), self._means(last).factor(last.left)
+        means, factor = self._means(last), self._means(last).factor(left)
         assert columns.origin is not None and isinstance(columns.length, int)
         side = side_of(context, last, "right", last.right, last.columns, means)
         self._keep(context, means, factor)
@@ -213,7 +320,7 @@ class _Passes:
             each.line("#pragma unroll")
             with each.inner(f"for (int {g} = 0; {g} < {columns.count // columns.lanes}; ++{g})") as group:
                 j = group.let(kind, f"{self.context.names[wide.origin.name]} + {columns.start(g)}", "i")
-                here = self._named(at_position(self.context.at(group), s.rows, i), r)
+                here = self.named(at_position(self.context.at(group), s.rows, i), r)
 
                 def one(here: Context, lane: str) -> None:
                     here = at_position(here, wide, here.names[wide.index.name])
@@ -227,14 +334,6 @@ def _at(share: Share, number: str) -> str:
     if share.lanes == 1:
         return share.start(number)
     return f"{share.start(f'{number} / {share.lanes}')} + {number} % {share.lanes}"
-
-
-def _zeros(context: Context, p: Contract, count: int) -> None:
-    """Sums that begin."""
-    k = context.block.fresh("k")
-    context.block.line("#pragma unroll")
-    with context.block.inner(f"for (int {k} = 0; {k} < {count}; ++{k})") as inside:
-        inside.line(f"{p.buffer}[{k}] = {literal(0, p.dtype)};")
 
 
 def _staged(context: Context, p: Contract, side: Side, start: int, name: str = "") -> int:

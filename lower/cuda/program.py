@@ -68,7 +68,7 @@ class Hints(dict[str, int]):
         return UNKNOWN
 
 
-def lower_cuda(g: Graph, sizes: Mapping[str, int], donated: Sequence[int] = ()) -> CudaProgram:
+def lower_cuda(g: Graph, sizes: Mapping[str, int], donated: Sequence[int] = (), fast_math: bool = False) -> CudaProgram:
     """The program of a graph for a GPU, its schedules good at these sizes of its symbols, its indices wide enough for them.
     `donated`: arguments whose memory results may take. Of a graph that is a program already (`lower.modules`) all is
     decided. DTypeError where it holds a dtype that has no machine code.
@@ -79,7 +79,7 @@ def lower_cuda(g: Graph, sizes: Mapping[str, int], donated: Sequence[int] = ()) 
     >>> "kernel_0(" in lower_cuda(graph, {"n": 5}).text
     True
     """
-    made = _Program(Hints(sizes))
+    made = _Program(Hints(sizes), fast_math)
     if len(g.nodes) == 1 and g.nodes[0].op is program:
         once = g.nodes[0]
         return made.finished(once.regions[0], dict(once.attrs["donations"]))
@@ -100,8 +100,8 @@ def alternatives_cuda(g: Graph, sizes: Mapping[str, int], cover: Cover) -> list[
 
 
 class _Program:
-    def __init__(self, sizes: Hints) -> None:
-        self.sizes, self.library = sizes, Library()
+    def __init__(self, sizes: Hints, fast_math: bool = False) -> None:
+        self.sizes, self.fast_math, self.library = sizes, fast_math, Library()
         self.known: dict[Any, tuple[CudaKernel, tuple[int, ...]]] = {}
         self.schedules: dict[Any, Schedule] = {}
         self.made: dict[Node, CudaKernel] = {}
@@ -117,7 +117,7 @@ class _Program:
         """Kernels, of which some are chains of products."""
         g = with_implicit_products(g, self.sizes)
         return partitioned(g, HOST, blas=True, decisions=decisions, is_scheduled=is_scheduled, match=match_product,
-                           in_chain=lambda region: chain_in_passes(region, self.sizes))
+                           in_chain=lambda region: chain_in_passes(region, self.sizes, self.fast_math))
 
     def finished(self, kernels: Graph, donations: Mapping[int, int]) -> CudaProgram:
         """The program of these kernels."""
@@ -139,7 +139,7 @@ class _Program:
         region, kept = n.regions[0], tuple(x for x in n.attrs["schedule"] if isinstance(x, InPlace))
         key = region.key, attributes_key({"kept": kept})
         if key not in self.schedules:
-            self.schedules[key] = _in_place(region, gpu_schedule(region, self.sizes), kept)
+            self.schedules[key] = _in_place(region, gpu_schedule(region, self.sizes, self.fast_math), kept)
         return Node(n.op, n.inputs, {**n.attrs, "schedule": self.schedules[key]}, n.outputs, n.regions, n.source)
 
     def emit(self, g: Graph) -> None:

@@ -67,10 +67,10 @@ def module_of(graph: Graph, program: Callable[[], Program], fast_math: bool) -> 
     return graph if is_module(graph) else module_of(graph, program(), fast_math)
 
 
-def lower_cuda(graph: Graph, sizes: Mapping[str, int], donated: Sequence[int] = ()) -> CudaProgram:
+def lower_cuda(graph: Graph, sizes: Mapping[str, int], donated: Sequence[int] = (), fast_math: bool = False) -> CudaProgram:
     """The CUDA text of a graph's kernels: see lower.cuda."""
     from loopwright.lower.cuda import lower_cuda
-    return lower_cuda(graph, sizes, donated)
+    return lower_cuda(graph, sizes, donated, fast_math)
 
 
 def launcher(program: CudaProgram, driver: Driver, captures: bool) -> Launcher:
