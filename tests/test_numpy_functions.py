@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import loopwright as lw
 from tests.scale import examples
 from tests.tracing import Traced, run, same
 
@@ -337,3 +338,21 @@ def test_matmul_broadcasts_its_stacks(data):
     right = data.draw(st.sampled_from(["k", "kn", "bkn", "1kn", "b1kn"]))
     x, y = (np.random.default_rng(0).normal(size=[sizes.get(c, 1) for c in s]) for s in (left, right))
     same(run(lambda x, y: x @ y, x, y, symbolic=data.draw(st.booleans())), x @ y, 1e-12)
+
+
+MAKE_ARRAYS = {  # of all their arguments, so that Python numbers have dtypes of their own
+    "dot": lambda x, s: np.dot(s, x), "inner": lambda x, s: np.inner(x, s), "einsum": lambda x, s: np.einsum(",ij->ij", s, x),
+    "tensordot": lambda x, s: np.tensordot(x, s, 0), "stack": lambda x, s: np.stack([x[0, 0], s]),
+    "polyval": lambda x, s: np.polyval([s, 1, s], x), "linspace": lambda x, s: np.linspace(x[0, 0], s, 4),
+    "append": lambda x, s: np.append(x, s), "outer": lambda x, s: np.outer(x, s)}
+
+
+@pytest.mark.parametrize("name", MAKE_ARRAYS)
+@pytest.mark.parametrize("x", [I.astype(np.int8), F, H, C.astype(np.complex64)], ids=lambda x: str(x.dtype))
+@pytest.mark.parametrize("number", [2, 2.5, True, 1 - 2j])
+def test_numbers_beside_arrays_have_the_dtypes_that_numpy_gives_them(name, x, number):
+    f = MAKE_ARRAYS[name]
+    expected = f(x, number)
+    for found in (lw.jit(lambda x: f(x, number))(x), lw.jit(f)(x, number)):
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-5 if x.dtype != np.float16 else 1e-2)

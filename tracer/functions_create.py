@@ -156,8 +156,9 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
     scope = builder.scope
     if not scope.decide("<=", 0, count):
         raise ValueError(f"{user_source()}: Number of samples, {num}, must be non-negative.")
-    a, b = (as_tracer(v, builder) for v in (start, stop))
-    inner = result_kind(a.dtype, b.dtype, float)
+    ends = as_operand(start), as_operand(stop)
+    inner = result_kind(*map(kind_of, ends), float)
+    a, b = (as_tracer(v, builder) for v in ends)
     kind = as_dtype(dtype) if dtype is not None else inner
     parts = count - 1 if endpoint else count
     at = Tracer(iota(into=builder, shape=(count,), axis=0, dtype=I64)).astype(inner)

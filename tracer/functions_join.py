@@ -25,9 +25,9 @@ from loopwright.tracer.promotion import (
     convert,
     equate,
     exact,
-    kind_of,
     lift,
     newest_builder,
+    own_kind,
     reshape,
     result_kind,
 )
@@ -43,7 +43,7 @@ def _common(arrays: Sequence[Any], dtype: Any = None) -> list[Ref]:
     if not xs:
         raise ValueError(f"{user_source()}: need at least one array to join")
     builder = newest_builder(xs)
-    common = as_dtype(dtype) if dtype is not None else result_kind(*[kind_of(x) for x in xs])
+    common = as_dtype(dtype) if dtype is not None else result_kind(*map(own_kind, xs))
     return [lift(x, common, builder) for x in xs]
 
 

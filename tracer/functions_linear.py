@@ -29,6 +29,7 @@ from loopwright.tracer.promotion import (
     kind_of,
     lift,
     newest_builder,
+    own_kind,
     reshape,
     resolve,
     result_kind,
@@ -44,7 +45,7 @@ def _operands(*xs: Any, dtype: Any = None) -> list[Ref]:
     """Operands in one trace at their common dtype."""
     values = [as_operand(x) for x in xs]
     builder = newest_builder(values)
-    common = as_dtype(dtype) if dtype is not None else result_kind(*[kind_of(v) for v in values])
+    common = as_dtype(dtype) if dtype is not None else result_kind(*map(own_kind, values))
     return [lift(v, common, builder) for v in values]
 
 
@@ -394,7 +395,7 @@ def _vector_norm_of(x: Tracer, ord: Any, axis: Any, keepdims: bool) -> Traced:
 def polyval(p: Any, x: Any) -> Any:
     """Horner's rule over coefficients of a known number."""
     out: Any = 0
-    for c in p:
+    for c in p if isinstance(p, Tracer) else as_operand(p):
         out = out * x + c
     return out
 

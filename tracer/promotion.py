@@ -60,6 +60,12 @@ def kind_of(x: Any) -> Kind:
     raise not_an_array(x)
 
 
+def own_kind(x: Any) -> np.dtype:
+    """The dtype of x as an array of its own, for functions that make arrays of all their arguments and then promote."""
+    kind = kind_of(x)
+    return DEFAULT[kind] if isinstance(kind, type) else kind
+
+
 def not_an_array(x: Any) -> ArgumentError:
     return ArgumentError(f"{user_source()}: expected an array or a number, got {type(x).__name__} ({x!r:.60}).")
 
@@ -266,8 +272,7 @@ def lift_to(x: Any, dtype: np.dtype, shape: Shape, builder: Builder) -> Ref:
 def lift_own(x: Any, builder: Builder | None = None) -> Ref:
     """An operand as a value of its own dtype (NumPy's default for Python numbers)."""
     x = as_operand(x)
-    kind = kind_of(x)
-    return lift(x, DEFAULT[kind] if isinstance(kind, type) else kind, builder or newest_builder((x,)))
+    return lift(x, own_kind(x), builder or newest_builder((x,)))
 
 
 def constant(x: Any, dtype: np.dtype, shape: Shape, builder: Builder) -> Ref:
