@@ -53,10 +53,10 @@ if hasattr(os, "register_at_fork"):
 @contextmanager
 def attributed() -> Iterator[Callable[[Source | None], None]]:
     """Inside, the function it gives names the user's line of what is emitted next: walks pass each node's own."""
-    before = _state.source
+    before, pull = _state.source, _state.pull
 
     def attribute(source: Source | None) -> None:
-        _state.source = source
+        _state.source = source.in_pull(pull) if pull and source is not None else source
 
     try:
         yield attribute
@@ -155,7 +155,23 @@ class Builder:
         if not target.alive:
             raise target.leaked()
         inputs = tuple([a.value if type(a) is Ref and a.builder is target else target.lift(a) for a in args])
-        return [Ref(target, v) for v in target.emit(op, inputs, attrs, regions)]
+        facts = target.scope.facts
+        if facts.equal or facts.divides:
+            if target.since != facts.changes:
+                target._meet_changes()
+            if attrs:
+                attrs = {k: a if type(a) in SIZELESS else facts.canonical_attribute(a) for k, a in attrs.items()}
+        types = [v.type for v in inputs]
+        if target.since != facts.changes:
+            types = list(map(facts.canonical_type, types))
+        outputs = tuple(map(Value, op.result_types(types, regions, attrs)))
+        node = Node(op, inputs, attrs, outputs, regions, source_here(2))  # our caller is loopwright's too
+        target.nodes.append(node)
+        for v in outputs:
+            target.producer[v] = node
+        if op.binds is not None:
+            target.scope.counts.update((s, Ref(target, inputs[0])) for s in binding(node))
+        return [Ref(target, v) for v in outputs]
 
     def _where_counted(self, target: Builder, attrs: Mapping[str, Any], regions: tuple[Graph, ...]) -> Builder:
         """target, or the newer builder in which a symbol is bound that the op uses: it cannot go further out."""
@@ -192,26 +208,6 @@ class Builder:
     def capture(self, array: np.ndarray) -> Ref:
         """An array that is no argument: a hidden parameter, held by reference."""
         return Ref(self, self.lift(array))
-
-    def emit(self, op: Op, inputs: tuple[Value, ...], attrs: Mapping[str, Any],
-             regions: tuple[Graph, ...] = ()) -> tuple[Value, ...]:
-        facts = self.scope.facts
-        if facts.equal or facts.divides:
-            if self.since != facts.changes:
-                self._meet_changes()
-            if attrs:
-                attrs = {k: a if type(a) in SIZELESS else facts.canonical_attribute(a) for k, a in attrs.items()}
-        types = [v.type for v in inputs]
-        if self.since != facts.changes:
-            types = list(map(facts.canonical_type, types))
-        outputs = tuple(map(Value, op.result_types(types, regions, attrs)))
-        node = Node(op, inputs, attrs, outputs, regions, source_here(3))  # bind_all's caller is our own too
-        self.nodes.append(node)
-        for v in outputs:
-            self.producer[v] = node
-        if op.binds is not None:
-            self.scope.counts.update((s, Ref(self, inputs[0])) for s in binding(node))
-        return outputs
 
     def _meet_changes(self) -> None:
         """Notice that sizes got other canonical forms. Nodes from now on are made of those; the others follow when as many have

@@ -255,7 +255,7 @@ def settle(params: tuple[Value, ...], nodes: list[Node], to: Mapping[str, Extent
         type = types(v.type)
         if type is not v.type:
             _set_type(v, type)
-    return [n if not n.regions and not any(map(has_extents, n.attrs.values())) else
+    return [n if not n.regions and not (n.attrs and any(map(has_extents, n.attrs.values()))) else
             Node(n.op, n.inputs, {k: map_extents(a, to) for k, a in n.attrs.items()}, n.outputs,
                  n.regions and tuple([substitute_graph(r, to) for r in n.regions]), n.source) for n in nodes]
 

@@ -191,7 +191,7 @@ def home(args: Sequence[Ref], into: Builder | None = None) -> Builder:
     """The newest builder among operands, or `into` if that is newer."""
     for a in args:
         builder = a.builder
-        if into is None or builder.serial > into.serial:
+        if into is None or (builder is not into and builder.serial > into.serial):
             into = builder
     if into is None:
         raise ValueError("an op without operands needs into=")
