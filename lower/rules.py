@@ -7,13 +7,13 @@ twice is kept in a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
-from loopwright.ir.nest import For, Nest
+from loopwright.ir.nest import Nest
 from loopwright.ir.schedule import (
     AddAlong,
     ByRows,
@@ -35,9 +35,9 @@ from loopwright.ir.types import BF16, F16
 from loopwright.lower.chains import blocks_of_rows
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.contractions import is_contraction, product_schedule
-from loopwright.lower.fusing import by_rows, expressions, together, transposed_loads
-from loopwright.lower.joining import join
+from loopwright.lower.fusing import expressions, together
 from loopwright.lower.partials import block_sums
+from loopwright.lower.passes import goes_by_rows, goes_in_tiles, one_pass_rules
 from loopwright.lower.row_products import operand_positions, row_products
 from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest, is_short
 from loopwright.lower.target import Target
@@ -53,9 +53,6 @@ WEIGHTS = {
 }
 EXPENSIVE = 15
 WORTH_KEEPING = 5  # of an element of a row: it is stored to and read from the first cache
-FEW_ROWS = 16  # that reductions of columns fold in registers
-MOST_JOINED = 4  # reductions that share a pass
-MOST_TRANSPOSED = 4  # arrays of which a tile is kept
 LONG = 1 << 15  # adds of a fold that may be worth several threads
 TINY = 16  # elements of a value that may live in registers
 
@@ -266,7 +263,10 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
         return _scatter_lanes(s, s.root.expr, lanes)
     folds = [k for k, reading in enumerate(s.stages) if isinstance(reading.expr, Reduce)]
     out: list[Instruction] = []
-    if folds and not goes_across(s, placement):
+    across = bool(folds) and goes_across(s, placement)
+    if not across and _waits_for_memory(s):
+        lanes = min(lanes, target.memory_bits // (8 * _widest(s, in_memory=True)))
+    if folds and not across:
         for k in folds:
             e = s.stages[k].expr
             assert isinstance(e, Reduce)
@@ -331,15 +331,27 @@ def _in_flight(s: Survey, most: int) -> int:
     return most if cost < EXPENSIVE else 2 if cost < 4 * EXPENSIVE else 1
 
 
-def _widest(s: Survey) -> int:
-    """Bytes of the widest element computed with in lanes; a bool is one byte. Single numbers are no vectors, nor is what a row
-    has one of where lanes run along rows."""
+def _waits_for_memory(s: Survey) -> bool:
+    """Whether loops do so little that beyond the caches they take as long as memory does. A row that is divided is not such a
+    loop: the steps of a division by one number are for whole registers. Nor are places compared, or rows found by numbers."""
+    rows = s.level if s.level < s.loops else 0
+    places = any(isinstance(r.expr, Reduce) and r.expr.monoid in ("argmax", "argmin") for r in s.stages)
+    found = any(isinstance(y, Load) for r in s.stages for x in walk(r.expr) if isinstance(x, Load)
+                for part in x.index for y in walk(part))
+    each = [r for r in s.stages if isinstance(r.expr, Reduce) or product(r.node.outputs[0].type.shape[rows:]) != 1]
+    return not places and not found and sum(own_cost(r.expr) for r in each) < (WORTH_KEEPING if rows else EXPENSIVE)
+
+
+def _widest(s: Survey, in_memory: bool = False) -> int:
+    """Bytes of the widest element computed with in lanes, or as it lies in memory; a bool is one byte. Single numbers are no
+    vectors, nor is what a row has one of where lanes run along rows."""
     region = s.region
     values = [*region.params, *(n.outputs[0] for n in region.nodes)]
     rows = s.level if s.level < s.loops else 0
     values = [v for v in values if v.type.rank > rows and product(v.type.shape[rows:]) != 1] \
         or [v for v in values if v.type.rank] or values
-    return max(4 if v.type.dtype in (F16, BF16) else v.type.dtype.itemsize for v in values)  # half floats compute in f32
+    halves = () if in_memory else (F16, BF16)  # these compute in f32
+    return max(4 if v.type.dtype in halves else v.type.dtype.itemsize for v in values)
 
 
 def _scatter_lanes(s: Survey, e: Scatter, lanes: int) -> list[Instruction]:
@@ -431,53 +443,16 @@ def _pass_rules(s: Survey, schedule: Schedule, scheduled: Scheduled) -> list[Ins
     if not (alike or across or _reads_across(s, scheduled.nest)):
         return []
     nest = build_nest(s.region, schedule, "probe").nest
-    if across and _goes_by_rows(nest):
+    if across and goes_by_rows(nest):
         return [ByRows()]
     along = any(isinstance(x, AddAlong) for x in schedule)  # rows are added up in their order
-    return [*_one_pass_rules(nest, alike), *([Tiles()] if not along and _goes_in_tiles(nest) else [])]
-
-
-def _goes_by_rows(nest: Nest) -> bool:
-    """Columns alone, that may be more than a step of the lanes, and more rows than registers fold. Inside another loop each
-    part is likely small enough for the caches as it is."""
-    outer = nest.body[0]
-    if not isinstance(outer, For) or outer.lanes == 1:
-        return False
-    extents = [e.over[0][1] for _, e in by_rows(outer.body)]
-    long = not isinstance(outer.extent, int) or outer.extent > 4 * outer.lanes
-    return long and any(not isinstance(n, int) or n > FEW_ROWS for n in extents)
-
-
-def _one_pass_rules(nest: Nest, alike: list[tuple[int, int]]) -> list[Instruction]:
-    """Reductions one after the other, over the same loops, share a pass, a few at a time."""
-    out: list[Instruction] = []
-    together = {a: 1 for a, _ in alike}  # how many share the pass of a stage
-    for a, b in alike:
-        try:
-            joined = join(nest.body, f"s{b}")
-        except ValueError:
-            continue
-        if joined != nest.body and together[a] < MOST_JOINED:
-            out.append(OnePass(b))
-            nest, together[b] = replace(nest, body=joined), together[a] + 1
-    return out
+    return [*one_pass_rules(nest, alike), *([Tiles()] if not along and goes_in_tiles(nest) else [])]
 
 
 def _reads_across(s: Survey, nest: Nest) -> bool:
     """Whether a loop other than the last walks something element by element."""
     return any(isinstance(x, Load) and x.index and x.index[-1] in s.index[:s.loops - 1]
                for e in expressions(nest.body) for x in walk(e)) if s.loops > 1 else False
-
-
-def _goes_in_tiles(nest: Nest) -> bool:
-    """Whether the last two loops read a few arrays across, and may make whole tiles."""
-    body = nest.body
-    while len(body) == 1 and isinstance(outer := body[0], For):
-        inner, body = outer.body[0], outer.body
-        if isinstance(inner, For) and inner.lanes > 1:
-            whole = all(not isinstance(n, int) or n >= inner.lanes for n in (outer.extent, inner.extent))
-            return whole and 0 < len(transposed_loads(outer)) <= MOST_TRANSPOSED
-    return False
 
 
 def _across_lanes(s: Survey, schedule: Schedule) -> bool:

@@ -48,6 +48,11 @@ class Target:
         return self.vector_bits >= 512 and {"avx512f", "avx512vl", "avx512dq", "avx512bw"} <= self.enabled
 
     @property
+    def memory_bits(self) -> int:
+        """The width of vectors that memory gives soonest: Zen 4 reads 512 bits in halves, and waits longer for whole ones."""
+        return min(self.vector_bits, 256) if self.cpu == "znver4" else self.vector_bits
+
+    @property
     def has_half(self) -> bool:
         """Whether float <-> half conversions are instructions."""
         return self.is_arm64 or "f16c" in self.enabled or "avx512f" in self.enabled

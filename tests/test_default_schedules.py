@@ -22,7 +22,7 @@ from loopwright.ir.types import F32, ArrayType
 from loopwright.lower.joining import join
 from loopwright.lower.partition import partition
 from loopwright.lower.scheduling import ScheduleError, build_nest
-from loopwright.lower.target import host_target
+from loopwright.lower.target import Target, host_target
 from tests.scale import examples
 
 
@@ -321,3 +321,56 @@ def test_reductions_that_share_a_pass_have_the_right_values(f, n, m, dtype):
 
 SLOPES = lw.jit(layernorm_slopes)
 JITTED = {f: lw.jit(f) for f in (*ROWS, *COLUMNS, *TRANSPOSED, *SHARED, weighed)}
+
+
+# ---- loops that wait for memory -----------------------------------------------------------------
+MEMORY = [
+    lambda x: x * 2 + 1,
+    lambda x: np.where(x > 0, x, -x),
+    lambda x: np.sum(x, axis=1),
+    lambda x: np.max(x, axis=1),
+    lambda x: np.sum(x),
+    lambda x: x - np.mean(x, axis=1, keepdims=True),
+    lambda x: x.T + 1,
+    lambda x: x > 0,
+    lambda x: np.isnan(x) * x[:, ::-1],
+]
+OTHERS = [softmax, np.tanh, lambda x: np.sum(x, axis=0), lambda x: x / np.sum(x, axis=1)[:, None]]
+
+
+@pytest.fixture
+def halved(monkeypatch):
+    """A processor whose memory gives half a register soonest."""
+    monkeypatch.setattr(Target, "memory_bits", property(lambda self: self.vector_bits // 2))
+    monkeypatch.setenv("LOOPWRIGHT_CACHE_DIR", "")
+
+
+def lanes_of(f, x):
+    """The greatest number of lanes of each kernel."""
+    return {max((i.lanes for i in schedule if isinstance(i, Vectorize)), default=1) for _, schedule in schedules(f, x)}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i1", "i4"])
+def test_loops_that_wait_for_memory_have_vectors_as_it_gives_them(halved, dtype):
+    x = np.ones((3, 4), dtype)
+    half = host_target().vector_bits // (16 * x.dtype.itemsize)
+    widest = host_target().vector_bits // (8 * max(x.dtype.itemsize, 4 if dtype == "f2" else 1))
+    assert lanes_of(MEMORY[0], x) == lanes_of(lambda x: np.maximum(x, 0), x) == {min(half, widest)}
+    if dtype[0] == "f" and dtype != "f2":
+        assert all(lanes_of(f, x) == {half} for f in MEMORY)
+        assert all(lanes_of(f, x) == {widest} for f in OTHERS)
+
+
+@pytest.mark.parametrize("f", [*MEMORY, *OTHERS])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_short_vectors_compute_the_same(halved, f, dtype):
+    rng, g = np.random.default_rng(0), lw.jit(f)
+    for n, m in ((1, 1), (2, 3), (0, 5), (1, 10), (5, 31), (4, 33), (3, 64), (7, 1000)):
+        x = rng.normal(size=(n, m)).astype(dtype)
+        expected = f(x)
+        agree(np.asarray(g(x)), np.asarray(expected), expected.dtype)
+        if n:
+            x[rng.random((n, m)) < 0.2] = np.nan
+            x[rng.random((n, m)) < 0.2] = np.inf
+            with np.errstate(all="ignore"):
+                np.testing.assert_array_equal(np.isnan(g(x)), np.isnan(f(x)))

@@ -20,7 +20,7 @@ from loopwright.lower.codegen.machine import register_type
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 from loopwright.lower.fusing import by_rows
-from loopwright.lower.rules import MOST_JOINED
+from loopwright.lower.passes import MOST_JOINED
 
 ROWS = 16  # folded in registers
 BLOCKS = (32, 32)  # blocks of rows, blocks of those: additions in a row

@@ -215,8 +215,9 @@ class Generator:
         keeps = {context.kernel.buffers[b].role for b, _ in written}  # a masked store is slow to read back
         spans = short_spans(span, lanes) if isinstance(span, int) and self.is_tiny else \
             vector_spans(context, span, lanes, statement.unroll, one_loop="local" not in keeps)
+        rest = lanes * self._registers({context.kernel.buffers[b].dtype.itemsize for b, _ in written}, lanes)
         for part in spans:
-            wide, width = context, part.lanes or lanes
+            wide, width = context, part.lanes or (rest if part.masked else lanes)
             if width * part.parts > 1:
                 wide = replace(context, lanes=width, parts=part.parts, vector=name)
             context.kernel.forget()
@@ -227,6 +228,12 @@ class Generator:
                 return []
             loop(context.scope, part.low, part.high, str(width * part.parts * statement.step), (), body)
         context.kernel.forget()
+
+    def _registers(self, stored: set[int], lanes: int) -> int:
+        """How many vectors of a loop fill a register: several where they are short, as memory gives them. `stored`: bytes of
+        its elements."""
+        is_short = stored and 8 * max(stored) * lanes == self.target.memory_bits
+        return self.target.vector_bits // self.target.memory_bits if is_short else 1
 
     def scan(self, context: Context, statement: Scan) -> None:
         """A running fold that stores every step; each addition rounds as its dtype, as NumPy's does."""

@@ -43,8 +43,9 @@ from loopwright.lower.contractions import is_contraction
 from loopwright.lower.cuda.chain_rules import chain_in_passes
 from loopwright.lower.fusing import expressions, transposed_loads
 from loopwright.lower.lanes import lane_schedule
+from loopwright.lower.passes import MOST_JOINED
 from loopwright.lower.registers import perfect
-from loopwright.lower.rules import EXPENSIVE, MOST_JOINED, Survey, fuse_rules, goes_across, own_cost, placement_of, survey
+from loopwright.lower.rules import EXPENSIVE, Survey, fuse_rules, goes_across, own_cost, placement_of, survey
 from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import Target
 
