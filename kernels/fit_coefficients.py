@@ -76,6 +76,7 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     "EXP": (around_zero(lambda r: (mp.expm1(r) - r) / r ** 2, 0.5), -HALF * 1.0005, HALF * 1.0005, 4, 10),
     # the same for |r| <= ln(2)/32
     "EXP_FINE": (around_zero(lambda r: (mp.expm1(r) - r) / r ** 2, 0.5), -HALF / 15.9, HALF / 15.9, 1, 4),
+    "EXP_FINER": (around_zero(lambda r: (mp.expm1(r) - r) / r ** 2, 0.5), -HALF / 15.9, HALF / 15.9, None, 5),
     # (2^r - 1) / r for |r| <= 1/2, and 1/32
     "EXP2": (around_zero(lambda r: (mp.mpf(2) ** r - 1) / r, float(LN2)), -0.5, 0.5, 5, None),
     "EXP2_FINE": (around_zero(lambda r: (mp.mpf(2) ** r - 1) / r, float(LN2)), -1 / 31.9, 1 / 31.9, 2, 5),
@@ -239,6 +240,9 @@ def tables() -> None:
         show(f"POW_LOW{width}", [float(v - mp.mpf(h)) for v, h in zip(logs, high, strict=True)])
         whole = float(np.float32(float(1 / LN2))) if width == 32 else float(1 / LN2)
         show(f"POW_SLOPE{width}", [whole, float(1 / LN2 - whole)])
+    angles = [mp.atan(mp.mpf(k) / 2) for k in range(15)] + [mp.pi / 2]
+    show("ATAN_OF64", [float(v) for v in angles])
+    show("ATAN_LOST64", [float(v - mp.mpf(float(v))) for v in angles])
     sixth = -mp.mpf(1) / 6
     for width, number in (("32", np.float32), ("64", np.float64)):
         whole = float(number(float(sixth)))

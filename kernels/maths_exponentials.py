@@ -168,11 +168,25 @@ def _exp2_far(m: Writer, x: str) -> str:
     return grown_far(m, more, n, index)
 
 
-def expm1_core(m: Writer, x: str) -> str:
-    """e^x - 1 for x below overflow and above -flat, as (2^(n-1) p + (2^(n-1) - 1/2)) 2, which does not overflow early."""
+def expm1_twice(m: Writer, x: str) -> tuple[str, str]:
+    """f64: e^x - 1 for x from -2 flat to where 2^n is finite, as (2^n - 1) + 2^n (e^r - 1), and what its last step lost."""
+    f = format_of(m)
+    n, index = steps(m, x, LOG2E)
+    first = m.fma(n, -f.ln2[0], x)
+    r = m.fma(n, -f.ln2[1], first)
+    lost = m.add(m.table(t.POWERS_LOST64, index), m.fma(n, -f.ln2[1], m.sub(first, r)))
+    more = m.fma(horner(m, r, t.EXP_FINER64), m.mul(r, r), lost)
+    power = _power(m, index, index)
+    most = cancelling(m, r, power, m.sub(power, 1.0))
+    y = m.fma(more, power, most)
+    return y, m.fma(more, power, m.sub(most, y))
+
+
+def _expm1_single(m: Writer, x: str) -> str:
+    """e^x - 1 for x below overflow and above -2 flat, as (2^(n-1) p + (2^(n-1) - 1/2)) 2, which does not overflow early."""
     f = format_of(m)
     n, r = reduced(m, x)
-    more = m.mul(polynomial(m, r, t.EXP32, t.EXP64), m.mul(r, r))  # beside r
+    more = m.mul(horner(m, r, t.EXP32), m.mul(r, r))  # beside r
     half = m.from_bits(m.shl(m.iadd(m.to_int(n), f.bias - 1), f.mantissa))
     y = m.fma(more, half, m.fma(r, half, m.sub(half, 0.5)))
     return m.add(y, y)
@@ -180,8 +194,11 @@ def expm1_core(m: Writer, x: str) -> str:
 
 def expm1(m: Writer, x: str) -> str:
     f = format_of(m)
-    y = expm1_core(m, clamp(m, x, -2 * f.flat, f.overflow))
-    return m.select(m.compare("lt", m.abs(x), 2.0 ** -(f.mantissa + 3)), x, y)
+    if m.bits == 32:
+        y = _expm1_single(m, clamp(m, x, -2 * f.flat, f.overflow))
+        return m.select(m.compare("lt", m.abs(x), 2.0 ** -(f.mantissa + 3)), x, y)
+    usual = m.copysign(expm1_twice(m, m.maximum(-2 * f.flat, x))[0], x)
+    return m.rarely(m.compare("gt", x, f.plain), usual, lambda inner: inner.apart("exp_far", (x,), _exp_far))
 
 
 # ---- logarithms ---------------------------------------------------------------------------------

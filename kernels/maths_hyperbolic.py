@@ -10,7 +10,7 @@ from loopwright.kernels import maths_tables as t
 from loopwright.kernels.maths_exponentials import (
     NAN,
     clamp,
-    expm1_core,
+    expm1_twice,
     format_of,
     log,
     log1p,
@@ -54,17 +54,14 @@ def _tanh_single(m: Writer, x: str) -> str:
 
 
 def _tanh_double(m: Writer, x: str) -> str:
-    """t / (t + 2) with t = e^(2|x|) - 1; the quotient takes back what rounding took from it and from its divisor."""
-    f = format_of(m)
-    size = m.minimum(f.flat, m.abs(x))
-    u = expm1_core(m, m.add(size, size))
-    divisor, lost = two_sum(m, u, 2.0)
+    """t / (t + 2) with t = e^(2|x|) - 1; the quotient takes back what rounding took from it and from both."""
+    size = m.minimum(format_of(m).flat, m.abs(x))
+    u, more = expm1_twice(m, m.add(size, size))
+    divisor, lost = quick_two_sum(m, 2.0, u)  # which of them is larger makes no difference: the sum less 2 is exact
     inverse = m.div(1.0, divisor)
     y = m.mul(u, inverse)
-    off = m.sub(cancelling(m, m.neg(y), divisor, u), m.mul(y, lost))
-    y = m.fma(off, inverse, y)
-    y = m.select(m.compare("lt", size, 2.0 ** -(f.mantissa // 2 + 2)), size, y)
-    return m.copysign(y, x)
+    off = m.add(m.fma(m.neg(y), lost, cancelling(m, m.neg(y), divisor, u)), more)
+    return m.copysign(m.fma(off, inverse, y), x)
 
 
 # ---- inverses -----------------------------------------------------------------------------------

@@ -5,19 +5,14 @@ Guarantees are those of `kernels.maths`.
 from __future__ import annotations
 
 from loopwright.kernels import maths_tables as t
-from loopwright.kernels.maths_writer import Writer, cancelling, estrin, polynomial, quick_two_sum, two_sum
+from loopwright.kernels.maths_writer import Writer, cancelling, estrin, polynomial, quick_two_sum
 
 INF, NAN = float("inf"), float("nan")
 HALF_PI32 = (1.5707963705062866, -4.371139000186241e-08)
 HALF_PI64 = (1.5707963267948966, 6.123233995736766e-17)
 
 # From where on the arc tangent is taken beside that of which number, high and low.
-ATAN_STEPS = (
-    (0.4375, 0.5, (0.4636476090008061, 2.2698777452961687e-17)),
-    (0.6875, 1.0, (0.7853981633974483, 3.061616997868383e-17)),
-    (1.1875, 1.5, (0.982793723247329, 1.3903311031230998e-17)),
-)
-ATAN2_STEPS = ((0.25, 0.5, ATAN_STEPS[0][2]), (0.75, 1.0, ATAN_STEPS[1][2]))
+ATAN2_STEPS = tuple((k / 2 - 0.25, k / 2, (t.ATAN_OF64[k], t.ATAN_LOST64[k])) for k in (1, 2))
 
 
 def half_pi(m: Writer) -> tuple[float, float]:
@@ -77,19 +72,16 @@ def _arctan_single(m: Writer, a: str) -> str:
 
 
 def _arctan_double(m: Writer, a: str) -> str:
-    """atan(c) + atan((a - c) / (1 + a c)) with the nearest c of 0, 1/2, 1, 3/2 and infinity."""
-    c, up, high, low = m.constant(0.0), m.constant(1.0), m.constant(0.0), m.constant(0.0)
-    for first, middle, angle in ATAN_STEPS:
-        beyond = m.compare("ge", a, first)
-        c = m.select(beyond, middle, c)
-        high, low = m.select(beyond, angle[0], high), m.select(beyond, angle[1], low)
-    endless = m.compare("ge", a, 39 / 16)
-    high, low = m.select(endless, HALF_PI64[0], high), m.select(endless, HALF_PI64[1], low)
+    """atan(c) + atan((a - c) / (1 + a c)) with c the half that is next to a - 3/16, and infinity instead of 15/2."""
+    magic, last = 1.5 * 2.0 ** 51, 7.5  # numbers beside it are halves
+    beside = m.add(m.sub(m.minimum(last + 0.25, a), 3 / 16), magic)
+    c, index = m.sub(beside, magic), m.bits_of(beside)
+    endless = m.compare("ge", c, last)
     up = m.select(endless, a, m.fma(c, a, 1.0))
     q = m.div(m.select(endless, -1.0, m.sub(a, c)), up)
     u = m.mul(q, q)
-    rest = m.mul(m.mul(polynomial(m, u, (), t.ATAN_MIDDLE64), u), q)
-    return m.add(high, m.add(q, m.add(rest, low)))
+    rest = m.fma(m.mul(polynomial(m, u, (), t.ATAN_MIDDLE64), u), q, m.table(t.ATAN_LOST64, index))
+    return m.add(m.table(t.ATAN_OF64, index), m.add(q, rest))
 
 
 def arctan2(m: Writer, y: str, x: str) -> str:
@@ -113,13 +105,24 @@ def _arctan2_single(m: Writer, y: str, x: str) -> str:
 
 
 def _arctan2_double(m: Writer, y: str, x: str) -> str:
-    """The angle of (x, y): that of 0, 1/2 or 1 plus atan of the small rest."""
+    """Numbers of which the larger one is very large or small are rare."""
+    least, most = 0x07B << 52, 0x7E7 << 52  # the bits of 2^-900 and 2^1000
     a, b = m.abs(y), m.abs(x)
+    large = m.bits_of(m.select(m.compare("gt", a, b), a, b))
+    rare = m.ucompare("gt", m.isub(large, least), most - least)
+    usual = _angle(m, y, x, *_below_diagonal(m, a, b))
+    return m.rarely(rare, usual, lambda inner: inner.apart("arctan2_far", (y, x), _arctan2_far))
+
+
+def _below_diagonal(m: Writer, a: str, b: str) -> tuple[str, str, str]:
+    """Whether a is larger than b; the smaller one, and the other."""
     steep = m.compare("gt", a, b)
-    down, up = m.select(steep, b, a), m.select(steep, a, b)
-    both = m.both(m.compare("eq", a, INF), m.compare("eq", b, INF))
-    down, up = m.select(both, 1.0, down), m.select(both, 1.0, up)
-    down, up = _moderate(m, down, up)
+    return steep, m.select(steep, b, a), m.select(steep, a, b)
+
+
+def _angle(m: Writer, y: str, x: str, steep: str, down: str, up: str) -> str:
+    """The angle of (x, y), down / up being its tangent in the eighth of the plane where it is below 1: that of 0, 1/2 or 1 plus
+    atan of the small rest."""
     c, angle = m.constant(0.0), (m.constant(0.0), m.constant(0.0))
     for first, middle, of in ATAN2_STEPS:
         beyond = m.compare("ge", down, m.mul(up, first))
@@ -128,18 +131,23 @@ def _arctan2_double(m: Writer, y: str, x: str) -> str:
     rest = m.div(cancelling(m, m.neg(c), up, down), m.fma(c, down, up))
     u = m.mul(rest, rest)
     tail = m.fma(m.mul(estrin(m, u, t.ATAN64), u), rest, angle[1])
-    high, low = two_sum(m, angle[0], rest)
+    high, low = quick_two_sum(m, angle[0], rest)
     low = m.add(low, tail)
     left = m.icompare("lt", m.bits_of(x), 0)
-    backwards = m.either(m.both(steep, m.negate(left)), m.both(left, m.negate(steep)))
-    sign = m.select(backwards, -1.0, 1.0)
-    high, low = m.mul(high, sign), m.mul(low, sign)
+    backwards = m.differ(steep, left)
+    high, low = m.select(backwards, m.neg(high), high), m.select(backwards, m.neg(low), low)
     base, base_low = (m.select(steep, half, m.select(left, 2 * half, 0.0)) for half in HALF_PI64)
-    turned, lost = two_sum(m, base, high)
-    turned = m.add(turned, m.add(lost, m.add(low, base_low)))
-    nothing = m.compare("eq", a, 0.0)
-    turned = m.select(nothing, m.select(left, 2 * HALF_PI64[0], 0.0), turned)
-    return m.select(m.compare("unordered", x, y), NAN, m.copysign(turned, y))
+    turned, lost = quick_two_sum(m, base, high)
+    return m.copysign(m.add(turned, m.add(lost, m.add(low, base_low))), y)
+
+
+def _arctan2_far(m: Writer, y: str, x: str) -> str:
+    a, b = m.abs(y), m.abs(x)
+    steep, down, up = _below_diagonal(m, a, b)
+    both = m.both(m.compare("eq", a, INF), m.compare("eq", b, INF))
+    down, up = m.select(both, 1.0, down), m.select(both, 1.0, up)
+    angle = _angle(m, y, x, steep, *_moderate(m, down, up))
+    return m.select(m.compare("unordered", x, y), NAN, angle)
 
 
 def _moderate(m: Writer, down: str, up: str) -> tuple[str, str]:

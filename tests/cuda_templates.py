@@ -14,7 +14,7 @@ from loopwright.lower.cuda import lower_cuda
 class Template:
     """`make(rng, n, m)` draws arguments; `sizes`: the n and m that schedules are chosen for; `wide`: whether its lanes make
     accesses of 16 bytes; `expected`: NumPy's own function where `f` is not one; `raced`: the n and m at which races are looked
-    for, if others."""
+    for, if others; `fast_math`: whether it may round otherwise than it is written."""
 
     f: Any
     make: Any
@@ -22,6 +22,7 @@ class Template:
     wide: bool = True
     expected: Any = None
     raced: tuple[int, int] | None = None
+    fast_math: bool = False
 
     def meaning(self, args):
         """NumPy's results, in twice the precision."""
@@ -37,7 +38,7 @@ def program(name):
     t = TEMPLATES[name]
     args = t.make(np.random.default_rng(0), *t.sizes)
     graph = expanded(lw.make_graph(t.f)(*args))
-    return graph, lower_cuda(graph, sizes_of(graph, args))
+    return graph, lower_cuda(graph, sizes_of(graph, args), fast_math=t.fast_math)
 
 
 def sizes_of(graph, args):
@@ -229,6 +230,8 @@ TEMPLATES = {
         expected=convolved_last),
     "attention": Template(attention, heads("f4"), (20000, 20000), raced=(70, 90)),
     "attention of halves": Template(attention, heads("f2"), (2048, 2048), raced=(70, 90)),
+    "attention in one pass": Template(attention, heads("f4"), (2048, 2048), raced=(70, 90), fast_math=True),
+    "attention of halves in one pass": Template(attention, heads("f2"), (2048, 2048), raced=(70, 90), fast_math=True),
     "products of integers": Template(lambda x, y: x @ y, lambda rng, n, m: [
         rng.integers(-9, 9, (n, m)).astype("i4"), rng.integers(-9, 9, (m, 5)).astype("i4")], (40, 64), wide=False),
 }

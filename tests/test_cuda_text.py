@@ -22,7 +22,7 @@ GOLDEN = Path(__file__).parent / "vectors" / "cuda"
 SHOWN = ["map", "short rows", "rows of two axes", "rows to numbers", "columns", "everything", "few long rows",
          "running rows", "transposed", "gathered", "added rows", "histogram", "added in any order",
          "own ways", "products in batches", "products of halves",
-         "attention of halves"]
+         "attention of halves", "attention in one pass"]
 ARCHITECTURES = ("sm_80", "sm_90")
 
 
