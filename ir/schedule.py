@@ -309,6 +309,8 @@ class InTiles:
     the root's loops are bound to blocks, with the sum, and stores, inside them: rows are those that one side alone depends on,
     columns those of the other, the last loop among them. unit "mma": warps multiply 16 by 16 by 8 numbers at once, f16 or bf16
     with sums in f32; half as many warps as there are, side by side, have the upper rows of a tile, the others the lower.
+    stages: copies of a depth; with more than two, what is only copied is on its way for all but two of them while one is
+    multiplied.
 
     before: for i: for j: { s = sum(a[i, :] * b[:, j]);  y[i, j] = f(s) }
     after:  for I by 128: for J by 128: { t = a[I:I+128, :] @ b[:, J:J+128];  for i in I...I+128: for j in J...J+128:
@@ -320,6 +322,7 @@ class InTiles:
     columns: int
     depth: int
     unit: str = ""
+    stages: int = 2
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from loopwright.lower.tiling import block_of, factors
 
 Loops = Sequence[tuple[Index, Extent]]
 MOST_SHARED = 48 << 10  # bytes that a block has without asking
+MOST_RING = 96 << 10  # bytes of stages that it asks for, which every device since sm_80 has
 STAGES = 2  # copies of a depth: one is multiplied while the next comes
 BYTES = 16  # of one access
 HALVES = 8  # half floats of one access, by which rows of them are longer
@@ -42,7 +43,8 @@ def in_tiles(nest: Nest, x: InTiles) -> Nest:
     sums = Buffer(f"{s.name}_sums", (x.rows, x.columns), s.dtype, "local", "registers", high * wide)
     at = minus(rows.index, rows.origin), minus(columns.index, columns.origin)
     terms = tuple([Block(k, n) for k, n in in_order_of_memory(s.over, left, right)])
-    made = Contract(sums.name, at, rows, columns, terms, left, right, s.dtype, (high,), wide, depth=x.depth, unit=x.unit)
+    made = Contract(sums.name, at, rows, columns, terms, left, right, s.dtype, (high,), wide, depth=x.depth, unit=x.unit,
+                    stages=x.stages)
 
     def read(e: Expr) -> Expr | None:
         return Load(sums.name, at, s.dtype) if isinstance(e, Local) and e.name == s.name else None
@@ -152,11 +154,19 @@ def half_of(e: Expr) -> np.dtype | None:
         else None
 
 
+def is_copied(e: Expr, unit: str) -> bool:
+    """Whether a side is what lies in memory: its bits, for an instruction that multiplies half floats."""
+    inner = e.args[0] if unit and isinstance(e, Apply) else e
+    return isinstance(inner, Load) and inner.dtype.itemsize >= 2 and not any(isinstance(x, Load) for i in inner.index
+                                                                             for x in walk(i))
+
+
 def _check_copies(x: InTiles, threads: tuple[int, int], size: int) -> None:
     """ValueError unless each thread copies as much as the others; `size`: bytes of a stage."""
     if any(n < 1 or n & (n - 1) for n in (x.rows, x.columns, x.depth)):
         raise ValueError("rows, columns and depth are powers of two")
     if min(x.rows, x.columns) * x.depth < threads[0] * threads[1]:
         raise ValueError("threads have nothing to copy")
-    if STAGES * size > MOST_SHARED:
-        raise ValueError(f"what is copied takes more than {MOST_SHARED} bytes")
+    most = MOST_SHARED if x.stages == STAGES else MOST_RING
+    if x.stages < STAGES or x.stages * size > most:
+        raise ValueError(f"there are {STAGES} stages or more, and what is copied takes no more than {most} bytes")

@@ -216,8 +216,8 @@ TEMPLATES = {
         rng.integers(-9, 9, s).astype("i4") for s in ((n, m), (m, 200), 200)], (9000, 64)),
     "products of halves": Template(lambda x, y: np.minimum(x @ y, 9), lambda rng, n, m: [
         rng.normal(size=s).astype("f2") for s in ((n, m), (m, 36))], (40, 64), wide=False),
-    "products with what is around": Template(lambda x, y, b: np.maximum(np.tanh(x) @ y + b, 0), lambda rng, n, m: [
-        rng.normal(size=s).astype("f4") for s in ((n, m), (m, 200), 200)], (9000, 64)),
+    "products with what is around": Template(lambda x, y, b: np.maximum((x * 2) @ y + b, 0), lambda rng, n, m: [
+        rng.normal(size=s).astype("f4") for s in ((n, m), (m, 200), 200)], (16000, 32)),
     "products of f64, turned": Template(lambda x, y: np.maximum(x.T @ (1 - y), 0), lambda rng, n, m: [
         rng.normal(size=s) for s in ((m, n), (m, 40))], (3000, 64)),
     "products in batches": Template(lambda x, y: np.matmul(x, np.swapaxes(y, 1, 2)) * 2, lambda rng, n, m: [

@@ -199,7 +199,7 @@ def test_tiles_of_several_loops_keep_the_meaning():
     (PRODUCT, (*LOOPS, Threads(16, 4), InTiles(0, 8, 33, 8)), "powers of two"),
     (PRODUCT, (*LOOPS, Threads(16, 4), InTiles(0, 8, 8, 8)), "each thread has some"),
     (PRODUCT, (*LOOPS, Threads(16, 16), InTiles(0, 16, 16, 8)), "nothing to copy"),
-    (PRODUCT, (*LOOPS, Threads(16, 16), InTiles(0, 256, 256, 16)), "more than 49152 bytes"),
+    (PRODUCT, (*LOOPS, Threads(16, 16), InTiles(0, 256, 256, 16)), "no more than 49152 bytes"),
     (PRODUCT, (*LOOPS[:2], Threads(16, 16), InTiles(0, 32, 32, 16)), "bound to blocks alone"),
     (PRODUCT, (*LOOPS, Threads(16, 16), InTiles(1, 32, 32, 16)), "do not begin with that sum"),
     (REGION, (*PLACED, Threads(16, 16), Bind(6, 0, (BLOCK,)), InTiles(4, 32, 32, 16)), "do not begin with that sum"),

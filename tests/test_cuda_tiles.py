@@ -38,17 +38,24 @@ PLACED = (ComputeAt(0, 2), *(Inline(k) for k in range(1, len(PRODUCT.nodes))))
 EDGES = (32, 64, 128)
 
 
-def schedule(edge, unit="mma", depth=32, threads=(32, 8)):
+STAGES = {32: 4, 64: 3, 128: 3, "turned": 4}
+
+
+def schedule(edge, unit="mma", depth=32, threads=(32, 8), stages=2):
     root = len(PRODUCT.nodes) - 1
-    return (*PLACED, Threads(*threads), Bind(root, 0, (BLOCK,)), Bind(root, 1, (BLOCK,)), InTiles(0, edge, edge, depth, unit))
+    tiles = InTiles(0, edge, edge, depth, unit, stages)
+    return (*PLACED, Threads(*threads), Bind(root, 0, (BLOCK,)), Bind(root, 1, (BLOCK,)), tiles)
 
 
 @cache
 def kernels():
-    """A kernel for each edge, one of turned sides ("turned"), and the source of all."""
-    library = Library()
-    made = {edge: emit_cuda(build_nest(PRODUCT, schedule(edge), f"product_{edge}").nest, library) for edge in EDGES}
-    made["turned"] = emit_cuda(build_nest(TURNED, schedule(64), "turned").nest, library)
+    """A kernel for each edge and one of turned sides, each in two stages and in a ring of more; and the source of all."""
+    library, made = Library(), {}
+    for edge in (*EDGES, "turned"):
+        for stages in (2, STAGES[edge]):
+            graph, size = (TURNED, 64) if edge == "turned" else (PRODUCT, edge)
+            nest = build_nest(graph, schedule(size, stages=stages), f"product_{edge}_{stages}").nest
+            made[edge, stages] = emit_cuda(nest, library)
     return made, "\n\n".join([*library.texts.values(), *(k.text for k in made.values())])
 
 
@@ -60,14 +67,14 @@ def emulator():
 
 @examples(8)
 @given(st.tuples(*[st.integers(1, 150) | st.sampled_from([8, 32, 64, 128])] * 3), st.sampled_from((*EDGES, "turned")),
-       st.sampled_from(ORDERS), st.integers(0, 99))
-def test_tensor_cores_at_any_size(shape, which, order, seed):
+       st.booleans(), st.sampled_from(ORDERS), st.integers(0, 99))
+def test_tensor_cores_at_any_size(shape, which, is_ring, order, seed):
     rng, (n, m, p) = np.random.default_rng(seed), shape
     x, y, b = (rng.integers(-2, 3, s).astype(BF16) for s in ((n, m), (m, p), (n, p)))
     sizes = {"n": n, "m": m, "p": p}
     sides = [x.T, y.T] if which == "turned" else [x, y]
     outs = [nonsense(PRODUCT.results[0].type, sizes)]
-    found, = run_kernel(emulator(), kernels()[0][which], [*sides, b], outs, sizes, order)
+    found, = run_kernel(emulator(), kernels()[0][which, STAGES[which] if is_ring else 2], [*sides, b], outs, sizes, order)
     want = np.maximum((x.astype("f4") @ y.astype("f4")).astype(BF16), b)
     np.testing.assert_array_equal(found.astype("f4"), want.astype("f4"))
 
@@ -75,14 +82,14 @@ def test_tensor_cores_at_any_size(shape, which, order, seed):
 @pytest.mark.parametrize("architecture", ("sm_80", "sm_90") if SCALE > 1 else ("sm_90",))
 def test_tensor_cores_are_asked_for_and_keep_sums_in_registers(architecture):
     ptx, found = compile_text(kernels()[1], architecture)
-    for edge in EDGES:
-        r = found[f"product_{edge}"]
-        assert r.stack == 0 and r.spills == 0 and r.registers <= 200 and r.shared <= 48 << 10, (edge, r)
+    for name, r in found.items():
+        assert r.stack == 0 and r.spills == 0 and r.registers <= 200 and r.shared <= 48 << 10, (name, r)
     steps = [(edge // 32) ** 2 * 2 for edge in (*EDGES, 64)]  # of a warp: 16 rows, 8 columns, and 16 terms of 32
-    assert ptx.count("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") == sum(steps)
+    assert ptx.count("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") == 2 * sum(steps)
     squares = {"x4": sum(EDGES) // 32 * 2, "x2.trans": sum(EDGES) // 32 * 2, "x4.trans": 4, "x2": 4}
     for name, count in squares.items():
-        assert ptx.count(f"ldmatrix.sync.aligned.m8n8.{name}.shared.b16") == count, name
+        assert ptx.count(f"ldmatrix.sync.aligned.m8n8.{name}.shared.b16") == 2 * count, name
+    assert ptx.count("cp.async.cg.shared.global") >= 8 and ptx.count("cp.async.wait_group 2;") == 2
     assert len(re.findall(r"ld\.global\.nc\.v4\.[bu]32|ld\.global\.nc\.v2\.[bu]64", ptx)) >= 4
 
 
@@ -91,7 +98,9 @@ def test_tensor_cores_are_asked_for_and_keep_sums_in_registers(architecture):
     (schedule(16), "warps in two rows"),
     (schedule(64, depth=8), "warps in two rows"),
     (schedule(64, unit="wgmma"), "tensor cores"),
-    (schedule(128, depth=64), "more than 49152 bytes"),
+    (schedule(128, depth=64), "no more than 49152 bytes"),
+    (schedule(128, stages=5), "no more than 98304 bytes"),
+    (schedule(32, stages=1), "2 stages or more"),
 ])
 def test_what_tensor_cores_do_not_do_is_refused(made, why):
     with pytest.raises(ScheduleError, match=why):
@@ -124,6 +133,10 @@ def offences(name, change, sizes=(33, 35)):
 
 FAULTS = {
     "no barrier": lambda text: text.replace("__syncthreads();", ""),
+    "no waiting": lambda text: re.sub(r"lw_wait_groups<\d>\(\);", "", text),
+    "waiting for an older group": lambda text: re.sub(r"(lw_wait_groups<\d)>", r"\1 + 1>", text),
+    "one group for all": lambda text: text.replace("lw_end_group();", "", 1),
+    "copies into what is read": lambda text: re.sub(r"= (stage\d+) == 0 \? \d : \1 - 1;", r"= \1;", text),
     "rows past the end": lambda text: re.sub(r"\bi\d+ < n\d+", "true", text),
     "wide accesses of any row": lambda text: re.sub(r"n\d+ % [248] == 0", "true", text),
     "half a warp": lambda text: text.replace("0xffffffffu", "0xffffu"),
@@ -141,9 +154,14 @@ FAULTS = {
 @pytest.mark.parametrize(("name", "fault", "why"), [
     ("products in tiles", "no barrier", "wrong"),
     ("products in tiles", "rows past the end", "nobody's|beside an array"),
-    ("products in tiles", "wide accesses of any row", "not aligned"),
     ("products of halves", "no barrier", "wrong"),
     ("products of halves", "rows past the end", "nobody's|beside an array"),
+    ("products in tiles", "no waiting", "wrong"),
+    ("products in tiles", "waiting for an older group", "wrong"),
+    ("products in tiles", "one group for all", "wrong"),
+    ("products in tiles", "copies into what is read", "wrong"),
+    ("products of halves", "no waiting", "wrong"),
+    ("products of halves", "wide accesses of any row", "not aligned|past a multiple"),
     ("rows", "half a warp", "its own mask"),
     ("rows", "wide accesses of any row", "not aligned|nobody's|beside"),
     ("rows", "a slot too many", "nobody's|beside an array|wrong"),

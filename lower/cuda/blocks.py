@@ -13,11 +13,11 @@ from loopwright.ir.loops import Expr, Load, walk
 from loopwright.ir.nest import Block as Positions
 from loopwright.ir.nest import Contract, For, Let, Statement, Store
 from loopwright.ir.schedule import THREAD_X, THREAD_Y
-from loopwright.lower.blocks import BYTES, STAGES, lanes_of
-from loopwright.lower.cuda.context import PACK, Context
-from loopwright.lower.cuda.multiplying import Alone, Means, TensorCores
+from loopwright.lower.blocks import BYTES, lanes_of
+from loopwright.lower.cuda.context import Context
+from loopwright.lower.cuda.multiplying import Means
 from loopwright.lower.cuda.packs import Over, aligned, declare_packs, each_lane, load_packs, packs, unravelled
-from loopwright.lower.cuda.text import Block, literal
+from loopwright.lower.cuda.text import Block
 from loopwright.lower.registers import rows_read
 
 Run = Callable[[Context, Sequence[Statement]], object]
@@ -26,7 +26,8 @@ Run = Callable[[Context, Sequence[Statement]], object]
 @dataclass(frozen=True)
 class Side:
     """What one side of a product copies: `positions` of its rows (or columns), in the shared array of this name. across: its
-    memory goes along the positions, not along the terms. lanes: elements of one access. count: accesses of a thread."""
+    memory goes along the positions, not along the terms. lanes: elements of one access. count: accesses of a thread. loaded:
+    what is copied past the registers, if it is."""
 
     name: str
     expr: Expr
@@ -35,6 +36,7 @@ class Side:
     lanes: int
     count: int
     means: Means
+    loaded: Load | None = None
 
     @property
     def lies_across(self) -> bool:
@@ -54,27 +56,6 @@ class Side:
     def size(self) -> int:
         assert isinstance(self.positions.length, int)
         return self.positions.length
-
-
-def multiplied(context: Context, s: Contract) -> None:
-    """The sums of this block's tile."""
-    launch, block = context.launch, context.block
-    over = [(k.index, k.extent) for k in s.over]
-    terms, total = launch.extent(product(n for _, n in over)), launch.buffers[s.buffer].each
-    means = TensorCores(context, s) if s.unit else Alone(context, s)
-    launch.shares[s.buffer] = means.rows, means.columns
-    sides = [side_of(context, s, name, e, p, means) for name, e, p in (("left", s.left, s.rows), ("right", s.right, s.columns))]
-    launch.library.add("lw_pack", PACK)
-    for side in sides:
-        shape = (s.depth, side.size) if side.lies_across else (side.size, s.depth)
-        block.line(f"__shared__ __align__(16) {means.element} {side.name}[{STAGES}][{shape[0]}][{shape[1] + means.pad}];")
-        block.line(f"{means.element} {side.name}_next[{side.count * side.lanes}];")
-    k = block.fresh("k")
-    block.line("#pragma unroll")
-    with block.inner(f"for (int {k} = 0; {k} < {total}; ++{k})") as inside:
-        inside.line(f"{s.buffer}[{k}] = {literal(0, s.dtype)};")
-    through_stages(context, sides, over, (terms, s.depth), "", lambda here, stage, _: means.multiply(
-        here, s, f"[{stage}]", [side.lies_across for side in sides]))
 
 
 def through_stages(context: Context, sides: Sequence[Side], over: Over, counts: tuple[str, int], origin: str,
@@ -123,16 +104,22 @@ def _places(context: Context, side: Side, u: str, depth: int) -> tuple[str, str]
     return (along, other) if side.across else (other, along)
 
 
+def access(context: Context, side: Side, u: str, first: str, depth: int) -> tuple[str, str, str, str]:
+    """Where a thread's access number u begins: the position and the term of a tile's, and of all."""
+    block, kind = context.block, context.launch.index_type
+    position, term = _places(context, side, u, depth)
+    assert side.positions.origin is not None
+    origin = context.names[side.positions.origin.name]
+    return position, term, block.let(kind, f"{origin} + {position}", "i"), block.let(kind, f"{first} + {term}", "k")
+
+
 def take(context: Context, side: Side, over: Over, first: str, depth: int) -> None:
     """The next terms, from memory to registers."""
-    launch, block, kind = context.launch, context.block, context.launch.index_type
+    launch, block = context.launch, context.block
     u = block.fresh("u")
     block.line("#pragma unroll")
     with block.inner(f"for (int {u} = 0; {u} < {side.count}; ++{u})") as inside:
-        position, term = _places(context.at(inside), side, u, depth)
-        assert side.positions.origin is not None
-        origin = context.names[side.positions.origin.name]
-        at, k = inside.let(kind, f"{origin} + {position}", "i"), inside.let(kind, f"{first} + {term}", "k")
+        _, _, at, k = access(context.at(inside), side, u, first, depth)
         ends = launch.extent(side.positions.extent), launch.extent(product(n for _, n in over))
         here = context.at(inside)
 

@@ -28,6 +28,9 @@ REPORT = """__device__ __forceinline__ void lw_report(long long* error, long lon
         error[3] = size;
     }
 }"""
+SHARED = """#ifndef LW_EMULATED
+#define LW_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#endif"""
 PACK = "template <class T, int N> struct alignas(sizeof(T) * N) lw_pack { T at[N]; };"
 
 

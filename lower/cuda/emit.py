@@ -29,22 +29,18 @@ from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.cuda import folds
 from loopwright.lower.cuda.atomics import updates_in_any_order
-from loopwright.lower.cuda.blocks import multiplied
 from loopwright.lower.cuda.chains import passed
-from loopwright.lower.cuda.context import MOST_NARROW, Context, Launch
+from loopwright.lower.cuda.context import MOST_NARROW, SHARED, Context, Launch
 from loopwright.lower.cuda.evaluate import value
 from loopwright.lower.cuda.long_rows import in_row_parts
 from loopwright.lower.cuda.loops import looped
 from loopwright.lower.cuda.maths import Library
 from loopwright.lower.cuda.packs import clamped
+from loopwright.lower.cuda.rings import multiplied
 from loopwright.lower.cuda.store import store
 from loopwright.lower.cuda.text import register_type
 from loopwright.lower.cuda.whiles import repeated
 from loopwright.lower.registers import perfect
-
-LW_SHARED = """#ifndef LW_EMULATED
-#define LW_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
-#endif"""
 
 
 @dataclass(frozen=True)
@@ -244,7 +240,7 @@ class _Emitter:
             launch.buffers[buffer.name] = buffer
             context.block.line(f"{register_type(buffer.dtype)} {buffer.name}[{buffer.each}];")
             return
-        self.library.add("lw_shared", LW_SHARED)
+        self.library.add("lw_shared", SHARED)
         if launch.shared == 0:
             context.block.line("LW_SHARED(lw_shared);")
         kind = register_type(buffer.dtype) if buffer.dtype.kind not in "bV" and buffer.dtype.itemsize > 2 else ""

@@ -14,7 +14,7 @@ from math import prod
 from loopwright.ir.dims import Extent, evaluate, product
 from loopwright.ir.graph import Graph, Value
 from loopwright.ir.loops import Apply, Bounded, Expr, Index, Prefix, Reduce, Scatter, walk
-from loopwright.ir.nest import For, Statement
+from loopwright.ir.nest import Contract, For, Statement
 from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
     BLOCK,
@@ -39,6 +39,7 @@ from loopwright.ir.schedule import (
 )
 from loopwright.ir.types import I64, U64
 from loopwright.lower.binding import MOST_COPY, is_order_free, owner
+from loopwright.lower.blocks import STAGES, is_copied
 from loopwright.lower.contractions import is_contraction
 from loopwright.lower.cuda.chain_rules import chain_in_passes
 from loopwright.lower.fusing import expressions, transposed_loads
@@ -236,9 +237,19 @@ def _in_tiles(s: Survey, number: int, placement: Sequence[Instruction], stage: i
         if s.loops > 1 and _fits(s.region, (*schedule, least)):
             schedule = (*schedule, *fuse_rules(s, build_nest(s.region, schedule, "probe")))
             edges = _edges(s, (*schedule, least), stage, sizes)
-            trials = [(*schedule, replace(least, rows=edge, columns=edge)) for edge in edges]
+            trials = [(*schedule, replace(least, rows=edge, columns=edge, stages=stages)) for edge in edges
+                      for stages in (*_ring(s.region, (*schedule, least), edge), STAGES)]
             return next((trial for trial in trials if _fits(s.region, trial)), None)
     return None
+
+
+def _ring(region: Graph, schedule: Schedule, edge: int) -> tuple[int, ...]:
+    """How many stages copies go through that run ahead: none where nothing is only copied."""
+    root = build_nest(region, schedule, "probe").nest.body[0]
+    assert isinstance(root, For)
+    made = [x for x in perfect(root)[1].body if isinstance(x, Contract)]
+    ahead = any(is_copied(e, x.unit) for x in made for e in (x.left, x.right))
+    return (3 if edge == TILES[0] else 4,) if ahead else ()
 
 
 def _edges(s: Survey, schedule: Schedule, stage: int, sizes: Mapping[str, int]) -> Sequence[int]:

@@ -81,6 +81,10 @@ static bool failed;
 static unsigned long long slots[MOST / WARP][2][WARP];  // two, as a lane may be one exchange ahead
 static unsigned char turn[MOST];
 __attribute__((aligned(128))) static unsigned char rows[SHARED];
+struct Copy { void* to; const void* from; int size, group; };
+const int MOST_COPIES = 256;
+static Copy copies[MOST][MOST_COPIES];
+static int copied[MOST], groups[MOST];
 static void (*body)(void*);
 static void* body_arguments;
 static long rescue[64];  // a jmp_buf
@@ -191,6 +195,7 @@ UNSEEN static int run_block(int order) {
         *--top = (void*)entry;
         for (int k = 0; k < 6; ++k) *--top = 0;
         fibers[i] = {top, READY, 0, 0, 0, {i % blockDim.x, i / blockDim.x, 0}, false, false};
+        copied[i] = groups[i] = 0;
     }
     for (;;) {
         seed = seed * 1664525u + 1013904223u;
@@ -261,6 +266,25 @@ template <class T> UNSEEN static inline T exchange(unsigned mask, T x, int from,
     T y;
     memcpy(&y, &slots[warp][now][from], sizeof y);
     return y;
+}
+
+// Copies to shared memory that a thread goes on without: what they go to is nonsense until their group was waited for.
+UNSEEN static void copy(void* to, const void* from, int size) {
+    int past = (int)(((unsigned long)to | (unsigned long)from) % size);
+    if (past) fail("a copy of %d bytes begins %d past a multiple of them (block %u, thread %u, %u)", size, past);
+    if (copied[current] == MOST_COPIES) fail("%d copies are under way, and %d more (block %u, thread %u, %u)", MOST_COPIES, 1);
+    memset(to, 0xFF, size);
+    copies[current][copied[current]++] = {to, from, size, groups[current]};
+}
+UNSEEN static void end_group() { ++groups[current]; }
+UNSEEN static void wait_groups(int newest) {
+    int left = 0;
+    for (int k = 0; k < copied[current]; ++k) {
+        Copy c = copies[current][k];
+        if (c.group < groups[current] - newest) memcpy(c.to, c.from, c.size);
+        else copies[current][left++] = c;
+    }
+    copied[current] = left;
 }
 
 struct Action { void (*handler)(int); unsigned long rest[32]; };

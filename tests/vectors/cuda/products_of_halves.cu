@@ -6,6 +6,40 @@ __device__ __forceinline__ long long lw_size_divide(long long a, long long b) {
 
 template <class T, int N> struct alignas(sizeof(T) * N) lw_pack { T at[N]; };
 
+// N bytes from memory to shared memory, both at multiples of N, while the thread goes on
+template <int N> __device__ __forceinline__ void lw_copy(void* to, const void* from) {
+#ifdef LW_EMULATED
+    emulator::copy(to, from, N);
+#elif __CUDA_ARCH__ >= 800
+    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
+    const unsigned long long source = (unsigned long long)__cvta_generic_to_global(from);
+    if (N == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(at), "l"(source) : "memory");
+    else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"(at), "l"(source), "n"(N) : "memory");
+#else
+    *(lw_pack<unsigned, N / 4>*)to = *(const lw_pack<unsigned, N / 4>*)from;
+#endif
+}
+// what this thread copies from here on is of the next group
+__device__ __forceinline__ void lw_end_group() {
+#ifdef LW_EMULATED
+    emulator::end_group();
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// until of this thread's groups at most the newest N are under way
+template <int N> __device__ __forceinline__ void lw_wait_groups() {
+#ifdef LW_EMULATED
+    emulator::wait_groups(N);
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
+#endif
+}
+
+#ifndef LW_EMULATED
+#define LW_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#endif
+
 #ifndef LW_EMULATED
 __device__ __forceinline__ float lw_from_f16(unsigned short bits) {
     float x;
@@ -88,8 +122,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
     const long long n1 = lw_size_divide(n0, 32ll);
     const int n2 = (int)(n1);
     const int n7 = (int)(size_m);
-    const int n18 = (int)(size_n);
-    const int n30 = (int)(size_p);
+    const int n17 = (int)(size_n);
+    const int n25 = (int)(size_p);
     const int i3 = (int)((unsigned int)(int)blockIdx.x % (unsigned int)n2);
     const int i4 = (int)((unsigned int)(int)blockIdx.x / (unsigned int)n2);
     const int at5 = i4 * 32;
@@ -97,146 +131,155 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
     float s0_sums[4];
     const unsigned short* const x0_bits = x0;
     const unsigned short* const x1_bits = x1;
-    __shared__ __align__(16) unsigned short left[2][32][40];
-    unsigned short left_next[4];
-    __shared__ __align__(16) unsigned short right[2][32][40];
-    unsigned short right_next[4];
+    LW_SHARED(lw_shared);
+    unsigned short (*left)[32][40] = (unsigned short (*)[32][40])(lw_shared + 0ll);
+    unsigned short (*right)[32][40] = (unsigned short (*)[32][40])(lw_shared + 10240ll);
     #pragma unroll
     for (int k8 = 0; k8 < 4; ++k8) {
         s0_sums[k8] = 0.0f;
     }
-    int stage9 = 0;
-    for (int first10 = -32; first10 < n7; first10 += 32) {
-        const bool more11 = first10 + 32 < n7;
-        if (more11) {
-            #pragma unroll
-            for (int u12 = 0; u12 < 1; ++u12) {
-                const int at13 = u12 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                const int at14 = at13 % 8 * 4;
-                const int at15 = at13 / 8;
-                const int i16 = at5 + at15;
-                const int k17 = first10 + 32 + at14;
-                if (n7 % 4 == 0 && i16 < n18 && k17 + 4 <= n7) {
-                    lw_pack<unsigned short, 4> pack19;
-                    pack19 = *(const lw_pack<unsigned short, 4>*)&x0_bits[k17 + i16 * n7];
-                    #pragma unroll
-                    for (int e20 = 0; e20 < 4; ++e20) {
-                        const unsigned short v21 = pack19.at[e20];
-                        left_next[u12 * 4 + e20] = v21;
-                    }
-                } else {
-                    #pragma unroll
-                    for (int e22 = 0; e22 < 4; ++e22) {
-                        left_next[u12 * 4 + e22] = 0;
-                        if (i16 < n18 && (k17 + e22) < n7) {
-                            const unsigned short v23 = x0_bits[(k17 + e22) + i16 * n7];
-                            left_next[u12 * 4 + e22] = v23;
-                        }
-                    }
-                }
-            }
-            #pragma unroll
-            for (int u24 = 0; u24 < 1; ++u24) {
-                const int at25 = u24 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                const int at26 = at25 % 8 * 4;
-                const int at27 = at25 / 8;
-                const int i28 = at6 + at26;
-                const int k29 = first10 + 32 + at27;
-                if (n30 % 4 == 0 && i28 + 4 <= n30 && k29 < n7) {
-                    lw_pack<unsigned short, 4> pack31;
-                    pack31 = *(const lw_pack<unsigned short, 4>*)&x1_bits[i28 + k29 * n30];
-                    #pragma unroll
-                    for (int e32 = 0; e32 < 4; ++e32) {
-                        const unsigned short v33 = pack31.at[e32];
-                        right_next[u24 * 4 + e32] = v33;
-                    }
-                } else {
-                    #pragma unroll
-                    for (int e34 = 0; e34 < 4; ++e34) {
-                        right_next[u24 * 4 + e34] = 0;
-                        if ((i28 + e34) < n30 && k29 < n7) {
-                            const unsigned short v35 = x1_bits[(i28 + e34) + k29 * n30];
-                            right_next[u24 * 4 + e34] = v35;
-                        }
-                    }
-                }
-            }
-        }
-        if (first10 >= 0) {
-            #pragma unroll
-            for (int k36 = 0; k36 < 32; k36 += 16) {
-                unsigned left_now[1][4];
-                #pragma unroll
-                for (int g37 = 0; g37 < 1; ++g37) {
-                    lw_words4(left_now[g37], &left[stage9][(int)threadIdx.y % 2 * 16 + g37 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k36 + (int)threadIdx.x / 16 * 8]);
-                }
-                unsigned right_now[1][2];
-                #pragma unroll
-                for (int g38 = 0; g38 < 1; ++g38) {
-                    lw_words2_across(right_now[g38], &right[stage9][k36 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][(int)threadIdx.y / 2 * 8 + g38 * 8 + 0]);
-                }
-                #pragma unroll
-                for (int r39 = 0; r39 < 1; ++r39) {
-                    #pragma unroll
-                    for (int c40 = 0; c40 < 1; ++c40) {
-                        lw_mma_f16(s0_sums[(r39 * 2 + 0) * 2 + c40 * 2 + 0], s0_sums[(r39 * 2 + 0) * 2 + c40 * 2 + 1], s0_sums[(r39 * 2 + 1) * 2 + c40 * 2 + 0], s0_sums[(r39 * 2 + 1) * 2 + c40 * 2 + 1], left_now[r39], right_now[c40]);
-                    }
-                }
-            }
-        }
-        stage9 = 1 - stage9;
-        if (more11) {
-            #pragma unroll
-            for (int u41 = 0; u41 < 1; ++u41) {
-                const int at43 = u41 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                const int at44 = at43 % 8 * 4;
-                const int at45 = at43 / 8;
-                lw_pack<unsigned short, 4> whole;
-                #pragma unroll
-                for (int e42 = 0; e42 < 4; ++e42) {
-                    whole.at[e42] = left_next[u41 * 4 + e42];
-                }
-                *(lw_pack<unsigned short, 4>*)&left[stage9][at45][at44] = whole;
-            }
-            #pragma unroll
-            for (int u46 = 0; u46 < 1; ++u46) {
-                const int at48 = u46 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                const int at49 = at48 % 8 * 4;
-                const int at50 = at48 / 8;
-                lw_pack<unsigned short, 4> whole;
-                #pragma unroll
-                for (int e47 = 0; e47 < 4; ++e47) {
-                    whole.at[e47] = right_next[u46 * 4 + e47];
-                }
-                *(lw_pack<unsigned short, 4>*)&right[stage9][at50][at49] = whole;
-            }
-        }
-        __syncthreads();
-    }
     #pragma unroll
-    for (int r51 = 0; r51 < 2; ++r51) {
-        const int i53 = at5 + r51 / 1 * 8 + (int)threadIdx.y % 2 * 16 + (int)threadIdx.x / 4 + r51 % 1;
-        #pragma unroll
-        for (int g52 = 0; g52 < 1; ++g52) {
-            const int i54 = at6 + g52 * 8 + (int)threadIdx.y / 2 * 8 + (int)threadIdx.x % 4 * 2;
-            if (n30 % 2 == 0 && i53 < n18 && i54 + 2 <= n30) {
-                lw_pack<unsigned short, 2> pack55;
-                #pragma unroll
-                for (int e56 = 0; e56 < 2; ++e56) {
-                    const float v57 = s0_sums[r51 * 2 + g52 * 2 + e56];
-                    const float v58 = lw_from_f16(lw_to_f16((float)v57));
-                    const float v59 = v58 <= 9.0f || v58 != v58 ? v58 : 9.0f;
-                    pack55.at[e56] = lw_to_f16(v59);
+    for (int u9 = 0; u9 < 3; ++u9) {
+        if (u9 * 32 < n7) {
+            #pragma unroll
+            for (int u11 = 0; u11 < 1; ++u11) {
+                const int at12 = u11 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                const int at13 = at12 % 8 * 4;
+                const int at14 = at12 / 8;
+                const int i15 = at5 + at14;
+                const int k16 = u9 * 32 + at13;
+                if (n7 % 4 == 0 && i15 < n17 && k16 + 4 <= n7) {
+                    lw_copy<8>(&left[u9][at14][at13], &x0_bits[k16 + i15 * n7]);
+                } else {
+                    #pragma unroll
+                    for (int e18 = 0; e18 < 4; ++e18) {
+                        if (i15 < n17 && (k16 + e18) < n7) {
+                            left[u9][at14][at13 + e18] = x0_bits[(k16 + e18) + i15 * n7];
+                        } else {
+                            left[u9][at14][at13 + e18] = 0;
+                        }
+                    }
                 }
-                *(lw_pack<unsigned short, 2>*)&y0[i54 + i53 * n30] = pack55;
+            }
+            #pragma unroll
+            for (int u19 = 0; u19 < 1; ++u19) {
+                const int at20 = u19 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                const int at21 = at20 % 8 * 4;
+                const int at22 = at20 / 8;
+                const int i23 = at6 + at21;
+                const int k24 = u9 * 32 + at22;
+                if (n25 % 4 == 0 && i23 + 4 <= n25 && k24 < n7) {
+                    lw_copy<8>(&right[u9][at22][at21], &x1_bits[i23 + k24 * n25]);
+                } else {
+                    #pragma unroll
+                    for (int e26 = 0; e26 < 4; ++e26) {
+                        if ((i23 + e26) < n25 && k24 < n7) {
+                            right[u9][at22][at21 + e26] = x1_bits[(i23 + e26) + k24 * n25];
+                        } else {
+                            right[u9][at22][at21 + e26] = 0;
+                        }
+                    }
+                }
+            }
+        }
+        lw_end_group();
+    }
+    int stage27 = 0;
+    for (int first10 = 0; first10 < n7; first10 += 32) {
+        lw_wait_groups<2>();
+        __syncthreads();
+        const int stage28 = stage27 == 0 ? 3 : stage27 - 1;
+        const int first29 = first10 + 96;
+        if (first29 < n7) {
+            #pragma unroll
+            for (int u30 = 0; u30 < 1; ++u30) {
+                const int at31 = u30 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                const int at32 = at31 % 8 * 4;
+                const int at33 = at31 / 8;
+                const int i34 = at5 + at33;
+                const int k35 = first29 + at32;
+                if (n7 % 4 == 0 && i34 < n17 && k35 + 4 <= n7) {
+                    lw_copy<8>(&left[stage28][at33][at32], &x0_bits[k35 + i34 * n7]);
+                } else {
+                    #pragma unroll
+                    for (int e36 = 0; e36 < 4; ++e36) {
+                        if (i34 < n17 && (k35 + e36) < n7) {
+                            left[stage28][at33][at32 + e36] = x0_bits[(k35 + e36) + i34 * n7];
+                        } else {
+                            left[stage28][at33][at32 + e36] = 0;
+                        }
+                    }
+                }
+            }
+            #pragma unroll
+            for (int u37 = 0; u37 < 1; ++u37) {
+                const int at38 = u37 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                const int at39 = at38 % 8 * 4;
+                const int at40 = at38 / 8;
+                const int i41 = at6 + at39;
+                const int k42 = first29 + at40;
+                if (n25 % 4 == 0 && i41 + 4 <= n25 && k42 < n7) {
+                    lw_copy<8>(&right[stage28][at40][at39], &x1_bits[i41 + k42 * n25]);
+                } else {
+                    #pragma unroll
+                    for (int e43 = 0; e43 < 4; ++e43) {
+                        if ((i41 + e43) < n25 && k42 < n7) {
+                            right[stage28][at40][at39 + e43] = x1_bits[(i41 + e43) + k42 * n25];
+                        } else {
+                            right[stage28][at40][at39 + e43] = 0;
+                        }
+                    }
+                }
+            }
+        }
+        lw_end_group();
+        #pragma unroll
+        for (int k44 = 0; k44 < 32; k44 += 16) {
+            unsigned left_now[1][4];
+            #pragma unroll
+            for (int g45 = 0; g45 < 1; ++g45) {
+                lw_words4(left_now[g45], &left[stage27][(int)threadIdx.y % 2 * 16 + g45 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k44 + (int)threadIdx.x / 16 * 8]);
+            }
+            unsigned right_now[1][2];
+            #pragma unroll
+            for (int g46 = 0; g46 < 1; ++g46) {
+                lw_words2_across(right_now[g46], &right[stage27][k44 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][(int)threadIdx.y / 2 * 8 + g46 * 8 + 0]);
+            }
+            #pragma unroll
+            for (int r47 = 0; r47 < 1; ++r47) {
+                #pragma unroll
+                for (int c48 = 0; c48 < 1; ++c48) {
+                    lw_mma_f16(s0_sums[(r47 * 2 + 0) * 2 + c48 * 2 + 0], s0_sums[(r47 * 2 + 0) * 2 + c48 * 2 + 1], s0_sums[(r47 * 2 + 1) * 2 + c48 * 2 + 0], s0_sums[(r47 * 2 + 1) * 2 + c48 * 2 + 1], left_now[r47], right_now[c48]);
+                }
+            }
+        }
+        stage27 = stage27 == 3 ? 0 : stage27 + 1;
+    }
+    __syncthreads();
+    #pragma unroll
+    for (int r49 = 0; r49 < 2; ++r49) {
+        const int i51 = at5 + r49 / 1 * 8 + (int)threadIdx.y % 2 * 16 + (int)threadIdx.x / 4 + r49 % 1;
+        #pragma unroll
+        for (int g50 = 0; g50 < 1; ++g50) {
+            const int i52 = at6 + g50 * 8 + (int)threadIdx.y / 2 * 8 + (int)threadIdx.x % 4 * 2;
+            if (n25 % 2 == 0 && i51 < n17 && i52 + 2 <= n25) {
+                lw_pack<unsigned short, 2> pack53;
+                #pragma unroll
+                for (int e54 = 0; e54 < 2; ++e54) {
+                    const float v55 = s0_sums[r49 * 2 + g50 * 2 + e54];
+                    const float v56 = lw_from_f16(lw_to_f16((float)v55));
+                    const float v57 = v56 <= 9.0f || v56 != v56 ? v56 : 9.0f;
+                    pack53.at[e54] = lw_to_f16(v57);
+                }
+                *(lw_pack<unsigned short, 2>*)&y0[i52 + i51 * n25] = pack53;
             } else {
                 #pragma unroll
-                for (int e60 = 0; e60 < 2; ++e60) {
-                    if (i53 < n18 && i54 + e60 < n30) {
-                        const float v61 = s0_sums[r51 * 2 + g52 * 2 + e60];
-                        const float v62 = lw_from_f16(lw_to_f16((float)v61));
-                        const float v63 = v62 <= 9.0f || v62 != v62 ? v62 : 9.0f;
-                        y0[(i54 + e60) + i53 * n30] = lw_to_f16(v63);
+                for (int e58 = 0; e58 < 2; ++e58) {
+                    if (i51 < n17 && i52 + e58 < n25) {
+                        const float v59 = s0_sums[r49 * 2 + g50 * 2 + e58];
+                        const float v60 = lw_from_f16(lw_to_f16((float)v59));
+                        const float v61 = v60 <= 9.0f || v60 != v60 ? v60 : 9.0f;
+                        y0[(i52 + e58) + i51 * n25] = lw_to_f16(v61);
                     }
                 }
             }
