@@ -45,8 +45,7 @@ panels = Op(
 panel_product = Op(
     name="panel_product",
     doc="dot_general of two arrays, of which the second is there as `panels`, too.",
-    shape=lambda lhs, rhs, copied, **attrs: dot_general.shape(lhs, rhs, **attrs),
-    dtype=lambda lhs, rhs, copied, **attrs: dot_general.dtype(lhs, rhs, **attrs),
+    infer=lambda types, regions, **attrs: dot_general.result_types(types[:2], regions, attrs),
     numpy=lambda lhs, rhs, copied, **attrs: dot_general.numpy(lhs, rhs, **attrs),
 )
 
