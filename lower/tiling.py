@@ -6,6 +6,7 @@ the same positions in blocks, so that no access changes.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -138,29 +139,21 @@ def unpacked(nest: Nest) -> bool:
 
 def loops(body: Sequence[Statement]) -> list[For]:
     """All loops, outer ones first."""
-    found: list[For] = []
-    for s in body:
-        if isinstance(s, For):
-            found += [s, *loops(s.body)]
-    return found
+    return [s for s in _all(body) if isinstance(s, For)]
 
 
 def at_loop(body: Body, name: str, change: Callable[[For], For]) -> Body:
     """The statements with the loop of that index changed."""
-    found = False
-
-    def visit(s: Statement) -> Statement:
-        nonlocal found
-        if not isinstance(s, For):
-            return s
-        if s.index.name != name:
-            return s.with_body(tuple(map(visit, s.body)))
-        found = True
-        return change(s)
-    body = tuple(map(visit, body))
-    if not found:
+    def visit(body: Body) -> Body:
+        made = list(body)
+        for k, s in enumerate(body):
+            if isinstance(s, For):
+                made[k] = change(s) if s.index.name == name else s if (inner := visit(s.body)) is s.body else s.with_body(inner)
+        return body if all(map(operator.is_, made, body)) else tuple(made)
+    found = visit(body)
+    if found is body:
         raise ValueError(f"there is no loop {name!r}")
-    return body
+    return found
 
 
 # ---- products in registers --------------------------------------------------------------------------
@@ -342,7 +335,7 @@ def pack(nest: Nest, side: str, name: str, number: int | None) -> Nest:
             raise ValueError("there is no product in it, or more than one")
         s = products[0]
         buffer, fill, place = (_left if side == "left" else _right)(s, f, body)
-        at = next(k for k, x in enumerate(body) if s in _all((x,)))
+        at = next(k for k, x in enumerate(body) if any(y is s for y in _all((x,))))
         _check_bound(fill, body[at:])
         read = Load(buffer.name, (place,), buffer.dtype)
         new = dataclasses.replace(s, left=read) if side == "left" else dataclasses.replace(s, right=read)
@@ -489,9 +482,14 @@ def _across(f: For) -> For:
 
 
 def _all(body: Sequence[Statement]) -> list[Statement]:
-    return [x for s in body for x in ([s, *_all(s.body)] if isinstance(s, For) else [s])]
+    """Every statement, those of loops after these."""
+    found, todo = list[Statement](), [*reversed(body)]
+    while todo:
+        found.append(s := todo.pop())
+        if isinstance(s, For):
+            todo.extend(reversed(s.body))
+    return found
 
 
 def _replaced(body: Body, old: Statement, new: Statement) -> Body:
-    return tuple(s.with_body(_replaced(s.body, old, new)) if isinstance(s, For) else new if s is old else s
-                 for s in body)
+    return tuple([s.with_body(_replaced(s.body, old, new)) if isinstance(s, For) else new if s is old else s for s in body])

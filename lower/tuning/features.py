@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +51,7 @@ NAMES = (
     "tile_rows", "tile_columns", "tile_sums")  # of products: a tile of registers, and its vectors
 COLUMN = {name: k for k, name in enumerate(NAMES)}
 Steps = Mapping[str, int]  # how far an index moves for a step of each loop
+Chain = tuple[str, int, Any]  # a loop's index, its trips, and the chain of the loop around it, or None
 
 
 def features(nest: Nest, sizes: Mapping[str, int], target: Target) -> np.ndarray:
@@ -72,6 +74,7 @@ class _Loop:
     def __init__(self, index: str, trips: int, parent: _Loop | None = None, wide: tuple[tuple[str, int], ...] = (),
                  lanes: int = 1) -> None:
         self.index, self.trips, self.parent, self.wide, self.lanes = index, trips, parent, wide, lanes
+        self.chain: Chain = (index, trips, parent.chain if parent else None)
         self.runs: int = trips * (parent.runs if parent else 1)
         self.points: int = self.runs * math.prod([n for _, n in wide])
         self.depth: int = parent.depth + 1 if parent else 0
@@ -82,21 +85,21 @@ class _Loop:
         if parent:
             parent.inside.append(self)
 
-    def access(self, b: Buffer, shape: Sequence[int], steps: Sequence[Steps]) -> float:
-        """Note that a statement of the body reads or writes a buffer; the bytes that it meets in all."""
-        reach = dict[str, int]()
-        for k, n in self.wide:
-            reach[k] = reach.get(k, 1) * n
-        moved = {k for axis in steps for k in axis}
-        bytes_ = reached(shape, steps, reach, b.dtype.itemsize)
-        self.own[b.name] = max(self.own.get(b.name, 0.0), bytes_)
+    def access(self, name: str, each: int, shape: tuple[int, ...], index: tuple[Expr, ...]) -> float:
+        """Note that a statement of the body reads or writes a buffer, of elements of so many bytes; those that it meets in
+        all."""
+        found = _met(each, shape, index, self.wide, self.chain)
+        bytes_ = found[0]
+        if bytes_ > self.own.get(name, 0.0):
+            self.own[name] = bytes_
         loop: _Loop | None = self
-        while loop:
-            loop.one[b.name] = max(loop.one.get(b.name, 0.0), bytes_)
-            if loop.trips > 1 and loop.index in moved:
-                reach[loop.index] = reach.get(loop.index, 1) * loop.trips
-                bytes_ = reached(shape, steps, reach, b.dtype.itemsize)
-            loop.all[b.name] = max(loop.all.get(b.name, 0.0), bytes_)
+        for after in found[1:]:
+            assert loop is not None
+            if bytes_ > loop.one.get(name, 0.0):
+                loop.one[name] = bytes_
+            bytes_ = after
+            if bytes_ > loop.all.get(name, 0.0):
+                loop.all[name] = bytes_
             loop = loop.parent
         return bytes_
 
@@ -116,6 +119,7 @@ class _Walk:
     known: dict[Extent, int] = field(default_factory=dict)
     met: dict[str, float] = field(default_factory=dict)  # of each operand and result, where no numbers decide which
     last_fold: _Loop | None = None
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of buffers
 
     def number(self, n: Extent) -> int:
         """A size as a number."""
@@ -126,7 +130,8 @@ class _Walk:
         return self.known[n]
 
     def most(self, name: str, x: float) -> None:
-        self.total[name] = max(self.total[name], float(x))
+        if x > self.total[name]:
+            self.total[name] = float(x)
 
     # ---- statements --------------------------------------------------------------------------------
     def body(self, statements: Sequence[Statement], around: _Loop) -> None:
@@ -162,6 +167,7 @@ class _Walk:
                 self.contract(s, around)
             case Allocate():
                 self.buffers[s.buffer.name] = s.buffer
+                self.shapes.pop(s.buffer.name, None)
                 self.total["kept"] += math.prod(map(self.number, s.buffer.shape)) * s.buffer.dtype.itemsize
             case Prefetch():
                 self.total["prefetches"] += 1
@@ -223,44 +229,95 @@ class _Walk:
     # ---- expressions -------------------------------------------------------------------------------
     def expression(self, e: Expr, around: _Loop) -> None:
         """What is computed and read for an expression, parts that it shares once."""
-        todo, seen = [e], {id(e)}
-        work = dear = 0
-        while todo:
-            x = todo.pop()
-            match x:
-                case Load(array, index):
-                    self.access(str(array), index, around, "loads")
-                    continue
-                case Apply(fn):
-                    weight = WEIGHTS.get(fn, 1)
-                    work += weight
-                    dear += weight if weight >= EXPENSIVE else 0
-                case Reduce():
-                    self.total["passes"] += 1
-                    self.expression(x.body, self.fold(x.over, around))
-                    continue
-                case Prefix():
-                    self.expression(x.body, self.entered(around, x.index, self.number(x.extent)))
-                    continue
-            for part in parts(x):
-                if id(part) not in seen:
-                    seen.add(id(part))
-                    todo.append(part)
+        found = _summary(e)
+        for x in found.loads:
+            self.access(str(x.array), x.index, around, "loads")
+        for inner in found.folds:
+            if isinstance(inner, Reduce):
+                self.total["passes"] += 1
+                self.expression(inner.body, self.fold(inner.over, around))
+            else:
+                self.expression(inner.body, self.entered(around, inner.index, self.number(inner.extent)))
         vectors = around.points / min(around.lanes, self.target.lanes(e.dtype))
-        self.total["work"] += work * vectors
-        self.total["dear"] += dear * vectors
+        self.total["work"] += found.work * vectors
+        self.total["dear"] += found.dear * vectors
 
-    def access(self, name: str, index: Sequence[Expr], around: _Loop, kind: str) -> None:
+    def access(self, name: str, index: tuple[Expr, ...], around: _Loop, kind: str) -> None:
         """Note a read or write."""
-        b, steps = self.buffers[name], [steps_of(e) for e in index]
-        lane = around.wide[-1][0] if around.lanes > 1 and around.wide else ""
-        along = [axis for axis in steps if lane in axis]
-        if along and (len(along) > 1 or steps[-1].get(lane) != 1):
+        b = self.buffers[name]
+        if around.lanes > 1 and around.wide and _is_scattered(index, around.wide[-1][0]):
             self.total["scattered"] += around.points
         self.total[kind] += around.points / min(around.lanes, self.target.lanes(b.dtype))
-        met = around.access(b, [self.number(n) for n in b.shape], steps)
+        if name not in self.shapes:
+            self.shapes[name] = tuple([self.number(n) for n in b.shape])
+        met = around.access(name, b.dtype.itemsize, self.shapes[name], index)
         if b.role != "local" and not any(map(_is_read, index)):
-            self.met[b.name] = max(self.met.get(b.name, 0.0), met)
+            self.met[name] = max(self.met.get(name, 0.0), met)
+
+
+# ---- what nests that follow from each other share: their expressions, and most of their loops -------------
+@dataclass(frozen=True)
+class _Summary:
+    """Of an expression, each part once: its cost, that of exp and the like, what it loads, and the folds in it."""
+
+    work: int
+    dear: int
+    loads: tuple[Load, ...]
+    folds: tuple[Reduce | Prefix, ...]
+
+
+@lru_cache(1 << 12)
+def _summary(e: Expr) -> _Summary:
+    todo, seen = [e], {id(e)}
+    work = dear = 0
+    loads, folds = list[Load](), list[Reduce | Prefix]()
+    while todo:
+        x = todo.pop()
+        match x:
+            case Load():
+                loads.append(x)
+                continue
+            case Apply(fn):
+                weight = WEIGHTS.get(fn, 1)
+                work += weight
+                dear += weight if weight >= EXPENSIVE else 0
+            case Reduce() | Prefix():
+                folds.append(x)
+                continue
+        for part in parts(x):
+            if id(part) not in seen:
+                seen.add(id(part))
+                todo.append(part)
+    return _Summary(work, dear, tuple(loads), tuple(folds))
+
+
+@lru_cache(1 << 14)
+def _met(each: int, shape: tuple[int, ...], index: tuple[Expr, ...], wide: tuple[tuple[str, int], ...],
+         chain: Chain) -> tuple[float, ...]:
+    """The bytes that an access meets in one run of a statement, then in all runs of each loop around it, outwards."""
+    steps = [steps_of(e) for e in index]
+    reach = dict[str, int]()
+    for k, n in wide:
+        reach[k] = reach.get(k, 1) * n
+    moved = {k for axis in steps for k in axis}
+    found = [reached(shape, steps, reach, each)]
+    loop: Chain | None = chain
+    while loop is not None:
+        name, trips, loop = loop
+        if trips > 1 and name in moved:
+            reach[name] = reach.get(name, 1) * trips
+            found.append(reached(shape, steps, reach, each))
+        else:
+            found.append(found[-1])
+    return tuple(found)
+
+
+@lru_cache(1 << 12)
+def _is_scattered(index: tuple[Expr, ...], lane: str) -> bool:
+    """Whether lanes along a loop read or write apart from each other."""
+    steps = [steps_of(e) for e in index]
+    along = [axis for axis in steps if lane in axis]
+    return bool(along) and (len(along) > 1 or steps[-1].get(lane) != 1)
 
 
 @lru_cache(1 << 12)
