@@ -247,7 +247,7 @@ class _Fuser:
                 return (self._while(s),)
             case Reduction():
                 return (self._reduction(s),)
-            case Contract():
+            case Contract() | Passes():
                 raise AssertionError("loops are fused before they are in blocks")
 
     def _while(self, s: While) -> While:

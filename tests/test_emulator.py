@@ -139,7 +139,8 @@ def under_thread_sanitizer(*names):
 def test_races_are_found_and_templates_have_none():
     """Under ThreadSanitizer, to which every fiber is a thread, whatever order they ran in; it leaves at the first race."""
     names = [*TEMPLATES] if SCALE > 1 else [
-        "everything", "rows", "few long rows", "products of halves", "attention", "attention of halves in one pass", "added rows",
+        "everything", "rows", "few long rows", "products of halves", "attention", "attention of halves in one pass",
+        "added rows",
         "histogram", "added in any order", "updated in any order"]
     done = under_thread_sanitizer("mended", *names, "planted")
     assert done.returncode == races.RACE and "data race" in done.stderr and "planted::row" in done.stderr

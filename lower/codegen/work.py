@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from loopwright.ir.dims import Extent, floordiv, minimum, product
 from loopwright.ir.loops import Apply, Expr, Load, Prefix, Reduce, When, walk
-from loopwright.ir.nest import Allocate, Contract, For, Let, Prefetch, Reduction, Scan, Statement, Store, While
+from loopwright.ir.nest import Allocate, Contract, For, Let, Passes, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.ir.types import FLOATS
 from loopwright.kernels.maths import FUNCTIONS
 from loopwright.lower.codegen.arithmetic import FORMULAS
@@ -43,6 +43,8 @@ def _of(statement: Statement) -> Extent:
         case Contract(rows=rows, columns=columns, over=over, left=left, right=right):
             inside = _expression(left) + _expression(right) - 1
             return product(_trips(b.extent, b.length) for b in (rows, columns, *over)) * inside
+        case Passes():
+            raise AssertionError("a GPU alone has such passes")
         case Store(value=value, index=index):
             return _sum(map(_expression, (value, *index))) + 1
         case Let(value=value):
