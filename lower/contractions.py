@@ -16,7 +16,7 @@ from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.schedule import Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
 from loopwright.ir.types import BF16, F32, F64, I32, I64, U32, U64
-from loopwright.lower.convolution import one_group
+from loopwright.lower.convolution import grouped, one_group
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import block_of, factors, go_in_pairs, loops, pairs_of
@@ -30,7 +30,7 @@ FEWEST = 4  # rows, columns and terms: with fewer of any, what is copied in orde
 def is_contraction(n: Node) -> bool:
     """Whether a node may be computed in blocks: floats with one rounding for each product and sum, integers that wrap."""
     v = n.outputs[0].type
-    product = n.op is one_group or (n.op is dot_general and bool(n.attrs["contract"]))
+    product = n.op in (one_group, grouped) or (n.op is dot_general and bool(n.attrs["contract"]))
     return product and v.rank >= 2 and v.dtype in (F32, F64, I32, I64, U32, U64)
 
 

@@ -18,7 +18,7 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Expr, Literal, LoopContext
 from loopwright.ir.op import Op
 from loopwright.ir.ops.arithmetic import add
-from loopwright.ir.ops.broadcasting import broadcast
+from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.control import scan
 from loopwright.ir.ops.convolution import FEATURE, GROUP, IMAGE, SPACE, conv
@@ -176,6 +176,10 @@ one_feature = _ONE_FEATURE.op("one_feature", "A convolution with one output feat
                                              "without an axis for it; attributes are those of `conv`.")
 
 
+grouped = _Squeezed((None, None, None)).op("grouped", "A convolution of any number of groups as sums of its own; attributes "
+                                                      "are those of `conv`.")
+
+
 def has_one_feature(n: Node) -> bool:
     """Whether each group of a convolution has one output feature: lanes then run along the axis before, often the groups."""
     return n.op is conv and n.inputs[1].type.shape[n.attrs["rhs_axes"][IMAGE]] == 1
@@ -260,6 +264,25 @@ def is_pointwise(n: Node) -> bool:
 def in_blocks(n: Node) -> list[Node]:
     """The nodes that compute it."""
     return _ONE_GROUP.nodes(n, one_group)
+
+
+def in_groups(n: Node) -> list[Node]:
+    """The node that computes it as sums of its own, in all groups."""
+    return [Node(grouped, n.inputs, n.attrs, n.outputs, (), n.source)]
+
+
+def by_image(n: Node) -> list[Node]:
+    """The nodes that compute a convolution of one group with the features of its left operand, which are the images of a
+    gradient with respect to a kernel, as groups, and add up what these make."""
+    a, (v,) = n.attrs, n.outputs
+    exchanged = {**a, **{name: (a[name][FEATURE], a[name][IMAGE], a[name][GROUP], *a[name][SPACE:])
+                         for name in ("lhs_axes", "rhs_axes")}}
+    axis = a["out_axes"][GROUP]
+    made = Value(grouped.result_types(tuple([x.type for x in n.inputs]), (), exchanged)[0])
+    total = Value(v.type.with_shape((*v.type.shape[:axis], *v.type.shape[axis + 1:])))
+    return [Node(grouped, n.inputs, exchanged, (made,), (), n.source),
+            Node(reduce_sum, (made,), {"axes": (axis,)}, (total,), (), n.source),
+            Node(reshape, (total,), {"shape": v.type.shape}, (v,), (), n.source)]
 
 
 # ---- as products ------------------------------------------------------------------------------------

@@ -104,6 +104,42 @@ def heads(dtype):
     return lambda rng, n, m: [rng.normal(size=s).astype(dtype) for s in ((2, n, 24), (2, m, 24), (2, m, 40))]
 
 
+def windows_of(x, size):
+    near = size // 2
+    padded = np.pad(x, ((0, 0), (0, 0), (near, near), (near, near)))
+    return np.lib.stride_tricks.sliding_window_view(padded, (size, size), (2, 3))
+
+
+def convolved_in_groups(x, w):
+    groups = x.shape[1] // w.shape[1]
+    seen = windows_of(x, w.shape[-1])
+    parts = [np.einsum("ncyxij,ocij->noyx", a, b)
+             for a, b in zip(np.split(seen, groups, 1), np.split(w, groups, 0), strict=True)]
+    return np.concatenate(parts, 1)
+
+
+def in_groups(count):
+    return lambda x, w: lw.lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=count)
+
+
+def kernel_slopes(count, *shape):
+    def slopes(x, g):
+        return lw.vjp(lambda w: in_groups(count)(x, w), lw.numpy.zeros(shape, dtype="float32"))[1](g)[0]
+    return slopes
+
+
+def kernel_slopes_in_numpy(count, size):
+    def slopes(x, g):
+        pairs = zip(np.split(windows_of(x, size), count, 1), np.split(g, count, 1), strict=True)
+        return np.concatenate([np.einsum("ncyxij,noyx->ocij", a, b) for a, b in pairs])
+    return slopes
+
+
+def images(*features):
+    """Two images for each number of features, of n by m pixels."""
+    return lambda rng, n, m: [rng.normal(size=(2, c, n, m)).astype("f4") for c in features]
+
+
 def updated(x, k, v):
     x = np.array(x)
     x[k] = v
@@ -228,6 +264,14 @@ TEMPLATES = {
         lambda x, w: lw.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) * 2,
         lambda rng, n, m: [rng.normal(size=s).astype("f4") for s in ((2, n, m, 8), (3, 3, 8, 20))], (60, 50), wide=False,
         expected=convolved_last),
+    "convolution in groups": Template(in_groups(2), lambda rng, n, m: [rng.normal(size=s).astype("f4") for s in (
+        (2, 6, n, m), (20, 3, 3, 3))], (60, 50), wide=False, expected=convolved_in_groups),
+    "convolution of each feature": Template(in_groups(4), lambda rng, n, m: [rng.normal(size=s).astype("f4") for s in (
+        (2, 4, n, m), (4, 1, 5, 5))], (60, 50), wide=False, expected=convolved_in_groups),
+    "slopes of a kernel": Template(kernel_slopes(1, 18, 3, 3, 3), images(3, 18), (60, 50), wide=False,
+                                   expected=kernel_slopes_in_numpy(1, 3)),
+    "slopes of a kernel in groups": Template(kernel_slopes(2, 20, 3, 3, 3), images(6, 20), (60, 50), wide=False,
+                                             expected=kernel_slopes_in_numpy(2, 3)),
     "attention": Template(attention, heads("f4"), (20000, 20000), raced=(70, 90)),
     "attention of halves": Template(attention, heads("f2"), (2048, 2048), raced=(70, 90)),
     "attention in one pass": Template(attention, heads("f4"), (2048, 2048), raced=(70, 90), fast_math=True),

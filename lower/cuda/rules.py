@@ -41,6 +41,7 @@ from loopwright.ir.types import I64, U64
 from loopwright.lower.binding import MOST_COPY, is_order_free, owner
 from loopwright.lower.blocks import STAGES, is_copied
 from loopwright.lower.contractions import is_contraction
+from loopwright.lower.convolution import MOST_POSITIONS, grouped, one_feature, one_group
 from loopwright.lower.cuda.chain_rules import chain_in_passes
 from loopwright.lower.fusing import expressions, transposed_loads
 from loopwright.lower.lanes import lane_schedule
@@ -253,25 +254,27 @@ def _ring(region: Graph, schedule: Schedule, edge: int) -> tuple[int, ...]:
 
 
 def _edges(s: Survey, schedule: Schedule, stage: int, sizes: Mapping[str, int]) -> Sequence[int]:
-    """The edges of tiles that give every part of a GPU some, the widest first, and the least."""
+    """The edges of tiles that give every part of a GPU some and are not half empty, the widest first, and the least."""
     root, e = build_nest(s.region, schedule, "probe").nest.body[0], s.stages[stage].expr
     assert isinstance(root, For) and isinstance(e, Reduce)
     *outer, rows, columns = [evaluate(n, sizes) for _, n in perfect(root)[0]]
     if min(rows, columns) < TILES[-1] // 4 or _size(e, sizes) < SHORT_ROW:
         return ()
-    return [n for n in TILES if prod([*outer, -(-rows // n), -(-columns // n)]) >= MANY_BLOCKS or n == TILES[-1]]
+    return [n for n in TILES if n == TILES[-1] or (
+        n < 2 * min(rows, columns) and prod([*outer, -(-rows // n), -(-columns // n)]) >= MANY_BLOCKS)]
 
 
 def _rows(s: Survey, number: int, placement: Sequence[Instruction], interleave: Sequence[Instruction],
           folds: Mapping[int, Reduce], sizes: Mapping[str, int]) -> list[Instruction]:
     """Each row to a thread, a warp or a block, which keeps what is dear and read twice in shared memory."""
     length = max(_size(e, sizes) for e in folds.values())
+    overlap = all(s.stages[k].node.op in (one_feature, one_group, grouped) for k in folds)  # neighbours read side by side
     if length >= LONG_ROW and evaluate(product(s.root.node.outputs[0].type.shape[:s.level]), sizes) < MANY_BLOCKS:
         made = _rows_in_parts(s, number, placement, interleave, folds)
         if _fits(s.region, tuple(made)):
             return made
     threads = Threads(32, THREADS // 32) if length <= WARP_ROW else Threads(THREADS if length <= BLOCK_ROW else 2 * THREADS)
-    if length <= SHORT_ROW:
+    if length <= (MOST_POSITIONS if overlap else SHORT_ROW):
         out: list[Instruction] = [*_flat(placement), *interleave, Threads(THREADS)]
         return [*out, *(Bind(number, a, GRID) for a in range(s.level))]
     kept = _kept(s, placement, threads.y, sizes)
