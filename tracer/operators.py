@@ -17,8 +17,9 @@ from loopwright.tracer.tables import FUNCTIONS, UFUNCS, call_function
 def _defers(other: Any) -> bool:
     """Whether the other operand's reflected operator should run, as NumPy decides it; some types can be no operand."""
     kind = type(other)
-    return kind is not float and kind is not int and (
-        getattr(kind, "__array_ufunc__", True) is None or isinstance(other, (str, bytes, dict, set, type(None))))
+    if kind is float or kind is int or isinstance(other, Operators):
+        return False
+    return getattr(kind, "__array_ufunc__", True) is None or isinstance(other, (str, bytes, dict, set, type(None)))
 
 
 def _operate(ufunc: np.ufunc, a: Any, b: Any, other: Any) -> Any:

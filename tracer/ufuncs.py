@@ -268,14 +268,17 @@ def _alike(args: tuple[Any, ...]) -> tuple[list[Ref | float], np.dtype, tuple[Ki
 def _of_one_shape(xs: list[Ref | float], dtype: np.dtype) -> list[Ref]:
     """Values of one shape; floats at this dtype."""
     refs = [x for x in xs if type(x) is Ref]
-    shapes = [x.shape for x in refs]
+    if len(xs) == 1:
+        return refs
+    builder, shapes = refs[0].builder, [x.shape for x in refs]
     shape = shapes[0]
     if len(shapes) > 1 and shapes.count(shape) < len(shapes):
-        shape = broadcast_shapes(refs[0].builder.scope, *shapes)
-        xs = [broadcast(x, shape) if type(x) is Ref else x for x in xs]
+        shape = broadcast_shapes(builder.scope, *shapes)
+        refs = [broadcast(x, shape) for x in refs]
     if len(refs) == len(xs):
-        return xs
-    return [x if type(x) is Ref else constant(x, dtype, shape, refs[0].builder) for x in xs]
+        return refs
+    rest = iter(refs)
+    return [next(rest) if type(x) is Ref else constant(x, dtype, shape, builder) for x in xs]
 
 
 def _entry(ufunc: np.ufunc) -> Callable[..., Any]:
