@@ -356,3 +356,19 @@ def test_numbers_beside_arrays_have_the_dtypes_that_numpy_gives_them(name, x, nu
     for found in (lw.jit(lambda x: f(x, number))(x), lw.jit(f)(x, number)):
         assert found.dtype == expected.dtype
         np.testing.assert_allclose(found, expected, rtol=1e-5 if x.dtype != np.float16 else 1e-2)
+
+
+@pytest.mark.parametrize("widths", [(4, 5, 6, 7), ((3, 4, 5), (0, 1, 2)), ((1, 2, 3),), ((1,), (2, 3)), ((1, 2),) * 3])
+def test_widths_that_do_not_broadcast_to_pairs_are_refused(widths):
+    with pytest.raises(ValueError, match="broadcast|inhomogeneous"):
+        np.pad(M, widths)
+    for f in (lambda x: np.pad(x, widths), lambda x: np.pad(x, 1, constant_values=widths)):
+        with pytest.raises(ValueError, match="does not fit an array with 2 axes"):
+            lw.jit(f)(M)
+
+
+def test_what_only_vectors_have_is_refused_for_matrices():
+    with pytest.raises(ValueError, match=r"linalg\.outer takes vectors"):
+        lw.jit(np.linalg.outer)(M, V)
+    with pytest.raises(TypeError, match=r"mode='mean', stat_length=1"):
+        lw.jit(lambda x: np.pad(x, 1, mode="mean", stat_length=1))(M)

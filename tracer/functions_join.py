@@ -148,34 +148,35 @@ def _block(x: Any, depth: int, rank: int) -> Traced:
 
 
 # ---- padding ------------------------------------------------------------------------------------
-def _pairs(x: Any, rank: int, convert_one: Any) -> list[tuple[Any, Any]]:
-    """NumPy's ways to give a before and an after for every axis."""
+def _pairs(x: Any, rank: int, what: str, convert_one: Any) -> list[tuple[Any, Any]]:
+    """NumPy's ways to give a before and an after for every axis: what broadcasts to rank pairs. ShapeError for other shapes."""
     if isinstance(x, dict):
         given = {as_axis(k, rank): v if isinstance(v, (tuple, list)) else (v, v) for k, v in x.items()}
         return [tuple(map(convert_one, given.get(k, (0, 0)))) for k in range(rank)]
     x = known_list(x)
-    if not isinstance(x, (tuple, list)):
-        return [(convert_one(x), convert_one(x))] * rank
-    if x and not isinstance(x[0], (tuple, list, np.ndarray)):
-        pair = tuple(map(convert_one, x if len(x) == 2 else (x[0], x[0])))
-        return [pair] * rank
-    pairs = [tuple(map(convert_one, p if len(p) == 2 else (p[0], p[0]))) for p in x]
-    return pairs * rank if len(pairs) == 1 else pairs
+    rows = list(x) if isinstance(x, (tuple, list)) else [x]
+    if not any(isinstance(row, (tuple, list, np.ndarray)) for row in rows):
+        rows = [rows]
+    lengths = {len(row) if isinstance(row, (tuple, list, np.ndarray)) else 0 for row in rows}
+    if lengths not in ({1}, {2}) or len(rows) not in (1, rank):
+        raise ShapeError(f"{user_source()}: {what} {x} does not fit an array with {rank} axes: give a number, (before, after), "
+                         f"or a pair for each axis")
+    pairs = [(convert_one(row[0]), convert_one(row[-1])) for row in rows]
+    return pairs * rank if len(rows) == 1 else pairs
 
 
 @implements(np.pad)
 def pad_(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Traced:
     x = as_tracer(array)
-    widths = _pairs(pad_width, x.ndim, as_size)
+    widths = _pairs(pad_width, x.ndim, "pad_width", as_size)
     scope = x.ref.builder.scope
-    if len(widths) != x.ndim:
-        raise ShapeError(f"{user_source()}: pad_width {pad_width} does not fit an array with {x.ndim} axes")
     if not all(scope.decide("<=", 0, w) for pair in widths for w in pair):
         raise ValueError(f"{user_source()}: index can't contain negative values")
     if mode in ("constant", "empty"):
         return _pad_constant(x, widths, options.pop("constant_values", 0))
     if mode not in _PAD_POSITIONS or options.get("reflect_type", "even") != "even":
-        raise unsupported(f"np.pad(mode={mode!r}{', reflect_type=' + repr(options['reflect_type']) if options else ''})")
+        given = "".join(f", {name}={value!r}" for name, value in options.items())
+        raise unsupported(f"np.pad(mode={mode!r}{given})")
     for axis, (before, after) in enumerate(widths):
         if (before, after) != (0, 0):
             x = _pad_by_position(x, axis, before, after, mode)
@@ -184,7 +185,7 @@ def pad_(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> 
 
 def _pad_constant(x: Tracer, widths: list[tuple[Extent, Extent]], values: Any) -> Traced:
     ref = x.ref
-    pairs = _pairs(values, x.ndim, lambda v: v)
+    pairs = _pairs(values, x.ndim, "constant_values", lambda v: v)
     flat = [v for pair in pairs for v in pair]
     if all(isinstance(v, (bool, int, float, complex, np.generic)) for v in flat):
         held = [exact(v, ref.dtype) for v in flat]

@@ -141,7 +141,16 @@ def vdot(a: Any, b: Any, /) -> Any:
     return dot(xp.conjugate(x), y)
 
 
-@implements(np.outer, np.linalg.outer)
+@implements(np.linalg.outer)
+def vectors_outer(x1: Any, x2: Any, /) -> Any:
+    x, y = as_tracers(x1, x2)
+    if x.ndim != 1 or y.ndim != 1:
+        raise ShapeError(f"{user_source()}: linalg.outer takes vectors, not arrays with {x.ndim} and {y.ndim} axes; np.outer "
+                         f"flattens them")
+    return outer(x, y)
+
+
+@implements(np.outer)
 def outer(a: Any, b: Any, out: None = None) -> Any:
     refuse("outer", out=out)
     x, y = as_tracers(a, b)
