@@ -360,7 +360,7 @@ def test_numbers_beside_arrays_have_the_dtypes_that_numpy_gives_them(name, x, nu
 
 @pytest.mark.parametrize("widths", [(4, 5, 6, 7), ((3, 4, 5), (0, 1, 2)), ((1, 2, 3),), ((1,), (2, 3)), ((1, 2),) * 3])
 def test_widths_that_do_not_broadcast_to_pairs_are_refused(widths):
-    with pytest.raises(ValueError, match="broadcast|inhomogeneous"):
+    with pytest.raises(ValueError, match=r"broadcast|inhomogeneous"):
         np.pad(M, widths)
     for f in (lambda x: np.pad(x, widths), lambda x: np.pad(x, 1, constant_values=widths)):
         with pytest.raises(ValueError, match="does not fit an array with 2 axes"):
