@@ -23,7 +23,7 @@ from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.control import scan
 from loopwright.ir.ops.convolution import FEATURE, GROUP, IMAGE, SPACE, conv
 from loopwright.ir.ops.regions import blank
-from loopwright.ir.ops.structural import inverse, move_axis, permute, reshape, slice_
+from loopwright.ir.ops.structural import inverse, move_axis, pad, permute, reshape, slice_
 from loopwright.ir.ops.windows import windows
 from loopwright.ir.types import F32, F64, I64, ArrayType
 
@@ -84,24 +84,28 @@ class Space:
         extent = tuple([lhs.size(y) for y in self.names])
         if size == self.stride == self.lhs_dilation == ones and self.low == (0,) * len(size) and self.count == extent:
             return lhs
-        if size == self.lhs_dilation == ones and self.low == (0,) * len(size) and self._stays_inside(extent):
-            return self._at_steps(lhs)
+        if size == self.lhs_dilation == ones and self.low == (0,) * len(size) and stay_inside(self.count, self.stride, extent):
+            return at_steps(lhs, self.names, self.stride, self.count)
         found = windows(lhs.ref, axes=tuple([lhs.names.index(y) for y in self.names]), window=size, stride=self.stride,
                         dilation=self.rhs_dilation, base=self.lhs_dilation, low=self.low, count=self.count, value=0)
         if size == ones:
             return Named(reshape(found, shape=found.shape[:len(lhs.names)]), lhs.names)
         return Named(found, (*lhs.names, *self.kernel))
 
-    def _stays_inside(self, extent: Shape) -> bool:
-        """Whether windows of one element, the first at the first element, surely are elements."""
-        return all(n in (floordiv(m + (by - 1), by), floordiv(m - 1, by) + 1)
-                   for n, by, m in zip(self.count, self.stride, extent, strict=True))
 
-    def _at_steps(self, lhs: Named) -> Named:
-        """The elements at every step."""
-        step, count = dict(zip(self.names, self.stride, strict=True)), dict(zip(self.names, self.count, strict=True))
-        return Named(slice_(lhs.ref, start=(0,) * len(lhs.names), step=tuple([step.get(k, 1) for k in lhs.names]),
-                            shape=tuple([count.get(k, lhs.size(k)) for k in lhs.names])), lhs.names)
+def stay_inside(count: Shape, stride: tuple[int, ...], extent: Shape) -> bool:
+    """Whether so many elements, the first of each axis and others at steps from there, surely are there."""
+    return all((n == m and by == 1) or n in (floordiv(m + (by - 1), by), floordiv(m - 1, by) + 1)
+               for n, by, m in zip(count, stride, extent, strict=True))
+
+
+def at_steps(lhs: Named, names: Sequence[str], stride: tuple[int, ...], count: Shape) -> Named:
+    """So many elements along some axes, at steps from the first."""
+    step, some = dict(zip(names, stride, strict=True)), dict(zip(names, count, strict=True))
+    if all(by == 1 and lhs.size(k) == some[k] for k, by in step.items()):
+        return lhs
+    return Named(slice_(lhs.ref, start=(0,) * len(lhs.names), step=tuple([step.get(k, 1) for k in lhs.names]),
+                        shape=tuple([some.get(k, lhs.size(k)) for k in lhs.names])), lhs.names)
 
 
 # ---- without axes of size 1 -------------------------------------------------------------------------
@@ -249,18 +253,6 @@ def goes_in_blocks(n: Node) -> bool:
     return len(lhs) > SPACE and of_lhs[-1] == FEATURE and of_out[-2:] == [len(lhs) - 1, FEATURE]
 
 
-def is_pointwise(n: Node) -> bool:
-    """Whether a convolution of one group has a kernel of one position, and features last: a product of all pixels, or of those
-    at its steps, which are copied."""
-    if n.op is not conv or n.inputs[0].type.dtype != n.outputs[0].type.dtype or n.outputs[0].type.dtype not in (F32, F64):
-        return False
-    (lhs, rhs), a = (v.type.shape for v in n.inputs), n.attrs
-    extent = tuple([lhs[k] for k in a["lhs_axes"][SPACE:]])
-    plain = {*a["lhs_dilation"]} == {1} and not any(a["low"]) and ({*a["stride"]} != {1} or extent == tuple(a["count"]))
-    return plain and lhs[a["lhs_axes"][GROUP]] == 1 and all(rhs[k] == 1 for k in a["rhs_axes"][SPACE:]) \
-        and [k for k in inverse(a["lhs_axes"]) if k != GROUP][-1] == FEATURE
-
-
 def in_blocks(n: Node) -> list[Node]:
     """The nodes that compute it."""
     return _ONE_GROUP.nodes(n, one_group)
@@ -312,6 +304,84 @@ def as_products(n: Node) -> list[Node]:
 
 def _named(axes: Sequence[int], kinds: Sequence[str]) -> tuple[str, ...]:
     return tuple([kinds[axes.index(a)] for a in range(len(axes))])
+
+
+# ---- of single elements -----------------------------------------------------------------------------
+def _of_one_group(n: Node) -> bool:
+    """Whether a convolution is of one group, begins at the first elements, and all are of one dtype, which products have."""
+    if n.op is not conv or n.inputs[0].type.dtype != n.outputs[0].type.dtype or n.outputs[0].type.dtype not in (F32, F64):
+        return False
+    return n.inputs[0].type.shape[n.attrs["lhs_axes"][GROUP]] == 1 and not any(n.attrs["low"])
+
+
+def _along(n: Node, side: int) -> Shape:
+    """The sizes of the spatial axes of an operand."""
+    axes = n.attrs[("lhs_axes", "rhs_axes")[side]][SPACE:]
+    return tuple([n.inputs[side].type.shape[k] for k in axes])
+
+
+def is_pointwise(n: Node) -> bool:
+    """Whether a convolution of one group has a kernel of one position, and features last: a product of all pixels, or of those
+    at its steps, which are copied."""
+    if not _of_one_group(n) or {*n.attrs["lhs_dilation"]} - {1} or {*_along(n, 1)} - {1}:
+        return False
+    plain = {*n.attrs["stride"]} - {1} or _along(n, 0) == tuple(n.attrs["count"])
+    return bool(plain) and [k for k in inverse(n.attrs["lhs_axes"]) if k != GROUP][-1] == FEATURE
+
+
+def is_spread(n: Node) -> bool:
+    """Whether it is such a product of pixels, which then stand at steps between zeros: the gradient of one at steps."""
+    if not _of_one_group(n) or {*n.attrs["stride"]} - {1} or {*_along(n, 1)} - {1}:
+        return False
+    fits = stay_inside(_along(n, 0), n.attrs["lhs_dilation"], n.attrs["count"])
+    return fits and [k for k in inverse(n.attrs["lhs_axes"]) if k != GROUP][-1] == FEATURE
+
+
+def is_one_window(n: Node) -> bool:
+    """Whether it has one window, of elements that are there, and both operands what is not summed over last in memory: the
+    gradient of a kernel of one position."""
+    if not _of_one_group(n) or {*n.attrs["lhs_dilation"], *n.attrs["count"]} - {1}:
+        return False
+    last = [[k for k in inverse(n.attrs[axes]) if k != GROUP][-1] for axes in ("lhs_axes", "rhs_axes")]
+    return last == [IMAGE, IMAGE] and stay_inside(_along(n, 1), n.attrs["rhs_dilation"], _along(n, 0))
+
+
+def by_spreading(n: Node) -> list[Node]:
+    """The nodes that make the product, and put it between zeros."""
+    a, ones = n.attrs, (1,) * len(n.attrs["count"])
+    space = Space(ones, ones, ones, a["low"], _along(n, 0))
+    out = without(_named(a["out_axes"], ("g", "n", "o", *space.names)), "g")
+
+    def rule(x: Ref, y: Ref) -> list[Ref]:
+        lhs, rhs = _operands(n, x, y)
+        found = _product(lhs.dropped("g"), rhs.dropped("g"), space, out).ordered(out)
+        by, count = (dict(zip(space.names, one, strict=True)) for one in (a["lhs_dilation"], a["count"]))
+        shape = tuple([count.get(k, m) for k, m in zip(out, found.shape, strict=True)])
+        wide = found if {*a["lhs_dilation"]} == {1} else pad(
+            found, shape=shape, start=(0,) * len(out), step=tuple([by.get(k, 1) for k in out]), value=0)
+        return [reshape(wide, shape=n.outputs[0].type.shape)]
+    return _placed(build(rule, [v.type for v in n.inputs]), n)
+
+
+def by_one_window(n: Node) -> list[Node]:
+    """The nodes that make one product, over features and positions."""
+    names, within = ([f"{k}{axis}" for axis in range(len(n.attrs["count"]))] for k in "yk")
+    out = _named(n.attrs["out_axes"], ("g", "n", "o", *names))
+
+    def rule(x: Ref, y: Ref) -> list[Ref]:
+        lhs, rhs = (one.dropped("g") for one in _operands(n, x, y))
+        lhs = at_steps(lhs, names, n.attrs["rhs_dilation"], _along(n, 1))
+        pairs = [(lhs.names.index(a), rhs.names.index(b)) for a, b in (("c", "c"), *zip(names, within, strict=True))]
+        found = Named(dot_general(lhs.ref, rhs.ref, contract=tuple(sorted(pairs)), batch=(), dtype=None), ("n", "o"))
+        return [reshape(found.ordered([k for k in out if k in "no"]), shape=n.outputs[0].type.shape)]
+    return _placed(build(rule, [v.type for v in n.inputs]), n)
+
+
+def _operands(n: Node, x: Ref, y: Ref) -> tuple[Named, Named]:
+    """The operands with names for their axes."""
+    space = range(len(n.attrs["count"]))
+    return (Named(x, _named(n.attrs["lhs_axes"], ("g", "n", "c", *[f"y{k}" for k in space]))),
+            Named(y, _named(n.attrs["rhs_axes"], ("g", "o", "c", *[f"k{k}" for k in space]))))
 
 
 def _placed(g: Graph, n: Node) -> list[Node]:

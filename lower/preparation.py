@@ -22,12 +22,16 @@ from loopwright.kernels.gemm import Match, match_gemm
 from loopwright.lower.convolution import (
     as_products,
     by_feature,
+    by_one_window,
     by_repeated_features,
+    by_spreading,
     goes_in_blocks,
     has_one_feature,
     in_blocks,
+    is_one_window,
     is_pointwise,
     is_product,
+    is_spread,
     repeats_features,
 )
 from loopwright.lower.lone_updates import as_map
@@ -48,6 +52,10 @@ def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
             new = _run_wide(n)
         elif is_pointwise(n):
             new = as_products(n)
+        elif is_spread(n):
+            new = by_spreading(n)
+        elif is_one_window(n):
+            new = by_one_window(n)
         elif goes_in_blocks(n):
             new = in_blocks(n)
         elif repeats_features(n):

@@ -1,9 +1,11 @@
-"""Convolutions with windows of one element, features last: products of the elements at every step."""
+"""Convolutions with windows of one element, features last, and their gradients: products of the elements at every step."""
 import numpy as np
 import pytest
 
 import loopwright as lw
 from loopwright import lax
+from loopwright.ir.ops.control import scan
+from loopwright.ir.ops.convolution import conv
 from loopwright.ir.ops.windows import windows
 from loopwright.lower.convolution import one_group
 from loopwright.lower.preparation import prepare
@@ -47,5 +49,16 @@ def test_elements_between_steps_are_not_read():
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 def test_it_is_a_product_without_windows(padding):
-    g = prepare(lw.make_graph(convolved(padding, (2, 2)))(np.ones((2, 5, 6, 3)), np.ones((1, 1, 3, 4))), blas=True)
-    assert not {windows, one_group} & {n.op for n in g.nodes}
+    x, w = np.ones((2, 5, 6, 3)), np.ones((1, 1, 3, 4))
+    f = convolved(padding, (2, 2))
+    for program in (f, lw.grad(lambda x, w: np.sum(f(x, w) ** 2), (0, 1))):
+        g = prepare(lw.make_graph(program)(x, w), blas=True)
+        assert not {windows, one_group, conv, scan} & {n.op for n in g.nodes}
+
+
+def test_a_window_as_large_as_the_image():
+    """One for each image: a product over all of its elements."""
+    f = lw.jit(lambda x, w: lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")))
+    for height, width, features, made in ((3, 4, 5, 6), (2, 7, 1, 33), (2, 2, 18, 2)):
+        x, w = RNG.normal(size=(3, height, width, features)), RNG.normal(size=(height, width, features, made))
+        np.testing.assert_allclose(f(x, w)[:, 0, 0], np.einsum("nyxc,yxco->no", x, w), rtol=1e-11, atol=1e-11)
