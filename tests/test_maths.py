@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+import loopwright as lw
 from loopwright.ir.types import F32, F64
 from tests.kernels import run_elementwise, target_of
 
@@ -156,6 +157,21 @@ def test_powers_of_small_integers_are_exact():
         whole = np.arange(-126, 128).astype(dtype)
         got, _ = run_elementwise("exp2", [whole], dtype, target_of(512))(whole)
         assert np.array_equal(got, np.ldexp(dtype.type(1), whole.astype(int)))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32])
+def test_powers_known_to_be_small_are_products(dtype):
+    rng = np.random.default_rng(4)
+    wide = np.concatenate([rng.normal(size=500), rng.normal(size=500) * np.exp(rng.uniform(-40, 40, 500)), SPECIAL])
+    with np.errstate(all="ignore"):
+        x = wide.astype(dtype) if np.dtype(dtype).kind == "f" else rng.integers(-2**31, 2**31, 999).astype(dtype)
+        for count in (1, 2, 3):
+            f = lw.jit(lambda x, count=count: x ** count)
+            got, wanted = f(x), (x.astype(F64) ** count).astype(dtype) if dtype is not np.int32 else x ** count
+            near = np.abs(got - wanted) <= LIMIT * np.spacing(np.abs(wanted)) if dtype is not np.int32 else got == wanted
+            assert (near | (got == wanted) | np.isnan(got) & np.isnan(wanted)).all()
+            assert (np.isnan(wanted) | (np.signbit(got * 1.0) == np.signbit(wanted * 1.0))).all()
+            assert "power" not in f.lower(x).llvm and f(x[:0]).shape == (0,)
 
 
 @pytest.mark.parametrize("bits", [512, 256, 128])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
@@ -102,6 +103,13 @@ def _float(function: Callable[..., str]) -> Emit:
 def _exact(function: Callable[..., str]) -> Emit:
     """A function whose result is an operand, a mask or exact: nothing to round."""
     return lambda at, *args: function(at.machine, *args)
+
+
+def product(at: Lanes, *factors: str) -> str:
+    """Their product, from the left; half floats round once."""
+    if at.dtype not in FLOATS:
+        return reduce(lambda a, b: at.op("mul", a, b), factors)
+    return _float(lambda m, *args: reduce(m.mul, args))(at, *factors)
 
 
 def _sign(m: Machine, x: str) -> str:
