@@ -149,7 +149,9 @@ def _tensor_cores(x: InTiles, left: Expr, right: Expr, threads: tuple[int, int])
 
 
 def half_of(e: Expr) -> np.dtype | None:
-    """The dtype of half floats that an f32 is made of."""
+    """The dtype of half floats that an f32 is made of, or is where a condition holds, and elsewhere 0."""
+    if isinstance(e, When):
+        return half_of(e.then) if isinstance(e.other, Literal) and e.other.value == 0 else None
     return e.args[0].dtype if isinstance(e, Apply) and e.fn == "convert" and e.dtype == F32 and e.args[0].dtype in (F16, BF16) \
         else None
 

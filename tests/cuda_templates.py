@@ -264,6 +264,8 @@ TEMPLATES = {
         lambda x, w: lw.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) * 2,
         lambda rng, n, m: [rng.normal(size=s).astype("f4") for s in ((2, n, m, 8), (3, 3, 8, 20))], (60, 50), wide=False,
         expected=convolved_last),
+    "convolution of halves": Template(in_groups(1), lambda rng, n, m: [rng.normal(size=s).astype("f2") for s in (
+        (2, 6, n, m), (18, 6, 3, 3))], (60, 50), wide=False, expected=convolved_in_groups),
     "convolution in groups": Template(in_groups(2), lambda rng, n, m: [rng.normal(size=s).astype("f4") for s in (
         (2, 6, n, m), (20, 3, 3, 3))], (60, 50), wide=False, expected=convolved_in_groups),
     "convolution of each feature": Template(in_groups(4), lambda rng, n, m: [rng.normal(size=s).astype("f4") for s in (

@@ -4,11 +4,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from loopwright.ir.loops import Apply, Expr, Load
+from loopwright.ir.loops import Apply, Expr, Literal, Load, When
 from loopwright.ir.nest import Contract
 from loopwright.ir.schedule import THREAD_X, THREAD_Y
 from loopwright.ir.types import BF16, F32, U16, is_float
-from loopwright.lower.blocks import BYTES, HALVES, lanes_of
+from loopwright.lower.blocks import BYTES, HALVES, half_of, lanes_of
 from loopwright.lower.cuda import arithmetic
 from loopwright.lower.cuda.context import Context, Share
 from loopwright.lower.cuda.evaluate import value
@@ -115,8 +115,9 @@ class TensorCores:
     element, pad = "unsigned short", HALVES
 
     def __init__(self, context: Context, s: Contract) -> None:
-        assert isinstance(s.rows.length, int) and isinstance(s.columns.length, int) and isinstance(s.left, Apply)
-        self.launch, self.dtype = context.launch, s.left.args[0].dtype
+        dtype = half_of(s.left)
+        assert isinstance(s.rows.length, int) and isinstance(s.columns.length, int) and dtype is not None
+        self.launch, self.dtype = context.launch, dtype
         lane, warp = f"(int){THREAD_X}", f"(int){THREAD_Y}"
         self.row = f"{warp} % 2 * {s.rows.length // 2}"
         self.column = f"{warp} / 2 * {s.columns.length * 2 // context.launch.y}"
@@ -129,6 +130,9 @@ class TensorCores:
 
     def factor(self, e: Expr) -> Expr:
         """What is copied of a factor: the bits of what it is made of, as they are where that is loaded."""
+        if isinstance(e, When):
+            found = self.factor(e.then)
+            return When(e.cond, found, Literal(0, found.dtype))
         assert isinstance(e, Apply)
         inner, = e.args
         if not isinstance(inner, Load):
