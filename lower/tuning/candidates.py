@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from loopwright.ir.graph import Graph
 from loopwright.ir.interpreter import evaluate as interpret
 from loopwright.ir.parser import parse
 from loopwright.ir.printer import printable_symbols
-from loopwright.ir.types import BF16, COMPLEX, F16, F32, ArrayType
+from loopwright.ir.types import BF16, COMPLEX, F16, F32
 from loopwright.lower.modules import CLASSES, OPS, kernels_of
 from loopwright.lower.runtime.cache import digest
 from loopwright.lower.runtime.canonical import canonical
 
 SEED = 20
+KNOWN = 4  # kernels whose arguments stay
 SCALE = 0.1  # of normal numbers
 MOST_INDEX = 100  # of integers: they may be indices
 TOLERANCES = {F16: 1e-2, BF16: 5e-2, F32: 1e-4, np.dtype(np.complex64): 1e-4}  # of the largest element; others 1e-9
@@ -56,19 +58,25 @@ def arguments(g: Graph, sizes: Mapping[str, int], values: str = "") -> list[np.n
     if values:
         with np.load(values) as file:
             return [file[f"arr_{k}"].view(v.type.dtype) for k, v in enumerate(g.params)]  # NumPy keeps bf16 as bytes
+    kinds = [(v.type.dtype, tuple([evaluate(n, sizes) for n in v.type.shape])) for v in g.params]
+    return [x.copy() for x in _drawn(tuple(kinds))]
+
+
+@lru_cache(maxsize=KNOWN)
+def _drawn(kinds: tuple[tuple[np.dtype, tuple[int, ...]], ...]) -> list[np.ndarray]:
+    """Arrays of these dtypes and shapes, which candidates of one kernel share."""
     rng = np.random.default_rng(SEED)
-    shapes = [tuple([evaluate(n, sizes) for n in v.type.shape]) for v in g.params]
-    least = min([n for shape in shapes for n in shape if n > 0], default=1)
-    return [_drawn(rng, v.type, shape, min(least, MOST_INDEX)) for v, shape in zip(g.params, shapes, strict=True)]
+    least = min([n for _, shape in kinds for n in shape if n > 0], default=1)
+    return [_one(rng, dtype, shape, min(least, MOST_INDEX)) for dtype, shape in kinds]
 
 
-def _drawn(rng: np.random.Generator, t: ArrayType, shape: tuple[int, ...], below: int) -> np.ndarray:
-    if t.dtype.kind == "b":
+def _one(rng: np.random.Generator, dtype: np.dtype, shape: tuple[int, ...], below: int) -> np.ndarray:
+    if dtype.kind == "b":
         return np.asarray(rng.random(shape) < 0.5)
-    if t.dtype.kind in "iu":
-        return np.asarray(rng.integers(0, below, shape)).astype(t.dtype)
-    drawn = rng.normal(size=shape) + (1j * rng.normal(size=shape) if t.dtype in COMPLEX else 0)
-    return np.asarray(drawn * SCALE).astype(t.dtype)
+    if dtype.kind in "iu":
+        return np.asarray(rng.integers(0, below, shape)).astype(dtype)
+    drawn = rng.normal(size=shape) + (1j * rng.normal(size=shape) if dtype in COMPLEX else 0)
+    return np.asarray(drawn * SCALE).astype(dtype)
 
 
 def reference(g: Graph, args: Sequence[np.ndarray], sizes: Mapping[str, int]) -> list[np.ndarray]:
@@ -79,12 +87,22 @@ def reference(g: Graph, args: Sequence[np.ndarray], sizes: Mapping[str, int]) ->
 def difference(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> str | None:
     """Where results are not the expected ones, within what the order of additions may change; None where they are."""
     for k, (a, b) in enumerate(zip(found, expected, strict=True)):
+        tolerance = TOLERANCES.get(b.dtype, 1e-9)
         exact = b.dtype.kind in "biu"
-        wrong = a != b if exact else _off(a, b, TOLERANCES.get(b.dtype, 1e-9))
+        if not exact and _is_near(a, b, tolerance):
+            continue
+        wrong = a != b if exact else _off(a, b, tolerance)
         if np.any(wrong):
             at = tuple([int(i) for i in np.argwhere(np.atleast_1d(wrong))[0]])
             return f"result {k} is wrong at {at}: {np.atleast_1d(a)[at]}, expected {np.atleast_1d(b)[at]}"
     return None
+
+
+def _is_near(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
+    """Whether all is finite and surely right: what is seen soon, of most results."""
+    with np.errstate(all="ignore"):
+        largest = float(np.max(np.abs(b), initial=0.0))
+        return bool(np.max(np.abs(a - b), initial=0.0) <= tolerance / 2 * largest < np.inf)
 
 
 def _off(a: np.ndarray, b: np.ndarray, tolerance: float) -> Any:

@@ -39,6 +39,7 @@ class Executable:
 
     def __init__(self, candidate: Candidate) -> None:
         g, target, sizes = candidate.parsed(), host_target(), dict(candidate.sizes)
+        self.graph = g
         made = lower_graph(g, target, blas=blas.available())
         text = made.text + _REPEAT
         known = dict(natives.functions(g))

@@ -24,6 +24,7 @@ class DeviceExecutable:
 
     def __init__(self, candidate: Candidate, driver: Driver) -> None:
         g, sizes = candidate.parsed(), dict(candidate.sizes)
+        self.graph = g
         program, self.driver = lower_cuda(g, sizes), driver
         self.launcher = Launcher(program, driver, captures=False)
         self.given = arguments(g, sizes, candidate.values)

@@ -24,7 +24,7 @@ import numpy as np
 from loopwright.ir.graph import Graph
 from loopwright.lower.cuda.driver import Driver
 from loopwright.lower.runtime.pool import set_threads
-from loopwright.lower.tuning.candidates import Candidate, arguments, difference, reference, structure_of
+from loopwright.lower.tuning.candidates import KNOWN, Candidate, arguments, difference, reference, structure_of
 from loopwright.lower.tuning.execution import Executable
 from loopwright.lower.tuning.gpu_execution import DeviceExecutable
 from loopwright.lower.tuning.timing import interleaved
@@ -114,7 +114,7 @@ class _Computation:
     graph: Graph = field(compare=False)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=KNOWN)
 def _expected(what: _Computation) -> list[np.ndarray]:
     sizes = dict(what.sizes)
     return reference(what.graph, arguments(what.graph, sizes, what.values), sizes)
@@ -125,7 +125,7 @@ def _checked(candidate: Candidate) -> str | None:
     try:
         made = _built(candidate)
         made.run()
-        g = candidate.parsed()
-        return difference(made.results, _expected(_Computation(structure_of(g), candidate.sizes, candidate.values, g)))
+        what = _Computation(structure_of(made.graph), candidate.sizes, candidate.values, made.graph)
+        return difference(made.results, _expected(what))
     except Exception as error:
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
