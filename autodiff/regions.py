@@ -141,7 +141,7 @@ def reached(graph: Graph, flags: Flags, through: Callable[[Graph, Flags], list[b
     as a marked count depends on that count."""
     found, symbols = set(chosen(graph.params, flags)), set[str]()
     for n in graph.nodes:
-        if not found.isdisjoint(n.inputs):
+        if n.op.binds is not None and not found.isdisjoint(n.inputs):
             symbols.update(binding(n))
         if symbols and not symbols.isdisjoint(symbols_of(n)):
             found.update([v for v in n.outputs if passes(n, v)])

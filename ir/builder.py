@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.attributes import extents_in, map_extents
-from loopwright.ir.dims import Dim, Extent, Shape, evaluate, substitute, symbols_in
+from loopwright.ir.dims import Dim, Extent, Shape, evaluate, symbols_in
 from loopwright.ir.errors import LeakedValueError
-from loopwright.ir.facts import Constraint
 from loopwright.ir.graph import Graph, Node, Value, binding, renewed, settle, silent, substitute_graph, symbols_of
 from loopwright.ir.guards import Scope
 from loopwright.ir.op import Op, home
@@ -280,26 +279,13 @@ class Builder:
         self.alive = False
         outer = [x for x, _ in self.captures.values()]
         facts = self.scope.facts
-        constraints = tuple([g.constraint for g in self.scope.guards])
         if facts.equal or facts.divides:
             if self.seen != facts.changes or any(n.regions for n in self.nodes[self.settled:]):  # regions may be older
                 self._settle(len(self.nodes))
             elif self.since != facts.changes:
                 self._settle(self.settled)
-            constraints = _unspent(constraints, self.scope)
         params = (*self.params, *[v for _, v in self.captures.values()])
-        return Graph(params, tuple(self.nodes), values, constraints), outer
-
-
-def _unspent(constraints: tuple[Constraint, ...], scope: Scope) -> tuple[Constraint, ...]:
-    """Constraints under the equalities of symbols, without those that only said that two symbols are one."""
-    to = {s: scope.canonical(x) for s, x in scope.facts.equal.items() if s not in scope.facts.calls}
-    found = []
-    for c in constraints:
-        left, right = substitute(c.left, to), substitute(c.right, to)
-        if c.relation != "==" or left != right:
-            found.append(Constraint(c.relation, left, right))
-    return tuple(found)
+        return Graph(params, tuple(self.nodes), values, self.scope.constraints()), outer
 
 
 def _sizes(a: Any, scope: Scope) -> Any:

@@ -6,12 +6,13 @@ line that asked.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from loopwright.ir.dims import Dim, Extent, Shape, evaluate, symbols_in
+from loopwright.ir.dims import Dim, Extent, Shape, evaluate, substitute, symbols_in
 from loopwright.ir.facts import Constraint, Facts
 from loopwright.ir.source import Source, user_source
 
@@ -36,6 +37,16 @@ class Scope:
     counts: dict[str, Any] = field(default_factory=dict)  # the symbols that nodes bind, and the traced value that each is
     contents: list[tuple[np.ndarray, bytes]] = field(default_factory=list)  # arrays whose bytes steered the trace, and those
     choices: list[Any] = field(default_factory=list)  # what loops keep for the way back: (who, residuals.Choice)
+    _constraints: tuple[int, int, tuple[Constraint, ...]] = (0, 0, ())  # for so many guards and changes of sizes: those
+
+    def constraints(self) -> tuple[Constraint, ...]:
+        """What the guards say under the equalities of symbols, without those that only said that two symbols are one."""
+        guards, changes, found = self._constraints
+        if (guards, changes) != (len(self.guards), self.facts.changes):
+            to = {s: self.canonical(x) for s, x in self.facts.equal.items() if s not in self.facts.calls}
+            found = tuple(_unspent([g.constraint for g in self.guards], to))
+            self._constraints = len(self.guards), self.facts.changes, found
+        return found
 
     def canonical(self, x: Extent) -> Extent:
         """x under the equalities known so far."""
@@ -100,3 +111,10 @@ class Scope:
         def one(x: Extent) -> str:
             return f"{x}={self.hint(x)}" if isinstance(x, Dim) else str(x)
         return f"({', '.join(map(one, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def _unspent(constraints: Sequence[Constraint], to: Mapping[str, Extent]) -> Iterator[Constraint]:
+    for relation, left, right in constraints:
+        a, b = substitute(left, to), substitute(right, to)
+        if relation != "==" or (a is not b and a != b):
+            yield Constraint(relation, a, b)
