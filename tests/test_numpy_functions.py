@@ -372,3 +372,37 @@ def test_what_only_vectors_have_is_refused_for_matrices():
         lw.jit(np.linalg.outer)(M, V)
     with pytest.raises(TypeError, match=r"mode='mean', stat_length=1"):
         lw.jit(lambda x: np.pad(x, 1, mode="mean", stat_length=1))(M)
+
+
+AS_NUMPY = {  # where a simpler formula would differ: other dtypes, infinite points, numbers out of range
+    "an element of quantile": lambda x: [np.quantile(x, 0.4, method=m) for m in ("lower", "higher", "nearest")],
+    "an element of percentile": lambda x: np.percentile(x, [30, 60], axis=0, method="lower"),
+    "levels that are integers": lambda x: (np.quantile(x, 1), np.quantile(x, [0, 1], axis=1), np.median(x)),
+    "points at infinity": lambda x: np.interp(x, [-np.inf, 0, np.inf], [10.0, 3.0, 3.0]),
+    "points at both ends": lambda x: np.interp(x, [-np.inf, np.inf], [10.0, 10.0]),
+    "bounds that no integer has": lambda x: (np.clip(x, -2**40, 2**70), np.clip(x, None, 2**40), np.clip(x, 1, 2**70)),
+    "numbers beside floats": lambda x: np.isclose(x, 0.1, rtol=0, atol=0) | np.isclose(x, 2) | np.isclose(1, x),
+    "a mean that is known": lambda x: np.var(x, axis=1, mean=np.mean(x, axis=1, keepdims=True)),
+}
+
+
+@pytest.mark.parametrize("name", AS_NUMPY)
+@pytest.mark.parametrize("x", [I.astype(np.int8), I, F, np.float32([[0.1, 2.0]])], ids=["i1", "i8", "f4", "tenth"])
+def test_special_cases_are_numpys(name, x):
+    f = AS_NUMPY[name]
+    expected, found = f(x), lw.jit(f)(x)
+    many = isinstance(expected, (list, tuple))
+    for e, y in zip(expected, found, strict=True) if many else [(expected, found)]:
+        assert y.dtype == e.dtype
+        np.testing.assert_allclose(y, e, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("f", "error"), [
+    (lambda x: np.take_along_axis(x, x > 0, 1), IndexError), (lambda x: np.take_along_axis(x, np.argsort(x), None), ValueError),
+    (lambda x: np.quantile(x, 1.5), ValueError), (lambda x: np.percentile(x, [50, 101]), ValueError),
+    (lambda x: np.select([x], [x]), TypeError), (lambda x: np.rollaxis(x, 0, -5), np.exceptions.AxisError),
+    (lambda x: np.var(x, ddof=1, correction=1), ValueError)])
+def test_what_numpy_refuses_is_refused(f, error):
+    for g in (f, lw.jit(f)):
+        with pytest.raises(error):
+            g(M)

@@ -267,8 +267,10 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any
     inner, result = _mean_dtypes(x.dtype, dtype)
     x = convert(x, inner)
     axes = as_axes(axis, len(x.shape))
-    center = as_tracer(mean, x.builder).ref if is_given(mean) else _mean(x, axes, True, where)
-    d = arithmetic.sub(x, broadcast(convert(center, inner), x.shape))
+    if is_given(correction) and ddof != 0:
+        raise ValueError(f"{user_source()}: ddof and correction can't be provided simultaneously.")
+    center = as_tracer(mean, x.builder) if is_given(mean) else Tracer(_mean(x, axes, True, where))
+    d = UFUNCS[np.subtract](Tracer(x), center.astype(inner)).ref
     squares = arithmetic.real(arithmetic.mul(d, arithmetic.conj(d))) if inner in COMPLEX else arithmetic.mul(d, d)
     total = fold(reduce_sum, _masked(squares, where, 0), axes, keepdims)
     count = _reduced_count(_counts(x, axes, where, keepdims), correction if is_given(correction) else ddof, x)

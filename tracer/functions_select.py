@@ -29,6 +29,7 @@ from loopwright.tracer.promotion import (
     broadcast_shapes,
     convert,
     equate,
+    has_tracer,
     kind_of,
     lift,
     lift_to,
@@ -63,6 +64,9 @@ def select_(condlist: Any, choicelist: Any, default: Any = 0) -> Traced:
     kinds = [kind_of(as_operand(v)) for v in (*choicelist, default)]
     dtype, builder = result_kind(*kinds), newest_builder((*condlist, *choicelist, default))
     out: Any = Tracer(lift(as_operand(default), dtype, builder))
+    for k, condition in enumerate(condlist):
+        if kind_of(as_operand(condition)) != BOOL:
+            raise TypeError(f"{user_source()}: invalid entry {k} in condlist: should be boolean ndarray")
     for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
         out = where(condition, choice, out)
     return out.astype(dtype)
@@ -74,6 +78,9 @@ def clip(a: Any, a_min: Any = NO_VALUE, a_max: Any = NO_VALUE, out: None = None,
     refuse("clip", out=out)
     low, high = (min if is_given(min) else a_min), (max if is_given(max) else a_max)
     x = a if not isinstance(a, (list, tuple)) else as_tracer(a)
+    if (dtype := as_tracer(x).dtype).kind in "iu":  # Python integers past the dtype's bound nothing
+        low = NO_VALUE if type(low) is int and low <= np.iinfo(dtype).min else low
+        high = NO_VALUE if type(high) is int and high >= np.iinfo(dtype).max else high
     if not is_given(low) and not is_given(high):
         return UFUNCS[np.positive](x) if as_tracer(x).dtype != BOOL else as_tracer(x).copy()
     x = UFUNCS[np.maximum](x, low, **options) if is_given(low) else x
@@ -163,10 +170,12 @@ def sinc(x: Any) -> Any:
 # ---- comparison ---------------------------------------------------------------------------------
 @implements(np.isclose)
 def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Traced:
-    x, y = as_tracers(a, b)
-    if not is_inexact(y.dtype):
+    x, y = (v if isinstance(v, (bool, int, float, complex)) else as_tracer(v) for v in (a, b))
+    if isinstance(y, (bool, int)):
+        y = float(y)
+    elif isinstance(y, Tracer) and not is_inexact(y.dtype):
         y = y.astype(F64)
-    near = (xp.abs(x - y) <= atol + rtol * xp.abs(y)) & xp.isfinite(y) | (x == y)
+    near = (xp.abs(x - y) <= atol + rtol * abs(y)) & xp.isfinite(y) | (x == y)
     return near | (xp.isnan(x) & xp.isnan(y)) if equal_nan else near
 
 
@@ -215,6 +224,10 @@ def take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: str = "
 @implements(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Traced:
     x, index = as_tracers(arr, indices)
+    if index.dtype.kind not in "iu":
+        raise IndexError(f"{user_source()}: `indices` must be an integer array, got {index.dtype}")
+    if axis is None and index.ndim != 1:
+        raise ValueError(f"{user_source()}: when axis=None, `indices` must have a single dimension, got {index.ndim}")
     if axis is None:
         return take(xp.ravel(x), index)
     if x.ndim != index.ndim:
@@ -271,23 +284,25 @@ def _lines(x: Tracer, axis: Any) -> Traced:
 def _quantile(x: Tracer, q: Any, axis: Any, method: str, keepdims: Any) -> Traced:
     if method not in _METHODS:
         raise unsupported(f"np.quantile(method={method!r})", f"The methods are {', '.join(_METHODS)}.")
-    dtype = x.dtype if is_inexact(x.dtype) else F64
+    level = as_tracer(q, x.ref.builder)
+    is_picked = method in _PICKING or (method == "linear" and level.dtype.kind in "iub")
+    dtype = x.dtype if is_picked or is_inexact(x.dtype) else F64
     lines = sort_(_lines(x, axis)).astype(dtype)
     n = lines.ref.shape[-1]
     scope = lines.ref.builder.scope
     if scope.decide("==", n, 0):
         raise IndexError(f"{user_source()}: quantile of an empty axis")
-    level = as_tracer(q, lines.ref.builder)
     place = level.astype(F64) * Tracer(number(n - 1, lift(0.0, F64, lines.ref.builder)))
     below = xp.floor(place)
     picks = [take(lines, i.astype(I64), axis=-1) for i in _METHODS[method](place, below)]
-    if method == "linear":
+    if method == "linear" and not is_picked:
         out = _lerp(picks[0], picks[1], (place - below).astype(dtype))
     else:
-        out = picks[0] if len(picks) == 1 else (picks[0] + picks[1]) * np.array(0.5, dtype)
+        out = picks[0] if is_picked else (picks[0] + picks[1]) * np.array(0.5, dtype)
     worst = lines[..., -1]
     out = xp.moveaxis(out, range(out.ndim - level.ndim, out.ndim), range(level.ndim)) if level.ndim else out
-    out = where(xp.isnan(worst), np.array(np.nan, dtype), out)
+    if is_inexact(dtype):
+        out = where(xp.isnan(worst), np.array(np.nan, dtype), out)
     if is_given(keepdims) and keepdims:
         axes = range(x.ndim) if axis is None else [as_axis(k, x.ndim) for k in (axis if isinstance(axis, tuple) else (axis,))]
         out = xp.expand_dims(out, tuple(level.ndim + k for k in axes))
@@ -309,10 +324,22 @@ _METHODS: dict[str, Callable[[Tracer, Tracer], list[Tracer]]] = {
 }
 
 
+_PICKING = ("lower", "higher", "nearest")  # methods that give an element
+
+
+def _check_levels(q: Any, greatest: int, name: str) -> None:
+    """ValueError for levels out of their range, where they are known."""
+    if not has_tracer(q):
+        levels = np.asarray(q)
+        if not np.all((levels >= 0) & (levels <= greatest)):
+            raise ValueError(f"{user_source()}: {name} must be in the range [0, {greatest}]")
+
+
 @implements(np.quantile)
 def quantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
              keepdims: Any = False, *, weights: Any = None, interpolation: Any = None) -> Traced:
     refuse("quantile", out=out, weights=weights, interpolation=interpolation)
+    _check_levels(q, 1, "Quantiles")
     return _quantile(as_tracer(a), q, axis, method, keepdims)
 
 
@@ -320,6 +347,7 @@ def quantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input
 def percentile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
                keepdims: Any = False, *, weights: Any = None, interpolation: Any = None) -> Traced:
     refuse("percentile", out=out, weights=weights, interpolation=interpolation)
+    _check_levels(q, 100, "Percentiles")
     level = as_tracer(q) / 100 if isinstance(q, Tracer) else np.asarray(q) / 100
     return _quantile(as_tracer(a), level, axis, method, keepdims)
 
@@ -329,6 +357,7 @@ def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = F
     """The mean of the two middle elements, which are one where their number is odd."""
     refuse("median", out=out)
     x = as_tracer(a)
+    x = x if is_inexact(x.dtype) else x.astype(F64)
     n = _lines(x, axis).ref.shape[-1]
     if x.ref.builder.scope.decide("==", n, 0):
         return xp.mean(x, axis, keepdims=keepdims)
@@ -369,7 +398,10 @@ def _between_points(t: Tracer, xs: Tracer, ys: Tracer) -> Traced:
         return xp.broadcast_to(ys[0], t.shape)
     k = clip(searchsorted(xs, t, side="right") - 1, 0, sized(n - 2, scope))
     x0, x1, y0, y1 = take(xs, k), take(xs, k + 1), take(ys, k), take(ys, k + 1)
-    return where(t == x1, y1, (y1 - y0) / (x1 - x0) * (t - x0) + y0)
+    slope, isnan = (y1 - y0) / (x1 - x0), UFUNCS[np.isnan]
+    out, other = slope * (t - x0) + y0, slope * (t - x1) + y1
+    out = where(isnan(out), where(isnan(other) & (y0 == y1), y0, other), out)  # where points are infinite
+    return where(t == x1, y1, where(t == x0, y0, out))
 
 
 @implements(np.interp)

@@ -9,6 +9,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+from numpy.exceptions import AxisError
 
 from loopwright.ir.builder import Ref
 from loopwright.ir.dims import Call, Extent, Shape, floordiv, modulo, product, terms_of
@@ -146,6 +147,8 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Traced:
 def rollaxis(a: Any, axis: int, start: int = 0) -> Traced:
     x = as_tracer(a)
     axis = as_axis(axis, x.ndim)
+    if not -x.ndim <= start <= x.ndim:
+        raise AxisError(f"{user_source()}: 'start' arg requires {-x.ndim} <= start < {x.ndim + 1}, but {start} was passed in")
     start = start + x.ndim if start < 0 else start
     return moveaxis(x, axis, start - 1 if axis < start else start)
 
