@@ -154,7 +154,7 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     loops = 0 if isinstance(s.root.expr, Scatter) else s.loops - isinstance(s.root.expr, Prefix)
     interleave: list[Instruction] = [Interleave()] if s.loops < len(s.index) else []
     parallel: list[Instruction] = [Parallel()] if loops and not _is_tiny(region) else []
-    schedule = (*placement, *interleave, *lanes, *_prefetch_rules(s, lanes), *parallel)
+    schedule = (*placement, *interleave, *lanes, *_prefetch_rules(s, lanes, target), *parallel)
     scheduled = build_nest(region, schedule, "probe")
     schedule = (*schedule, *fuse_rules(s, scheduled))
     schedule = (*schedule, *_pass_rules(s, schedule, scheduled))
@@ -270,7 +270,11 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
         for k in folds:
             e = s.stages[k].expr
             assert isinstance(e, Reduce)
-            out += [Vectorize(k, s.stages[k].node.outputs[0].type.rank + len(e.over) - 1, lanes), Unroll(k, _in_flight(s, 8))]
+            each, unroll = lanes, _in_flight(s, 8)
+            if s.level < s.loops and _row_cost(s, k) < WORTH_KEEPING:
+                each = min(lanes, target.memory_bits // (8 * _widest(s, in_memory=True)))
+                unroll = unroll if each == lanes else max(unroll, 4)
+            out += [Vectorize(k, s.stages[k].node.outputs[0].type.rank + len(e.over) - 1, each), Unroll(k, unroll)]
         for k, rank in _filled_alone(s, placement):
             out += [Vectorize(k, rank - 1, lanes), Unroll(k, _in_flight(s, 4))]
         if s.level == s.loops or isinstance(s.root.expr, Reduce):  # a reduction of rows that have a value of their own
@@ -287,8 +291,11 @@ def _filled_alone(s: Survey, placement: list[Instruction]) -> list[tuple[int, in
     return [(stage, rank) for stage, level, rank in ranks if rank > level]
 
 
-def _prefetch_rules(s: Survey, lanes: list[Instruction]) -> list[Instruction]:
-    """Where several passes go over each row, only the first waits for memory: the last reduction asks for the next row."""
+def _prefetch_rules(s: Survey, lanes: list[Instruction], target: Target) -> list[Instruction]:
+    """Where several passes go over each row, only the first waits for memory: the last reduction asks for the next row, unless
+    the processor is better left alone with that."""
+    if target.reads_ahead:
+        return []
     wide = {x.stage for x in lanes if isinstance(x, Vectorize)}
     folds = [k for k, reading in enumerate(s.stages)
              if isinstance(reading.expr, Reduce) and k in wide and reading.node.outputs[0].type.rank == s.level]
@@ -326,9 +333,11 @@ def _number(s: Survey) -> int:
 
 
 def _in_flight(s: Survey, most: int) -> int:
-    """Fewer vectors in flight for dearer bodies: registers run out, and the latency is covered anyway."""
+    """Fewer vectors in flight for dearer bodies: registers run out, and the latency is covered anyway; but in maps not before
+    their formulas fill as much text as a kernel has, since one vector's are a long chain."""
     cost = sum(own_cost(reading.expr) for reading in s.stages)
-    return most if cost < EXPENSIVE else 2 if cost < 4 * EXPENSIVE else 1
+    long = 4 * EXPENSIVE if any(isinstance(reading.expr, Reduce) for reading in s.stages) else 8 * EXPENSIVE
+    return most if cost < EXPENSIVE else 2 if cost < long else 1
 
 
 def _waits_for_memory(s: Survey) -> bool:
@@ -340,6 +349,17 @@ def _waits_for_memory(s: Survey) -> bool:
                 for part in x.index for y in walk(part))
     each = [r for r in s.stages if isinstance(r.expr, Reduce) or product(r.node.outputs[0].type.shape[rows:]) != 1]
     return not places and not found and sum(own_cost(r.expr) for r in each) < (WORTH_KEEPING if rows else EXPENSIVE)
+
+
+def _row_cost(s: Survey, stage: int) -> int:
+    """The cost of one element of what a reduction reads of a row, rows that are filled on the way included."""
+    number = {r.node.outputs[0]: k for k, r in enumerate(s.stages)}
+    todo, seen = [stage], {stage}
+    while todo:
+        read = {number[v] for v in s.stages[todo.pop()].node.inputs if v in number and product(v.type.shape[s.level:]) != 1}
+        todo += read - seen
+        seen |= read
+    return sum(own_cost(s.stages[k].expr) for k in seen)
 
 
 def _widest(s: Survey, in_memory: bool = False) -> int:

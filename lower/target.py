@@ -53,6 +53,11 @@ class Target:
         return min(self.vector_bits, 256) if self.cpu == "znver4" else self.vector_bits
 
     @property
+    def reads_ahead(self) -> bool:
+        """Whether rows come soonest where no code asks for them: Zen 4 finds them itself, and is disturbed by who asks."""
+        return self.cpu == "znver4"
+
+    @property
     def has_half(self) -> bool:
         """Whether float <-> half conversions are instructions."""
         return self.is_arm64 or "f16c" in self.enabled or "avx512f" in self.enabled

@@ -17,7 +17,19 @@ from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
 from loopwright.ir.ops.reductions import reduce_max
 from loopwright.ir.ops.structural import transpose
 from loopwright.ir.ops.transcendental import tanh
-from loopwright.ir.schedule import ByRows, ComputeAt, Fuse, Inline, OnePass, Tiles, Unroll, Vectorize, from_json, to_json
+from loopwright.ir.schedule import (
+    ByRows,
+    ComputeAt,
+    Fuse,
+    Inline,
+    OnePass,
+    PrefetchRow,
+    Tiles,
+    Unroll,
+    Vectorize,
+    from_json,
+    to_json,
+)
 from loopwright.ir.types import F32, ArrayType
 from loopwright.lower.joining import join
 from loopwright.lower.partition import partition
@@ -180,7 +192,8 @@ def test_what_reads_two_arrays_or_is_dear_is_stored_once():
     assert (len(arrays) - len(blocks), len(blocks)) == (2, 2)
 
 
-def test_single_numbers_take_no_lanes():
+def test_single_numbers_take_no_lanes(monkeypatch):
+    monkeypatch.setattr(Target, "memory_bits", property(lambda self: self.vector_bits))
     [(_, schedule)] = schedules(lambda x: x / x.shape[0] - np.mean(x, axis=-1, keepdims=True), np.ones((5, 40), "f4"))
     lanes = {x.lanes for x in schedule if isinstance(x, Vectorize)}
     assert lanes == {host_target().lanes(np.dtype("f4"))}
@@ -374,3 +387,29 @@ def test_short_vectors_compute_the_same(halved, f, dtype):
             x[rng.random((n, m)) < 0.2] = np.inf
             with np.errstate(all="ignore"):
                 np.testing.assert_array_equal(np.isnan(g(x)), np.isnan(f(x)))
+
+
+def test_reductions_of_rows_that_wait_for_memory_have_short_vectors_too(halved):
+    found = {x.stage: x.lanes for _, schedule in schedules(softmax, np.ones((3, 4), "f4")) for x in schedule
+             if isinstance(x, Vectorize)}
+    lanes = host_target().vector_bits // 32
+    assert sorted(found.values()) == [lanes // 2, lanes, lanes] and found[min(found)] == lanes // 2  # the greatest; the others
+
+
+def test_rows_are_asked_for_ahead_unless_the_processor_does_so(monkeypatch):
+    x = np.random.default_rng(0).normal(size=(9, 200)).astype("f4")
+    results = []
+    for reads_ahead in (False, True):
+        monkeypatch.setattr(Target, "reads_ahead", reads_ahead)
+        monkeypatch.setenv("LOOPWRIGHT_CACHE_DIR", "")
+        asks = [isinstance(i, PrefetchRow) for _, schedule in schedules(softmax, x) for i in schedule]
+        assert any(asks) != reads_ahead
+        results.append(lw.jit(lambda x: softmax(x))(x))
+    assert np.array_equal(*results)
+
+
+def test_maps_have_two_vectors_in_flight_until_their_formulas_are_calls():
+    def several(n):
+        return lambda x: sum((np.tanh(x + k) for k in range(n)), x)
+    assert [{i.factor for _, schedule in schedules(several(n), np.ones(3)) for i in schedule if isinstance(i, Unroll)}
+            for n in (0, 2, 6, 9)] == [{4}, {2}, {2}, {1}]
