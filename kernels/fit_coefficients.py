@@ -199,7 +199,7 @@ def show(name: str, values: list[Any]) -> None:
 
 
 def tables() -> None:
-    """The logarithm's, power's and tanh's tables, and 2 / pi in words."""
+    """The logarithm's and cube root's tables, and polynomials by pieces."""
     for bits, single, degree in (("32", True, 4), ("64", False, 10)):
         for name, base in (("LOG", mp.e), ("LOG2", 2), ("LOG10", 10)):
             inverse = log_table(single, base)
@@ -220,6 +220,10 @@ def tables() -> None:
     for name, last, edge, degree in (("ERFCX_PIECES32", 521, 7 / 128, 6), ("ERFCX_PIECES64", 2055, 3 / 16, 17)):
         start = interpolate(around_zero(lambda x: (erfcx(x) - 1) / x, -slope), 0, edge, degree - 1)
         show_pieces(name, pieces(erfcx, last, degree, [*start, 1.0], name.endswith("32")))
+
+
+def steps() -> None:
+    """Powers of two, logarithms for powers, angles, and 2 / pi in words."""
     inverse = pow_table()
     show("POW_INVERSE", inverse)
     for width, unit in ((32, 16), (64, 42)):
@@ -233,9 +237,9 @@ def tables() -> None:
     show("ATAN_OF64", [float(v) for v in angles])
     show("ATAN_LOST64", [float(v - mp.mpf(float(v))) for v in angles])
     sixth = -mp.mpf(1) / 6
-    for width, number in (("32", np.float32), ("64", np.float64)):
-        whole = float(number(float(sixth)))
-        show(f"SIXTH{width}", [whole, float(sixth - whole)])
+    for bits, number in (("32", np.float32), ("64", np.float64)):
+        near = float(number(float(sixth)))
+        show(f"SIXTH{bits}", [near, float(sixth - near)])
     whole = float(-0.5 / LN2)
     show("POW_BEND64", [whole, float(-0.5 / LN2 - whole)])
     powers = [mp.mpf(2) ** (mp.mpf(k) / 16) for k in range(16)]
@@ -259,6 +263,7 @@ def main() -> None:
                 print(f"# {name}{bits}: {error(c, f, low, high):.1e}")
                 show(f"{name}{bits}", c)
     tables()
+    steps()
 
 
 if __name__ == "__main__":
