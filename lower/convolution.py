@@ -86,8 +86,14 @@ class Space:
             return lhs
         if size == self.lhs_dilation == ones and self.low == (0,) * len(size) and stay_inside(self.count, self.stride, extent):
             return at_steps(lhs, self.names, self.stride, self.count)
-        found = windows(lhs.ref, axes=tuple([lhs.names.index(y) for y in self.names]), window=size, stride=self.stride,
-                        dilation=self.rhs_dilation, base=self.lhs_dilation, low=self.low, count=self.count, value=0)
+        axes, low = tuple([lhs.names.index(y) for y in self.names]), self.low
+        if lhs.names[-1] == "n":  # along memory: positions are the first axes then, and n can be the last
+            found = windows(lhs.ref, axes=axes, window=self.count, stride=self.rhs_dilation, dilation=self.stride,
+                            base=self.lhs_dilation, low=low, count=size, value=0)
+            renamed = dict(zip(self.names, self.kernel, strict=True))
+            return Named(found, (*[renamed.get(a, a) for a in lhs.names], *self.names))
+        found = windows(lhs.ref, axes=axes, window=size, stride=self.stride, dilation=self.rhs_dilation, base=self.lhs_dilation,
+                        low=low, count=self.count, value=0)
         if size == ones:
             return Named(reshape(found, shape=found.shape[:len(lhs.names)]), lhs.names)
         return Named(found, (*lhs.names, *self.kernel))
@@ -441,7 +447,7 @@ def _product(lhs: Named, rhs: Named, space: Space, out: tuple[str, ...]) -> Name
     for k in without(space.kernel, *seen.names):
         rhs = rhs.dropped(k)
     front = tuple([a for a in seen.names if a == "g"])
-    rows = tuple([a for a in seen.names if a in ("n", *space.names)])
+    rows = tuple([a for a in lhs.names if a in ("n", *space.names)])
     positions, features = without(rhs.names, "g", "o", "c"), tuple([a for a in rhs.names if a == "c"])
     if lhs.names[-1:] == features:
         summed = (*sorted(positions), *features)
