@@ -57,8 +57,8 @@ def gpu(monkeypatch):
 @pytest.fixture
 def slow_rules(monkeypatch):
     """Far more threads than elements, which take one each: what the emulator's clock sees."""
-    def slow(region, sizes):
-        found = gpu_schedule(region, sizes)
+    def slow(region, sizes, fast_math=False):
+        found = gpu_schedule(region, sizes, fast_math)
         return tuple([Threads(1024) if isinstance(x, Threads) else x for x in found if not isinstance(x, Vectorize | Unroll)])
     monkeypatch.setattr(programs, "gpu_schedule", slow)
 

@@ -86,11 +86,11 @@ def lower_cuda(g: Graph, sizes: Mapping[str, int], donated: Sequence[int] = (), 
     return made.finished(*made.chosen(g, donated, RULES))
 
 
-def cover_cuda(g: Graph, sizes: Mapping[str, int], donated: Sequence[int] = (),
+def cover_cuda(g: Graph, sizes: Mapping[str, int], donated: Sequence[int] = (), fast_math: bool = False,
                cover: Cover = RULES) -> tuple[Graph, Mapping[int, int]]:
     """The kernels of a graph with their schedules for a GPU, and which results lie in which donated arguments, with what
     `cover` decides. ScheduleError for a cover that does not fit."""
-    return _Program(Hints(sizes)).chosen(g, donated, cover)
+    return _Program(Hints(sizes), fast_math).chosen(g, donated, cover)
 
 
 def alternatives_cuda(g: Graph, sizes: Mapping[str, int], cover: Cover) -> list[Cover]:

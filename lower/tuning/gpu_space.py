@@ -19,6 +19,7 @@ from loopwright.ir.schedule import (
     ByOwner,
     ComputeAt,
     Fuse,
+    InAnyOrder,
     Inline,
     InPasses,
     InRegisters,
@@ -41,6 +42,8 @@ FACTORS = (1, 2, 4, 8)  # accesses in flight
 KEPT = (1, 2, 4, 8, 16, 32, 64)  # elements of a row that a thread keeps
 EDGES, DEPTHS = (32, 64, 128, 256), (8, 16, 32, 64)
 WARP, MOST_THREADS = 32, 1024
+STAGES = (2, 3, 4)  # of terms in shared memory
+COPIES = (0, 256, 1024, 2048)  # elements of what is updated that a block has for itself
 SCALES = (1 / 1024, 1 / 32, 32, 1024)  # of sizes, at which other templates are the rule
 GRID, ROWS, SQUARES = (BLOCK, THREAD_X), (BLOCK, THREAD_Y), (BLOCK, THREAD_Y, THREAD_X)
 
@@ -103,9 +106,12 @@ def _elements(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edi
 
 
 def _owners(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
-    """Updates by warps that own stretches, or not."""
-    if now := of_kind(schedule, ByOwner):
-        yield now, []
+    """Updates by warps that own stretches, or in any order, with copies of more or fewer elements."""
+    if now := of_kind(schedule, ByOwner, InAnyOrder):
+        yield now, [ByOwner()]
+        loose = any(isinstance(x, InAnyOrder) and x.loose for x in now)
+        for copy in COPIES:
+            yield now, [InAnyOrder(copy, loose)]
 
 
 # ---- accesses -----------------------------------------------------------------------------------
@@ -172,6 +178,8 @@ def _in_tiles(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edi
             yield [x], [dataclasses.replace(x, rows=edge, columns=edge)]
         for depth in DEPTHS:
             yield [x], [dataclasses.replace(x, depth=depth)]
+        for stages in STAGES:
+            yield [x], [dataclasses.replace(x, stages=stages)]
         other = ((Threads(16, 16), ""), (Threads(32, 8), ""), (Threads(16, 8), "")) if x.unit else ((Threads(32, 8), "mma"),)
         for threads, unit in other:
             yield [*of_kind(schedule, Threads), x], [threads, dataclasses.replace(x, unit=unit)]

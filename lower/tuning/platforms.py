@@ -16,9 +16,9 @@ from loopwright.ir.dims import evaluate
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.nest import Nest
 from loopwright.ir.schedule import InPlace
-from loopwright.kernels.gemm import match_gemm
 from loopwright.lower.covers import Cover, alternatives, implementations
 from loopwright.lower.cuda.driver import Device
+from loopwright.lower.cuda.products import library_product
 from loopwright.lower.cuda.program import HOST, alternatives_cuda, cover_cuda
 from loopwright.lower.modules import module_of_kernels
 from loopwright.lower.program import cover_graph
@@ -113,7 +113,7 @@ class GPU:
         return self.device.name
 
     def module(self, g: Graph, sizes: Sizes, donated: Sequence[int], fast_math: bool, cover: Cover) -> Graph:
-        return module_of_kernels(g, *cover_cuda(g, sizes, donated, cover), fast_math)
+        return module_of_kernels(g, *cover_cuda(g, sizes, donated, fast_math, cover), fast_math)
 
     def alternatives(self, g: Graph, cover: Cover, sizes: Sizes) -> list[Cover]:
         return alternatives_cuda(g, sizes, cover)
@@ -125,7 +125,7 @@ class GPU:
         if all(m.op.loop is not None for m in region.nodes):
             schedules = [(*schedule, *in_place) for schedule in ways(region, sizes)]
             found += [{"implementation": "generated", "schedule": schedule} for schedule in schedules]
-        if not in_place and len(region.nodes) == 1 and match_gemm(region.nodes[0]):
+        if not in_place and library_product(region) is not None:
             found.append({"implementation": "gemm"})
         return [x for k, x in enumerate(found) if x not in found[:k]]
 
