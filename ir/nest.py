@@ -41,9 +41,9 @@ class For:
     number. together: so many
     iterations, from a multiple of that on, belong to one thread. by_owner: a scatter's updates, each done by the warp that
     owns the element, in order; any_order: by whichever thread comes, atomically, in copies of blocks where `copy` elements
-    suffice. bind: the axes of a GPU's blocks and threads that share out the iterations; loops directly
-    inside each other with the same axes are shared out as one. of: the loops whose iterations these are, numbered in order;
-    their indices have values, too."""
+    suffice, and `loose` if sums of floats may depend on who does. bind: the axes of a GPU's blocks and threads that share out
+    the iterations; loops directly inside each other with the same axes are shared out as one. of: the loops whose iterations
+    these are, numbered in order; their indices have values, too."""
 
     index: Index
     extent: Extent
@@ -61,6 +61,7 @@ class For:
     bind: tuple[str, ...] = ()
     by_owner: bool = False
     any_order: bool = False
+    loose: bool = False
     copy: int = 0
     of: tuple[tuple[Index, Extent], ...] = ()
 

@@ -370,12 +370,14 @@ class InAnyOrder:
     operations of which every order gives the same bits. Integers are added, and what is greatest or least is found, as they
     are; floats are added as integers, multiples of a power of two that is found first; of what is set the last one counts,
     which is found first. A block works in a `copy` of its own in shared memory where the root has so many elements at most.
+    loose: floats are added as they are, in the order in which threads come: for functions that allow it (`fast_math`).
 
     before: for k: y[t[k]] += v[k]
     after:  for k from all threads: atomically y[t[k]] += v[k]
     """
 
     copy: int = 0
+    loose: bool = False
 
 
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"

@@ -14,7 +14,7 @@ import numpy as np
 from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, walk
 from loopwright.ir.nest import Allocate, For, Nest, Reduction, Scan, Statement, Store
 from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
-from loopwright.ir.types import is_float
+from loopwright.ir.types import F32, F64, is_float
 
 LOOP_AXES = ((BLOCK,), (BLOCK, THREAD_X), (BLOCK, THREAD_Y), (THREAD_X,), (BLOCK, THREAD_Y, THREAD_X))
 FOLD_AXES = ((THREAD_X,), (THREAD_Y,), (BLOCK, THREAD_X), (BLOCK, THREAD_Y))
@@ -151,6 +151,8 @@ def _check_any_order(s: For, nest: Nest) -> None:
         raise ValueError(f"updates in any order are those of threads along x, whose blocks copy up to {MOST_COPY} elements")
     if not is_order_free(update.combine, dtypes[update.buffer]):
         raise ValueError(f"loop {s.index.name}: {update.combine} of {dtypes[update.buffer]} depends on the order of updates")
+    if s.loose and not (update.combine == "add" and dtypes[update.buffer] in (F32, F64)):
+        raise ValueError(f"loop {s.index.name}: sums of f32 and f64 alone are atomic operations that depend on the order")
     read = (update.value, *update.index, *(() if update.when is None else (update.when,)))
     if any(isinstance(x, Load) and x.array == update.buffer for e in read for x in walk(e)):
         raise ValueError(f"loop {s.index.name}: updates read what others of them change")

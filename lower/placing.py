@@ -300,7 +300,8 @@ class _Placer:
             update = [dataclasses.replace(x, by_owner=True) for x in update if isinstance(x, For)] or update
         elif how is not None:
             check(bool(s.over), how, "there is one update")
-            update = [dataclasses.replace(x, any_order=True, copy=how.copy) for x in update if isinstance(x, For)]
+            update = [dataclasses.replace(x, any_order=True, copy=how.copy, loose=how.loose) for x in update
+                      if isinstance(x, For)]
         return (*start, *update)
 
     def _prefix(self, p: Prefix) -> tuple[Statement, ...]:

@@ -249,7 +249,8 @@ class _NestBuilder:
                 check(lanes == 1 or not _meet(s.body, s.index), Vectorize(stage, loop, lanes),
                       "lanes may meet in one element of what a store combines")
                 unroll = self.d.unroll.get(stage, 1) if unrolls and lanes > 1 else 1
-                s = For(s.index, s.extent, inside, lanes, unroll, by_owner=s.by_owner, any_order=s.any_order, copy=s.copy)
+                s = For(s.index, s.extent, inside, lanes, unroll, by_owner=s.by_owner, any_order=s.any_order, copy=s.copy,
+                        loose=s.loose)
             elif isinstance(s, Reduction):
                 stage = int(s.name[1:])
                 last = self.region.nodes[stage].outputs[0].type.rank + len(s.over) - 1

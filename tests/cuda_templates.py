@@ -245,6 +245,9 @@ TEMPLATES = {
     "histogram": Template(added_traced, many_places("i4"), (40, 64), expected=added),
     "added in any order": Template(added_traced, many_places("f4"), (400, 100), expected=added),
     "added in copies": Template(added_traced, many_places("f8", 1 << 20), (40, 64), expected=added),
+    "added in the order of threads": Template(added_traced, lambda rng, n, m: [
+        rng.normal(size=(n, 2)).astype("f4"), rng.integers(-n, n, 5 * m + 200), rng.normal(size=(5 * m + 200, 2)).astype("f4")],
+        (40, 64), expected=added, fast_math=True),
     "updated in any order": Template(updated_traced, many_places("f2"), (40, 64), expected=updated),
     "own ways": Template(lambda x: lw.vmap(escapes)(x), lambda rng, n, m: [rng.uniform(-2, 1, n).astype("f4")], (300, 1),
                          wide=False, expected=escapes_in_numpy),

@@ -16,6 +16,7 @@ from loopwright.lower.binding import is_order_free
 from loopwright.lower.cuda import emit_cuda
 from loopwright.lower.cuda.maths import Library
 from loopwright.lower.scheduling import ScheduleError, build_nest
+from tests.cuda_templates import program
 from tests.emulator import ORDERS, SHUFFLED, Emulator, require_compiler
 from tests.emulator.programs import nonsense, run_kernel
 from tests.nvrtc import compile_text
@@ -143,6 +144,11 @@ def test_many_blocks_have_copies_of_few_elements():
     agree_with_sum(found[0], [np.ones((10, 3)), w, k], "f8")
 
 
+def test_functions_with_fast_math_add_floats_as_they_come():
+    fast, exact = (program(name)[1].text for name in ("added in the order of threads", "added in any order"))
+    assert "atomicAdd((float*)&" in fast and "lw_whole" not in fast and "atomicAdd((float*)&" not in exact
+
+
 @pytest.mark.parametrize("architecture", ("sm_80", "sm_90") if SCALE > 1 else ("sm_80",))
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_text_needs_no_stack(dtype, architecture):
@@ -152,7 +158,10 @@ def test_text_needs_no_stack(dtype, architecture):
 
 
 def test_what_depends_on_the_order_is_refused():
+    build_nest(region("add", "f8"), (*ROWS, InAnyOrder(8, loose=True)), "k")
     for how, dtype, schedule, why in (
+            ("add", "f2", (*ROWS, InAnyOrder(loose=True)), "sums of f32 and f64 alone"),
+            ("max", "f4", (*ROWS, InAnyOrder(loose=True)), "sums of f32 and f64 alone"),
             ("mul", "f4", (*ROWS, InAnyOrder()), "mul of float32 depends on the order"),
             ("add", "f4", (*ROWS, InAnyOrder(1 << 20)), "copy up to 2048"),
             ("add", "f4", (Threads(32, 8), *ROWS[1:], InAnyOrder()), "threads along x"),

@@ -4,7 +4,7 @@ Guarantees: integers end as NumPy's do. What is set last, in C order, stays. Of 
 and of zeros the greatest is 0.0, the least -0.0. The terms of a sum of floats become multiples of a power of two that the
 largest of them alone decides, and are added as integers, exactly; the sum is rounded, and added to what is there. Of fewer
 than 2**b terms each loses at most 2**(b - 62) of the largest, in f64 the square of that. Infinities and NaN give what they do
-in sums.
+in sums. Sums that are `loose` round after each addition, in the order in which threads come.
 """
 from __future__ import annotations
 
@@ -116,6 +116,8 @@ def updates_in_any_order(s: For, buffers: Sequence[Buffer]) -> list[Callable[[Co
     steps: tuple[Callable[[_Updates], None], ...]
     if update.combine == "set":
         steps = _no_last, _find_last, _set_last
+    elif s.loose:
+        steps = (_in_place,)
     elif update.combine == "add" and is_float(dtype):
         steps = _no_sums, _measure, _add, _sum_up
     elif way_of(update.combine, dtype).inplace:
@@ -133,7 +135,7 @@ class _Updates:
         self.launch, self.update, self.over, self.copy = launch, update, perfect(s)[0], s.copy
         self.context = replace(context, free=(), repeats=True)
         self.buffer = launch.buffers[update.buffer]
-        self.dtype, self.size = self.buffer.dtype, product(self.buffer.shape)
+        self.dtype, self.size, self.loose = self.buffer.dtype, product(self.buffer.shape), s.loose
         count = product(n for _, n in self.over)
         share = maximum(SHARE, 2 * minimum(self.size, s.copy))
         launch.grid = maximum(1, minimum((count + (share - 1)) // share, MOST_BLOCKS))
@@ -281,6 +283,9 @@ def _put_numbers(u: _Updates) -> None:
 
 def _helped(u: _Updates) -> Way:
     """How numbers are put together, with the functions for it in the library."""
+    if u.loose:
+        kind = register_type(u.dtype)
+        return Way(kind, "Add", f"({kind})0")
     way, library = way_of(u.update.combine, u.dtype), u.launch.library
     if way.function == "Multiply":
         library.add("lw_atomic_multiply", MULTIPLY)

@@ -15,7 +15,7 @@ from loopwright.ir.dims import product
 from loopwright.ir.loops import Expr, Local, walk
 from loopwright.ir.nest import Contract, Passes, Reduction, Running
 from loopwright.ir.schedule import THREAD_X, THREAD_Y
-from loopwright.ir.types import F64
+from loopwright.ir.types import F32, F64
 from loopwright.lower.blocks import STAGES
 from loopwright.lower.cuda.blocks import Run, Side, at_position, side_of, store_sums, through_stages
 from loopwright.lower.cuda.context import PACK, Context, Share
@@ -27,6 +27,7 @@ from loopwright.lower.cuda.text import literal, register_type
 from loopwright.lower.row_passes import REFERENCE, WEIGHT, itemsize, kept, near, padding, sharers
 
 NEAR, KEPT = "lw_near", "lw_kept"
+NARROW = 64  # columns of the last product
 
 
 def passed(context: Context, s: Passes, run: Run) -> None:
@@ -40,6 +41,7 @@ class RowPasses:
         self.context, self.s, self.launch = context, s, context.launch
         self.threads = self.launch.x, self.launch.y
         of_tile, of_last = self._means(s.products[0]), self._means(s.last)
+        self.launch.at_once = 2 if fits_twice(s) else 1
         self.rows, self.tile, self.wide = of_tile.rows, of_tile.columns, of_last.columns
 
     def _means(self, p: Contract) -> Means:
@@ -327,6 +329,12 @@ class RowPasses:
                     run(here.bind(s.last.buffer, f"{s.last.buffer}[{r} * {columns.count} + {g} * {columns.lanes} + {lane}]"),
                         s.body)
                 store_sums(here, over, columns.lanes, (i, j), ends, s.body, one)
+
+
+def fits_twice(s: Passes) -> bool:
+    """Whether half of the registers hold a block's sums, so that another one computes while threads of this one wait."""
+    assert isinstance(s.last.columns.length, int)
+    return len(s.products) == 1 and s.last.dtype == F32 and s.last.columns.length <= NARROW
 
 
 def _at(share: Share, number: str) -> str:

@@ -65,6 +65,7 @@ class Launch:
         self.versions: dict[str, int] = {}
         self.narrow: dict[Extent, None] = {}
         self.grid: Extent = 1
+        self.at_once = 1  # blocks with rows in registers that are to run on one part of the GPU
         self.shared: Extent = 0
         assert nest.threads is not None
         self.x, self.y = nest.threads

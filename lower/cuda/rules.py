@@ -37,7 +37,7 @@ from loopwright.ir.schedule import (
     Unroll,
     Vectorize,
 )
-from loopwright.ir.types import I64, U64
+from loopwright.ir.types import F32, F64, I64, U64
 from loopwright.lower.binding import MOST_COPY, is_order_free, owner
 from loopwright.lower.blocks import STAGES, is_copied
 from loopwright.lower.contractions import is_contraction
@@ -69,7 +69,7 @@ GRID, ROWS, SQUARES = (BLOCK, THREAD_X), (BLOCK, THREAD_Y), (BLOCK, THREAD_Y, TH
 
 def gpu_schedule(region: Graph, sizes: Mapping[str, int], fast_math: bool = False) -> Schedule:
     """The schedule of a region for a GPU, good at these sizes of its symbols, right at all. fast_math: whether sums of scaled
-    terms may stand for what is written."""
+    terms may stand for what is written, and sums of floats depend on the order in which threads come."""
     if region.nodes[0].op is scan:
         return _elements(region)
     chain = chain_in_passes(region, sizes, fast_math)
@@ -80,7 +80,7 @@ def gpu_schedule(region: Graph, sizes: Mapping[str, int], fast_math: bool = Fals
     number = s.stages.index(s.root)
     interleave: list[Instruction] = [Interleave()] if s.loops < len(s.index) else []
     if isinstance(s.root.expr, Scatter):
-        return (*_flat(placement), *_scatter(s, number, s.root.expr, sizes))
+        return (*_flat(placement), *_scatter(s, number, s.root.expr, sizes, fast_math))
     if isinstance(s.root.expr, Prefix):
         return (*_flat(placement), *_running(s, number, s.root.expr, sizes))
     folds = {k: r.expr for k, r in enumerate(s.stages) if isinstance(r.expr, Reduce)}
@@ -325,7 +325,7 @@ def _kept(s: Survey, placement: Sequence[Instruction], rows: int, sizes: Mapping
     return out
 
 
-def _scatter(s: Survey, number: int, e: Scatter, sizes: Mapping[str, int]) -> list[Instruction]:
+def _scatter(s: Survey, number: int, e: Scatter, sizes: Mapping[str, int], fast_math: bool) -> list[Instruction]:
     """A copy of the base; then updates: where they are many in any order, if that gives equal bits; else in order, by threads
     that have elements of their own, or where these are few by warps that own stretches."""
     rank, lanes = len(s.index), max(1, min(MOST_LANES, BYTES // e.dtype.itemsize))
@@ -339,7 +339,8 @@ def _scatter(s: Survey, number: int, e: Scatter, sizes: Mapping[str, int]) -> li
     if loops and not loops <= own and is_order_free(e.combine, e.dtype) and \
             (turns if width >= FEWEST_OWN else count // WARP_TURN) > MOST_TURNS:
         size = evaluate(product(s.root.node.outputs[0].type.shape), sizes)
-        return [*out, InAnyOrder(MOST_COPY if size <= MOST_COPY and 4 * size <= count else 0)]
+        loose = fast_math and e.combine == "add" and e.dtype in (F32, F64)
+        return [*out, InAnyOrder(MOST_COPY if size <= MOST_COPY and 4 * size <= count else 0, loose)]
     if not loops <= own and width < FEWEST_OWN:
         return [*out, ByOwner()]
     return [*out, *(Bind(number, rank + j, GRID) for j, (k, _) in enumerate(e.over) if k in own)]

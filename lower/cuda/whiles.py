@@ -3,10 +3,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from loopwright.ir.loops import walk
 from loopwright.ir.nest import While
 from loopwright.lower.cuda.context import Context
 from loopwright.lower.cuda.evaluate import value
 from loopwright.lower.cuda.text import register_type
+
+TRIPS, SHORT = 4, 64  # trips that are written out, each with its own way out; operations of a trip, if it is that short
 
 
 def repeated(context: Context, s: While) -> Context:
@@ -14,6 +17,8 @@ def repeated(context: Context, s: While) -> Context:
     kinds = [register_type(x.dtype) for x in s.starts]
     starts = [value(context, x) for x in s.starts]
     state = [context.block.variable(kind, x, "w") for kind, x in zip(kinds, starts, strict=True)]
+    if not s.body and sum(1 for e in (s.condition, *s.following) for _ in walk(e)) <= SHORT:
+        context.block.line(f"#pragma unroll {TRIPS}")
     with context.block.inner("for (;;)") as inside:
         here = replace(context.at(inside), repeats=True)
         for name, x in zip(s.names, state, strict=True):

@@ -391,6 +391,13 @@ template <class T> static inline T lw_most(T* at, T x, bool greatest) {
     static inline T atomicCAS(T* at, T expected, T x) { return lw_after_atomic(lw_cas(at, expected, x)); } \
     static inline T atomicExch(T* at, T x) { return lw_after_atomic(__atomic_exchange_n(at, x, __ATOMIC_RELAXED)); } \
     static inline T atomicAdd(T* at, T x) { return lw_after_atomic(__atomic_fetch_add(at, x, __ATOMIC_RELAXED)); }
+template <class T, class Bits> static inline T lw_float_add(T* at, T x) {
+    Bits old = __atomic_load_n((Bits*)at, __ATOMIC_RELAXED), seen;
+    while ((seen = lw_cas((Bits*)at, old, lw_same_bits<Bits>(lw_same_bits<T>(old) + x))) != old) old = seen;
+    return lw_after_atomic(lw_same_bits<T>(old));
+}
+static inline float atomicAdd(float* at, float x) { return lw_float_add<float, unsigned>(at, x); }
+static inline double atomicAdd(double* at, double x) { return lw_float_add<double, unsigned long long>(at, x); }
 #define LW_COMPARED(T) \
     static inline T atomicMax(T* at, T x) { return lw_after_atomic(lw_most(at, x, true)); } \
     static inline T atomicMin(T* at, T x) { return lw_after_atomic(lw_most(at, x, false)); } \

@@ -23,6 +23,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_1(
         const long long v3 = x0[0];
         float w4 = v2;
         long long w5 = v3;
+        #pragma unroll 4
         for (;;) {
             const float v6 = w4 * w4;
             const bool v7 = v6 < 4.0f;
