@@ -154,7 +154,8 @@ def _special_power(context: Context, term: Term, args: tuple[Value, ...]) -> Val
     if exponent.value == 1:
         return x
     at = context.writer(x.dtype, x.scope, x.lanes)
-    return Value(tuple(product(at, *[r] * int(exponent.value)) for r in x.parts), x.dtype, x.lanes, x.scope)
+    count = 2 if exponent.value == 2 else 3
+    return Value(tuple(product(at, *[r] * count) for r in x.parts), x.dtype, x.lanes, x.scope)
 
 
 def _refuse_negative(context: Context, scope: Scope, exponent: Value) -> None:

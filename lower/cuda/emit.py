@@ -259,7 +259,8 @@ class _Emitter:
                       *(f"long long {n}" for n in launch.symbols.values()), "long long* error"]
         listed = ",\n        ".join(parameters)
         lines = "\n".join([*launch.head.lines, *launch.body.lines])
-        bounds = f"{threads}, {launch.at_once}" if launch.rows else str(threads)  # else the compiler would spill some for more threads at once
+        # rows in registers: else the compiler would spill some for more threads at once
+        bounds = f"{threads}, {launch.at_once}" if launch.rows else str(threads)
         text = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}(\n        {listed}) {{\n{lines}\n}}'
         return LaunchText(name, text, launch.grid, (launch.x, launch.y), launch.shared)
 

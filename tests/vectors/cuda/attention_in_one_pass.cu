@@ -83,7 +83,7 @@ __device__ __forceinline__ void lw_add(float& sum, float& lost, float x) {
 }
 __device__ __forceinline__ float lw_added(float sum, float lost) { return lost - lost == 0 ? sum + lost : sum; }
 
-extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
+extern "C" __global__ void __launch_bounds__(256, 2) kernel_0(
         const float* __restrict__ x0,
         const float* __restrict__ x1,
         const float* __restrict__ x2,

@@ -168,7 +168,7 @@ __device__ __forceinline__ void lw_words2_across(unsigned* to, const unsigned sh
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
+extern "C" __global__ void __launch_bounds__(256, 2) kernel_0(
         const unsigned short* __restrict__ x0,
         const unsigned short* __restrict__ x1,
         const unsigned short* __restrict__ x2,
