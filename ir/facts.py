@@ -250,6 +250,12 @@ class Facts:
             return self.canonical(a)
         if kind in SIZELESS or not isinstance(a, tuple):
             return a
+        for x in a:
+            kind = type(x)
+            if kind is not int and (kind is not Dim or x.name is None or x.name in self.equal):
+                break
+        else:
+            return a
         return tuple([x if type(x) in SIZELESS else self.canonical(x) if type(x) is Dim else self.canonical_attribute(x)
                       for x in a])
 

@@ -66,13 +66,17 @@ class _Known:
     _size: Extent
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ArrayType(_Known):
     """`f32[n, 3]`; weak scalars (Python numbers, NEP 50) print as `weak_f64[]`."""
 
     shape: Shape
     dtype: np.dtype
     weak: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is ArrayType and self.shape == other.shape and self.dtype == other.dtype
+                                 and self.weak == other.weak)
 
     def __hash__(self) -> int:
         try:
