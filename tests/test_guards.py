@@ -7,6 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import loopwright as lw
+from loopwright import lax
+from loopwright.ir.interpreter import evaluate
+from loopwright.ir.parser import parse
+from loopwright.ir.verifier import verify
+from loopwright.tracer.pytree import flatten
 from tests.scale import examples
 
 
@@ -166,3 +171,27 @@ def test_declarations_hold_inside_other_traces():
     assert outer.compiles == 1
     with pytest.raises(lw.ShapeDeclarationError, match="argument y of <lambda>"):
         outer(np.ones(3), np.ones(4))
+
+
+@pytest.mark.parametrize("layers", [0, 1, 2, 5, 30])
+@pytest.mark.parametrize("late", [0, 1, 40])
+@pytest.mark.parametrize("transform", [lambda f: f, lw.grad, lambda f: lw.grad(lambda *a: lw.grad(f)(*a)[0][0].sum())],
+                         ids=["itself", "grad", "grad of grad"])
+def test_sizes_found_equal_while_a_trace_runs_are_one_size_in_the_whole_graph(layers, late, transform):
+    """Layers make sizes equal one after another; `late` operations in a row come before, between and after those."""
+    def f(parameters, x):
+        x = lax.fori_loop(0, 2, lambda i, x: x + x, x)  # a region, with the sizes as they are before
+        for w, b in parameters:
+            for _ in range(late):
+                x = x + 1.0
+            x = x + np.tanh(x @ w + np.broadcast_to(b, (x.shape[0], b.shape[0])))
+        return np.sum(x * x)
+
+    parameters = [(np.eye(3) + k, np.arange(3.0)) for k in range(layers + 1)]
+    x = np.linspace(-1, 1, 6).reshape(2, 3)
+    graph = verify(lw.make_graph(transform(f))(parameters, x))
+    assert len(graph.free_symbols) == 2
+    assert parse(str(graph)) == graph
+    leaves = [a for pair in parameters for a in pair]
+    for found, expected in zip(evaluate(graph, [*leaves, x]), flatten(transform(f)(parameters, x))[0], strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
