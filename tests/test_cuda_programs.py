@@ -86,7 +86,8 @@ def test_nothing_is_done_for_empty_arrays(name):
 
 
 @emulator_alone
-@pytest.mark.parametrize("name", ["map", "rows", "everything", "transposed", "updated rows"])
+@pytest.mark.parametrize("name", ["map", "rows", "few long rows", "everything", "transposed", "updated rows", "histogram",
+                                  "added in any order", "updated in any order"])
 def test_wide_indices_mean_the_same(name):
     graph, made = program(name)
     args = TEMPLATES[name].make(np.random.default_rng(0), 37, 45)

@@ -103,12 +103,11 @@ def way_of(combine: str, dtype: np.dtype) -> Way:
                    {"add": "0", "mul": "1"}[combine], dtype.itemsize >= 4)
     bits = 64 if wide else 32
     least, most = (f"(-{(1 << bits - 1) - 1}ll - 1)", f"{(1 << bits - 1) - 1}ll") if signed else ("0", f"{(1 << bits) - 1}ull")
-    kind = {(True, True): "long long", (True, False): "int", (False, True): "unsigned long long", (False, False): "unsigned"}
-    return Way(kind[signed, wide], combine.capitalize(), f"({kind[signed, wide]}){least if combine == 'max' else most}",
-               dtype.itemsize >= 4)
+    kind = f"{'' if signed else 'unsigned '}{'long long' if wide else 'int'}"
+    return Way(kind, combine.capitalize(), f"({kind}){least if combine == 'max' else most}", dtype.itemsize >= 4)
 
 
-def updates_in_any_order(s: For, buffers: Sequence[Buffer]) -> list[Callable[[Context], None]]:
+def updates_in_any_order(s: For, buffers: Sequence[Buffer]) -> list[Callable[[Context], object]]:
     """What writes each launch."""
     update = perfect(s)[1].body[0]
     assert isinstance(update, Store)

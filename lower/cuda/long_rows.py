@@ -109,5 +109,8 @@ def _shared(context: Context, s: For, part: str, count: Extent, write: Write) ->
                   [x for x in body if isinstance(x, Store)])
     inside = replace(context, free=tuple([a for a in context.free if a not in (THREAD_X, part)]))
     who, everyone = _sharers(context, part, count)
-    strided(inside, over, lanes, who, everyone, found, innermost.unroll, lambda here, _: write(here, body) and None)
+
+    def one(here: Context, _: str) -> None:
+        write(here, body)
+    strided(inside, over, lanes, who, everyone, found, innermost.unroll, one)
     return context
