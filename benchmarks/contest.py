@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -20,6 +22,37 @@ Program = Callable[..., Any]
 Optimised = Callable[[Program], Program]  # torch.compile, or nothing
 
 
+@dataclass(frozen=True)
+class Entry:
+    """What a contest is held with: its arguments, as they were given."""
+
+    workload: str
+    args: tuple
+    ours: Program
+    expected: Any
+    numpy: Program | None
+    jax: Callable[[Any], Program] | None
+    torch: Callable[[Any, Optimised], Program] | None
+    jit: Callable[..., Any]
+    tolerance: float
+    verify: Callable[[str, Any], None] | None
+    compiles: bool
+
+
+_noted: list[list[Entry]] = []  # where contests are noted, which are not held
+
+
+@contextmanager
+def noted() -> Iterator[list[Entry]]:
+    """Contests inside are noted, and not held."""
+    found: list[Entry] = []
+    _noted.append(found)
+    try:
+        yield found
+    finally:
+        _noted.remove(found)
+
+
 def contest(workload: str, args: tuple, ours: Program, *, expected: Any = None, numpy: Program | None = None,
             jax: Callable[[Any], Program] | None = None, torch: Callable[[Any, Optimised], Program] | None = None,
             numba: Callable[[Any], Mapping[str, Program]] | None = None, jit: Callable[..., Any] = lw.jit,
@@ -30,8 +63,11 @@ def contest(workload: str, args: tuple, ours: Program, *, expected: Any = None, 
     `expected` is the result, by NumPy in float64; without it what `ours` gives for float64 arguments outside jit. An element
     may differ by `tolerance` times itself and the greatest, or `verify` judges. NumPy runs `ours` as it is, or `numpy`.
     """
+    if _noted:
+        _noted[-1].append(Entry(workload, args, ours, expected, numpy, jax, torch, jit, tolerance, verify, compiles))
+        return []
     if expected is None and verify is None:
-        expected = ours(*_mapped(lambda x: x.astype("float64") if x.dtype == np.float32 else x, args))
+        expected = in_f64(ours, args)
     compiled, by_hand = jit(ours), numpy or ours
     runs: dict[str, Callable[[], Any]] = {"loopwright": lambda: compiled(*args), "numpy": lambda: by_hand(*args)}
     for name, f in (numba(module) if numba and (module := optional("numba")) else {}).items():
@@ -39,7 +75,7 @@ def contest(workload: str, args: tuple, ours: Program, *, expected: Any = None, 
     if jax is not None and (module := jax_module()) is not None:
         runs["jax"] = _with_jax(module, jax(module), args)
     if torch is not None and (module := optional("torch")) is not None:
-        here = _mapped(module.from_numpy, args)
+        here = mapped(module.from_numpy, args)
         ways: dict[str, Optimised] = {"torch": lambda f: f}
         if compiles and not harness.QUICK and has_compiler():
             ways["torch.compile"] = module.compile
@@ -57,6 +93,11 @@ def contest(workload: str, args: tuple, ours: Program, *, expected: Any = None, 
     return [*interleaved(workload, runs, rounds=rounds), Timing(workload, "roofline", least, least, least)]
 
 
+def in_f64(f: Program, args: tuple) -> Any:
+    """What a program gives for float64 arguments, outside jit."""
+    return f(*mapped(lambda x: x.astype("float64") if x.dtype == np.float32 else x, args))
+
+
 def _tuned(workload: str, default: Program, f: Program, args: tuple) -> Callable[[], Any]:
     default(*args)  # compiled before there is anything better to be found
     print(f"{workload}:\n{lw.tune(f, *args, seconds=harness.TUNE, progress=False).report()}", flush=True)
@@ -64,7 +105,7 @@ def _tuned(workload: str, default: Program, f: Program, args: tuple) -> Callable
 
 
 def _with_jax(jax: Any, f: Program, args: tuple) -> Callable[[], Any]:
-    here, g = _mapped(jax.numpy.asarray, args), jax.jit(f)
+    here, g = mapped(jax.numpy.asarray, args), jax.jit(f)
     return lambda: jax.block_until_ready(g(*here))
 
 
@@ -85,8 +126,8 @@ def has_compiler() -> bool:
     return found
 
 
-def _mapped(f: Callable[[Any], Any], tree: Any) -> Any:
-    return type(tree)(_mapped(f, x) for x in tree) if isinstance(tree, tuple | list) else f(tree)
+def mapped(f: Callable[[Any], Any], tree: Any) -> Any:
+    return type(tree)(mapped(f, x) for x in tree) if isinstance(tree, tuple | list) else f(tree)
 
 
 def leaves(tree: Any) -> list:

@@ -1,9 +1,11 @@
 """How near programs on a GPU come to what the card does: `make bench-gpu`, at most eight minutes.
 
 Every case is timed by the clock over many calls that nothing waits between, the median of some rounds: loopwright with CUDA
-graphs and without, and CuPy, JAX and torch.compile where they are installed and find the card. Large arrays are beyond any
-cache. Ceilings are measured first: a copy, products of matrices by CuPy. benchmarks/gpu_results.json is written after every
-case. Peers that fail are named with their error; a case that takes no peer's function is timed without it.
+graphs and without, and CuPy, JAX, torch.compile and Triton where they are installed and find the card (`gpu_peers.py`). First
+large arrays, beyond any cache, and after them the workloads that `make bench` times on the processor, each result compared with
+the expected one; then all once more for the peers that take seconds to compile. Ceilings are measured before: a copy, products
+of matrices by CuPy. benchmarks/gpu_results.json is written after every row. Peers that fail are named with their error; a case
+that takes no peer's function is timed without it. `--quick` runs all cases once, at tiny sizes, to see that they run.
 """
 from __future__ import annotations
 
@@ -11,18 +13,22 @@ import argparse
 import json
 import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import loopwright as lw
+from benchmarks import contest, gpu_peers, graphs, irregular, maps, networks, products, reductions, sorting
 from loopwright.lower.runtime import lazy
 
 RESULTS = Path(__file__).parent / "gpu_results.json"
-BUDGET = 450.0  # seconds after which no case is begun
+BUDGET = 450.0  # seconds after which nothing is begun
 ROUND, ROUNDS, MOST_CALLS = 0.03, 5, 2000  # seconds of a round, their number, and the most calls of one
+TINY = 1e-6  # of the elements, when it is quick
+OFTEN = (*maps.WORKLOADS, *reductions.WORKLOADS, *products.WORKLOADS, networks.mlp, networks.attention, networks.rnn,
+         *graphs.WORKLOADS, irregular.transposed, irregular.bodies, irregular.mandelbrot, *sorting.WORKLOADS)
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,7 @@ def mandelbrot(xp, x, y):
 
 CASES = [
     Case("elementwise", lambda xp, x: xp.tanh(x) * x + np.float32(1), of(vector), twice),
+    Case("vector add", lambda xp, x, y: x + y, of(vector, vector), lambda args: 3 * args[0].nbytes),
     Case("sum", lambda xp, x: xp.sum(x), of(vector), once),
     Case("row sums", lambda xp, x: xp.sum(x, axis=1), of(rows), once),
     Case("column sums", lambda xp, x: xp.sum(x, axis=0), of(rows), once),
@@ -125,11 +132,19 @@ CASES = [
 ]
 
 
-class Session:
-    """The results of a run, on the disk after every case."""
+def workloads():
+    """What `make bench` times, as entries that are not held there."""
+    with contest.noted() as found:
+        for make in OFTEN:
+            make()
+    return found
 
-    def __init__(self, path: Path, scale: float, budget: float) -> None:
-        self.path, self.scale, self.driver = path, scale, lazy.gpu()
+
+class Session:
+    """The results of a run, on the disk after every row."""
+
+    def __init__(self, path: Path, scale: float, budget: float, quick: bool) -> None:
+        self.path, self.scale, self.quick, self.driver = path, scale, quick, lazy.gpu()
         self.end = time.perf_counter() + budget
         self.found: dict[str, Any] = {"ceilings": {}, "cases": []}
 
@@ -138,11 +153,12 @@ class Session:
 
     def seconds(self, run, wait):
         """Of one call, while calls follow each other."""
-        for _ in range(3):
+        for _ in range(1 if self.quick else 3):
             run()
         wait()
-        count = max(1, min(MOST_CALLS, int(ROUND / max(self.timed(run, wait, 1), 1e-7))))
-        return statistics.median([self.timed(run, wait, count) for _ in range(ROUNDS)])
+        once = self.timed(run, wait, 1)
+        count = max(1, min(MOST_CALLS, int(ROUND / max(once, 1e-7))))
+        return once if self.quick else statistics.median([self.timed(run, wait, count) for _ in range(ROUNDS)])
 
     def timed(self, run, wait, count):
         start = time.perf_counter()
@@ -157,7 +173,7 @@ class Session:
         source, target = (self.driver.allocate(count) for _ in range(2))
         taken = self.seconds(lambda: self.driver.copy(target.address, source.address, count), self.driver.wait)
         self.found["ceilings"]["copy, bytes per second"] = 2 * count / taken
-        cupy = peer("cupy")
+        cupy = gpu_peers.peer("cupy")
         for dtype in ("float16", "float32") if cupy is not None else ():
             a = cupy.ones((max(int(8192 * self.scale), 8),) * 2, dtype)
             taken = self.seconds(lambda a=a: cupy.matmul(a, a), self.driver.wait)
@@ -165,19 +181,35 @@ class Session:
         self.write()
 
     # ---- cases -----------------------------------------------------------------------------------
-    def measure(self, case):
+    def measure(self, case, slow):
+        """A case of large arrays."""
         args = case.make(np.random.default_rng(0), max(int(case.elements * self.scale), 4))
-        for name, make in contenders(case, args, self.driver).items():
-            row = {"case": case.name, "contender": name}
-            try:
-                run, wait = make()
-                taken = self.seconds(run, wait)
-                row |= {"seconds": taken, **self.shares(case, args, taken)}
-            except Exception as error:  # a peer that does not run is a result too
-                row["error"] = f"{type(error).__name__}: {str(error)[:200]}"
-            self.found["cases"].append(row)
-            print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else str(v) for k, v in row.items()), flush=True)
-            self.write()
+        for name, make in gpu_peers.of_case(case, args, self.driver, slow).items():
+            self.row(case.name, name, make, lambda taken: self.shares(case, args, taken))
+
+    def measure_entry(self, entry, slow):
+        """A workload of the processor's benchmarks."""
+        if time.perf_counter() > self.end:
+            return
+        if entry.expected is None and entry.verify is None:
+            entry = replace(entry, expected=contest.in_f64(entry.ours, entry.args))
+        for name, make in gpu_peers.of_entry(entry, self.driver, slow).items():
+            self.row(entry.workload, name, make, lambda taken: {})
+
+    def row(self, case, contender, make, shares):
+        """Time what one contender makes."""
+        if time.perf_counter() > self.end:
+            return
+        row = {"case": case, "contender": contender}
+        try:
+            run, wait = make()
+            taken = self.seconds(run, wait)
+            row |= {"seconds": taken, **shares(taken)}
+        except Exception as error:  # a peer that does not run is a result too
+            row["error"] = f"{type(error).__name__}: {str(error)[:200]}"
+        self.found["cases"].append(row)
+        print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else str(v) for k, v in row.items()), flush=True)
+        self.write()
 
     def shares(self, case, args, taken):
         ceilings = self.found["ceilings"]
@@ -188,87 +220,30 @@ class Session:
         return {}
 
 
-def contenders(case, args, driver):
-    """By name, what makes a function without arguments and one that waits for the device."""
-    def ours(**options):
-        f, there = lw.jit(lambda *xs: case.f(np, *xs), **options), lw.device_put(args)
-        return lambda: f(*there), driver.wait
-
-    found = {"loopwright": ours, "loopwright, no CUDA graphs": lambda: ours(cuda_graphs=False)}
-    if not case.numpy_alone:
-        found |= {name: make for name, make in peers(case, args).items() if peer(name.split(".")[0]) is not None}
-    return found
-
-
-def peers(case, args):
-    def cupy():
-        module = peer("cupy")
-        there = [module.asarray(x) for x in args]
-        return lambda: case.f(module, *there), module.cuda.get_current_stream().synchronize
-
-    def jax():
-        module = peer("jax")
-        there = [module.device_put(x, module.devices("gpu")[0]) for x in args]
-        f, last = module.jit(lambda *xs: case.f(module.numpy, *xs)), []
-
-        def run():
-            last[:] = [f(*there)]
-        return run, lambda: module.block_until_ready(last)
-
-    def torch():
-        module = peer("torch")
-        if case.name not in TORCH:
-            raise NotImplementedError("not written for torch")
-        there = [module.from_numpy(x).cuda() for x in args]
-        f = module.compile(lambda *xs: TORCH[case.name](module, *xs))
-        return lambda: f(*there), module.cuda.synchronize
-    return {"cupy": cupy, "jax.jit": jax, "torch.compile": torch}
-
-
-TORCH = {
-    "elementwise": lambda t, x: t.tanh(x) * x + 1,
-    "sum": lambda t, x: t.sum(x),
-    "row sums": lambda t, x: t.sum(x, 1),
-    "column sums": lambda t, x: t.sum(x, 0),
-    "softmax": lambda t, x: t.softmax(x, 1),
-    "layernorm": lambda t, x: t.nn.functional.layer_norm(x, x.shape[1:]),
-    "transpose": lambda t, x: (x.T * 2).contiguous(),
-    "running sum": lambda t, x: t.cumsum(x, 0),
-    "gather of rows": lambda t, x, k: x[k],
-    "matmul": lambda t, a, b: a @ b,
-    "matmul with epilogue": lambda t, a, b, c: t.tanh(a @ b + c),
-    "attention": lambda t, q, k, v: t.softmax(q @ k.mT * 0.125, -1) @ v,
-}
-
-
-def peer(name):
-    """A module that is installed, or None."""
-    try:
-        return __import__(name)
-    except ImportError:
-        return None
-
-
 def main(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="cases; all of them where none is given")
-    parser.add_argument("--scale", type=float, default=1.0, help="of the number of elements")
-    parser.add_argument("--budget", type=float, default=BUDGET, help="seconds after which no case is begun")
+    parser.add_argument("names", nargs="*", help="cases and workloads; all of them where none is given")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the number of elements of cases")
+    parser.add_argument("--budget", type=float, default=BUDGET, help="seconds after which nothing is begun")
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--quick", action="store_true", help="every case once, tiny; workloads where they are named")
     options = parser.parse_args(words)
     try:
-        session = Session(options.results, options.scale, options.budget)
+        session = Session(options.results, TINY if options.quick else options.scale, options.budget, options.quick)
     except (ImportError, RuntimeError) as error:
         print(f"Nothing was measured: {error}")
         return
     session.measure_ceilings()
-    for case in CASES:
-        if options.names and case.name not in options.names:
-            continue
-        if time.perf_counter() > session.end:
-            print(f"out of time before {case.name}")
-            break
-        session.measure(case)
+    cases = [case for case in CASES if not options.names or case.name in options.names]
+    entries = [] if options.quick and not options.names else workloads()
+    entries = [entry for entry in entries if not options.names or entry.workload in options.names]
+    for slow in (False, True):
+        for case in cases:
+            session.measure(case, slow)
+        for entry in entries:
+            session.measure_entry(entry, slow)
+    if time.perf_counter() > session.end:
+        print("The budget was used up: rows are missing.")
 
 
 if __name__ == "__main__":

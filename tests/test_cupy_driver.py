@@ -104,6 +104,21 @@ def test_captures(driver):
     assert captured
 
 
+def test_errors_in_captured_loops_reach_the_caller(driver):
+    def f(x, k):
+        return lax.scan(lambda c, row: (c + x[row], c), np.zeros(()), k)[0]
+    launcher = check(driver, f, np.arange(3.0), np.array([2, 0, 1]), want=np.float64(3), times=2)
+    x, k, y = driver.put(np.arange(3.0)), driver.put(np.array([2, 0, 1])), driver.empty((), np.dtype("f8"))
+    sizes = dict(zip(launcher.program.kernels.free_symbols, (3, 3), strict=True))
+    before = launcher.replays
+    for bad in (0, 0, 0, 7):
+        k[1] = bad
+        launcher([driver.address(x), driver.address(k)], [driver.address(y)], sizes)
+    assert launcher.replays > before  # the kernels of the loop are captured, on a stream of their own
+    with pytest.raises(IndexError, match="index 7"):
+        launcher.raise_reported(0)
+
+
 def test_machine_code_is_kept(driver):
     check(driver, lambda x: x * 3, np.ones(3))
     count = len(cupy.sources)

@@ -1,6 +1,7 @@
 """Calls with arrays on a GPU, which may be the emulator: where they run, what is refused, donation, captured arrays."""
 import json
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import loopwright as lw
 from benchmarks import gpu as benchmark
+from benchmarks import gpu_peers
 from loopwright import lax
 from loopwright.ir.errors import ArgumentError
 from loopwright.lower.runtime import lazy
@@ -219,15 +221,47 @@ def test_what_is_missing_is_said(monkeypatch, cupy):
 @emulator_alone
 def test_the_benchmark_measures_every_case(gpu, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(benchmark, "ROUND", 0.0)
-    monkeypatch.setattr(benchmark, "ROUNDS", 1)
-    monkeypatch.setattr(benchmark, "peer", lambda name: None)
+    monkeypatch.setattr(gpu_peers, "peer", lambda name: None)
     path = tmp_path / "results.json"
-    benchmark.main(["--scale", "1e-6", "--results", str(path)])
+    benchmark.main(["--quick", "--results", str(path)])
     found = json.loads(path.read_text())
     assert found["ceilings"]["copy, bytes per second"] > 0
     assert {row["case"] for row in found["cases"]} == {case.name for case in benchmark.CASES}
     assert not [row for row in found["cases"] if "error" in row]
     assert sum("percent of copy" in row for row in found["cases"]) >= 18
+
+
+def test_peers_take_part_and_their_failures_are_results(gpu, monkeypatch, tmp_path):
+    stream = SimpleNamespace(synchronize=lambda: None)
+    cupy = SimpleNamespace(**{name: getattr(np, name) for name in ("asarray", "tanh", "ones", "matmul", "exp", "max", "sum")},
+                           float16=np.float16, cuda=SimpleNamespace(get_current_stream=lambda: stream))
+    jax = SimpleNamespace(numpy=np, jit=lambda f: f, devices=lambda kind: [kind], device_put=lambda x, device: x,
+                          block_until_ready=lambda x: x, config=SimpleNamespace(update=lambda *x: None))
+    peers = {"cupy": cupy, "jax": jax, "torch": SimpleNamespace()}
+    monkeypatch.setattr(gpu_peers, "peer", peers.get)
+    path, names = tmp_path / "results.json", ["softmax", "matmul with epilogue", "products of heads, 128x12x64 f32"]
+    benchmark.main(["--quick", "--results", str(path), *names])
+    rows = json.loads(path.read_text())["cases"]
+    found = {(row["case"], row["contender"]): row.get("error", "") for row in rows}
+    ours = {"loopwright", "loopwright, no CUDA graphs"}
+    assert set(found) == {*((case, who) for case in names[:2] for who in (*ours, "cupy", "jax.jit", "torch.compile")),
+                          *((names[2], who) for who in ("loopwright", "cupy", "jax.jit", "torch", "torch.compile"))}
+    assert {who for (_, who), error in found.items() if error} == {"torch", "torch.compile"}
+    assert [row["contender"] for row in rows][-3:] == ["torch.compile"] * 3  # those that are slow to compile come last
+    session = benchmark.Session(path, 1.0, 60.0, quick=True)
+    session.measure_entry(replace(benchmark.workloads()[0], expected=np.zeros(1000, "f4")), slow=False)
+    assert "AssertionError" in session.found["cases"][0]["error"]
+
+
+def test_no_row_is_begun_when_the_budget_is_used_up(gpu, monkeypatch, tmp_path, capsys):
+    path = tmp_path / "results.json"
+    benchmark.main(["--quick", "--budget", "0", "--results", str(path)])
+    assert json.loads(path.read_text())["cases"] == [] and "budget was used up" in capsys.readouterr().out
+
+
+def test_every_workload_has_a_name_of_its_own():
+    names = [entry.workload for entry in benchmark.workloads()]
+    assert len(names) == len(set(names)) > 30 and not set(names) & {case.name for case in benchmark.CASES}
 
 
 @pytest.mark.parametrize("case", benchmark.CASES, ids=lambda case: case.name)

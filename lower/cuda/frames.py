@@ -108,10 +108,12 @@ class Frame:
         """A value where it is."""
         return Located(table[self.index(v)], tuple([evaluate(n, self.sizes) for n in v.type.shape]), v.type.dtype)
 
-    def run(self, arguments: Sequence[int], results: Sequence[int], shared: int, own: int, *, captures: bool = True) -> None:
-        """All steps, in memory that begins at these addresses. `captures`: unless what runs is captured already."""
+    def run(self, arguments: Sequence[int], results: Sequence[int], shared: int, own: int, error: int, *,
+            captures: bool = True) -> None:
+        """All steps, in memory that begins at these addresses. `error`: where kernels report, on the caller's stream, which a
+        capture's is not. `captures`: unless what runs is captured already."""
         slots = [(own if small else shared) + offset for small, offset in self.slots]
-        table = (*arguments, *results, *slots, own + self.scratch, own + self.inside, self.launcher.error_address())
+        table = (*arguments, *results, *slots, own + self.scratch, own + self.inside, error)
         for k, (steps, count) in enumerate(self.stretches):
             if captures and self.launcher.captures and count is not None and count > 1:
                 self.launcher.replayed((self, k, table), lambda steps=steps: run_steps(steps, table))  # type: ignore[misc]
@@ -252,7 +254,8 @@ class _Control:
         return self.own - aligned(count)
 
     def run_region(self, k: int, table: Table, arguments: Sequence[int], results: Sequence[int]) -> None:
-        self.frames[k].run(arguments, results, table[self.workspace], table[-2], captures=self.launches is None)
+        self.frames[k].run(arguments, results, table[self.workspace], table[-2], table[-1],
+                           captures=self.launches is None)
 
     def decision(self, at: int, dtype: np.dtype) -> Any:
         """A number that the host reads, when what it waits for met no error."""
@@ -372,7 +375,7 @@ class _Sized:
         frame = self.launcher.frame(self.node.regions[0], {**self.frame.sizes, self.name: size})
         block = driver.allocate(frame.bytes) if frame.bytes else None
         base = block.address if block else 0
-        frame.run(operands, [table[k] for k in self.outputs], base, base + frame.shared)
+        frame.run(operands, [table[k] for k in self.outputs], base, base + frame.shared, table[-1])
 
 
 _CONTROL: Mapping[Op, Callable[[Frame, Node], Step]] = {switch: _Switch, while_: _While, scan: _Scan, sized: _Sized}

@@ -79,7 +79,7 @@ class Launcher:
                 numbers.append((base + NUMBER * len(numbers), x))
             addresses.append(numbers[-1][0] if isinstance(x, bytes) else x)
         self._put(numbers)
-        frame.run(addresses, results, base + before, base + before + frame.shared)
+        frame.run(addresses, results, base + before, base + before + frame.shared, self.error_address())
         if _checks.at_once and self.reports:
             self.driver.wait()
             self.raise_reported(stream)
