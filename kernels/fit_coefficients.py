@@ -59,10 +59,17 @@ def beside(value: Any, number: Any) -> float:
     return float(abs(value - mp.mpf(float(number(float(value))))))
 
 
+def beyond(x: Any) -> Any:
+    """-log(1 - erf(x))"""
+    return -mp.log(mp.erfc(x))
+
+
 LN2 = mp.log(2)
 HALF = float(LN2 / 2)
 QUARTER = float(mp.pi / 4)
 SQUARED = QUARTER ** 2 * 1.0005
+# Beside 7/4, and with a value that f64 has nearly: what it adds for numbers beside 1 counts.
+ERFC_CENTRE = min((1.75 + k * 2.0 ** -30 for k in range(-300, 301)), key=lambda x: beside(beyond(mp.mpf(x)), np.float64))
 # name: (function, low, high, degree in f32 or None, degree in f64)
 FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     # (e^r - 1 - r) / r^2 for |r| <= ln(2)/2
@@ -95,6 +102,11 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     "ATANH": (odd(mp.atanh, 1 / 3), 0, 0.25, 6, None),
     # the same for sqrt u <= 1/4
     "ATAN": (odd(mp.atan, -1 / 3), 0, 0.0626, None, 8),
+    # erf(sqrt u) / sqrt u - 1 for sqrt u <= 1, without its constant's leading part
+    "ERF": (around_zero(lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1, float(2 / mp.sqrt(mp.pi) - 1)), 0, 1, None, 13),
+    # -log(1 - erf(c + t)) left and right of 2.5, around the middle c of the interval
+    "ERFC_NEAR": (shifted(beyond, ERFC_CENTRE), -0.751, 0.751, None, 16),
+    "ERFC_FAR": (shifted(beyond, 4.25), -1.75, 1.75, None, 15),
     # ((1 + u)^(1/3) - 1) / u in the intervals of the cube root's tables
     "CBRT": (around_zero(lambda u: (mp.cbrt(1 + u) - 1) / u, 1 / 3), -1 / 8.9, 1 / 8.9, None, 11),
 }
@@ -246,6 +258,7 @@ def steps() -> None:
     show("POWERS32", [less_steps(np.float32(float(v)), k, np.uint32, 19) for k, v in enumerate(powers)])
     show("POWERS64", [less_steps(np.float64(float(v)), k, np.uint64, 48) for k, v in enumerate(powers)])
     show("POWERS_LOST64", [float(v / mp.mpf(float(v)) - 1) for v in powers])
+    show("ERFC_CENTRE64", [ERFC_CENTRE])
     with mp.workprec(1500):
         whole = int(mp.floor(2 / mp.pi * mp.mpf(2) ** 1344))
     words = [0, *((whole >> (64 * k)) & (2 ** 64 - 1) for k in reversed(range(21)))]

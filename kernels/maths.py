@@ -28,6 +28,7 @@ from loopwright.kernels.maths_exponentials import (
     log2,
     log10,
     power_near,
+    reduced,
     steps,
     times_power,
 )
@@ -52,10 +53,24 @@ BELOW_SIX = 5.999999999999999  # of f64
 def erf(m: Writer, x: str) -> str:
     """Polynomials by pieces; x itself is what they are added to near 0, and from 3.97 (f64: 6) on it is 1."""
     a = m.abs(x)
-    single = m.bits == 32
-    y = (by_pieces(m, m.minimum(3.97, a), 515, t.ERF_PIECES32, 5 / 256) if single else
-         by_pieces(m, m.minimum(BELOW_SIX, a), 2050, t.ERF_PIECES64, 1 / 32))
-    return m.copysign(y, x)
+    if m.bits == 32:
+        return m.copysign(by_pieces(m, m.minimum(3.97, a), 515, t.ERF_PIECES32, 5 / 256), x)
+    if m.has_tables:
+        return m.copysign(by_pieces(m, m.minimum(BELOW_SIX, a), 2050, t.ERF_PIECES64, 1 / 32), x)
+    return _erf_of_polynomials(m, x, a)
+
+
+def _erf_of_polynomials(m: Writer, x: str, a: str) -> str:
+    """f64: one polynomial below 1; beyond it 1 - e^-P(x), with P fitted to -log(1 - erf)."""
+    u = m.mul(x, x)
+    c = m.minimum(6.0, a)
+    near, far = estrin(m, m.sub(c, t.ERFC_CENTRE64[0]), t.ERFC_NEAR64), estrin(m, m.sub(c, 4.25), t.ERFC_FAR64)
+    p = m.select(m.compare("lt", c, 2.5), near, far)
+    small = m.fma(estrin(m, u, t.ERF64), x, x)
+    n, r = reduced(m, m.neg(p))
+    far = m.sub(1.0, m.scale(m.add(expm1_near(m, r), 1.0), n))
+    y = m.select(m.compare("lt", a, 1.0), small, m.copysign(far, x))
+    return m.select(m.compare("unordered", x, x), x, y)
 
 
 def erfc(m: Writer, x: str) -> str:
