@@ -60,14 +60,15 @@ def contest(workload: str, args: tuple, ours: Program, *, expected: Any = None, 
             rounds: int = 15) -> list[Timing]:
     """Time `ours(*args)` under `jit` beside its peers; torch.compile is one where the program `compiles`.
 
-    `expected` is the result, by NumPy in float64; without it what `ours` gives for float64 arguments outside jit. An element
-    may differ by `tolerance` times itself and the greatest, or `verify` judges. NumPy runs `ours` as it is, or `numpy`.
+    `expected` is the result, by NumPy in float64, or a function that gives it; without it what `ours` gives for float64
+    arguments outside jit. An element may differ by `tolerance` times itself and the greatest, or `verify` judges. NumPy runs
+    `ours` as it is, or `numpy`.
     """
     if _noted:
         _noted[-1].append(Entry(workload, args, ours, expected, numpy, jax, torch, jit, tolerance, verify, compiles))
         return []
-    if expected is None and verify is None:
-        expected = in_f64(ours, args)
+    if verify is None:
+        expected = result(expected, ours, args)
     compiled, by_hand = jit(ours), numpy or ours
     runs: dict[str, Callable[[], Any]] = {"loopwright": lambda: compiled(*args), "numpy": lambda: by_hand(*args)}
     for name, f in (numba(module) if numba and (module := optional("numba")) else {}).items():
@@ -91,6 +92,11 @@ def contest(workload: str, args: tuple, ours: Program, *, expected: Any = None, 
             check(f"{workload}, {name}", run(), expected, tolerance)
     least = roofline.least_seconds(ours, args, harness.THREADS)
     return [*interleaved(workload, runs, rounds=rounds), Timing(workload, "roofline", least, least, least)]
+
+
+def result(expected: Any, ours: Program, args: tuple) -> Any:
+    """What a contest expects."""
+    return expected() if callable(expected) else in_f64(ours, args) if expected is None else expected
 
 
 def in_f64(f: Program, args: tuple) -> Any:
