@@ -180,7 +180,8 @@ def rnn() -> list[Timing]:
     wide = [a.astype("float64") for a in args]
     ours = _recurrent(lax.scan, np.tanh)
     forward = contest("scan RNN, 512x32x128 f32", args[:3], ours, numpy=_recurrent_loop,
-                      expected=lambda: _recurrent_loop(*wide[:3]), tolerance=1e-3, jax=lambda jax: _recurrent(jax.lax.scan, jax.numpy.tanh),
+                      expected=lambda: _recurrent_loop(*wide[:3]), tolerance=1e-3,
+                      jax=lambda jax: _recurrent(jax.lax.scan, jax.numpy.tanh),
                       torch=lambda torch, optimised: _torch_recurrent(torch), compiles=False)
     return forward + contest(
         "gradient of scan RNN, 512x32x128 f32", args, gradient(np, lw.grad, ours, 3), numpy=_recurrent_slopes,

@@ -55,11 +55,11 @@ def library_product(region: Graph) -> LibraryProduct | None:
     """What a region is as one call of the library, or None. relu and gelu are not taken: nothing is said of what becomes of
     NaN there, nor of how exact they are."""
     made = next((n for n in region.nodes if match_product(n)), None)
-    gemm = made and match_product(made)
+    gemm = None if made is None else match_product(made)
     number = {v: k for k, v in enumerate(region.params)}
     if made is None or gemm is None or len(region.results) != 1 or not all(v in number for v in made.inputs):
         return None
-    found = LibraryProduct(gemm, *(number[v] for v in made.inputs))
+    found = LibraryProduct(gemm, number[made.inputs[0]], number[made.inputs[1]])
     now, reads, spread = made.outputs[0], Counter(v for n in region.nodes for v in n.inputs), dict[Value, Node]()
     for n in region.nodes:
         if n.op is broadcast and n.inputs[0] in number:

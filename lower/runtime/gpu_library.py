@@ -44,8 +44,8 @@ def _product(cupy: Any, n: Node, outputs: Sequence[Any], inputs: Sequence[Any]) 
     a = cupy.swapaxes(a.reshape(*front, k, -1), -1, -2) if ta else a.reshape(*front, -1, k)
     b = cupy.swapaxes(b.reshape(*front, -1, k), -1, -2) if tb else b.reshape(*front, k, -1)
     found = cupy.matmul(a, b).reshape(outputs[0].shape)
-    for k in (product.added, product.bias):
-        found = found if k is None else found + inputs[k]
+    for number in (product.added, product.bias):
+        found = found if number is None else found + inputs[number]
     outputs[0][...] = found
     return True
 

@@ -176,7 +176,8 @@ class Products:
     def _shape(self, n: Node, product: LibraryProduct, extents: Sequence[int]) -> Shape:
         region = n.regions[0]
         dtypes = region.params[product.left].type.dtype, region.results[0].type.dtype
-        return Shape(dtypes, product.gemm.transposed, *extents, product.added is not None, product.bias is not None)
+        batch, m, columns, k = extents
+        return Shape(dtypes, product.gemm.transposed, batch, m, columns, k, product.added is not None, product.bias is not None)
 
     def _plan(self, s: Shape) -> Plan | None:
         """The plan of a shape; None where there is none."""
