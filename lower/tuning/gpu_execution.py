@@ -48,15 +48,16 @@ class DeviceExecutable:
             x = self.driver.put(np.array(self.given[a], order="C"))
             self.driver.copy(self.driver.address(self.args[a]), self.driver.address(x), x.nbytes)
         self.driver.wait()
+        error = self.launcher.error_address()
         many, few = divmod(count, TOGETHER) if count >= TOGETHER and self._fits_a_capture else (0, count)
         if many and self._many is None:
-            self._many = self.driver.capture(lambda: self._several(TOGETHER))
+            self._many = self.driver.capture(lambda: self._several(TOGETHER, error))
 
         def all_of_them() -> None:
             for _ in range(many):
                 assert self._many is not None
                 self._many()
-            self._several(few)
+            self._several(few, error)
         seconds = self.driver.elapsed(all_of_them)
         self.launcher.raise_reported(self.driver.stream())
         return max(seconds, LEAST_SECONDS * count)
@@ -66,8 +67,9 @@ class DeviceExecutable:
         launches = self.frame.launches
         return launches is not None and 0 < launches * TOGETHER <= MOST_LAUNCHES
 
-    def _several(self, count: int) -> None:
+    def _several(self, count: int, error: int) -> None:
+        """So many runs; `error`: where kernels report, on the caller's stream, which a capture's is not."""
         addresses, results = ([self.driver.address(x) for x in xs] for xs in (self.args, self.made))
         base = self.memory.address if self.memory else 0
         for _ in range(count):
-            self.frame.run(addresses, results, base, base + self.frame.shared, captures=False)
+            self.frame.run(addresses, results, base, base + self.frame.shared, error, captures=False)
