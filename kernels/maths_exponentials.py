@@ -4,7 +4,6 @@ Guarantees are those of `kernels.maths`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from loopwright.kernels import maths_tables as t
@@ -128,20 +127,18 @@ def _exp_steps(m: Writer, x: str) -> tuple[str, str, str]:
 def exp(m: Writer, x: str) -> str:
     """2^n e^r, in integers where the result is a normal number, and 0 far below; all other arguments are rare."""
     f = format_of(m)
-    _, index, more = _exp_steps(m, x)
-    return _unless_rare(m, x, f.underflow, f.plain, grown(m, more, index), lambda inner: inner.apart("exp_far", (x,), _exp_far))
+    return _unless_rare(m, x, (f.underflow, f.plain, f.overflow), *_exp_steps(m, x))
 
 
-def _unless_rare(m: Writer, x: str, underflow: float, plain: float, usual: str, far: Callable[[Writer], str]) -> str:
-    """usual for x within [-plain, plain], 0 below underflow, where masks put numbers, and far() for other x."""
+def _unless_rare(m: Writer, x: str, ends: tuple[float, float, float], n: str, index: str, more: str) -> str:
+    """(1 + more) 2^n, of an x from underflow, below which it is 0, as where masks put numbers, to overflow, beyond which it is
+    infinite; it is surely a normal number from minus the end between these to that."""
+    underflow, plain, overflow = ends
     nothing = m.compare("lt", x, underflow)
-    return m.rarely(m.differ(nothing, beyond(m, x, plain)), m.select(nothing, 0.0, usual), far)
 
-
-def _exp_far(m: Writer, x: str) -> str:
-    f = format_of(m)
-    n, index, more = _exp_steps(m, clamp(m, x, f.underflow, f.overflow))
-    return grown_far(m, more, n, index)
+    def far(inner: Writer) -> str:
+        return inner.select(inner.compare("gt", x, overflow), INF, grown_far(inner, more, n, index))
+    return m.rarely(m.differ(nothing, beyond(m, x, plain)), m.select(nothing, 0.0, grown(m, more, index)), far)
 
 
 def _exp2_steps(m: Writer, x: str) -> tuple[str, str, str]:
@@ -157,15 +154,7 @@ def power_near(m: Writer, r: str) -> str:
 
 def exp2(m: Writer, x: str) -> str:
     f = format_of(m)
-    _, index, more = _exp2_steps(m, x)
-    return _unless_rare(m, x, -f.bias - f.mantissa - 3.0, f.bias - 2.0, grown(m, more, index),
-                        lambda inner: inner.apart("exp2_far", (x,), _exp2_far))
-
-
-def _exp2_far(m: Writer, x: str) -> str:
-    f = format_of(m)
-    n, index, more = _exp2_steps(m, clamp(m, x, -f.bias - f.mantissa - 3.0, f.bias + 2.0))
-    return grown_far(m, more, n, index)
+    return _unless_rare(m, x, (-f.bias - f.mantissa - 3.0, f.bias - 2.0, f.bias + 2.0), *_exp2_steps(m, x))
 
 
 def expm1_twice(m: Writer, x: str) -> tuple[str, str]:
@@ -198,7 +187,7 @@ def expm1(m: Writer, x: str) -> str:
         y = _expm1_of_polynomial(m, clamp(m, x, -2 * f.flat, f.overflow))
         return m.select(m.compare("lt", m.abs(x), 2.0 ** -(f.mantissa + 3)), x, y)
     usual = m.copysign(expm1_twice(m, m.maximum(-2 * f.flat, x))[0], x)
-    return m.rarely(m.compare("gt", x, f.plain), usual, lambda inner: inner.apart("exp_far", (x,), _exp_far))
+    return m.rarely(m.compare("gt", x, f.plain), usual, lambda inner: inner.apart("expm1_far", (x,), exp))
 
 
 # ---- logarithms ---------------------------------------------------------------------------------
