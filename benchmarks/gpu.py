@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import time
 from dataclasses import dataclass, replace
@@ -228,6 +229,7 @@ def main(words=None):
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--quick", action="store_true", help="every case once, tiny; workloads where they are named")
     options = parser.parse_args(words)
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX takes most of the card's memory otherwise
     try:
         session = Session(options.results, TINY if options.quick else options.scale, options.budget, options.quick)
     except (ImportError, RuntimeError) as error:
