@@ -67,6 +67,7 @@ class Launch:
         self.grid: Extent = 1
         self.at_once = 1  # blocks with rows in registers that are to run on one part of the GPU
         self.shared: Extent = 0
+        self.in_parts = False  # whether blocks share out rows
         assert nest.threads is not None
         self.x, self.y = nest.threads
 

@@ -32,7 +32,7 @@ from loopwright.lower.cuda.atomics import updates_in_any_order
 from loopwright.lower.cuda.chains import passed
 from loopwright.lower.cuda.context import MOST_NARROW, SHARED, Context, Launch
 from loopwright.lower.cuda.evaluate import value
-from loopwright.lower.cuda.long_rows import in_row_parts
+from loopwright.lower.cuda.long_rows import BLOCKS_AT_ONCE, in_row_parts
 from loopwright.lower.cuda.loops import looped
 from loopwright.lower.cuda.maths import Library
 from loopwright.lower.cuda.packs import clamped
@@ -161,6 +161,7 @@ class _Emitter:
     # ---- rows and columns in parts -------------------------------------------------------------
     def rows(self, context: Context, s: For, number: int) -> None:
         """One launch of a loop over rows whose folds blocks share out."""
+        context.launch.in_parts, context.launch.at_once = True, BLOCKS_AT_ONCE
         in_row_parts(context, s, _split(perfect(s)[1].body), number, self.statements)
 
     def columns(self, context: Context, s: For, number: int) -> None:
@@ -259,8 +260,8 @@ class _Emitter:
                       *(f"long long {n}" for n in launch.symbols.values()), "long long* error"]
         listed = ",\n        ".join(parameters)
         lines = "\n".join([*launch.head.lines, *launch.body.lines])
-        # rows in registers: else the compiler would spill some for more threads at once
-        bounds = f"{threads}, {launch.at_once}" if launch.rows else str(threads)
+        # rows in registers, or long ones of which it keeps several steps: else the compiler would spill some for more threads
+        bounds = f"{threads}, {launch.at_once}" if launch.rows or launch.in_parts else str(threads)
         text = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}(\n        {listed}) {{\n{lines}\n}}'
         return LaunchText(name, text, launch.grid, (launch.x, launch.y), launch.shared)
 

@@ -18,6 +18,7 @@ from loopwright.lower.registers import perfect
 
 ROW_AXES = (BLOCK, THREAD_X)
 STEPS = 8  # that each of a thread's lanes goes, at least
+BLOCKS_AT_ONCE = 3  # of a part of a GPU: so many leave registers for what waits for memory
 MOST_BLOCKS = 1024  # that share out all rows
 Write = Callable[[Context, Sequence[Statement]], Context]
 

@@ -15,7 +15,7 @@ __device__ __forceinline__ void lw_add(float& sum, float& lost, float x) {
 }
 __device__ __forceinline__ float lw_added(float sum, float lost) { return lost - lost == 0 ? sum + lost : sum; }
 
-extern "C" __global__ void __launch_bounds__(256) kernel_0_0(
+extern "C" __global__ void __launch_bounds__(256, 3) kernel_0_0(
         const float* __restrict__ x0,
         float* y0,
         float* r0_part0,
@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_0_0(
     if (threadIdx.x == 0) r0_part0[at7 * n6 + at8] = all23;
 }
 
-extern "C" __global__ void __launch_bounds__(256) kernel_0_1(
+extern "C" __global__ void __launch_bounds__(256, 3) kernel_0_1(
         const float* __restrict__ x0,
         float* y0,
         float* r0_part0,
