@@ -25,7 +25,7 @@ rng = np.random.default_rng(0)
 @pytest.fixture(autouse=True)
 def kernels_of_their_own(monkeypatch):
     """Products are library calls, also those that one kernel could compute."""
-    monkeypatch.setattr(partition, "chains", lambda g: {})
+    monkeypatch.setattr(partition, "chains", lambda g, halves: {})
 
 
 @pytest.fixture(params=[0, 1000, 1 << 20], ids=lambda n: f"cache of {n}")
