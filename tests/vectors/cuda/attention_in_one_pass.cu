@@ -6,44 +6,6 @@ __device__ __forceinline__ long long lw_size_divide(long long a, long long b) {
 
 template <class T, int N> struct alignas(sizeof(T) * N) lw_pack { T at[N]; };
 
-__device__ __forceinline__ float lw_exp_far_f32(float x0) {
-    const float v0 = 89.0f < x0 ? 89.0f : x0;
-    const float v1 = (-105.0f) > v0 ? (-105.0f) : v0;
-    const float v2 = fmaf(v1, 0x1.715476p+0f, 0x1.8p+23f);
-    const float v3 = v2 - 0x1.8p+23f;
-    const int v4 = __float_as_int(v2);
-    const float v5 = fmaf(v3, (-0x1.62e4p-1f), v1);
-    const float v6 = fmaf(v3, (-0x1.7f7d1cp-20f), v5);
-    const float v7 = fmaf(0x1.6d113cp-10f, v6, 0x1.120ba2p-7f);
-    const float v8 = fmaf(v7, v6, 0x1.55551ap-5f);
-    const float v9 = fmaf(v8, v6, 0x1.5554dcp-3f);
-    const float v10 = fmaf(v9, v6, 0.5f);
-    const float v11 = v6 * v6;
-    const float v12 = fmaf(v10, v11, v6);
-    const float v13 = v12 + 1.0f;
-    const bool v14 = v3 < (-126.0f);
-    const float v15 = v3 + 63.0f;
-    const float v16 = v14 ? v15 : v3;
-    const int v17 = __float2int_rn(v16);
-    const int v18 = v17 >> (1);
-    const int v19 = (int)((unsigned int)v18 + (unsigned int)(127));
-    const int v20 = (int)((unsigned int)v19 << (23));
-    const float v21 = __int_as_float(v20);
-    const int v22 = (int)((unsigned int)v17 - (unsigned int)v18);
-    const int v23 = (int)((unsigned int)v22 + (unsigned int)(127));
-    const int v24 = (int)((unsigned int)v23 << (23));
-    const float v25 = __int_as_float(v24);
-    const float v26 = v13 * v21;
-    const float v27 = v26 * v25;
-    const float v28 = v27 + 0x1p-63f;
-    const int v29 = __float_as_int(v28);
-    const int v30 = __float_as_int(0x1p-63f);
-    const int v31 = (int)((unsigned int)v29 - (unsigned int)v30);
-    const float v32 = __int_as_float(v31);
-    const float v33 = v14 ? v32 : v27;
-    return v33;
-}
-
 __device__ __forceinline__ float lw_exp_f32(float x0) {
     const float v0 = fmaf(x0, 0x1.715476p+0f, 0x1.8p+23f);
     const float v1 = v0 - 0x1.8p+23f;
@@ -56,21 +18,43 @@ __device__ __forceinline__ float lw_exp_f32(float x0) {
     const float v8 = fmaf(v7, v4, 0.5f);
     const float v9 = v4 * v4;
     const float v10 = fmaf(v8, v9, v4);
-    const float v11 = v10 + 1.0f;
-    const int v12 = __float_as_int(v11);
-    const int v13 = (int)((unsigned int)v2 << (23));
-    const int v14 = (int)((unsigned int)v12 + (unsigned int)v13);
-    const float v15 = __int_as_float(v14);
-    const bool v16 = x0 < (-105.0f);
-    const float v17 = fabsf(x0);
-    const bool v18 = v17 <= 87.0f;
-    const bool v19 = !v18;
-    const bool v20 = v16 != v19;
-    const float v21 = v16 ? 0.0f : v15;
+    const bool v11 = x0 < (-105.0f);
+    const float v12 = fabsf(x0);
+    const bool v13 = v12 <= 87.0f;
+    const bool v14 = !v13;
+    const bool v15 = v11 != v14;
+    const float v16 = v10 + 1.0f;
+    const int v17 = __float_as_int(v16);
+    const int v18 = (int)((unsigned int)v2 << (23));
+    const int v19 = (int)((unsigned int)v17 + (unsigned int)v18);
+    const float v20 = __int_as_float(v19);
+    const float v21 = v11 ? 0.0f : v20;
     float v22 = v21;
-    if (v20) {
-        const float v23 = lw_exp_far_f32(x0);
-        v22 = v23;
+    if (v15) {
+        const bool v23 = x0 > 89.0f;
+        const float v24 = v10 + 1.0f;
+        const bool v25 = v1 < (-126.0f);
+        const float v26 = v1 + 63.0f;
+        const float v27 = v25 ? v26 : v1;
+        const int v28 = __float2int_rn(v27);
+        const int v29 = v28 >> (1);
+        const int v30 = (int)((unsigned int)v29 + (unsigned int)(127));
+        const int v31 = (int)((unsigned int)v30 << (23));
+        const float v32 = __int_as_float(v31);
+        const int v33 = (int)((unsigned int)v28 - (unsigned int)v29);
+        const int v34 = (int)((unsigned int)v33 + (unsigned int)(127));
+        const int v35 = (int)((unsigned int)v34 << (23));
+        const float v36 = __int_as_float(v35);
+        const float v37 = v24 * v32;
+        const float v38 = v37 * v36;
+        const float v39 = v38 + 0x1p-63f;
+        const int v40 = __float_as_int(v39);
+        const int v41 = __float_as_int(0x1p-63f);
+        const int v42 = (int)((unsigned int)v40 - (unsigned int)v41);
+        const float v43 = __int_as_float(v42);
+        const float v44 = v25 ? v43 : v38;
+        const float v45 = v23 ? __uint_as_float(0x7f800000u) : v44;
+        v22 = v45;
     }
     return v22;
 }
