@@ -91,6 +91,8 @@ def _check_shape(body: Sequence[Statement], x: int, y: int) -> None:
         if isinstance(s, Store) and s.combine != "set" and y > 1:
             raise ValueError(f"updates of {s.buffer} are those of threads along x alone")
         if isinstance(s, For):
+            if s.by_owner and (y > 1 or x < WARP):
+                raise ValueError(f"loop {s.index.name}: the owners of elements are whole warps along x alone")
             if len(s.bind) == 3 and (x != WARP or y > WARP):
                 raise ValueError(f"loop {s.index.name}: squares have {WARP} threads along x, and as many rows at most")
             _check_shape(s.body, x, y)

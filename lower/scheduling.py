@@ -179,6 +179,15 @@ def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None
     return _NestBuilder(region, d, _placed(region, d, known.placed), known.blocked).build(name)
 
 
+def fits(region: Graph, schedule: Schedule) -> bool:
+    """Whether `build_nest` makes a nest of them."""
+    try:
+        build_nest(region, schedule, "probe")
+    except ScheduleError:
+        return False
+    return True
+
+
 def _placed(region: Graph, d: Decisions, known: dict[Places, Placed]) -> Placed:
     """The statements that some decisions are made for."""
     root = next(k for k, n in enumerate(region.nodes) if region.results[0] in n.outputs)

@@ -217,7 +217,7 @@ def test_schedules_far_from_the_default_compute_what_the_region_means(name, seed
 
 @pytest.mark.parametrize(("name", "wrong", "why"), [
     ("transposed", Threads(16, 16), "squares have 32 threads"), ("transposed", Threads(64, 8), "squares have 32 threads"),
-    ("running rows", Threads(16, 8), "whole warps along x")])
+    ("running rows", Threads(16, 8), "whole warps along x"), ("updated", Threads(128, 2), "warps along x alone")])
 def test_blocks_of_a_shape_that_templates_do_not_take_are_refused(name, wrong, why):
     n = kernels(name)[-1]
     schedule = tuple([wrong if isinstance(x, Threads) else x for x in n.attrs["schedule"]])

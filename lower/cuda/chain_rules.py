@@ -15,7 +15,7 @@ from loopwright.ir.loops import Prefix, Reduce, Scatter
 from loopwright.ir.schedule import BLOCK, Bind, ComputeAt, Inline, InPasses, Instruction, Schedule, Threads
 from loopwright.lower.contractions import is_contraction
 from loopwright.lower.rules import Survey, survey
-from loopwright.lower.scheduling import ScheduleError, build_nest
+from loopwright.lower.scheduling import fits
 
 MOST_STORED = 1 << 30  # bytes of what is rows times columns that kernels of their own may store in f32 and f64
 FEWEST_BLOCKS = 64  # that give half of a GPU something to do
@@ -41,7 +41,7 @@ def chain_in_passes(region: Graph, sizes: Mapping[str, int], fast_math: bool = F
         ways = [(True, rows) for rows in (EDGE, LEAST) if fast_math] + [(False, rows) for rows in (EDGE, LEAST) if has_many]
         for running, rows in ways:
             x = InPasses(region.nodes.index(last), rows, EDGE, _width(last, sizes), depth, unit, running)
-            if _blocks(last, x, sizes) >= FEWEST_BLOCKS and _fits(region, (*before, x)):
+            if _blocks(last, x, sizes) >= FEWEST_BLOCKS and fits(region, (*before, x)):
                 return (*before, x)
     return None
 
@@ -82,9 +82,3 @@ def _blocks(last: Node, x: InPasses, sizes: Mapping[str, int]) -> int:
     return outer * -(-rows // x.rows) * -(-columns // x.width)
 
 
-def _fits(region: Graph, schedule: Schedule) -> bool:
-    try:
-        build_nest(region, schedule, "probe")
-    except ScheduleError:
-        return False
-    return True

@@ -48,7 +48,7 @@ from loopwright.lower.lanes import lane_schedule
 from loopwright.lower.passes import MOST_JOINED
 from loopwright.lower.registers import perfect
 from loopwright.lower.rules import EXPENSIVE, Survey, fuse_rules, goes_across, own_cost, placement_of, survey
-from loopwright.lower.scheduling import ScheduleError, build_nest
+from loopwright.lower.scheduling import build_nest, fits
 from loopwright.lower.target import Target
 
 THREADS = 256
@@ -105,7 +105,7 @@ def _in_one_pass(region: Graph, schedule: Schedule, folds: Mapping[int, Reduce])
     """The schedule with folds after one another in one pass, a few at a time, where they may."""
     shared = 1
     for (_, before), (stage, e) in pairwise(folds.items()):
-        if not _fits(region, (*schedule, OnePass(stage))):
+        if not fits(region, (*schedule, OnePass(stage))):
             shared = 1
             continue
         alike = [n for _, n in before.over] == [n for _, n in e.over]
@@ -127,17 +127,9 @@ def _in_registers(s: Survey, schedule: Schedule, sizes: Mapping[str, int]) -> Sc
         slots = 1 << (-(-length // (threads.x * lanes)) - 1).bit_length() if length else 1
         cost = slots * lanes * max(v.type.dtype.itemsize // 4, 1)
         trial = (*(x for x in schedule if x is not shared), InRegisters(name, slots * lanes))
-        if cost <= left and _fits(s.region, trial):
+        if cost <= left and fits(s.region, trial):
             left, schedule = left - cost, trial
     return schedule
-
-
-def _fits(region: Graph, schedule: Schedule) -> bool:
-    try:
-        build_nest(region, schedule, "probe")
-    except ScheduleError:
-        return False
-    return True
 
 
 def _flat(placement: Sequence[Instruction]) -> list[Instruction]:
@@ -235,12 +227,12 @@ def _in_tiles(s: Survey, number: int, placement: Sequence[Instruction], stage: i
     for threads, depth, unit in ((Threads(32, 8), 32, "mma"), (Threads(16, 16), 16, "")):
         schedule: Schedule = (*_flat(placement), threads, *bound)
         least = InTiles(stage, TILES[-1], TILES[-1], depth, unit)
-        if s.loops > 1 and _fits(s.region, (*schedule, least)):
+        if s.loops > 1 and fits(s.region, (*schedule, least)):
             schedule = (*schedule, *fuse_rules(s, build_nest(s.region, schedule, "probe")))
             edges = _edges(s, (*schedule, least), stage, sizes)
             trials = [(*schedule, replace(least, rows=edge, columns=edge, stages=stages)) for edge in edges
                       for stages in (*_ring(s.region, (*schedule, least), edge), STAGES)]
-            return next((trial for trial in trials if _fits(s.region, trial)), None)
+            return next((trial for trial in trials if fits(s.region, trial)), None)
     return None
 
 
@@ -271,7 +263,7 @@ def _rows(s: Survey, number: int, placement: Sequence[Instruction], interleave: 
     overlap = all(s.stages[k].node.op in (one_feature, one_group, grouped) for k in folds)  # neighbours read side by side
     if length >= LONG_ROW and evaluate(product(s.root.node.outputs[0].type.shape[:s.level]), sizes) < MANY_BLOCKS:
         made = _rows_in_parts(s, number, placement, interleave, folds)
-        if _fits(s.region, tuple(made)):
+        if fits(s.region, tuple(made)):
             return made
     threads = Threads(32, THREADS // 32) if length <= WARP_ROW else Threads(THREADS if length <= BLOCK_ROW else 2 * THREADS)
     if length <= (MOST_POSITIONS if overlap else SHORT_ROW):

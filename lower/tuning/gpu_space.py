@@ -36,9 +36,8 @@ from loopwright.lower.cuda.program import Hints
 from loopwright.lower.cuda.rules import BYTES, gpu_schedule
 from loopwright.lower.scheduling import Scheduled
 from loopwright.lower.tuning.edits import Edit, of_kind
-from loopwright.lower.tuning.space import Space, fused
+from loopwright.lower.tuning.space import Space, fused, in_flight, other_lanes
 
-FACTORS = (1, 2, 4, 8)  # accesses in flight
 KEPT = (1, 2, 4, 8, 16, 32, 64)  # elements of a row that a thread keeps
 EDGES, DEPTHS = (32, 64, 128, 256), (8, 16, 32, 64)
 WARP, MOST_THREADS = 32, 1024
@@ -121,21 +120,7 @@ def _lanes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
         return
     values = [*space.region.params, *space.region.results]
     most = max(BYTES // max(min(v.type.dtype.itemsize for v in values), 1), 1)
-    for stage, loop in space.vector_loops(schedule, made):
-        now = [x for x in schedule if isinstance(x, Vectorize) and (x.stage, x.loop) == (stage, loop)]
-        for lanes in (2, 4, 8, 16):
-            if lanes <= most:
-                yield now, [Vectorize(stage, loop, lanes)]
-        if now:
-            yield [*now, *(x for x in schedule if isinstance(x, Unroll) and x.stage == stage)], []
-
-
-def _in_flight(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
-    """Another number of accesses that wait together."""
-    for stage in {x.stage: None for x in schedule if isinstance(x, Vectorize)}:
-        now = [x for x in schedule if isinstance(x, Unroll) and x.stage == stage]
-        for factor in FACTORS:
-            yield now, [Unroll(stage, factor)]
+    yield from other_lanes(space, schedule, made, [lanes for lanes in (2, 4, 8, 16) if lanes <= most])
 
 
 # ---- what is kept -------------------------------------------------------------------------------
@@ -197,5 +182,5 @@ def _in_passes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Ed
                 yield [x], [dataclasses.replace(x, depth=depth)]
 
 
-GPU_RULES = (_threads, _rows, _folds, _elements, _owners, _lanes, _in_flight, _kept, _passes, fused, _in_tiles,
+GPU_RULES = (_threads, _rows, _folds, _elements, _owners, _lanes, in_flight, _kept, _passes, fused, _in_tiles,
              _in_passes)

@@ -6,7 +6,7 @@ a rule may be bold: what is not legal is thrown away by `replay`. Where values l
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -120,16 +120,21 @@ Rule = Callable[[Space, Schedule, Scheduled], Iterator[Edit]]
 # ---- lanes --------------------------------------------------------------------------------------
 def _lanes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
     """Another number of lanes for a loop, or none."""
+    yield from other_lanes(space, schedule, made, space.lanes)
+
+
+def other_lanes(space: Space, schedule: Schedule, made: Scheduled, choices: Iterable[int]) -> Iterator[Edit]:
+    """Each of these numbers of lanes for each loop that may have any, or none."""
     for stage, loop in space.vector_loops(schedule, made):
         now = [x for x in schedule if isinstance(x, Vectorize) and (x.stage, x.loop) == (stage, loop)]
-        for lanes in space.lanes:
+        for lanes in choices:
             yield now, [Vectorize(stage, loop, lanes)]
         if now:
             yield [*now, *(x for x in schedule if isinstance(x, Unroll) and x.stage == stage)], []
 
 
-def _in_flight(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
-    """Another number of vectors in flight."""
+def in_flight(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
+    """Another number of vectors, or accesses of a GPU, in flight."""
     for stage in {x.stage: None for x in schedule if isinstance(x, Vectorize)}:
         now = [x for x in schedule if isinstance(x, Unroll) and x.stage == stage]
         for factor in FACTORS:
@@ -229,5 +234,5 @@ def _passes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]
         yield ([x], []) if x in schedule else ([], [x])
 
 
-RULES: tuple[Rule, ...] = (_lanes, _in_flight, _across, _places, fused, _shared, _tiled_loops, _passes, block_sizes,
+RULES: tuple[Rule, ...] = (_lanes, in_flight, _across, _places, fused, _shared, _tiled_loops, _passes, block_sizes,
                            tile_shapes, block_order)
