@@ -162,13 +162,23 @@ def _cbrt(m: Writer, x: str) -> str:
 
 
 def _hypot(m: Writer, x: str, y: str) -> str:
-    """sqrt(x^2 + y^2), scaled by a power of two so that nothing overflows or vanishes."""
+    """sqrt(x^2 + y^2) where the sum neither overflows nor loses bits; it is that of 0 too, and all other arguments are rare."""
+    single = m.bits == 32
+    least, most = (0x0D800000, 0x7F7FFFFF) if single else (0x07B << 52, (0x7FF << 52) - 1)  # from 2^-100 (2^-900)
+    square = m.fma(x, x, m.mul(y, y))
+    outside = m.ucompare("gt", m.isub(m.bits_of(square), least), most - least)
+    rare = m.both(outside, m.compare("ne", square, m.add(m.abs(x), m.abs(y))))
+    return m.rarely(rare, m.sqrt(square), lambda inner: inner.apart("hypot_far", (x, y), _hypot_far))
+
+
+def _hypot_far(m: Writer, x: str, y: str) -> str:
+    """The same scaled by a power of two, so that nothing overflows or vanishes; infinite where one is, whatever the other."""
     a, b = m.abs(x), m.abs(y)
-    large = m.maximum(a, b)
-    small = m.minimum(a, b)
-    huge, tiny = m.compare("gt", large, 2.0 ** 500), m.compare("lt", large, 2.0 ** -400)
-    factor = m.select(huge, 2.0 ** -600, m.select(tiny, 2.0 ** 600, 1.0))
-    back = m.select(huge, 2.0 ** 600, m.select(tiny, 2.0 ** -600, 1.0))
+    large, small = m.maximum(a, b), m.minimum(a, b)
+    step = 2.0 ** (90 if m.bits == 32 else 600)
+    up, down = m.compare("lt", large, step ** -0.5), m.compare("gt", large, 1.0)
+    factor = m.select(up, step, m.select(down, 1 / step, 1.0))
+    back = m.select(up, 1 / step, m.select(down, step, 1.0))
     large, small = m.mul(large, factor), m.mul(small, factor)
     root = m.mul(m.sqrt(m.fma(large, large, m.mul(small, small))), back)
     root = m.select(m.compare("unordered", a, b), NAN, root)
@@ -195,6 +205,6 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
     "sin": native(sin), "cos": native(cos), "tan": native(tan), "sinh": native(sinh), "cosh": native(cosh),
     "arcsin": native(arcsin), "arccos": native(arccos), "arctan": native(arctan), "arctan2": native(arctan2),
     "arcsinh": native(arcsinh), "arccosh": native(arccosh), "arctanh": native(arctanh),
-    "power": native(_pow), "cbrt": native(_cbrt), "hypot": in_double(_hypot),
+    "power": native(_pow), "cbrt": native(_cbrt), "hypot": native(_hypot),
     "fmod": in_double(fmod), "remainder": remainder, "floor_divide": floor_divide,
 }

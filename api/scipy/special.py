@@ -53,7 +53,7 @@ def expit(x: Any) -> Array:
     if x.dtype in COMPLEX:
         return 1 / (1 + xp.exp(-x))
     z = xp.exp(-xp.abs(x))
-    return xp.where(x >= 0, 1 / (1 + z), z / (1 + z))
+    return xp.where(x >= 0, 1, z) / (1 + z)
 
 
 @quiet
