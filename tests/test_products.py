@@ -68,8 +68,10 @@ def test_special_values_are_those_of_the_terms(form):
 
 
 @needs_blas
-@pytest.mark.parametrize("shapes", [((40, 30, 33), (40, 33, 28)), ((60, 150), (150, 333)), ((3, 90, 200), (3, 200, 100))])
-def test_threads_share_out_a_batch_or_columns_and_change_no_bit(shapes):
+@pytest.mark.parametrize("shapes", [((80, 30, 33), (80, 33, 28)), ((120, 150), (150, 333)), ((30, 90, 200), (30, 200, 100)),
+                                    ((5003, 64), (64, 61)), ((1500, 128), (128, 65)), ((260, 900), (900, 60)),
+                                    ((30011, 70), (70, 3))])
+def test_threads_share_out_a_batch_or_columns_or_rows_and_change_no_bit(shapes):
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype("f4") for shape in shapes)
     f = lw.jit(lambda a, b: a @ b)

@@ -5,8 +5,9 @@
 
 The library (`lw_gemm_f32`) is made for large matrices and copies both sides first. Code of our own reads them where they lie,
 if its target has vectors that may be cut: small products by `small.py`, sums of which both factors lie along memory by
-`dots.py`; or copies one side bit by bit, where there are not too many rows, by `chunks.py`. Such products are shared out to
-threads, by matrices of a batch or columns.
+`dots.py`; or copies one side bit by bit, where there are not too many rows or terms, by `chunks.py`. Such products are shared
+out to threads, by matrices of a batch, columns or rows. The library has threads of its own, which spin when they are done: what
+our threads do next waits for them.
 
 Guarantees: equal inputs give equal bits, however many threads there are; sizes of zero are made here, too.
 """
@@ -26,10 +27,12 @@ from loopwright.lower.target import Target
 FEW = 8  # rows that are not worth a copy of the other side
 ALONG = 16  # rows, or columns, for which sums go along the terms, where both sides lie so
 MANY = 192  # rows for which a few columns are worth turning
+BRIEF = 128  # terms, with no more than which the library's copies of both sides cost as much as what it does better
+LEAST_ROWS = 96  # that a thread takes
 NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
 FORMS = tuple((left, right) for left in (False, True) for right in (False, True))  # whether each side is stored transposed
 Test = tuple[str, str, int]  # a size, how it compares, with what
-Way = tuple[list[list[Test]], Callable[[Scope, list[str]], None]]  # cases of tests that hold, and what then makes the product
+Way = tuple[list[list[Test]], Callable[[Scope, list[str], str], None]]  # cases of tests that hold; what then multiplies
 
 
 def name_of(dtype: np.dtype, form: tuple[bool, bool]) -> str:
@@ -66,14 +69,16 @@ class _Product:
 
     # ---- functions --------------------------------------------------------------------------------
     def text(self) -> str:
-        """The function, over those for some matrices of a batch and some columns of one, and what the pool calls of both."""
+        """The function, over those for some matrices of a batch, some columns and some rows of one, and what the pool calls of
+        each."""
         one = "i64 %m, i64 %n, i64 %k, ptr %a, ptr %b, ptr %c"
-        some, columns, whole = (Function(self.declarations, self.constants) for _ in range(3))
+        some, columns, rows, whole = (Function(self.declarations, self.constants) for _ in range(4))
         loop(some.root, "%begin", "%end", "1", (), self._matrix)
         parts = [("some", some)]
         if self.ways:
             self._columns(columns.root)
-            parts.append(("columns", columns))
+            self._rows(rows.root)
+            parts += [("columns", columns), ("rows", rows)]
         given = [text.split() for text in one.split(", ")]
         self._whole(whole, given)
         texts = [(f"internal void @{self.name}_{kind}({one}, i64 %begin, i64 %end)", f) for kind, f in parts]
@@ -92,16 +97,17 @@ class _Product:
         return f
 
     def _whole(self, f: Function, given: list[list[str]]) -> None:
-        """All matrices of a batch, or all columns of one: by the pool, unless the library multiplies, which has threads too."""
+        """All matrices of a batch, or all of one: by the pool, unless the library multiplies, which has threads too."""
         root, wide = f.root, small.WIDEST * self.lanes
 
-        def shared(kind: str, count: str, width: str, scope: Scope) -> Carried:
+        def shared(kind: str, count: str, work: Sequence[str], least: tuple[int, int], scope: Scope) -> Carried:
             context = f.slot(len(given), "i64", 8)
             for k, (type, x) in enumerate(given):
                 scope.do(f"store {type} {x}, ptr {element(scope, 'i64', context, str(k))}")
-            work = scope.emit(f"mul i64 {scope.emit(f'mul i64 %m, {width}')}, %k")
-            scope.run("lw_loop", [("ptr", f"@{self.name}_{kind}_shared"), ("ptr", context), ("i64", count), ("i64", work),
-                                  ("i64", "1"), ("i64", "1")])
+            each = scope.emit(f"mul i64 {scope.emit(f'mul i64 {work[0]}, {work[1]}')}, %k")
+            units = scope.emit(f"udiv i64 {each}, {self.lanes // 2}")  # as many multiplications take as long as other work
+            scope.run("lw_loop", [("ptr", f"@{self.name}_{kind}_shared"), ("ptr", context), ("i64", count), ("i64", units),
+                                  *(("i64", str(x)) for x in least)])
             return ()
 
         def alone(scope: Scope) -> Carried:
@@ -113,26 +119,42 @@ class _Product:
             *before, last = [self._holds(scope, test) for test, _ in self.ways]
             for x in before:
                 last = scope.emit(f"and i1 {last}, {scope.emit(f'xor i1 {x}, true')}")
-            branch(scope, last, partial(shared, "columns", count, str(wide)), alone)
+            last = scope.emit(f"and i1 {last}, {scope.emit(f'icmp sgt i64 {count}, 1')}")
+            branch(scope, last, partial(shared, "columns", count, ("%m", str(wide)), (1, 1)), rows)
+            return ()
+
+        def rows(scope: Scope) -> Carried:
+            work, least = ("1", "%n"), (LEAST_ROWS, small.HIGHEST)
+            branch(scope, self._is_own(scope), partial(shared, "rows", "%m", work, least), alone)
             return ()
 
         def several(scope: Scope) -> Carried:
-            own = "false"
-            for test, _ in self.ways:
-                own = scope.emit(f"or i1 {own}, {self._holds(scope, test)}")
-            branch(scope, own, partial(shared, "some", "%batch", "%n"), alone)
+            branch(scope, self._is_own(scope), partial(shared, "some", "%batch", ("%m", "%n"), (1, 1)), alone)
             return ()
         if self.ways:
             branch(root, root.emit("icmp eq i64 %batch, 1"), one, several)
         else:
             alone(root)
 
+    def _is_own(self, scope: Scope) -> str:
+        """Whether code of our own multiplies."""
+        own = "false"
+        for test, _ in self.ways:
+            own = scope.emit(f"or i1 {own}, {self._holds(scope, test)}")
+        return own
+
     def _columns(self, scope: Scope) -> None:
         """Some panels of one product."""
         wide = small.WIDEST * self.lanes
         begin, end = (scope.emit(f"mul i64 %{x}, {wide}") for x in ("begin", "end"))
         end = scope.call("i64", "llvm.smin.i64", [("i64", end), ("i64", "%n")])
-        self._chunks(scope, ["%a", "%b", "%c"], (begin, end))
+        self._chunks(scope, ["%a", "%b", "%c"], "%m", (begin, end))
+
+    def _rows(self, scope: Scope) -> None:
+        """Some rows of one product, made in the way of all."""
+        a, c = (element(scope, self.element, x, scope.emit(f"mul i64 %begin, {step}"))
+                for x, step in (("%a", "1" if self.form[0] else "%k"), ("%c", "%n")))
+        self._first(scope, [a, "%b", c], scope.emit("sub i64 %end, %begin"), self.ways)
 
     def _matrix(self, scope: Scope, number: str, state: list[str]) -> list[str]:
         """One product of a batch."""
@@ -140,7 +162,7 @@ class _Product:
         for base, sides in (("%a", "mk"), ("%b", "kn"), ("%c", "mn")):
             size = scope.emit(f"mul i64 %{sides[0]}, %{sides[1]}")
             places.append(element(scope, self.element, base, scope.emit(f"mul i64 {number}, {size}")))
-        self._first(scope, places, self.ways)
+        self._first(scope, places, "%m", self.ways)
         return []
 
     # ---- which way --------------------------------------------------------------------------------
@@ -149,7 +171,8 @@ class _Product:
         half, lanes, wide = self.lanes // 2, self.lanes, 2 * self.lanes
         both: list[Test] = [("m", "sge", 2), ("n", "sge", 2)]
         least = wide if self.form[0] else half  # where rows lie across memory it must be worth reading them
-        in_chunks: Way = [[("m", "sge", FEW), ("m", "sle", chunks.ROWS), ("n", "sge", least), ("k", "sge", 1)]], self._chunks
+        in_chunks: Way = [[("m", "sge", FEW), ("n", "sge", least), ("k", "sge", 1), limit]
+                          for limit in (("m", "sle", chunks.ROWS), ("k", "sle", BRIEF))], self._chunks
         if self.form[1]:
             along: Way = [[*both, (side, "sle", ALONG), ("k", "sge", lanes)] for side in "mn"], self._dots
             return [in_chunks] if self.form[0] else [along, in_chunks]
@@ -161,19 +184,19 @@ class _Product:
         few: Way = [[*both, ("n", "slt", half), ("m", "sge", MANY), ("k", "sge", wide)]], self._turned
         return [straight, in_chunks] if self.form[0] else [straight, few, in_chunks]
 
-    def _first(self, scope: Scope, places: list[str], ways: Sequence[Way]) -> None:
-        """The first way whose test holds, else the library."""
+    def _first(self, scope: Scope, places: list[str], rows: str, ways: Sequence[Way]) -> None:
+        """The first way whose test holds, else the library, for so many rows from where the places are."""
         if not ways:
-            self._library(scope, places)
+            self._library(scope, places, rows)
             return
         (test, run), *others = ways
 
         def this(inner: Scope) -> Carried:
-            run(inner, places)
+            run(inner, places, rows)
             return ()
 
         def next_one(inner: Scope) -> Carried:
-            self._first(inner, places, others)
+            self._first(inner, places, rows, others)
             return ()
         branch(scope, self._holds(scope, test), this, next_one)
 
@@ -194,20 +217,21 @@ class _Product:
         """How far apart rows and terms of the left side lie."""
         return "i64 1, i64 %m" if self.form[0] else "i64 %k, i64 1"
 
-    def _small(self, scope: Scope, places: list[str]) -> None:
+    def _small(self, scope: Scope, places: list[str], rows: str) -> None:
         a, b, c = places
-        scope.do(f"call void @{small.name_of(self.dtype)}(i64 %m, i64 %n, i64 %k, ptr {a}, {self._steps}, ptr {b}, ptr {c})")
+        scope.do(f"call void @{small.name_of(self.dtype)}(i64 {rows}, i64 %n, i64 %k, ptr {a}, {self._steps}, ptr {b}, "
+                 f"ptr {c})")
 
-    def _chunks(self, scope: Scope, places: list[str], span: tuple[str, str] = ("0", "%n")) -> None:
+    def _chunks(self, scope: Scope, places: list[str], rows: str, span: tuple[str, str] = ("0", "%n")) -> None:
         a, b, c = places
-        scope.do(f"call void @{chunks.name_of(self.dtype, self.form[1])}(i64 %m, i64 %n, i64 %k, ptr {a}, {self._steps}, "
+        scope.do(f"call void @{chunks.name_of(self.dtype, self.form[1])}(i64 {rows}, i64 %n, i64 %k, ptr {a}, {self._steps}, "
                  f"ptr {b}, ptr {c}, i64 {span[0]}, i64 {span[1]})")
 
-    def _dots(self, scope: Scope, places: list[str]) -> None:
+    def _dots(self, scope: Scope, places: list[str], rows: str) -> None:
         given = ", ".join(f"ptr {x}" for x in places)
-        scope.do(f"call void @{dots.name_of(self.dtype)}(i64 %m, i64 %n, i64 %k, {given})")
+        scope.do(f"call void @{dots.name_of(self.dtype)}(i64 {rows}, i64 %n, i64 %k, {given})")
 
-    def _turned(self, scope: Scope, places: list[str]) -> None:
+    def _turned(self, scope: Scope, places: list[str], rows: str) -> None:
         """Few columns, first copied so that each lies along memory."""
         size = scope.emit(f"mul i64 {scope.emit('mul i64 %n, %k')}, {self.bytes}")
         copy = scope.call("ptr", "lw_scratch_acquire", [("i64", size)])
@@ -223,19 +247,19 @@ class _Product:
 
         def make(inner: Scope) -> Carried:
             loop(inner, "0", "%n", "1", (), column)
-            self._dots(inner, [places[0], copy, places[2]])
+            self._dots(inner, [places[0], copy, places[2]], rows)
             inner.run("lw_scratch_release", [("ptr", copy)])
             return ()
 
         def without(inner: Scope) -> Carried:
-            self._library(inner, places)
+            self._library(inner, places, rows)
             return ()
         branch(scope, scope.emit(f"icmp eq ptr {copy}, null"), without, make, rare=True)
 
-    def _library(self, scope: Scope, places: list[str]) -> None:
+    def _library(self, scope: Scope, places: list[str], rows: str) -> None:
         a, b, c = places
         turned = [str(int(side)) for side in self.form]
-        rows = "%m" if self.form[0] else "%k", "%k" if self.form[1] else "%n"
+        lines = "%m" if self.form[0] else "%k", "%k" if self.form[1] else "%n"
         scope.run(f"lw_gemm_f{8 * self.bytes}", [
-            ("i32", turned[0]), ("i32", turned[1]), ("i64", "%m"), ("i64", "%n"), ("i64", "%k"), ("ptr", a), ("i64", rows[0]),
-            ("ptr", b), ("i64", rows[1]), ("ptr", c), ("i64", "%n")])
+            ("i32", turned[0]), ("i32", turned[1]), ("i64", rows), ("i64", "%n"), ("i64", "%k"), ("ptr", a), ("i64", lines[0]),
+            ("ptr", b), ("i64", lines[1]), ("ptr", c), ("i64", "%n")])
