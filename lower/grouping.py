@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from loopwright.ir.dims import Shape
 from loopwright.ir.graph import Graph, Node, Value, acts
-from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter, walk
+from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.structural import reshape
 from loopwright.kernels.gemm import Match
@@ -354,13 +354,16 @@ class Grouping:
         and is computed again: they read no more than if one of them stored it. So is cheap work on numbers alone."""
         if not form.is_map or n.outputs[0] in self.results or not groups or self._repeated_cost(n, form) > most:
             return False
-        if most > 1 and any(sum(x != 1 for x in n.outputs[0].type.shape) < len(_loops_around(g)) for g in groups):
+        if most > 1 and any(sum(x != 1 for x in n.outputs[0].type.shape) < _depth(g) for g in groups):
             return False  # it has not all axes of their loops: little would be stored
         if not all(self.is_open(n, g) for g in groups):
             return False
         if not all(self.reads_at_few(n.outputs[0], g) for g in groups):
             return False
-        arrays = [v for v in dict.fromkeys(n.inputs) if v.type.rank > 0 and v not in self.broadcasts]
+        indices = {n.inputs[k] for k in _finders(form)}
+        if indices and len(groups) > 2:
+            return False  # rows anywhere in memory are slower to read than rows one after another
+        arrays = {v for v in n.inputs if v.type.rank > 0} - self.broadcasts - indices
         return len(arrays) <= 1
 
     def _repeated_cost(self, n: Node, form: Form) -> int:
@@ -432,6 +435,15 @@ class Grouping:
         return False
 
 
+def _finders(form: Form) -> set[int]:
+    """The operands of a map that say where others are read, alike along its last axis."""
+    found = walk(form.expr)
+    places = [part for x in found for part in (x.index if isinstance(x, Load) else [x.cond] if isinstance(x, When) else [])]
+    loads = [x for x in found if isinstance(x, Load)]
+    varying = {x.array for x in loads if not set(form.index[-1:]).isdisjoint(walk(x))}
+    return {x.array for part in places for x in walk(part) if isinstance(x, Load)} - varying
+
+
 def _spans(v: Value, group: Group) -> bool:
     """Whether v has as many positions along each axis as the group's loops."""
     return v.type.shape == group.root.outputs[0].type.shape[:v.type.rank]
@@ -455,6 +467,11 @@ def _dependents(g: Graph, v: Value) -> set[Value]:
 def _over_last(n: Node) -> bool:
     axes = n.attrs.get("axes", (n.attrs.get("axis"),))
     return n.inputs[0].type.rank - 1 in axes if len(n.inputs) == 1 else False
+
+
+def _depth(group: Group) -> int:
+    """How many loops are around what the group reads most often: a scatter's updates are not in those that fill its base."""
+    return max(len(group.index), len(group.expr.over)) if isinstance(group.expr, Scatter) else len(_loops_around(group))
 
 
 def _loops_around(group: Group) -> list[Index]:

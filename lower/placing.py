@@ -293,7 +293,7 @@ class _Placer:
         rank, outermost = len(self.index), self.places.outermost
         inward = sorted(enumerate(s.over), key=lambda item: (rank + item[0] not in outermost, item[0]))
         for a, (k, extent) in reversed(inward):
-            self.variables[k] = self.root_stage, rank + a, False
+            self.variables[k] = self.root_stage, rank + a, True
             update = [For(k, extent, tuple(update))]
         how = self.places.updates
         if isinstance(how, ByOwner):

@@ -378,7 +378,7 @@ def _scatter_lanes(s: Survey, e: Scatter, lanes: int) -> list[Instruction]:
     """The update's last loop may have lanes where it walks the last axis of the target itself."""
     out: list[Instruction] = [Vectorize(_number(s), len(s.index) - 1, lanes)] if s.index else []
     if e.over and e.target and e.target[-1] == e.over[-1][0] and e.over[-1][0] not in e.target[:-1]:
-        out.append(Vectorize(_number(s), len(s.index) + len(e.over) - 1, lanes))
+        out += [Vectorize(_number(s), len(s.index) + len(e.over) - 1, lanes), Unroll(_number(s), _in_flight(s, 4))]
     return out
 
 

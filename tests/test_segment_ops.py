@@ -118,3 +118,46 @@ def test_errors():
         ops.segment_sum(data, np.zeros((3, 1), int), 2)
     with pytest.raises(ValueError, match="mode must be"):
         ops.segment_sum(data, np.zeros(3, int), 2, mode="wrap")
+
+
+def along_edges(x, source, target, count):
+    """A softmax over the edges of each target weighs what they bring; edges to nowhere bring nothing."""
+    scores = np.sum(x[source] * x[target], axis=1)
+    e = np.exp(scores - ops.segment_max(scores, target, count)[target])
+    return ops.segment_sum(x[source] * (e / ops.segment_sum(e, target, count)[target])[:, None], target, count)
+
+
+@examples(15)
+@given(edges=st.integers(1, 70), length=st.sampled_from([0, 1, 3, 8, 31, 32, 33, 64, 101]), seed=st.integers(0, 99))
+def test_messages_of_rows_of_any_length(edges, length, seed):
+    rng = np.random.default_rng(seed)
+    x, (source, target) = rng.normal(size=(9, length)), rng.integers(0, 9, (2, edges))
+    want = np.zeros_like(x)
+    scores = np.sum(x[source] * x[target], axis=1)
+    for k in set(target.tolist()):
+        e = np.exp(scores[target == k] - np.max(scores[target == k]))
+        want[k] = np.sum(x[source[target == k]] * (e / np.sum(e))[:, None], axis=0)
+    np.testing.assert_allclose(MESSAGES(x, source, target), want, rtol=1e-12, atol=1e-13)
+
+
+MESSAGES = lw.jit(lambda x, source, target: along_edges(x, source, target, x.shape[0]))
+
+
+def test_rows_of_edges_are_not_stored():
+    x, at = np.ones((5, 4)), np.arange(5)
+    f = lw.jit(lambda x, source, target: along_edges(x, source, target, 5))
+    assert "%0: f64[k] = kernel(" in f.lower(x, at, at).kernels  # the scores of edges come first, from rows of x
+    with pytest.raises(IndexError, match="index 5 is out of bounds for axis 0 with size 5"):
+        f(x, at + 1, at)
+
+
+@examples(15)
+@given(length=st.sampled_from([0, 1, 5, 32, 40]), mode=st.sampled_from([None, "clip"]), seed=st.integers(0, 99))
+def test_rows_that_bring_nothing(length, mode, seed):
+    rng = np.random.default_rng(seed)
+    x, ids = rng.normal(size=(30, length)).astype("f4"), rng.integers(-3, 9, 30)
+    want = np.zeros((6, length), "f4")
+    kept = np.clip(ids, 0, 5) if mode else ids
+    inside = (kept >= 0) & (kept < 6)
+    np.add.at(want, kept[inside], x[inside])
+    np.testing.assert_array_equal(lw.jit(lambda x, i: ops.segment_sum(x, i, 6, mode=mode))(x, ids), want)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from loopwright.ir.dims import Extent, floordiv, product
-from loopwright.ir.loops import Local
+from loopwright.ir.loops import Bounded, Expr, Local, walk
 from loopwright.ir.nest import Allocate, Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
@@ -196,6 +196,15 @@ class Generator:
 
     def counted(self, context: Context, statement: For, span: Extent | tuple[str, str], *, parallel: bool = False) -> None:
         """A loop over [0, extent) or over a stretch: plain, or unrolled vectors, single vectors and a masked end."""
+        condition = _condition_of(statement)
+        test = None if condition is None else context.evaluate(context.kernel.terms.of(condition))
+        if test is not None and not test.varies:
+            def within(scope: Scope) -> Carried:
+                self.counted(context.at(scope), _without_condition(statement), span, parallel=parallel)
+                return ()
+            branch(context.scope, test.parts[0], within)
+            context.kernel.forget()
+            return
         whole = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
         if statement.tiled:
             in_tiles(context, statement, whole, lambda here, inner: self.statements(here, inner.body))
@@ -324,6 +333,24 @@ def _definition(header: str, kernel: Kernel) -> str:
 def _word(scope: Scope, block: str, number: int) -> str:
     """The address of the word with this number."""
     return scope.emit(f"getelementptr i64, ptr {block}, i64 {number}") if number else block
+
+
+def _condition_of(statement: For) -> Expr | None:
+    """The condition of all that a loop does, where that is one store, and the condition is the same each time."""
+    inner: Statement = statement
+    indices = set[Expr]()
+    while isinstance(inner, For) and len(inner.body) == 1 and not inner.parallel:
+        indices.add(inner.index)
+        inner, = inner.body
+    if not isinstance(inner, Store) or inner.when is None:
+        return None
+    found = walk(inner.when)
+    return None if any(x in indices or isinstance(x, Bounded | Local) for x in found) else inner.when
+
+
+def _without_condition(statement: For) -> For:
+    inner, = statement.body
+    return statement.with_body((_without_condition(inner) if isinstance(inner, For) else replace(inner, when=None),))
 
 
 def _one_pass(body: Sequence[Statement], at: int) -> list[Reduction]:
