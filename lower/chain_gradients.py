@@ -35,6 +35,8 @@ def with_gradients(g: Graph, decided: Decided, schedule_of: Callable[[Graph], Sc
     """g with gradients of chains as kernels, where these have schedules."""
     known = _Known(g)
     for end, sums in known.gradients():
+        if not known.position.keys() >= {end, *sums}:
+            continue  # an earlier kernel makes one of them
         choice = decided.multiplying(end)
         made = None if isinstance(choice, Call) else known.kernel(end, sums, decided, schedule_of)
         new = None if made is None else known.replaced(made, (end, *sums), decided)

@@ -107,24 +107,30 @@ def _dot_loop(context: LoopContext, index: tuple[Expr, ...], contract: Pairs, ba
 def _dot_transpose_lhs(ct: Ref, lhs: ArrayType | Ref, rhs: Ref, contract: Pairs, batch: Pairs,
                        dtype: np.dtype | None = None) -> Ref:
     """ct has the axes batch, lhs free, rhs free: contract it with rhs over rhs's free ones."""
-    rank = len(lhs.shape)
-    left_free, right_free = _free(rank, 0, contract, batch), _free(len(rhs.shape), 1, contract, batch)
-    over = tuple((len(batch) + len(left_free) + k, a) for k, a in enumerate(right_free))
-    other = rhs if rhs.dtype == ct.dtype else convert(rhs, dtype=ct.dtype)
-    bar = dot_general(ct, other, contract=over, batch=tuple((k, right) for k, (_, right) in enumerate(batch)), dtype=None)
-    # bar's axes are batch, lhs free, then the contracted axes in rhs's order.
-    contracted = [left for left, _ in sorted(contract, key=lambda pair: pair[1])]
-    order = [*(left for left, _ in batch), *left_free, *contracted]
-    moved = permute(bar, tuple(order.index(a) for a in range(rank)))
-    return moved if moved.dtype == lhs.dtype else convert(moved, dtype=lhs.dtype)
+    first = len(ct.shape) - len(_free(len(rhs.shape), 1, contract, batch))
+    return _cotangent(ct, first, lhs, rhs, contract, batch)
 
 
 def _dot_transpose_rhs(ct: Ref, lhs: Ref, rhs: ArrayType | Ref, contract: Pairs, batch: Pairs,
                        dtype: np.dtype | None = None) -> Ref:
-    """The operands trade places, and with them ct's two groups of free axes."""
-    b, m, rank = len(batch), len(_free(len(lhs.shape), 0, contract, batch)), len(ct.shape)
-    swapped = permute(ct, (*range(b), *range(b + m, rank), *range(b, b + m)))
-    return _dot_transpose_lhs(swapped, rhs, lhs, _flipped(contract), _flipped(batch), dtype)
+    """The same with lhs, over lhs's free axes."""
+    return _cotangent(ct, len(batch), rhs, lhs, _flipped(contract), _flipped(batch))
+
+
+def _cotangent(ct: Ref, first: int, to: ArrayType | Ref, other: Ref, contract: Pairs, batch: Pairs) -> Ref:
+    """The cotangent of one operand from the result's and the other operand, whose free axes are ct's from `first` on; pairs
+    are (axis of `to`, axis of `other`). Of the two orders of factors, the one whose product has `to`'s order of axes."""
+    free, other_free = _free(len(to.shape), 0, contract, batch), _free(len(other.shape), 1, contract, batch)
+    over = tuple((first + k, a) for k, a in enumerate(other_free))
+    along = tuple((k, right) for k, (_, right) in enumerate(batch))
+    factor = other if other.dtype == ct.dtype else convert(other, dtype=ct.dtype)
+    shared, contracted = [left for left, _ in batch], [left for left, _ in sorted(contract, key=lambda pair: pair[1])]
+    in_order, order = list(range(len(to.shape))), [*shared, *free, *contracted]
+    if order != in_order == [*shared, *contracted, *free]:
+        bar = dot_general(factor, ct, contract=_flipped(over), batch=_flipped(along), dtype=None)
+    else:
+        bar = permute(dot_general(ct, factor, contract=over, batch=along, dtype=None), tuple(map(order.index, in_order)))
+    return bar if bar.dtype == to.dtype else convert(bar, dtype=to.dtype)
 
 
 def _dot_batch(size: Extent, args: tuple[Ref, ...], mapped: tuple[bool, ...], contract: Pairs, batch: Pairs,

@@ -104,7 +104,8 @@ tan = _function("tan", np.tan, lambda x, out: add(_one(out), mul(out, out)), doc
 
 def _one_minus_square(x: Ref) -> Ref:
     """1 - x^2, without its cancellation near 1."""
-    return mul(sub(_one(x), x), add(_one(x), x))
+    one = _one(x)
+    return mul(sub(one, x), add(one, x))
 
 
 def _square_plus_one(x: Ref) -> Ref:
