@@ -153,25 +153,32 @@ def cbrt_table(single: bool) -> list[float]:
     return out
 
 
-def pieces(f: Function, last: int, degree: int, first: list[float] | None, single: bool = True) -> list[list[float]]:
-    """Centres, then coefficients, for 32 intervals of two significand bits in f32, for 16 of one bit in f64: `last` are the
-    bits above the rest where the last begins, and the first begins at 0, around which its coefficients may be given. The
+def pieces(f: Function, slope: float, degree: int, first: list[float] | None, single: bool = True) -> list[list[float]]:
+    """Centres, then coefficients, for the 16 intervals of x >= 0 in which 1 + slope x has the same exponent and two upper bits
+    of its significand, in the order of these bits; the first begins at 0, around which its coefficients may be given. The
     centre is where f is nearly representable, so that the table adds no error of its own."""
-    count, bits, number, unit = (32, np.uint32, np.float32, 1) if single else (16, np.uint64, np.float64, 2 ** 28)
-    shift = 21 if single else 51
-    edges = [0.0, *(float(bits((last - count + 2 + i) << shift).view(number)) for i in range(count))]
+    number, unit = (np.float32, 1) if single else (np.float64, 2 ** 28)
+    edges = [(2.0 ** (i // 4) * (1 + i % 4 / 4) - 1) / slope for i in range(17)]
     rows = [] if first is None else [[0.0, *first]]
     for low, high in list(itertools.pairwise(edges))[len(rows):]:
         middle = number((low + high) / 2)
         near = (float(middle + k * unit * np.spacing(middle)) for k in range(-200, 201))
         centre = min(near, key=lambda x: beside(f(mp.mpf(x)), number))
         rows.append([centre, *interpolate(shifted(f, centre), low - centre, high - centre, degree)])
-    return [list(column) for column in zip(*rows, strict=True)]
+    return [list(column) for column in zip(*rows[4:], *rows[:4], strict=True)]  # the exponent of 1 ends in 11
 
 
 def erfcx(x: Any) -> Any:
     """e^(x^2) erfc(x)"""
     return mp.exp(x * x) * mp.erfc(x)
+
+
+# name: (function, its slope where it is 0 at 0, then for f32 and f64 that of `pieces` and the degree)
+PIECES: dict[str, tuple[Function, float | None, tuple[float, float], tuple[int, int]]] = {
+    "TANH": (mp.tanh, 1.0, (1.57, 0.785), (5, 14)),
+    "ERF": (mp.erf, float(2 / mp.sqrt(mp.pi)), (3.75, 2.49), (5, 13)),
+    "ERFCX": (erfcx, None, (1.485, 0.549), (6, 14)),
+}
 
 
 def show_pieces(name: str, columns: list[list[float]]) -> None:
@@ -223,15 +230,18 @@ def tables() -> None:
         show(f"CBRT_INVERSE{bits}", inverse)
         show(f"CBRT_OF{bits}", [float(1 / mp.cbrt(c)) for c in inverse])
     show("CBRT32", interpolate(FITS["CBRT"][0], -1 / 16.8, 1 / 16.8, 3))
-    start = interpolate(around_zero(lambda x: (mp.tanh(x) / x - 1) / x, 0.0), 0, 3 / 64, 3)
-    show_pieces("TANH_PIECES32", pieces(mp.tanh, 520, 5, [*start, 1.0, 0.0]))
-    slope = float(2 / mp.sqrt(mp.pi))
-    for name, last, edge, degree in (("ERF_PIECES32", 515, 5 / 256, 5), ("ERF_PIECES64", 2050, 1 / 32, 17)):
-        start = interpolate(around_zero(lambda x: mp.erf(x) / x - 1, slope - 1), 0, edge, degree - 1)
-        show_pieces(name, pieces(mp.erf, last, degree, [*start, 0.0], name.endswith("32")))
-    for name, last, edge, degree in (("ERFCX_PIECES32", 521, 7 / 128, 6), ("ERFCX_PIECES64", 2055, 3 / 16, 17)):
-        start = interpolate(around_zero(lambda x: (erfcx(x) - 1) / x, -slope), 0, edge, degree - 1)
-        show_pieces(name, pieces(erfcx, last, degree, [*start, 1.0], name.endswith("32")))
+    for name, (f, limit, slopes, degrees) in PIECES.items():
+        for width, slope, degree in zip((32, 64), slopes, degrees, strict=True):
+            print(f"{name}_SLOPE{width} = {slope}")
+            first = None if limit is None else beside_zero(f, limit, 0.25 / slope, degree)
+            show_pieces(f"{name}_PIECES{width}", pieces(f, slope, degree, first, width == 32))
+
+
+def beside_zero(f: Function, limit: float, edge: float, degree: int) -> list[float]:
+    """Coefficients around 0 of f, whose slope there is the limit; of f(x) - x where that is not 1, as x itself is added to it."""
+    if limit == 1:
+        return [*interpolate(around_zero(lambda x: (f(x) / x - 1) / x, 0.0), 0, edge, degree - 2), 1.0, 0.0]
+    return [*interpolate(around_zero(lambda x: f(x) / x - 1, limit - 1), 0, edge, degree - 1), 0.0]
 
 
 def steps() -> None:

@@ -36,6 +36,7 @@ from loopwright.kernels.maths_hyperbolic import arccosh, arcsinh, arctanh, cosh,
 from loopwright.kernels.maths_inverse import arccos, arcsin, arctan, arctan2
 from loopwright.kernels.maths_trigonometry import cos, sin, tan
 from loopwright.kernels.maths_writer import (
+    Pieces,
     Writer,
     by_pieces,
     cancelling,
@@ -46,18 +47,20 @@ from loopwright.kernels.maths_writer import (
     two_product,
 )
 
-BELOW_SIX = 5.999999999999999  # of f64
+ERF = {32: Pieces(t.ERF_SLOPE32, t.ERF_PIECES32), 64: Pieces(t.ERF_SLOPE64, t.ERF_PIECES64)}
+ERFCX = {32: Pieces(t.ERFCX_SLOPE32, t.ERFCX_PIECES32), 64: Pieces(t.ERFCX_SLOPE64, t.ERFCX_PIECES64)}
+ERF_FLAT = {32: 3.97, 64: 6.0}  # from there on erf is 1
+ERFC_PLAIN = {32: 9.19, 64: 26.54}  # up to there erfc is a normal number
+ERFC_END = {32: 10.09, 64: 27.3}  # from there on it is 0
 
 
 # ---- error function, powers and roots -----------------------------------------------------------
 def erf(m: Writer, x: str) -> str:
-    """Polynomials by pieces; x itself is what they are added to near 0, and from 3.97 (f64: 6) on it is 1."""
+    """Polynomials by pieces; x itself is what they are added to near 0."""
     a = m.abs(x)
-    if m.bits == 32:
-        return m.copysign(by_pieces(m, m.minimum(3.97, a), 515, t.ERF_PIECES32, 5 / 256), x)
-    if m.has_tables:
-        return m.copysign(by_pieces(m, m.minimum(BELOW_SIX, a), 2050, t.ERF_PIECES64, 1 / 32), x)
-    return _erf_of_polynomials(m, x, a)
+    if m.bits == 64 and not m.has_tables:
+        return _erf_of_polynomials(m, x, a)
+    return m.copysign(by_pieces(m, m.minimum(ERF_FLAT[m.bits], a), ERF[m.bits], beside_argument=True), x)
 
 
 def _erf_of_polynomials(m: Writer, x: str, a: str) -> str:
@@ -74,15 +77,31 @@ def _erf_of_polynomials(m: Writer, x: str, a: str) -> str:
 
 
 def erfc(m: Writer, x: str) -> str:
-    """e^(-x^2) times e^(x^2) erfc(x), which is polynomials by pieces; 2 less that for negative x."""
-    f, single = format_of(m), m.bits == 32
-    a = m.minimum(10.5 if single else 27.5, m.abs(x))
+    """2^n y, in integers where it is a normal number; 2 less that for negative x."""
+    f = format_of(m)
+    y, beside = _erfc_steps(m, m.minimum(ERFC_PLAIN[m.bits], m.abs(x)))
+    y = m.from_bits(m.iadd(m.bits_of(y), m.shl(m.bits_of(beside), f.mantissa)))
+    y = m.select(m.compare("lt", x, 0.0), m.sub(2.0, y), y)
+    rare = m.negate(m.compare("le", x, ERFC_PLAIN[m.bits]))
+    return m.rarely(rare, y, lambda inner: inner.apart("erfc_far", (x,), _erfc_far))
+
+
+def _erfc_steps(m: Writer, a: str) -> tuple[str, str]:
+    """y and a number whose low bits count n, with erfc(a) = 2^n y for a >= 0: e^(a^2) erfc(a) is polynomials by pieces."""
+    f = format_of(m)
+    magic = 1.5 * 2.0 ** f.mantissa  # numbers beside it are integers
     high, low = two_product(m, a, a)
-    n = m.round(m.mul(high, -LOG2E))
-    r = m.sub(m.fma(n, -f.ln2[0], m.neg(high)), m.fma(n, f.ln2[1], low))
-    scaled = by_pieces(m, a, 521, t.ERFCX_PIECES32) if single else by_pieces(m, a, 2055, t.ERFCX_PIECES64)
-    y = times_power(m, m.fma(expm1_near(m, r), scaled, scaled), n)
-    return m.select(m.compare("lt", x, 0.0), m.sub(2.0, y), y)
+    beside = m.fma(high, -LOG2E, magic)
+    n = m.sub(beside, magic)
+    r = m.sub(m.fma(n, -f.ln2[1], m.fma(n, -f.ln2[0], m.neg(high))), low)
+    scaled = by_pieces(m, a, ERFCX[m.bits])
+    return m.fma(expm1_near(m, r), scaled, scaled), beside
+
+
+def _erfc_far(m: Writer, x: str) -> str:
+    """The same for x > 0 where it may be a denormal number or 0."""
+    y, beside = _erfc_steps(m, m.minimum(ERFC_END[m.bits], x))
+    return times_power(m, y, m.sub(beside, 1.5 * 2.0 ** format_of(m).mantissa))
 
 
 def _log2_twice(m: Writer, x: str) -> tuple[str, str]:

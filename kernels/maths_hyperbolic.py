@@ -18,7 +18,10 @@ from loopwright.kernels.maths_exponentials import (
     reduced,
     split,
 )
-from loopwright.kernels.maths_writer import Writer, by_pieces, cancelling, odd, polynomial, quick_two_sum, two_sum
+from loopwright.kernels.maths_writer import Pieces, Writer, by_pieces, cancelling, odd, polynomial, quick_two_sum, two_sum
+
+TANH32, TANH64 = Pieces(t.TANH_SLOPE32, t.TANH_PIECES32), Pieces(t.TANH_SLOPE64, t.TANH_PIECES64)
+FLAT = {32: 9.5, 64: 19.07}  # from there on tanh is 1
 
 
 def _hyperbolic(m: Writer, x: str, sign: float) -> str:
@@ -45,16 +48,15 @@ def cosh(m: Writer, x: str) -> str:
 
 
 def tanh(m: Writer, x: str) -> str:
-    return _tanh_single(m, x) if m.bits == 32 else _tanh_double(m, x)
+    """Polynomials by pieces; from FLAT on it is 1."""
+    if m.bits == 64 and not m.has_tables:
+        return _tanh_of_exponential(m, x)
+    pieces = TANH32 if m.bits == 32 else TANH64
+    return m.copysign(by_pieces(m, m.minimum(FLAT[m.bits], m.abs(x)), pieces), x)
 
 
-def _tanh_single(m: Writer, x: str) -> str:
-    """Polynomials of degree 5 by pieces; beyond 9.01 it is 1."""
-    return m.copysign(by_pieces(m, m.minimum(9.5, m.abs(x)), 520, t.TANH_PIECES32), x)
-
-
-def _tanh_double(m: Writer, x: str) -> str:
-    """t / (t + 2) with t = e^(2|x|) - 1; the quotient takes back what rounding took from it and from both."""
+def _tanh_of_exponential(m: Writer, x: str) -> str:
+    """f64: t / (t + 2) with t = e^(2|x|) - 1; the quotient takes back what rounding took from it and from both."""
     size = m.minimum(format_of(m).flat, m.abs(x))
     u, more = expm1_twice(m, m.add(size, size))
     divisor, lost = quick_two_sum(m, 2.0, u)  # which of them is larger makes no difference: the sum less 2 is exact

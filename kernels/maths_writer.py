@@ -6,6 +6,7 @@ this; another backend gets the same functions by implementing it again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 F = str | float
@@ -78,7 +79,7 @@ class Writer(Protocol):
     def repeat(self: W, floats: list[str], body: Callable[[W, list[str]], tuple[str, list[str]]]) -> list[str]: ...
 
 
-def horner(m: Writer, x: str, coefficients: tuple[float, ...]) -> str:
+def horner(m: Writer, x: str, coefficients: Sequence[F]) -> str:
     """A polynomial, highest coefficient first."""
     result: F = coefficients[0]
     for c in coefficients[1:]:
@@ -86,7 +87,7 @@ def horner(m: Writer, x: str, coefficients: tuple[float, ...]) -> str:
     return result if isinstance(result, str) else m.constant(result)
 
 
-def estrin(m: Writer, x: str, coefficients: tuple[float, ...]) -> str:
+def estrin(m: Writer, x: str, coefficients: Sequence[F]) -> str:
     """The same by pairs: half the waiting for long polynomials."""
     terms: list[F] = list(reversed(coefficients))
     power = x
@@ -102,20 +103,23 @@ def polynomial(m: Writer, x: str, single: tuple[float, ...], double: tuple[float
     return horner(m, x, single) if m.bits == 32 else estrin(m, x, double)
 
 
-def by_pieces(m: Writer, x: str, last: int, tables: tuple[tuple[float, ...], ...],
-              added_below: float = 0.0) -> str:
-    """The polynomial of the interval of x >= 0. Each of the 32 (f64: 16) has two (one) bits of the significand; `last` are the
-    bits above the rest where the last one begins. The tables are the intervals' centres and their coefficients, highest first;
-    below `added_below` x itself is their constant."""
-    shift, count = (21, 32) if m.bits == 32 else (51, 16)
-    index = m.isub(m.lshr(m.bits_of(x), shift), last - count + 1)
-    index = m.iselect(m.icompare("gt", index, 0), index, 0)
-    r = m.sub(x, m.table(tables[0], index))
-    result = m.table(tables[1], index)
-    for values in tables[2:-1]:
-        result = m.fma(result, r, m.table(values, index))
-    constant = m.table(tables[-1], index)
-    return m.fma(result, r, m.select(m.compare("lt", x, added_below), x, constant) if added_below else constant)
+@dataclass(frozen=True)
+class Pieces:
+    """A function of x >= 0 by 16 intervals, in each of which 1 + slope x has the same exponent and two upper bits of its
+    significand: their centres and their coefficients, highest first."""
+
+    slope: float
+    tables: tuple[tuple[float, ...], ...]
+
+
+def by_pieces(m: Writer, x: str, pieces: Pieces, *, beside_argument: bool = False) -> str:
+    """The polynomial of the interval of x; x itself is the constant of the first one if it is to be `beside_argument`."""
+    grown = m.fma(x, pieces.slope, 1.0)
+    index = m.lshr(m.bits_of(grown), (23 if m.bits == 32 else 52) - 2)
+    r = m.sub(x, m.table(pieces.tables[0], index))
+    rest = (horner if m.bits == 32 else estrin)(m, r, [m.table(c, index) for c in pieces.tables[1:-1]])
+    constant = m.table(pieces.tables[-1], index)
+    return m.fma(rest, r, m.select(m.compare("lt", grown, 1.25), x, constant) if beside_argument else constant)
 
 
 def odd(m: Writer, x: str, square: str, single: tuple[float, ...], double: tuple[float, ...] = ()) -> str:
