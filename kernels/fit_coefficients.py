@@ -238,7 +238,7 @@ def tables() -> None:
 
 
 def beside_zero(f: Function, limit: float, edge: float, degree: int) -> list[float]:
-    """Coefficients around 0 of f, whose slope there is the limit; of f(x) - x where that is not 1, as x itself is added to it."""
+    """Coefficients around 0 of f, whose slope there is the limit; of f(x) - x where that is not 1, as x is added to it."""
     if limit == 1:
         return [*interpolate(around_zero(lambda x: (f(x) / x - 1) / x, 0.0), 0, edge, degree - 2), 1.0, 0.0]
     return [*interpolate(around_zero(lambda x: f(x) / x - 1, limit - 1), 0, edge, degree - 1), 0.0]

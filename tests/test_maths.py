@@ -6,6 +6,7 @@ from scipy import special
 
 import loopwright as lw
 from loopwright.ir.types import F32, F64
+from loopwright.kernels import maths_tables as tables
 from tests.kernels import run_elementwise, target_of
 
 UNARY = {
@@ -147,6 +148,42 @@ def test_binary_to_two_ulp(fn, dtype, bits, n, monkeypatch):
     got, _ = f(a, b)
     ok = same(got, wanted, dtype)
     assert ok.all(), list(zip(a[~ok], b[~ok], got[~ok], wanted[~ok], strict=True))[:10]
+
+
+@pytest.mark.parametrize("bits", [512, 256, 128])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize(("fn", "slopes", "end"), [
+    ("tanh", (tables.TANH_SLOPE32, tables.TANH_SLOPE64), 19.1), ("erf", (tables.ERF_SLOPE32, tables.ERF_SLOPE64), 6.1),
+    ("erfc", (tables.ERFCX_SLOPE32, tables.ERFCX_SLOPE64), 27.25)])
+def test_pieces_where_they_meet(fn, slopes, end, dtype, bits, monkeypatch):
+    """On both sides of the intervals' ends, in their middles, and where results turn into constants or denormals."""
+    ends = np.array([2.0 ** (k // 4) * (1 + k % 4 / 4) for k in range(17)])
+    ends = (np.append(ends, (ends[1:] + ends[:-1]) / 2) - 1) / slopes[dtype == F64]
+    ends = np.append(ends, [9.19, 10.09, 26.54, 3.97, 6.0, 9.5, 19.07]).astype(dtype)
+    x = np.concatenate([ends, np.nextafter(ends, dtype.type(0)), np.nextafter(ends, dtype.type(99)), ends * dtype.type(0.999)])
+    x = np.concatenate([x[x < end], -x[x < end]])
+    y, _ = run_elementwise(fn, [x], dtype, target_of(bits, monkeypatch))(x)
+    with mp.workprec(300):
+        assert worst_ulp(UNARY[fn], y, x) <= LIMIT
+
+
+@pytest.mark.parametrize("bits", [512, 256, 128])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_lengths_of_any_size(dtype, bits, monkeypatch):
+    """Sums of squares that are denormal, overflow, or lose bits, beside usual ones in the same vector."""
+    rng, top = np.random.default_rng(7), 140 if dtype == F32 else 1060
+    x, y = (rng.choice([-1, 1], 3000) * np.exp2(rng.uniform(-top, top, 3000).clip(-top, top * 0.9)) for _ in range(2))
+    x[::3] = y[::3] * rng.uniform(0.1, 3, 1000)
+    x[1::7], y[1::5], x[2::97], y[3::89] = 0, 0, np.inf, np.nan
+    x, y = x.astype(dtype), y.astype(dtype)
+    got, _ = run_elementwise("hypot", [x, y], dtype, target_of(bits, monkeypatch))(x, y)
+    wide = np.longdouble if np.finfo(np.longdouble).nmant > 52 else F64
+    with np.errstate(all="ignore"):
+        wanted = np.hypot(x.astype(wide), y.astype(wide))
+        rounded = wanted.astype(dtype)
+        near = np.abs(got - wanted) <= LIMIT * np.spacing(np.where(np.isfinite(rounded), rounded, 0))
+    fine = np.where(np.isfinite(rounded), near, (got == rounded) | np.isnan(got) & np.isnan(rounded))
+    assert fine.all(), list(zip(x[~fine][:5], y[~fine][:5], got[~fine][:5], rounded[~fine][:5], strict=True))
 
 
 def test_powers_of_small_integers_are_exact():
