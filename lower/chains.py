@@ -22,7 +22,7 @@ from loopwright.lower.target import Target
 from loopwright.lower.tiling import block_of, loops
 
 WIDE = 1 << 10  # columns: more than a vector's
-MOST_ROWS = 84  # of a block: what is kept of long rows stays in the second cache
+MOST_ROWS = 30  # of a block: what is kept of long rows stays in the second cache, beside the columns' factors
 MOST_SUMS = 504  # rows of a block of sums over rows, which take a panel one tile after the other
 MOST_KEPT = 170  # rows of all values that are kept for a block
 

@@ -15,7 +15,7 @@ from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Expr, Index, Load
 from loopwright.ir.nest import Block, Contract, For, Statement
 from loopwright.ir.types import I32
-from loopwright.lower.codegen.context import Context, splat_register
+from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.folds import masked
 from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, vector_type
 from loopwright.lower.codegen.memory import locate, offset_of
@@ -273,17 +273,21 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
                     lambda inner, at, now: terms(inner, at, now, sides, 1))
     sums = loop(root, "0", "%groups", "1", [(kind, "zeroinitializer")] * count, group)
 
-    machine, integers = Machine(root, bits, lanes, target), vector_type(f"i{bits}", lanes)
-    kept = splat_register(root, f"i{bits}", root.emit(f"select i1 %fresh, i{bits} 0, i{bits} -1"), lanes)  # of what was there
     rows = ["%sums"]
     for _ in range(1, shape.height):
         rows.append(root.emit(f"getelementptr {element}, ptr {rows[-1]}, i64 %apart"))
-    for k, value in enumerate(sums):
-        row, part = divmod(k, shape.parts)
-        at = root.emit(f"getelementptr {element}, ptr {rows[row]}, i64 {part * lanes}")
-        before = root.emit(f"and {integers} {root.emit(f'load {integers}, ptr {at}, align {bits // 8}')}, {kept}")
-        total = machine.add(machine.from_bits(before), value) if is_float else machine.iadd(before, value)
-        root.do(f"store {kind} {total}, ptr {at}, align {bits // 8}")
+
+    def stored(scope: Scope, fresh: bool) -> Carried:
+        machine = Machine(scope, bits, lanes, target)
+        for k, total in enumerate(sums):
+            row, part = divmod(k, shape.parts)
+            at = scope.emit(f"getelementptr {element}, ptr {rows[row]}, i64 {part * lanes}")
+            if not fresh:
+                before = scope.emit(f"load {kind}, ptr {at}, align {bits // 8}")
+                total = machine.add(before, total) if is_float else machine.iadd(before, total)
+            scope.do(f"store {kind} {total}, ptr {at}, align {bits // 8}")
+        return ()
+    branch(root, "%fresh", lambda scope: stored(scope, True), lambda scope: stored(scope, False))
     parameters = "ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %count, i64 %groups, i64 %left.step, " \
         "i64 %right.step, i1 %fresh, i64 %apart" + ", i64 %pace" * (shape.pace is None) + ", ptr %ahead" * bool(shape.ahead)
     text = f"define internal void @{shape.name}({parameters}) noinline {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
