@@ -19,6 +19,7 @@ from loopwright.ir.loops import (
     Index,
     Load,
     LoopContext,
+    PartitionPoint,
     Prefix,
     Reduce,
     Scatter,
@@ -42,6 +43,7 @@ LIBRARY: Mapping[str, Callable[[ArrayType], Extent]] = {
 }
 
 
+HALVINGS = 64  # steps of a search, at most
 CONTROL = frozenset(("scan", "while", "switch"))
 
 
@@ -98,6 +100,8 @@ def _flops(e: Expr) -> Extent:
             return (_flops(body) + 1) * product(n for _, n in over)
         case Prefix(body=body):
             return _flops(body) + 1  # running: each element adds one to the one before
+        case PartitionPoint(test=test):
+            return _flops(test) * HALVINGS
         case Scatter(over=over, value=value, combine=combine):
             return (_flops(value) + (0 if combine == "set" else 1)) * product(n for _, n in over)
     return 0
@@ -135,6 +139,8 @@ def _loads(e: Expr, k: int) -> Extent:
             return _loads(body, k) * product(n for _, n in over)
         case Prefix(body=body):
             return _loads(body, k)
+        case PartitionPoint(test=test):
+            return _loads(test, k) * HALVINGS
         case Apply(args=args):
             return sum((_loads(a, k) for a in args), 0)
         case When(cond, then, other):

@@ -22,6 +22,7 @@ from loopwright.ir.loops import (
     Load,
     Local,
     LoopContext,
+    PartitionPoint,
     Prefix,
     Reduce,
     Scatter,
@@ -112,6 +113,8 @@ def _evaluate(expr: Expr, environment: Environment) -> Any:
         case Prefix(index=index, last=last, body=body):
             upto = int(_scalar(last, environment)) + 1
             return _fold(expr, [_scalar(body, environment.at({index.name: k})) for k in range(upto)])
+        case PartitionPoint():
+            return _partition_point(expr, environment)
         case Scatter():
             raise AssertionError("a scatter is a whole array, never an element")
         case _:
@@ -147,6 +150,15 @@ def _points(over: tuple[tuple[Index, Extent], ...], environment: Environment) ->
     names = [index.name for index, _ in over]
     for point in itertools.product(*[range(evaluate(extent, environment.sizes)) for _, extent in over]):
         yield dict(zip(names, point, strict=True))
+
+
+def _partition_point(expr: PartitionPoint, environment: Environment) -> Any:
+    at, left = 0, evaluate(expr.extent, environment.sizes)
+    while left:
+        half = (left + 1) // 2
+        at += half if _scalar(expr.test, environment.at({expr.index.name: at + half - 1})) else 0
+        left -= half
+    return np.int64(at)
 
 
 def _fold(expr: Reduce | Prefix, values: list[Any]) -> Any:

@@ -144,6 +144,21 @@ class Prefix:
 
 @_hashed_once
 @dataclass(frozen=True)
+class PartitionPoint:
+    """How many positions of [0, extent), from the first on, pass a test that all others fail: found by halving, i64. Of a test
+    that goes back and forth, some position where it does."""
+
+    index: Index
+    extent: Extent
+    test: Expr
+
+    @property
+    def dtype(self) -> np.dtype:
+        return I64
+
+
+@_hashed_once
+@dataclass(frozen=True)
 class Scatter:
     """A whole array: starts as `base` (at `at`), then for every point of `over`, in C order, `[target]` is set to
     `value` (combine "set") or to what the function `combine` of two numbers makes of it and `value`; a point where `when` does
@@ -170,7 +185,7 @@ class Local:
     dtype: np.dtype
 
 
-Expr = Index | Literal | Size | Load | Apply | When | Bounded | Reduce | Prefix | Scatter | Local
+Expr = Index | Literal | Size | Load | Apply | When | Bounded | Reduce | Prefix | PartitionPoint | Scatter | Local
 Monoids = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 
 
@@ -254,6 +269,8 @@ def parts(e: Expr) -> tuple[Expr, ...]:
             return (e.body,)
         case Prefix():
             return e.last, e.body
+        case PartitionPoint():
+            return (e.test,)
         case Scatter():
             return (e.base, *e.target, e.value) if e.when is None else (e.base, *e.target, e.value, e.when)
     return ()
@@ -274,6 +291,8 @@ def with_parts(e: Expr, new: tuple[Expr, ...]) -> Expr:
             return Reduce(e.monoid, e.over, new[0], e.dtype)
         case Prefix():
             return Prefix(e.monoid, e.index, e.extent, new[0], new[1], e.dtype)
+        case PartitionPoint():
+            return PartitionPoint(e.index, e.extent, new[0])
         case Scatter():
             base, *target = new
             when = None if e.when is None else target.pop()

@@ -20,7 +20,7 @@ from loopwright.ir.cost import element, weight
 from loopwright.ir.cuts import UNBOUNDED, Network
 from loopwright.ir.dims import Extent, evaluate
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.loops import Apply, Bounded, Expr, Load, Prefix, Reduce, Scatter, parts, walk
+from loopwright.ir.loops import Apply, Bounded, Expr, Load, PartitionPoint, Prefix, Reduce, Scatter, parts, walk
 from loopwright.ir.source import Source
 from loopwright.ir.types import COMPLEX, INTEGERS
 
@@ -156,7 +156,7 @@ def operations(e: Expr) -> int | None:
             continue
         seen.add(id(x))
         match x:
-            case Reduce() | Prefix() | Scatter() | Bounded():
+            case Reduce() | Prefix() | PartitionPoint() | Scatter() | Bounded():
                 return None
             case Load(index=index):
                 if any(isinstance(y, Load | Bounded) for i in index for y in walk(i)):

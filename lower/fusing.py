@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from loopwright.ir.dims import Extent, product
-from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, outermost, transform, walk
+from loopwright.ir.loops import Expr, Index, Load, PartitionPoint, Prefix, Reduce, outermost, transform, walk
 from loopwright.ir.nest import (
     Allocate,
     Buffer,
@@ -106,7 +106,7 @@ def transposed_loads(outer: For) -> list[Load]:
     found: dict[int, Expr] = {}
     for e in expressions(inner.body):
         walk(e, found)
-    if any(isinstance(e, Reduce | Prefix) for e in found.values()):
+    if any(isinstance(e, Reduce | Prefix | PartitionPoint) for e in found.values()):
         return []
     return list(dict.fromkeys(e for e in found.values() if isinstance(e, Load) and _is_across(e, outer.index, inner.index)))
 

@@ -14,6 +14,7 @@ from loopwright.ir.dims import Shape
 from loopwright.ir.graph import Graph, Node, Value, acts
 from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
 from loopwright.ir.ops.broadcasting import broadcast
+from loopwright.ir.ops.sorting import search
 from loopwright.ir.ops.structural import reshape
 from loopwright.kernels.gemm import Match
 from loopwright.lower.choosing import check_again, chosen_host, kind, others
@@ -91,6 +92,7 @@ class Grouping:
                 self.users.setdefault(v, []).append(n)
         self.updates = self._updates(carried)
         self.results = set(g.results)
+        self.tables = {n.inputs[0] for n in g.nodes if n.op is search}
         self.broadcasts = {v for n in g.nodes for v in n.outputs if n.op is broadcast and n.inputs[0].type.rank < v.type.rank}
         self.repeated: dict[Value, int] = {}  # what is computed by several groups: its cost with what follows it
         self.groups_of: dict[Node, list[Group]] = {}
@@ -252,7 +254,8 @@ class Grouping:
     def is_open(self, n: Node, group: Group) -> bool:
         """Whether the group takes n in. Several updates in place must not read what others of them change."""
         _, dependent = self.updates.get(group.root, (None, ()))
-        return group.root not in self.lone and len(group.nodes) < MOST_NODES and n.outputs[0] not in dependent
+        unseen = n.outputs[0] not in dependent and n.outputs[0] not in self.tables  # a search reads elements again and again
+        return unseen and group.root not in self.lone and len(group.nodes) < MOST_NODES
 
     def reaches(self, n: Node, form: Form, group: Group, shared: bool) -> bool:
         """Whether the group's loops reach each element of n where they need it: once, if it is `shared` and stored."""

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.loops import Apply, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
+from loopwright.ir.loops import Apply, Expr, Index, Load, PartitionPoint, Prefix, Reduce, Scatter, When, walk
 from loopwright.ir.nest import Nest
 from loopwright.ir.schedule import (
     AddAlong,
@@ -52,6 +52,7 @@ WEIGHTS = {
     **dict.fromkeys(("zeta", "gammainc", "gammaincc", "gammainc_slope", "betainc"), 400),
 }
 EXPENSIVE = 15
+SEARCH = 60  # a search by halving: some ten loads that wait for one another
 WORTH_KEEPING = 5  # of an element of a row: it is stored to and read from the first cache
 LONG = 1 << 15  # adds of a fold that may be worth several threads
 TINY = 16  # elements of a value that may live in registers
@@ -59,7 +60,8 @@ TINY = 16  # elements of a value that may live in registers
 
 def own_cost(e: Expr) -> int:
     """The cost of one element of an op's own expression, its loads and index arithmetic aside."""
-    return sum(WEIGHTS.get(x.fn, 1) for x in walk(e) if isinstance(x, Apply))
+    return sum(SEARCH if isinstance(x, PartitionPoint) else WEIGHTS.get(x.fn, 1) for x in walk(e)
+               if isinstance(x, Apply | PartitionPoint))
 
 
 @dataclass

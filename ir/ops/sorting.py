@@ -1,4 +1,5 @@
-"""Sorting: stable, NaN last, 0.0 and -0.0 equal, as NumPy's stable kind. Library calls: they have no loop rule."""
+"""Sorting, stable, NaN last, 0.0 and -0.0 equal, as NumPy's stable kind: library calls, without a loop rule. Searching what is
+in that order, which is a map."""
 from __future__ import annotations
 
 from typing import Any
@@ -6,15 +7,16 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.builder import Ref
-from loopwright.ir.dims import Shape
-from loopwright.ir.errors import ShapeError
+from loopwright.ir.dims import Extent, Shape, evaluate
+from loopwright.ir.errors import DTypeError, ShapeError
+from loopwright.ir.loops import Apply, Expr, LoopContext, PartitionPoint
 from loopwright.ir.op import Example, Op
-from loopwright.ir.ops.broadcasting import operand_dtype
+from loopwright.ir.ops.broadcasting import operand_dtype, spread
 from loopwright.ir.ops.elementwise import between
 from loopwright.ir.ops.indexing import gather
 from loopwright.ir.ops.reductions import widened
 from loopwright.ir.ops.structural import move_axis
-from loopwright.ir.types import I64, ArrayType
+from loopwright.ir.types import BOOL, COMPLEX, I64, ArrayType, is_float
 
 _EXAMPLES = (
     Example(("f64[n]",), {"axis": 0}), Example(("f64[n, 4, m]",), {"axis": 1}), Example(("f64[n, n]",), {"axis": 0}),
@@ -58,4 +60,71 @@ argsort: Op = Op(
     numpy=lambda x, axis: np.argsort(widened(x), axis=axis, kind="stable").astype(I64, copy=False),
     batch=lambda size, args, mapped, axis: argsort(args[0], axis=axis + 1),
     examples=_EXAMPLES,
+)
+
+
+# ---- searching ----------------------------------------------------------------------------------
+def _search_shape(table: ArrayType, values: ArrayType, side: str, batch: int) -> Shape:
+    if side not in ("left", "right"):
+        raise ValueError(f"search: side must be 'left' or 'right', got {side!r}")
+    if table.rank != batch + 1 or values.rank < batch or table.shape[:batch] != values.shape[:batch]:
+        raise ShapeError(f"search: {table} must have one axis after the {batch} that it shares with {values}")
+    if table.dtype in COMPLEX:
+        raise DTypeError(f"search: complex numbers are in no order, got {table}")
+    if table.dtype != values.dtype:
+        raise DTypeError(f"search: the table and the values must have one dtype, got {table} and {values}")
+    return values.shape
+
+
+def _search_numpy(table: np.ndarray, values: np.ndarray, side: str, batch: int) -> np.ndarray:
+    """By halving, as the loop rule: the same also of what is in no order."""
+    rows = (*values.shape[:batch], -1) if values.size else (*values.shape[:batch], 0)
+    wide, sought = widened(table), widened(values).reshape(rows)
+    found, left = np.zeros(sought.shape, I64), table.shape[-1]
+    while left:
+        half = (left + 1) // 2
+        x = np.take_along_axis(wide, found + (half - 1), axis=-1)
+        goes_on = (x == x) & ~(sought <= x) if side == "left" else (x <= sought) | (sought != sought)
+        found += np.where(goes_on, half, 0)
+        left -= half
+    return found.reshape(values.shape)
+
+
+def _search_loop(context: LoopContext, index: tuple[Expr, ...], side: str, batch: int) -> Expr:
+    k = context.fresh()
+    x, sought = context.load(0, (*index[:batch], k)), context.load(1, index)
+
+    def test(fn: str, *args: Expr) -> Expr:
+        return Apply(fn, args, BOOL)
+    passed = test("lt", x, sought) if side == "left" else test("le", x, sought)
+    if is_float(context.types[0].dtype):
+        passed = test("bitwise_and", test("eq", x, x), test("bitwise_not", test("le", sought, x))) if side == "left" else \
+            test("bitwise_or", passed, test("ne", sought, sought))
+    return PartitionPoint(k, context.types[0].shape[-1], passed)
+
+
+def _search_batch(size: Extent, args: tuple[Ref, ...], mapped: tuple[bool, ...], side: str, batch: int) -> Ref:
+    """Where only the values are mapped and there is one table, they have one more axis."""
+    if batch == 0 and not mapped[0]:
+        return search(*args, side=side, batch=0)
+    return search(*spread(size, args, mapped), side=side, batch=batch + 1)
+
+
+def _in_order(rng: np.random.Generator, t: ArrayType) -> np.ndarray:
+    return np.sort(rng.integers(0, 4, [evaluate(n, {}) for n in t.shape]), axis=-1).astype(t.dtype)
+
+
+search: Op = Op(
+    name="search",
+    doc="Where each of the values would go in a table in order, rows of it for the first `batch` axes: before what is equal to "
+        "it (left) or after (right), NaN last.",
+    shape=_search_shape, dtype=lambda table, values, **attrs: I64,
+    numpy=_search_numpy, batch=_search_batch, loop=_search_loop,
+    jvp=lambda primals, tangents, out, **attrs: None,
+    examples=tuple(Example(types, {"side": side, "batch": batch}, {0: _in_order, 1: between(0, 4)})
+                   for side in ("left", "right") for types, batch in (
+                       (("f64[n]", "f64[m, 2]"), 0), (("f64[5]", "f64[]"), 0), (("f64[n, 3]", "f64[n]"), 1),
+                       (("f64[n, m]", "f64[n, 2, 3]"), 1), (("f64[0]", "f64[n]"), 0), (("f32[n]", "f32[7]"), 0),
+                       (("bf16[n]", "bf16[7]"), 0), (("f16[9]", "f16[n]"), 0), (("i8[n]", "i8[m]"), 0),
+                       (("u64[n]", "u64[4]"), 0), (("bool[n]", "bool[4]"), 0))),
 )

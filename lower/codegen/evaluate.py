@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from loopwright.ir.loops import Apply, Bounded, Index, Literal, Load, Local, Prefix, Reduce, Size, When
+from loopwright.ir.loops import Apply, Bounded, Index, Literal, Load, Local, PartitionPoint, Prefix, Reduce, Size, When
 from loopwright.ir.types import BOOL, I64
 from loopwright.lower.codegen.arithmetic import emitter, product
 from loopwright.lower.codegen.constants import constant_text
@@ -27,6 +27,7 @@ from loopwright.lower.codegen.folds import fold, prefix
 from loopwright.lower.codegen.machine import register_type, vector_type
 from loopwright.lower.codegen.memory import load
 from loopwright.lower.codegen.quotients import by_one_divisor
+from loopwright.lower.codegen.searching import partition_point
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Arm, Carried, Scope, branch
 
@@ -98,6 +99,8 @@ def _compute(context: Context, term: Term) -> Value:
             return fold(_placed(context, term), monoid, over, term.args[0], dtype)
         case Prefix(monoid=monoid, index=index, dtype=dtype):
             return prefix(_placed(context, term), monoid, index, term.args[0], term.args[1], dtype)
+        case PartitionPoint(index=index, extent=extent):
+            return partition_point(_placed(context, term), index, extent, term.args[0])
     raise AssertionError(f"not an expression of a nest: {term.expr}")
 
 

@@ -11,7 +11,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from loopwright.ir.dims import Extent
-from loopwright.ir.loops import Apply, Bounded, Expr, Index, Literal, Load, Local, Prefix, Reduce, Scatter, Size, When
+from loopwright.ir.loops import (
+    Apply,
+    Bounded,
+    Expr,
+    Index,
+    Literal,
+    Load,
+    Local,
+    PartitionPoint,
+    Prefix,
+    Reduce,
+    Scatter,
+    Size,
+    When,
+)
 from loopwright.ir.types import COMPLEX, INTEGERS
 
 NONE: frozenset[str] = frozenset()
@@ -116,6 +130,8 @@ def _children(expr: Expr) -> tuple[Expr, ...]:
             return (body,)
         case Prefix(last=last, body=body):
             return last, body
+        case PartitionPoint(test=test):
+            return (test,)
         case Scatter():
             raise TypeError("a Scatter is scheduled as loops of stores; a nest holds none")
     return ()
@@ -142,6 +158,8 @@ def _attributes(expr: Expr) -> object:
             return monoid, over, dtype.name
         case Prefix(monoid=monoid, index=index, extent=extent, dtype=dtype):
             return monoid, index, extent, dtype.name
+        case PartitionPoint(index=index, extent=extent):
+            return index, extent
     return None
 
 
@@ -165,6 +183,8 @@ def _term(number: int, expr: Expr, args: tuple[Term, ...]) -> Term:
             effects = True
         case Reduce(over=over):
             free, effects = free - {k.name for k, _ in over}, True
+        case PartitionPoint(index=index):
+            free, effects = free - {index.name}, True
         case Prefix(index=index):
             free, effects = args[0].free | (args[1].free - {index.name}), True
     return Term(number, expr, args, free, buffers, names, extents, effects)

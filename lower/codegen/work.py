@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from loopwright.ir.dims import Extent, floordiv, minimum, product
-from loopwright.ir.loops import Apply, Expr, Load, Prefix, Reduce, When, walk
+from loopwright.ir.loops import Apply, Expr, Load, PartitionPoint, Prefix, Reduce, When, walk
 from loopwright.ir.nest import Allocate, Contract, For, Let, Passes, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.ir.types import FLOATS
 from loopwright.kernels.maths import FUNCTIONS
@@ -14,6 +14,7 @@ from loopwright.lower.rules import WEIGHTS
 
 # One unit is about a simple vectorised instruction on one element.
 TRIPS = 16  # of a loop whose number of trips is data
+HALVINGS = 10  # steps of a search
 HEAVY = 12  # a vector maths function
 
 
@@ -82,6 +83,8 @@ def _expression(expr: Expr) -> Extent:
                 return product(n for _, n in over) * (visit(body) + 1)
             case Prefix(extent=extent, body=body):
                 return extent * (visit(body) + 1)
+            case PartitionPoint(test=test):
+                return HALVINGS * visit(test)
         return 0
     return visit(expr)
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from loopwright.ir.loops import Apply, Bounded, Expr, Index, Literal, Load, Local, Prefix, Reduce, Size, When
+from loopwright.ir.loops import Apply, Bounded, Expr, Index, Literal, Load, Local, PartitionPoint, Prefix, Reduce, Size, When
 from loopwright.ir.nest import Buffer
 from loopwright.ir.types import BOOL, INTEGERS
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.cuda import arithmetic
 from loopwright.lower.cuda.context import REPORT, Context, linear_text, offset_form
 from loopwright.lower.cuda.maths import Library
-from loopwright.lower.cuda.serial import fold, prefix
+from loopwright.lower.cuda.serial import fold, partition_point, prefix
 from loopwright.lower.cuda.text import Block, literal, register_type
 
 
@@ -57,6 +57,8 @@ def _compute(context: Context, term: Term) -> str:
             return fold(context, e, evaluate)
         case Prefix() as e:
             return prefix(context, e, evaluate)
+        case PartitionPoint() as e:
+            return partition_point(context, e, evaluate)
         case Apply(fn=fn, dtype=dtype):
             return _apply(context, library, term, fn, dtype)
     raise AssertionError(f"not an expression of a nest: {term.expr}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loopwright.ir.dims import Extent, product
-from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, When
+from loopwright.ir.loops import Expr, Index, Load, PartitionPoint, Prefix, Reduce, When
 from loopwright.ir.nest import Store
 from loopwright.ir.schedule import THREAD_X, THREAD_Y
 from loopwright.lower.codegen.terms import Term
@@ -95,7 +95,7 @@ def _eager(term: Term) -> list[Term]:
         match t.expr:
             case Load():
                 found.append(t)
-            case Reduce() | Prefix():
+            case Reduce() | Prefix() | PartitionPoint():
                 parts = ()
             case When() if any(a.effects for a in t.args[1:]):
                 parts = t.args[:1]

@@ -13,7 +13,7 @@ from math import prod
 
 from loopwright.ir.dims import Extent, evaluate, product
 from loopwright.ir.graph import Graph, Value
-from loopwright.ir.loops import Apply, Bounded, Expr, Index, Prefix, Reduce, Scatter, walk
+from loopwright.ir.loops import Apply, Bounded, Expr, Index, PartitionPoint, Prefix, Reduce, Scatter, walk
 from loopwright.ir.nest import Contract, For, Statement
 from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
@@ -170,7 +170,8 @@ def _elementwise(s: Survey, number: int, before: Sequence[Instruction], sizes: M
         return [Threads(32, 8), *bound, Vectorize(number, s.loops - 1, 32), Tiles()]
     out: list[Instruction] = [Threads(THREADS), *(Bind(number, a, GRID) for a in range(s.loops))]
     lanes, found = _lanes(s), [x for e in expressions(body) for x in walk(e)]
-    if s.loops and lanes > 1 and not any(isinstance(x, Reduce | Prefix) or _is_long_division(x) for x in found):
+    alone = any(isinstance(x, Reduce | Prefix | PartitionPoint) or _is_long_division(x) for x in found)
+    if s.loops and lanes > 1 and not alone:
         some = any(isinstance(x, Bounded) for x in found)  # what is reported takes registers
         out += [Vectorize(number, s.loops - 1, lanes), Unroll(number, 1 if some else _in_flight(s, lanes))]
     return out

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loopwright.ir.loops import Prefix, Reduce
+from loopwright.ir.loops import PartitionPoint, Prefix, Reduce
 from loopwright.ir.types import BOOL, F32, F64, I64, U8, is_float
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.cuda import arithmetic
@@ -172,6 +172,19 @@ def prefix(context: Context, e: Prefix, evaluate: Evaluate) -> str:
     state = made.declare(context.block, 1)
     _loops(context, made, [(e.index.name, end)], context.launch.terms.of(e.body), state, evaluate)
     return made.result(context.block, made.joined(context.block, state, 1))
+
+
+def partition_point(context: Context, e: PartitionPoint, evaluate: Evaluate) -> str:
+    """How many positions pass a test that all others fail."""
+    at = context.block.variable("long long", "0", "at")
+    left = context.block.variable(context.launch.index_type, context.launch.extent(e.extent), "left")
+    with context.block.inner(f"while ({left} > 0)") as inside:
+        half = inside.let(context.launch.index_type, f"({left} + 1) / 2", "half")
+        k = inside.let(context.launch.index_type, f"({context.launch.index_type}){at} + {half} - 1", "k")
+        test = evaluate(context.at(inside).bind(e.index.name, k), context.launch.terms.of(e.test))
+        inside.line(f"{at} += {test} ? {half} : 0;")
+        inside.line(f"{left} -= {half};")
+    return at
 
 
 def _loops(context: Context, made: Fold, over: Sequence[tuple[str, str]], body: Term, state: Sequence[str],
