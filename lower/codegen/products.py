@@ -3,9 +3,10 @@
     void @lw_product_f32_nn(i64 batch, i64 m, i64 n, i64 k, ptr a, ptr b, ptr c)    C[m, n] = A B for each matrix of a batch
     void @lw_product_f32_tn(...)                            all contiguous; t: that side is stored transposed; so _nt, _tt, f64
 
-The library (`lw_gemm_f32`) is made for large matrices and copies both sides first. Code of our own reads them where they lie,
-if its target has vectors that may be cut: small products by `small.py`, sums of which both factors lie along memory by
-`dots.py`; or copies one side bit by bit, where there are not too many rows or terms, by `chunks.py`. Such products are shared
+The library (`lw_gemm_f32`) is made for large matrices and copies both sides first, as products in blocks do
+(`large_products.py`), which make large products where there are 32 registers. Other code of our own reads both sides where they
+lie, if its target has vectors that may be cut: small products by `small.py`, sums of which both factors lie along memory by
+`dots.py`; or copies one side bit by bit, where there are not too many rows or terms, by `chunks.py`. All of these are shared
 out to threads, by matrices of a batch, columns or rows. The library has threads of its own, which spin when they are done: what
 our threads do next waits for them.
 
@@ -18,6 +19,7 @@ from functools import partial
 
 import numpy as np
 
+from loopwright.lower import large_products
 from loopwright.lower.codegen import chunks, dots, panels, small
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.small import element
@@ -28,6 +30,7 @@ FEW = 8  # rows that are not worth a copy of the other side
 ALONG = 16  # rows, or columns, for which sums go along the terms, where both sides lie so
 MANY = 192  # rows for which a few columns are worth turning
 BRIEF = 128  # terms, with no more than which the library's copies of both sides cost as much as what it does better
+BLOCKS = 64  # rows, columns and terms, with fewer of any of which copies of both sides are used too little
 LEAST_ROWS = 96  # that a thread takes
 NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
 FORMS = tuple((left, right) for left in (False, True) for right in (False, True))  # whether each side is stored transposed
@@ -46,7 +49,9 @@ def products_text(dtype: np.dtype, target: Target) -> str:
     texts = [_Product(dtype, target, form, declarations, constants).text() for form in FORMS]
     own = [small.small_text(dtype, target), dots.dots_text(dtype, target),
            *(chunks.chunks_text(dtype, target, turned) for turned in (False, True)),
-           panels.panels_text(dtype, target, declarations, constants)] if has_own(dtype, target) else []
+           panels.panels_text(dtype, target, declarations, constants),
+           *([large_products.large_products_text(dtype, target, FORMS, declarations, constants)]
+             if has_blocks(dtype, target) else [])] if has_own(dtype, target) else []
     declared = {line for text in own for line in text.split("\n") if line.startswith("declare ")} | declarations
     defined = ["\n".join(line for line in text.split("\n") if not line.startswith("declare ")) for text in own]
     return "\n".join([*sorted(declared), *sorted(constants), *defined, *texts])
@@ -55,6 +60,11 @@ def products_text(dtype: np.dtype, target: Target) -> str:
 def has_own(dtype: np.dtype, target: Target) -> bool:
     """Whether there is code of our own, and with it that for right sides copied before: see `panels.py`."""
     return (target.has_masks or "avx2" in target.enabled) and target.lanes(dtype) >= dots.COLUMNS
+
+
+def has_blocks(dtype: np.dtype, target: Target) -> bool:
+    """Whether tiles of registers suffice for large products: 16 are fewer than the library's tiles make up for."""
+    return has_own(dtype, target) and target.vector_registers > 16
 
 
 class _Product:
@@ -66,6 +76,7 @@ class _Product:
         self.name, self.bytes, self.lanes = name_of(dtype, form), dtype.itemsize, target.lanes(dtype)
         self.declarations, self.constants = declarations, constants
         self.ways = self._ways() if has_own(dtype, target) else []
+        self.in_blocks = has_blocks(dtype, target)
 
     # ---- functions --------------------------------------------------------------------------------
     def text(self) -> str:
@@ -185,9 +196,9 @@ class _Product:
         return [straight, in_chunks] if self.form[0] else [straight, few, in_chunks]
 
     def _first(self, scope: Scope, places: list[str], rows: str, ways: Sequence[Way]) -> None:
-        """The first way whose test holds, else the library, for so many rows from where the places are."""
+        """The first way whose test holds, else that of large products, for so many rows from where the places are."""
         if not ways:
-            self._library(scope, places, rows)
+            self._large(scope, places, rows)
             return
         (test, run), *others = ways
 
@@ -255,6 +266,25 @@ class _Product:
             self._library(inner, places, rows)
             return ()
         branch(scope, scope.emit(f"icmp eq ptr {copy}, null"), without, make, rare=True)
+
+    def _large(self, scope: Scope, places: list[str], rows: str) -> None:
+        """In blocks, or, where there are few terms or columns or no memory for copies, by the library."""
+        def by_library(inner: Scope) -> Carried:
+            self._library(inner, places, rows)
+            return ()
+
+        def in_blocks(inner: Scope) -> Carried:
+            error = inner.function.slot(1, "i64", 8)
+            inner.do(f"store i64 0, ptr {error}")
+            large_products.call_large(inner, self.dtype, self.form, places, {"m": rows, "n": "%n", "k": "%k"}, error)
+            branch(inner, inner.emit(f"icmp ne i64 {inner.emit(f'load i64, ptr {error}')}, 0"), by_library, rare=True)
+            return ()
+        if self.in_blocks:
+            columns = MANY if self.form[0] else BLOCKS  # rows that lie across memory take longer to copy
+            test: list[Test] = [("m", "sge", BLOCKS), ("n", "sge", columns), ("k", "sge", BLOCKS)]
+            branch(scope, self._holds(scope, [test]), in_blocks, by_library)
+        else:
+            by_library(scope)
 
     def _library(self, scope: Scope, places: list[str], rows: str) -> None:
         a, b, c = places
