@@ -13,7 +13,7 @@ from loopwright.ir.errors import DTypeError
 from loopwright.ir.loops import Apply, Bounded, Index, Literal, Load, Local, Reduce, Size, When, integer, less, minus, plus
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Reduction, Scan, Store
 from loopwright.ir.types import BF16, BOOL, DTYPES, F16, F32, F64, FLOATS, I8, I32, I64, INTEGERS, SHORT, U8, U64
-from loopwright.lower.codegen import emit_nest
+from loopwright.lower.codegen import emit_nest, streams
 from loopwright.lower.runtime.lazy import llvm
 from loopwright.lower.target import Target, host_target
 from tests.kernels import compile_nest, elementwise_nest, module_text, run_elementwise, target_of
@@ -259,6 +259,31 @@ def test_tiles(dtype, bits, monkeypatch):
         x, y = np.random.default_rng(n).random((m, n)).astype(dtype), np.ones((n, m), dtype)
         f(x, y, sizes=(n, m))
         assert np.array_equal(y, x.T)
+
+
+@pytest.mark.parametrize("dtype", [U8, F32, F64])
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_tiles_of_large_results_go_past_the_caches(dtype, bits, monkeypatch):
+    """Where their rows begin lines; others are stored as ever."""
+    target = target_of(bits, monkeypatch)
+    monkeypatch.setattr(streams, "PAST_CACHES", 1)
+    inner = For(J, M, (Store("y", (I, J), Load("x", (J, I), dtype)),), target.lanes(dtype), 4)
+    nest = Nest("tiles", (Buffer("x", (M, N), dtype, "input"), Buffer("y", (N, M), dtype, "output")), ("n", "m"),
+                (For(I, N, (inner,), parallel=True, tiled=True),))
+    assert ("!nontemporal" in emit_nest(nest, target).text) == target.is_x86
+    f = compile_nest(nest, target)
+    for n, m, offset in ((64, 64, 0), (64, 128, 4), (130, 1088, 0), (130, 1090, 0), (300, 192, 0)):
+        x = np.random.default_rng(n).integers(0, 100, (m, n)).astype(dtype)
+        y = aligned(n * m + offset, dtype)[offset:].reshape(n, m)
+        f(x, y, sizes=(n, m))
+        assert np.array_equal(y, x.T)
+
+
+def aligned(size, dtype):
+    """An array that begins a line."""
+    raw = np.ones(size * dtype.itemsize + 64, "u1")
+    first = -raw.ctypes.data % 64
+    return raw[first:first + size * dtype.itemsize].view(dtype)
 
 
 @pytest.mark.parametrize("bits", WIDTHS)

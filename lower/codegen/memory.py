@@ -20,7 +20,7 @@ from loopwright.lower.codegen.context import Context, Mask, Value, active_only, 
 from loopwright.lower.codegen.conversions import HALF, from_memory, to_memory
 from loopwright.lower.codegen.machine import memory_type, suffix, vector_type
 from loopwright.lower.codegen.terms import Linear, Term, add_linear, scale_linear
-from loopwright.lower.codegen.text import Carried, Scope, branch, deepest
+from loopwright.lower.codegen.text import STREAMED, STREAMED_METADATA, Carried, Scope, branch, deepest
 
 NEAR_BYTES = 1 << 13  # of a row that is brought near before it is needed: four such rows fit a first cache
 
@@ -365,7 +365,7 @@ def _store_part(context: Context, dtype: np.dtype, address: Address, part: int, 
             return ()
         branch(scope, mask, write)
     elif address.offsets is None and isinstance(address.stride, int) and abs(address.stride) == 1:
-        _store_consecutive(scope, element, address, part, lanes, raw, mask)
+        _store_consecutive(context, element, address, part, raw, mask)
     elif address.offsets is None and address.stride == 2 and mask is None:
         _store_every_second(scope, element, address, part, lanes, raw)
     else:
@@ -411,14 +411,18 @@ def _store_every_second(scope: Scope, element: str, address: Address, part: int,
             (kind, spread), ("ptr", pointer), ("i32", str(width(element))), (vector_type("i1", lanes), f"<{mask}>")])
 
 
-def _store_consecutive(scope: Scope, element: str, address: Address, part: int, lanes: int, raw: str, mask: str | None) -> None:
+def _store_consecutive(context: Context, element: str, address: Address, part: int, raw: str, mask: str | None) -> None:
+    scope, lanes = context.scope, context.lanes
     kind = vector_type(element, lanes)
     if address.stride == -1:
         raw = reverse(scope, element, raw, lanes)
         mask = reverse(scope, "i1", mask, lanes) if mask is not None else None
     pointer = _vector_pointer(scope, element, address, part, lanes)
     if mask is None:
-        scope.do(f"store {kind} {raw}, ptr {pointer}, align {width(element)}")
+        if context.streamed:
+            scope.function.constants.add(STREAMED_METADATA)
+        how = f"{lanes * width(element)}, !nontemporal {STREAMED}" if context.streamed else width(element)
+        scope.do(f"store {kind} {raw}, ptr {pointer}, align {how}")
         return
     scope.run(f"llvm.masked.store.{suffix(kind)}.p0", [
         (kind, raw), ("ptr", pointer), ("i32", str(width(element))), (vector_type("i1", lanes), mask)])

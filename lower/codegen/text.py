@@ -17,6 +17,8 @@ RARE = "!9000"  # branch weights: the first target is seldom taken
 HIDING = 85  # any constant: twice with xor it changes nothing, and LLVM no longer sees that an index moves in steps. Its
 # strength reduction would take a third of all compile time to arrive at the addresses that are written here.
 RARE_METADATA = f'{RARE} = !{{!"branch_weights", i32 1, i32 2000}}'
+STREAMED = "!9001"  # of stores that go past the caches
+STREAMED_METADATA = f"{STREAMED} = !{{i32 1}}"
 Carried = Sequence[tuple[str, str]]  # (LLVM type, register or constant)
 
 

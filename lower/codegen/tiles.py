@@ -1,5 +1,9 @@
 """Two nested loops in tiles: arrays that the outer one walks element by element are read along it and transposed in registers.
 
+A group of tiles is transposed to memory on the stack, then the body goes through it row by row: of each row it reads and
+writes a few lines in a go, since rows that are a power of two apart would drive one another's lines out of the caches. Where
+results are larger than caches, those lines are written past them.
+
 Guarantees: every element is computed once, as in the plain loops; only whole tiles are read that way, or tiles of rows that
 are there and columns of which the last one is read again where columns are padded.
 """
@@ -14,14 +18,17 @@ from loopwright.lower.codegen.evaluate import remember
 from loopwright.lower.codegen.folds import masked
 from loopwright.lower.codegen.machine import register_type, vector_type
 from loopwright.lower.codegen.memory import load
+from loopwright.lower.codegen.streams import fence, streams
 from loopwright.lower.codegen.tensors import block_span
 from loopwright.lower.codegen.terms import Term
-from loopwright.lower.codegen.text import Scope, loop
+from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 from loopwright.lower.fusing import transposed_loads
 
 BLOCK = 1024  # of the inner loop: its lines of the transposed arrays stay in the second cache while the outer goes on
+LINES = (2, 4)  # that a group's rows have of the transposed arrays, and of the others
 
 Span = tuple[str, str]
+Real = tuple[str, Scope]  # where the columns that are there end, and where that is known
 
 
 def in_tiles(context: Context, outer: For, span: Span, run: Callable[[Context, For], None]) -> None:
@@ -37,73 +44,119 @@ class _Tiles:
                  run: Callable[[Context, For], None]) -> None:
         self.row, self.column, self.lanes = outer.index.name, inner.index.name, inner.lanes
         self.inner, self.terms, self.run = inner, terms, run
+        line = max(64 // max(t.dtype.itemsize for t in terms), self.lanes)
+        self.rows, self.columns = [n * line for n in LINES]  # of a group
         kernel = context.kernel
-        self.slots = [kernel.function.slot(self.lanes ** 2, register_type(t.dtype), 64) for t in terms]
+        self.slots = [kernel.function.slot(self.rows * self.columns, register_type(t.dtype), 64) for t in terms]
+        self.streams = False
 
     def blocks(self, context: Context, span: Span) -> None:
+        """Whole tiles, block by block of columns; then the rows that are left."""
+        scope = context.scope
         low, extent = block_span(context, self.inner)
+        real = extent
         if self.inner.padded:  # to the end of the block
-            extent = context.scope.emit(f"add nsw i64 {low}, {self.inner.length}")
-
-        def block(scope: Scope, begin: str, state: list[str]) -> list[str]:
-            columns = (begin, _end(scope, begin, BLOCK, extent))
-
-            def rows(inside: Scope, first: str, state: list[str]) -> list[str]:
-                self._tiles(context.at(inside), (first, _end(inside, first, self.lanes, span[1])), columns)
-                return []
-            loop(scope, *span, str(self.lanes), (), rows)
-            return []
-        context.kernel.forget()
-        loop(context.scope, low, extent, str(BLOCK), (), block)
-        context.kernel.forget()
-
-    def _tiles(self, context: Context, rows: Span, columns: Span) -> None:
-        """Whole tiles, then what is left: nothing is whole where there are not enough rows."""
-        scope, (low, high) = context.scope, columns
-        real = high
-        if self.inner.padded:
-            real = scope.call("i64", "llvm.smin.i64", [("i64", high), ("i64", context.kernel.extent(self.inner.extent))])
-        count = scope.emit(f"sub i64 {real}, {low}")
-        whole = scope.emit(f"add i64 {low}, {scope.emit(f'and i64 {count}, {-self.lanes}')}")
-        enough = scope.emit(f"icmp eq i64 {scope.emit(f'sub i64 {rows[1]}, {rows[0]}')}, {self.lanes}")
-        end = scope.emit(f"select i1 {enough}, i64 {whole}, i64 {low}")
+            extent = scope.emit(f"add nsw i64 {low}, {self.inner.length}")
+            real = _least(scope, extent, context.kernel.extent(self.inner.extent))
         wide = replace(context, lanes=self.lanes, parts=1, vector=self.column)
+        whole = self._whole(scope, *span)
 
-        def tile(inner: Scope, at: str, state: list[str], last: str | None = None) -> list[str]:
-            here = wide.bind_index(self.column, at, inner)
-            for term, slot in zip(self.terms, self.slots, strict=True):
-                self._transpose(here, term, slot, rows[0], at, last)
-            here = here if last is None else replace(masked(here, self.column, real, scope), padded=True)
-            self._rows(here, rows, remembered=True)
+        def block(outer: Scope, begin: str, state: list[str]) -> list[str]:
+            columns = (begin, _end(outer, begin, BLOCK, extent))
+
+            def rows(inner: Scope, first: str, state: list[str]) -> list[str]:
+                self._groups(wide.at(inner), (first, _end(inner, first, self.rows, whole)), columns, (real, scope))
+                return []
+            loop(outer, span[0], whole, str(self.rows), (), rows)
+            return []
+        context.kernel.forget()
+        loop(scope, low, extent, str(BLOCK), (), block)
+        self._without_tiles(wide, (whole, span[1]), (low, extent), (real, scope))
+        if self.streams:
+            fence(context)
+        context.kernel.forget()
+
+    def _groups(self, context: Context, rows: Span, columns: Span, real: Real) -> None:
+        """Some rows: groups of tiles, then the columns that are left."""
+        scope, (low, high) = context.scope, columns
+        end = self._whole(scope, low, _least(scope, high, real[0]))
+        loop(scope, low, end, str(self.columns), (), lambda inner, at, state: self._group(
+            context.at(inner), rows, (at, _end(inner, at, self.columns, end)), real))
+        if not self.inner.padded:
+            self._without_tiles(context, rows, (end, high), real)
+            return
+        last = scope.emit(f"sub nsw i64 {real[0]}, 1")
+        loop(scope, end, high, str(self.columns), (), lambda inner, at, state: self._group(
+            context.at(inner), rows, (at, _end(inner, at, self.columns, high)), real, last))
+
+    def _group(self, context: Context, rows: Span, columns: Span, real: Real, last: str | None = None) -> list[str]:
+        """Tiles, transposed; then the body, row by row. The `last` column is in the place of those behind it."""
+        def tile(outer: Scope, column: str, state: list[str]) -> list[str]:
+            def down(inner: Scope, first: str, state: list[str]) -> list[str]:
+                here = context.bind_index(self.column, column, outer).at(inner)
+                place = self._place(inner, rows, columns, first, column)
+                for term, slot in zip(self.terms, self.slots, strict=True):
+                    pointer = inner.emit(f"getelementptr {register_type(term.dtype)}, ptr {slot}, i64 {place}")
+                    self._transpose(here, term, pointer, first, column, last)
+                return []
+            loop(outer, *rows, str(self.lanes), (), down)
             return []
 
-        def rest(inner: Scope, at: str, state: list[str]) -> list[str]:
-            here = replace(wide.bind_index(self.column, at, inner), padded=self.inner.padded)
-            self._rows(masked(here, self.column, real, scope), rows, remembered=False)
-            return []
-        loop(scope, low, end, str(self.lanes), (), tile)
-        if self.inner.padded:
-            last = scope.emit(f"sub i64 {real}, 1")
-            beyond = scope.emit(f"select i1 {enough}, i64 {high}, i64 {end}")
-            loop(scope, end, beyond, str(self.lanes), (), lambda inner, at, state: tile(inner, at, state, last))
-            end = beyond
-        loop(scope, end, high, str(self.lanes), (), rest)
-
-    def _rows(self, context: Context, rows: Span, *, remembered: bool) -> None:
-        """The body for one vector of columns in each row of a tile."""
-        def row(inner: Scope, at: str, state: list[str]) -> list[str]:
-            here = context.bind_index(self.row, at, inner)
-            if remembered:
-                place = inner.emit(f"mul nsw i64 {inner.emit(f'sub nsw i64 {at}, {rows[0]}')}, {self.lanes}")
+        def row(outer: Scope, at: str, state: list[str], streamed: bool) -> list[str]:
+            def vector(inner: Scope, column: str, state: list[str]) -> list[str]:
+                here = context.bind_index(self.row, at, outer).bind_index(self.column, column, inner)
+                if last is not None:
+                    here = replace(masked(here, self.column, *real), padded=True)
+                place = self._place(inner, rows, columns, at, column)
                 for term, slot in zip(self.terms, self.slots, strict=True):
                     element = register_type(term.dtype)
                     pointer = inner.emit(f"getelementptr {element}, ptr {slot}, i64 {place}")
-                    vector = inner.emit(f"load {vector_type(element, self.lanes)}, ptr {pointer}, align 4")
-                    remember(here, term, Value((vector,), term.dtype, self.lanes, inner))
-            self.run(here, self.inner)
+                    found = inner.emit(f"load {vector_type(element, self.lanes)}, ptr {pointer}, align 4")
+                    remember(here, term, Value((found,), term.dtype, self.lanes, inner))
+                self.run(replace(here, streamed=streamed), self.inner)
+                return []
+            loop(outer, *columns, str(self.lanes), (), vector)
             return []
-        context.kernel.forget()
-        loop(context.scope, *rows, "1", (), row)
+
+        def body(streamed: bool) -> Callable[[Scope], Carried]:
+            def run(scope: Scope) -> Carried:
+                context.kernel.forget()
+                loop(scope, *rows, "1", (), lambda outer, at, state: row(outer, at, state, streamed))
+                return ()
+            return run
+        loop(context.scope, *columns, str(self.lanes), (), tile)
+        first = context.bind_index(self.row, rows[0], context.scope).bind_index(self.column, columns[0], context.scope)
+        past = streams(first, self.row, self.inner.body) if last is None else None
+        if past is None:
+            body(False)(context.scope)
+        else:
+            self.streams = True
+            branch(context.scope, past, body(True), body(False))
+        return []
+
+    def _without_tiles(self, context: Context, rows: Span, columns: Span, real: Real) -> None:
+        """The body for one vector of columns after the other, in each row."""
+        def vector(outer: Scope, column: str, state: list[str]) -> list[str]:
+            here = replace(context.bind_index(self.column, column, outer), padded=self.inner.padded)
+            here = masked(here, self.column, *real)
+
+            def row(inner: Scope, at: str, state: list[str]) -> list[str]:
+                self.run(here.bind_index(self.row, at, inner), self.inner)
+                return []
+            context.kernel.forget()
+            loop(outer, *rows, "1", (), row)
+            return []
+        loop(context.scope, *columns, str(self.lanes), (), vector)
+
+    def _whole(self, scope: Scope, low: str, high: str) -> str:
+        """The end of the last whole tile from low."""
+        count = scope.emit(f"sub nsw i64 {high}, {low}")
+        return scope.emit(f"add nsw i64 {low}, {scope.emit(f'and i64 {count}, {-self.lanes}')}")
+
+    def _place(self, scope: Scope, rows: Span, columns: Span, row: str, column: str) -> str:
+        """Where an element of a group is in the slots."""
+        above = scope.emit(f"mul nsw i64 {scope.emit(f'sub nsw i64 {row}, {rows[0]}')}, {self.columns}")
+        return scope.emit(f"add nsw i64 {above}, {scope.emit(f'sub nsw i64 {column}, {columns[0]}')}")
 
     def _transpose(self, context: Context, term: Term, slot: str, first: str, at: str, last: str | None) -> None:
         """A tile of an array, read along the rows' index, to memory that vectors of columns are read from; the `last` column
@@ -117,7 +170,7 @@ class _Tiles:
             along = replace(context, vector=self.row).bind_index(self.column, column, scope).bind_index(self.row, first, scope)
             registers.append(load(along, term).parts[0])
         for k, register in enumerate(transposed(scope, kind, registers)):
-            pointer = scope.emit(f"getelementptr {element}, ptr {slot}, i64 {k * self.lanes}")
+            pointer = scope.emit(f"getelementptr {element}, ptr {slot}, i64 {k * self.columns}")
             scope.do(f"store {kind} {register}, ptr {pointer}, align 4")
 
 
@@ -138,4 +191,8 @@ def transposed(scope: Scope, kind: str, registers: list[str]) -> list[str]:
 
 
 def _end(scope: Scope, begin: str, size: int, high: str) -> str:
-    return scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"add nsw i64 {begin}, {size}")), ("i64", high)])
+    return _least(scope, scope.emit(f"add nsw i64 {begin}, {size}"), high)
+
+
+def _least(scope: Scope, a: str, b: str) -> str:
+    return scope.call("i64", "llvm.smin.i64", [("i64", a), ("i64", b)])
