@@ -242,6 +242,13 @@ def minus(a: Expr, b: Expr) -> Expr:
     return plus(a, times(b, Literal(-1, I64)))
 
 
+def whole_number(e: Expr) -> int | None:
+    """The whole number that a literal is, of any dtype."""
+    if not isinstance(e, Literal) or isinstance(e.value, complex) or e.value % 1 != 0:
+        return None
+    return int(e.value)
+
+
 def _extent(x: Expr) -> Extent:
     if isinstance(x, Size):
         return x.extent

@@ -34,6 +34,7 @@ from loopwright.kernels.maths_exponentials import (
 )
 from loopwright.kernels.maths_hyperbolic import arccosh, arcsinh, arctanh, cosh, sinh, tanh
 from loopwright.kernels.maths_inverse import arccos, arcsin, arctan, arctan2
+from loopwright.kernels.maths_powers import product_power
 from loopwright.kernels.maths_trigonometry import cos, sin, tan
 from loopwright.kernels.maths_writer import (
     Pieces,
@@ -227,3 +228,9 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
     "power": native(_pow), "cbrt": native(_cbrt), "hypot": native(_hypot),
     "fmod": in_double(fmod), "remainder": remainder, "floor_divide": floor_divide,
 }
+
+
+def whole_power(n: int) -> Callable[..., str] | None:
+    """x -> x^n for one n, or None where the power of any exponent takes no longer."""
+    product = product_power(n, lambda m, x, y: m.apart("power_far", (x, y), _pow_far))
+    return None if product is None else native(product)

@@ -5,9 +5,10 @@ import pytest
 from scipy import special
 
 import loopwright as lw
-from loopwright.ir.types import F32, F64
+from loopwright.ir.loops import Literal
+from loopwright.ir.types import F16, F32, F64
 from loopwright.kernels import maths_tables as tables
-from tests.kernels import run_elementwise, target_of
+from tests.kernels import compile_nest, elementwise_nest, run_elementwise, target_of
 
 UNARY = {
     "exp": mp.exp, "exp2": lambda x: mp.mpf(2) ** x, "expm1": mp.expm1, "log": mp.log, "log2": lambda x: mp.log(x, 2),
@@ -196,19 +197,29 @@ def test_powers_of_small_integers_are_exact():
         assert np.array_equal(got, np.ldexp(dtype.type(1), whole.astype(int)))
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32])
-def test_powers_known_to_be_small_are_products(dtype):
-    rng = np.random.default_rng(4)
-    wide = np.concatenate([rng.normal(size=500), rng.normal(size=500) * np.exp(rng.uniform(-40, 40, 500)), SPECIAL])
-    with np.errstate(all="ignore"):
-        x = wide.astype(dtype) if np.dtype(dtype).kind == "f" else rng.integers(-2**31, 2**31, 999).astype(dtype)
-        for count in (1, 2, 3):
-            f = lw.jit(lambda x, count=count: x ** count)
-            got, wanted = f(x), (x.astype(F64) ** count).astype(dtype) if dtype is not np.int32 else x ** count
-            near = np.abs(got - wanted) <= LIMIT * np.spacing(np.abs(wanted)) if dtype is not np.int32 else got == wanted
-            assert (near | (got == wanted) | np.isnan(got) & np.isnan(wanted)).all()
-            assert (np.isnan(wanted) | (np.signbit(got * 1.0) == np.signbit(wanted * 1.0))).all()
-            assert "power" not in f.lower(x).llvm and f(x[:0]).shape == (0,)
+@pytest.mark.parametrize("bits", [512, 256, 128])
+@pytest.mark.parametrize("dtype", [F16, F32, F64], ids=str)
+def test_whole_powers_known_when_compiled(dtype, bits, monkeypatch):
+    """Products: with NumPy's signs, zeros, infinities and denormals."""
+    rng, target, info = np.random.default_rng(4), target_of(bits, monkeypatch), np.finfo(dtype)
+    for n in (-64, -17, -7, -4, -3, -2, -1, 1, 2, 3, 4, 5, 7, 10, 31, 64):
+        sizes = np.exp2((rng.uniform(info.minexp - info.nmant - 2, info.maxexp + 1, 60) / n).clip(-1023, 1023))
+        with np.errstate(all="ignore"):
+            x = np.concatenate([sizes * rng.choice([-1, 1], 60), rng.normal(size=30), SPECIAL, -SPECIAL]).astype(dtype)
+            wanted = np.power(x.astype(F64), n).astype(dtype)
+        nest = elementwise_nest("power", [dtype], dtype, target.lanes(dtype), 2, Literal(float(n), dtype))
+        got = np.zeros_like(x)
+        compile_nest(nest, target)(x, got, sizes=(len(x),))
+        assert same(got, wanted, dtype).all(), (n, x[~same(got, wanted, dtype)], got[~same(got, wanted, dtype)])
+        with mp.workprec(120):
+            assert worst_ulp(lambda v, n=n: mp.power(v, n), got, x) <= LIMIT
+
+
+def test_whole_powers_of_integers_known_when_compiled():
+    x = np.random.default_rng(4).integers(-2**31, 2**31, 999).astype(np.int32)
+    for n in (0, 1, 2, 3, 5, 8, 31, 64, 65):
+        f = lw.jit(lambda x, n=n: x ** n)
+        assert np.array_equal(f(x), x ** n) and f(x[:0]).shape == (0,)
 
 
 @pytest.mark.parametrize("bits", [512, 256, 128])

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial
 
 import numpy as np
 
 from loopwright.ir.errors import DTypeError
 from loopwright.ir.types import BOOL, FLOATS, INTEGERS
 from loopwright.kernels import maths, maths_special
+from loopwright.kernels.maths_powers import MOST, by_squares
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.conversions import HALF, from_memory, machine_for, rounded, to_memory
 from loopwright.lower.codegen.machine import (
@@ -105,11 +106,12 @@ def _exact(function: Callable[..., str]) -> Emit:
     return lambda at, *args: function(at.machine, *args)
 
 
-def product(at: Lanes, *factors: str) -> str:
-    """Their product, from the left; half floats round once."""
+def whole_power(at: Lanes, x: str, n: int) -> str | None:
+    """x^n by products, or None where the power of any exponent takes no longer; half floats round once."""
     if at.dtype not in FLOATS:
-        return reduce(lambda a, b: at.op("mul", a, b), factors)
-    return _float(lambda m, *args: reduce(m.mul, args))(at, *factors)
+        return by_squares(partial(at.op, "mul"), x, n) if 1 <= n <= MOST else None
+    found = maths.whole_power(n)
+    return None if found is None else _float(found)(at, x)
 
 
 def _sign(m: Machine, x: str) -> str:

@@ -7,9 +7,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from loopwright.ir.loops import Apply, Bounded, Index, Literal, Load, Local, PartitionPoint, Prefix, Reduce, Size, When
+from loopwright.ir.loops import (
+    Apply,
+    Bounded,
+    Index,
+    Literal,
+    Load,
+    Local,
+    PartitionPoint,
+    Prefix,
+    Reduce,
+    Size,
+    When,
+    whole_number,
+)
 from loopwright.ir.types import BOOL, I64
-from loopwright.lower.codegen.arithmetic import emitter, product
+from loopwright.lower.codegen.arithmetic import emitter, whole_power
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.context import (
     Context,
@@ -148,17 +161,14 @@ def _apply(context: Context, term: Term, fn: str, dtype: np.dtype) -> Value:
 
 
 def _special_power(context: Context, term: Term, args: tuple[Value, ...]) -> Value | None:
-    """x ** 1 is x and x ** 2 is x * x, which is how NumPy rounds them; x ** 3 is x * x * x, whose two roundings are within the
-    bounds of vector maths, and of which no part is infinite or denormal where the whole is not."""
-    exponent = term.args[1].expr
-    if not isinstance(exponent, Literal) or exponent.value not in (1, 2, 3):
+    """A whole power that is known here, by products: x ** 1 is x and x ** 2 is x * x, which is how NumPy rounds them."""
+    x, n = args[0], whole_number(term.args[1].expr)
+    if n is None:
         return None
-    x = args[0]
-    if exponent.value == 1:
-        return x
     at = context.writer(x.dtype, x.scope, x.lanes)
-    count = 2 if exponent.value == 2 else 3
-    return Value(tuple(product(at, *[r] * count) for r in x.parts), x.dtype, x.lanes, x.scope)
+    found = [whole_power(at, r, n) for r in x.parts]
+    registers = tuple([r for r in found if r is not None])
+    return Value(registers, x.dtype, x.lanes, x.scope) if registers else None
 
 
 def _refuse_negative(context: Context, scope: Scope, exponent: Value) -> None:

@@ -11,8 +11,10 @@ import numpy as np
 
 from loopwright.ir.errors import DTypeError
 from loopwright.ir.types import BF16, BOOL, F16, F32, F64, FLOATS, INTEGERS, is_float
+from loopwright.kernels import maths
+from loopwright.kernels.maths_powers import MOST, by_squares
 from loopwright.lower.cuda.maths import FORMULAS, Library
-from loopwright.lower.cuda.text import HALF, INTEGER_TYPES, register_type
+from loopwright.lower.cuda.text import HALF, INTEGER_TYPES, Block, register_type
 
 # The very conversions of the machine; what stands in for them elsewhere has the same names.
 LW_HALF = """#ifndef LW_EMULATED
@@ -155,6 +157,21 @@ def _on_floats(library: Library, fn: str, dtype: np.dtype, args: Sequence[str]) 
         result = f"{library.formula(fn, bits, len(args))}({', '.join(args)})"
     else:
         return None
+    return rounded(library, result, dtype) if dtype in HALF else result
+
+
+def whole_power(block: Block, library: Library, dtype: np.dtype, x: str, n: int) -> str | None:
+    """x^n by products, or None where the power of any exponent takes no longer; half floats round once."""
+    def multiplied(a: str, b: str) -> str:
+        return block.let(register_type(dtype), applied(library, "mul", dtype, [a, b]))
+
+    if dtype not in FLOATS:
+        return by_squares(multiplied, x, n) if 1 <= n <= MOST else None
+    found = maths.whole_power(n)
+    if found is None:
+        return None
+    name = f"power_{n}" if n > 0 else f"power_minus_{-n}"
+    result = f"{library.function(name, 64 if dtype == F64 else 32, 1, found)}({x})"
     return rounded(library, result, dtype) if dtype in HALF else result
 
 

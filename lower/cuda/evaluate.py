@@ -7,7 +7,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from loopwright.ir.loops import Apply, Bounded, Expr, Index, Literal, Load, Local, PartitionPoint, Prefix, Reduce, Size, When
+from loopwright.ir.loops import (
+    Apply,
+    Bounded,
+    Expr,
+    Index,
+    Literal,
+    Load,
+    Local,
+    PartitionPoint,
+    Prefix,
+    Reduce,
+    Size,
+    When,
+    whole_number,
+)
 from loopwright.ir.nest import Buffer
 from loopwright.ir.types import BOOL, INTEGERS
 from loopwright.lower.codegen.terms import Term
@@ -75,9 +89,10 @@ def _apply(context: Context, library: Library, term: Term, fn: str, dtype: np.dt
         case "select":
             return f"{args[0]} ? {args[1]} : {args[2]}"
         case "power":
-            exponent = term.args[1].expr
-            if isinstance(exponent, Literal) and exponent.value in (1, 2):  # as NumPy rounds them
-                return args[0] if exponent.value == 1 else arithmetic.applied(library, "mul", source, [args[0], args[0]])
+            n = whole_number(term.args[1].expr)
+            product = None if n is None else arithmetic.whole_power(context.block, library, source, args[0], n)
+            if product is not None:
+                return product
             if dtype in INTEGERS and dtype.kind == "i":  # NumPy raises ValueError: axis -1 marks it
                 report(context, f"{args[1]} < 0", "1", "0", "-1", "0")
     return arithmetic.applied(library, fn, source, args)
