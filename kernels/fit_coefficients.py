@@ -98,7 +98,9 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     "ATAN_WIDE": (odd(mp.atan, -1 / 3), 0, 1, 8, None),
     # the same for sqrt u <= 7/16
     "ATAN_MIDDLE": (odd(mp.atan, -1 / 3), 0, (7 / 16) ** 2, None, 11),
-    "ASINH": (odd(mp.asinh, -1 / 6), 0, 1, 8, None),
+    "ASINH": (odd(mp.asinh, -1 / 6), 0, 1.1875 ** 2, 9, None),
+    # (acosh(1 + d) / sqrt(2 d) - 1) / d
+    "ACOSH": (around_zero(lambda d: (mp.acosh(1 + d) / mp.sqrt(2 * d) - 1) / d, -1 / 12), 0, 0.5625, 4, None),
     "ATANH": (odd(mp.atanh, 1 / 3), 0, 0.25, 6, None),
     # the same for sqrt u <= 1/4
     "ATAN": (odd(mp.atan, -1 / 3), 0, 0.0626, None, 8),

@@ -18,7 +18,7 @@ from loopwright.kernels.maths_exponentials import (
     reduced,
     split,
 )
-from loopwright.kernels.maths_writer import Pieces, Writer, by_pieces, cancelling, odd, polynomial, quick_two_sum, two_sum
+from loopwright.kernels.maths_writer import Pieces, Writer, by_pieces, cancelling, horner, odd, polynomial, quick_two_sum
 
 TANH32, TANH64 = Pieces(t.TANH_SLOPE32, t.TANH_PIECES32), Pieces(t.TANH_SLOPE64, t.TANH_PIECES64)
 FLAT = {32: 9.5, 64: 19.07}  # from there on tanh is 1
@@ -67,42 +67,73 @@ def _tanh_of_exponential(m: Writer, x: str) -> str:
 
 
 # ---- inverses -----------------------------------------------------------------------------------
-def _log_beside_one(m: Writer, u: str, low: str, large: str, x: str) -> str:
-    """log(1 + u + low); log(2 x) where large."""
-    v, lost = two_sum(m, u, 1.0)
-    v, lost = m.select(large, x, v), m.select(large, 0.0, m.add(lost, low))
-    s = split(m, v, lost)
-    return log_core(m, replace(s, k=m.add(s.k, m.select(large, 1.0, 0.0))))
-
-
 def _is_large(m: Writer, a: str) -> str:
     """Whether the square of a makes 1 vanish."""
     return m.compare("ge", a, 2.0 ** (format_of(m).mantissa // 2 + 2))
 
 
 def arcsinh(m: Writer, x: str) -> str:
-    """log(a + sqrt(a^2 + 1)); in f32 a polynomial below 1, in f64 as log1p(a + a^2 / (1 + sqrt(1 + a^2)))."""
-    a = m.abs(x)
-    large = _is_large(m, a)
+    return m.copysign((_arcsinh_single if m.bits == 32 else _arcsinh_double)(m, m.abs(x)), x)
+
+
+def _arcsinh_single(m: Writer, a: str) -> str:
+    """A polynomial, and where it is 1 or more log(a + sqrt(a^2 + 1))."""
     square = m.mul(a, a)
-    root = m.sqrt(m.add(square, 1.0))
-    if m.bits == 32:
-        more, low = quick_two_sum(m, a, m.sub(root, 1.0))
-        y = _log_beside_one(m, more, low, large, a)
-        y = m.select(m.compare("lt", a, 1.0), odd(m, a, square, t.ASINH32), y)
-    else:
-        more, low = quick_two_sum(m, a, m.div(square, m.add(root, 1.0)))
-        y = _log_beside_one(m, more, low, large, a)
-        y = m.select(m.compare("lt", a, 2.0 ** -28), a, y)
-    return m.copysign(y, x)
+    y = _log_of_sum(m, a, m.sqrt(m.add(square, 1.0)))
+    return m.select(m.compare("lt", a, 1.1875), odd(m, a, square, t.ASINH32), y)
+
+
+def _arcsinh_double(m: Writer, a: str) -> str:
+    """log(a + sqrt(a^2 + 1)), with what rounding takes, which is all that is left of small numbers."""
+    square = m.fma(a, a, 1.0)
+    root, low = _root_twice(m, square, cancelling(m, a, a, m.sub(1.0, square)))
+    v, lost = quick_two_sum(m, root, a)
+    return _log_twice(m, a, v, m.add(lost, low))
 
 
 def arccosh(m: Writer, x: str) -> str:
-    """log1p(d + sqrt(2 d + d^2)) with d = x - 1."""
-    d = m.sub(x, 1.0)
-    u, low = two_sum(m, d, m.sqrt(m.fma(d, d, m.add(d, d))))
-    y = _log_beside_one(m, u, low, _is_large(m, x), x)
+    y = (_arccosh_single if m.bits == 32 else _arccosh_double)(m, x, m.sub(x, 1.0))
     return m.select(m.compare("ge", x, 1.0), y, NAN)
+
+
+def _arccosh_single(m: Writer, x: str, d: str) -> str:
+    """sqrt(2 d) times a polynomial in d = x - 1, and where it is 1 or more log(x + sqrt(x^2 - 1))."""
+    twice = m.add(d, d)
+    beside = m.compare("lt", d, 0.5625)
+    root = m.sqrt(m.select(beside, twice, m.fma(d, d, twice)))
+    near = m.fma(m.mul(root, d), horner(m, d, t.ACOSH32), root)
+    return m.select(beside, near, _log_of_sum(m, x, root))
+
+
+def _arccosh_double(m: Writer, x: str, d: str) -> str:
+    """log(x + sqrt(d^2 + 2 d)) with d = x - 1, and what rounding takes."""
+    twice = m.add(d, d)
+    square = m.fma(d, d, twice)
+    root, low = _root_twice(m, square, cancelling(m, d, d, m.sub(twice, square)))
+    v, lost = quick_two_sum(m, x, root)
+    return _log_twice(m, x, v, m.add(lost, low))
+
+
+def _log_of_sum(m: Writer, a: str, root: str) -> str:
+    """f32: the logarithm of a + root where it is 1 or more; what rounding takes from the sum is too little to count there."""
+    root = m.select(_is_large(m, a), a, root)
+    s = split(m, m.fma(root, 0.5, m.mul(a, 0.5)))
+    return log_core(m, replace(s, k=m.add(s.k, 1.0)))
+
+
+def _root_twice(m: Writer, square: str, low: str) -> tuple[str, str]:
+    """f64: sqrt(square + low), and what rounding takes from it, which needs few bits: the inverse is exact for powers of two
+    and straight between them, within an eighth."""
+    root = m.sqrt(square)
+    half_inverse = m.from_bits(m.isub(0x7FD << 52, m.bits_of(root)))
+    return root, m.mul(m.add(cancelling(m, m.neg(root), root, square), low), half_inverse)
+
+
+def _log_twice(m: Writer, a: str, v: str, low: str) -> str:
+    """f64: log(v + low); log(2 a) where a is large."""
+    large = _is_large(m, a)
+    s = split(m, m.select(large, a, v), m.select(large, 0.0, low))
+    return log_core(m, replace(s, k=m.add(s.k, m.select(large, 1.0, 0.0))))
 
 
 def arctanh(m: Writer, x: str) -> str:
