@@ -32,7 +32,7 @@ from loopwright.ir.loops import (
 from loopwright.ir.op import Op
 from loopwright.ir.ops import TABLE
 from loopwright.ir.ops.selection import bitcast, convert
-from loopwright.ir.types import BF16, F16, F32, INTEGERS, ArrayType
+from loopwright.ir.types import BF16, F16, F32, INTEGERS, ArrayType, is_inexact
 
 FOLDS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bitwise_or", "all": "bitwise_and"}
 
@@ -166,6 +166,8 @@ def _fold(expr: Reduce | Prefix, values: list[Any]) -> Any:
         return np.int64(getattr(np, expr.monoid)(np.array(values, expr.body.dtype)))
     wide = F32 if expr.dtype in (F16, BF16) and expr.monoid == "sum" else expr.dtype
     total = identity(expr.monoid, wide)
+    if isinstance(expr, Prefix) and expr.monoid == "sum" and is_inexact(wide):
+        total = -total  # -0.0, which leaves -0.0 as it is
     for x in values:
         assert x.dtype == expr.dtype, f"a {expr.monoid} at {expr.dtype} of {x.dtype}"
         total = apply(TABLE[FOLDS[expr.monoid]], [total, x.astype(wide)], wide)

@@ -183,6 +183,9 @@ def test_gradients_and_batches():
     agree(found, s * (w - np.sum(s * w, axis=-1, keepdims=True)), "softmax")
     found, = through_emulator(lw.grad(lambda x: lw.numpy.sum(lw.numpy.tanh(x) ** 3)), x)
     agree(found, 3 * np.tanh(x) ** 2 * (1 - np.tanh(x) ** 2), "tanh")
+    for rows in (np.full((3, 70), -0.0), np.full(40_000, -0.0)):
+        found, = through_emulator(lambda x: lw.numpy.cumsum(x, axis=-1), rows)
+        assert np.signbit(found).all(), "running sums of -0.0"
     found, = through_emulator(lw.vmap(lambda row: lw.numpy.cumsum(row)[::-1]), x)
     agree(found, np.cumsum(x, axis=1)[:, ::-1], "vmap")
     primal, tangent = through_emulator(lambda x, t: lw.jvp(lambda x: lw.numpy.max(x, axis=0), (x,), (t,)), x, w)

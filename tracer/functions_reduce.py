@@ -14,13 +14,13 @@ import numpy as np
 from loopwright.ir.builder import Ref
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.ops import arithmetic, comparison, reductions, transcendental
-from loopwright.ir.ops.bitwise import bitwise_not
+from loopwright.ir.ops.bitwise import bitwise_and, bitwise_not
 from loopwright.ir.ops.broadcasting import reduce_sum
 from loopwright.ir.ops.construct import full_like
 from loopwright.ir.ops.selection import select
 from loopwright.ir.ops.structural import section
 from loopwright.ir.source import user_source
-from loopwright.ir.types import BF16, BOOL, COMPLEX, F16, F32, F64, I64, U64, is_inexact
+from loopwright.ir.types import BF16, BOOL, COMPLEX, F16, F32, F64, I64, U64, is_float, is_inexact
 from loopwright.tracer.axes import NO_VALUE, along, as_axes, as_axis, as_tracer, is_given, refuse, without
 from loopwright.tracer.promotion import as_dtype, as_operand, broadcast, broadcast_shapes, convert, lift_to, reshape, shape_of
 from loopwright.tracer.size import sized
@@ -65,9 +65,24 @@ def _summed(emit: Emit, identity: int, combine: np.ufunc, a: Any, axis: Any, dty
             where: Any) -> Traced:
     x = as_tracer(a).ref
     x = convert(x, _wide(x.dtype) if dtype is None else as_dtype(dtype))
-    x = _masked(x, where, identity)
-    out = Tracer(fold(emit, x, _folded_axes(axis, len(x.shape)), keepdims))
-    return UFUNCS[combine](out, initial).astype(x.dtype) if is_given(initial) else out
+    axes = _folded_axes(axis, len(x.shape))
+    if not is_given(initial):
+        return Tracer(fold(emit, _masked(x, where, identity), axes, keepdims))
+    x = _masked(x, where, -0.0 if combine is np.add and is_float(x.dtype) else identity)
+    out = Tracer(fold(emit, x, axes, keepdims))
+    if combine is np.add and is_float(x.dtype) and _may_be_negative_zero(initial):
+        out = _of_negative_zeros(out, x, axes, keepdims)
+    return UFUNCS[combine](out, initial).astype(x.dtype)
+
+
+def _may_be_negative_zero(x: Any) -> bool:
+    return not isinstance(x, (int, float, np.integer, np.floating)) or (x == 0 and math.copysign(1, x) < 0)
+
+
+def _of_negative_zeros(out: Tracer, x: Ref, axes: tuple[int, ...], keepdims: Any) -> Traced:
+    """The sums of x, but -0.0 of nothing but -0.0, as NumPy adds to an initial value. Derivatives are those of the sums."""
+    is_negative_zero = bitwise_and(comparison.eq(x, full_like(x, 0)), comparison.signbit(x))
+    return xp.where(Tracer(fold(reductions.reduce_all, is_negative_zero, axes, keepdims)), -(-out + 0.0), out)
 
 
 @implements(np.sum)

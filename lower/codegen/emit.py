@@ -259,7 +259,7 @@ class Generator:
             kernel.wrote(running.name)
             store(here.bind(running.name, value), Store(statement.buffer, statement.at, running))
             return list(value.parts)
-        start = list(zip(folding.types(context), folding.zero(context), strict=True))
+        start = list(zip(folding.types(context), folding.nothing_yet(context), strict=True))
         loop(context.scope, "0", kernel.extent(statement.extent), "1", start, body)
         kernel.forget()
 

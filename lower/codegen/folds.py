@@ -71,6 +71,11 @@ class Fold:
             return [value] * context.parts + [constant_text(0, "i64", context.lanes)] * context.parts
         return [value] * context.parts + [counting(part * context.lanes, context.lanes) for part in range(context.parts)]
 
+    def nothing_yet(self, context: Context) -> State:
+        """What a running fold comes to before its first element: of a sum -0.0, which leaves -0.0 as it is, as NumPy does."""
+        return [constant_text(-0.0, register_type(self.work), context.lanes)] * context.parts if self.cascades \
+            else self.zero(context)
+
     def at(self, scope: Scope, lanes: int) -> Lanes:
         return Lanes(scope, self.work, lanes, self.kernel.target, self.kernel.flags)
 
@@ -482,5 +487,5 @@ def prefix(context: Context, monoid: str, index: Index, last: Term, body: Term, 
 
     def step(inner: Scope, at: str, state: list[str]) -> list[str]:
         return folding.step(context.bind_index(index.name, at, inner), state, index.name)
-    start = list(zip(folding.types(context), folding.zero(context), strict=True))
+    start = list(zip(folding.types(context), folding.nothing_yet(context), strict=True))
     return folding.result(context, context.scope, loop(context.scope, "0", high, "1", start, step))

@@ -237,12 +237,12 @@ def together(context: Context, fold: Fold, names: Sequence[str], end: str, first
 # ---- running folds ------------------------------------------------------------------------------
 def scanned(context: Context, s: Scan) -> None:
     """A running fold: alone, or a block of threads at a time, each warp by shuffles."""
-    fold = Fold(s.monoid, s.dtype, s.body.dtype, context.launch.library)
+    fold = Fold(s.monoid, s.dtype, s.body.dtype, context.launch.library, running=True)
     if s.bind:
-        _scanned_by_threads(context, s, fold, "0", context.launch.extent(s.extent), literal(_one(fold), fold.work))
+        _scanned_by_threads(context, s, fold, "0", context.launch.extent(s.extent), literal(fold.identity, fold.work))
         return
     launch = context.launch
-    total = context.block.variable(fold.kind, literal(_one(fold), fold.work), "all")
+    total = context.block.variable(fold.kind, literal(fold.identity, fold.work), "all")
     launch.forget()
     k = context.block.fresh("k")
     with context.block.inner(f"for ({launch.index_type} {k} = 0; {k} < {launch.extent(s.extent)}; ++{k})") as inside:
@@ -251,10 +251,6 @@ def scanned(context: Context, s: Scan) -> None:
         inside.line(f"{total} = {fold.combined(total, x)};")
         _store_running(here, s, fold, total)
     launch.forget()
-
-
-def _one(fold: Fold) -> float | int | bool:
-    return 0 if fold.monoid == "sum" else 1
 
 
 def _store_running(context: Context, s: Scan, fold: Fold, total: str) -> None:
@@ -273,7 +269,7 @@ def _stored(context: Context, s: Scan, result: str) -> str:
 
 def scan_parts(context: Context, s: Scan) -> None:
     """The fold of each block's share of a running fold, into scratch."""
-    launch, fold = context.launch, Fold(s.monoid, s.dtype, s.body.dtype, context.launch.library)
+    launch, fold = context.launch, Fold(s.monoid, s.dtype, s.body.dtype, context.launch.library, running=True)
     begin, end = _share(context, s)
     state, k = fold.declare(context.block, 1), context.block.fresh("k")
     header = f"for ({launch.index_type} {k} = {begin} + {launch.thread(THREAD_X)}; {k} < {end}; {k} += {launch.x})"
@@ -286,7 +282,7 @@ def scan_parts(context: Context, s: Scan) -> None:
 
 def scan_from_parts(context: Context, s: Scan) -> None:
     """A running fold by all blocks: each goes on from what those before it have."""
-    launch, fold = context.launch, Fold(s.monoid, s.dtype, s.body.dtype, context.launch.library)
+    launch, fold = context.launch, Fold(s.monoid, s.dtype, s.body.dtype, context.launch.library, running=True)
     begin, end = _share(context, s)
     total, = together(context, fold, scratch(context, s.buffer, fold, launch.grid), launch.thread("blockIdx.x"))
     _scanned_by_threads(context, s, fold, begin, end, total)
@@ -305,7 +301,7 @@ def _scanned_by_threads(context: Context, s: Scan, fold: Fold, begin: str, end: 
     """The places from begin to end, a block of threads at a time; `start`: what is before them."""
     launch, block, kind = context.launch, context.block, context.launch.index_type
     warps = launch.x // WARP
-    zero = literal(_one(fold), fold.work)
+    zero = literal(fold.identity, fold.work)
     part, total, first = block.fresh("part"), block.variable(fold.kind, start, "all"), block.fresh("at")
     block.line(f"__shared__ {fold.kind} {part}[{launch.y}][{warps}];")
     lane, warp = block.let("int", f"{THREAD_X} % {WARP}"), block.let("int", f"{THREAD_X} / {WARP}")

@@ -26,7 +26,7 @@ ADD_EXACTLY = """__device__ __forceinline__ void lw_add(T& sum, T& lost, T x) {
     lost += (sum - (next - part)) + (x - part);
     sum = next;
 }
-__device__ __forceinline__ T lw_added(T sum, T lost) { return lost - lost == 0 ? sum + lost : sum; }"""
+__device__ __forceinline__ T lw_added(T sum, T lost) { return lost - lost == 0 && lost != 0 ? sum + lost : sum; }"""
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Fold:
     dtype: np.dtype
     body: np.dtype
     library: Library
+    running: bool = False
 
     @property
     def positions(self) -> bool:
@@ -63,9 +64,14 @@ class Fold:
         """The dtypes of what stands for it between threads."""
         return (self.work, I64) if self.positions else (self.work,)
 
+    @property
+    def identity(self) -> float | int | bool:
+        """What leaves any other number as it is; a sum of no numbers is 0.0, which makes 0.0 of -0.0, but for a running one."""
+        return -0.0 if self.running and self.keeps else _identity(self.monoid, self.work)
+
     def zero(self) -> tuple[str, ...]:
         """The identity; positions start behind all others."""
-        value = literal(_identity(self.monoid, self.work), self.work)
+        value = literal(self.identity, self.work)
         return (value, "0x7fffffffffffffffll") if self.positions else (value,)
 
     def declare(self, block: Block, slots: int) -> list[str]:
@@ -166,7 +172,7 @@ def fold(context: Context, e: Reduce, evaluate: Evaluate) -> str:
 
 def prefix(context: Context, e: Prefix, evaluate: Evaluate) -> str:
     """A running fold up to an index."""
-    made = Fold(e.monoid, e.dtype, e.body.dtype, context.launch.library)
+    made = Fold(e.monoid, e.dtype, e.body.dtype, context.launch.library, running=True)
     last = evaluate(context, context.launch.terms.of(e.last))
     end = context.block.let(context.launch.index_type, f"({context.launch.index_type}){last} + 1", "n")
     state = made.declare(context.block, 1)

@@ -135,7 +135,7 @@ __device__ __forceinline__ void lw_add(float& sum, float& lost, float x) {
     lost += (sum - (next - part)) + (x - part);
     sum = next;
 }
-__device__ __forceinline__ float lw_added(float sum, float lost) { return lost - lost == 0 ? sum + lost : sum; }
+__device__ __forceinline__ float lw_added(float sum, float lost) { return lost - lost == 0 && lost != 0 ? sum + lost : sum; }
 
 // squares of 8 by 8: lane l has the elements 2 (l % 4) and the next of row l / 4 of each
 __device__ __forceinline__ void lw_words2_across(unsigned* to, const unsigned short* row) {

@@ -6,7 +6,7 @@ __device__ __forceinline__ void lw_add(float& sum, float& lost, float x) {
     lost += (sum - (next - part)) + (x - part);
     sum = next;
 }
-__device__ __forceinline__ float lw_added(float sum, float lost) { return lost - lost == 0 ? sum + lost : sum; }
+__device__ __forceinline__ float lw_added(float sum, float lost) { return lost - lost == 0 && lost != 0 ? sum + lost : sum; }
 
 extern "C" __global__ void __launch_bounds__(256) kernel_0(
         const float* __restrict__ x0,

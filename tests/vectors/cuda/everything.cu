@@ -9,7 +9,7 @@ __device__ __forceinline__ void lw_add(float& sum, float& lost, float x) {
     lost += (sum - (next - part)) + (x - part);
     sum = next;
 }
-__device__ __forceinline__ float lw_added(float sum, float lost) { return lost - lost == 0 ? sum + lost : sum; }
+__device__ __forceinline__ float lw_added(float sum, float lost) { return lost - lost == 0 && lost != 0 ? sum + lost : sum; }
 
 __device__ __forceinline__ long long lw_size_divide(long long a, long long b) {
     return b == 0 ? 0 : a / b - (a % b != 0 && (a % b ^ b) < 0);

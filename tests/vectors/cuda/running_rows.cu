@@ -7,13 +7,13 @@ extern "C" __global__ void __launch_bounds__(256) kernel_0(
         long long size_m,
         long long* error) {
     const int n0 = (int)(size_m);
-    double all2 = 0.0;
+    double all2 = (-0.0);
     __shared__ double part1[1][8];
     const int v4 = threadIdx.x % 32;
     const int v5 = threadIdx.x / 32;
     for (int at3 = 0; at3 < n0; at3 += 256) {
         const int k6 = at3 + (int)threadIdx.x;
-        double v7 = 0.0;
+        double v7 = (-0.0);
         if (k6 < n0) {
             const double v8 = x0[k6 + (int)blockIdx.x * n0];
             v7 = v8;
