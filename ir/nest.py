@@ -9,11 +9,22 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.loops import Expr, Index
+
+T = TypeVar("T")
+
+
+def altered(x: T, **fields: Any) -> T:
+    """A statement, or a nest, with other values of some fields: a tenth of the time that `dataclasses.replace` takes, which
+    calls with all fields."""
+    made = object.__new__(type(x))
+    made.__dict__.update(x.__dict__, **fields)
+    return made
 
 
 @dataclass(frozen=True)
@@ -69,9 +80,7 @@ class For:
         """The loop with another body; itself where that has the very statements of its own."""
         if len(body) == len(self.body) and all(map(operator.is_, body, self.body)):
             return self
-        made = object.__new__(For)
-        made.__dict__.update(self.__dict__, body=body)  # a tenth of the time that a call with all fields takes
-        return made
+        return altered(self, body=body)
 
 
 @dataclass(frozen=True)

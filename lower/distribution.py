@@ -5,12 +5,11 @@ kept for all iterations of a block.
 """
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loopwright.ir.loops import Expr, Index, Load, Local, Reduce, minus, transform, walk
-from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Statement, Store
+from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Statement, Store, altered
 from loopwright.lower.fusing import expressions
 from loopwright.lower.tiling import at_loop, block_of
 
@@ -22,7 +21,7 @@ def distribute(nest: Nest, name: str, size: int) -> Nest:
     loop of its own. Their indices are numbered."""
     if size < 1:
         raise ValueError("a block has at least one position")
-    return dataclasses.replace(nest, body=at_loop(nest.body, name, lambda f: _distributed(f, size)))
+    return altered(nest, body=at_loop(nest.body, name, lambda f: _distributed(f, size)))
 
 
 def _distributed(f: For, size: int) -> For:
@@ -40,9 +39,9 @@ def _distributed(f: For, size: int) -> For:
         part = [*map(_with_sums, part)]
         change = _Part(f.index, Index(f"{f.index.name}_{k}"), block, frozenset(rows), numbers, _named(part))
         body = (*map(change.statement, part), *(change.keep(x) for x in numbers.values() if x.name in _named(part)))
-        loops.append(dataclasses.replace(f, index=change.new, body=body, origin=block, length=size))
-    allocated = [Allocate(dataclasses.replace(b, shape=(size, *b.shape))) for b in kept]
-    return dataclasses.replace(f, index=block, step=size, body=(*allocated, *loops))
+        loops.append(altered(f, index=change.new, body=body, origin=block, length=size))
+    allocated = [Allocate(altered(b, shape=(size, *b.shape))) for b in kept]
+    return altered(f, index=block, step=size, body=(*allocated, *loops))
 
 
 def _parts(body: Sequence[Statement]) -> list[list[Statement]]:
@@ -65,7 +64,7 @@ def _with_sums(s: Statement) -> Statement:
         case For(lanes=1, body=(Store(value=Reduce() as e) as store,)):
             name = store.buffer.replace("t", "r", 1)  # a stage's row and its sum
             fold = Reduction(name, e.monoid, e.over, e.body, e.dtype)
-            return dataclasses.replace(s, body=(fold, dataclasses.replace(store, value=Local(name, e.dtype))))
+            return altered(s, body=(fold, altered(store, value=Local(name, e.dtype))))
     return s
 
 
@@ -134,5 +133,5 @@ class _Part:
                 return Store(s.buffer, self.at(s.buffer, s.index), self.expr(s.value), s.combine, when)
             case Reduction():
                 also = [self.statement(x) for x in s.also]
-                return dataclasses.replace(s, body=self.expr(s.body), also=tuple([x for x in also if isinstance(x, Store)]))
+                return altered(s, body=self.expr(s.body), also=tuple([x for x in also if isinstance(x, Store)]))
         raise ValueError("more than loops, names, reductions and stores is in it")

@@ -5,7 +5,6 @@ does not find raises ScheduleError naming the instruction. There is no other way
 """
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -14,7 +13,7 @@ from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.errors import ScheduleError as ScheduleError
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.loops import Apply, Expr, Index, walk
-from loopwright.ir.nest import Allocate, Buffer, For, Nest, Reduction, Statement, Store
+from loopwright.ir.nest import Allocate, Buffer, For, Nest, Reduction, Statement, Store, altered
 from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
     AddAlong,
@@ -61,6 +60,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 Blocking = Split | Reorder | Distribute | Tensorize | Pack
 Steps = dict[Blocking, tuple[Nest, "Steps"]]
+Looped = tuple[object, ...]  # a nest's name, its lanes and vectors in flight, threads, and loops made one
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
 
 
@@ -161,11 +161,10 @@ def _adds_rows(region: Graph, node: Node) -> bool:
 
 @dataclass
 class Known:
-    """What schedules made of one region, for others that begin alike. blocked: of a nest, by its hash, what each instruction
-    about blocks made of it, and others of that."""
+    """What schedules made of one region, for others that begin alike: statements, by where things are computed; of these nests
+    before blocks, by what decides them, and what each instruction about blocks made of one, and others of that."""
 
-    placed: dict[Places, Placed] = field(default_factory=dict)
-    blocked: dict[int, Steps] = field(default_factory=dict)
+    placed: dict[Places, tuple[Placed, dict[Looped, tuple[Nest, Steps]]]] = field(default_factory=dict)
 
 
 def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None = None) -> Scheduled:
@@ -176,7 +175,10 @@ def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None
         except ValueError as error:
             raise ScheduleError(str(error)) from None
     d, known = decisions_of(region, schedule), Known() if known is None else known
-    return _NestBuilder(region, d, _placed(region, d, known.placed), known.blocked).build(name)
+    places = _places(region, d)
+    if places not in known.placed:
+        known.placed[places] = place(region, places), {}
+    return _NestBuilder(region, d, *known.placed[places]).build(name)
 
 
 def fits(region: Graph, schedule: Schedule) -> bool:
@@ -188,29 +190,56 @@ def fits(region: Graph, schedule: Schedule) -> bool:
     return True
 
 
-def _placed(region: Graph, d: Decisions, known: dict[Places, Placed]) -> Placed:
-    """The statements that some decisions are made for."""
+def _places(region: Graph, d: Decisions) -> Places:
+    """What decisions say of where things are computed."""
     root = next(k for k, n in enumerate(region.nodes) if region.results[0] in n.outputs)
     loops = region.results[0].type.rank - d.interleave
     outermost = frozenset([x.loop for x in d.bound if x.stage == root])
     across = loops > 0 and (root, loops - 1) in d.vector
-    places = Places(tuple(d.placed.values()), tuple(d.along.values()), tuple(d.in_place), frozenset(d.prefetched), d.interleave,
-                    d.updates, across, outermost)
-    if places not in known:
-        known[places] = place(region, places)
-    return known[places]
+    return Places(tuple(d.placed.values()), tuple(d.along.values()), tuple(d.in_place), frozenset(d.prefetched), d.interleave,
+                  d.updates, across, outermost)
 
 
 class _NestBuilder:
-    def __init__(self, region: Graph, decisions: Decisions, placed: Placed, known: dict[int, Steps]) -> None:
+    def __init__(self, region: Graph, decisions: Decisions, placed: Placed, known: dict[Looped, tuple[Nest, Steps]]) -> None:
         self.region, self.d, self.placed, self.known = region, decisions, placed, known
 
     def build(self, name: str) -> Scheduled:
+        d = self.d
+        key = (name, tuple(d.vector.items()), tuple(d.unroll.items()), d.parallel == Parallel(), tuple(d.bound), tuple(d.fused))
+        if key not in self.known:
+            self.known[key] = self._looped(name), {}
+        nest, steps = self.known[key]
+        for instruction in d.blocks:
+            if instruction not in steps:
+                steps[instruction] = _agreed(instruction, _blocked, nest), {}
+            nest, steps = steps[instruction]
+        if tiles := [x for x in d.blocks if isinstance(x, Tensorize)]:
+            check(not unpacked(nest), tiles[0], "its tiles read packed sides: see Pack")
+        if d.parallel:
+            nest = _agreed(d.parallel, shared_out, nest)
+        if d.by_rows:
+            outer = nest.body[0]
+            fine = isinstance(outer, For) and outer.lanes > 1 and by_rows(outer.body)
+            check(bool(fine), ByRows(), "no fold runs in the lanes of an outermost loop")
+            assert isinstance(outer, For)
+            nest = altered(nest, body=(altered(outer, by_rows=True), *nest.body[1:]))
+        for x in d.joined:
+            nest = altered(nest, body=_in_one_pass(nest.body, x))
+        for r in d.rfactors:
+            nest = altered(nest, body=_shared(nest.body, r))
+        if d.tiled:
+            check(not d.along, Tiles(), "rows are added up in their order")
+            nest = altered(nest, body=tuple(map(_tiled, nest.body)))
+        return Scheduled(self._on_threads(nest), self.placed.sites, self.placed.folds)
+
+    def _looped(self, name: str) -> Nest:
+        """The nest before blocks."""
         body = self._in_lanes(self.placed.statements)
         if self.d.parallel == Parallel():
             check(len(body) == 1 and isinstance(body[0], For), Parallel(), "the root has no outermost loop of its own")
             together = max([ROWS for k in self.d.along if len(self.region.nodes[k].attrs["axes"]) == 1], default=1)
-            body = tuple(dataclasses.replace(s, parallel=True, together=together) for s in body if isinstance(s, For))
+            body = tuple([altered(s, parallel=True, together=together) for s in body if isinstance(s, For)])
         inputs = [Buffer(f"x{k}", v.type.shape, v.type.dtype, "input") for k, v in enumerate(self.region.params)]
         outputs = [Buffer(f"y{k}", v.type.shape, v.type.dtype, "output") for k, v in enumerate(self.region.results)]
         nest = Nest(name, (*inputs, *outputs), self.region.symbols, body)
@@ -221,29 +250,7 @@ class _NestBuilder:
             check(fused is not None, fuse, "some access does not keep these loops together")
             assert fused is not None
             nest = fused
-        steps = self.known.setdefault(hash(nest), {}) if self.d.blocks else {}
-        for instruction in self.d.blocks:
-            if instruction not in steps:
-                steps[instruction] = _agreed(instruction, _blocked, nest), {}
-            nest, steps = steps[instruction]
-        for tiles in [x for x in self.d.blocks if isinstance(x, Tensorize)]:
-            check(not unpacked(nest), tiles, "its tiles read packed sides: see Pack")
-        if self.d.parallel:
-            nest = _agreed(self.d.parallel, shared_out, nest)
-        if self.d.by_rows:
-            outer = nest.body[0]
-            fine = isinstance(outer, For) and outer.lanes > 1 and by_rows(outer.body)
-            check(bool(fine), ByRows(), "no fold runs in the lanes of an outermost loop")
-            assert isinstance(outer, For)
-            nest = dataclasses.replace(nest, body=(dataclasses.replace(outer, by_rows=True), *nest.body[1:]))
-        for x in self.d.joined:
-            nest = dataclasses.replace(nest, body=_in_one_pass(nest.body, x))
-        for r in self.d.rfactors:
-            nest = dataclasses.replace(nest, body=_shared(nest.body, r))
-        if self.d.tiled:
-            check(not self.d.along, Tiles(), "rows are added up in their order")
-            nest = dataclasses.replace(nest, body=tuple(map(_tiled, nest.body)))
-        return Scheduled(self._on_threads(nest), self.placed.sites, self.placed.folds)
+        return nest
 
     def _in_lanes(self, body: Sequence[Statement], around: Vectorize | None = None) -> tuple[Statement, ...]:
         """The statements with the lanes of their loops, and the vectors in flight. `around`: a loop has lanes already."""
@@ -273,7 +280,7 @@ class _NestBuilder:
         if self.d.threads is None:
             check(not self.d.bound and not self.d.rows, Threads(0), "loops are bound, and it is not there")
             return nest
-        nest = dataclasses.replace(nest, threads=(self.d.threads.x, self.d.threads.y))
+        nest = altered(nest, threads=(self.d.threads.x, self.d.threads.y))
         for row in self.d.rows:
             nest = _agreed(row, _kept_near, nest)
         _agreed(self.d.threads, lambda nest, _: binding.check(nest), nest)
@@ -349,14 +356,14 @@ def _shared(body: Sequence[Statement], x: Rfactor) -> tuple[Statement, ...]:
         return isinstance(s, Reduction) and s.name[1:] == str(x.stage) and not s.also and not s.joined
 
     check(any(map(stands_alone, body)), x, "it is no reduction outside all loops, with a pass of its own")
-    return tuple([dataclasses.replace(s, shared=True) if isinstance(s, Reduction) and stands_alone(s) else s for s in body])
+    return tuple([altered(s, shared=True) if isinstance(s, Reduction) and stands_alone(s) else s for s in body])
 
 
 def _tiled(s: Statement) -> Statement:
     """Of nested loops the last two, in tiles."""
     if isinstance(s, For) and len(s.body) == 1 and isinstance(inner := s.body[0], For) and inner.lanes == 1:
-        return dataclasses.replace(s, body=(_tiled(inner),))
+        return altered(s, body=(_tiled(inner),))
     fine = isinstance(s, For) and transposed_loads(s)
     check(bool(fine), Tiles(), "nothing is read across the root's last two loops")
     assert isinstance(s, For)
-    return dataclasses.replace(s, tiled=True)
+    return altered(s, tiled=True)

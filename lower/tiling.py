@@ -5,10 +5,10 @@ the same positions in blocks, so that no access changes.
 """
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -31,12 +31,13 @@ from loopwright.ir.loops import (
     transform,
     walk,
 )
-from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Reduction, Statement, Store
+from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Reduction, Statement, Store, altered
 from loopwright.ir.schedule import Pack, Parallel, Reorder, Split, Tensorize
 from loopwright.ir.types import BF16, BOOL, F32, I8, I16, I32, I64, U8, U16
 from loopwright.lower.fusing import expressions, transposed_loads, writes
 
 Body = tuple[Statement, ...]
+KNOWN = 1 << 10  # products of which it is known how they are tiled and packed: schedules that follow from each other share them
 
 
 def blocked(nest: Nest, x: Split | Reorder | Tensorize | Pack) -> Nest:
@@ -55,7 +56,7 @@ def blocked(nest: Nest, x: Split | Reorder | Tensorize | Pack) -> Nest:
 def shared_out(nest: Nest, x: Parallel) -> Nest:
     """The nest with loops that the pool shares out."""
     for name in x.loops:
-        nest = dataclasses.replace(nest, body=at_loop(nest.body, name, lambda f: dataclasses.replace(f, parallel=True)))
+        nest = altered(nest, body=at_loop(nest.body, name, lambda f: altered(f, parallel=True)))
     return nest
 
 
@@ -74,17 +75,18 @@ def split(nest: Nest, name: str, size: int) -> Nest:
         if f.lanes > 1 or f.tiled or f.by_rows:
             raise ValueError("the loop has lanes")
         outer = block_of(name, size)
-        inner = dataclasses.replace(f, origin=outer, length=size, parallel=False, step=1)
+        inner = altered(f, origin=outer, length=size, parallel=False, step=1)
         if f.step > 1:
             raise ValueError("the loop goes from block to block itself")
-        return dataclasses.replace(f, index=outer, step=size, body=(inner,))
-    return dataclasses.replace(nest, body=at_loop(nest.body, name, blocks))
+        return altered(f, index=outer, step=size, body=(inner,))
+    return altered(nest, body=at_loop(nest.body, name, blocks))
 
 
 def reorder(nest: Nest, names: Sequence[str]) -> Nest:
     """Loops directly inside one another, in this order from the outside: those around statements, or those of a sum."""
-    if not any(f.index.name in names for f in loops(nest.body)):
-        return dataclasses.replace(nest, body=_summed_in_order(nest.body, names))
+    outermost = next((f.index.name for f in loops(nest.body) if f.index.name in names), None)
+    if outermost is None:
+        return altered(nest, body=_summed_in_order(nest.body, names))
     def ordered(outer: For) -> For:
         chain = [outer]
         while len(chain) < len(names) and len(chain[-1].body) == 1 and isinstance(inner := chain[-1].body[0], For):
@@ -102,8 +104,7 @@ def reorder(nest: Nest, names: Sequence[str]) -> Nest:
             body = (found[name].with_body(body),)
         assert isinstance(body[0], For)
         return body[0]
-    outermost = next((f.index.name for f in loops(nest.body) if f.index.name in names), "")
-    return dataclasses.replace(nest, body=at_loop(nest.body, outermost, ordered))
+    return altered(nest, body=at_loop(nest.body, outermost, ordered))
 
 
 def _summed_in_order(body: Body, names: Sequence[str]) -> Body:
@@ -118,7 +119,7 @@ def _summed_in_order(body: Body, names: Sequence[str]) -> Body:
         if not isinstance(s, Reduction) or sorted(over) != sorted(names):
             return s
         found = True
-        return dataclasses.replace(s, over=tuple([over[name] for name in names]))
+        return altered(s, over=tuple([over[name] for name in names]))
     body = tuple(map(visit, body))
     if not found:
         raise ValueError("there are no such loops")
@@ -164,14 +165,14 @@ def tensorize(nest: Nest, x: Tensorize) -> Nest:
     every = loops(nest.body)
     found = [f for f in every if any(isinstance(s, Reduction) and s.name in names for s in f.body)
              or _added(f, f"t{x.stage}") is not None]
-    rows = next((f for f in every if found and f.body == (found[0],)), None)
-    around = next((f for f in every if f.body == (rows,)), None)
+    rows = next((f for f in every if found and len(f.body) == 1 and f.body[0] is found[0]), None)
+    around = next((f for f in every if len(f.body) == 1 and f.body[0] is rows), None)
     if rows is None or around is None:
         raise ValueError("it does not stand in two loops, that of the columns inside that of the rows, inside a block")
     added = _added(found[0], f"t{x.stage}")
     made, sums = _tiled_body(rows, found[0], names, x) if added is None else _tiled_sums(rows, found[0], added, x)
     body = at_loop(nest.body, around.index.name, lambda f: f.with_body(made))
-    return dataclasses.replace(nest, body=_widened(body, sums))
+    return altered(nest, body=_widened(body, sums))
 
 
 def _added(columns: For, buffer: str) -> For | None:
@@ -226,6 +227,7 @@ def _widened(body: Body, buffer: Buffer) -> Body:
     return tuple(map(visit, body))
 
 
+@lru_cache(KNOWN)
 def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> tuple[Body, Buffer]:
     """The loops that make the sums, and those that store what is made of them; and where the sums are."""
     at, s = next((k, s) for k, s in enumerate(columns.body) if isinstance(s, Reduction) and s.name in names)
@@ -259,7 +261,7 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
         return (depths,), tile
     read = Load(tile.name, place, tile.dtype)
     body = tuple(_with_values(t, lambda e: read if isinstance(e, Local) and e.name == s.name else None) for t in after)
-    stores = dataclasses.replace(rows, body=(dataclasses.replace(columns, body=body, lanes=x.lanes, unroll=x.unroll),))
+    stores = altered(rows, body=(altered(columns, body=body, lanes=x.lanes, unroll=x.unroll),))
     return (Allocate(tile), depths, stores), tile
 
 
@@ -278,7 +280,7 @@ def _with_values(s: Statement, change: Callable[[Expr], Expr | None]) -> Stateme
             return Let(name, transform(value, change))
         case Store():
             when = None if s.when is None else transform(s.when, change)
-            return dataclasses.replace(s, value=transform(s.value, change), when=when)
+            return altered(s, value=transform(s.value, change), when=when)
     raise AssertionError(s)
 
 
@@ -286,12 +288,12 @@ def factors(e: Expr, row: Index, column: Index) -> tuple[Expr, Expr]:
     """The two sides of a product: one the same for all columns, the other for all rows. ValueError where there are none. A
     product that is made only where a condition of the rows holds is one by zero elsewhere."""
     match e:
-        case When(cond, then, Literal(value=0) as zero) if column not in walk(cond):
+        case When(cond, then, Literal(value=0) as zero) if column not in _read(cond)[0]:
             left, right = factors(then, row, column)
             return When(cond, left, zero), right
         case Apply(fn="mul", args=(a, b)):
             for left, right in ((a, b), (b, a)):
-                if column not in walk(left) and row not in walk(right):
+                if column not in _read(left)[0] and row not in _read(right)[0]:
                     return left, right
     raise ValueError("it is no product of rows and columns")
 
@@ -330,41 +332,71 @@ def pack(nest: Nest, side: str, name: str, number: int | None) -> Nest:
     its tiles read it in order."""
     def packed(body: Body, f: For | None) -> Body:
         names = None if number is None else (f"s{number}_sums", f"r{number}_sums", f"t{number}")
-        products = [s for s in _all(body) if isinstance(s, Contract) and (names is None or s.buffer in names)]
+        inside = [(k, s) for k, x in enumerate(body) for s in _all((x,))]
+        products = [(k, s) for k, s in inside if isinstance(s, Contract) and (names is None or s.buffer in names)]
         if len(products) != 1:
             raise ValueError("there is no product in it, or more than one")
-        s = products[0]
-        buffer, fill, place = (_left if side == "left" else _right)(s, f, body)
-        at = next(k for k, x in enumerate(body) if any(y is s for y in _all((x,))))
-        _check_bound(fill, body[at:])
-        read = Load(buffer.name, (place,), buffer.dtype)
-        new = dataclasses.replace(s, left=read) if side == "left" else dataclasses.replace(s, right=read)
-        return (*body[:at], Allocate(buffer), fill, *_replaced(body[at:], s, new))
+        at, s = products[0]
+        copy = _left(s, f) if side == "left" else _right(s, f, [x for _, x in inside if isinstance(x, For)])
+        _check_bound(copy, [x for k, x in inside if k >= at])
+        read = Load(copy.buffer.name, (copy.place,), copy.buffer.dtype)
+        new = altered(s, left=read) if side == "left" else altered(s, right=read)
+        return (*body[:at], Allocate(copy.buffer), copy.fill, *_replaced(body[at:at + 1], s, new), *body[at + 1:])
     if side not in ("left", "right"):
         raise ValueError("a product has a left and a right side")
     if not name:
-        return dataclasses.replace(nest, body=packed(nest.body, None))
-    return dataclasses.replace(nest, body=at_loop(nest.body, name, lambda f: f.with_body(packed(f.body, f))))
+        return altered(nest, body=packed(nest.body, None))
+    return altered(nest, body=at_loop(nest.body, name, lambda f: f.with_body(packed(f.body, f))))
 
 
-def _check_bound(fill: Statement, body: Body) -> None:
-    """ValueError where what is copied before statements depends on a loop inside them, or on what they make."""
-    inside, own = ({g.index for g in _all(statements) if isinstance(g, For)} for statements in (body, (fill,)))
-    read = {x for e in expressions((fill,)) for x in walk(e)}
-    if late := sorted(x.name for x in read if isinstance(x, Index) and x in inside - own):
+@dataclass(frozen=True)
+class _Copy:
+    """Where one side of a product is packed, what packs it, where the product reads it; the loops and the buffers that it is
+    copied from."""
+
+    buffer: Buffer
+    fill: Statement
+    place: Expr
+    indices: frozenset[Index]
+    buffers: frozenset[str]
+
+    @classmethod
+    def of(cls, buffer: Buffer, fill: Statement, place: Expr) -> _Copy:
+        read = [_read(e) for e in expressions((fill,))]
+        indices, own = {k for indices, _ in read for k in indices}, {f.index for f in loops((fill,))}
+        return cls(buffer, fill, place, frozenset(indices - own), frozenset([x for _, buffers in read for x in buffers]))
+
+
+def _check_bound(copy: _Copy, after: Sequence[Statement]) -> None:
+    """ValueError where what is copied before statements depends on a loop inside them, or on what they make; `after`: all of
+    them."""
+    if late := sorted(f.index.name for f in after if isinstance(f, For) and f.index in copy.indices):
         raise ValueError(f"what is packed depends on the loop {late[0]}, which is inside")
-    made = {name for name, _ in writes(body)}
-    if later := sorted(x.array for x in read if isinstance(x, Load) and isinstance(x.array, str) and x.array in made):
+    if later := sorted(name for name, _ in writes([s for s in after if not isinstance(s, For)]) if name in copy.buffers):
         raise ValueError(f"what is packed is read from {later[0]}, which is made there")
 
 
-def _left(s: Contract, f: For | None, inside: Body) -> tuple[Buffer, Statement, Expr]:
+@lru_cache(1 << 12)
+def _read(e: Expr) -> tuple[frozenset[Index], frozenset[str]]:
+    """The indices in an expression, and the buffers that it reads."""
+    found = walk(e)
+    return (frozenset([x for x in found if isinstance(x, Index)]),
+            frozenset([x.array for x in found if isinstance(x, Load) and isinstance(x.array, str)]))
+
+
+def _left(s: Contract, f: For | None) -> _Copy:
+    """The left side packed in the body of f."""
+    if f is None or f.index != s.over[-1].origin:
+        raise ValueError("the left side is packed for a block of its terms")
+    return _left_copy(s)
+
+
+@lru_cache(KNOWN)
+def _left_copy(s: Contract) -> _Copy:
     """A block of rows, in pieces of one depth: rows lie a known distance apart. Windows that step by one position share the
     rows that they have in common."""
     last, rows = s.over[-1], s.rows
     assert last.origin and last.length and rows.origin and rows.length
-    if f is None or f.index != last.origin:
-        raise ValueError("the left side is packed for a block of its terms")
     width = last.length + s.lanes  # as the sums' rows
     window, step = _window(s)
     others = [b for b in s.over[:-1] if b is not window]
@@ -381,7 +413,7 @@ def _left(s: Contract, f: For | None, inside: Body) -> tuple[Buffer, Statement, 
     body: Statement = For(last.index, last.extent, (Store(buffer.name, (place(row),), first),), s.lanes, 4, origin=last.origin,
                           length=last.length)
     body = _across(For(rows.index, rows.extent + reach, (body,), origin=rows.origin, length=count))
-    return buffer, _around(others, body), place(moved)
+    return _Copy.of(buffer, _around(others, body), place(moved))
 
 
 def _window(s: Contract) -> tuple[Block | None, int]:
@@ -420,16 +452,22 @@ def _linear(e: Expr) -> dict[Index, Extent] | None:
     return None
 
 
-def _right(s: Contract, f: For | None, inside: Body) -> tuple[Buffer, Statement, Expr]:
+def _right(s: Contract, f: For | None, inside: Sequence[For]) -> _Copy:
+    """The right side packed in the body of f. inside: all loops there."""
+    first, count = _columns_of(s, f, inside)
+    return _right_copy(s, first, count, f is not None and f.index == s.over[-1].origin)
+
+
+@lru_cache(KNOWN)
+def _right_copy(s: Contract, first: Index | None, count: Extent, in_blocks: bool) -> _Copy:
     """Panels of a block of columns, or of all of them, one term of the sums after another: all terms, or those of a block."""
     panel, width, last = s.columns.origin, s.columns.length, s.over[-1]
     assert panel and width
-    first, count = _columns_of(s, f, inside)
     term: Expr = last.index
     count_of_terms, over = last.extent, For(last.index, last.extent, ())
-    if f is not None and f.index == last.origin:
+    if in_blocks:
         assert last.length is not None
-        count_of_terms, over = last.length, dataclasses.replace(over, origin=last.origin, length=last.length)
+        count_of_terms, over = last.length, altered(over, origin=last.origin, length=last.length)
         term = minus(last.index, last.origin)
     terms = product(b.extent for b in s.over[:-1]) * count_of_terms
     place = plus(times(_flat(s.over[:-1]), integer(count_of_terms * width)), times(term, Literal(width, I64)))
@@ -444,19 +482,19 @@ def _right(s: Contract, f: For | None, inside: Body) -> tuple[Buffer, Statement,
         body: Statement = panels.with_body((_around(s.over[:-1], terms_of_panel),))
     else:  # along the rows, as they lie in memory
         body = _around(s.over[:-1], over.with_body((panels.with_body((vectors,)),)))
-    return buffer, body, place
+    return _Copy.of(buffer, body, place)
 
 
-def _columns_of(s: Contract, f: For | None, body: Body) -> tuple[Index | None, Extent]:
+def _columns_of(s: Contract, f: For | None, inside: Sequence[For]) -> tuple[Index | None, Extent]:
     """Where the columns begin whose factors are packed in the body of f, and how many there is room for: a block, or all."""
     width = s.columns.length
-    block = next((x.origin for x in loops(body) if x.index == s.columns.origin), None)
+    block = next((x.origin for x in inside if x.index == s.columns.origin), None)
     if block is None:
         raise ValueError("the loop over the product's columns, in a block of them, is not inside")
     assert width
     if f is not None and f.index == block and f.step > 1 and f.step % width == 0:
         return block, f.step
-    if not any(x.index == block and x.step % width == 0 for x in loops(body)):
+    if not any(x.index == block and x.step % width == 0 for x in inside):
         raise ValueError("the right side is packed for a block of columns, or for all blocks of whole panels")
     return None, floordiv(s.columns.extent + (width - 1), width) * width
 
@@ -478,7 +516,7 @@ def _flat(blocks: Sequence[Block]) -> Expr:
 
 def _across(f: For) -> For:
     """Two loops in tiles, where something is read along the outer one."""
-    return dataclasses.replace(f, tiled=True) if transposed_loads(f) else f
+    return altered(f, tiled=True) if transposed_loads(f) else f
 
 
 def _all(body: Sequence[Statement]) -> list[Statement]:

@@ -67,12 +67,14 @@ class Space:
 
     def replay(self, schedule: Schedule) -> Scheduled | None:
         """The nest of a schedule; None where it is not legal."""
-        if schedule not in self._nests:
+        made = self._nests.get(schedule, ...)
+        if made is ...:
             try:
-                self._nests[schedule] = build_nest(self.region, schedule, "kernel", self._known)
+                made = build_nest(self.region, schedule, "kernel", self._known)
             except ScheduleError:
-                self._nests[schedule] = None
-        return self._nests[schedule]
+                made = None
+            self._nests[schedule] = made
+        return made
 
     def neighbours(self, schedule: Schedule, made: Scheduled) -> list[Schedule]:
         """Schedules that differ from one by one decision, legal or not, none twice; `made`: the nest of that one."""
