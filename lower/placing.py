@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.errors import ScheduleError
@@ -232,7 +233,8 @@ class _Placer:
     def _again(self, stage: int) -> Reduce:
         node = self.region.nodes[stage]
         index = self.index[:node.outputs[0].type.rank]
-        supply = iter([k for k, _ in self.over[stage]])
+        own = iter([k for k, _ in self.over[stage]])
+        supply = chain(own, iter(self.composer.fresh, None))  # folds that are computed anew inside have indices of their own
         composer = Composer(self.region, self.names, self.kept, lambda: next(supply), self.composer.sites)
         value = composer.compute(node.outputs[0], index)
         assert isinstance(value, Reduce)

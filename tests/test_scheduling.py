@@ -211,6 +211,28 @@ def test_a_choice_along_a_short_last_axis_is_a_store_for_each():
         build_nest(region_of(exp), (Interleave(),), "k")
 
 
+def test_folds_that_are_computed_anew_inside_a_pass_that_fills_a_row():
+    """Every pair of places taken out of a weighted softmax: refused, or the same numbers."""
+    def weighted(x):
+        e, largest = exp(x), broadcast(reduce_max(x, axes=(1,)), shape=x.shape, axes=(0,))
+        return div(e, broadcast(reduce_sum(mul(e, largest), axes=(1,)), shape=x.shape, axes=(0,)))
+    region = region_of(weighted)
+    whole = partition(region, TARGET, blas=False).nodes[0]
+    places = [x for x in whole.attrs["schedule"] if isinstance(x, ComputeAt)]
+    x, sizes = np.random.default_rng(0).normal(size=(3, 4)).astype("float32"), {"n": 3, "m": 4}
+    expected, = evaluate(region, [x], sizes)
+    assert any(place.within is not None for place in places)
+    for taken in [{a, b} for a in places for b in places]:
+        schedule = tuple(y for y in whole.attrs["schedule"] if isinstance(y, Inline | ComputeAt) and y not in taken)
+        try:
+            nest = build_nest(whole.regions[0], schedule, "k").nest
+        except ScheduleError:
+            continue
+        out = np.full((3, 4), 77, "float32")
+        run_nest(nest, [x], [out], sizes)
+        np.testing.assert_allclose(out, expected, rtol=1e-4)
+
+
 def test_illegal_instructions_are_refused():
     region = region_of(softmax)
     with pytest.raises(ScheduleError, match="placed once"):
