@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopwright.kernels import maths_tables as t
-from loopwright.kernels.maths_writer import F, Writer, cancelling, horner, polynomial, two_sum
+from loopwright.kernels.maths_writer import F, Writer, cancelling, horner, polynomial
 
 INF, NAN = float("inf"), float("nan")
 LOG2E = 1.4426950408889634
@@ -244,12 +244,11 @@ def log(m: Writer, x: str) -> str:
 
 def log1p(m: Writer, x: str, more: str | None = None) -> str:
     """log(1 + x), or log(1 + x + more) with more far smaller than x."""
-    f = format_of(m)
-    u, low = two_sum(m, x, 1.0)
+    u = m.add(x, 1.0)
+    low = m.sub(x, m.sub(u, 1.0))  # exact but where 1 no longer counts
     low = low if more is None else m.add(low, more)
-    low = m.select(m.compare("lt", x, 2.0 ** (f.mantissa + 4)), low, 0.0)
-    y = log_core(m, split(m, u, low))
-    return m.copysign(m.select(m.compare("lt", m.abs(x), 2.0 ** -(f.mantissa + 3)), x, y), x)
+    low = m.select(m.compare("lt", x, 2.0 ** (format_of(m).mantissa + 4)), low, 0.0)
+    return m.copysign(log_core(m, split(m, u, low)), x)
 
 
 def _log_to_base(m: Writer, x: str, base: Base) -> str:
