@@ -272,17 +272,18 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
         for k in folds:
             e = s.stages[k].expr
             assert isinstance(e, Reduce)
-            each, unroll = lanes, _in_flight(s, 8)
+            each, unroll = lanes, _in_flight(s, 8, _pass_of(s, placement, k))
             if s.level < s.loops and _row_cost(s, k) < WORTH_KEEPING:
                 each = min(lanes, target.memory_bits // (8 * _widest(s, in_memory=True)))
                 unroll = unroll if each == lanes else max(unroll, 4)
             out += [Vectorize(k, s.stages[k].node.outputs[0].type.rank + len(e.over) - 1, each), Unroll(k, unroll)]
         for k, rank in _filled_alone(s, placement):
-            out += [Vectorize(k, rank - 1, lanes), Unroll(k, _in_flight(s, 4))]
+            out += [Vectorize(k, rank - 1, lanes), Unroll(k, _in_flight(s, 4, _computed_by(s, placement, k)))]
         if s.level == s.loops or isinstance(s.root.expr, Reduce):  # a reduction of rows that have a value of their own
             return out
     if s.loops:
-        out += [Vectorize(_number(s), s.loops - 1, lanes), Unroll(_number(s), _in_flight(s, 4))]
+        own = range(len(s.stages)) if s.level == s.loops else _computed_by(s, placement, _number(s))
+        out += [Vectorize(_number(s), s.loops - 1, lanes), Unroll(_number(s), _in_flight(s, 4, own))]
     return out
 
 
@@ -334,12 +335,46 @@ def _number(s: Survey) -> int:
     return s.stages.index(s.root)
 
 
-def _in_flight(s: Survey, most: int) -> int:
-    """Fewer vectors in flight for dearer bodies: registers run out, and the latency is covered anyway; but in maps not before
-    their formulas fill as much text as a kernel has, since one vector's are a long chain."""
-    cost = sum(own_cost(reading.expr) for reading in s.stages)
+def _in_flight(s: Survey, most: int, stages: Iterable[int]) -> int:
+    """Fewer vectors in flight for dearer bodies, of these stages: registers run out, and the latency is covered anyway; but in
+    maps not before their formulas fill as much text as a kernel has, since one vector's are a long chain."""
+    cost = sum(own_cost(s.stages[k].expr) for k in stages)
     long = 4 * EXPENSIVE if any(isinstance(reading.expr, Reduce) for reading in s.stages) else 8 * EXPENSIVE
     return most if cost < EXPENSIVE else 2 if cost < long else 1
+
+
+def _pass_of(s: Survey, placement: list[Instruction], fold: int) -> set[int]:
+    """The stages of which a reduction, and those that may share its pass, compute elements: these wait for as many others."""
+    together: set[int] = set()
+    for k in [k for k, r in enumerate(s.stages) if isinstance(r.expr, Reduce)]:
+        if together & _read_by(s, k):
+            if fold in together:
+                break
+            together = set()
+        together.add(k)
+    return {x for k in together for x in _computed_by(s, placement, k)}
+
+
+def _computed_by(s: Survey, placement: list[Instruction], stage: int) -> set[int]:
+    """The stages of which a pass over a row computes elements: all that it reads, but rows that another pass keeps."""
+    kept = {x.stage: x.within for x in placement if isinstance(x, ComputeAt)}
+    return _read_by(s, stage, lambda k: _has_rows(s, k) and kept.get(k, stage) == stage)
+
+
+def _read_by(s: Survey, stage: int, through: Callable[[int], bool] = lambda k: True) -> set[int]:
+    """A stage, and the stages that it reads, through others."""
+    number = {r.node.outputs[0]: k for k, r in enumerate(s.stages)}
+    todo, seen = [stage], {stage}
+    while todo:
+        read = {number[v] for v in s.stages[todo.pop()].node.inputs if v in number} - seen
+        read = {k for k in read if through(k)}
+        todo += read
+        seen |= read
+    return seen
+
+
+def _has_rows(s: Survey, stage: int) -> bool:
+    return product(s.stages[stage].node.outputs[0].type.shape[s.level:]) != 1
 
 
 def _waits_for_memory(s: Survey) -> bool:
@@ -355,13 +390,7 @@ def _waits_for_memory(s: Survey) -> bool:
 
 def _row_cost(s: Survey, stage: int) -> int:
     """The cost of one element of what a reduction reads of a row, rows that are filled on the way included."""
-    number = {r.node.outputs[0]: k for k, r in enumerate(s.stages)}
-    todo, seen = [stage], {stage}
-    while todo:
-        read = {number[v] for v in s.stages[todo.pop()].node.inputs if v in number and product(v.type.shape[s.level:]) != 1}
-        todo += read - seen
-        seen |= read
-    return sum(own_cost(s.stages[k].expr) for k in seen)
+    return sum(own_cost(s.stages[k].expr) for k in _read_by(s, stage, lambda k: _has_rows(s, k)))
 
 
 def _widest(s: Survey, in_memory: bool = False) -> int:
@@ -380,7 +409,8 @@ def _scatter_lanes(s: Survey, e: Scatter, lanes: int) -> list[Instruction]:
     """The update's last loop may have lanes where it walks the last axis of the target itself."""
     out: list[Instruction] = [Vectorize(_number(s), len(s.index) - 1, lanes)] if s.index else []
     if e.over and e.target and e.target[-1] == e.over[-1][0] and e.over[-1][0] not in e.target[:-1]:
-        out += [Vectorize(_number(s), len(s.index) + len(e.over) - 1, lanes), Unroll(_number(s), _in_flight(s, 4))]
+        unroll = Unroll(_number(s), _in_flight(s, 4, range(len(s.stages))))
+        out += [Vectorize(_number(s), len(s.index) + len(e.over) - 1, lanes), unroll]
     return out
 
 

@@ -413,3 +413,11 @@ def test_maps_have_two_vectors_in_flight_until_their_formulas_are_calls():
         return lambda x: sum((np.tanh(x + k) for k in range(n)), x)
     assert [{i.factor for _, schedule in schedules(several(n), np.ones(3)) for i in schedule if isinstance(i, Unroll)}
             for n in (0, 2, 6, 9)] == [{4}, {2}, {2}, {1}]
+
+
+def test_each_pass_over_a_row_has_vectors_in_flight_by_what_it_computes():
+    x = np.ones((9, 200), "f4")
+    (_, schedule), = schedules(softmax, x)
+    assert [i.factor for i in schedule if isinstance(i, Unroll)] == [8, 2, 4]  # the greatest; exponentials; quotients
+    (_, shared), = schedules(lambda x: np.sum(np.exp(x), 1) + np.sum(x, 1), x)
+    assert [i.factor for i in shared if isinstance(i, Unroll)] == [2, 2] and any(isinstance(i, OnePass) for i in shared)
