@@ -47,7 +47,7 @@ class Executable:
         self.library = load(cache.assembled(text, target), where, ["repeat"])
         self.given = arguments(g, sizes, candidate.values)
         self.donated = made.donations
-        self.args = [x.copy() for x in self.given]
+        self.args = [x.copy() if k in made.donations.values() else np.ascontiguousarray(x) for k, x in enumerate(self.given)]
         shapes = [tuple([evaluate(n, sizes) for n in v.type.shape]) for v in g.results]
         self.results = [self.args[made.donations[k]] if k in made.donations else np.empty(shape, v.type.dtype)
                         for k, (shape, v) in enumerate(zip(shapes, g.results, strict=True))]

@@ -161,12 +161,16 @@ def _across(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]
 def _places(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
     """Another place for a stage that is no result and no reduction: anew, a value, a row, a row filled by a reduction."""
     root = space.region.results[0].type.shape
+    beside: dict[int, list[Instruction]] = {}
+    for x in schedule:
+        if isinstance(x, Vectorize | Unroll):
+            beside.setdefault(x.stage, []).append(x)
     for now in of_kind(schedule, Inline, ComputeAt):
         assert isinstance(now, Inline | ComputeAt)
         k, v = now.stage, space.region.nodes[now.stage].outputs[0]
         if v in space.region.results or k in space.folds:
             continue
-        old = [now, *(x for x in schedule if isinstance(x, Vectorize | Unroll) and x.stage == k)]
+        old = [now, *beside.get(k, ())]
         yield old, [Inline(k)]
         for level in range(v.type.rank + 1):
             if v.type.shape[:level] == root[:level]:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 SAMPLE_SECONDS = 1e-3  # that one sample takes at least
-FEWEST_ROUNDS, MOST_ROUNDS = 5, 31
-SLOW = 2.0  # times the best: such a contender leaves after FEWEST_ROUNDS
+FEWEST_ROUNDS, MOST_ROUNDS = 3, 31
+SLOW = {1: 4.0, FEWEST_ROUNDS: 2.0}  # after so many rounds contenders leave that never took less than so many times the best
 Run = Callable[[int], float]  # how often to run -> seconds for all
 
 
@@ -44,17 +44,19 @@ def error(samples: Sequence[float]) -> float:
 def interleaved(runs: Sequence[Run], before: Callable[[int], None] = lambda k: None, rounds: int = MOST_ROUNDS) -> Timings:
     """Time some programs against each other. `before(k)` is called before each sample of contender k."""
     first = [0, *range(len(runs))]  # the first one twice
+    warm: list[float] = []
     counts: list[int] = []
     found: list[list[float]] = [[] for _ in first]
     for k, run in enumerate(runs):
         before(k)
         run(1)
-        counts.append(max(1, round(SAMPLE_SECONDS / max(run(1), 1e-9))))
+        warm.append(max(run(1), 1e-9))
+        counts.append(max(1, round(SAMPLE_SECONDS / warm[k])))
     left = list(range(len(first)))
     for r in range(rounds):
-        if r == FEWEST_ROUNDS:
+        if r in SLOW:
             best = min(centre(found[place]) for place in left)
-            left = [place for place in left if place < 2 or centre(found[place]) < SLOW * best]
+            left = [place for place in left if place < 2 or min(warm[first[place]], *found[place]) < SLOW[r] * best]
         for place in (*left[r % len(left):], *left[:r % len(left)]):
             k = first[place]
             before(k)
