@@ -158,6 +158,23 @@ def test_integer_powers(dtype):
         assert f(x, y)[1] == [1, 0, -1, 0]
 
 
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_divisions_by_constants(dtype):
+    info, rng = np.iinfo(dtype), np.random.default_rng(0)
+    x = np.concatenate([rng.integers(info.min, info.max, 300, dtype, endpoint=True), np.arange(40).astype(dtype),
+                        np.array([info.min, info.max - 1, info.max], dtype)])
+    divisors = {0, 1, 2, 3, 7, 8, 64, 100, info.max, info.max - 1, info.min} | ({-1, -2, -3, -8} if info.min else set())
+    target = host_target()
+    for number in sorted(map(int, divisors)):
+        for fn in ("floor_divide", "remainder", "fmod"):
+            got = np.zeros_like(x)
+            nest = elementwise_nest(fn, [dtype], dtype, target.lanes(dtype), 1, Literal(number, dtype))
+            compile_nest(nest, target)(x, got, sizes=(len(x),))
+            with np.errstate(all="ignore"):
+                wanted = getattr(np, fn)(x, dtype.type(number))
+            assert np.array_equal(got, wanted), (fn, number)
+
+
 def test_a_function_that_numpy_does_not_have():
     with pytest.raises(DTypeError, match="bitwise_not on float32"):
         run_elementwise("bitwise_not", [np.zeros(1, F32)], F32, host_target())

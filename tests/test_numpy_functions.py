@@ -32,7 +32,8 @@ EINSUMS = [
     ("...ij,...jk->...ik", (T, T.transpose(0, 2, 1))), ("...j,j", (T, V[:4])), ("...j,j->...", (T, V[:4])),
     ("ij,jk,kl->il", (M, S, S)), ("ij,ij->j", (M, I)), ("iij->j", (np.stack([S] * 4, -1),)), ("ij,kj->k", (ONE, M)),
     ("i...->...", (T,)), ("bhqd,bhkd->bhqk", (T[None], T[None])), ("ij,ij,ij->i", (M, M, M)), ("ji", (M,)),
-    ("ijk,ikj->", (T, T.transpose(0, 2, 1))),
+    ("ijk,ikj->", (T, T.transpose(0, 2, 1))), ("ij,jk,k->i", (M, S, V[:4])), ("bij,bj,i->b", (T, T[:, 0], V[:3])),
+    ("i,j,ij,jk->k", (V[:3], V[:4], M, S)),
 ]
 CASES = {
     "sum": [
@@ -406,3 +407,10 @@ def test_what_numpy_refuses_is_refused(f, error):
     for g in (f, lw.jit(f)):
         with pytest.raises(error):
             g(M)
+
+
+def test_einsum_makes_no_larger_product_than_it_must():
+    """Of two matrices and a vector, from the left: two products with the vector."""
+    a, b, v = np.ones((5, 4, 3)), np.ones((5, 3, 2)), np.ones((5, 2))
+    graph = lw.make_graph(lambda a, b, v: np.einsum("bij,bjk,bk->bi", a, b, v))(a, b, v)
+    assert [n.outputs[0].type.rank for n in graph.nodes if n.op.name == "dot_general"] == [2, 2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -228,20 +229,31 @@ Term = tuple[Ref, list[Label]]
 @implements(np.einsum)
 def einsum(*operands: Any, out: None = None, dtype: Any = None, order: str = "K", casting: str = "safe",
            optimize: Any = False) -> Traced:
-    """Pairs from the left: each pair is one dot_general, after sums over labels that nobody else names."""
+    """Pairs, those of fewest labels first: each is one dot_general, after sums over labels that nobody else names."""
     refuse("einsum", out=out)
     inputs, output, arrays = _subscripts(operands)
     terms = [_single(x, labels) for x, labels in zip(_operands(*arrays, dtype=dtype), inputs, strict=True)]
     terms = _without_ones(terms)
     while len(terms) > 1:
-        x, y, *rest = terms
-        needed = {label for _, labels in rest for label in labels} | set(output)
-        terms = [_pair(x, y, needed), *rest]
+        i, j = min(combinations(range(len(terms)), 2), key=lambda pair: _degree(terms, *pair, output))
+        terms = [_pair(terms[i], terms[j], _named_elsewhere(terms, i, j, output)),
+                 *[x for k, x in enumerate(terms) if k not in (i, j)]]
     result, labels = _summed(terms[0], set(output))
     missing = [label for label in output if label not in labels]
     if missing:
         raise ValueError(f"{user_source()}: einsum: the output names {missing}, which no operand has")
     return Tracer(_permuted(result, [labels.index(label) for label in output]))
+
+
+def _named_elsewhere(terms: list[Term], i: int, j: int, output: list[Label]) -> set[Label]:
+    """The labels of the output and of all terms but those two."""
+    return {label for k, (_, labels) in enumerate(terms) if k not in (i, j) for label in labels} | set(output)
+
+
+def _degree(terms: list[Term], i: int, j: int, output: list[Label]) -> tuple[int, int]:
+    """How many loops the product of two terms has, and how many axes its result: whatever the sizes are."""
+    labels = {*terms[i][1], *terms[j][1]}
+    return len(labels), len(labels & _named_elsewhere(terms, i, j, output))
 
 
 def _subscripts(operands: tuple[Any, ...]) -> tuple[list[list[Label]], list[Label], list[Any]]:

@@ -191,6 +191,11 @@ FLOAT: dict[str, Emit] = {
 # ---- integers -----------------------------------------------------------------------------------
 def _integer_divide(at: Lanes, a: str, b: str) -> tuple[str, str]:
     """Quotient toward zero and remainder; both 0 for b = 0."""
+    number = _number_of(b)
+    if number not in (None, 0, -1):  # spelled out it is no number in a register: LLVM multiplies instead
+        plain = str(number) if at.lanes == 1 else f"<{', '.join([f'{register_type(at.dtype)} {number}'] * at.lanes)}>"
+        quotient = at.op("sdiv" if at.signed else "udiv", a, plain)
+        return quotient, at.op("sub", a, at.op("mul", quotient, b))
     none = at.op("icmp eq", b, 0)
     safe = at.select(none, 1, b)
     minus = None
@@ -215,18 +220,39 @@ def _quotient(at: Lanes, a: str, b: str) -> str:
     return at.scope.emit(f"fpto{sign}i {double} {at.scope.emit(f'fdiv {double} {x}, {y}')} to {at.kind}")
 
 
+def _number_of(b: str) -> int | None:
+    """The integer that an operand is, where it is a constant."""
+    found = re.fullmatch(r"(?:splat \(i\d+ )?(-?\d+)\)?", b)
+    return int(found[1]) if found else None
+
+
+def _digits(b: str) -> int | None:
+    """k of a constant 2^k."""
+    number = _number_of(b) or 0
+    return number.bit_length() - 1 if number > 0 and number & number - 1 == 0 else None
+
+
 def _floor_divide(at: Lanes, a: str, b: str) -> str:
+    digits = _digits(b)
+    if digits is not None:
+        return at.op("ashr" if at.signed else "lshr", a, digits)
     quotient, rest = _integer_divide(at, a, b)
     return at.op("sub", quotient, at.select(_crosses(at, rest, b), 1, 0)) if at.signed else quotient
 
 
 def _remainder(at: Lanes, a: str, b: str) -> str:
+    digits = _digits(b)
+    if digits is not None:
+        return at.op("and", a, (1 << digits) - 1)
     rest = _integer_divide(at, a, b)[1]
     return at.op("add", rest, at.select(_crosses(at, rest, b), b, 0)) if at.signed else rest
 
 
 def _crosses(at: Lanes, rest: str, b: str) -> str:
     """The remainder toward zero is not 0 and has the other sign than b."""
+    number = _number_of(b)
+    if number:
+        return at.compare("lt" if number > 0 else "gt", rest, 0)
     return at.mask("and", at.op("icmp ne", rest, 0), at.compare("lt", at.op("xor", rest, b), 0))
 
 
