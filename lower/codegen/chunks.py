@@ -4,6 +4,8 @@
     void @lw_chunks_f32_t(...), f64     some columns of C[m, n] = A B or A B^T: B and C contiguous, B stored as n x k for `_t`;
                                         A's rows, and terms, any number of elements apart; columns from a whole panel's to one's
 
+While tiles multiply with a chunk they ask the caches for the next.
+
 Guarantees: nothing outside the matrices is read or written; an element's sum is made in one order, whatever m and n are; what C
 held before does not matter. There is at least one term.
 """
@@ -14,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type, vector_type
-from loopwright.lower.codegen.small import WIDEST, call_panel, element, first_lanes, load_first, panels
+from loopwright.lower.codegen.small import WIDEST, call_panel, element, first_lanes, load_first, panels, widths_of
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.codegen.tiles import transposed
 from loopwright.lower.target import Target
@@ -51,6 +53,18 @@ def chunks_text(dtype: np.dtype, target: Target, turned: bool) -> str:
         loop(scope, "0", "%k", str(DEPTH), (), depth)
         return []
 
+    def ahead(scope: Scope, v: int, at: str, term: str, span: tuple[str, str]) -> tuple[str, str]:
+        """Where the next chunk begins, which may be that of the next panel, and how far apart its lines are."""
+        following, further = scope.emit(f"add i64 {term}, {TERMS}"), scope.emit(f"add i64 {at}, {v * target.lanes(dtype)}")
+        here = scope.emit(f"icmp slt i64 {following}, {span[1]}")
+        row = scope.emit(f"select i1 {here}, i64 {following}, i64 {span[0]}")
+        column = scope.emit(f"select i1 {here}, i64 {at}, i64 {further}")
+        if turned:
+            row, column = column, row
+        lines = "%k" if turned else "%n"
+        place = element(scope, kind, "%b", scope.emit(f"add i64 {scope.emit(f'mul i64 {row}, {lines}')}, {column}"))
+        return place, scope.emit(f"mul i64 {lines}, {dtype.itemsize}")
+
     def panel(count: str, sides: tuple[str, str], span: tuple[str, str], scope: Scope, v: int, at: str, left: str) -> None:
         def terms(inner: Scope, term: str, now: list[str]) -> list[str]:
             many = least(inner, inner.emit(f"sub i64 %k, {term}"), TERMS)
@@ -59,7 +73,8 @@ def chunks_text(dtype: np.dtype, target: Target, turned: bool) -> str:
             a = element(inner, kind, sides[0], inner.emit(f"mul i64 {term}, %a.term"))
             again = inner.emit(f"icmp ne i64 {term}, 0")
             c = element(inner, kind, sides[1], at)
-            call_panel(inner, dtype, v, (many, a, chunk, str(WIDEST * target.lanes(dtype)), c, count, left, again))
+            given = many, a, chunk, str(WIDEST * target.lanes(dtype)), c, count, left, again
+            call_panel(inner, dtype, v, given, ahead=ahead(inner, v, at, term, span) if v == widths_of(target)[-1] else None)
             return []
         loop(scope, *span, str(TERMS), (), terms)
 

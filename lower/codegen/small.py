@@ -23,6 +23,7 @@ HIGHEST = 8  # rows of a tile: each has a pointer
 SHORT, ROWS = 32, (35, 280)  # terms, with no more than which there are fewer rows in a block: results are stored in order
 LOWER = (4, 2)  # rows of tiles for what is left
 LEAST = 4  # sums of a tile: fewer wait for each other as long
+LINE = 64  # bytes of a cache's line
 WIDEST = 4  # vectors of a tile
 _MATRICES = "i64 %k, ptr noalias %a, i64 %a.row, i64 %a.term, ptr noalias %b"
 
@@ -43,17 +44,20 @@ def small_text(dtype: np.dtype, target: Target) -> str:
     """The function and those that it calls."""
     declarations, constants = set[str](), set[str]()
     texts = [_Panel(dtype, target, v, Function(declarations, constants)).text() for v in widths_of(target)]
+    texts.append(_Panel(dtype, target, widths_of(target)[-1], Function(declarations, constants), ahead=True).text())
     texts.append(_whole(dtype, target, Function(declarations, constants)))
     return "\n".join([*sorted(declarations), *sorted(constants), *texts])
 
 
 def call_panel(scope: Scope, dtype: np.dtype, vectors: int, given: tuple[str, ...],
-               steps: tuple[str, str] = ("%a.row", "%a.term")) -> None:
+               steps: tuple[str, str] = ("%a.row", "%a.term"), ahead: tuple[str, str] | None = None) -> None:
     """Call the function of a panel with k, a, b, how far apart its terms are, c, m, the columns left, whether to add to c;
-    `steps`: how far apart rows and terms of a are."""
+    `steps`: how far apart rows and terms of a are; `ahead`: what to ask the caches for, of the widest panel, and how far apart
+    its lines are."""
     k, a, b, step, c, m, left, again = given
-    scope.do(f"call void @{name_of(dtype)}_{vectors}(i64 {k}, ptr {a}, i64 {steps[0]}, i64 {steps[1]}, ptr {b}, i64 {step}, "
-             f"ptr {c}, i64 {m}, i64 {left}, i64 %n, i1 {again})")
+    more = f", ptr {ahead[0]}, i64 {ahead[1]}" if ahead else ""
+    scope.do(f"call void @{name_of(dtype)}_{vectors}{'_ahead' * bool(ahead)}(i64 {k}, ptr {a}, i64 {steps[0]}, i64 {steps[1]}, "
+             f"ptr {b}, i64 {step}, ptr {c}, i64 {m}, i64 {left}, i64 %n, i1 {again}{more})")
 
 
 def widths_of(target: Target) -> list[int]:
@@ -111,10 +115,10 @@ def _whole(dtype: np.dtype, target: Target, function: Function) -> str:
 class _Panel:
     """The function of a panel of so many vectors of columns, of which the last may be cut."""
 
-    def __init__(self, dtype: np.dtype, target: Target, vectors: int, function: Function) -> None:
+    def __init__(self, dtype: np.dtype, target: Target, vectors: int, function: Function, *, ahead: bool = False) -> None:
         self.dtype, self.target, self.vectors, self.function = dtype, target, vectors, function
         self.element, self.lanes, self.bytes = memory_type(dtype), target.lanes(dtype), dtype.itemsize
-        self.kind = vector_type(self.element, self.lanes)
+        self.kind, self.ahead = vector_type(self.element, self.lanes), ahead
         left = function.root.emit(f"sub i64 %left, {(vectors - 1) * self.lanes}")
         self.mask = first_lanes(function.root, left, self.lanes)
 
@@ -124,8 +128,9 @@ class _Panel:
         found = heights(self.target, self.vectors)
         for height, lower in zip(found, [*found[1:], 0], strict=True):
             row, = loop(root, row, root.emit(f"sub i64 %m, {lower}"), str(height), [("i64", row)], partial(self._tile, height))
-        header = f"void @{name_of(self.dtype)}_{self.vectors}({_MATRICES}, i64 %b.term, ptr noalias %c, i64 %m, i64 %left, " \
-            "i64 %n, i1 %again)"
+        name = f"{name_of(self.dtype)}_{self.vectors}{'_ahead' * self.ahead}"
+        header = f"void @{name}({_MATRICES}, i64 %b.term, ptr noalias %c, i64 %m, i64 %left, " \
+            f"i64 %n, i1 %again{', ptr %ahead, i64 %ahead.step' * self.ahead})"
         return f"define internal {header} noinline {ATTRIBUTES} {{\n{self.function.body()}\n  ret void\n}}"
 
     def _tile(self, height: int, scope: Scope, at: str, done: list[str]) -> list[str]:
@@ -135,7 +140,8 @@ class _Panel:
             rows.append(scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"add i64 {at}, {k}")), ("i64", last)]))
         left = [self._at(scope, "%a", scope.emit(f"mul i64 {row}, %a.row")) for row in rows]
         zeros = [(self.kind, "zeroinitializer")] * (height * self.vectors)
-        sums = loop(scope, "0", "%k", "1", zeros, partial(self._term, left))
+        ahead = self._share(scope, at, height) if self.ahead else None
+        sums = loop(scope, "0", "%k", "1", zeros, partial(self._term, left, ahead))
         places = [self._at(scope, self._at(scope, "%c", scope.emit(f"mul i64 {row}, %n")), str(part * self.lanes))
                   for row in rows for part in range(self.vectors)]
 
@@ -148,7 +154,20 @@ class _Panel:
             store_first(scope, self.kind, value, place, self._mask(k % self.vectors))
         return [scope.emit(f"add i64 {at}, {height}")]
 
-    def _term(self, left: Sequence[str], scope: Scope, term: str, state: list[str]) -> list[str]:
+    def _share(self, scope: Scope, at: str, height: int) -> str:
+        """What a tile asks for: a line of every other, and the other half of these after so many tiles as there are lines."""
+        lines, number = max(1, self.vectors * self.lanes * self.bytes // LINE), scope.emit(f"udiv i64 {at}, {height}")
+        line = scope.emit(f"and i64 {number}, {lines - 1}")
+        half = scope.emit(f"and i64 {scope.emit(f'udiv i64 {number}, {lines}')}, 1")
+        half = scope.emit(f"mul i64 {half}, {scope.emit('lshr i64 %k, 1')}")
+        first = scope.emit(f"getelementptr i8, ptr %ahead, i64 {scope.emit(f'mul i64 {half}, %ahead.step')}")
+        return scope.emit(f"getelementptr i8, ptr {first}, i64 {scope.emit(f'mul i64 {line}, {LINE}')}")
+
+    def _term(self, left: Sequence[str], ahead: str | None, scope: Scope, term: str, state: list[str]) -> list[str]:
+        if ahead is not None:
+            past = scope.emit(f"mul i64 {scope.emit(f'lshr i64 {term}, 1')}, %ahead.step")
+            place = scope.emit(f"getelementptr i8, ptr {ahead}, i64 {past}")
+            scope.run("llvm.prefetch.p0", [("ptr", place), ("i32", "0"), ("i32", "2"), ("i32", "1")])
         machine = Machine(scope, 8 * self.bytes, self.lanes, self.target)
         right = self._at(scope, "%b", scope.emit(f"mul i64 {term}, %b.term"))
         columns = [load_first(scope, self.kind, self._at(scope, right, str(part * self.lanes)), self._mask(part))
