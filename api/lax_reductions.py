@@ -17,6 +17,7 @@ from loopwright.arrays import Array, quiet, xp
 from loopwright.control_flow import scan
 from loopwright.ir.errors import ArgumentError, DTypeError, ShapeError
 from loopwright.ir.ops.contraction import dot_general as dot_op
+from loopwright.ir.ops.sorting import top_k as positions
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BOOL, I32, is_integer
 from loopwright.lax_structural import as_array, axes_of, of_one_dtype, rev
@@ -213,9 +214,9 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     at = as_axis(operator.index(axis), x.ndim)
     if k < 0 or k > x.shape[at]:
         raise ShapeError(f"{user_source()}: lax.top_k: axis {at} of size {x.shape[at]} has no {k} elements.")
-    backwards = xp.argsort(xp.flip(x, at), axis=at, kind="stable")
-    first = (slice(None),) * at + (slice(None, k),)
-    order = x.shape[at] - 1 - xp.flip(backwards, at)[first]
+    rows = xp.moveaxis(x, at, -1)
+    best = Tracer(positions(rows.ref, k=k)) if isinstance(rows, Tracer) else positions.numpy(rows, k=k)
+    order = xp.moveaxis(best, -1, at)
     return xp.take_along_axis(x, order, axis=at), order.astype(I32)
 
 

@@ -40,6 +40,7 @@ LIBRARY: Mapping[str, Callable[[ArrayType], Extent]] = {
     "irfft": lambda x: x.size * TRANSFORM,
     "sort": lambda x: x.size * COMPARISONS,
     "argsort": lambda x: x.size * COMPARISONS,
+    "top_k": lambda x: x.size,
 }
 
 

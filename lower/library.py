@@ -17,6 +17,7 @@ from loopwright.ir.ops.checks import FAILED_AXIS, check
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.types import DTYPES, SHORT
 from loopwright.kernels.gemm import match_gemm
+from loopwright.kernels.selecting import scratch_bytes
 from loopwright.lower.fourier import layouts, transform, transform_block
 from loopwright.lower.natives import native, native_text
 from loopwright.lower.panels import panel_product, panels
@@ -150,6 +151,21 @@ def _argsort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[st
     return ()
 
 
+def _top_k(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
+    """The greatest of each row, where positions fit in 32 bits."""
+    keys, (*rows, n), k = node.inputs[0].type.dtype, node.inputs[0].type.shape, node.attrs["k"]
+    _unless_out_of_memory(w, w.let(f"icmp ule i64 {sizes.extent(n)}, {1 << 32}"))
+
+    def select(temp: str) -> None:
+        def one(at: list[str]) -> None:
+            numbers = [f"i64 {sizes.extent(x)}" for x in (n, k)]
+            w.call("void", f"lw_top_k_{SHORT[keys]}", *(f"ptr {x}" for x in (*at, temp)), *numbers)
+        _each(w, sizes, product(rows), [inputs[0], "%out"], [sizes.extent(n * keys.itemsize), sizes.extent(k * 8)], one)
+
+    _with_scratch(w, sizes, scratch_bytes(k), select)
+    return ()
+
+
 def _running_product(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
     """The running products of each row of pairs."""
     type = node.outputs[0].type
@@ -280,7 +296,7 @@ LAPACK_CALLS: Mapping[Op, LapackCall] = {
 }
 _IMPLEMENTATIONS: Mapping[str, Callable[[Writer, Sizes, Node, list[str]], tuple[str, ...]]] = {
     "gemm": _gemm, panels.name: _panels, panel_product.name: _panel_product,
-    "sort": _sort, "argsort": _argsort, "running_product": _running_product, transform.name: _transform,
+    "sort": _sort, "argsort": _argsort, "top_k": _top_k, "running_product": _running_product, transform.name: _transform,
     **{op.name: _linear_algebra for op in LAPACK_CALLS},
     debug_callback.name: _python, pure_callback.name: _python, check.name: _check,
 }

@@ -63,6 +63,29 @@ argsort: Op = Op(
 )
 
 
+def _top_k_shape(x: ArrayType, k: Extent) -> Shape:
+    if x.rank == 0 or (isinstance(k, int) and k < 0):
+        raise ShapeError(f"top_k: {x} has no rows of {k}")
+    return (*x.shape[:-1], k)
+
+
+def _top_k_numpy(x: np.ndarray, k: int) -> np.ndarray:
+    order = np.argsort(widened(x)[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    return (x.shape[-1] - 1 - order[..., :k]).astype(I64, copy=False)
+
+
+top_k: Op = Op(
+    name="top_k",
+    doc="The positions of the k greatest of each row, the last axis, which has at least as many: i64, falling; of equal ones, "
+        "NaN among them, which is greater than numbers, the first come first.",
+    shape=_top_k_shape, dtype=_argsort_dtype, numpy=_top_k_numpy,
+    batch=lambda size, args, mapped, k: top_k(args[0], k=k),
+    examples=(Example(("f64[n, 4]",), {"k": 3}), Example(("f64[n, 4]",), {"k": 4}), Example(("f64[3]",), {"k": 0}),
+              Example(("f64[0, 3]",), {"k": 1}), *(Example((f"{d}[n, 5]",), {"k": 2}) for d in ("f16", "bf16", "f32")),
+              *(Example((f"{d}[n, 100]",), {"k": 3}, {0: between(0, 3)}) for d in ("i8", "i64", "u32", "bool"))),
+)
+
+
 # ---- searching ----------------------------------------------------------------------------------
 def _search_shape(table: ArrayType, values: ArrayType, side: str, batch: int) -> Shape:
     if side not in ("left", "right"):

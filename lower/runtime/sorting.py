@@ -2,6 +2,7 @@
 
     void @lw_sort_<dtype>(ptr data, ptr temp, i64 n)                    in place; temp holds n elements
     void @lw_argsort_<dtype>(ptr keys, ptr data, ptr temp, i64 n)       data becomes the i64 positions; temp holds n of them
+    void @lw_top_k_<dtype>(ptr keys, ptr out, ptr temp, i64 n, i64 k)   out becomes the i64 positions of the greatest, falling
 
 Guarantees: ascending, NaN last, as `np.sort`; NumPy's function is used only for dtypes whose sort needs nothing but the
 data, and after it sorted a row rightly.
@@ -14,14 +15,15 @@ from functools import cache
 
 import numpy as np
 
-from loopwright.ir.types import BF16, BY_SHORT
+from loopwright.ir.types import BF16, BY_SHORT, SHORT
 from loopwright.kernels.orders import argsort_text
+from loopwright.kernels.selecting import top_k_text
 from loopwright.kernels.sorting import sort_text
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled
 from loopwright.lower.runtime.objects import address as object_address
 
-PREFIXES = ("lw_sort_", "lw_argsort_")
+PREFIXES = ("lw_sort_", "lw_argsort_", "lw_top_k_")
 # PyArray_ArrFuncs begins with 21 casts and 12 other functions; then come the sorts, the default one first.
 _DEFAULT_SORT = (21 + 12) * ctypes.sizeof(ctypes.c_void_p)
 _Sort = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_void_p)
@@ -30,7 +32,8 @@ _Sort = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_ssize_t, ctypes
 def address(name: str) -> int:
     """The address of one of these functions."""
     dtype = BY_SHORT[name.rsplit("_", 1)[1]]
-    return (_library(dtype) if name.startswith(PREFIXES[0]) else _orders(dtype))[name]
+    made = _library if name.startswith(PREFIXES[0]) else _orders if name.startswith(PREFIXES[1]) else _selections
+    return made(dtype)[name]
 
 
 @cache
@@ -48,6 +51,13 @@ def _library(dtype: np.dtype) -> Library:
 def _orders(dtype: np.dtype) -> Library:
     name, text = argsort_text(dtype)
     return load(assembled(text), {"lw_sort_i64": address("lw_sort_i64")}, [name])
+
+
+@cache
+def _selections(dtype: np.dtype) -> Library:
+    name, text = top_k_text(dtype)
+    sort = f"lw_argsort_{SHORT[dtype]}"
+    return load(assembled(text), {sort: address(sort)}, [name])
 
 
 @cache
