@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopwright.kernels import maths_tables as t
-from loopwright.kernels.maths_writer import F, Writer, cancelling, horner, polynomial
+from loopwright.kernels.maths_writer import F, Writer, cancelling, estrin, horner, polynomial
 
 INF, NAN = float("inf"), float("nan")
 LOG2E = 1.4426950408889634
@@ -134,11 +134,11 @@ def _unless_rare(m: Writer, x: str, ends: tuple[float, float, float], n: str, in
     """(1 + more) 2^n, of an x from underflow, below which it is 0, as where masks put numbers, to overflow, beyond which it is
     infinite; it is surely a normal number from minus the end between these to that."""
     underflow, plain, overflow = ends
-    nothing = m.compare("lt", x, underflow)
+    something = m.compare("nlt", x, underflow)
 
     def far(inner: Writer) -> str:
         return inner.select(inner.compare("gt", x, overflow), INF, grown_far(inner, more, n, index))
-    return m.rarely(m.differ(nothing, beyond(m, x, plain)), m.select(nothing, 0.0, grown(m, more, index)), far)
+    return m.rarely(m.both(something, beyond(m, x, plain)), m.select(something, grown(m, more, index), 0.0), far)
 
 
 def _exp2_steps(m: Writer, x: str) -> tuple[str, str, str]:
@@ -157,14 +157,15 @@ def exp2(m: Writer, x: str) -> str:
     return _unless_rare(m, x, (-f.bias - f.mantissa - 3.0, f.bias - 2.0, f.bias + 2.0), *_exp2_steps(m, x))
 
 
-def expm1_twice(m: Writer, x: str) -> tuple[str, str]:
-    """f64: e^x - 1 for x from -2 flat to where 2^n is finite, as (2^n - 1) + 2^n (e^r - 1), and what its last step lost."""
+def expm1_twice(m: Writer, x: str, times: float = 1.0) -> tuple[str, str]:
+    """f64: e^y - 1 for y = x times a power of two, from -2 flat to where 2^n is finite, as (2^n - 1) + 2^n (e^r - 1), and what its
+    last step lost. Nothing waits for y but its rest."""
     f = format_of(m)
-    n, index = steps(m, x, LOG2E)
-    first = m.fma(n, -f.ln2[0], x)
+    n, index = steps(m, x, LOG2E * times)
+    first = m.fma(n, -f.ln2[0], x if times == 1.0 else m.mul(x, times))
     r = m.fma(n, -f.ln2[1], first)
     lost = m.add(m.table(t.POWERS_LOST64, index), m.fma(n, -f.ln2[1], m.sub(first, r)))
-    more = m.fma(horner(m, r, t.EXP_FINER64), m.mul(r, r), lost)
+    more = m.fma(estrin(m, r, t.EXP_FINER64), m.mul(r, r), lost)
     power = _power(m, index, index)
     most = cancelling(m, r, power, m.sub(power, 1.0))
     y = m.fma(more, power, most)

@@ -46,7 +46,8 @@ def suffix(kind: str) -> str:
     return (f"v{lanes}" if lanes else "") + {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0"}.get(element, element)
 
 
-FLOAT_COMPARE = {"lt": "olt", "le": "ole", "eq": "oeq", "ne": "une", "gt": "ogt", "ge": "oge", "unordered": "uno"}
+FLOAT_COMPARE = {"lt": "olt", "le": "ole", "eq": "oeq", "ne": "une", "gt": "ogt", "ge": "oge", "unordered": "uno",
+                 "nlt": "uge"}  # nlt: not less, or NaN
 SIGNED_COMPARE = {"lt": "slt", "le": "sle", "eq": "eq", "ne": "ne", "gt": "sgt", "ge": "sge"}
 UNSIGNED_COMPARE = {"lt": "ult", "le": "ule", "eq": "eq", "ne": "ne", "gt": "ugt", "ge": "uge"}
 

@@ -141,6 +141,8 @@ class Machine:
         x, y = self._f(a), self._f(b)
         if relation == "unordered":
             return self._mask(f"{x} != {x}" if x == y else f"{x} != {x} || {y} != {y}")
+        if relation == "nlt":
+            return self._mask(f"!({x} < {y})")
         return self._mask(f"{x} {RELATIONS[relation]} {y}")
 
     def icompare(self, relation: str, a: str | int, b: str | int) -> str:

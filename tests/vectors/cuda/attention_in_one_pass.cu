@@ -18,17 +18,17 @@ __device__ __forceinline__ float lw_exp_f32(float x0) {
     const float v8 = fmaf(v7, v4, 0.5f);
     const float v9 = v4 * v4;
     const float v10 = fmaf(v8, v9, v4);
-    const bool v11 = x0 < (-105.0f);
+    const bool v11 = !(x0 < (-105.0f));
     const float v12 = fabsf(x0);
     const bool v13 = v12 <= 87.0f;
     const bool v14 = !v13;
-    const bool v15 = v11 != v14;
+    const bool v15 = v11 && v14;
     const float v16 = v10 + 1.0f;
     const int v17 = __float_as_int(v16);
     const int v18 = (int)((unsigned int)v2 << (23));
     const int v19 = (int)((unsigned int)v17 + (unsigned int)v18);
     const float v20 = __int_as_float(v19);
-    const float v21 = v11 ? 0.0f : v20;
+    const float v21 = v11 ? v20 : 0.0f;
     float v22 = v21;
     if (v15) {
         const bool v23 = x0 > 89.0f;
