@@ -242,6 +242,19 @@ def test_arguments_may_be_given(workers, tmp_path):
     assert outcome.failure is None and outcome.samples
 
 
+def test_results_may_be_shared(workers, tmp_path):
+    """Candidates that name a file are compared with the results of the first of them, however they are partitioned."""
+    g, path = doubled(), str(tmp_path / "results.npz")
+    wrong = with_code(g, LOOP.replace("FACTOR", "3.0"))
+    outcome, = workers.measure([Candidate.of(g, {"n": 300}, expected=path)])
+    assert outcome.failure is None and [f.name for f in tmp_path.iterdir()] == ["results.npz"]
+    found = workers.measure([Candidate.of(x, {"n": 300}, expected=path) for x in (g, wrong)])
+    assert found[0].failure is None and found[1].failure.startswith("result 0 is wrong at (0,): ")
+    np.savez(path, np.zeros(300))
+    outcome, = workers.measure([Candidate.of(g, {"n": 300}, expected=path)])
+    assert outcome.failure.startswith("result 0 is wrong")
+
+
 # ---- records ----------------------------------------------------------------------------------------
 def test_records_are_kept_and_found(tmp_path):
     g, records = doubled(), Records(tmp_path / "deep" / "records.jsonl")

@@ -1,6 +1,8 @@
 """What is measured: a program as text, the sizes that it is measured at, and the arrays for it."""
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,17 +30,19 @@ TOLERANCES = {F16: 1e-2, BF16: 5e-2, F32: 1e-4, np.dtype(np.complex64): 1e-4}  #
 @dataclass(frozen=True)
 class Candidate:
     """A module (`lower.modules`) as text, and a size for each of its symbols. values: the path of an .npz file with the arrays
-    of its parameters, in order; "": they are drawn."""
+    of its parameters, in order; "": they are drawn. expected: that of one with the results of all candidates that name it,
+    which the first of them to be checked makes; "": its results are what NumPy makes of it."""
 
     text: str
     sizes: tuple[tuple[str, int], ...] = ()
     values: str = ""
+    expected: str = ""
 
     @classmethod
-    def of(cls, g: Graph, sizes: Mapping[str, int], values: str = "") -> Candidate:
+    def of(cls, g: Graph, sizes: Mapping[str, int], values: str = "", expected: str = "") -> Candidate:
         """A module with sizes for its symbols."""
         printed = {s: str(x) for s, x in printable_symbols(g.symbols).items()}
-        return cls(str(g), tuple([(printed.get(s, s), sizes[s]) for s in g.free_symbols]), values)
+        return cls(str(g), tuple([(printed.get(s, s), sizes[s]) for s in g.free_symbols]), values, expected)
 
     def parsed(self) -> Graph:
         """The module."""
@@ -56,10 +60,22 @@ def arguments(g: Graph, sizes: Mapping[str, int], values: str = "") -> list[np.n
     """Arrays for the parameters of a program, the same in every process: those of a file, or normal numbers, small so that few
     functions leave their range, and integers from 0 that are indices of every axis."""
     if values:
-        with np.load(values) as file:
-            return [file[f"arr_{k}"].view(v.type.dtype) for k, v in enumerate(g.params)]  # NumPy keeps bf16 as bytes
+        return loaded(values, [v.type.dtype for v in g.params])
     kinds = [(v.type.dtype, tuple([evaluate(n, sizes) for n in v.type.shape])) for v in g.params]
     return [x.copy() for x in _drawn(tuple(kinds))]
+
+
+def loaded(path: str, dtypes: Sequence[np.dtype]) -> list[np.ndarray]:
+    """The arrays of a file."""
+    with np.load(path) as file:
+        return [file[f"arr_{k}"].view(dtype) for k, dtype in enumerate(dtypes)]  # NumPy keeps bf16 as bytes
+
+
+def save(path: str, arrays: Sequence[np.ndarray]) -> None:
+    """Make a file of arrays, whole or not at all."""
+    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), suffix=".npz", delete=False) as file:
+        np.savez(file, *arrays)
+    os.replace(file.name, path)
 
 
 @lru_cache(maxsize=KNOWN)

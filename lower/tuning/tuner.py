@@ -57,7 +57,7 @@ def tune(g: Graph, sizes: Mapping[str, int], *, seconds: float, fast_math: bool 
         path = os.path.join(folder, "arguments.npz") if values is not None else ""
         if values is not None:
             np.savez(path, *[np.asarray(x, v.type.dtype) for x, v in zip(values, g.params, strict=True)])
-        task = _Task(g, dict(sizes), fast_math, tuple(donated), path, platform)
+        task = _Task(g, dict(sizes), fast_math, tuple(donated), path, platform, os.path.join(folder, "results.npz"))
         return _Tuner(task, seconds, pool, on_trial, records).run(starts)
 
 
@@ -71,6 +71,7 @@ class _Task:
     donated: tuple[int, ...]
     values: str = ""  # the file of the arguments
     platform: Platform = PROCESSOR
+    expected: str = ""  # the file of the results, which the default makes, as it is measured first
 
     def module(self, cover: Cover) -> Graph:
         """The program that a cover makes. ScheduleError where it makes none."""
@@ -271,7 +272,8 @@ class _Tuner:
 
     # ---- measuring -------------------------------------------------------------------------------
     def _measure(self, programs: Sequence[_Program], rounds: int = FEW_ROUNDS) -> list[Outcome]:
-        return self.pool.measure([Candidate.of(p.module, self.task.sizes, self.task.values) for p in programs], rounds)
+        t = self.task
+        return self.pool.measure([Candidate.of(p.module, t.sizes, t.values, t.expected) for p in programs], rounds)
 
     def _note(self, what: str, kernel: str | None, candidate: str, predicted: float | None, o: Outcome) -> None:
         trial = Trial(time.monotonic() - self.start, what, kernel, candidate, predicted, o.seconds, o.failure)

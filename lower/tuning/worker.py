@@ -24,7 +24,16 @@ import numpy as np
 from loopwright.ir.graph import Graph
 from loopwright.lower.cuda.driver import Driver
 from loopwright.lower.runtime.pool import set_threads
-from loopwright.lower.tuning.candidates import KNOWN, Candidate, arguments, difference, reference, structure_of
+from loopwright.lower.tuning.candidates import (
+    KNOWN,
+    Candidate,
+    arguments,
+    difference,
+    loaded,
+    reference,
+    save,
+    structure_of,
+)
 from loopwright.lower.tuning.execution import Executable
 from loopwright.lower.tuning.gpu_execution import DeviceExecutable
 from loopwright.lower.tuning.timing import interleaved
@@ -77,7 +86,7 @@ def _answered(request: dict[str, Any], answers: Any) -> dict[str, Any]:
 
 
 def _candidate(x: dict[str, Any]) -> Candidate:
-    return Candidate(x["text"], tuple([(name, size) for name, size in x["sizes"]]), x["values"])
+    return Candidate(x["text"], tuple([(name, size) for name, size in x["sizes"]]), x["values"], x["expected"])
 
 
 @cache
@@ -120,12 +129,21 @@ def _expected(what: _Computation) -> list[np.ndarray]:
     return reference(what.graph, arguments(what.graph, sizes, what.values), sizes)
 
 
+def _results(candidate: Candidate, g: Graph) -> list[np.ndarray]:
+    """What a candidate's results are to be."""
+    if candidate.expected and os.path.exists(candidate.expected):
+        return loaded(candidate.expected, [v.type.dtype for v in g.results])
+    found = _expected(_Computation(structure_of(g), candidate.sizes, candidate.values, g))
+    if candidate.expected:
+        save(candidate.expected, found)
+    return found
+
+
 def _checked(candidate: Candidate) -> str | None:
     """What is wrong with a candidate, in words. Any exception is about the candidate, and is its failure."""
     try:
         made = _built(candidate)
         made.run()
-        what = _Computation(structure_of(made.graph), candidate.sizes, candidate.values, made.graph)
-        return difference(made.results, _expected(what))
+        return difference(made.results, _results(candidate, made.graph))
     except Exception as error:
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
