@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopwright.kernels import maths_tables as t
-from loopwright.kernels.maths_writer import F, Writer, cancelling, estrin, horner, polynomial
+from loopwright.kernels.maths_writer import F, Order, Writer, cancelling, horner, polynomial
 
 INF, NAN = float("inf"), float("nan")
 LOG2E = 1.4426950408889634
@@ -157,15 +157,15 @@ def exp2(m: Writer, x: str) -> str:
     return _unless_rare(m, x, (-f.bias - f.mantissa - 3.0, f.bias - 2.0, f.bias + 2.0), *_exp2_steps(m, x))
 
 
-def expm1_twice(m: Writer, x: str, times: float = 1.0) -> tuple[str, str]:
-    """f64: e^y - 1 for y = x times a power of two, from -2 flat to where 2^n is finite, as (2^n - 1) + 2^n (e^r - 1), and what its
-    last step lost. Nothing waits for y but its rest."""
+def expm1_twice(m: Writer, x: str, times: float = 1.0, order: Order = horner) -> tuple[str, str]:
+    """f64: e^y - 1 for y = x times a power of two, from -2 flat to where 2^n is finite, as (2^n - 1) + 2^n (e^r - 1), and what
+    its last step lost."""
     f = format_of(m)
     n, index = steps(m, x, LOG2E * times)
     first = m.fma(n, -f.ln2[0], x if times == 1.0 else m.mul(x, times))
     r = m.fma(n, -f.ln2[1], first)
     lost = m.add(m.table(t.POWERS_LOST64, index), m.fma(n, -f.ln2[1], m.sub(first, r)))
-    more = m.fma(estrin(m, r, t.EXP_FINER64), m.mul(r, r), lost)
+    more = m.fma(order(m, r, t.EXP_FINER64), m.mul(r, r), lost)
     power = _power(m, index, index)
     most = cancelling(m, r, power, m.sub(power, 1.0))
     y = m.fma(more, power, most)

@@ -18,7 +18,17 @@ from loopwright.kernels.maths_exponentials import (
     reduced,
     split,
 )
-from loopwright.kernels.maths_writer import Pieces, Writer, by_pieces, cancelling, horner, odd, polynomial, quick_two_sum
+from loopwright.kernels.maths_writer import (
+    Pieces,
+    Writer,
+    by_pieces,
+    cancelling,
+    estrin,
+    horner,
+    odd,
+    polynomial,
+    quick_two_sum,
+)
 
 TANH32, TANH64 = Pieces(t.TANH_SLOPE32, t.TANH_PIECES32), Pieces(t.TANH_SLOPE64, t.TANH_PIECES64)
 FLAT = {32: 9.5, 64: 19.07}  # from there on tanh is 1
@@ -58,7 +68,7 @@ def tanh(m: Writer, x: str) -> str:
 def _tanh_of_exponential(m: Writer, x: str) -> str:
     """f64: t / (t + 2) with t = e^(2|x|) - 1; the quotient takes back what rounding took from it and from both."""
     size = m.minimum(format_of(m).flat, m.abs(x))
-    u, more = expm1_twice(m, m.add(size, size))
+    u, more = expm1_twice(m, size, 2.0, estrin)
     divisor, lost = quick_two_sum(m, 2.0, u)  # which of them is larger makes no difference: the sum less 2 is exact
     inverse = m.div(1.0, divisor)
     y = m.mul(u, inverse)

@@ -98,6 +98,9 @@ def estrin(m: Writer, x: str, coefficients: Sequence[F]) -> str:
     return terms[0] if isinstance(terms[0], str) else m.constant(terms[0])
 
 
+Order = Callable[[Writer, str, Sequence[F]], str]  # of a polynomial's operations
+
+
 def polynomial(m: Writer, x: str, single: tuple[float, ...], double: tuple[float, ...] = ()) -> str:
     """The polynomial of this width, in the order that suits it."""
     return horner(m, x, single) if m.bits == 32 else estrin(m, x, double)
