@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 SAMPLE_SECONDS = 1e-3  # that one sample takes at least
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 31
-SLOW = {1: 4.0, FEWEST_ROUNDS: 2.0}  # after so many rounds contenders leave that never took less than so many times the best
+SLOW = {1: 4.0, FEWEST_ROUNDS: 2.0, 5: 1.3}  # by rounds: contenders leave then that never took less than so many times the best
 Run = Callable[[int], float]  # how often to run -> seconds for all
 
 
