@@ -444,7 +444,7 @@ def _finders(form: Form) -> set[int]:
     places = [part for x in found for part in (x.index if isinstance(x, Load) else [x.cond] if isinstance(x, When) else [])]
     loads = [x for x in found if isinstance(x, Load)]
     varying = {x.array for x in loads if not set(form.index[-1:]).isdisjoint(walk(x))}
-    return {x.array for part in places for x in walk(part) if isinstance(x, Load)} - varying
+    return {int(x.array) for part in places for x in walk(part) if isinstance(x, Load)} - varying
 
 
 def _spans(v: Value, group: Group) -> bool:

@@ -71,7 +71,7 @@ def _top_k_shape(x: ArrayType, k: Extent) -> Shape:
 
 def _top_k_numpy(x: np.ndarray, k: int) -> np.ndarray:
     order = np.argsort(widened(x)[..., ::-1], axis=-1, kind="stable")[..., ::-1]
-    return (x.shape[-1] - 1 - order[..., :k]).astype(I64, copy=False)
+    return np.asarray(x.shape[-1] - 1 - order[..., :k], I64)
 
 
 top_k: Op = Op(

@@ -350,6 +350,7 @@ def _condition_of(statement: For) -> Expr | None:
 
 def _without_condition(statement: For) -> For:
     inner, = statement.body
+    assert isinstance(inner, For | Store)
     return statement.with_body((_without_condition(inner) if isinstance(inner, For) else replace(inner, when=None),))
 
 
