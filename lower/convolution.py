@@ -23,8 +23,8 @@ from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.control import scan
 from loopwright.ir.ops.convolution import FEATURE, GROUP, IMAGE, SPACE, conv
 from loopwright.ir.ops.regions import blank
-from loopwright.ir.ops.structural import inverse, move_axis, pad, permute, reshape, slice_
-from loopwright.ir.ops.windows import windows
+from loopwright.ir.ops.structural import inverse, move_axis, pad, permute, reshape, reverse, slice_
+from loopwright.ir.ops.windows import overlap_add, windows
 from loopwright.ir.types import F32, F64, I64, ArrayType
 
 T = TypeVar("T")
@@ -366,6 +366,42 @@ def by_spreading(n: Node) -> list[Node]:
         wide = found if {*a["lhs_dilation"]} == {1} else pad(
             found, shape=shape, start=(0,) * len(out), step=tuple([by.get(k, 1) for k in out]), value=0)
         return [reshape(wide, shape=n.outputs[0].type.shape)]
+    return _placed(build(rule, [v.type for v in n.inputs]), n)
+
+
+def lies_apart(n: Node) -> bool:
+    """Whether a convolution of one group has its elements at steps between zeros: the gradient of one at steps."""
+    if n.op is not conv or n.inputs[0].type.dtype != n.outputs[0].type.dtype or n.outputs[0].type.dtype not in (F32, F64):
+        return False
+    one = n.inputs[0].type.shape[n.attrs["lhs_axes"][GROUP]] == 1 and {*n.attrs["stride"]} == {1}
+    return one and max(n.attrs["lhs_dilation"], default=1) > 1 and 0 not in _along(n, 1)
+
+
+def by_overlapping(n: Node) -> list[Node]:
+    """The nodes that multiply each element with the whole kernel, and add up where these lie on each other: no zeros."""
+    a = n.attrs
+    names, within = ([f"{k}{axis}" for axis in range(len(a["count"]))] for k in "yk")
+    out = without(_named(a["out_axes"], ("g", "n", "o", *names)), "g")
+
+    def image(one: Named, kernel: Named) -> Ref:
+        pair = one.names.index("c"), kernel.names.index("c")
+        product = dot_general(one.ref, kernel.ref, contract=(pair,), batch=(), dtype=None)
+        found = Named(product, (*without(one.names, "c"), *without(kernel.names, "c")))
+        beside = without(out, *without(out, *found.names))
+        reach = tuple([(kernel.size(k) - 1) * d - low for k, d, low in zip(within, a["rhs_dilation"], a["low"], strict=True)])
+        return overlap_add(found.ordered((*beside, *within)), axes=tuple(map(beside.index, names)), stride=a["lhs_dilation"],
+                           dilation=a["rhs_dilation"], base=(1,) * len(names), low=reach, extent=a["count"],
+                           window=tuple(map(kernel.size, within)), count=tuple(map(one.size, names)))
+
+    def rule(x: Ref, y: Ref) -> list[Ref]:
+        lhs, rhs = (one.dropped("g") for one in _operands(n, x, y))
+        for k in within:
+            rhs = Named(reverse(rhs.ref, rhs.names.index(k)), rhs.names) if rhs.size(k) != 1 else rhs
+        lhs = lhs.first("n")
+        region = build(lambda y, x: [image(Named(x, lhs.names[1:]), Named(y, rhs.names))], [rhs.ref.type, _row(lhs)])
+        images, = scan.all(rhs.ref, lhs.ref, regions=(region,), length=lhs.size("n"), reverse=False, constants=1, carry=0)
+        found = Named(images, ("n", *without(out, "n"))).ordered(out)
+        return [reshape(found, shape=n.outputs[0].type.shape)]
     return _placed(build(rule, [v.type for v in n.inputs]), n)
 
 

@@ -23,6 +23,7 @@ from loopwright.lower.convolution import (
     as_products,
     by_feature,
     by_one_window,
+    by_overlapping,
     by_repeated_features,
     by_spreading,
     goes_in_blocks,
@@ -32,6 +33,7 @@ from loopwright.lower.convolution import (
     is_pointwise,
     is_product,
     is_spread,
+    lies_apart,
     repeats_features,
 )
 from loopwright.lower.lone_updates import as_map
@@ -56,6 +58,8 @@ def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
             new = by_spreading(n)
         elif is_one_window(n):
             new = by_one_window(n)
+        elif lies_apart(n):
+            new = by_overlapping(n)
         elif goes_in_blocks(n):
             new = in_blocks(n)
         elif repeats_features(n):
