@@ -5,8 +5,8 @@
     void @lw_panel_product_f32_n(i64 m, i64 n, i64 k, ptr a, ptr b, ptr panels, ptr c)      C[m, n] = A B, all contiguous
     void @lw_panel_product_f32_t(...), f64                                                  A is stored transposed
 
-No copy is made, and every tile reads the right side along memory. The library multiplies many rows, by B as it is. Columns are
-shared out to threads.
+No copy is made, and every tile reads the right side along memory. Many rows of many terms are multiplied by B as it is, as any
+product is. Columns are shared out to threads.
 
 Guarantees: nothing outside the arrays is read or written; an element's sum is made in one order, whatever m and n are and
 however many threads there are; no terms make zeros; what C held before does not matter.
@@ -24,6 +24,7 @@ from loopwright.lower.codegen.small import WIDEST, call_panel, element, widths_o
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.target import Target
 
+BRIEF = 256  # terms, with no more of which any number of rows is multiplied so, where there are 32 registers
 _PRODUCT = "i64 %m, i64 %n, i64 %k, ptr %a, ptr %b, ptr %panels, ptr %c"
 
 
@@ -38,7 +39,7 @@ def name_of(dtype: np.dtype, what: str) -> str:
 
 
 def panels_text(dtype: np.dtype, target: Target, declarations: set[str], constants: set[str]) -> str:
-    """The functions. They call those of `small_text` and `chunks_text`, the library's and the pool's."""
+    """The functions. They call those of `small_text`, `chunks_text` and `products_text`, and the pool's."""
     made = _Panels(dtype, target, declarations, constants)
     return "\n".join([made.copying(), *(made.product(turned) for turned in (False, True))])
 
@@ -99,14 +100,14 @@ class _Panels:
                                   ("i64", "1")])
             return ()
 
-        def by_library(scope: Scope) -> Carried:
-            scope.run(f"lw_gemm_f{8 * self.dtype.itemsize}", [
-                ("i32", str(int(turned))), ("i32", "0"), ("i64", "%m"), ("i64", "%n"), ("i64", "%k"), ("ptr", "%a"),
-                ("i64", "%m" if turned else "%k"), ("ptr", "%b"), ("i64", "%n"), ("ptr", "%c"), ("i64", "%n")])
+        def without_panels(scope: Scope) -> Carried:
+            scope.do(f"call void @lw_product_f{8 * self.dtype.itemsize}_{'nt'[turned]}n(i64 1, i64 %m, i64 %n, i64 %k, ptr %a, "
+                     "ptr %b, ptr %c)")
             return ()
         root = f.root
-        few, some = root.emit(f"icmp sle i64 %m, {ROWS}"), root.emit("icmp sge i64 %k, 1")
-        branch(root, root.emit(f"and i1 {few}, {some}"), by_panels, by_library)
+        brief = BRIEF if self.target.vector_registers > 16 else 0
+        few = root.emit(f"or i1 {root.emit(f'icmp sle i64 %m, {ROWS}')}, {root.emit(f'icmp sle i64 %k, {brief}')}")
+        branch(root, root.emit(f"and i1 {few}, {root.emit('icmp sge i64 %k, 1')}"), by_panels, without_panels)
 
     def _rows(self, turned: bool, scope: Scope, row: str, state: list[str]) -> list[str]:
         """Some panels of a block of rows."""
