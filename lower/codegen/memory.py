@@ -22,7 +22,7 @@ from loopwright.lower.codegen.machine import memory_type, suffix, vector_type
 from loopwright.lower.codegen.terms import Linear, Term, add_linear, scale_linear
 from loopwright.lower.codegen.text import STREAMED, STREAMED_METADATA, Carried, Scope, branch, deepest
 
-NEAR_BYTES = 1 << 13  # of a row that is brought near before it is needed: four such rows fit a first cache
+NEAR_BYTES = 1 << 13  # that are brought near before they are needed: rows of that many, of which four fit a first cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -384,20 +384,21 @@ def prefetch(context: Context, statement: Prefetch) -> None:
     if context.mask is not None or address.offsets is not None or address.stride != 1:
         return
     element = memory_type(buffer.dtype)
-    row = kernel.extent(statement.row)
-    near = _once(kernel.root, f"icmp sle i64 {row}, {NEAR_BYTES // width(element)}")
-    pointer = scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {row}")
-    pointer = scope.emit(f"select i1 {near}, ptr {pointer}, ptr {kernel.pointers[buffer.name]}")
+    ahead = _least(kernel.root, kernel.extent(statement.row), NEAR_BYTES // width(element))
+    pointer = scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {ahead}")
     for part in range(context.parts):
         line = _vector_pointer(scope, element, replace(address, pointer=pointer), part, context.lanes)
         scope.run("llvm.prefetch.p0", [("ptr", line), ("i32", str(int(statement.write))), ("i32", "3"), ("i32", "1")])
 
 
-def _once(scope: Scope, text: str) -> str:
-    """An instruction of a scope, emitted there once."""
-    if text not in scope.values:
-        scope.values[text] = scope.emit(text)
-    return str(scope.values[text])
+def _least(root: Scope, size: str, most: int) -> str:
+    """A size, but at most so much; asked once."""
+    if size.isdigit():
+        return str(min(int(size), most))
+    key = ("at most", size, most)
+    if key not in root.values:
+        root.values[key] = root.call("i64", "llvm.smin.i64", [("i64", size), ("i64", str(most))])
+    return str(root.values[key])
 
 
 def _store_every_second(scope: Scope, element: str, address: Address, part: int, lanes: int, raw: str) -> None:
