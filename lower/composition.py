@@ -78,7 +78,7 @@ class Composer:
         loaded: dict[int, Expr] = {}
 
         def load(k: int, at: Position) -> Expr:
-            e = self.read(node.inputs[k], tuple([transform(i, number) for i in at]))
+            e = self.read(node.inputs[k], tuple([i if isinstance(i, Index) else transform(i, number) for i in at]))
             loaded[id(e)] = e
             return e
 

@@ -76,7 +76,7 @@ class _Loop:
         self.index, self.trips, self.parent, self.wide, self.lanes = index, trips, parent, wide, lanes
         self.chain: Chain = (index, trips, parent.chain if parent else None)
         self.runs: int = trips * (parent.runs if parent else 1)
-        self.points: int = self.runs * math.prod([n for _, n in wide])
+        self.points: int = self.runs * math.prod([n for _, n in wide]) if wide else self.runs
         self.depth: int = parent.depth + 1 if parent else 0
         self.one: dict[str, float] = {}
         self.all: dict[str, float] = {}
@@ -191,9 +191,12 @@ class _Walk:
         step = min(lanes * unroll, max(extent, 1))
         wide = (*around.wide, (index.name, step)) if step > 1 else around.wide
         inside = _Loop(index.name, -(-extent // step), around, wide, max(around.lanes, lanes))
-        self.total["steps"] += inside.runs
-        for name, x in (("lanes", lanes), ("in_flight", step / lanes), ("innermost", extent), ("depth", inside.depth)):
-            self.most(name, x)
+        total = self.total
+        total["steps"] += inside.runs
+        total["lanes"] = max(total["lanes"], lanes)
+        total["in_flight"] = max(total["in_flight"], step / lanes)
+        total["innermost"] = max(total["innermost"], extent)
+        total["depth"] = max(total["depth"], inside.depth)
         return inside
 
     def reduction(self, s: Reduction, around: _Loop) -> None:
