@@ -364,8 +364,6 @@ class Grouping:
         if not all(self.reads_at_few(n.outputs[0], g) for g in groups):
             return False
         indices = {n.inputs[k] for k in _finders(form)}
-        if indices and len(groups) > 2:
-            return False  # rows anywhere in memory are slower to read than rows one after another
         arrays = {v for v in n.inputs if v.type.rank > 0} - self.broadcasts - indices
         return len(arrays) <= 1
 
