@@ -58,7 +58,8 @@ def test_products_of_any_sizes(kind, form, batch, m, n, k):
 @needs_blas
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 @pytest.mark.parametrize("form", products.FORMS)
-@pytest.mark.parametrize(("batch", "m", "n", "k"), [(1, 291, 1100, 141), (2, 600, 203, 300), (1, 281, 65, 530)])
+@pytest.mark.parametrize(("batch", "m", "n", "k"), [(1, 291, 1100, 141), (2, 600, 203, 300), (1, 281, 65, 530),
+                                                    (1, 200, 1024, 140)])
 def test_large_products(kind, form, batch, m, n, k):
     """More columns than a block of them, more terms than a block of those, batches."""
     found, expected = multiply(f"lw_product_{kind}_{form}", np.dtype("f4" if kind == "f32" else "f8"), form, batch, m, n, k)

@@ -34,7 +34,8 @@ BLOCKS = 64  # rows, columns and terms, with fewer of any of which copies of bot
 LEAST_ROWS = 96  # that a thread takes
 NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
 FORMS = tuple((left, right) for left in (False, True) for right in (False, True))  # whether each side is stored transposed
-Test = tuple[str, str, int]  # a size, how it compares, with what
+PAGE, APART = 4096, 192  # bytes; rows, with more of which results whole pages apart, in few sets of a cache, are made in blocks
+Test = tuple[str, str, int]  # a size (nk: a product of two; page: the columns past whole pages), how it compares, with what
 Way = tuple[list[list[Test]], Callable[[Scope, list[str], str], None]]  # cases of tests that hold; what then multiplies
 
 
@@ -75,8 +76,8 @@ class _Product:
         self.dtype, self.form, self.element = dtype, form, memory_type(dtype)
         self.name, self.bytes, self.lanes = name_of(dtype, form), dtype.itemsize, target.lanes(dtype)
         self.declarations, self.constants = declarations, constants
-        self.ways = self._ways() if has_own(dtype, target) else []
         self.in_blocks = has_blocks(dtype, target)
+        self.ways = self._ways() if has_own(dtype, target) else []
 
     # ---- functions --------------------------------------------------------------------------------
     def text(self) -> str:
@@ -182,8 +183,9 @@ class _Product:
         half, lanes, wide = self.lanes // 2, self.lanes, 2 * self.lanes
         both: list[Test] = [("m", "sge", 2), ("n", "sge", 2)]
         least = wide if self.form[0] else half  # where rows lie across memory it must be worth reading them
-        in_chunks: Way = [[("m", "sge", FEW), ("n", "sge", least), ("k", "sge", 1), limit]
-                          for limit in (("m", "sle", chunks.ROWS), ("k", "sle", BRIEF))], self._chunks
+        some: list[Test] = [("m", "sle", chunks.ROWS), *([("page", "ne", 0)] if self.in_blocks else [])]
+        limits: list[list[Test]] = [[("m", "sle", APART)], some, [("k", "sle", BRIEF)]]
+        in_chunks: Way = [[("m", "sge", FEW), ("n", "sge", least), ("k", "sge", 1), *limit] for limit in limits], self._chunks
         if self.form[1]:
             along: Way = [[*both, (side, "sle", ALONG), ("k", "sge", lanes)] for side in "mn"], self._dots
             return [in_chunks] if self.form[0] else [along, in_chunks]
@@ -217,7 +219,8 @@ class _Product:
         for case in cases:
             all_of = "true"
             for size, relation, bound in case:
-                value = scope.emit("mul i64 %n, %k") if size == "nk" else f"%{size}"
+                value = scope.emit("mul i64 %n, %k") if size == "nk" else \
+                    scope.emit(f"and i64 %n, {PAGE // self.bytes - 1}") if size == "page" else f"%{size}"
                 all_of = scope.emit(f"and i1 {all_of}, {scope.emit(f'icmp {relation} i64 {value}, {bound}')}")
             found = scope.emit(f"or i1 {found}, {all_of}")
         return found
