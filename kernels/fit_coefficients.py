@@ -155,15 +155,17 @@ def cbrt_table(single: bool) -> list[float]:
     return out
 
 
-def pieces(f: Function, slope: float, degree: int, first: list[float] | None, single: bool = True) -> list[list[float]]:
+def pieces(f: Function, slope: float, degree: int, first: list[float] | None, end: float | None, *,
+           single: bool) -> list[list[float]]:
     """Centres, then coefficients, for the 16 intervals of x >= 0 in which 1 + slope x has the same exponent and two upper bits
     of its significand, in the order of these bits; the first begins at 0, around which its coefficients may be given. The
-    centre is where f is nearly representable, so that the table adds no error of its own."""
+    centre is where f is nearly representable, so that the table adds no error of its own; that of the last one is the end from
+    where on f is constant, so that it has that value there."""
     number, unit = (np.float32, 1) if single else (np.float64, 2 ** 28)
     edges = [(2.0 ** (i // 4) * (1 + i % 4 / 4) - 1) / slope for i in range(17)]
     rows = [] if first is None else [[0.0, *first]]
     for low, high in list(itertools.pairwise(edges))[len(rows):]:
-        middle = number((low + high) / 2)
+        middle = number(end if end is not None and len(rows) == 15 else (low + high) / 2)
         near = (float(middle + k * unit * np.spacing(middle)) for k in range(-200, 201))
         centre = min(near, key=lambda x: beside(f(mp.mpf(x)), number))
         rows.append([centre, *interpolate(shifted(f, centre), low - centre, high - centre, degree)])
@@ -175,11 +177,11 @@ def erfcx(x: Any) -> Any:
     return mp.exp(x * x) * mp.erfc(x)
 
 
-# name: (function, its slope where it is 0 at 0, then for f32 and f64 that of `pieces` and the degree)
-PIECES: dict[str, tuple[Function, float | None, tuple[float, float], tuple[int, int]]] = {
-    "TANH": (mp.tanh, 1.0, (1.57, 0.785), (5, 14)),
-    "ERF": (mp.erf, float(2 / mp.sqrt(mp.pi)), (3.75, 2.49), (5, 13)),
-    "ERFCX": (erfcx, None, (1.485, 0.549), (6, 14)),
+# name: (function, its slope where it is 0 at 0, then for f32 and f64 the last argument, the slope of `pieces` and the degree)
+PIECES: dict[str, tuple[Function, float | None, tuple[float, float], tuple[float, float], tuple[int, int]]] = {
+    "TANH": (mp.tanh, 1.0, (9.5, 19.5), (1.57, 0.768), (5, 14)),
+    "ERF": (mp.erf, float(2 / mp.sqrt(mp.pi)), (3.97, 6.0), (3.75, 2.49), (5, 13)),
+    "ERFCX": (erfcx, None, (10.09, 27.3), (1.485, 0.549), (6, 14)),
 }
 
 
@@ -232,11 +234,12 @@ def tables() -> None:
         show(f"CBRT_INVERSE{bits}", inverse)
         show(f"CBRT_OF{bits}", [float(1 / mp.cbrt(c)) for c in inverse])
     show("CBRT32", interpolate(FITS["CBRT"][0], -1 / 16.8, 1 / 16.8, 3))
-    for name, (f, limit, slopes, degrees) in PIECES.items():
-        for width, slope, degree in zip((32, 64), slopes, degrees, strict=True):
-            print(f"{name}_SLOPE{width} = {slope}")
+    for name, (f, limit, ends, slopes, degrees) in PIECES.items():
+        for width, end, slope, degree in zip((32, 64), ends, slopes, degrees, strict=True):
+            print(f"{name}_END{width}, {name}_SLOPE{width} = {end}, {slope}")
             first = None if limit is None else beside_zero(f, limit, 0.25 / slope, degree)
-            show_pieces(f"{name}_PIECES{width}", pieces(f, slope, degree, first, width == 32))
+            constant = None if limit is None else end
+            show_pieces(f"{name}_PIECES{width}", pieces(f, slope, degree, first, constant, single=width == 32))
 
 
 def beside_zero(f: Function, limit: float, edge: float, degree: int) -> list[float]:

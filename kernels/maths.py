@@ -50,9 +50,9 @@ from loopwright.kernels.maths_writer import (
 
 ERF = {32: Pieces(t.ERF_SLOPE32, t.ERF_PIECES32), 64: Pieces(t.ERF_SLOPE64, t.ERF_PIECES64)}
 ERFCX = {32: Pieces(t.ERFCX_SLOPE32, t.ERFCX_PIECES32), 64: Pieces(t.ERFCX_SLOPE64, t.ERFCX_PIECES64)}
-ERF_FLAT = {32: 3.97, 64: 6.0}  # from there on erf is 1
+ERF_FLAT = {32: t.ERF_END32, 64: t.ERF_END64}  # from there on erf is 1
 ERFC_PLAIN = {32: 9.19, 64: 26.54}  # up to there erfc is a normal number
-ERFC_END = {32: 10.09, 64: 27.3}  # from there on it is 0
+ERFC_END = {32: t.ERFCX_END32, 64: t.ERFCX_END64}  # from there on it is 0
 
 
 # ---- error function, powers and roots -----------------------------------------------------------

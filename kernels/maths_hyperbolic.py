@@ -31,7 +31,7 @@ from loopwright.kernels.maths_writer import (
 )
 
 TANH32, TANH64 = Pieces(t.TANH_SLOPE32, t.TANH_PIECES32), Pieces(t.TANH_SLOPE64, t.TANH_PIECES64)
-FLAT = {32: 9.5, 64: 19.07}  # from there on tanh is 1
+FLAT = {32: t.TANH_END32, 64: t.TANH_END64}  # from there on tanh is 1
 
 
 def _hyperbolic(m: Writer, x: str, sign: float) -> str:

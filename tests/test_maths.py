@@ -160,12 +160,26 @@ def test_pieces_where_they_meet(fn, slopes, end, dtype, bits, monkeypatch):
     """On both sides of the intervals' ends, in their middles, and where results turn into constants or denormals."""
     ends = np.array([2.0 ** (k // 4) * (1 + k % 4 / 4) for k in range(17)])
     ends = (np.append(ends, (ends[1:] + ends[:-1]) / 2) - 1) / slopes[dtype == F64]
-    ends = np.append(ends, [9.19, 10.09, 26.54, 3.97, 6.0, 9.5, 19.07]).astype(dtype)
+    ends = np.append(ends, [9.19, 10.09, 26.54, 3.97, 6.0, 9.5, 19.5]).astype(dtype)
     x = np.concatenate([ends, np.nextafter(ends, dtype.type(0)), np.nextafter(ends, dtype.type(99)), ends * dtype.type(0.999)])
     x = np.concatenate([x[x < end], -x[x < end]])
     y, _ = run_elementwise(fn, [x], dtype, target_of(bits, monkeypatch))(x)
     with mp.workprec(300):
         assert worst_ulp(UNARY[fn], y, x) <= LIMIT
+
+
+@pytest.mark.parametrize("bits", [512, 256, 128])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_functions_that_become_constant_are_exactly_that(dtype, bits, monkeypatch):
+    """As programs take the difference from 1; and nothing before is beyond that."""
+    target = target_of(bits, monkeypatch)
+    far = np.concatenate([np.linspace(30, 120, 40), [1e3, 1e30, np.inf]]).astype(dtype)
+    x, before = np.concatenate([far, -far]), np.linspace(2, 20, 3000).astype(dtype)
+    for fn, right, left in (("tanh", 1, -1), ("erf", 1, -1), ("erfc", 0, 2)):
+        f = run_elementwise(fn, [x], dtype, target)
+        assert f(before)[0].max() <= 1, fn
+        y, _ = f(x)
+        assert np.array_equal(y, np.where(x > 0, right, left).astype(dtype)), fn
 
 
 @pytest.mark.parametrize("bits", [512, 256, 128])
