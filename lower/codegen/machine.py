@@ -16,7 +16,9 @@ from loopwright.lower.target import Target
 
 INF, NAN = float("inf"), float("nan")
 WHOLE_BITS = 512  # of a register
-ATTRIBUTES = 'nounwind "prefer-vector-width"="512" "no-trapping-math"="true"'  # of every function of the generator
+# Of every function of the generator. Registers that do not fit lie on the stack, in lines of the cache: which caller it was no
+# longer decides whether each load of one takes two.
+ATTRIBUTES = 'nounwind alignstack(64) "prefer-vector-width"="512" "no-trapping-math"="true"'
 
 
 def register_type(dtype: np.dtype) -> str:
