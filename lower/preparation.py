@@ -58,7 +58,7 @@ def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
             new = by_spreading(n)
         elif is_one_window(n):
             new = by_one_window(n)
-        elif lies_apart(n):
+        elif blas and lies_apart(n):
             new = by_overlapping(n)
         elif goes_in_blocks(n):
             new = in_blocks(n)

@@ -192,9 +192,8 @@ FLOAT: dict[str, Emit] = {
 def _integer_divide(at: Lanes, a: str, b: str) -> tuple[str, str]:
     """Quotient toward zero and remainder; both 0 for b = 0."""
     number = _number_of(b)
-    if number not in (None, 0, -1):  # spelled out it is no number in a register: LLVM multiplies instead
-        plain = str(number) if at.lanes == 1 else f"<{', '.join([f'{register_type(at.dtype)} {number}'] * at.lanes)}>"
-        quotient = at.op("sdiv" if at.signed else "udiv", a, plain)
+    if number is not None and number not in (0, -1):  # LLVM multiplies instead
+        quotient = at.op("sdiv" if at.signed else "udiv", a, _spelled(at, number))
         return quotient, at.op("sub", a, at.op("mul", quotient, b))
     none = at.op("icmp eq", b, 0)
     safe = at.select(none, 1, b)
@@ -226,6 +225,11 @@ def _number_of(b: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def _spelled(at: Lanes, number: int) -> str:
+    """A constant in plain sight of LLVM: no number in a register."""
+    return str(number) if at.lanes == 1 else f"<{', '.join([f'{register_type(at.dtype)} {number}'] * at.lanes)}>"
+
+
 def _digits(b: str) -> int | None:
     """k of a constant 2^k."""
     number = _number_of(b) or 0
@@ -235,7 +239,7 @@ def _digits(b: str) -> int | None:
 def _floor_divide(at: Lanes, a: str, b: str) -> str:
     digits = _digits(b)
     if digits is not None:
-        return at.op("ashr" if at.signed else "lshr", a, digits)
+        return at.op("ashr" if at.signed else "lshr", a, _spelled(at, digits))
     quotient, rest = _integer_divide(at, a, b)
     return at.op("sub", quotient, at.select(_crosses(at, rest, b), 1, 0)) if at.signed else quotient
 
@@ -257,11 +261,17 @@ def _crosses(at: Lanes, rest: str, b: str) -> str:
 
 
 def _left_shift(at: Lanes, a: str, b: str) -> str:
+    number = _number_of(b)
+    if number is not None and 0 <= number < at.bits:
+        return at.op("shl", a, _spelled(at, number))
     fits = at.op("icmp ult", b, at.bits)
     return at.select(fits, at.op("shl", a, at.select(fits, b, 0)), 0)
 
 
 def _right_shift(at: Lanes, a: str, b: str) -> str:
+    number = _number_of(b)
+    if number is not None and 0 <= number < at.bits:
+        return at.op("ashr" if at.signed else "lshr", a, _spelled(at, number))
     fits = at.op("icmp ult", b, at.bits)
     if at.signed:
         return at.op("ashr", a, at.select(fits, b, at.bits - 1))
