@@ -50,7 +50,8 @@ def _compensated(m: Writer, x: str, n: int, general: Callable[[Writer, str, str]
 
 def _product(m: Writer, x: str, n: int) -> tuple[str, str | float]:
     """x^n and what roundings took away."""
-    high, low = x, 0.0
+    high: str = x
+    low: str | float = 0.0
     for bit in f"{n:b}"[1:]:
         whole, lost = two_product(m, high, high)
         high, low = whole, lost if low == 0.0 else m.fma(m.add(high, high), low, lost)

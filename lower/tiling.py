@@ -466,7 +466,7 @@ def _right_copy(s: Contract, first: Index | None, count: Extent, in_blocks: bool
     term: Expr = last.index
     count_of_terms, over = last.extent, For(last.index, last.extent, ())
     if in_blocks:
-        assert last.length is not None
+        assert last.length is not None and last.origin is not None
         count_of_terms, over = last.length, altered(over, origin=last.origin, length=last.length)
         term = minus(last.index, last.origin)
     terms = product(b.extent for b in s.over[:-1]) * count_of_terms

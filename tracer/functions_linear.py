@@ -235,7 +235,7 @@ def einsum(*operands: Any, out: None = None, dtype: Any = None, order: str = "K"
     terms = [_single(x, labels) for x, labels in zip(_operands(*arrays, dtype=dtype), inputs, strict=True)]
     terms = _without_ones(terms)
     while len(terms) > 1:
-        i, j = min(combinations(range(len(terms)), 2), key=lambda pair: _degree(terms, *pair, output))
+        i, j = min(combinations(range(len(terms)), 2), key=lambda pair: _degree(terms, pair[0], pair[1], output))
         terms = [_pair(terms[i], terms[j], _named_elsewhere(terms, i, j, output)),
                  *[x for k, x in enumerate(terms) if k not in (i, j)]]
     result, labels = _summed(terms[0], set(output))
