@@ -24,7 +24,7 @@ from loopwright.lower.contractions import is_contraction
 from loopwright.lower.decisions import Call, Decided, Generate, Taken
 from loopwright.lower.kernel import MOST_NODES, kernel, merged, region_of
 from loopwright.lower.row_products import row_products
-from loopwright.lower.rules import EXPENSIVE, own_cost, root_index
+from loopwright.lower.survey import EXPENSIVE, own_cost, root_index
 
 MOST = 2 * MOST_NODES  # that such a kernel computes: it keeps rows between its parts
 MOST_AGAIN = 256  # terms of a product that is made once more: its result is stored and read twice in that time

@@ -24,8 +24,9 @@ from loopwright.lower.decisions import Again, Apart, Call, Decided, Generate, Jo
 from loopwright.lower.kernel import MOST_NODES
 from loopwright.lower.merging import merge
 from loopwright.lower.partials import add_up_along, behind
-from loopwright.lower.rules import EXPENSIVE, WORTH_KEEPING, own_cost
+from loopwright.lower.rules import WORTH_KEEPING
 from loopwright.lower.scheduling import is_short
+from loopwright.lower.survey import EXPENSIVE, own_cost
 
 MOST_POSITIONS = 4  # at which one group may read one value
 MOST_VISITS = 64  # when looking for a path between groups

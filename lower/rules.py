@@ -7,12 +7,11 @@ twice is kept in a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 from loopwright.ir.dims import Extent, product
-from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.loops import Apply, Expr, Index, Load, PartitionPoint, Prefix, Reduce, Scatter, When, walk
+from loopwright.ir.graph import Graph, Value
+from loopwright.ir.loops import Apply, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
 from loopwright.ir.nest import Nest
 from loopwright.ir.schedule import (
     AddAlong,
@@ -38,107 +37,14 @@ from loopwright.lower.contractions import is_contraction, product_schedule
 from loopwright.lower.fusing import expressions, together
 from loopwright.lower.partials import block_sums
 from loopwright.lower.passes import goes_by_rows, goes_in_tiles, one_pass_rules
-from loopwright.lower.row_products import operand_positions, row_products
-from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest, is_short
+from loopwright.lower.row_products import row_products
+from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest
+from loopwright.lower.survey import EXPENSIVE, Reading, Survey, own_cost, survey
 from loopwright.lower.target import Target
 
-# Cost of one scalar operation, in adds; what is not listed costs 1.
-WEIGHTS = {
-    **dict.fromkeys(("div", "sqrt", "floor_divide", "remainder", "fmod"), 5),
-    **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh", "sinh", "cosh",
-                     "arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "arctan2", "erf", "cbrt", "hypot"), 15),
-    **dict.fromkeys(("power", "erfc", "erfcx", "erfinv", "ndtri", "i0e", "i1e"), 30),
-    **dict.fromkeys(("lgamma", "digamma"), 60),
-    **dict.fromkeys(("zeta", "gammainc", "gammaincc", "gammainc_slope", "betainc"), 400),
-}
-EXPENSIVE = 15
-SEARCH = 60  # a search by halving: some ten loads that wait for one another
 WORTH_KEEPING = 5  # of an element of a row: it is stored to and read from the first cache
 LONG = 1 << 15  # adds of a fold that may be worth several threads
 TINY = 16  # elements of a value that may live in registers
-
-
-def own_cost(e: Expr) -> int:
-    """The cost of one element of an op's own expression, its loads and index arithmetic aside."""
-    return sum(SEARCH if isinstance(x, PartitionPoint) else WEIGHTS.get(x.fn, 1) for x in walk(e)
-               if isinstance(x, Apply | PartitionPoint))
-
-
-@dataclass
-class Reading:
-    """What the rules know of one stage: at which indices it is read, and its own expression at its own axes."""
-
-    node: Node
-    expr: Expr
-    readers: list[tuple[int, Position]] = field(default_factory=list)
-
-
-@dataclass
-class Survey:
-    """Where each stage of a region is read, followed back from the root through everything that is computed inline."""
-
-    region: Graph
-    index: tuple[Index, ...]
-    stages: list[Reading]
-    level: int
-    loops: int  # the number of the root's axes that are loops: all, or all but one that is interleaved
-
-    @property
-    def root(self) -> Reading:
-        return next(s for s in self.stages if s.node.outputs[0] is self.region.results[0])
-
-
-def root_index(region: Graph) -> tuple[Index, ...]:
-    """The loop variables of the root's axes."""
-    return tuple(Index(f"i{a}") for a in range(region.results[0].type.rank))
-
-
-def survey(region: Graph) -> Survey:
-    """Follow the reads from the root back to the parameters."""
-    index = root_index(region)
-    number = {n.outputs[0]: k for k, n in enumerate(region.nodes)}
-    at: dict[Value, dict[Position, None]] = {v: {index[:v.type.rank]: None} for v in region.results}
-    stages: list[Reading | None] = [None] * len(region.nodes)
-    readers: list[list[tuple[int, Position]]] = [[] for _ in region.nodes]
-    fresh = fresh_indices()
-    for k, node in reversed(list(enumerate(region.nodes))):
-        v = node.outputs[0]
-        own = (*index[:v.type.rank], *(Index(f"a{a}") for a in range(len(index), v.type.rank)))
-        if node.op is block_sums:  # read where the root's loops are
-            at.setdefault(node.inputs[0], {})[index] = None
-            readers[number[node.inputs[0]]].append((k, index)) if node.inputs[0] in number else None
-            stages[k] = Reading(node, Load(0, index, v.type.dtype), readers[k])
-            continue
-        if node.op is row_products:
-            for side, position in zip(node.inputs, operand_positions(index), strict=True):
-                at.setdefault(side, {})[position] = None
-                readers[number[side]].append((k, position)) if side in number else None
-            stages[k] = Reading(node, Load(0, index, v.type.dtype), readers[k])
-            continue
-        expr, _ = reads(node, own, fresh)
-        for position in at.get(v, {}):
-            for operand, found in reads(node, position, fresh)[1]:
-                producer = node.inputs[operand]
-                if producer in number:
-                    at.setdefault(producer, {})[found] = None
-                    readers[number[producer]].append((k, found))
-        stages[k] = Reading(node, expr, readers[k])
-    kept = [s for s in stages if s is not None]
-    levels = [s.node.outputs[0].type.rank for s in kept if isinstance(s.expr, Reduce)]
-    loops = len(index) - (len(index) not in levels and _interleaves(region, index, fresh))
-    return Survey(region, index, kept, min(levels, default=loops), loops)
-
-
-def _interleaves(region: Graph, index: Position, fresh: Callable[[], Index]) -> bool:
-    """Whether the root does no more than choose by the position along a short last axis, or has one position there: then
-    each is a store, and lanes run along the axis before."""
-    root = next(n for n in region.nodes if n.outputs[0] is region.results[0])
-    if not is_short(root.outputs[0].type.shape) or any(v.type.rank == len(index) for v in region.results[1:]):
-        return False
-    e = reads(root, index, fresh)[0]
-    if root.outputs[0].type.shape[-1] == 1:
-        return len(index) > 1 and not isinstance(e, Reduce | Prefix | Scatter)
-    return isinstance(e, When) and any(x == index[-1] for x in walk(e.cond))
 
 
 def default_schedule(region: Graph, target: Target) -> Schedule:

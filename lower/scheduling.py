@@ -50,11 +50,12 @@ from loopwright.lower.distribution import distribute
 from loopwright.lower.fusing import by_rows, fuse_loops, transposed_loads
 from loopwright.lower.joining import join
 from loopwright.lower.lanes import lane_nest
+from loopwright.lower.packing import pack
 from loopwright.lower.partials import ROWS, block_sums
 from loopwright.lower.placing import Placed, Places, check, place
 from loopwright.lower.row_passes import in_passes
 from loopwright.lower.row_products import row_products
-from loopwright.lower.tiling import blocked, shared_out, unpacked
+from loopwright.lower.tiling import reorder, shared_out, split, tensorize, unpacked
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -329,7 +330,18 @@ def _agreed(x: T, change: Callable[[Nest, T], R], nest: Nest) -> R:
 
 
 def _blocked(nest: Nest, x: Blocking) -> Nest:
-    return distribute(nest, x.loop, x.size) if isinstance(x, Distribute) else blocked(nest, x)
+    """The nest with one instruction done."""
+    match x:
+        case Distribute(loop, size):
+            return distribute(nest, loop, size)
+        case Split(loop, size):
+            return split(nest, loop, size)
+        case Reorder(names):
+            return reorder(nest, names)
+        case Tensorize():
+            return tensorize(nest, x)
+        case Pack(side, loop, product):
+            return pack(nest, side, loop, product)
 
 
 def _kept_near(nest: Nest, x: InShared | InRegisters | InTiles | InPasses) -> Nest:

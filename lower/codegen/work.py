@@ -10,7 +10,7 @@ from loopwright.ir.types import FLOATS
 from loopwright.kernels.maths import FUNCTIONS
 from loopwright.lower.codegen.arithmetic import FORMULAS
 from loopwright.lower.fusing import expressions
-from loopwright.lower.rules import WEIGHTS
+from loopwright.lower.survey import WEIGHTS
 
 # One unit is about a simple vectorised instruction on one element.
 TRIPS = 16  # of a loop whose number of trips is data

@@ -14,8 +14,8 @@ from loopwright.ir.graph import Graph, Node
 from loopwright.ir.loops import Prefix, Reduce, Scatter
 from loopwright.ir.schedule import BLOCK, Bind, ComputeAt, Inline, InPasses, Instruction, Schedule, Threads
 from loopwright.lower.contractions import is_contraction
-from loopwright.lower.rules import Survey, survey
 from loopwright.lower.scheduling import fits
+from loopwright.lower.survey import Survey, survey
 
 MOST_STORED = 1 << 30  # bytes of what is rows times columns that kernels of their own may store in f32 and f64
 FEWEST_BLOCKS = 64  # that give half of a GPU something to do

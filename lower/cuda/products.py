@@ -24,7 +24,7 @@ from loopwright.ir.types import BF16, F16, F32, F64, ArrayType
 from loopwright.kernels.gemm import Gemm, match_product
 from loopwright.lower.cuda.rules import gpu_schedule
 from loopwright.lower.kernel import MOST_NODES, kernel, region_of
-from loopwright.lower.rules import own_cost, survey
+from loopwright.lower.survey import own_cost, survey
 
 # What a card is taken to do, in a second; an H200's figures, of which only the ratios decide.
 MOVED = 4.0e12  # bytes between kernels and memory

@@ -47,8 +47,9 @@ from loopwright.lower.fusing import expressions, transposed_loads
 from loopwright.lower.lanes import lane_schedule
 from loopwright.lower.passes import MOST_JOINED
 from loopwright.lower.registers import perfect
-from loopwright.lower.rules import EXPENSIVE, Survey, fuse_rules, goes_across, own_cost, placement_of, survey
+from loopwright.lower.rules import fuse_rules, goes_across, placement_of
 from loopwright.lower.scheduling import build_nest, fits
+from loopwright.lower.survey import EXPENSIVE, Survey, own_cost, survey
 from loopwright.lower.target import Target
 
 THREADS = 256

@@ -30,7 +30,7 @@ from loopwright.ir.nest import (
     Store,
     While,
 )
-from loopwright.lower.rules import EXPENSIVE, WEIGHTS
+from loopwright.lower.survey import EXPENSIVE, WEIGHTS
 from loopwright.lower.target import Target
 
 LINE = 64  # bytes that memory moves at once

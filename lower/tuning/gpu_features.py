@@ -16,7 +16,7 @@ from loopwright.ir.loops import Apply, Expr, Load, Prefix, Reduce, parts
 from loopwright.ir.nest import Allocate, Buffer, Contract, For, Let, Nest, Passes, Reduction, Scan, Statement, Store, While
 from loopwright.ir.schedule import BLOCK, THREAD_X
 from loopwright.lower.cuda.driver import Device
-from loopwright.lower.rules import WEIGHTS
+from loopwright.lower.survey import WEIGHTS
 from loopwright.lower.tuning.features import TRIPS, reached, steps_of
 
 SECTOR = 32  # bytes that a warp's access moves at least

@@ -37,8 +37,8 @@ from loopwright.ir.schedule import (
     Vectorize,
 )
 from loopwright.lower.modules import MOST_LANES
-from loopwright.lower.rules import survey
 from loopwright.lower.scheduling import Known, Scheduled, build_nest
+from loopwright.lower.survey import survey
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import block_of
 from loopwright.lower.tuning.edits import BLOCKS, FACTORS, Edit, changed, of_kind, ordered, topic

@@ -1,0 +1,217 @@
+"""Sides of products of blocks, packed: copied inside a loop to where the tiles read them in order.
+
+Guarantees: each function checks, then does; ValueError says why a nest does not allow it.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from loopwright.ir.dims import Extent, floordiv, product
+from loopwright.ir.loops import (
+    Apply,
+    Expr,
+    Index,
+    Literal,
+    Load,
+    Size,
+    integer,
+    minus,
+    parts,
+    plus,
+    times,
+    transform,
+)
+from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Nest, Statement, Store, altered
+from loopwright.ir.types import I64
+from loopwright.lower.fusing import expressions, transposed_loads, writes
+from loopwright.lower.tiling import KNOWN, Body, at_loop, every, loops, read_by
+
+
+def pack(nest: Nest, side: str, name: str, number: int | None) -> Nest:
+    """One side of the only product of blocks, or of one by its stage, copied inside the loop of this name (none: once) to where
+    its tiles read it in order."""
+    def packed(body: Body, f: For | None) -> Body:
+        names = None if number is None else (f"s{number}_sums", f"r{number}_sums", f"t{number}")
+        inside = [(k, s) for k, x in enumerate(body) for s in every((x,))]
+        products = [(k, s) for k, s in inside if isinstance(s, Contract) and (names is None or s.buffer in names)]
+        if len(products) != 1:
+            raise ValueError("there is no product in it, or more than one")
+        at, s = products[0]
+        copy = _left(s, f) if side == "left" else _right(s, f, [x for _, x in inside if isinstance(x, For)])
+        _check_bound(copy, [x for k, x in inside if k >= at])
+        read = Load(copy.buffer.name, (copy.place,), copy.buffer.dtype)
+        new = altered(s, left=read) if side == "left" else altered(s, right=read)
+        return (*body[:at], Allocate(copy.buffer), copy.fill, *_replaced(body[at:at + 1], s, new), *body[at + 1:])
+    if side not in ("left", "right"):
+        raise ValueError("a product has a left and a right side")
+    if not name:
+        return altered(nest, body=packed(nest.body, None))
+    return altered(nest, body=at_loop(nest.body, name, lambda f: f.with_body(packed(f.body, f))))
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """Where one side of a product is packed, what packs it, where the product reads it; the loops and the buffers that it is
+    copied from."""
+
+    buffer: Buffer
+    fill: Statement
+    place: Expr
+    indices: frozenset[Index]
+    buffers: frozenset[str]
+
+    @classmethod
+    def of(cls, buffer: Buffer, fill: Statement, place: Expr) -> _Copy:
+        read = [read_by(e) for e in expressions((fill,))]
+        indices, own = {k for indices, _ in read for k in indices}, {f.index for f in loops((fill,))}
+        return cls(buffer, fill, place, frozenset(indices - own), frozenset([x for _, buffers in read for x in buffers]))
+
+
+def _check_bound(copy: _Copy, after: Sequence[Statement]) -> None:
+    """ValueError where what is copied before statements depends on a loop inside them, or on what they make; `after`: all of
+    them."""
+    if late := sorted(f.index.name for f in after if isinstance(f, For) and f.index in copy.indices):
+        raise ValueError(f"what is packed depends on the loop {late[0]}, which is inside")
+    if later := sorted(name for name, _ in writes([s for s in after if not isinstance(s, For)]) if name in copy.buffers):
+        raise ValueError(f"what is packed is read from {later[0]}, which is made there")
+
+
+def _left(s: Contract, f: For | None) -> _Copy:
+    """The left side packed in the body of f."""
+    if f is None or f.index != s.over[-1].origin:
+        raise ValueError("the left side is packed for a block of its terms")
+    return _left_copy(s)
+
+
+@lru_cache(KNOWN)
+def _left_copy(s: Contract) -> _Copy:
+    """A block of rows, in pieces of one depth: rows lie a known distance apart. Windows that step by one position share the
+    rows that they have in common."""
+    last, rows = s.over[-1], s.rows
+    assert last.origin and last.length and rows.origin and rows.length
+    width = last.length + s.lanes  # as the sums' rows
+    window, step = _window(s)
+    others = [b for b in s.over[:-1] if b is not window]
+    reach = 0 if window is None else (window.extent - 1) * step
+    count = rows.length + reach
+    start, row = last.origin, minus(rows.index, rows.origin)
+    moved = row if window is None else plus(row, times(window.index, Literal(step, I64)))
+    before = times(_flat(others), integer(count * width))
+
+    def place(at: Expr) -> Expr:
+        return plus(plus(before, times(at, Literal(width, I64))), minus(last.index, start))
+    buffer = Buffer(f"{s.buffer}_left", (product(b.extent for b in others) * count * width,), s.left.dtype, "local")
+    first = s.left if window is None else transform(s.left, lambda e: Literal(0, I64) if e == window.index else None)
+    body: Statement = For(last.index, last.extent, (Store(buffer.name, (place(row),), first),), s.lanes, 4, origin=last.origin,
+                          length=last.length)
+    body = _across(For(rows.index, rows.extent + reach, (body,), origin=rows.origin, length=count))
+    return _Copy.of(buffer, _around(others, body), place(moved))
+
+
+def _window(s: Contract) -> tuple[Block | None, int]:
+    """The index of a sum that moves the rows which are read by whole positions, and by how many."""
+    for b in reversed(s.over[:-1]):
+        steps = {None if c.get(s.rows.index) != 1 else c.get(b.index) for c in _linear_parts(s.left, {s.rows.index, b.index})}
+        step, = steps if len(steps) == 1 else (None,)
+        if isinstance(step, int) and step > 0:
+            return b, step
+    return None, 0
+
+
+def _linear_parts(e: Expr, some: set[Index]) -> list[dict[Index, Extent]]:
+    """How often each index is in the outermost linear parts of an expression that hold some of these."""
+    found = _linear(e)
+    if found is None:
+        return [x for part in parts(e) for x in _linear_parts(part, some)]
+    return [found] if found.keys() & some else []
+
+
+def _linear(e: Expr) -> dict[Index, Extent] | None:
+    """How often each index is in a sum of multiples; None for anything else."""
+    match e:
+        case Index():
+            return {e: 1}
+        case Size() | Literal():
+            return {}
+        case Apply(fn="add", args=(a, b)):
+            first, second = _linear(a), _linear(b)
+            if first is None or second is None:
+                return None
+            return {k: first.get(k, 0) + second.get(k, 0) for k in (*first, *second)}
+        case Apply(fn="mul", args=(a, Literal(value=int() as n)) | (Literal(value=int() as n), a)):
+            inner = _linear(a)
+            return None if inner is None else {k: c * n for k, c in inner.items()}
+    return None
+
+
+def _right(s: Contract, f: For | None, inside: Sequence[For]) -> _Copy:
+    """The right side packed in the body of f. inside: all loops there."""
+    first, count = _columns_of(s, f, inside)
+    return _right_copy(s, first, count, f is not None and f.index == s.over[-1].origin)
+
+
+@lru_cache(KNOWN)
+def _right_copy(s: Contract, first: Index | None, count: Extent, in_blocks: bool) -> _Copy:
+    """Panels of a block of columns, or of all of them, one term of the sums after another: all terms, or those of a block."""
+    panel, width, last = s.columns.origin, s.columns.length, s.over[-1]
+    assert panel and width
+    term: Expr = last.index
+    count_of_terms, over = last.extent, For(last.index, last.extent, ())
+    if in_blocks:
+        assert last.length is not None and last.origin is not None
+        count_of_terms, over = last.length, altered(over, origin=last.origin, length=last.length)
+        term = minus(last.index, last.origin)
+    terms = product(b.extent for b in s.over[:-1]) * count_of_terms
+    place = plus(times(_flat(s.over[:-1]), integer(count_of_terms * width)), times(term, Literal(width, I64)))
+    at = panel if first is None else minus(panel, first)
+    place = plus(plus(times(at, integer(terms)), place), minus(s.columns.index, panel))
+    buffer = Buffer(f"{s.buffer}_right", (terms * count,), s.right.dtype, "local")
+    vectors = For(s.columns.index, s.columns.extent, (Store(buffer.name, (place,), s.right),), s.lanes, width // s.lanes,
+                  origin=panel, length=width, padded=True)
+    panels = For(panel, s.columns.extent, (), origin=first, length=None if first is None else count, step=width)
+    terms_of_panel = _across(over.with_body((vectors,)))
+    if terms_of_panel.tiled:
+        body: Statement = panels.with_body((_around(s.over[:-1], terms_of_panel),))
+    else:  # along the rows, as they lie in memory
+        body = _around(s.over[:-1], over.with_body((panels.with_body((vectors,)),)))
+    return _Copy.of(buffer, body, place)
+
+
+def _columns_of(s: Contract, f: For | None, inside: Sequence[For]) -> tuple[Index | None, Extent]:
+    """Where the columns begin whose factors are packed in the body of f, and how many there is room for: a block, or all."""
+    width = s.columns.length
+    block = next((x.origin for x in inside if x.index == s.columns.origin), None)
+    if block is None:
+        raise ValueError("the loop over the product's columns, in a block of them, is not inside")
+    assert width
+    if f is not None and f.index == block and f.step > 1 and f.step % width == 0:
+        return block, f.step
+    if not any(x.index == block and x.step % width == 0 for x in inside):
+        raise ValueError("the right side is packed for a block of columns, or for all blocks of whole panels")
+    return None, floordiv(s.columns.extent + (width - 1), width) * width
+
+
+def _around(blocks: Sequence[Block], s: Statement) -> Statement:
+    """Loops over all of some indices."""
+    for b in reversed(blocks):
+        s = For(b.index, b.extent, (s,))
+    return s
+
+
+def _flat(blocks: Sequence[Block]) -> Expr:
+    """The number of a position of some indices, in order."""
+    place: Expr = Literal(0, I64)
+    for b in blocks:
+        place = plus(times(place, integer(b.extent)), b.index)
+    return place
+
+
+def _across(f: For) -> For:
+    """Two loops in tiles, where something is read along the outer one."""
+    return altered(f, tiled=True) if transposed_loads(f) else f
+
+
+def _replaced(body: Body, old: Statement, new: Statement) -> Body:
+    return tuple([s.with_body(_replaced(s.body, old, new)) if isinstance(s, For) else new if s is old else s for s in body])
