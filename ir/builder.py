@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -163,7 +163,10 @@ class Builder:
         types = [v.type for v in inputs]
         if target.since != facts.changes:
             types = list(map(facts.canonical_type, types))
-        outputs = tuple(map(Value, op.result_types(types, regions, attrs)))
+        results: Iterable[ArrayType] = op.result_types(types, regions, attrs)
+        if regions:  # which may be older than what is known of sizes
+            results = map(facts.canonical_type, results)
+        outputs = tuple(map(Value, results))
         node = Node(op, inputs, attrs, outputs, regions, source_here(2))  # our caller is loopwright's too
         target.nodes.append(node)
         for v in outputs:

@@ -2,7 +2,7 @@
 import random
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import loopwright as lw
@@ -105,6 +105,7 @@ NESTED = (scanning, carrying, looping, branching, sizing)
 
 
 @given(st.integers(0, 10**9), st.integers(1, 3))
+@example(504, 1)  # a region is older than an equality of sizes
 @examples(25)
 def test_random_programs_mean_what_they_mean_in_numpy(seed, depth):
     program, rng = Program(seed, depth, 5), np.random.default_rng(seed)
