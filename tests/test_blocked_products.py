@@ -186,9 +186,9 @@ def without_library():
 
 
 def near(found, exact, theirs):
-    """Not several times further from the exact result than NumPy's, or some last bits."""
+    """Not ten times further from the exact result than NumPy's, which may be lucky, or some last bits."""
     assert found.dtype == theirs.dtype and found.shape == theirs.shape
-    bound = 4 * np.abs(theirs - exact).max(initial=0) + 8 * np.finfo(found.dtype).eps * np.abs(exact).max(initial=0)
+    bound = 10 * np.abs(theirs - exact).max(initial=0) + 8 * np.finfo(found.dtype).eps * np.abs(exact).max(initial=0)
     assert np.abs(found - exact).max(initial=0) <= bound
 
 

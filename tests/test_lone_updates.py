@@ -46,6 +46,9 @@ def test_lone_updates_mean_what_the_scatter_means(form, mode, n, m, k, how):
     try:
         want, = evaluate(g, args, {s: sizes[s] for s in g.symbols})
     except IndexError:
+        if args[0].size == 0:  # nothing is read there: no index is looked at
+            np.testing.assert_array_equal(compiled(*args), np.full(args[-1].shape, value))
+            return
         with pytest.raises(IndexError):
             compiled(*args)
         return
