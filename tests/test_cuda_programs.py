@@ -21,7 +21,7 @@ from tests.scale import examples
 SIZES = st.tuples(st.integers(1, 90), st.integers(1, 90)) | st.tuples(st.integers(1, 4), st.integers(1, 5000)) \
     | st.tuples(st.integers(1, 3000), st.integers(1, 4)) \
     | st.sampled_from([(32, 64), (256, 16), (33, 32), (8, 2048), (2049, 1)])
-TOLERANCE = {"f2": 2e-3, "f4": 6e-6, "f8": 1e-13}  # of the largest: sums have up to 1e5 terms
+TOLERANCE = {"f2": 2e-3, "f4": 2e-5, "f8": 1e-13}  # of the largest: of sums of 1e5 terms, of two numbers that are nearly equal
 
 
 @pytest.fixture(autouse=True)
