@@ -131,6 +131,20 @@ def test_an_integer_to_a_negative_power_is_reported():
     assert offence.value.args[2] == -1
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i4", "u8"])
+def test_whole_powers_that_a_program_names(dtype):
+    x = np.array([0, 1, 2, 3, 7, 100], dtype)
+    if x.dtype.kind == "f":
+        x = np.concatenate([x, -x, np.array([0.3, np.inf, -np.inf, np.nan, np.finfo(dtype).tiny, np.finfo(dtype).max], dtype)])
+    for n in (-3, -1, 2, 3, 4, 7, 64) if x.dtype.kind == "f" else (1, 2, 3, 7, 64):
+        made = lower_cuda(expanded(lw.make_graph(lambda x, n=n: x ** n)(x)), {"n": len(x)})
+        with np.errstate(all="ignore"):
+            want = (x.astype("f8") ** n).astype(dtype) if x.dtype.kind == "f" else x ** n
+            found, = run_program(made, compiled(made), [x], {"n": len(x)})
+            near = np.abs(found - want) <= 3 * np.spacing(np.abs(want)) if x.dtype.kind == "f" else found == want
+        assert (near | (found == want) | np.isnan(found) & np.isnan(want)).all(), (n, found, want)
+
+
 def test_the_last_update_in_order_wins():
     graph, made = program("updated")
     x, k, v = np.zeros(4, "f4"), np.array([1, 1, 3, 1, 3]), np.arange(5, dtype="f4")
