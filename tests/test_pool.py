@@ -187,6 +187,27 @@ def test_starting_and_stopping_in_a_row(loops):
     assert time.perf_counter() - started < 20 * pool.JOIN_SECONDS
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not say what a thread may run on")
+def test_workers_may_run_afterwards_where_they_might_before(loops):
+    """One on the caller's core moves; where it may not, both stay there."""
+    cores = os.sched_getaffinity(0)
+    pool.set_threads(2)
+    try:
+        assert (loops.count(100, 1)[0] == 1).all()
+        worker = pool._pool.workers[0].native_id
+        os.sched_setaffinity(0, {min(cores)})
+        for allowed in (cores, {min(cores)}, cores):
+            os.sched_setaffinity(worker, allowed)
+            for pause in (0.0, 0.01, 0.0):
+                time.sleep(pause)
+                assert (loops.count(1000, 3, 50)[0] == 50).all()
+            time.sleep(0.05)
+            assert os.sched_getaffinity(worker) == allowed
+    finally:
+        os.sched_setaffinity(0, cores)
+        pool.set_threads(None)
+
+
 def test_naps_where_there_is_no_futex():
     started = []
 

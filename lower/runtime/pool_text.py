@@ -9,6 +9,7 @@ from __future__ import annotations
 WORKER_SPINS = 2000  # pauses, about 0.1 ms, before a worker sleeps
 CALLER_SPINS = 500  # pauses before the caller yields its core to those it waits for
 NAPS = (50, 1000)  # microseconds of the first and of the longest sleep, where there is no futex
+CORES = 1024  # on machines of more, workers stay where the system wakes them
 MOST_CHUNKS_BITS = 30
 CHUNK = 1 << 16  # units of work: some 16k elements of light work
 THRESHOLD = 4 * CHUNK  # loops of less work run where they are
@@ -37,6 +38,7 @@ _STATE = """
 @sleepers = internal global i32 0, align 64
 @busy = internal global i32 0, align 64
 @mode = internal global i32 0, align 64
+@core = internal global i32 -1, align 64
 @body = internal global ptr null, align 64
 @context = internal global ptr null
 @count = internal global i64 0
@@ -65,6 +67,47 @@ call:
 out:
   ret void
 }}
+
+declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
+; Note the core of a loop's caller.
+define internal void @settle() nounwind {{
+  %here = call i32 @sched_getcpu()
+  store atomic i32 %here, ptr @core release, align 4
+  ret void
+}}
+
+; A worker that the system woke on the caller's core goes to another. Where other threads have every core, as those of a library
+; that spin, the system often wakes it there; the two would take turns. It may run afterwards where it might before.
+define internal void @apart() nounwind {{
+  %cores = alloca [{CORES // 64} x i64], align 8
+  %here = call i32 @sched_getcpu()
+  %callers = load atomic i32, ptr @core acquire, align 4
+  %same = icmp eq i32 %here, %callers
+  %known = icmp ult i32 %here, {CORES}
+  %move = and i1 %same, %known
+  br i1 %move, label %look, label %out
+look:
+  %failed = call i32 @sched_getaffinity(i32 0, i64 {CORES // 8}, ptr %cores)
+  %some = icmp eq i32 %failed, 0
+  br i1 %some, label %leave, label %out
+leave:
+  %word = lshr i32 %here, 6
+  %at = getelementptr i64, ptr %cores, i32 %word
+  %place = and i32 %here, 63
+  %shift = zext i32 %place to i64
+  %bit = shl i64 1, %shift
+  %allowed = load i64, ptr %at, align 8
+  %others = xor i64 %allowed, %bit
+  store i64 %others, ptr %at, align 8
+  %left = call i32 @sched_setaffinity(i32 0, i64 {CORES // 8}, ptr %cores)
+  store i64 %allowed, ptr %at, align 8
+  %back = call i32 @sched_setaffinity(i32 0, i64 {CORES // 8}, ptr %cores)
+  br label %out
+out:
+  ret void
+}}
 """
 
 
@@ -87,6 +130,12 @@ out:
   ret void
 }}
 define internal void @wake() nounwind {{
+  ret void
+}}
+define internal void @settle() nounwind {{
+  ret void
+}}
+define internal void @apart() nounwind {{
   ret void
 }}
 """
@@ -229,6 +278,7 @@ acquire:
   %free = extractvalue {{ i32, i1 }} %pair, 1
   br i1 %free, label %publish, label %serial
 publish:
+  call void @settle()
   %generation = call i32 @publish(ptr %body, ptr %context, i64 %n, i64 %grain, i64 %chunks)
   call void @drain(i32 %generation)
   call void @wait(i64 %chunks)
@@ -305,6 +355,7 @@ called:
   %stop = icmp eq i32 %generation, -1
   br i1 %stop, label %out, label %work
 work:
+  call void @apart()
   call void @drain(i32 %generation)
   br label %idle
 out:
