@@ -7,7 +7,8 @@
 A loop over n indices, each of which is `each` units of work, runs where it is, or in chunks where there is enough to do; or it
 runs in chunks of `grain` indices. The workers are daemon Python threads inside a compiled loop, without Python's lock. A job is
 a 64-bit ticket, (generation << 32 | next chunk), which is claimed by compare-and-swap; the caller claims chunks too, and waits
-only for chunks that somebody claimed. Workers spin for a while, then sleep; one that wakes on the caller's core moves to another.
+only for chunks that somebody claimed. Workers spin for a while, then sleep; one that wakes on the caller's core moves to
+another.
 
 Guarantees: the chunks are [k * grain, (k + 1) * grain) whoever runs them and however many threads there are, one by one
 in order when there is one; a call made inside a body, or while another thread's loop runs, is run by its own thread;
