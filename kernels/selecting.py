@@ -61,9 +61,8 @@ def _element(dtype: np.dtype) -> str:
 def top_k_text(dtype: np.dtype) -> tuple[str, str]:
     """Name and text of `void @lw_top_k_<dtype>(ptr %keys, ptr %out, ptr %temp, i64 %n, i64 %k)`: out becomes the i64
     positions of the k <= n greatest of keys. It calls `void @lw_argsort_<dtype>(ptr keys, ptr data, ptr temp, i64 n)`."""
-    name, e, i = f"lw_top_k_{SHORT[checked(dtype)]}", _element(dtype), f"i{8 * dtype.itemsize}"
-    sort = f"lw_argsort_{SHORT[dtype]}"
-    return name, f"""declare void @{sort}(ptr, ptr, ptr, i64)
+    name, e = f"lw_top_k_{SHORT[checked(dtype)]}", _element(dtype)
+    return name, f"""declare void @lw_argsort_{SHORT[dtype]}(ptr, ptr, ptr, i64)
 declare i16 @llvm.cttz.i16(i16, i1)
 define void @{name}(ptr %keys, ptr %out, ptr %temp, i64 %n, i64 %k) nounwind {{
 entry:
@@ -83,44 +82,71 @@ entry:
   br i1 %some, label %fill, label %done
 fill:
   %f = phi i64 [ 0, %entry ], [ %f1, %fill ]
-  {_moved(e, "%keys", "%f", "%temp", "%f.to", "%f.key")}
-  %f.to.at = getelementptr i64, ptr %kept.at, i64 %f.to
-  store i64 %f, ptr %f.to.at
+  {_kept(e, "%f", "%f", "%keys", "%f", "%f")}
   %f1 = add i64 %f, 1
   %f.more = icmp slt i64 %f1, %first
   br i1 %f.more, label %fill, label %choose
-choose:
+{_best_text(dtype)}
+{_scan_text(dtype)}
+give:
+  %g = phi i64 [ 0, %choose ], [ %g1, %give ]
+  {_ranked("%g", "%g")}
+  %g.to = getelementptr i64, ptr %out, i64 %g
+  store i64 %g.position, ptr %g.to
+  %g.more = icmp slt i64 %g1, %k
+  br i1 %g.more, label %give, label %done
+done:
+  ret void
+}}
+"""
+
+
+def _kept(e: str, name: str, number: str, source: str, index: str, position: str) -> str:
+    """Instructions that make an element, which was at a position of the row, a candidate. The slots of candidates go down from
+    the last, so that a sort that keeps the order of equal ones, read from its end, gives the first of them first."""
+    return "\n  ".join([
+        f"{name}.from = getelementptr {e}, ptr {source}, i64 {index}", f"{name}.key = load {e}, ptr {name}.from",
+        f"{name}.slot = sub i64 %last, {number}", f"{name}.to = getelementptr {e}, ptr %temp, i64 {name}.slot",
+        f"store {e} {name}.key, ptr {name}.to", f"{name}.to.at = getelementptr i64, ptr %kept.at, i64 {name}.slot",
+        f"store i64 {position}, ptr {name}.to.at"])
+
+
+def _ranked(name: str, rank: str) -> str:
+    """Instructions that find the slot and the position of the candidate of a rank, and the next rank."""
+    return "\n  ".join([
+        f"{rank}1 = add i64 {rank}, 1", f"{name}.back = sub i64 %count, {rank}1",
+        f"{name}.place = getelementptr i64, ptr %order, i64 {name}.back", f"{name}.number = load i64, ptr {name}.place",
+        f"{name}.slot = add i64 %low, {name}.number", f"{name}.from.at = getelementptr i64, ptr %kept.at, i64 {name}.slot",
+        f"{name}.position = load i64, ptr {name}.from.at"])
+
+
+def _best_text(dtype: np.dtype) -> str:
+    """The blocks that sort the candidates and keep the best k, whose least is what others have to pass."""
+    e, i = _element(dtype), f"i{8 * dtype.itemsize}"
+    return f"""choose:
   %at = phi i64 [ %first, %fill ], [ %block, %some.pass ], [ %block, %few ], [ %n, %single ]
   %count = phi i64 [ %first, %fill ], [ %held, %some.pass ], [ %held, %few ], [ %s.count, %single ]
   %low = sub i64 %room, %count
   %candidates = getelementptr {e}, ptr %temp, i64 %low
-  call void @{sort}(ptr %candidates, ptr %order, ptr %spare, i64 %count)
+  call void @lw_argsort_{SHORT[dtype]}(ptr %candidates, ptr %order, ptr %spare, i64 %count)
   %over = icmp sge i64 %at, %n
   br i1 %over, label %give, label %rank
 rank:
   %r = phi i64 [ 0, %choose ], [ %r1, %rank ]
-  %r1 = add i64 %r, 1
-  %r.back = sub i64 %count, %r1
-  %r.place = getelementptr i64, ptr %order, i64 %r.back
-  %r.number = load i64, ptr %r.place
-  %r.slot = add i64 %low, %r.number
+  {_ranked("%r", "%r")}
   %r.from = getelementptr {e}, ptr %temp, i64 %r.slot
   %r.key = load {e}, ptr %r.from
   %r.to = getelementptr {e}, ptr %best, i64 %r
   store {e} %r.key, ptr %r.to
-  %r.from.at = getelementptr i64, ptr %kept.at, i64 %r.slot
-  %r.position = load i64, ptr %r.from.at
   %r.to.at = getelementptr i64, ptr %best.at, i64 %r
   store i64 %r.position, ptr %r.to.at
   %r.more = icmp slt i64 %r1, %k
   br i1 %r.more, label %rank, label %keep
 keep:
   %b = phi i64 [ 0, %rank ], [ %b1, %keep ]
-  {_moved(e, "%best", "%b", "%temp", "%b.to", "%b.key")}
-  %b.from.at = getelementptr i64, ptr %best.at, i64 %b
-  %b.position = load i64, ptr %b.from.at
-  %b.to.at = getelementptr i64, ptr %kept.at, i64 %b.to
-  store i64 %b.position, ptr %b.to.at
+  %b.at = getelementptr i64, ptr %best.at, i64 %b
+  %b.position = load i64, ptr %b.at
+  {_kept(e, "%b", "%b", "%best", "%b", "%b.position")}
   %b1 = add i64 %b, 1
   %b.more = icmp slt i64 %b1, %k
   br i1 %b.more, label %keep, label %kept
@@ -128,8 +154,13 @@ kept:
   {_ordered(dtype, "%b.key", "%least", 1)}
   %least.one = insertelement <{LANES} x {i}> poison, {i} %least, i32 0
   %leasts = shufflevector <{LANES} x {i}> %least.one, <{LANES} x {i}> poison, <{LANES} x i32> zeroinitializer
-  br label %scan
-scan:
+  br label %scan"""
+
+
+def _scan_text(dtype: np.dtype) -> str:
+    """The blocks that go through the row: many elements at once, then one by one. What passes becomes a candidate."""
+    e, i = _element(dtype), f"i{8 * dtype.itemsize}"
+    return f"""scan:
   %block = phi i64 [ %at, %kept ], [ %next, %passed ]
   %held = phi i64 [ %k, %kept ], [ %now, %passed ]
   %next = add i64 %block, {LANES}
@@ -152,13 +183,7 @@ take:
   %lane = call i{LANES} @llvm.cttz.i{LANES}(i{LANES} %left, i1 true)
   %t.lane = zext i{LANES} %lane to i64
   %t.at = add i64 %block, %t.lane
-  %t.from = getelementptr {e}, ptr %keys, i64 %t.at
-  %t.key = load {e}, ptr %t.from
-  %t.slot = sub i64 %last, %t.count
-  %t.to = getelementptr {e}, ptr %temp, i64 %t.slot
-  store {e} %t.key, ptr %t.to
-  %t.to.at = getelementptr i64, ptr %kept.at, i64 %t.slot
-  store i64 %t.at, ptr %t.to.at
+  {_kept(e, "%t", "%t.count", "%keys", "%t.at", "%t.at")}
   %t.count1 = add i64 %t.count, 1
   %left0 = sub i{LANES} %left, 1
   %left1 = and i{LANES} %left, %left0
@@ -176,41 +201,10 @@ single:
   %s.more = icmp slt i64 %s, %n
   br i1 %s.more, label %looked, label %choose
 looked:
-  %s.from = getelementptr {e}, ptr %keys, i64 %s
-  %s.key = load {e}, ptr %s.from
-  %s.slot = sub i64 %last, %s.count
-  %s.to = getelementptr {e}, ptr %temp, i64 %s.slot
-  store {e} %s.key, ptr %s.to
-  %s.to.at = getelementptr i64, ptr %kept.at, i64 %s.slot
-  store i64 %s, ptr %s.to.at
+  {_kept(e, "%s", "%s.count", "%keys", "%s", "%s")}
   {_ordered(dtype, "%s.key", "%s.order", 1)}
   %s.pass = icmp sgt {i} %s.order, %least
   %s.one = zext i1 %s.pass to i64
   %s.count1 = add i64 %s.count, %s.one
   %s1 = add i64 %s, 1
-  br label %single
-give:
-  %g = phi i64 [ 0, %choose ], [ %g1, %give ]
-  %g1 = add i64 %g, 1
-  %g.back = sub i64 %count, %g1
-  %g.place = getelementptr i64, ptr %order, i64 %g.back
-  %g.number = load i64, ptr %g.place
-  %g.slot = add i64 %low, %g.number
-  %g.from = getelementptr i64, ptr %kept.at, i64 %g.slot
-  %g.position = load i64, ptr %g.from
-  %g.to = getelementptr i64, ptr %out, i64 %g
-  store i64 %g.position, ptr %g.to
-  %g.more = icmp slt i64 %g1, %k
-  br i1 %g.more, label %give, label %done
-done:
-  ret void
-}}
-"""
-
-
-def _moved(e: str, source: str, number: str, to: str, slot: str, key: str) -> str:
-    """Instructions that copy an element to the slot of a candidate with this number: these go down from the last slot, so that
-    a sort that keeps the order of equal ones, read from its end, gives the first of them first."""
-    return "\n  ".join([f"{key}.from = getelementptr {e}, ptr {source}, i64 {number}", f"{key} = load {e}, ptr {key}.from",
-                        f"{slot} = sub i64 %last, {number}", f"{slot}.key = getelementptr {e}, ptr {to}, i64 {slot}",
-                        f"store {e} {key}, ptr {slot}.key"])
+  br label %single"""
