@@ -57,12 +57,12 @@ def contest(workload: str, args: tuple, ours: Program, *, expected: Any = None, 
             jax: Callable[[Any], Program] | None = None, torch: Callable[[Any, Optimised], Program] | None = None,
             numba: Callable[[Any], Mapping[str, Program]] | None = None, jit: Callable[..., Any] = lw.jit,
             tolerance: float = 1e-5, verify: Callable[[str, Any], None] | None = None, compiles: bool = True,
-            rounds: int = 15) -> list[Timing]:
+            in_numpy: bool = True, rounds: int = 15) -> list[Timing]:
     """Time `ours(*args)` under `jit` beside its peers; torch.compile is one where the program `compiles`.
 
     `expected` is the result, by NumPy in float64, or a function that gives it; without it what `ours` gives for float64
     arguments outside jit. An element may differ by `tolerance` times itself and the greatest, or `verify` judges. NumPy runs
-    `ours` as it is, or `numpy`.
+    `ours` as it is, or `numpy`, where the program is said `in_numpy`.
     """
     if _noted:
         _noted[-1].append(Entry(workload, args, ours, expected, numpy, jax, torch, jit, tolerance, verify, compiles))
@@ -70,7 +70,9 @@ def contest(workload: str, args: tuple, ours: Program, *, expected: Any = None, 
     if verify is None:
         expected = result(expected, ours, args)
     compiled, by_hand = jit(ours), numpy or ours
-    runs: dict[str, Callable[[], Any]] = {"loopwright": lambda: compiled(*args), "numpy": lambda: by_hand(*args)}
+    runs: dict[str, Callable[[], Any]] = {"loopwright": lambda: compiled(*args)}
+    if in_numpy:
+        runs["numpy"] = lambda: by_hand(*args)
     for name, f in (numba(module) if numba and (module := optional("numba")) else {}).items():
         runs[name] = lambda f=f: f(*args)
     if jax is not None and (module := jax_module()) is not None:

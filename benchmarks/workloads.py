@@ -5,12 +5,27 @@ import os
 import platform
 from importlib import metadata
 
-from benchmarks import call, compile, graphs, irregular, maps, maths, networks, products, reductions, scan, sorting, starting
+from benchmarks import (
+    call,
+    compile,
+    graphs,
+    irregular,
+    learning,
+    maps,
+    maths,
+    networks,
+    products,
+    reductions,
+    scan,
+    sorting,
+    starting,
+    typical,
+)
 
 WORKLOADS = {f.__name__: f for f in (
     *call.WORKLOADS, *maps.WORKLOADS, *maths.WORKLOADS, *reductions.WORKLOADS, *products.WORKLOADS, *networks.WORKLOADS,
-    *graphs.WORKLOADS, *irregular.WORKLOADS, *sorting.WORKLOADS, *compile.WORKLOADS, *scan.WORKLOADS,
-    *starting.WORKLOADS)}
+    *graphs.WORKLOADS, *irregular.WORKLOADS, *sorting.WORKLOADS, *typical.WORKLOADS, *learning.WORKLOADS,
+    *compile.WORKLOADS, *scan.WORKLOADS, *starting.WORKLOADS)}
 
 
 def versions() -> dict[str, str]:

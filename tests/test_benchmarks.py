@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks import contest, harness, maths, report
+from benchmarks import contest, harness, learning, maths, report, typical
 from benchmarks.goals import GOALS
 from benchmarks.harness import Timing
 from benchmarks.workloads import WORKLOADS
@@ -22,6 +22,12 @@ def test_a_workload_runs(quick, name):
     found = WORKLOADS[name]()
     assert {t.contender for t in found} >= {"loopwright", "numpy"}
     assert {t.workload for t in found} <= set(GOALS)
+
+
+@pytest.mark.parametrize("workload", [*typical.WORKLOADS, *learning.WORKLOADS])
+def test_every_row_gives_what_numpy_gives(quick, workload):
+    found = workload()
+    assert {t.workload for t in found if t.contender == "loopwright"} == {t.workload for t in found}
 
 
 def test_every_function_of_vector_maths_is_timed_in_both_widths(quick):

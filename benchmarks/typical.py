@@ -1,0 +1,155 @@
+"""Programs as people write them in NumPy's names, at sizes that are not round."""
+from __future__ import annotations
+
+from benchmarks.harness import Timing
+from benchmarks.rows import ascending, below, held, normal, plain, positive, regular
+
+FLOATS = ("float32", "float64")
+
+
+# ---- rows and columns -----------------------------------------------------------------------------
+def _softmax(xp):
+    def f(x):
+        e = xp.exp(x - xp.max(x, axis=-1, keepdims=True))
+        return e / xp.sum(e, axis=-1, keepdims=True)
+    return f
+
+
+def _layernorm(xp):
+    def f(x, gain, bias):
+        centred = x - xp.mean(x, axis=-1, keepdims=True)
+        return centred / xp.sqrt(xp.var(x, axis=-1, keepdims=True) + 1e-5) * gain + bias
+    return f
+
+
+def short_rows() -> list[Timing]:
+    """Rows of 10 to 50 numbers, which fill few vectors."""
+    softmax = [plain("softmax, 20000x10", (normal(20_000, 10),), _softmax, dtype=dtype,
+                     torch=lambda torch: lambda x: torch.softmax(x, -1)) for dtype in FLOATS]
+    return held(
+        *softmax,
+        plain("rows over their norms, 20000x24", (normal(20_000, 24),),
+              lambda xp: lambda x: x / xp.sqrt(xp.sum(x * x, axis=1, keepdims=True)),
+              torch=lambda torch: torch.nn.functional.normalize),
+        plain("layernorm, 3000x50", (normal(3000, 50), normal(50), normal(50)), _layernorm,
+              torch=lambda torch: lambda x, gain, bias: torch.nn.functional.layer_norm(x, (50,), gain, bias)))
+
+
+def _moments(xp):
+    return lambda x: (xp.mean(x, axis=0), xp.var(x, axis=0))
+
+
+def _masked_mean(xp):
+    return lambda x: xp.sum(xp.where(x > 0, x, 0), axis=1) / xp.sum(x > 0, axis=1)
+
+
+def statistics() -> list[Timing]:
+    """Means, variances, running sums, medians and orders over either axis."""
+    return held(
+        plain("means and variances of columns, 2000x333", (normal(2000, 333),), _moments,
+              torch=lambda torch: lambda x: torch.var_mean(x, 0, correction=0)[::-1]),
+        plain("masked means of rows, 777x1234", (normal(777, 1234),), _masked_mean, torch=_masked_mean),
+        plain("argmax of rows, 777x1234", (normal(777, 1234),), lambda xp: lambda x: xp.argmax(x, axis=1),
+              torch=lambda torch: lambda x: torch.argmax(x, 1)),
+        *(plain(f"cumsum over axis {axis}, 777x1234", (normal(777, 1234),), lambda xp, axis=axis: lambda x: xp.cumsum(x, axis),
+                torch=lambda torch, axis=axis: lambda x: torch.cumsum(x, axis), tolerance=1e-4) for axis in (0, 1)),
+        plain("medians of rows, 200x1001", (normal(200, 1001),), lambda xp: lambda x: xp.median(x, axis=1),
+              torch=lambda torch: lambda x: torch.median(x, 1).values),
+        plain("sort of rows, 100x3333", (normal(100, 3333),), lambda xp: lambda x: xp.sort(x, axis=-1),
+              torch=lambda torch: lambda x: torch.sort(x).values))
+
+
+# ---- elements -------------------------------------------------------------------------------------
+def _adam(xp):
+    def f(p, slope, m, v):
+        m, v = 0.9 * m + 0.1 * slope, 0.999 * v + 0.001 * slope * slope
+        return p - 1e-3 * m / (xp.sqrt(v) + 1e-8), m, v
+    return f
+
+
+def _rotated(xp):
+    def f(x, cosine, sine):
+        a, b = x[..., :32], x[..., 32:]
+        return xp.concatenate([a * cosine - b * sine, a * sine + b * cosine], -1)
+    return f
+
+
+def _laplacian(xp):
+    return lambda x: x[2:, 1:-1] + x[:-2, 1:-1] + x[1:-1, 2:] + x[1:-1, :-2] - 4 * x[1:-1, 1:-1]
+
+
+def elements() -> list[Timing]:
+    """Maps: powers and divisions by numbers that the program names, bytes, neighbours, a step of Adam, rotary embeddings."""
+    def powers(xp):
+        return lambda x: x ** 4 + x ** -2
+
+    def quotients(xp):
+        return lambda x: x // 7 + x % 10
+    weights = normal(1_000_000), normal(1_000_000), normal(1_000_000), positive(1_000_000)
+    return held(
+        *(plain("x ** 4 + x ** -2, 3e5", (positive(300_000),), powers, torch=powers, dtype=dtype) for dtype in FLOATS),
+        plain("x // 7 + x % 10, 3e5", (below(1000, 300_000, dtype="int32"),), quotients, torch=quotients, dtype="int32"),
+        plain("bytes of an image to float32, 224x224x3", (below(256, 224, 224, 3, dtype="uint8"),),
+              lambda xp: lambda x: (x.astype("float32") / 255 - 0.5) * 2, dtype="uint8",
+              torch=lambda torch: lambda x: (x.float() / 255 - 0.5) * 2),
+        plain("Laplacian, 1000x1000", (normal(1000, 1000),), _laplacian, torch=_laplacian),
+        plain("Adam, 1e6", weights, _adam, torch=_adam),
+        plain("rotary embedding, 8x4x512x64", (normal(8, 4, 512, 64), normal(512, 32), normal(512, 32)), _rotated,
+              torch=_rotated))
+
+
+# ---- places ---------------------------------------------------------------------------------------
+def lookups() -> list[Timing]:
+    """Rows by index, and places in a table."""
+    return held(
+        plain("20,000 rows by index, 5000x64", (normal(5000, 64), below(5000, 20_000)), lambda xp: lambda x, i: x[i],
+              torch=lambda torch: lambda x, i: x[i]),
+        plain("searchsorted, 20,000 in 1000", (ascending(1000), normal(20_000)),
+              lambda xp: lambda table, x: xp.searchsorted(table, x),
+              torch=lambda torch: lambda table, x: torch.searchsorted(table, x)),
+        plain("interp, 20,000 in 1000", (normal(20_000), ascending(1000), normal(1000)),
+              lambda xp: lambda x, table, values: xp.interp(x, table, values), tolerance=1e-4))
+
+
+# ---- linear algebra -------------------------------------------------------------------------------
+def _distances(xp):
+    return lambda x, y: xp.sqrt(xp.sum((x[:, None] - y[None]) ** 2, axis=-1))
+
+
+def small_products() -> list[Timing]:
+    """All pairs of points, products of three operands, of small matrices, and of a matrix with itself."""
+    def product(xp):
+        return lambda x, y: x @ y
+
+    def contraction(xp):
+        return lambda x, y, z: xp.einsum("bij,bjk,bk->bi", x, y, z)
+    return held(
+        plain("pairwise distances, 500x600x16", (normal(500, 16), normal(600, 16)), _distances,
+              torch=lambda torch: torch.cdist),
+        plain("cross products, 100,000x3", (normal(100_000, 3), normal(100_000, 3)), lambda xp: lambda x, y: xp.cross(x, y),
+              torch=lambda torch: torch.linalg.cross),
+        *(plain("einsum bij,bjk,bk->bi, 64x40x30x25", (normal(64, 40, 30), normal(64, 30, 25), normal(64, 25)), contraction,
+                torch=contraction, dtype=dtype, tolerance=1e-4) for dtype in FLOATS),
+        plain("200 products, 20x30x25", (normal(200, 20, 30), normal(200, 30, 25)), product, torch=product, tolerance=1e-4),
+        plain("x.T @ x, 5000x50", (normal(5000, 50),), lambda xp: lambda x: x.T @ x, torch=lambda torch: lambda x: x.T @ x,
+              tolerance=1e-4))
+
+
+def small_systems() -> list[Timing]:
+    """Determinants, inverses and solutions of many small matrices."""
+    def determinants(xp):
+        return lambda a: xp.linalg.det(a)
+
+    def inverses(xp):
+        return lambda a: xp.linalg.inv(a)
+
+    def solutions(xp):
+        return lambda a, b: xp.linalg.solve(a, b)
+    return held(
+        *(plain("2000 determinants, 3x3", (regular(2000, 3, 3),), determinants, torch=determinants, dtype=dtype)
+          for dtype in FLOATS),
+        plain("2000 inverses, 3x3", (regular(2000, 3, 3),), inverses, torch=inverses),
+        plain("500 systems, 6x6", (regular(500, 6, 6), normal(500, 6, 1)), solutions, torch=solutions, tolerance=1e-4))
+
+
+WORKLOADS = (short_rows, statistics, elements, lookups, small_products, small_systems)
