@@ -1,14 +1,14 @@
-"""Threefry-2x32 with 20 rounds, and random bits for an array of any shape.
+"""Random bits for an array of any shape, by threefry.
 
 Guarantees: element i of an array, counted in C order, gets the block with counter i, whatever the shape: the bits are
 JAX's with `jax_threefry_partitionable=True`. On traced keys every step is an elementwise op on positions, so that drawing
-fuses with its consumer. The algorithm is Salmon and others, "Parallel random numbers: as easy as 1, 2, 3" (2011).
+fuses with its consumer.
 """
 from __future__ import annotations
 
 import math
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -16,67 +16,18 @@ import numpy as np
 from loopwright.ir.builder import Builder, Ref, innermost
 from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.ops.arithmetic import add, mul
-from loopwright.ir.ops.bitwise import bitwise_or, bitwise_xor, left_shift, right_shift
+from loopwright.ir.ops.bitwise import right_shift
 from loopwright.ir.ops.construct import full, full_like, iota, size_value
+from loopwright.ir.ops.random import threefry_first, threefry_second
+from loopwright.ir.threefry import NumpyWords, threefry
 from loopwright.ir.types import BF16, I32, I64, U32, U64
 from loopwright.tracer.axes import as_shape
 from loopwright.tracer.promotion import broadcast, convert
 from loopwright.tracer.tracer import Tracer
 
-ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-PARITY = 0x1BD11BDA
-Word = Any  # uint32: an ndarray or a Ref
-
-
-class _Words(Protocol):
-    """Arithmetic on words; the second operand may be a number or a word of rank 0."""
-
-    def add(self, a: Word, b: Word) -> Word: ...
-    def xor(self, a: Word, b: Word) -> Word: ...
-    def rotate(self, a: Word, by: int) -> Word: ...
-
-
-class _NumpyWords:
-    def add(self, a: Word, b: Word) -> Word:
-        return np.add(a, np.asarray(b, U32))
-
-    def xor(self, a: Word, b: Word) -> Word:
-        return np.bitwise_xor(a, np.asarray(b, U32))
-
-    def rotate(self, a: Word, by: int) -> Word:
-        return np.bitwise_or(np.left_shift(a, U32.type(by)), np.right_shift(a, U32.type(32 - by)))
-
-
-class _TracedWords:
-    def add(self, a: Word, b: Word) -> Word:
-        return add(a, _like(a, b))
-
-    def xor(self, a: Word, b: Word) -> Word:
-        return bitwise_xor(a, _like(a, b))
-
-    def rotate(self, a: Word, by: int) -> Word:
-        return bitwise_or(left_shift(a, full_like(a, by)), right_shift(a, full_like(a, 32 - by)))
-
-
-def _like(a: Ref, b: Ref | int) -> Ref:
-    return full_like(a, b) if isinstance(b, int) else broadcast(b, a.shape)
-
-
-def _rounds(m: _Words, first: Word, second: Word, x: Word, y: Word) -> tuple[Word, Word]:
-    """The block of counter (x, y) under the key (first, second)."""
-    keys = (first, second, m.xor(m.xor(first, second), PARITY))
-    x, y = m.add(x, first), m.add(y, second)
-    for group in range(5):
-        for by in ROTATIONS[group % 2]:
-            x = m.add(x, y)
-            y = m.xor(m.rotate(y, by), x)
-        x = m.add(x, keys[(group + 1) % 3])
-        y = m.add(y, m.add(keys[(group + 2) % 3], group + 1))
-    return x, y
-
 
 # ---- counters -------------------------------------------------------------------------------------
-def counters(key: Any, shape: Shape) -> tuple[Word, Word]:
+def counters(key: Any, shape: Shape) -> tuple[Any, Any]:
     """The high and low words of the position of every element, where the key lives."""
     if isinstance(key, Tracer):
         return _traced_counters(innermost() or key.ref.builder, shape)
@@ -121,9 +72,13 @@ def blocks(key: Any, shape: Shape) -> tuple[Any, Any]:
 def encrypt(key: Any, x: Any, y: Any) -> tuple[Any, Any]:
     """The block of the counter (x, y) under a key, on plain or traced words."""
     if not isinstance(key, Tracer):
-        return _rounds(_NumpyWords(), key[0], key[1], x, y)
-    first, second = _rounds(_TracedWords(), key[0].ref, key[1].ref, x, y)
-    return Tracer(first), Tracer(second)
+        return threefry(NumpyWords(), key[0], key[1], x, y)
+    return _traced_block(key[0].ref, key[1].ref, x, y)
+
+
+def _traced_block(first: Ref, second: Ref, x: Ref, y: Ref) -> tuple[Tracer, Tracer]:
+    words = (broadcast(first, x.shape), broadcast(second, x.shape), x, y)
+    return Tracer(threefry_first(*words)), Tracer(threefry_second(*words))
 
 
 def random_bits(key: Any, width: int, shape: Shape) -> Any:
@@ -166,9 +121,8 @@ def encrypt_each(keys: tuple[Any, Any], number: int) -> tuple[Any, Any]:
     first, second = keys
     if not isinstance(first, Tracer):
         zeros = np.zeros(np.shape(first), U32)
-        return _rounds(_NumpyWords(), first, second, zeros, zeros + U32.type(number))
-    x, y = _rounds(_TracedWords(), first.ref, second.ref, full_like(first.ref, 0), full_like(first.ref, number))
-    return Tracer(x), Tracer(y)
+        return threefry(NumpyWords(), first, second, zeros, zeros + U32.type(number))
+    return _traced_block(first.ref, second.ref, full_like(first.ref, 0), full_like(first.ref, number))
 
 
 def fraction_each(keys: tuple[Any, Any], dtype: np.dtype) -> Any:

@@ -1,9 +1,10 @@
 """What a graph costs, as polynomials over its sizes: flops, and bytes read and written. No machine is in them.
 
-An element's flops are the operations in its `loop` expression, those that compute an index aside, weighted by kind: 1
-for what a CPU does in one instruction, 4 for division and roots, 10 for transcendental functions. A reduction multiplies
-by its extents. Ops without a loop rule have a formula of their own, an approximation. A scan costs what its body does times
-its length, which may be a size; what has no such number, a while, counts for one trip, and a switch for all its branches.
+An element's flops are the operations in its `loop` expression, those that compute an index aside, weighted by kind: 1 for
+what a CPU does in one instruction, 4 for division and roots, 10 for transcendental functions, 100 for random bits. A
+reduction multiplies by its extents. Ops without a loop rule have a formula of their own, an approximation. A scan costs
+what its body does times its length, which may be a size; what has no such number, a while, counts for one trip, and a
+switch for all its branches.
 """
 from __future__ import annotations
 
@@ -32,6 +33,7 @@ TRANSCENDENTAL = frozenset((
     "cbrt", "hypot", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "power", "sin", "cos", "tan", "arcsin", "arccos",
     "arctan", "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "erf", "erfc", "erfcx", "erfinv", "ndtri",
     "lgamma", "digamma", "zeta", "logaddexp", "logaddexp2", "gammainc", "gammaincc", "gammainc_slope", "betainc", "i0e", "i1e"))
+RANDOM = frozenset(("threefry_first", "threefry_second"))
 COMPARISONS = 20  # a sort of n compares each element about log2(n) times: 20 for a million
 TRANSFORM = 5 * 10  # a Fourier transform of n takes about 5 log2(n) operations for each element: 50 for a thousand
 LIBRARY: Mapping[str, Callable[[ArrayType], Extent]] = {
@@ -56,7 +58,7 @@ def trips(node: Node) -> Extent:
 
 def weight(fn: str) -> int:
     """The cost of one elementwise operation."""
-    return 10 if fn in TRANSCENDENTAL else 4 if fn in DIVISIONS else 1
+    return 10 if fn in TRANSCENDENTAL else 4 if fn in DIVISIONS else 100 if fn in RANDOM else 1
 
 
 def element(node: Node) -> Expr | None:

@@ -22,6 +22,7 @@ from loopwright.ir.ops import (
     implicit,
     indexing,
     linalg,
+    random,
     recomputation,
     reductions,
     selection,
@@ -45,6 +46,6 @@ def _ops_of(*modules: ModuleType) -> dict[str, Op]:
 TABLE = _ops_of(
     callbacks, checks,
     arithmetic, bitwise, broadcasting, collectives, comparison, construct, contraction, control, custom, gradients, implicit,
-    indexing, fft, linalg, recomputation, reductions, selection, sorting, special, structural, transcendental, windows,
+    indexing, fft, linalg, random, recomputation, reductions, selection, sorting, special, structural, transcendental, windows,
     convolution,
 )

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from loopwright.ir.errors import DTypeError
+from loopwright.ir.threefry import threefry
 from loopwright.ir.types import BOOL, FLOATS, INTEGERS
 from loopwright.kernels import maths, maths_special
 from loopwright.kernels.maths_powers import MOST, by_squares
@@ -24,6 +25,7 @@ from loopwright.lower.codegen.machine import (
     Machine,
     any_lane,
     register_type,
+    suffix,
     vector_type,
 )
 from loopwright.lower.codegen.text import Scope, repeat
@@ -293,6 +295,34 @@ def _integer_power(at: Lanes, a: str, b: str) -> str:
     return repeat(at.scope, [(at.kind, at.constant(1)), (at.kind, a), (at.kind, count)], step)[0]
 
 
+@dataclass(frozen=True)
+class _Words:
+    """The arithmetic of `ir.threefry` on registers."""
+
+    at: Lanes
+
+    def add(self, a: str, b: str | int) -> str:
+        return self.at.op("add", a, b)
+
+    def xor(self, a: str, b: str | int) -> str:
+        return self.at.op("xor", a, b)
+
+    def rotate(self, a: str, by: int) -> str:
+        kind, count = self.at.kind, _spelled(self.at, by)
+        return self.at.scope.call(kind, f"llvm.fshl.{suffix(kind)}", [(kind, a), (kind, a), (kind, count)])
+
+
+def _random_word(number: int) -> Emit:
+    """A word of a block; the other one is computed with it, and not again."""
+    def emit(at: Lanes, *words: str) -> str:
+        key = (threefry, at.lanes, *words)
+        block = at.scope.find(key)
+        if block is None:
+            block = at.scope.values[key] = threefry(_Words(at), *words)
+        return str(block[number])
+    return emit
+
+
 def _integer_abs(at: Lanes, x: str) -> str:
     return at.select(at.compare("lt", x, 0), at.op("sub", at.constant(0), x), x) if at.signed else x
 
@@ -332,7 +362,8 @@ INTEGER: dict[str, Emit] = {
     "power": _integer_power, "max": _integer_extreme("ge"), "min": _integer_extreme("le"),
     "fmax": _integer_extreme("ge"), "fmin": _integer_extreme("le"),
     "bitwise_and": _plain("and"), "bitwise_or": _plain("or"), "bitwise_xor": _plain("xor"),
-    "left_shift": _left_shift, "right_shift": _right_shift, **_comparisons(),
+    "left_shift": _left_shift, "right_shift": _right_shift,
+    "threefry_first": _random_word(0), "threefry_second": _random_word(1), **_comparisons(),
 }
 
 BOOLEAN: dict[str, Emit] = {

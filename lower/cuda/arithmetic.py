@@ -6,10 +6,12 @@ what NumPy gives, floats that do not fit saturate and NaN is 0. Floats round onc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from loopwright.ir.errors import DTypeError
+from loopwright.ir.threefry import threefry
 from loopwright.ir.types import BF16, BOOL, F16, F32, F64, FLOATS, INTEGERS, is_float
 from loopwright.kernels import maths
 from loopwright.kernels.maths_powers import MOST, by_squares
@@ -214,6 +216,34 @@ def _function(name: str, body: str, signed: str = "") -> Make:
     return make
 
 
+@dataclass(frozen=True)
+class _Words:
+    """The arithmetic of `ir.threefry` on `unsigned`, at the end of a block."""
+
+    block: Block
+
+    def add(self, a: str, b: str | int) -> str:
+        return self.block.let("unsigned", f"{a} + {b}")
+
+    def xor(self, a: str, b: str | int) -> str:
+        return self.block.let("unsigned", f"{a} ^ {b}")
+
+    def rotate(self, a: str, by: int) -> str:
+        return self.block.let("unsigned", f"{a} << {by} | {a} >> {32 - by}")
+
+
+def _random_word(template: str) -> Make:
+    """A word of a block, from both in one number."""
+    def make(library: Library, dtype: np.dtype, args: Sequence[str]) -> str:
+        block = Block()
+        x, y = threefry(_Words(block), *"abxy")
+        lines = "\n".join([*block.lines, f"    return (unsigned long long){x} << 32 | {y};"])
+        library.add("lw_threefry", "__device__ __forceinline__ unsigned long long lw_threefry(unsigned a, unsigned b, "
+                                   f"unsigned x, unsigned y) {{\n{lines}\n}}")
+        return template.format(f"lw_threefry({', '.join(args)})")
+    return make
+
+
 def _same(library: Library, dtype: np.dtype, args: Sequence[str]) -> str:
     return args[0]
 
@@ -245,6 +275,7 @@ INTEGER: dict[str, Make] = {
     "left_shift": _text("({u}){1} < {bits} ? ({t})(({u}){0} << {1}) : ({t})0"),
     "right_shift": _signed("({t})({0} >> (({u}){1} < {bits} ? (int){1} : {bits} - 1))",
                            "({u}){1} < {bits} ? ({t})({0} >> {1}) : ({t})0"),
+    "threefry_first": _random_word("(unsigned)({} >> 32)"), "threefry_second": _random_word("(unsigned){}"),
     **COMPARISONS,
 }
 BOOLEAN: dict[str, Make] = {
