@@ -44,6 +44,8 @@ class Pool:
         return [Outcome(c, (), self.noise, x) if isinstance(x, str) else Outcome(c, (x,) * 3, self.noise)
                 for c, x in zip(candidates, found, strict=True)]
 
+    here = measure
+
 
 def tuned(f, args, of, seconds=2.0, listener=lambda trial, progress: None, noise=0.01, starts=()):
     g, sizes = traced(f, *args)
@@ -83,6 +85,41 @@ def test_faster_schedules_are_found_and_compute_the_same():
 def test_a_gain_within_the_noise_is_none():
     found = tuned(nn.softmax, (normal(33, 70),), lambda g: 1e-3 - 1e-7 * len(str(g)), noise=0.3)
     assert found.best is found.default and found.best_seconds == found.default_seconds
+
+
+def test_what_is_slower_where_it_is_used_is_not_kept():
+    """As with threads that another library keeps busy there."""
+    class Elsewhere(Pool):
+        def here(self, candidates, rounds):
+            return [Outcome(c, (1.0 if k == 0 else 1.1,) * 3, 0.01) for k, c in enumerate(candidates)]
+    g, sizes = traced(softmax_and_more, normal(20, 30))
+    seen = []
+    pool = Elsewhere(lambda g: 1e-2 / (1 + len(kernels_of(g))))
+    task = tuner._Task(g, sizes, False, ())
+    found = tuner._Tuner(task, 2.0, pool, lambda trial, progress: seen.append(progress.best)).run(())
+    assert min(seen) < 0.9 * 1e-2 / 2  # something was the best for a while
+    assert found.best is found.default and found.best_seconds == found.default_seconds == found.partition_seconds == 1.0
+
+
+def test_what_was_the_best_before_is_kept_where_the_last_one_fails_there():
+    g, sizes = traced(softmax_and_more, normal(20, 30))
+    task = tuner._Task(g, sizes, False, ())
+    covers = alternatives(g, host_target(), True, tuner.Cover())
+    first, last = programs = [tuner._Program(c, task.module(c)) for c in covers[:2]]
+    names = [str(p.module) for p in programs]
+
+    class Elsewhere(Pool):
+        def here(self, candidates, rounds):
+            times = {names[0]: 0.8, names[1]: 2.0}
+            return [Outcome(c, (times.get(str(c.parsed()), 1.0),) * 3, 0.01) for c in candidates]
+    times = {names[0]: 0.8, names[1]: 0.6}
+    made = tuner._Tuner(task, 100.0, Elsewhere(lambda g: times.get(str(g), 1.0)), lambda trial, progress: None)
+    made._begin()
+    for p in programs:
+        made._race([p])
+    assert made.best is last and made.earlier == [first]
+    made._decide()
+    assert made.best is first and made.best_seconds == 0.8 and made.default_seconds == 1.0
 
 
 def test_covers_of_the_graph_are_searched():

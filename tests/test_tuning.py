@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 import ml_dtypes
@@ -19,7 +20,7 @@ from loopwright.lower.runtime.natives import LlvmFunction
 from loopwright.lower.tuning.candidates import Candidate, arguments, difference, reference, structure_of
 from loopwright.lower.tuning.execution import Executable
 from loopwright.lower.tuning.records import Record, Records, machine, record_of
-from loopwright.lower.tuning.timing import FEWEST_ROUNDS, centre, interleaved
+from loopwright.lower.tuning.timing import FEWEST_ROUNDS, centre, interleaved, is_faster
 from loopwright.lower.tuning.workers import Outcome, Workers
 
 
@@ -180,6 +181,30 @@ def test_programs_of_several_kernels_and_in_place_results():
     np.testing.assert_allclose(made.results[0], made.given[0] * 2 + 1)
 
 
+def test_programs_that_compute_the_like_share_their_arrays():
+    """But for arguments of which results take the memory."""
+    g, shared = doubled(), cache(lambda arrays: arrays)
+    a, b = (Executable(Candidate.of(x, {"n": 300}), shared) for x in (g, with_code(g, LOOP.replace("FACTOR", "3.0"))))
+    assert all(x is y for x, y in zip([*a.args, *a.results], [*b.args, *b.results], strict=True))
+    a.run()
+    np.testing.assert_array_equal(a.results[0], 2 * a.given[0])
+    b.run()
+    np.testing.assert_array_equal(a.results[0], 3 * a.given[0])
+    f = lw.jit(lambda x: x * 2 + 1, donate_argnums=0)
+    g = lw.parse(f.lower(np.ones(5)).module)
+    c, d = (Executable(Candidate.of(g, {"n": 9}), shared) for _ in range(2))
+    assert c.args[0] is not d.args[0] and c.given[0] is d.given[0]
+    c.run()
+    np.testing.assert_array_equal(d.results[0], d.given[0])
+
+
+def test_programs_are_timed_in_this_process_as_well(workers):
+    g = doubled()
+    quick, slow = (Candidate.of(g, {"n": n}) for n in (300, 300_000))
+    first, second = workers.here([quick, slow])
+    assert first.candidate is quick and first.is_faster(second) and not second.is_faster(first) and not first.is_faster(first)
+
+
 def test_arguments_are_the_same_in_every_process():
     g = kernel_of(lambda x, i: x[i], np.ones(9), np.array([1, 2]))
     sizes = dict.fromkeys(g.free_symbols, 7)
@@ -222,6 +247,11 @@ def test_what_differs_less_than_the_noise_is_the_same():
     found = interleaved(runs, rounds=21)
     assert 0.01 < found.noise < 0.5 and not found.faster(0, 1) and not found.faster(1, 0)
     assert centre([3.0, 1.0, 100.0, 2.0]) == 1.5
+
+
+def test_who_is_fast_in_some_rounds_alone_is_not_faster():
+    assert is_faster([1.0] * 10, [2.0] * 10, 0.0) and not is_faster([1.0] * 10, [1.005] * 10, 0.0)
+    assert not is_faster([1.0] * 6 + [3.0] * 4, [2.0] * 10, 0.01)
 
 
 def test_arguments_may_be_given(workers, tmp_path):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.dims import evaluate
-from loopwright.ir.graph import Graph
+from loopwright.ir.graph import Graph, Value
 from loopwright.ir.interpreter import evaluate as interpret
 from loopwright.ir.parser import parse
 from loopwright.ir.printer import printable_symbols
@@ -24,6 +24,7 @@ SEED = 20
 KNOWN = 4  # kernels whose arguments stay
 SCALE = 0.1  # of normal numbers
 MOST_INDEX = 100  # of integers: they may be indices
+Kinds = tuple[tuple[np.dtype, tuple[int, ...]], ...]  # the dtypes and shapes of arrays
 TOLERANCES = {F16: 1e-2, BF16: 5e-2, F32: 1e-4, np.dtype(np.complex64): 1e-4}  # of the largest element; others 1e-9
 
 
@@ -56,13 +57,20 @@ def structure_of(g: Graph) -> str:
     return digest(canonical((kernels, params, results), {}))[:32]
 
 
+def kinds_of(values: Sequence[Value], sizes: Mapping[str, int]) -> Kinds:
+    """The dtype and shape of each."""
+    return tuple([(v.type.dtype, tuple([evaluate(n, sizes) for n in v.type.shape])) for v in values])
+
+
 def arguments(g: Graph, sizes: Mapping[str, int], values: str = "") -> list[np.ndarray]:
-    """Arrays for the parameters of a program, the same in every process: those of a file, or normal numbers, small so that few
-    functions leave their range, and integers from 0 that are indices of every axis."""
-    if values:
-        return loaded(values, [v.type.dtype for v in g.params])
-    kinds = [(v.type.dtype, tuple([evaluate(n, sizes) for n in v.type.shape])) for v in g.params]
-    return [x.copy() for x in _drawn(tuple(kinds))]
+    """Arrays for the parameters of a program, for whoever asks alone. See `filled`."""
+    return [x.copy() for x in filled(kinds_of(g.params, sizes), values)]
+
+
+def filled(kinds: Kinds, values: str = "") -> list[np.ndarray]:
+    """Arrays, the same in every process: those of a file, or normal numbers, small so that few functions leave their range, and
+    integers from 0 that are indices of every axis."""
+    return loaded(values, [dtype for dtype, _ in kinds]) if values else _drawn(kinds)
 
 
 def loaded(path: str, dtypes: Sequence[np.dtype]) -> list[np.ndarray]:
@@ -79,7 +87,7 @@ def save(path: str, arrays: Sequence[np.ndarray]) -> None:
 
 
 @lru_cache(maxsize=KNOWN)
-def _drawn(kinds: tuple[tuple[np.dtype, tuple[int, ...]], ...]) -> list[np.ndarray]:
+def _drawn(kinds: Kinds) -> list[np.ndarray]:
     """Arrays of these dtypes and shapes, which candidates of one kernel share."""
     rng = np.random.default_rng(SEED)
     least = min([n for _, shape in kinds for n in shape if n > 0], default=1)

@@ -1,20 +1,25 @@
-"""A candidate as loaded code: run once to be checked, run many times to be timed."""
+"""A candidate as loaded code: run once to be checked, run many times to be timed.
+
+Guarantees: programs of the same arguments that are given the same `Arrays` read and write the same memory, so that where arrays
+happen to lie makes none of them faster; but for arguments of which results take the memory: of these each has its own.
+"""
 from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from loopwright.ir.dims import evaluate
+from loopwright.ir.cached import cached_property
 from loopwright.lower.program import lower_graph
 from loopwright.lower.runtime import blas, cache, natives, support
 from loopwright.lower.runtime.dispatch_text import ERROR_WORDS
 from loopwright.lower.runtime.engine import load
 from loopwright.lower.runtime.linking import imported
 from loopwright.lower.target import host_target
-from loopwright.lower.tuning.candidates import Candidate, arguments
+from loopwright.lower.tuning.candidates import Candidate, Kinds, filled, kinds_of
 
 _REPEAT = """
 define i32 @repeat(ptr %args, ptr %results, ptr %sizes, ptr %error, i64 %count) nounwind {
@@ -34,10 +39,30 @@ done:
 """
 
 
-class Executable:
-    """A candidate's code and arrays. Results that take an argument's memory lie in it."""
+@dataclass(frozen=True)
+class Arrays:
+    """Memory for the parameters and the results of programs. values: the file of the arguments; "": they are drawn."""
 
-    def __init__(self, candidate: Candidate) -> None:
+    params: Kinds
+    outputs: Kinds
+    values: str = ""
+
+    @cached_property
+    def given(self) -> list[np.ndarray]:
+        """The arguments."""
+        return [np.ascontiguousarray(x) for x in filled(self.params, self.values)]
+
+    @cached_property
+    def results(self) -> list[np.ndarray]:
+        """What the program that ran last stored."""
+        return [np.empty(shape, dtype) for dtype, shape in self.outputs]
+
+
+class Executable:
+    """A candidate's code and arrays. Results that take an argument's memory lie in it. shared: the arrays of programs that have
+    these parameters and results."""
+
+    def __init__(self, candidate: Candidate, shared: Callable[[Arrays], Arrays] = lambda own: own) -> None:
         g, target, sizes = candidate.parsed(), host_target(), dict(candidate.sizes)
         self.graph = g
         made = lower_graph(g, target, blas=blas.available())
@@ -45,12 +70,10 @@ class Executable:
         known = dict(natives.functions(g))
         where = {name: known[name] if name in known else support.address(name) or 0 for name in imported([text])}
         self.library = load(cache.assembled(text, target), where, ["repeat"])
-        self.given = arguments(g, sizes, candidate.values)
-        self.donated = made.donations
-        self.args = [x.copy() if k in made.donations.values() else np.ascontiguousarray(x) for k, x in enumerate(self.given)]
-        shapes = [tuple([evaluate(n, sizes) for n in v.type.shape]) for v in g.results]
-        self.results = [self.args[made.donations[k]] if k in made.donations else np.empty(shape, v.type.dtype)
-                        for k, (shape, v) in enumerate(zip(shapes, g.results, strict=True))]
+        arrays = shared(Arrays(kinds_of(g.params, sizes), kinds_of(g.results, sizes), candidate.values))
+        self.given, self.donated = arrays.given, made.donations
+        self.args = [x.copy() if k in made.donations.values() else x for k, x in enumerate(self.given)]
+        self.results = [self.args[made.donations[k]] if k in made.donations else x for k, x in enumerate(arrays.results)]
         self.sizes = (ctypes.c_int64 * len(g.free_symbols))(*[sizes[s] for s in g.free_symbols])
         self._pointers = _pointers(self.args), _pointers(self.results)
         self._call = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, ctypes.c_int64)(self.library["repeat"])

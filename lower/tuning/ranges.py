@@ -9,6 +9,7 @@ from loopwright.ir.cost import flops
 from loopwright.ir.dims import evaluate
 from loopwright.ir.graph import Graph
 from loopwright.lower.tuning.candidates import Candidate
+from loopwright.lower.tuning.timing import LEAST_NOISE
 from loopwright.lower.tuning.workers import Workers
 
 ROUNDS = 9
@@ -53,4 +54,4 @@ def corners(box: Box) -> Iterator[tuple[int, ...]]:
 
 def _is_not_slower(default: Graph, best: Graph, sizes: Mapping[str, int], pool: Workers) -> bool:
     first, second = pool.measure([Candidate.of(g, sizes) for g in (default, best)], ROUNDS)
-    return second.failure is None and second.seconds <= first.seconds * (1 + first.noise)
+    return second.failure is None and second.seconds <= first.seconds * (1 + min(first.noise, LEAST_NOISE))

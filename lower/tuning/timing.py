@@ -1,17 +1,21 @@
 """Interleaved timing: every contender runs in every round, so that a slow moment of the machine hits all of them.
 
-Guarantees: the order of a round rotates; the first contender runs twice in each, as two, and how far apart these two come out
-is the noise: a difference that is smaller is none. Contenders that are surely slow leave early.
+Guarantees: the order of each round is drawn, so that nobody always follows the same one; the first contender runs twice in
+each, as two, and how far apart these two come out is the noise: a difference that is smaller is none. Contenders that are
+surely slow leave early.
 """
 from __future__ import annotations
 
 import math
+import random
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 SAMPLE_SECONDS = 1e-3  # that one sample takes at least
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 31
+LEAST_NOISE = 0.01  # what two measurements of a program differ by on a machine that is quiet while one of them lasts
+SURELY = 0.7  # of the rounds: who is faster wins so many at least
 SLOW = {1: 4.0, FEWEST_ROUNDS: 2.0, 5: 1.3}  # by rounds: contenders leave then that never took less than so many times the best
 Run = Callable[[int], float]  # how often to run -> seconds for all
 
@@ -26,7 +30,15 @@ class Timings:
 
     def faster(self, a: int, b: int) -> bool:
         """Whether contender a is faster than b by more than the noise."""
-        return centre(self.samples[a]) * (1 + self.noise) < centre(self.samples[b])
+        return is_faster(self.samples[a], self.samples[b], self.noise)
+
+
+def is_faster(a: Sequence[float], b: Sequence[float], noise: float) -> bool:
+    """Whether samples of the same rounds show that the first program is faster: by more than the noise, and in most rounds. A
+    program that is fast in a few, and slow where anything else runs beside it, is not."""
+    pairs = [*zip(a, b, strict=False)]  # one that left early has fewer
+    won = sum(x < y for x, y in pairs)
+    return centre(a) * (1 + max(noise, LEAST_NOISE)) < centre(b) and won >= SURELY * len(pairs)
 
 
 def centre(samples: Sequence[float]) -> float:
@@ -52,12 +64,12 @@ def interleaved(runs: Sequence[Run], before: Callable[[int], None] = lambda k: N
         run(1)
         warm.append(max(run(1), 1e-9))
         counts.append(max(1, round(SAMPLE_SECONDS / warm[k])))
-    left = list(range(len(first)))
+    left, draw = list(range(len(first))), random.Random(len(first))
     for r in range(rounds):
         if r in SLOW:
             best = min(centre(found[place]) for place in left)
             left = [place for place in left if place < 2 or min(warm[first[place]], *found[place]) < SLOW[r] * best]
-        for place in (*left[r % len(left):], *left[:r % len(left)]):
+        for place in draw.sample(left, len(left)):
             k = first[place]
             before(k)
             found[place].append(runs[k](counts[k]) / counts[k])

@@ -4,7 +4,8 @@ Whole programs decide. A kernel's best schedule, alone, is measured in the progr
 that comes close gets its own kernels tuned before it is measured again.
 
 Guarantees: what is kept was checked against NumPy and measured, as a whole program, to be faster than the default by more than
-the noise of that very measurement; else it is the default. It ends in about its time, or at Ctrl-C, with the best known then.
+the noise of that very measurement, in a process of its own and in this one; else it is the default. It ends in about its time,
+or at Ctrl-C, with the best known then.
 """
 from __future__ import annotations
 
@@ -30,10 +31,11 @@ from loopwright.lower.tuning.platforms import PROCESSOR, Platform
 from loopwright.lower.tuning.ranges import ranges_of
 from loopwright.lower.tuning.records import Records
 from loopwright.lower.tuning.results import Progress, Trial, Tuned
-from loopwright.lower.tuning.timing import MOST_ROUNDS
+from loopwright.lower.tuning.timing import MOST_ROUNDS, SAMPLE_SECONDS
 from loopwright.lower.tuning.workers import Outcome, Workers
 
 COVERS = 4  # covers that are measured together
+FINALS = 3  # programs that were the best, of which the last measurement takes one
 FEW_ROUNDS = 9  # of candidates that are not yet known to be good
 COVERS_UNTIL, KERNELS_UNTIL, RIVALS_UNTIL = 0.25, 0.65, 0.8  # of the time; the rest is the last measurement's
 CLOSE = 1.3  # times the best: a cover whose own kernels are worth tuning
@@ -112,6 +114,7 @@ class _Tuner:
         self.default = self.best = _Program(Cover(), task.module(Cover()))
         self.default_seconds = self.best_seconds = self.partition_seconds = math.inf
         self.noise = 0.0
+        self.earlier: list[_Program] = []  # what was the best for a while, oldest first; not the default
         self.known = {str(self.default.module)}  # programs that were measured
         self.waiting: list[Cover] | None = None  # covers to measure; None: they follow from the best
         self.rivals: list[tuple[float, _Program]] = []  # covers that came close, with their time relative to the best's then
@@ -162,20 +165,33 @@ class _Tuner:
             pass
 
     def _decide(self) -> None:
-        """Measure the best beside the default, whole, as long as it takes to know; and what its partition does alone."""
+        """Measure the default beside those that were the best, whole: where a program that hangs or crashes costs itself alone,
+        then those that were faster there where they will be used. What is faster in both is kept; else the default."""
         if self.best is self.default:
             return
+        finals = [self.best, *self.earlier[::-1]][:FINALS]
         parted = self._covering(Cover(self.best.decisions)) if self.best.decisions else None
-        default, best, *partition = self._measure([self.default, self.best, *([parted] if parted else [])], MOST_ROUNDS)
-        if default.failure is not None or best.failure is not None:
-            self.best, self.best_seconds = self.default, self.default_seconds
+        known = self._measure([self.default, *finals, *([parted] if parted else [])], self._rounds(FINALS + 2))
+        before, apart = known[0], known[len(finals) + 1:]
+        right = [p for p, o in zip(finals, known[1:], strict=False) if o.is_faster(before)]
+        rounds = self._rounds(len(right) + 1)
+        self.best, self.best_seconds, self.partition_seconds = self.default, self.default_seconds, self.default_seconds
+        if not right:
             return
-        self.noise = default.noise
-        self.default_seconds, self.best_seconds = default.seconds, best.seconds
-        self.partition_seconds = partition[0].seconds if partition else default.seconds
-        self._note("program", None, "the best, at last", None, best)
-        if best.seconds * (1 + self.noise) >= default.seconds:
-            self.best, self.best_seconds, self.partition_seconds = self.default, default.seconds, default.seconds
+        default, *found = self.pool.here([self._candidate(p) for p in (self.default, *right)], rounds)
+        self.default_seconds = self.best_seconds = self.partition_seconds = default.seconds
+        self.noise = max(before.noise, default.noise)
+        for p, o in sorted(zip(right, found, strict=True), key=lambda x: x[1].seconds):
+            self._note("program", None, "one of the best, where it will be used", None, o)
+            if self.best is self.default and o.is_faster(default):
+                self.best, self.best_seconds = p, o.seconds
+        if self.best is finals[0]:
+            self.partition_seconds *= min(apart[0].seconds / before.seconds, 1.0) if apart else 1.0
+
+    def _rounds(self, programs: int) -> int:
+        """Rounds of so many programs that half of what is left of the time is enough for."""
+        fit = self._left() / 2 / (programs * max(self.default_seconds, SAMPLE_SECONDS))
+        return max(FEW_ROUNDS, min(int(fit), MOST_ROUNDS))
 
     # ---- whole programs --------------------------------------------------------------------------
     def _race(self, programs: Sequence[_Program | None], what: str = "") -> None:
@@ -193,14 +209,17 @@ class _Tuner:
         for p, o in zip(fresh, found, strict=True):
             self._note("program", None, what or _words(p), None, o)
         ratios = [o.seconds / first.seconds for o in found]
+        surely = [(ratio, p) for ratio, p, o in zip(ratios, fresh, found, strict=True) if o.is_faster(first)]
         self.rivals += [(ratio, p) for ratio, p in zip(ratios, fresh, strict=True) if ratio < CLOSE]
-        if min(ratios) * (1 + first.noise) < 1:
-            self._keep(fresh[ratios.index(min(ratios))], min(ratios))
+        if surely:
+            ratio, p = min(surely, key=lambda x: x[0])
+            self._keep(p, ratio)
 
     def _keep(self, p: _Program, ratio: float) -> None:
         """Let p be the best, of which the time relative to that of the one before is known."""
         self.rivals = [(r / ratio, other) for r, other in self.rivals if other is not p and r / ratio < CLOSE]
         self.best_seconds *= ratio
+        self.earlier += [self.best] if self.best is not self.default else []
         if p.decisions != self.best.decisions:
             self.waiting = None
         self.best = p
@@ -272,8 +291,10 @@ class _Tuner:
 
     # ---- measuring -------------------------------------------------------------------------------
     def _measure(self, programs: Sequence[_Program], rounds: int = FEW_ROUNDS) -> list[Outcome]:
-        t = self.task
-        return self.pool.measure([Candidate.of(p.module, t.sizes, t.values, t.expected) for p in programs], rounds)
+        return self.pool.measure([self._candidate(p) for p in programs], rounds)
+
+    def _candidate(self, p: _Program) -> Candidate:
+        return Candidate.of(p.module, self.task.sizes, self.task.values, self.task.expected)
 
     def _note(self, what: str, kernel: str | None, candidate: str, predicted: float | None, o: Outcome) -> None:
         trial = Trial(time.monotonic() - self.start, what, kernel, candidate, predicted, o.seconds, o.failure)

@@ -34,7 +34,7 @@ from loopwright.lower.tuning.candidates import (
     save,
     structure_of,
 )
-from loopwright.lower.tuning.execution import Executable
+from loopwright.lower.tuning.execution import Arrays, Executable
 from loopwright.lower.tuning.gpu_execution import DeviceExecutable
 from loopwright.lower.tuning.timing import interleaved
 
@@ -110,7 +110,19 @@ def _is_well() -> bool:
 @lru_cache(maxsize=KEPT)
 def _built(candidate: Candidate) -> Executable | DeviceExecutable:
     driver = _device(sys.argv[3])
-    return Executable(candidate) if driver is None else DeviceExecutable(candidate, driver)
+    return Executable(candidate, _shared) if driver is None else DeviceExecutable(candidate, driver)
+
+
+@lru_cache(maxsize=KNOWN)
+def _shared(arrays: Arrays) -> Arrays:
+    """The arrays of all programs that compute the like."""
+    return arrays
+
+
+@lru_cache(maxsize=1)
+def _kept(path: str, written: int, dtypes: tuple[np.dtype, ...]) -> list[np.ndarray]:
+    """The results in a file that was written at this time."""
+    return loaded(path, dtypes)
 
 
 @dataclass(frozen=True)
@@ -132,7 +144,7 @@ def _expected(what: _Computation) -> list[np.ndarray]:
 def _results(candidate: Candidate, g: Graph) -> list[np.ndarray]:
     """What a candidate's results are to be."""
     if candidate.expected and os.path.exists(candidate.expected):
-        return loaded(candidate.expected, [v.type.dtype for v in g.results])
+        return _kept(candidate.expected, os.stat(candidate.expected).st_mtime_ns, tuple([v.type.dtype for v in g.results]))
     found = _expected(_Computation(structure_of(g), candidate.sizes, candidate.values, g))
     if candidate.expected:
         save(candidate.expected, found)

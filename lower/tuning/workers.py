@@ -13,15 +13,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import cache
 from queue import SimpleQueue
 from typing import Any
 
 from loopwright.lower.runtime.pool import threads
 from loopwright.lower.tuning.candidates import Candidate
-from loopwright.lower.tuning.timing import MOST_ROUNDS, centre
+from loopwright.lower.tuning.execution import Arrays, Executable
+from loopwright.lower.tuning.timing import MOST_ROUNDS, centre, interleaved, is_faster
 
 START_SECONDS = 60.0
 BATCH = 16  # candidates that are timed against each other
@@ -41,6 +43,10 @@ class Outcome:
     def seconds(self) -> float:
         """The time of one run; infinite for a failure."""
         return float("inf") if self.failure is not None or not self.samples else centre(self.samples)
+
+    def is_faster(self, than: Outcome) -> bool:
+        """Whether it is surely faster than one that was timed in the same rounds."""
+        return self.failure is None and is_faster(self.samples, than.samples, max(self.noise, than.noise))
 
 
 class Ended(Exception):
@@ -125,6 +131,7 @@ class Workers:
     def __init__(self, count: int = 2, check_seconds: float = 20.0, time_seconds: float = 20.0, most_bytes: int = 0,
                  origin: str = "") -> None:
         self.check_seconds, self.time_seconds = check_seconds, time_seconds
+        self._origin = origin
         self._workers = [Worker(most_bytes, origin) for _ in range(count)]
 
     def __enter__(self) -> Workers:
@@ -144,6 +151,16 @@ class Workers:
             for k, outcome in zip(batch, self._time([candidates[k] for k in batch], rounds), strict=True):
                 outcomes[k] = outcome
         return [outcomes[k] for k in range(len(candidates))]
+
+    def here(self, candidates: Sequence[Candidate], rounds: int = MOST_ROUNDS) -> list[Outcome]:
+        """The same of candidates that are known to be right, timed where they will be used: in this process, with its threads
+        and beside all else that runs in it. The clock of a device is the same everywhere: a worker reads it."""
+        if self._origin:
+            return self.measure(candidates, rounds)
+        shared: Callable[[Arrays], Arrays] = cache(lambda arrays: arrays)
+        made = [Executable(c, shared) for c in candidates]
+        found = interleaved([x.run for x in made], rounds=rounds)
+        return [Outcome(c, samples, found.noise) for c, samples in zip(candidates, found.samples, strict=True)]
 
     def _check(self, candidates: Sequence[Candidate]) -> list[Outcome]:
         free = SimpleQueue[Worker]()
