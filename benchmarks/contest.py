@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import loopwright as lw
-from benchmarks import harness, roofline
+from benchmarks import candidates, harness, roofline
 from benchmarks.harness import Timing, interleaved, optional
 
 Program = Callable[..., Any]
@@ -85,15 +85,20 @@ def contest(workload: str, args: tuple, ours: Program, *, expected: Any = None, 
         for name, way in ways.items():
             theirs = torch(module, way)
             runs[name] = lambda f=theirs: f(*here)
+    notes: dict[str, str] = {}
     if harness.TUNE:
-        runs["loopwright tuned"] = _tuned(workload, compiled, jit(ours), args)
+        runs[harness.TUNED], notes[harness.TUNED] = _tuned(workload, compiled, jit(ours), args)
     for name, run in runs.items():
         if verify is not None:
             verify(f"{workload}, {name}", run())
         else:
             check(f"{workload}, {name}", run(), expected, tolerance)
     least = roofline.least_seconds(ours, args, harness.THREADS)
-    return [*interleaved(workload, runs, rounds=rounds), Timing(workload, "roofline", least, least, least)]
+    found = [*interleaved(workload, runs, rounds=rounds, notes=notes), Timing(workload, "roofline", least, least, least)]
+    if harness.TUNE:  # once more beside nobody else, whose threads spin for a while after a call
+        found += interleaved(workload, {name + harness.ALONE: runs[name] for name in ("loopwright", harness.TUNED)},
+                             rounds=2 * rounds)
+    return found
 
 
 def result(expected: Any, ours: Program, args: tuple) -> Any:
@@ -106,10 +111,15 @@ def in_f64(f: Program, args: tuple) -> Any:
     return f(*mapped(lambda x: x.astype("float64") if x.dtype == np.float32 else x, args))
 
 
-def _tuned(workload: str, default: Program, f: Program, args: tuple) -> Callable[[], Any]:
+def _tuned(workload: str, default: Program, f: Program, args: tuple) -> tuple[Callable[[], Any], str]:
+    """A run of the tuned program, and how its search went."""
     default(*args)  # compiled before there is anything better to be found
-    print(f"{workload}:\n{lw.tune(f, *args, seconds=harness.TUNE, progress=False).report()}", flush=True)
-    return lambda: f(*args)
+    result = lw.tune(f, *args, seconds=harness.TUNE, progress=False)
+    found, = result.found
+    kept = "" if found.record.module else "the default stays; "
+    note = f"{kept}{candidates.a_minute(found.tuned):.0f} candidates a minute, {candidates.of_largest(found.tuned)}"
+    print(f"{workload}: {note}\n{result.report()}", flush=True)
+    return lambda: f(*args), note
 
 
 def _with_jax(jax: Any, f: Program, args: tuple) -> Callable[[], Any]:

@@ -13,6 +13,8 @@ from types import ModuleType
 
 QUICK = False  # run everything just often enough to see that it runs
 THREADS = 1  # that every contender has
+TUNED = "loopwright tuned"
+ALONE = ", alone"  # contenders that take turns with none but each other
 TUNE = 0.0  # seconds for which programs are tuned, to take part beside the default ones
 
 

@@ -59,6 +59,20 @@ def test_a_summary_shows_the_best_peer_and_lost_rows():
         "| watched | 1 ms | 900 us to 1.1 ms | c | 4 ms | 0.25 |  | faster |  |"]
 
 
+def test_what_tuning_gains_is_told_as_it_is_without_others():
+    text = report.tuned_summary([timing("a", who, x) for who, x in (
+        ("loopwright", 4.0), ("loopwright tuned", 5.0), ("numpy", 4.0), ("loopwright, alone", 2.0),
+        ("loopwright tuned, alone", 1.5))])
+    assert text.splitlines()[2:] == ["| a | 2 s | 1.5 s | 0.75 | 1.25 (numpy) | **slower** |  |"]
+
+
+def test_a_search_is_told_beside_what_it_found(quick, monkeypatch):
+    monkeypatch.setattr(harness, "TUNE", 1.0)
+    found = {t.contender: t for t in contest.contest("twice", (np.ones(9),), lambda x: x * 2)}
+    assert found.keys() >= {"loopwright", "loopwright tuned", "loopwright, alone", "loopwright tuned, alone"}
+    assert re.search(r"\d+ candidates a minute, replay and features \d+\.\d\d ms, text \d+ ms$", found["loopwright tuned"].note)
+
+
 def test_a_run_replaces_its_own_workloads_only():
     old = report.merged({}, [timing("a", "loopwright", 1.0), timing("b", "loopwright", 1.0)], 1, {"processor": "p"})
     new = report.merged(old, [timing("a", "loopwright", 2.0)], 1, {"processor": "p"})

@@ -1,0 +1,79 @@
+"""What a candidate of the tuner costs it: milliseconds of a replay, of features, and of the text of one that is measured."""
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from loopwright.ir.graph import Node
+from loopwright.lower.modules import alone
+from loopwright.lower.program import lower_graph
+from loopwright.lower.runtime import blas
+from loopwright.lower.target import host_target
+from loopwright.lower.tuning.features import features
+from loopwright.lower.tuning.results import Tuned
+from loopwright.lower.tuning.sites import sites_of
+from loopwright.lower.tuning.space import Space
+
+CHANGES = 200  # of schedules, one after another
+TEXTS = 8  # of those whose text is made
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Milliseconds of a processor, in the mean over schedules that follow from each other."""
+
+    replay: float
+    features: float
+    text: float
+
+    def __str__(self) -> str:
+        return f"replay and features {self.replay + self.features:.2f} ms, text {self.text:.0f} ms"
+
+
+def cost(n: Node, sizes: Mapping[str, int]) -> Cost:
+    """What the candidates of a generated kernel cost."""
+    rng, space, target = np.random.default_rng(0), Space(n.regions[0], host_target()), host_target()
+    pool, replays, described = [n.attrs["schedule"]], [], []
+    for _ in range(CHANGES):
+        old = pool[int(rng.integers(len(pool)))]
+        new = space.mutated(old, space.replay(old), rng)
+        made, replay = _took(lambda new=new: space.replay(new))
+        if made is not None and new not in pool:
+            pool.append(new)
+            replays.append(replay)
+            described.append(_took(lambda made=made: features(made.nest, sizes, target))[1])
+    texts = [_took(lambda schedule=schedule: lower_graph(_made(n, schedule), target, blas=blas.available()))[1]
+             for schedule in pool[-TEXTS:]]
+    return Cost(_mean(replays), _mean(described), _mean(texts))
+
+
+def of_largest(found: Tuned) -> Cost | None:
+    """That of the kernel of a program with the most operations; None where none is generated."""
+    sites = [s for s in sites_of(found.default, found.sizes) if s.node.attrs["implementation"] == "generated"]
+    largest = max(sites, key=lambda s: len(s.node.regions[0].nodes), default=None)
+    return cost(largest.node, largest.sizes) if largest is not None else None
+
+
+def a_minute(found: Tuned) -> float:
+    """Candidates that were built, checked and measured in a minute."""
+    return 60 * sum(t.failure is None for t in found.trials) / found.seconds
+
+
+def _made(n: Node, schedule: Any) -> Any:
+    return alone(Node(n.op, n.inputs, {**n.attrs, "schedule": schedule}, n.outputs, n.regions))
+
+
+def _mean(x: list[float]) -> float:
+    return statistics.fmean(x) if x else 0.0
+
+
+def _took(run: Callable[[], Any]) -> tuple[Any, float]:
+    """What run gives, and the milliseconds of a processor that it takes, whatever else runs."""
+    start = time.process_time()
+    found = run()
+    return found, 1e3 * (time.process_time() - start)
