@@ -38,7 +38,7 @@ class Pool:
     def __init__(self, of, noise=0.01):
         self.of, self.noise, self.measured = of, noise, []
 
-    def measure(self, candidates, rounds):
+    def measure(self, candidates, rounds, sample=0.0):
         self.measured += candidates
         found = [self.of(c.parsed()) for c in candidates]
         return [Outcome(c, (), self.noise, x) if isinstance(x, str) else Outcome(c, (x,) * 3, self.noise)
@@ -90,7 +90,7 @@ def test_a_gain_within_the_noise_is_none():
 def test_what_is_slower_where_it_is_used_is_not_kept():
     """As with threads that another library keeps busy there."""
     class Elsewhere(Pool):
-        def here(self, candidates, rounds):
+        def here(self, candidates, rounds, sample):
             return [Outcome(c, (1.0 if k == 0 else 1.1,) * 3, 0.01) for k, c in enumerate(candidates)]
     g, sizes = traced(softmax_and_more, normal(20, 30))
     seen = []
@@ -109,7 +109,7 @@ def test_what_was_the_best_before_is_kept_where_the_last_one_fails_there():
     names = [str(p.module) for p in programs]
 
     class Elsewhere(Pool):
-        def here(self, candidates, rounds):
+        def here(self, candidates, rounds, sample):
             times = {names[0]: 0.8, names[1]: 2.0}
             return [Outcome(c, (times.get(str(c.parsed()), 1.0),) * 3, 0.01) for c in candidates]
     times = {names[0]: 0.8, names[1]: 0.6}
@@ -277,7 +277,7 @@ def test_ranges_end_where_the_default_is_faster(slow_at, expected):
     best, default = (tuner._Task(g, sizes, False, ()).module(c) for c in (tuner.Cover(), tuner.Cover()))
 
     class Sized(Pool):
-        def measure(self, candidates, rounds):
+        def measure(self, candidates, rounds, sample=0.0):
             n, = [size for _, size in candidates[0].sizes]
             times = [1.0, 2.0 if slow_at(n) else 0.5]
             return [Outcome(c, (x,), 0.0) for c, x in zip(candidates, times, strict=True)]

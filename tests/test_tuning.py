@@ -241,6 +241,12 @@ def test_slow_contenders_leave_early():
     assert len(calls[0]) == 2 + 2 * 20  # it is its own peer
 
 
+def test_samples_of_many_runs_begin_warm():
+    run, calls = clocked(1e-3)
+    interleaved([run], rounds=3, sample=5e-3)
+    assert calls == [1, 1, *[1, 5] * 6]
+
+
 def test_what_differs_less_than_the_noise_is_the_same():
     rng = np.random.default_rng(0)
     runs = [clocked(s, lambda: 1 + abs(rng.normal()) * 0.2)[0] for s in (1e-3, 1.01e-3)]

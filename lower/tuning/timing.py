@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 SAMPLE_SECONDS = 1e-3  # that one sample takes at least
+LONG_SAMPLE_SECONDS = 20e-3  # about as long as the threads of other libraries spin after a call
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 31
 LEAST_NOISE = 0.01  # what two measurements of a program differ by on a machine that is quiet while one of them lasts
 SURELY = 0.7  # of the rounds: who is faster wins so many at least
@@ -53,8 +54,10 @@ def error(samples: Sequence[float]) -> float:
     return (ordered[-1] - ordered[0]) / centre(samples) / math.sqrt(len(ordered))
 
 
-def interleaved(runs: Sequence[Run], before: Callable[[int], None] = lambda k: None, rounds: int = MOST_ROUNDS) -> Timings:
-    """Time some programs against each other. `before(k)` is called before each sample of contender k."""
+def interleaved(runs: Sequence[Run], before: Callable[[int], None] = lambda k: None, rounds: int = MOST_ROUNDS,
+                sample: float = SAMPLE_SECONDS) -> Timings:
+    """Time some programs against each other. `before(k)` is called before each sample of contender k. sample: seconds that one
+    takes; where it is of many runs, one before them is not timed, which finds in the caches what others left."""
     first = [0, *range(len(runs))]  # the first one twice
     warm: list[float] = []
     counts: list[int] = []
@@ -63,7 +66,7 @@ def interleaved(runs: Sequence[Run], before: Callable[[int], None] = lambda k: N
         before(k)
         run(1)
         warm.append(max(run(1), 1e-9))
-        counts.append(max(1, round(SAMPLE_SECONDS / warm[k])))
+        counts.append(max(1, round(sample / warm[k])))
     left, draw = list(range(len(first))), random.Random(len(first))
     for r in range(rounds):
         if r in SLOW:
@@ -72,6 +75,8 @@ def interleaved(runs: Sequence[Run], before: Callable[[int], None] = lambda k: N
         for place in draw.sample(left, len(left)):
             k = first[place]
             before(k)
+            if counts[k] > 1:
+                runs[k](1)
             found[place].append(runs[k](counts[k]) / counts[k])
     twice = [centre(found[0]), centre(found[1])]
     noise = abs(twice[0] - twice[1]) / min(twice)

@@ -31,7 +31,7 @@ from loopwright.lower.tuning.platforms import PROCESSOR, Platform
 from loopwright.lower.tuning.ranges import ranges_of
 from loopwright.lower.tuning.records import Records
 from loopwright.lower.tuning.results import Progress, Trial, Tuned
-from loopwright.lower.tuning.timing import MOST_ROUNDS, SAMPLE_SECONDS
+from loopwright.lower.tuning.timing import LONG_SAMPLE_SECONDS, MOST_ROUNDS, SAMPLE_SECONDS
 from loopwright.lower.tuning.workers import Outcome, Workers
 
 COVERS = 4  # covers that are measured together
@@ -171,14 +171,14 @@ class _Tuner:
             return
         finals = [self.best, *self.earlier[::-1]][:FINALS]
         parted = self._covering(Cover(self.best.decisions)) if self.best.decisions else None
-        known = self._measure([self.default, *finals, *([parted] if parted else [])], self._rounds(FINALS + 2))
+        known = self._measure([self.default, *finals, *([parted] if parted else [])], *self._plan(FINALS + 2))
         before, apart = known[0], known[len(finals) + 1:]
         right = [p for p, o in zip(finals, known[1:], strict=False) if o.is_faster(before)]
-        rounds = self._rounds(len(right) + 1)
+        plan = self._plan(len(right) + 2)
         self.best, self.best_seconds, self.partition_seconds = self.default, self.default_seconds, self.default_seconds
         if not right:
             return
-        default, *found = self.pool.here([self._candidate(p) for p in (self.default, *right)], rounds)
+        default, *found = self.pool.here([self._candidate(p) for p in (self.default, *right)], *plan)
         self.default_seconds = self.best_seconds = self.partition_seconds = default.seconds
         self.noise = max(before.noise, default.noise)
         for p, o in sorted(zip(right, found, strict=True), key=lambda x: x[1].seconds):
@@ -188,10 +188,11 @@ class _Tuner:
         if self.best is finals[0]:
             self.partition_seconds *= min(apart[0].seconds / before.seconds, 1.0) if apart else 1.0
 
-    def _rounds(self, programs: int) -> int:
-        """Rounds of so many programs that half of what is left of the time is enough for."""
-        fit = self._left() / 2 / (programs * max(self.default_seconds, SAMPLE_SECONDS))
-        return max(FEW_ROUNDS, min(int(fit), MOST_ROUNDS))
+    def _plan(self, runs: int) -> tuple[int, float]:
+        """The rounds of so many runs, and the seconds of a sample, that half of what is left of the time is enough for."""
+        most = self._left() / 2 / runs
+        sample = min(max(most / MOST_ROUNDS, SAMPLE_SECONDS), LONG_SAMPLE_SECONDS)
+        return max(FEW_ROUNDS, min(int(most / max(self.default_seconds, sample)), MOST_ROUNDS)), sample
 
     # ---- whole programs --------------------------------------------------------------------------
     def _race(self, programs: Sequence[_Program | None], what: str = "") -> None:
@@ -290,8 +291,8 @@ class _Tuner:
             self._note("kernel", structure, difference(kernel.node.attrs, attrs), guess, o)
 
     # ---- measuring -------------------------------------------------------------------------------
-    def _measure(self, programs: Sequence[_Program], rounds: int = FEW_ROUNDS) -> list[Outcome]:
-        return self.pool.measure([self._candidate(p) for p in programs], rounds)
+    def _measure(self, programs: Sequence[_Program], rounds: int = FEW_ROUNDS, sample: float = SAMPLE_SECONDS) -> list[Outcome]:
+        return self.pool.measure([self._candidate(p) for p in programs], rounds, sample)
 
     def _candidate(self, p: _Program) -> Candidate:
         return Candidate.of(p.module, self.task.sizes, self.task.values, self.task.expected)

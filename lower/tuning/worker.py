@@ -81,7 +81,7 @@ def _answered(request: dict[str, Any], answers: Any) -> dict[str, Any]:
 
     def before(k: int) -> None:
         print(json.dumps({"running": k}), file=answers, flush=True)
-    found = interleaved([c.run for c in contenders], before, request["rounds"])
+    found = interleaved([c.run for c in contenders], before, request["rounds"], request["sample"])
     return {"samples": found.samples, "noise": found.noise}
 
 

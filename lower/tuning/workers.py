@@ -23,7 +23,7 @@ from typing import Any
 from loopwright.lower.runtime.pool import threads
 from loopwright.lower.tuning.candidates import Candidate
 from loopwright.lower.tuning.execution import Arrays, Executable
-from loopwright.lower.tuning.timing import MOST_ROUNDS, centre, interleaved, is_faster
+from loopwright.lower.tuning.timing import MOST_ROUNDS, SAMPLE_SECONDS, centre, interleaved, is_faster
 
 START_SECONDS = 60.0
 BATCH = 16  # candidates that are timed against each other
@@ -141,25 +141,27 @@ class Workers:
         for worker in self._workers:
             worker.close()
 
-    def measure(self, candidates: Sequence[Candidate], rounds: int = MOST_ROUNDS) -> list[Outcome]:
+    def measure(self, candidates: Sequence[Candidate], rounds: int = MOST_ROUNDS,
+                sample: float = SAMPLE_SECONDS) -> list[Outcome]:
         """What becomes of each candidate. All are checked, by all workers at once; then those that are right are timed by one
         worker, while the others wait, in batches that each have the first of them."""
         outcomes = dict(enumerate(self._check(candidates)))
         right = [k for k, o in outcomes.items() if o.failure is None]
         for start in range(1, max(len(right), 2), BATCH - 1):
             batch = [*right[:1], *right[start:start + BATCH - 1]]
-            for k, outcome in zip(batch, self._time([candidates[k] for k in batch], rounds), strict=True):
+            for k, outcome in zip(batch, self._time([candidates[k] for k in batch], rounds, sample), strict=True):
                 outcomes[k] = outcome
         return [outcomes[k] for k in range(len(candidates))]
 
-    def here(self, candidates: Sequence[Candidate], rounds: int = MOST_ROUNDS) -> list[Outcome]:
+    def here(self, candidates: Sequence[Candidate], rounds: int = MOST_ROUNDS,
+             sample: float = SAMPLE_SECONDS) -> list[Outcome]:
         """The same of candidates that are known to be right, timed where they will be used: in this process, with its threads
         and beside all else that runs in it. The clock of a device is the same everywhere: a worker reads it."""
         if self._origin:
-            return self.measure(candidates, rounds)
+            return self.measure(candidates, rounds, sample)
         shared: Callable[[Arrays], Arrays] = cache(lambda arrays: arrays)
         made = [Executable(c, shared) for c in candidates]
-        found = interleaved([x.run for x in made], rounds=rounds)
+        found = interleaved([x.run for x in made], rounds=rounds, sample=sample)
         return [Outcome(c, samples, found.noise) for c, samples in zip(candidates, found.samples, strict=True)]
 
     def _check(self, candidates: Sequence[Candidate]) -> list[Outcome]:
@@ -178,19 +180,19 @@ class Workers:
         with ThreadPoolExecutor(len(self._workers)) as threads:
             return list(threads.map(one, candidates))
 
-    def _time(self, candidates: Sequence[Candidate], rounds: int) -> list[Outcome]:
+    def _time(self, candidates: Sequence[Candidate], rounds: int, sample: float) -> list[Outcome]:
         """Outcomes of candidates that are timed together. One that ends the worker is left out, and the others go on."""
         if not candidates:
             return []
         try:
-            request = {"time": [asdict(c) for c in candidates], "rounds": rounds}
+            request = {"time": [asdict(c) for c in candidates], "rounds": rounds, "sample": sample}
             found = self._workers[0].ask(request, self.time_seconds)
         except Ended as ended:
             k = ended.running
             if k is None:  # while it was built: nobody knows which
                 if len(candidates) == 1:
                     return [Outcome(candidates[0], failure=str(ended))]
-                return [self._time([c], rounds)[0] for c in candidates]
-            rest = self._time([*candidates[:k], *candidates[k + 1:]], rounds)
+                return [self._time([c], rounds, sample)[0] for c in candidates]
+            rest = self._time([*candidates[:k], *candidates[k + 1:]], rounds, sample)
             return [*rest[:k], Outcome(candidates[k], failure=str(ended)), *rest[k:]]
         return [Outcome(c, tuple(samples), found["noise"]) for c, samples in zip(candidates, found["samples"], strict=True)]
