@@ -23,6 +23,7 @@ from loopwright.lower.tiling import block_of, factors, go_in_pairs, loops, pairs
 
 DEPTH = 256  # terms: a tile's sums are added to memory once in so many, a tile's rows stay in the first cache
 ROW_BYTES = 4096  # of a block's sums, which stay in the second cache with the factors of its rows
+FEATURE_BYTES = 256  # of a row of a convolution's factors: those of 9 positions and 512 terms stay in the second cache
 ROWS_OF_BLOCK = 84  # that take the columns' factors one tile after the other
 FEWEST = 4  # rows, columns and terms: with fewer of any, what is copied in order is used too little
 
@@ -53,13 +54,15 @@ def product_schedule(region: Graph, placed: Schedule, target: Target) -> Schedul
         left, right = factors(fold.body, rows.index, columns.index)
     except ValueError:
         return None
-    tile = tile_of(target, fold.dtype.itemsize, columns.extent)
+    is_product = region.nodes[stage].op is dot_general
+    tile = (tile_of if is_product else high_tile_of)(target, fold.dtype.itemsize, columns.extent)
     terms = _in_order_of_memory([k for k, _ in fold.over], left)
     order = [Reorder(tuple([k.name for k in terms]))] if len(terms) > 1 else []
     read = {x for x in walk(right) if isinstance(x, Index)}
     pairs = has_pairs(target, fold.dtype) and go_in_pairs(left, right, fold.dtype)
     term = pairs_of(terms[-1]) if pairs else terms[-1]
-    return (*placed, *order, *_blocks(stage, outer, rows, columns, term.name, read, tile, fold.dtype.itemsize, pairs))
+    wide = max(1, (ROW_BYTES if is_product else FEATURE_BYTES) // (tile.columns * fold.dtype.itemsize)) * tile.columns
+    return (*placed, *order, *_blocks(stage, outer, rows, columns, term.name, read, tile, wide, pairs))
 
 
 def has_pairs(target: Target, dtype: np.dtype) -> bool:
@@ -110,12 +113,21 @@ def tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
     return Tile(tuple(sorted({height, min(height, 2 if vectors > 2 else 4), 1}, reverse=True)), lanes, vectors)
 
 
+def high_tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
+    """Where rows are few, as an image's, whose lengths often are multiples of 7: two vectors wide, as high as fits, then a half
+    and a quarter of that. It reads the columns' factors less often, and rows are a larger share of what it reads."""
+    tile = tile_of(target, bytes_each, columns)
+    if target.vector_registers <= 16 or tile.columns < 2 * tile.lanes:
+        return tile
+    height = (target.vector_registers - 3) // 2
+    return Tile((height, height // 2, height // 4, 1), tile.lanes, 2)
+
+
 def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str, read: set[Index], tile: Tile,
-            bytes_each: int, pairs: bool) -> list[Instruction]:
-    """Blocks of columns, of which the factors are packed once; blocks of rows in them; tiles. What the columns' factors do
-    not depend on stands inside."""
+            wide: int, pairs: bool) -> list[Instruction]:
+    """Blocks of so many columns, of which the factors are packed once; blocks of rows in them; tiles. What the columns' factors
+    do not depend on stands inside."""
     column, row = columns.index.name, rows.index.name
-    wide = max(1, ROW_BYTES // (tile.columns * bytes_each)) * tile.columns
     if isinstance(columns.extent, int):
         wide = min(wide, -(-columns.extent // tile.columns) * tile.columns)
     high = ROWS_OF_BLOCK // tile.heights[0] * tile.heights[0]

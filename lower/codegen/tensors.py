@@ -113,7 +113,7 @@ def _by_width(context: Context, s: Contract, many: bool, run: Callable[[int, Sco
     """Run with the vectors of a panel; where there are many tiles with half of them, if no more columns are left."""
     assert s.columns.origin is not None and s.columns.length is not None
     extent, width, parts = s.columns.extent, s.columns.length, s.columns.length // s.lanes
-    if not many or parts < 4 or parts % 2 or (isinstance(extent, int) and not 0 < extent % width <= width // 2):
+    if not many or parts % 2 or (isinstance(extent, int) and not 0 < extent % width <= width // 2):
         run(parts, context.scope)
         return
     panel = context.bindings[s.columns.origin.name].parts[0]
