@@ -49,6 +49,7 @@ class Arithmetic(Protocol):
     def tan(self, a: Any) -> Any: ...
     def erf(self, a: Any) -> Any: ...
     def power(self, a: Any, b: Any) -> Any: ...
+    def rarely(self, mask: Any, usual: Any, unusual: Callable[[Any], Any]) -> Any: ...
     def repeat(self, floats: list[Any], body: Callable[[Any, list[Any]], tuple[Any, list[Any]]]) -> list[Any]: ...
 
 
@@ -102,11 +103,15 @@ def erfcx(m: Arithmetic, x: Number) -> Number:
 
 def _inverse_erf(m: Arithmetic, w: Number) -> Number:
     """erfinv(x) / x for w = -log(1 - x^2), as polynomials in w or its root (Giles)."""
-    root = m.sqrt(w)
     near = _polynomial(m, m.sub(w, 3.125), t.ERFINV_NEAR)
+    return m.rarely(m.compare("ge", w, 6.25), near, lambda inner: _inverse_erf_far(inner, w))
+
+
+def _inverse_erf_far(m: Arithmetic, w: Number) -> Number:
+    root = m.sqrt(w)
     middle = _polynomial(m, m.sub(root, 3.25), t.ERFINV_MIDDLE)
     far = _polynomial(m, m.sub(root, 5.03125), t.ERFINV_FAR)
-    return m.select(m.compare("lt", w, 6.25), near, m.select(m.compare("lt", w, 16.0), middle, far))
+    return m.select(m.compare("lt", w, 16.0), middle, far)
 
 
 def erfinv(m: Arithmetic, x: Number) -> Number:
@@ -417,6 +422,9 @@ class NumpyArithmetic:
 
     def from_bits(self, a: Any) -> Any:
         return np.asarray(a, np.int64).view(np.float64)
+
+    def rarely(self, mask: Any, usual: Any, unusual: Callable[[Any], Any]) -> Any:
+        return np.where(mask, unusual(self), usual)
 
     def repeat(self, floats: list[Any], body: Callable[[Any, list[Any]], tuple[Any, list[Any]]]) -> list[Any]:
         """do (mask, floats) = body(self, floats) while any of mask."""

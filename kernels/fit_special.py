@@ -179,6 +179,9 @@ POLYNOMIALS: dict[str, tuple[Function, Any, Any, int]] = {
     "ERFINV_NEAR": (inverse_erf, 0, 6.25, 24),
     "ERFINV_MIDDLE": (lambda s: inverse_erf(s * s), 2.5, 4, 18),
     "ERFINV_FAR": (lambda s: inverse_erf(s * s), 4, 6.0625, 18),
+    # the same to 24 bits, for which w is below 16
+    "ERFINV_SINGLE_NEAR": (inverse_erf, 0, 6.25, 10),
+    "ERFINV_SINGLE_FAR": (lambda s: inverse_erf(s * s), 2.5, 4, 8),
     # in t = (s - 13) / (s + 13) for the root s of w
     "ERFINV_TAIL": (lambda t: inverse_erf((13 * (1 + t) / (1 - t)) ** 2), -0.375, 0.375, 25),
     "LGAMMA_LOW": (log_gamma_quotient, 1, 2, 22),

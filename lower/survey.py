@@ -18,7 +18,7 @@ WEIGHTS = {
                      "arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "arctan2", "erf", "cbrt", "hypot"), 15),
     **dict.fromkeys(("power", "erfc", "erfcx", "erfinv", "ndtri", "i0e", "i1e"), 30),
     **dict.fromkeys(("lgamma", "digamma"), 60),
-    **dict.fromkeys(("threefry_first", "threefry_second"), 60),  # which share their rounds, of 110 operations
+    **dict.fromkeys(("threefry_first", "threefry_second"), 35),  # which share their rounds, of 75 operations
     **dict.fromkeys(("zeta", "gammainc", "gammaincc", "gammainc_slope", "betainc"), 400),
 }
 EXPENSIVE = 15

@@ -61,6 +61,15 @@ def test_narrow_dtypes_are_rounded_from_double(name, dtype):
         np.testing.assert_allclose(got.astype(float), want.astype(float), rtol=2 * eps)
 
 
+def test_erfinv_of_single_numbers():
+    """It has a form of its own."""
+    x = np.concatenate([RNG.uniform(-1, 1, 9000), 1 - 10 ** RNG.uniform(-7, 0, 5000), 10 ** RNG.uniform(-40, 0, 5000)])
+    x = np.concatenate([x[np.abs(x.astype(F32)) < 1], np.nextafter(np.float32([1, -1]), np.float32(0)), [-0.0]]).astype(F32)
+    got, want = compiled("erfinv")(x), TABLE["erfinv"].numpy(x.astype(float))
+    assert (np.abs(got - want) <= 2.5 * np.spacing(np.abs(want).astype(F32))).all()
+    assert (np.signbit(got) == np.signbit(x)).all()
+
+
 EDGES = np.array([-np.inf, -3.0, -2.5, -1.0, -0.0, 0.0, 0.5, 1.0, 1.5, 40.0, 1e300, np.inf, np.nan])
 
 
