@@ -3,7 +3,8 @@ convolutions become such contractions where the library multiplies, and scatters
 
 Guarantees: the same values; sorts run along the last axis; running folds are made at the dtype they accumulate in; a
 contraction reads through a transpose wherever its result keeps its axis order, and gives its result transposed by
-exchanging its operands, so that the transposes are dead if nothing else reads them.
+exchanging its operands, so that the transposes are dead if nothing else reads them; contractions whose operands have no axes to
+themselves are maps and sums.
 """
 from __future__ import annotations
 
@@ -11,13 +12,15 @@ from collections import Counter
 
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.ops.arithmetic import mul
+from loopwright.ir.ops.broadcasting import reduce_sum
 from loopwright.ir.ops.contraction import dot_general, product_dtype
 from loopwright.ir.ops.indexing import scatter, scatter_add
 from loopwright.ir.ops.reductions import accumulator, cumprod, cumsum
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.sorting import argsort, sort
 from loopwright.ir.ops.structural import reshape, transpose
-from loopwright.ir.types import ArrayType
+from loopwright.ir.types import BOOL, ArrayType
 from loopwright.kernels.gemm import Match, match_gemm
 from loopwright.lower.convolution import (
     as_products,
@@ -71,7 +74,7 @@ def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
         elif n.op in (scatter, scatter_add):
             new = [as_map(n, producer.get(n.inputs[0]), g.facts)]
         elif n.op is dot_general:
-            new = _sum_wide(_read_through(n, producer, blas, match))
+            new = _by_elements(n) or _sum_wide(_read_through(n, producer, blas, match))
         elif n.op is transpose and reads[n.inputs[0]] == 1:
             new = [_exchange(n, producer.get(n.inputs[0]))]
         for m in new:
@@ -112,6 +115,29 @@ def _run_wide(n: Node) -> list[Node]:
     return [Node(convert, (x,), {"dtype": dtype}, (wide,), (), n.source),
             Node(n.op, (wide,), n.attrs, (folded,), (), n.source),
             Node(convert, (folded,), {"dtype": y.type.dtype}, (y,), (), n.source)]
+
+
+def _by_elements(n: Node) -> list[Node]:
+    """A product of which neither operand has an axis to itself (`einsum("bi,bi->b")`) is a sum of products of elements, which
+    fuses with what is around it. Not that of two vectors, nor where sums are wider than their terms."""
+    (x, y), batch, contract, dtype = n.inputs, n.attrs["batch"], n.attrs["contract"], n.outputs[0].type.dtype
+    pairs = (*batch, *contract)
+    alike = x.type.dtype == dtype == product_dtype(dtype) != BOOL
+    if not batch or not alike or {x.type.rank, y.type.rank} != {len(pairs)}:
+        return []
+    before, factors = [], []
+    for side, v in enumerate((x, y)):
+        perm = tuple([pair[side] for pair in pairs])
+        if perm != tuple(range(v.type.rank)):
+            factor = Value(v.type.with_shape(tuple([v.type.shape[a] for a in perm])))
+            before.append(Node(transpose, (v,), {"perm": perm}, (factor,), (), n.source))
+            v = factor
+        factors.append(v)
+    if not contract:
+        return [*before, Node(mul, tuple(factors), {}, n.outputs, (), n.source)]
+    made = Value(factors[0].type)
+    return [*before, Node(mul, tuple(factors), {}, (made,), (), n.source),
+            Node(reduce_sum, (made,), {"axes": tuple(range(len(batch), len(pairs)))}, n.outputs, (), n.source)]
 
 
 def _sum_wide(n: Node) -> list[Node]:
