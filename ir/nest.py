@@ -225,8 +225,9 @@ class Passes:
     """A chain of products for a block of rows, by a GPU's block: the sums of `products` at a row and a column are Locals called
     as their buffers; `folds`, by pass, are over the column of those of a row, and what is of it alone; then the sums of `last`,
     whose terms are all columns, of rows with a block of columns of its own. With these, and the folds, `body` is done for each
-    of them. Each pass goes past all columns, as many at a time as their block is long, and makes the products that it asks for
-    anew: nothing as large as rows times columns is kept. running: in one pass, which means the same up to rounding."""
+    of them, and `numbers`, which stores what is of a row alone, once for each row. Each pass goes past all columns, as many at
+    a time as their block is long, and makes the products that it asks for anew: nothing as large as rows times columns is kept.
+    running: in one pass, which means the same up to rounding."""
 
     rows: Block
     columns: Block
@@ -234,6 +235,7 @@ class Passes:
     folds: tuple[tuple[Reduction, ...], ...]
     last: Contract
     body: tuple[Statement, ...]
+    numbers: tuple[Statement, ...] = ()
     running: Running | None = None
 
 

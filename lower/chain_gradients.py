@@ -18,6 +18,7 @@ from loopwright.ir.loops import Prefix, Reduce, Scatter
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.structural import transpose
 from loopwright.ir.schedule import Schedule
+from loopwright.ir.types import BF16, F16
 from loopwright.lower.chains import behind, chains, makes_rows, takes_rows
 from loopwright.lower.composition import fresh_indices, reads
 from loopwright.lower.contractions import is_contraction
@@ -33,38 +34,40 @@ MOST_AGAIN = 256  # terms of a product that is made once more: its result is sto
 def with_gradients(g: Graph, decided: Decided, schedule_of: Callable[[Graph], Schedule | None],
                    taken: list[Taken]) -> Graph:
     """g with gradients of chains as kernels, where these have schedules."""
-    known = _Known(g)
+    known = Known(g)
     for end, sums in known.gradients():
         if not known.position.keys() >= {end, *sums}:
             continue  # an earlier kernel makes one of them
         choice = decided.multiplying(end)
         made = None if isinstance(choice, Call) else known.kernel(end, sums, decided, schedule_of)
-        new = None if made is None else known.replaced(made, (end, *sums), decided)
+        values = None if made is None else dict(zip((end, *sums), made.outputs, strict=True))
+        new = None if made is None or values is None else known.replaced([made], values, decided)
         if made is None or new is None:
             continue
         both = Generate(decided.place(end)), Call(decided.place(end))
         taken.append(Taken(both[0], both, end.outputs[0], ("gradient", *[str(v.type) for v in made.inputs])))
         decided.replaced(end, made)
-        known = _Known(new)
+        known = Known(new)
     return known.g
 
 
-def sums_rows(n: Node, side: int) -> bool:
+def sums_rows(n: Node, side: int, halves: bool = False) -> bool:
     """Whether a product sums over the rows of one side, the last axis but one after those of batches: (b.., k, s) and
-    (b.., k, a) make (b.., s, a), or (b.., a, s) where it is the right side."""
+    (b.., k, a) make (b.., s, a), or (b.., a, s) where it is the right side. halves: that side may be half floats."""
     if n.op is not dot_general or not is_contraction(n) or n.outputs[0].type.dtype.kind != "f":
         return False
     t, pairs = n.inputs[side].type, len(n.attrs["batch"])
     plain = tuple(p[side] for p in n.attrs["batch"]) == tuple(range(pairs)) and len(n.attrs["contract"]) == 1
     return plain and n.attrs["contract"][0][side] == pairs == t.rank - 2 and n.outputs[0].type.rank == t.rank > 2 \
-        and n.inputs[0].type.dtype == n.inputs[1].type.dtype == n.outputs[0].type.dtype
+        and n.inputs[0].type.dtype == n.inputs[1].type.dtype \
+        and t.dtype in (n.outputs[0].type.dtype, *((F16, BF16) if halves else ()))
 
 
-class _Known:
-    """A graph, and what is asked about it."""
+class Known:
+    """A graph, and what is asked about it. halves: whether rows may be half floats."""
 
-    def __init__(self, g: Graph) -> None:
-        self.g = g
+    def __init__(self, g: Graph, halves: bool = False) -> None:
+        self.g, self.halves = g, halves
         self.producer = {v: n for n in g.nodes for v in n.outputs}
         self.users: dict[Value, list[Node]] = {}
         for n in g.nodes:
@@ -76,7 +79,7 @@ class _Known:
     @cached_property
     def chains(self) -> dict[Node, Node]:
         """What belongs to chains of products that are one kernel each."""
-        return chains(self.g)
+        return chains(self.g, self.halves)
 
     @cached_property
     def ends(self) -> set[Node]:
@@ -90,9 +93,10 @@ class _Known:
     def gradients(self) -> list[tuple[Node, dict[Node, int]]]:
         """Products of rows, those of most products behind them first, and with each the products that sum over such rows, and
         which side of theirs has the rows."""
-        sides = {n: side for n in self.g.nodes for side in (1, 0) if sums_rows(n, side) and self.rows_behind(n, side)}
+        sides = {n: side for n in self.g.nodes for side in (1, 0)
+                 if sums_rows(n, side, self.halves) and self.rows_behind(n, side)}
         sums = {n: self.rows_behind(n, side) for n, side in sides.items()}
-        ends = {n: self.rows_behind(n) for n in self.g.nodes if takes_rows(n)} if sums else {}
+        ends = {n: self.rows_behind(n) for n in self.g.nodes if takes_rows(n, self.halves)} if sums else {}
         found = []
         for end in sorted(ends, key=lambda n: -len(_products(ends[n]))):
             own = _products(ends[end])
@@ -133,8 +137,8 @@ class _Known:
         """The kernel of a gradient; None where it has no schedule, or others need what it makes on the way."""
         made = (end, *sums)
         rows = frozenset.union(self.rows_behind(end), *[self.rows_behind(n, side) for n, side in sums.items()])
-        inside = self._with_maps({*rows, *made})
-        if not self._is_worth_it(rows, set(made), inside, decided):
+        inside = self.with_maps({*rows, *made})
+        if not self.is_worth_it(rows, set(made), inside, decided):
             return None
         over_rows = {n: _over_rows(n, side) for n, side in sums.items()}
         nodes = [x for n in sorted(inside, key=self.position.__getitem__) for x in over_rows.get(n, [n])]
@@ -149,7 +153,7 @@ class _Known:
         attrs = {"implementation": "generated", "schedule": schedule}
         return Node(kernel, outside, attrs, results, (region,), end.source)
 
-    def _is_worth_it(self, rows: frozenset[Node], made: set[Node], inside: set[Node], decided: Decided) -> bool:
+    def is_worth_it(self, rows: frozenset[Node], made: set[Node], inside: set[Node], decided: Decided) -> bool:
         """Whether what the kernel keeps for itself is stored nowhere else, products that are made once more are short, and
         nothing else is decided of what it takes in."""
         readers = {(n, u) for n in rows for u in self.users.get(n.outputs[0], []) if u not in inside}
@@ -161,7 +165,7 @@ class _Known:
             return False
         return not any(decided.placing(n) for n in (rows | made) - needed)
 
-    def _with_maps(self, nodes: set[Node]) -> set[Node]:
+    def with_maps(self, nodes: set[Node]) -> set[Node]:
         """These and what they read that only they read, or that is cheaper to compute again than to store."""
         inside, todo = set(nodes), sorted(nodes, key=self.position.__getitem__)
         while todo:
@@ -182,21 +186,21 @@ class _Known:
         alone = all(u in inside for u in self.users.get(n.outputs[0], []))
         return alone or sum(v.type.rank > 0 for v in dict.fromkeys(n.inputs)) <= 1
 
-    def replaced(self, made: Node, gone: Sequence[Node], decided: Decided) -> Graph | None:
-        """The graph with a kernel in the place of what makes its results, and before it what it reads; None where something
-        with effects would have to change its place."""
-        first = min(gone, key=self.position.__getitem__)
-        early = self._before([made], first)
+    def replaced(self, made: Sequence[Node], values: Mapping[Node, Value], decided: Decided) -> Graph | None:
+        """The graph with kernels, which make these values, in the place of the nodes whose results, or their transposes, the
+        values are, and before them what they read; None where something with effects would have to change its place."""
+        first = min(values, key=self.position.__getitem__)
+        early = self._before(made, first)
         if any(map(acts, early)):
             return None
         at, turned = self.position[first], []
-        for v, n in zip(made.outputs, gone, strict=True):
+        for n, v in values.items():
             if v is not n.outputs[0]:
                 turned.append(_turned(v, n))
                 decided.replaced(n, turned[-1])
         moved = [n for n in self.g.nodes[at:] if n in early]
-        rest = [n for n in self.g.nodes[at:] if n not in early and n not in gone]
-        nodes = (*self.g.nodes[:at], *moved, made, *turned, *rest)
+        rest = [n for n in self.g.nodes[at:] if n not in early and n not in values]
+        nodes = (*self.g.nodes[:at], *moved, *made, *turned, *rest)
         return remove_dead(Graph(self.g.params, nodes, self.g.results, self.g.constraints))
 
 

@@ -54,7 +54,7 @@ def values(statements: Sequence[Statement]) -> Iterator[Expr]:
             case Contract():
                 yield from (s.left, s.right)
             case Passes():
-                yield from values((*s.products, *(f for folds in s.folds for f in folds), s.last, *s.body))
+                yield from values((*s.products, *(f for folds in s.folds for f in folds), s.last, *s.body, *s.numbers))
 
 
 def writes(statements: Sequence[Statement]) -> Iterator[tuple[str, tuple[Expr, ...]]]:
@@ -72,7 +72,7 @@ def writes(statements: Sequence[Statement]) -> Iterator[tuple[str, tuple[Expr, .
             case Contract():
                 yield s.buffer, s.at
             case Passes():
-                yield from writes(s.body)
+                yield from writes((*s.body, *s.numbers))
 
 
 def accesses(statements: Sequence[Statement]) -> Iterator[tuple[str, tuple[Expr, ...]]]:

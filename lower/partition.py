@@ -20,6 +20,7 @@ from loopwright.lower.contractions import products_in_pairs
 from loopwright.lower.control import carried_by, is_control, is_last_use, is_loop, split_at_trips
 from loopwright.lower.decisions import Chaining, Decided, Decision, Place, Taken
 from loopwright.lower.few_rows import by_rows, has_few_rows
+from loopwright.lower.gradient_passes import with_gradients_in_passes
 from loopwright.lower.grouping import Group, Grouping, moves_nothing
 from loopwright.lower.hoisting import hoist
 from loopwright.lower.kernel import kernel, merged, region_of
@@ -37,8 +38,8 @@ def partition(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decis
               in_chain: ChainRule | None = None, match: Match = match_gemm) -> Graph:
     """g as kernels with default schedules, complex numbers as pairs of real ones; `blas` says whether matrix products may
     call the library, `match` which of them it makes, `chained` whether chains of them may be one kernel, and `in_chain` which,
-    if that is not the target's rule: gradients of chains are none then. ScheduleError for one of the `decisions` that does not
-    fit."""
+    if that is not the target's rule: they go in passes then, and so do their gradients. ScheduleError for one of the
+    `decisions` that does not fit."""
     return partitioned(g, target, blas=blas, decisions=decisions, chained=chained, in_chain=in_chain, match=match).kernels
 
 
@@ -117,6 +118,8 @@ class _Partition:
         g = with_users_kernels(g, self.blas, decided)
         if self.chained and self.in_chain is None:
             g = with_gradients(g, decided, self._chain_schedule, self.taken)
+        elif self.chained:
+            g = with_gradients_in_passes(g, decided, self._chain_schedule, self.taken)
         grouping = self._grouped(g, carried, in_loop, decided)
         self.taken += grouping.taken
         made: dict[Value, Value] = {v: v for v in g.params}

@@ -39,14 +39,15 @@ def in_passes(nest: Nest, x: InPasses) -> Nest:
     if not isinstance(root, For) or root.bind != (BLOCK,):
         raise ValueError("the root has no loops that are bound to blocks alone")
     around, innermost = perfect(root)
-    folds, last, inner = _parts(innermost.body, x.stage)
+    folds, numbers, last, inner = _parts(innermost.body, x.stage)
     _check_stores(inner.body[1:], [*(k for k, _ in around), inner.index])
+    _check_stores(numbers, [k for k, _ in around])
     chain = _Chain(last.over[0], around)
     groups = _by_pass([dataclasses.replace(f, over=last.over, body=chain.with_products(f.body, f.over)) for f in folds])
     left, right = sides(chain.with_products(last.body, last.over), [*around, (inner.index, inner.extent)])
     if not chain.products:
         raise ValueError("its rows are no products")
-    _check_loads(nest, [f.body for f in folds] + [last.body, *values(inner.body[1:])])
+    _check_loads(nest, [f.body for f in folds] + [last.body, *values((*inner.body[1:], *numbers))])
     rights = {k for e in (right, *(r for _, r in chain.sides)) for k in walk(e)}
     rows = block_of_loops([loop for loop in around if loop[0] not in rights], x.rows)
     columns, wide = block_of_loops(last.over, x.columns), block_of_loops([(inner.index, inner.extent)], x.width)
@@ -56,7 +57,7 @@ def in_passes(nest: Nest, x: InPasses) -> Nest:
     total = _contract(nest, x, whole, (left, right), rows, wide, f"{last.name}_sums")
     after = tuple([_with_values(s, _reads(last.name, total)) for s in inner.body[1:]])
     running = _running(groups, left) if x.running else None
-    made = Passes(rows, columns, products, groups, total, after, running)
+    made = Passes(rows, columns, products, groups, total, after, tuple(numbers), running)
     assert nest.threads is not None
     _check_shared(nest.threads, made)
     sums = Buffer(total.buffer, (x.rows, x.width), last.dtype, "local", "registers", prod((*total.heights, total.lanes)))
@@ -69,31 +70,34 @@ def in_passes(nest: Nest, x: InPasses) -> Nest:
     return dataclasses.replace(nest, body=body)
 
 
-def _parts(body: Sequence[Statement], stage: int) -> tuple[list[Reduction], Reduction, For]:
-    """The folds of a row, the last product's sum, and the loop that it is in. Numbers of a row are computed where they are
-    read."""
+def _parts(body: Sequence[Statement], stage: int) -> tuple[list[Reduction], list[Statement], Reduction, For]:
+    """The folds of a row, the stores of its numbers, the last product's sum, and the loop that it is in. Numbers of a row are
+    computed where they are read."""
     named: dict[str, Expr] = {}
 
     def inlined(e: Expr) -> Expr:
         return transform(e, lambda y: named.get(y.name) if isinstance(y, Local) else None)
     folds: list[Reduction] = []
+    numbers: list[Statement] = []
     *before, inner = body
     for s in before:
         if isinstance(s, Let):
             named[s.name] = inlined(s.value)
         elif isinstance(s, Reduction) and not s.also and not s.bind and len(s.over) == 1 and s.monoid in FOLDS:
             folds.append(dataclasses.replace(s, body=inlined(s.body)))
+        elif isinstance(s, Store):
+            numbers.append(_with_values(s, inlined))
         else:
             raise ValueError("more than folds of its rows comes before the last product")
     if not isinstance(inner, For) or inner.bind or not isinstance(last := inner.body[0], Reduction):
         raise ValueError("no loop over columns, which nobody shares out, holds the last product")
     if last.name not in (f"s{stage}", f"r{stage}") or last.monoid != "sum" or last.also or len(last.over) != 1:
         raise ValueError("the last loop does not begin with that sum")
-    if not folds or any(f.over[0][1] != last.over[0][1] for f in folds):
-        raise ValueError("its rows are not folded, or others than its own")
+    if any(f.over[0][1] != last.over[0][1] for f in folds):
+        raise ValueError("other rows than its own are folded")
     after = tuple([_with_values(s, inlined) for s in inner.body[1:]])
     last = dataclasses.replace(last, body=inlined(last.body))
-    return folds, last, dataclasses.replace(inner, body=(last, *after))
+    return folds, numbers, last, dataclasses.replace(inner, body=(last, *after))
 
 
 def _with_values(s: Statement, change: Callable[[Expr], Expr]) -> Statement:

@@ -104,6 +104,22 @@ def heads(dtype):
     return lambda rng, n, m: [rng.normal(size=s).astype(dtype) for s in ((2, n, 24), (2, m, 24), (2, m, 40))]
 
 
+def attention_slopes(ct, q, k, v):
+    return lw.vjp(attention, q, k, v)[1](ct)
+
+
+def attention_slopes_in_numpy(ct, q, k, v):
+    weights = softmax(np.einsum("bqd,bkd->bqk", q, k) * 0.2)
+    slopes = np.einsum("bqd,bkd->bqk", ct, v) * weights
+    slopes -= weights * np.sum(slopes, axis=-1, keepdims=True)
+    back = [np.einsum("bqk,bkd->bqd", slopes, k), np.einsum("bqk,bqd->bkd", slopes, q)]
+    return *[0.2 * x for x in back], np.einsum("bqk,bqd->bkd", weights, ct)
+
+
+def slopes_of_heads(dtype):
+    return lambda rng, n, m: [(rng.normal(size=s) / 2).astype(dtype) for s in ((2, n, 40), (2, n, 24), (2, m, 24), (2, m, 40))]
+
+
 def windows_of(x, size):
     near = size // 2
     padded = np.pad(x, ((0, 0), (0, 0), (near, near), (near, near)))
@@ -281,6 +297,10 @@ TEMPLATES = {
     "attention of halves": Template(attention, heads("f2"), (2048, 2048), raced=(70, 90)),
     "attention in one pass": Template(attention, heads("f4"), (2048, 2048), raced=(70, 90), fast_math=True),
     "attention of halves in one pass": Template(attention, heads("f2"), (2048, 2048), raced=(70, 90), fast_math=True),
+    "slopes of attention": Template(attention_slopes, slopes_of_heads("f4"), (20000, 20000),
+                                    expected=attention_slopes_in_numpy, raced=(70, 90)),
+    "slopes of attention of halves": Template(attention_slopes, slopes_of_heads("f2"), (2048, 2048),
+                                              expected=attention_slopes_in_numpy, raced=(70, 90)),
     "products of integers": Template(lambda x, y: x @ y, lambda rng, n, m: [
         rng.integers(-9, 9, (n, m)).astype("i4"), rng.integers(-9, 9, (m, 5)).astype("i4")], (40, 64), wide=False),
 }

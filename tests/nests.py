@@ -96,6 +96,8 @@ def _passes(s, env):
         here = env.at(_named_positions(s.rows, i, env))
         for f in (f for folds in s.folds for f in folds):
             here = _named(here, f.name, evaluate_expr(Reduce(f.monoid, column, whole(f.body), f.dtype), here))
+        if evaluate_expr(s.last.columns.origin, env) == 0:
+            _run(s.numbers, here)
         for j in _positions(s.last.columns, env):
             there = here.at(_named_positions(s.last.columns, j, env))
             total = evaluate_expr(_sum(s.last, whole(s.last.left), s.last.right), there)

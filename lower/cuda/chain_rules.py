@@ -59,7 +59,7 @@ def _placed(s: Survey, products: list[Node], last: Node) -> list[Instruction]:
 def _is_worth_it(products: list[Node], last: Node, sizes: Mapping[str, int], unit: str) -> bool:
     left = last.inputs[0].type.shape
     _, rows, columns = _counts(last, sizes)
-    counts = rows, evaluate(left[-1], sizes), columns
+    counts = rows, evaluate(product(left[a] for a, _ in last.attrs["contract"]), sizes), columns
     stored = evaluate(product(left), sizes) * max(n.outputs[0].type.dtype.itemsize for n in products)
     return min(counts) >= FEWEST and (unit != "" or stored > MOST_STORED)
 

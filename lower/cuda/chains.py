@@ -159,11 +159,10 @@ class RowPasses:
         table, r = block.fresh("table"), block.fresh("r")
         block.line(f"{register_type(f.dtype)} {f.name}_rows[{self.rows.count}];")
         block.line(f"{fold.kind} (*const {table})[{count + 1}] = ({fold.kind} (*)[{count + 1}]){NEAR};")
-        share = f"(int){THREAD_Y} / 2 * 4 + (int){THREAD_X} % 4" if self.s.last.unit else f"(int){THREAD_X}"
         block.line("#pragma unroll")
         with block.inner(f"for (int {r} = 0; {r} < {self.rows.count}; ++{r})") as each:
             found, = fold.joined(each, [f"({name} + {r})" for name in state], 1)
-            each.line(f"{table}[{_at(self.rows, r)}][{share}] = {found};")
+            each.line(f"{table}[{_at(self.rows, r)}][{self._share()}] = {found};")
         block.line("__syncthreads();")
         block.line("#pragma unroll")
         with block.inner(f"for (int {r} = 0; {r} < {self.rows.count}; ++{r})") as each:
@@ -309,8 +308,27 @@ class RowPasses:
                         f"whole.at[{e}] = {means.stored(here, factor)};"))
                 group.line(f"*({pack}*)&{KEPT}[{_at(outer, a)}][{inner.start(g)}] = whole;")
 
+    def _store_numbers(self, run: Run) -> None:
+        """What is of a row alone, by one of the threads that have it, in the first of its blocks."""
+        s, block, launch = self.s, self.context.block, self.launch
+        assert s.last.columns.origin is not None
+        first = f"{self.context.names[s.last.columns.origin.name]} == 0 && {self._share()} == 0"
+        with block.inner(f"if ({first})") as alone:
+            r = alone.fresh("r")
+            alone.line("#pragma unroll")
+            with alone.inner(f"for (int {r} = 0; {r} < {self.rows.count}; ++{r})") as each:
+                i = self._row(self.context.at(each), r)
+                with each.inner(f"if ({i} < {launch.extent(s.rows.extent)})") as some:
+                    run(self.named(at_position(self.context.at(some), s.rows, i), r), s.numbers)
+
+    def _share(self) -> str:
+        """The number of a thread among those that have parts of the same rows."""
+        return f"(int){THREAD_Y} / 2 * 4 + (int){THREAD_X} % 4" if self.s.last.unit else f"(int){THREAD_X}"
+
     def _store(self, run: Run) -> None:
         """What is made of the sums."""
+        if self.s.numbers:
+            self._store_numbers(run)
         s, rows, columns, kind = self.s, self.rows, self.wide, self.launch.index_type
         wide = s.last.columns
         assert wide.origin is not None

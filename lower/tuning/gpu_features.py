@@ -164,7 +164,7 @@ class _Walk:
                 for folds in (*s.folds, ()):  # each pass makes the products that it asks for anew
                     for c in (*s.products, *(() if folds else (s.last,))):
                         self.contract(c, at)
-                self.body(s.body, at)
+                self.body((*s.body, *s.numbers), at)
 
     def loop(self, s: For, at: _Place) -> None:
         extent = self.number(s.extent if s.length is None else s.length)

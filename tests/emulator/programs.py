@@ -7,6 +7,7 @@ from loopwright.ir.dims import evaluate as size_of
 from loopwright.ir.graph import Graph
 from loopwright.ir.interpreter import evaluate
 from loopwright.lower.cuda.launcher import Launcher
+from loopwright.lower.cuda.program import sizes_in
 from loopwright.lower.kernel import kernel
 from loopwright.lower.runtime import lazy
 from tests.devices import ON_GPU
@@ -60,7 +61,8 @@ def run_program(program, emulator, args, sizes, order=FORWARD):
         inputs = [env[v] for v in n.inputs]
         if n in program.made:
             outs = [nonsense(v.type, sizes) for v in n.regions[0].results]
-            outs = run_kernel(emulator, program.made[n], inputs, outs, sizes, order)
+            made = program.made[n]
+            outs = run_kernel(emulator, made, inputs, outs, sizes_in(n, made, sizes), order)
         elif n.op is kernel:
             outs = [np.asarray(x, order="C") for x in evaluate(n.regions[0], inputs, sizes)]
         else:  # a reshape, or control flow
