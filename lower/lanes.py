@@ -18,7 +18,7 @@ from loopwright.ir.loops import Apply, Bounded, Expr, Index, Load, Local, LoopCo
 from loopwright.ir.nest import Buffer, For, Nest, Statement, Store, While
 from loopwright.ir.ops.control import scan, while_
 from loopwright.ir.ops.regions import split
-from loopwright.ir.schedule import Bind, Schedule, Threads, Unroll, Vectorize
+from loopwright.ir.schedule import Bind, Parallel, Schedule, Threads, Unroll, Vectorize
 from loopwright.ir.types import INTEGERS
 from loopwright.lower import binding
 from loopwright.lower.composition import Position, fresh_indices
@@ -65,7 +65,8 @@ def lane_schedule(region: Graph, target: Target) -> Schedule:
     found = _elements(region)
     assert found is not None
     widest = max(v.type.dtype.itemsize for v in _values(region.nodes))
-    return (Vectorize(0, len(found.loops) - 1, max(1, target.vector_bits // (8 * max(widest, 4)))), Unroll(0, IN_FLIGHT))
+    lanes = max(1, target.vector_bits // (8 * max(widest, 4)))
+    return (Vectorize(0, len(found.loops) - 1, lanes), Unroll(0, IN_FLIGHT), Parallel())
 
 
 def _values(nodes: Sequence[Node]) -> Iterator[Value]:
@@ -80,6 +81,7 @@ def lane_nest(region: Graph, schedule: Schedule, name: str) -> Nest:
     found = _elements(region)
     assert found is not None
     lanes = unroll = 1
+    parallel = False
     threads, bound = None, dict[int, tuple[str, ...]]()
     for x in schedule:
         match x:
@@ -91,11 +93,15 @@ def lane_nest(region: Graph, schedule: Schedule, name: str) -> Nest:
                 pass
             case Unroll(0, unroll):
                 pass
+            case Parallel(()):
+                parallel = True
             case _:
                 raise ValueError(f"{x}: loops of single elements have lanes along their last loop, vectors in flight, threads")
     body = tuple(found.body)
     for k, (index, extent) in enumerate(reversed(found.loops)):
         body = (For(index, extent, body, lanes, unroll) if k == 0 else For(index, extent, body),)
+    if parallel:
+        body = tuple([replace(s, parallel=True) for s in body if isinstance(s, For)])
     buffers = [Buffer(f"x{k}", v.type.shape, v.type.dtype, "input") for k, v in enumerate(region.params)]
     buffers += [Buffer(f"y{k}", v.type.shape, v.type.dtype, "output") for k, v in enumerate(region.results)]
     nest = Nest(name, tuple(buffers), region.symbols, body)

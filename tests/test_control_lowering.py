@@ -588,6 +588,9 @@ LOOPS = {
     "an inner loop": ("halve = lambda l, c: while_(lambda l, c: c < l, lambda l, c: (c * 0.5,), [l], [c]); "
                       "return scan(lambda l, c, x: (halve(l, c), ()), [limit], [x[0]], [x])[0]", "np.zeros(3)"),
 }
+ELEMENTS = "return lw.vmap(lambda y: while_(lambda l, y: y < l, lambda l, y: (y * 0.5,), [limit], [y])[0])(x)"
+LOOPS |= {f"element {k}": (ELEMENTS, f"np.where(np.arange(100000) == {k}, 0, np.inf)") for k in (0, 50000, 99999)}
+LOOPS["all elements"] = ELEMENTS, "np.zeros(100000)"
 
 
 def interrupted(name, script=FOREVER, before=""):
@@ -601,6 +604,12 @@ def interrupted(name, script=FOREVER, before=""):
 @pytest.mark.parametrize("name", LOOPS)
 def test_ctrl_c_ends_a_loop(name):
     interrupted(name)
+
+
+@pytest.mark.parametrize("name", [name for name in LOOPS if "element" in name])
+def test_ctrl_c_ends_a_loop_of_several_threads(name):
+    """Whoever is in it: the caller, who asks for signals, or a worker, for whom the caller waits."""
+    interrupted(name, before="os.environ['LOOPWRIGHT_NUM_THREADS'] = '3'")
 
 
 def test_ctrl_c_ends_a_loop_that_python_called():

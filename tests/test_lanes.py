@@ -219,6 +219,7 @@ def test_schedules():
     assert region.nodes[0].regions[0].nodes[0].op is while_
     assert lane_nest(region, (), "plain").body[0].lanes == 1
     assert lane_nest(region, (Vectorize(0, 0, 4), Unroll(0, 3)), "wide").body[0].unroll == 3
-    for x in (Vectorize(0, 1, 4), Inline(0), Parallel()):
+    assert lane_nest(region, (Parallel(),), "shared").body[0].parallel
+    for x in (Vectorize(0, 1, 4), Inline(0), Parallel(("i0",))):
         with pytest.raises(ScheduleError, match="lanes along their last loop"):
             build_nest(region, (x,), "refused")

@@ -283,8 +283,13 @@ class Generator:
             return ()
 
         def shared_out(inside: Scope) -> Carried:
-            inside.run("lw_loop", [("ptr", f"@{name}"), ("ptr", block), ("i64", n), ("i64", each), ("i64", str(least)),
-                                   ("i64", str(together))])
+            numbers = n, each, str(least), str(together)
+            given = [("ptr", f"@{name}"), ("ptr", block), *(("i64", x) for x in numbers)]
+            if _may_not_end(statement.body):
+                self.declarations.add("declare i64 @lw_poll(ptr, ptr)")
+                inside.run("lw_watched_loop", [*given, ("ptr", "@lw_poll"), ("ptr", "%error")])
+            else:
+                inside.run("lw_loop", given)
             return ()
         branch(scope, few, here, shared_out)
         kernel.forget()
@@ -333,6 +338,11 @@ def _definition(header: str, kernel: Kernel) -> str:
 def _word(scope: Scope, block: str, number: int) -> str:
     """The address of the word with this number."""
     return scope.emit(f"getelementptr i64, ptr {block}, i64 {number}") if number else block
+
+
+def _may_not_end(body: Sequence[Statement]) -> bool:
+    """Whether the trips of a loop inside are data."""
+    return any(isinstance(s, While) or (isinstance(s, For) and _may_not_end(s.body)) for s in body)
 
 
 def _condition_of(statement: For) -> Expr | None:

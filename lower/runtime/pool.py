@@ -1,6 +1,7 @@
 """Parallel loops: our own threads, which claim chunks.
 
     void @lw_loop(ptr body, ptr context, i64 n, i64 each, i64 least, i64 together)
+    void @lw_watched_loop(..., ptr poll, ptr error)      the same, of loops that may not end: see signals.py
     void @lw_parallel_for(ptr body, ptr context, i64 n, i64 grain)
                                                                        body: void (ptr context, i64 begin, i64 end)
 

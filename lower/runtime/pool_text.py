@@ -15,7 +15,7 @@ CHUNK = 1 << 16  # units of work: some 16k elements of light work
 THRESHOLD = 4 * CHUNK  # loops of less work run where they are
 MOST_CHUNKS = 128  # long stretches of memory are read faster than short ones; it says nothing of how many threads there are
 UNSTARTED, SERIAL, PARALLEL = 0, 1, 2
-EXPORTS = ("lw_loop", "lw_parallel_for", "lw_pool_work", "lw_pool_open", "lw_pool_close", "lw_pool_reset")
+EXPORTS = ("lw_loop", "lw_watched_loop", "lw_parallel_for", "lw_pool_work", "lw_pool_open", "lw_pool_close", "lw_pool_reset")
 
 _PAUSES = {"x86": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
            "arm64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
@@ -27,8 +27,8 @@ def pool_text(processor: str, futex: int | None, yield_function: str, nap_functi
     `void nap_function(i32 microseconds)`. yield_function: `i32 ()`."""
     declaration, pause = _PAUSES[processor]
     sleep = _nap_text(nap_function) if futex is None else _futex_text(futex)
-    return "\n".join((declaration, _STATE, sleep, _DRAIN, _PUBLISH, _wait_text(pause, yield_function), _FOR, _LOOP,
-                      _worker_text(pause), _CONTROL))
+    return "\n".join((declaration, _STATE, sleep, _DRAIN, _PUBLISH, _wait_text(pause, yield_function), _FOR,
+                      *map(_loop_text, (False, True)), _worker_text(pause), _CONTROL))
 
 
 _STATE = """
@@ -45,6 +45,7 @@ _STATE = """
 @grain = internal global i64 0
 @chunks = internal global i64 0
 declare void @lw_pool_start()
+declare i64 @llvm.umax.i64(i64, i64)
 """
 
 
@@ -213,12 +214,15 @@ define internal i32 @publish(ptr %body, ptr %context, i64 %n, i64 %grain, i64 %c
 def _wait_text(pause: str, yield_function: str) -> str:
     return f"""
 declare i32 @{yield_function}()
-; Wait for the chunks that others claimed.
-define internal void @wait(i64 %chunks) nounwind {{
+; Wait for the chunks that others claimed. `poll`, unless null, is asked for signals with a clock and `error` meanwhile.
+define internal void @wait(i64 %chunks, ptr %poll, ptr %error) nounwind {{
 entry:
+  %clock = alloca [3 x i64], align 8
+  store [3 x i64] [i64 1, i64 0, i64 0], ptr %clock, align 8
+  %watched = icmp ne ptr %poll, null
   br label %wait
 wait:
-  %spins = phi i64 [ 0, %entry ], [ %spins.next, %spin ], [ 0, %yield ]
+  %spins = phi i64 [ 0, %entry ], [ %spins.next, %spin ], [ 0, %yield ], [ 0, %ask ]
   %finished = load atomic i64, ptr @done acquire, align 8
   %all = icmp eq i64 %finished, %chunks
   br i1 %all, label %out, label %patience
@@ -231,6 +235,9 @@ spin:
   br label %wait
 yield:
   %yielded = call i32 @{yield_function}()
+  br i1 %watched, label %ask, label %wait
+ask:
+  %trips = call i64 %poll(ptr %clock, ptr %error)
   br label %wait
 out:
   ret void
@@ -240,6 +247,11 @@ out:
 
 _FOR = f"""
 define void @lw_parallel_for(ptr %body, ptr %context, i64 %n, i64 %wanted) nounwind {{
+  call void @share(ptr %body, ptr %context, i64 %n, i64 %wanted, ptr null, ptr null)
+  ret void
+}}
+
+define internal void @share(ptr %body, ptr %context, i64 %n, i64 %wanted, ptr %poll, ptr %error) nounwind {{
 entry:
   %whole = icmp sle i64 %n, %wanted
   br i1 %whole, label %single, label %many
@@ -281,7 +293,7 @@ publish:
   call void @settle()
   %generation = call i32 @publish(ptr %body, ptr %context, i64 %n, i64 %grain, i64 %chunks)
   call void @drain(i32 %generation)
-  call void @wait(i64 %chunks)
+  call void @wait(i64 %chunks, ptr %poll, ptr %error)
   store atomic i32 0, ptr @busy release, align 4
   br label %out
 serial:
@@ -295,10 +307,12 @@ out:
 }}
 """
 
-_LOOP = f"""
-; A whole loop of n indices, `each` units of work: here, or, where there are threads, in chunks of at least `least` indices, a
-; multiple of `together`.
-define void @lw_loop(ptr %body, ptr %context, i64 %n, i64 %each, i64 %least, i64 %together) nounwind {{
+def _loop_text(watched: bool) -> str:
+    """A whole loop of n indices, `each` units of work: here, or, where there are threads, in chunks of at least `least`
+    indices, a multiple of `together`. One that is watched may take long: signals are asked for, see `wait`."""
+    name, more = ("lw_watched_loop", ", ptr %poll, ptr %error") if watched else ("lw_loop", "")
+    return f"""
+define void @{name}(ptr %body, ptr %context, i64 %n, i64 %each, i64 %least, i64 %together{more}) nounwind {{
 entry:
   %none = icmp slt i64 %each, 1
   %units = select i1 %none, i64 1, i64 %each
@@ -321,10 +335,9 @@ chunks:
   %beyond = add i64 %longer, %last
   %rest = urem i64 %beyond, %together
   %grain = sub i64 %beyond, %rest
-  call void @lw_parallel_for(ptr %body, ptr %context, i64 %n, i64 %grain)
+  call void @share(ptr %body, ptr %context, i64 %n, i64 %grain{more or ", ptr null, ptr null"})
   ret void
 }}
-declare i64 @llvm.umax.i64(i64, i64)
 """
 
 

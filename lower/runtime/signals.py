@@ -5,14 +5,17 @@
 `clock` is three i64 of the loop's activation: the number of trips to begin with, then zeros. The number doubles while
 the trips are quick and falls when they are slow, so that the clock is read some hundred times a second; every tenth of
 a second Python is asked for signals, with its lock held. When a handler raised, the error becomes (-2, 0, 0, 0, type,
-value, traceback), with the references of that exception.
+value, traceback), with the references of that exception. Python answers signals in its main thread alone: other threads,
+which may wait for one that holds the lock, never ask for it, and leave when there is an error.
 
 Guarantees: works with and without Python's lock held; no exception stays pending.
 """
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+import threading
 from functools import cache
 
 from loopwright.lower.runtime import objects
@@ -21,7 +24,7 @@ from loopwright.lower.runtime.lazy import assembled
 
 QUICK, SLOW, CHECK = 1_000_000, 10_000_000, 100_000_000  # ns
 MOST_TRIPS = 1 << 20
-_PYTHON = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Fetch")
+_PYTHON = ("PyThread_get_thread_ident", "PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Fetch")
 
 
 @cache
@@ -31,7 +34,16 @@ def library() -> Library:
     if sys.platform == "win32":
         ticks = ctypes.WinDLL("kernel32").GetTickCount64
         where["GetTickCount64"] = ctypes.cast(ticks, ctypes.c_void_p).value or 0
-    return load(assembled(_text(sys.platform)), where, ("lw_poll",))
+    loaded = load(assembled(_text(sys.platform)), where, ("lw_poll", "lw_poll_in"))
+    _tell(loaded)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lambda: _tell(loaded))
+    return loaded
+
+
+def _tell(loaded: Library) -> None:
+    """Which thread is Python's main one."""
+    ctypes.CFUNCTYPE(None, ctypes.c_ulong)(loaded["lw_poll_in"])(threading.main_thread().ident)
 
 
 def _clock_text(platform: str) -> str:
@@ -60,15 +72,32 @@ define internal i64 @now() nounwind {{
 
 
 def _text(platform: str) -> str:
+    long = "i32" if platform == "win32" else "i64"
     return _clock_text(platform) + f"""
+@main = internal global {long} 0
+declare {long} @PyThread_get_thread_ident()
 declare i32 @PyGILState_Ensure()
 declare void @PyGILState_Release(i32)
 declare i32 @PyErr_CheckSignals()
 declare void @PyErr_Fetch(ptr, ptr, ptr)
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
+define void @lw_poll_in({long} %thread) nounwind {{
+  store atomic {long} %thread, ptr @main release, align 8
+  ret void
+}}
 define i64 @lw_poll(ptr %clock, ptr %error) nounwind {{
 entry:
+  %this = call {long} @PyThread_get_thread_ident()
+  %main = load atomic {long}, ptr @main acquire, align 8
+  %asks = icmp eq {long} %this, %main
+  br i1 %asks, label %answer, label %other
+other:
+  %code = load atomic i64, ptr %error acquire, align 8
+  %failed = icmp ne i64 %code, 0
+  %onwards = select i1 %failed, i64 0, i64 {MOST_TRIPS // 64}
+  ret i64 %onwards
+answer:
   %now = call i64 @now()
   %trips = load i64, ptr %clock
   %polled.at = getelementptr i64, ptr %clock, i64 1
@@ -111,7 +140,7 @@ interrupted:
   %value = getelementptr i64, ptr %error, i64 5
   %traceback = getelementptr i64, ptr %error, i64 6
   call void @PyErr_Fetch(ptr %type, ptr %value, ptr %traceback)
-  store i64 -2, ptr %error
+  store atomic i64 -2, ptr %error release, align 8
   call void @PyGILState_Release(i32 %state)
   ret i64 0
 }}

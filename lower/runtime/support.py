@@ -6,7 +6,7 @@ from collections.abc import Callable
 from loopwright.lower.runtime import blas, callbacks, fourier, lapack, pool, products, results, scratch, signals, sorting
 
 _FUNCTIONS: dict[str, Callable[[str], int | None]] = {
-    "lw_loop": lambda name: pool.library()[name],
+    **dict.fromkeys(("lw_loop", "lw_watched_loop"), lambda name: pool.library()[name]),
     "lw_scratch_acquire": lambda name: scratch.library()[name],
     "lw_scratch_release": lambda name: scratch.library()[name],
     "lw_new_array": lambda name: results.library()[name],
