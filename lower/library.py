@@ -209,15 +209,20 @@ def _linear_algebra(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> t
     rank = first.rank - 2
     steps = [sizes.extent(product(v.type.shape[rank:]) * v.type.dtype.itemsize) for v in values]
     numbers = [f"i64 {sizes.extent(x)}" for x in call.numbers(node)]
+    function, count = f"lw_{node.op.name}_{SHORT[first.dtype]}", product(first.shape[:rank])
+    if node.op.name in lapack.IN_BATCHES:
+        every = (f"i64 {sizes.extent(count)}", *(f"ptr {p}" for p in (*inputs, *outputs)), *numbers)
+        _report(w, w.call("i64", f"{function}_batch", *every), linalg.FIRST_FAILURE_AXIS - call.failure)
+        return ()
     status = w.slot("i64")
     w.store("i64", "0", status)
 
     def one(at: list[str]) -> None:
-        answer = w.call("i64", f"lw_{node.op.name}_{SHORT[first.dtype]}", *(f"ptr {p}" for p in at), *numbers)
+        answer = w.call("i64", function, *(f"ptr {p}" for p in at), *numbers)
         before = w.load("i64", status)
         w.store("i64", w.let(f"select i1 {w.let(f'icmp eq i64 {before}, 0')}, i64 {answer}, i64 {before}"), status)
 
-    _each(w, sizes, product(first.shape[:rank]), [*inputs, *outputs], steps, one)
+    _each(w, sizes, count, [*inputs, *outputs], steps, one)
     _report(w, w.load("i64", status), linalg.FIRST_FAILURE_AXIS - call.failure)
     return ()
 

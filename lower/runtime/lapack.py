@@ -8,6 +8,7 @@
     i64 @lw_qr_t(ptr a, ptr q, ptr r, i64 m, i64 n, i64 full)
     i64 @lw_pinv_t(ptr a, ptr rcond, ptr out, i64 m, i64 n)
     i64 @lw_triangular_solve_t(ptr a, ptr b, ptr out, i64 n, i64 k, i64 lower, i64 transposed, i64 unit)
+    i64 @lw_solve_t_batch(i64 count, ptr a, ...) and others                 of count matrices: see lower/codegen/factoring.py
 
 Guarantees: matrices are row-major; the routines are those that NumPy calls, on the same column-major matrices; a library
 is used only after it factored a matrix rightly. The answer is 0, LAPACK's number (made positive) where a matrix cannot be
@@ -21,20 +22,29 @@ from functools import cache
 
 import numpy as np
 
-from loopwright.lower.runtime import blas, scratch
+from loopwright.ir.types import BY_SHORT
+from loopwright.lower.runtime import blas, pool, scratch
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lapack_text import ROUTINES, lapack_text
-from loopwright.lower.runtime.lazy import assembled
+from loopwright.lower.runtime.lazy import assembled, factoring_text
+from loopwright.lower.target import Target, host_target
 
 OPERATIONS = ("cholesky", "solve", "slogdet", "eigh", "svd", "qr", "pinv", "triangular_solve")
-NAMES = frozenset(f"lw_{op}_{t}" for op in OPERATIONS for t in ("f32", "f64"))
+IN_BATCHES = frozenset(("cholesky", "solve", "slogdet", "triangular_solve"))
+NAMES = frozenset(f"lw_{op}_{t}{end}" for op in OPERATIONS for t in ("f32", "f64")
+                  for end in ("", "_batch")[:1 + (op in IN_BATCHES)])
 _SPELLINGS = {64: ("scipy_{}_64_", "{}_64_", "{}$NEWLAPACK$ILP64"), 32: ("scipy_{}_", "{}_")}
 _KINDS = {"f32": "s", "f64": "d"}
 
 
 def address(name: str) -> int | None:
     """The address of one of these functions; None where there is no LAPACK."""
-    return _library(name.rpartition("_")[2])[name] if available() else None
+    if not available():
+        return None
+    one, is_batch, _ = name.partition("_batch")
+    found, suffix = blas.found(), one.rpartition("_")[2]
+    assert found is not None
+    return (_batches(found, suffix, host_target()) if is_batch else _load(found, suffix))[name]
 
 
 def available() -> bool:
@@ -70,17 +80,22 @@ def _works(found: blas.Blas, suffix: str) -> bool:
     return status == 0 and np.allclose(a @ x, b)
 
 
-def _library(suffix: str) -> Library:
-    found = blas.found()
-    assert found is not None
-    return _load(found, suffix)
-
-
 @cache
 def _load(found: blas.Blas, suffix: str) -> Library:
     where = _routines(found, suffix)
     assert where is not None
     names = [f"lw_{op}_{suffix}" for op in OPERATIONS]
-    memory = {name: scratch.library()[name] for name in ("lw_scratch_acquire", "lw_scratch_release")}
-    imports = {f"lapack_{name}": at for name, at in where.items()} | memory
+    imports = {f"lapack_{name}": at for name, at in where.items()} | _memory()
     return load(assembled(lapack_text(suffix, found.bits)), imports, names)
+
+
+@cache
+def _batches(found: blas.Blas, suffix: str, target: Target) -> Library:
+    one_by_one, ends = _load(found, suffix), [f"{op}_{suffix}" for op in sorted(IN_BATCHES)]
+    imports = {f"lw_{end}": one_by_one[f"lw_{end}"] for end in ends} | _memory() | {"lw_loop": pool.library()["lw_loop"]}
+    text = factoring_text(BY_SHORT[suffix], target)
+    return load(assembled(text, target), imports, [f"lw_{end}_batch" for end in ends])
+
+
+def _memory() -> dict[str, int]:
+    return {name: scratch.library()[name] for name in ("lw_scratch_acquire", "lw_scratch_release")}

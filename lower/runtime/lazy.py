@@ -112,6 +112,12 @@ def assembled(text: str, target: Target | None = None) -> bytes:
     return assembled(text, target)
 
 
+def factoring_text(dtype: np.dtype, target: Target) -> str:
+    """The text of batches of small factorisations: see lower.codegen.factoring."""
+    from loopwright.lower.codegen.factoring import factoring_text
+    return factoring_text(dtype, target)
+
+
 def products_text(dtype: np.dtype, target: Target) -> str:
     """The text of matrix products: see lower.codegen.products."""
     from loopwright.lower.codegen.products import products_text
