@@ -218,6 +218,9 @@ CASES = {
         (lambda x: np.polyval([1.0, 2.0, 3.0], x), (M,)), (lambda x, y: np.convolve(x, y), (V, V[:3])),
         (lambda x, y: np.convolve(x, y, mode="same"), (V, V[:2])),
         (lambda x, y: np.convolve(x, y, mode="valid"), (V[:2], V)),
+        (lambda x, y: np.convolve(x, y, mode="same"), (V[:3], V)), (lambda x, y: np.convolve(x, y), (C[0], V)),
+        (lambda x, y: np.convolve(x, y), (I[0].astype(np.int8), I[1].astype(np.int8))),
+        (lambda x, y: np.convolve(x, y, mode="same"), (I[0] > 1, I[1] > 0)),
     ],
     "einsum": [
         *[(lambda *xs, s=s: np.einsum(s, *xs), xs) for s, xs in EINSUMS],

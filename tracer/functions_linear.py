@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.builder import Ref
-from loopwright.ir.dims import Extent
+from loopwright.ir.dims import Extent, floordiv
 from loopwright.ir.errors import ShapeError
 from loopwright.ir.guards import Scope
 from loopwright.ir.ops.broadcasting import reduce_sum
 from loopwright.ir.ops.contraction import dot_general
+from loopwright.ir.ops.convolution import conv
 from loopwright.ir.ops.structural import transpose
 from loopwright.ir.source import user_source
 from loopwright.ir.types import F64, is_inexact
@@ -423,21 +424,19 @@ def polyval(p: Any, x: Any) -> Any:
 
 @implements(np.convolve)
 def convolve(a: Any, v: Any, mode: str = "full") -> Traced:
-    """As a product of one with the windows of the other."""
-    x, y = (Tracer(r) for r in _operands(a, v))
-    scope = x.ref.builder.scope
-    if scope.decide("<", x.ref.shape[0], y.ref.shape[0]):
+    """One image of one feature, and a window of the reversed shorter operand."""
+    x, y = _operands(a, v)
+    if x.builder.scope.decide("<", x.shape[0], y.shape[0]):
         x, y = y, x
     n, m = x.shape[0], y.shape[0]
-    windows = xp.pad(x, (m - 1, m - 1))[xp.arange(n + m - 1, like=x)[:, None] + xp.arange(m, like=x)[None, :]]
-    full = windows @ y[::-1]
-    match mode:
-        case "full":
-            return full
-        case "valid":
-            return full[m - 1:n]
-        case "same":
-            return full[(m - 1) // 2:(m - 1) // 2 + n]
-    raise ValueError(f"{user_source()}: mode must be 'full', 'same' or 'valid', got {mode!r}")
+    placed = {"full": (m - 1, n + m - 1), "same": (floordiv(m, 2), n), "valid": (0, n - m + 1)}  # start and length
+    if mode not in placed:
+        raise ValueError(f"{user_source()}: mode must be 'full', 'same' or 'valid', got {mode!r}")
+    low, count = placed[mode]
+    axes = (0, 1, 2, 3)  # of groups, images, features and positions
+    image, window = reshape(x, (1, 1, 1, n)), reshape(Tracer(y)[::-1].ref, (1, 1, 1, m))
+    made = conv(image, window, lhs_axes=axes, rhs_axes=axes, out_axes=axes, count=(count,), low=(low,), stride=(1,),
+                lhs_dilation=(1,), rhs_dilation=(1,), dtype=None)
+    return Tracer(reshape(made, (count,)))
 
 
