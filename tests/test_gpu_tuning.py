@@ -183,7 +183,7 @@ def kernels(name):
 @pytest.mark.parametrize("name", NAMED)
 def test_every_template_has_neighbours(name):
     for n in kernels(name):
-        space, schedule = CARD.space(n.regions[0]), n.attrs["schedule"]
+        space, schedule = CARD.space(n.regions[0], {}), n.attrs["schedule"]
         found = space.neighbours(schedule, space.replay(schedule))
         legal = [made for x in found if (made := space.replay(x)) is not None]
         assert len(found) == len(set(found)) and len(legal) > 2
@@ -197,7 +197,8 @@ def test_schedules_far_from_the_default_compute_what_the_region_means(name, seed
     rng = np.random.default_rng(seed)
     n = kernels(name)[0]
     region, library = n.regions[0], Library()
-    space, sizes = CARD.space(region), {s: size[k % 2] for k, s in enumerate(region.symbols)}
+    sizes = {s: size[k % 2] for k, s in enumerate(region.symbols)}
+    space = CARD.space(region, sizes)
     pool = [n.attrs["schedule"], *ways(region, sizes)]
     for _ in range(12):
         a, b = (pool[int(rng.integers(len(pool)))] for _ in range(2))

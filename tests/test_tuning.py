@@ -17,6 +17,7 @@ from loopwright.ir.graph import Graph, Node
 from loopwright.ir.schedule import Unroll, Vectorize
 from loopwright.lower.modules import alone, kernels_of, rescheduled
 from loopwright.lower.runtime.natives import LlvmFunction
+from loopwright.lower.tuning import execution
 from loopwright.lower.tuning.candidates import Candidate, arguments, difference, reference, structure_of
 from loopwright.lower.tuning.execution import Executable
 from loopwright.lower.tuning.records import Record, Records, machine, record_of
@@ -196,6 +197,29 @@ def test_programs_that_compute_the_like_share_their_arrays():
     assert c.args[0] is not d.args[0] and c.given[0] is d.given[0]
     c.run()
     np.testing.assert_array_equal(d.results[0], d.given[0])
+
+
+def test_who_times_a_program_does_not_lower_it_again(monkeypatch):
+    """Its code is that of the process which checked it."""
+    f = lw.jit(lambda x, y: (x * 2 + y, np.sum(y)), donate_argnums=0)
+    candidate = Candidate.of(lw.parse(f.lower(np.ones(5), np.ones(5)).module), {"n": 9})
+    first = Executable(candidate)
+    monkeypatch.setattr(execution, "lower_graph", None)
+    second = Executable(candidate)
+    for made in (first, second):
+        made.run()
+        assert made.donated == {0: 0}
+        np.testing.assert_allclose(made.results[0], made.given[0] * 2 + made.given[1])
+        np.testing.assert_allclose(made.results[1], made.given[1].sum())
+
+
+def test_numbers_keep_their_rank():
+    f = lw.jit(lambda x, s: x * s)
+    f(np.ones(4), np.float64(3.0))
+    g = f._versions.entries[0].compiled.module
+    made = Executable(Candidate.of(g, {"n": 4}))
+    made.run()
+    assert difference(made.results, reference(g, made.given, {"n": 4})) is None
 
 
 def test_programs_are_timed_in_this_process_as_well(workers):

@@ -16,15 +16,31 @@ from loopwright.ir.interpreter import evaluate
 from loopwright.ir.ops.arithmetic import mul
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
 from loopwright.ir.ops.contraction import dot_general
-from loopwright.ir.schedule import ComputeAt, Inline, InPlace, Interleave, Pack, Reorder, Split, Tensorize, Unroll, Vectorize
+from loopwright.ir.schedule import (
+    ComputeAt,
+    Distribute,
+    Inline,
+    InPlace,
+    Interleave,
+    Pack,
+    Reorder,
+    Split,
+    Tensorize,
+    Unroll,
+    Vectorize,
+)
 from loopwright.ir.types import F32, ArrayType
+from loopwright.lower.covers import implementations
 from loopwright.lower.modules import alone, check_schedule
+from loopwright.lower.runtime.pool import threads
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import host_target
 from loopwright.lower.tuning.candidates import Candidate, difference, reference
+from loopwright.lower.tuning.edits import changed, ordered
 from loopwright.lower.tuning.execution import Executable
 from loopwright.lower.tuning.features import NAMES, features
 from loopwright.lower.tuning.models import Roofline
+from loopwright.lower.tuning.product_space import block_sizes
 from loopwright.lower.tuning.search import KernelSearch
 from loopwright.lower.tuning.space import Space
 from tests.nests import run_nest
@@ -161,6 +177,28 @@ def test_schedules_of_chains_of_products_are_made_or_refused():
         new = space.mutated(old, space.replay(old), rng)
         pool += [new] if space.replay(new) is not None and new not in pool else []
     assert len(pool) > 40
+
+
+@pytest.mark.parametrize("size", [70, 96])
+def test_blocks_of_other_sizes_compute_the_same(size):
+    """Those of a product, and the rows that a chain of products goes through at a time; each thread can get as many."""
+    def attention(q, k, v):
+        return softmax(q @ k.transpose(0, 2, 1)) @ v
+    chain, product = (attention, *[ones(3, size, 40)] * 3), (lambda x, w: x @ w, ones(300, 301), ones(301, 302))
+    for (f, *args), kind in ((chain, Distribute), (product, Split)):
+        ways = [(k._node, a["schedule"]) for k in lw.schedule(lw.jit(f), *args).kernels
+                for a in implementations(k._node, host_target(), True) if a["implementation"] == "generated"]
+        node, schedule = next((n, s) for n, s in ways if any(isinstance(x, kind) for x in s))
+        sizes = dict.fromkeys(node.regions[0].free_symbols, size)
+        space = Space(node.regions[0], host_target(), sizes=sizes)
+        found = [ordered(changed(schedule, *x)) for x in block_sizes(space, schedule, space.replay(schedule))]
+        legal = [x for x in found if space.replay(x) is not None]
+        assert any(isinstance(x, kind) and x.size == -(-size // threads()) for y in legal for x in y)
+        for x in legal[::2]:
+            g = alone(Node(node.op, node.inputs, {**node.attrs, "schedule": x}, node.outputs, node.regions))
+            made = Executable(Candidate.of(g, sizes))
+            made.run()
+            assert difference(made.results, reference(g, made.given, sizes)) is None, x
 
 
 def test_columns_are_packed_in_the_loop_over_their_own_blocks_or_around_it():

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from loopwright.ir.cached import cached_property
+from loopwright.ir.graph import Graph
 from loopwright.lower.program import lower_graph
 from loopwright.lower.runtime import blas, cache, natives, support
+from loopwright.lower.runtime.cache import Entry
 from loopwright.lower.runtime.dispatch_text import ERROR_WORDS
-from loopwright.lower.runtime.engine import load
+from loopwright.lower.runtime.engine import assemble, load
 from loopwright.lower.runtime.linking import imported
 from loopwright.lower.target import host_target
 from loopwright.lower.tuning.candidates import Candidate, Kinds, filled, kinds_of
@@ -50,7 +52,7 @@ class Arrays:
     @cached_property
     def given(self) -> list[np.ndarray]:
         """The arguments."""
-        return [np.ascontiguousarray(x) for x in filled(self.params, self.values)]
+        return [np.asarray(x, order="C") for x in filled(self.params, self.values)]
 
     @cached_property
     def results(self) -> list[np.ndarray]:
@@ -63,17 +65,16 @@ class Executable:
     these parameters and results."""
 
     def __init__(self, candidate: Candidate, shared: Callable[[Arrays], Arrays] = lambda own: own) -> None:
-        g, target, sizes = candidate.parsed(), host_target(), dict(candidate.sizes)
+        g, sizes = candidate.parsed(), dict(candidate.sizes)
+        code = _code(candidate, g)
         self.graph = g
-        made = lower_graph(g, target, blas=blas.available())
-        text = made.text + _REPEAT
         known = dict(natives.functions(g))
-        where = {name: known[name] if name in known else support.address(name) or 0 for name in imported([text])}
-        self.library = load(cache.assembled(text, target), where, ["repeat"])
+        where = {name: known[name] if name in known else support.address(name) or 0 for name in code.metadata["imports"]}
+        self.library = load(code.code, where, ["repeat"])
         arrays = shared(Arrays(kinds_of(g.params, sizes), kinds_of(g.results, sizes), candidate.values))
-        self.given, self.donated = arrays.given, made.donations
-        self.args = [x.copy() if k in made.donations.values() else x for k, x in enumerate(self.given)]
-        self.results = [self.args[made.donations[k]] if k in made.donations else x for k, x in enumerate(arrays.results)]
+        self.given, self.donated = arrays.given, dict(code.metadata["donations"])
+        self.args = [x.copy() if k in self.donated.values() else x for k, x in enumerate(self.given)]
+        self.results = [self.args[self.donated[k]] if k in self.donated else x for k, x in enumerate(arrays.results)]
         self.sizes = (ctypes.c_int64 * len(g.free_symbols))(*[sizes[s] for s in g.free_symbols])
         self._pointers = _pointers(self.args), _pointers(self.results)
         self._call = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, ctypes.c_int64)(self.library["repeat"])
@@ -92,6 +93,21 @@ class Executable:
         if status:
             raise RuntimeError(f"the program reported an error at one of its lines (status {status})")
         return seconds
+
+
+def _code(candidate: Candidate, g: Graph) -> Entry:
+    """The machine code of a candidate, g as a graph: from the disk where another process made it, as for those who time what
+    others checked. With the symbols that it imports, and which results lie in which donated arguments."""
+    target = host_target()
+    key = cache.digest("candidate", candidate.text, repr(target), str(blas.available()), cache.environment(),
+                       cache.source_digest())
+    entry = cache.read(key)
+    if entry is None:
+        made = lower_graph(g, target, blas=blas.available())
+        text = made.text + _REPEAT
+        entry = Entry(assemble(text, target), {"imports": imported([text]), "donations": [*made.donations.items()]})
+        cache.write(key, entry)
+    return entry
 
 
 def _pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:

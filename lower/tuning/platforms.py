@@ -57,8 +57,8 @@ class Platform(Protocol):
     def implementations(self, n: Node, sizes: Sizes) -> list[Attributes]:
         """Ways to make a kernel, of which the first is how it is made now."""
 
-    def space(self, region: Graph) -> Space:
-        """The schedules of a region."""
+    def space(self, region: Graph, sizes: Sizes) -> Space:
+        """The schedules of a region, at these sizes."""
 
     def features(self, nest: Nest, sizes: Sizes) -> np.ndarray:
         """What a nest does."""
@@ -85,8 +85,8 @@ class Processor:
     def implementations(self, n: Node, sizes: Sizes) -> list[Attributes]:
         return implementations(n, host_target(), blas.available())
 
-    def space(self, region: Graph) -> Space:
-        return Space(region, host_target())
+    def space(self, region: Graph, sizes: Sizes) -> Space:
+        return Space(region, host_target(), sizes=sizes)
 
     def features(self, nest: Nest, sizes: Sizes) -> np.ndarray:
         return features.features(nest, sizes, host_target())
@@ -129,8 +129,8 @@ class GPU:
             found.append({"implementation": "gemm"})
         return [x for k, x in enumerate(found) if x not in found[:k]]
 
-    def space(self, region: Graph) -> Space:
-        return Space(region, HOST, GPU_RULES)
+    def space(self, region: Graph, sizes: Sizes) -> Space:
+        return Space(region, HOST, GPU_RULES, sizes)
 
     def features(self, nest: Nest, sizes: Sizes) -> np.ndarray:
         return gpu_features.gpu_features(nest, sizes, self.device)

@@ -2,26 +2,51 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
-from loopwright.ir.schedule import Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
+from loopwright.ir.dims import evaluate, symbols_in
+from loopwright.ir.schedule import Distribute, Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
+from loopwright.lower.runtime.pool import threads
 from loopwright.lower.scheduling import Scheduled
 from loopwright.lower.tiling import block_of, loops
 from loopwright.lower.tuning.edits import FACTORS, Edit, changed, of_kind, renamed
 
+SHARES = (1, 2, 4)  # blocks of each thread
 
-def block_sizes(space: object, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
-    """Larger or smaller blocks, in which whole tiles fit."""
+
+class Known(Protocol):
+    """A space whose sizes are known, as far as they are."""
+
+    sizes: Mapping[str, int]
+
+
+def block_sizes(space: Known, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
+    """Larger or smaller blocks of a product or of a chain, in which whole tiles fit; or as many blocks for each thread."""
     for x in schedule:
-        if isinstance(x, Split) and of_kind(schedule, Tensorize):
-            for size in {x.size * 2, max(x.size // 2, 1), x.size * 3 // 2, max(x.size * 3 // 4, 1)}:
+        if isinstance(x, Split | Distribute) and (tiles := of_kind(schedule, Tensorize)):
+            around = x.size * 2, max(x.size // 2, 1), x.size * 3 // 2, max(x.size * 3 // 4, 1)
+            for size in dict.fromkeys((*around, *_even(space, x, made, tiles[0]))):
                 yield schedule, _resized(schedule, x, size)
 
 
-def _resized(schedule: Schedule, x: Split, size: int) -> list[Instruction]:
+def _even(space: Known, x: Split | Distribute, made: Scheduled, tile: Instruction) -> Iterator[int]:
+    """Sizes of blocks of which each thread gets as many; of whole tiles, or not."""
+    assert isinstance(tile, Tensorize)
+    name, count = block_of(x.loop, x.size).name, threads()
+    whole = next((f.extent for f in loops(made.nest.body) if f.index.name == name), None)
+    if whole is None or any(s not in space.sizes for s in symbols_in(whole)):
+        return
+    extent = evaluate(whole, space.sizes)
+    for unit in (1, tile.heights[0], tile.columns):
+        for each in SHARES:
+            yield max(-(-extent // (count * each * unit)), 1) * unit
+
+
+def _resized(schedule: Schedule, x: Split | Distribute, size: int) -> list[Instruction]:
     """The schedule with another size of a block, of which the name of its loop speaks."""
-    return [Split(x.loop, size) if y == x else renamed(y, block_of(x.loop, x.size).name, block_of(x.loop, size).name)
-            for y in schedule]
+    return [dataclasses.replace(x, size=size) if y == x
+            else renamed(y, block_of(x.loop, x.size).name, block_of(x.loop, size).name) for y in schedule]
 
 
 def tile_shapes(space: object, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:

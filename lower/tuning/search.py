@@ -52,7 +52,7 @@ class KernelSearch:
         self.stale = 0
         self._starts: list[tuple[object, Attributes]] = []
         generated = any(attrs["implementation"] == "generated" for attrs in starts)
-        self.space = platform.space(node.regions[0]) if generated else None
+        self.space = platform.space(node.regions[0], self.sizes) if generated else None
         for attrs in starts:
             key = self._key(attrs)
             if key is not None and key not in [k for k, _ in self._starts]:

@@ -6,7 +6,7 @@ a rule may be bold: what is not legal is thrown away by `replay`. Where values l
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -48,10 +48,12 @@ SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)  # of blocks of a plain loop
 
 
 class Space:
-    """The schedules of one region on one machine. rules: how they may differ; None: as on a processor."""
+    """The schedules of one region on one machine. rules: how they may differ; None: as on a processor. sizes: of its symbols,
+    as far as they are known."""
 
-    def __init__(self, region: Graph, target: Target, rules: Sequence[Rule] | None = None) -> None:
-        self.region, self.target = region, target
+    def __init__(self, region: Graph, target: Target, rules: Sequence[Rule] | None = None,
+                 sizes: Mapping[str, int] | None = None) -> None:
+        self.region, self.target, self.sizes = region, target, sizes or {}
         self.rules = RULES if rules is None else rules
         self.in_lanes = region.nodes[0].op is scan  # loops of single elements
         self.root = next(k for k, n in enumerate(region.nodes) if region.results[0] in n.outputs)
