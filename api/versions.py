@@ -31,6 +31,7 @@ from loopwright.ir.residuals import Choice
 from loopwright.ir.signature import Result, ResultContainer, Signature, Version
 from loopwright.ir.source import user_source
 from loopwright.ir.types import ArrayType, is_array, native
+from loopwright.layouts import straight
 from loopwright.lower.runtime.dispatcher import set_versions
 from loopwright.lower.runtime.lazy import compile_version
 from loopwright.tracer.promotion import newest_builder
@@ -42,7 +43,6 @@ from loopwright.tracer.signatures import (
     Parameters,
     is_native,
     leaf,
-    native_leaf,
     number_type,
     result_tree,
     signature,
@@ -174,7 +174,7 @@ class Entry:
 
     def _run(self, call: Call) -> Any:
         """Call the compiled code, on native copies where arguments have another layout."""
-        leaves = [native_leaf(x) for x in call.flat(self.form)]
+        leaves = [straight(x) for x in call.flat(self.form)]
         if not self.draft.is_direct:
             return unflatten(self.draft.structure, self.compiled.call(tuple(leaves), {}))
         rest = iter(leaves)

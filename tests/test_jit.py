@@ -135,18 +135,31 @@ def layouts(x, tmp_path):
     yield "memmap", mapped
 
 
-def test_every_layout_gives_the_same_values_from_one_compile(tmp_path):
+@pytest.mark.parametrize("shape", [(4, 3), (700, 301), (70, 20, 101)])
+def test_every_layout_gives_the_same_values_from_one_compile(tmp_path, shape):
     @lw.jit
     def f(x):
         return x * 2 - x[:1]
 
-    x = np.random.default_rng(0).normal(size=(4, 3))
+    x = np.random.default_rng(0).normal(size=shape)
     f(x)
     for name, given_x in layouts(x, tmp_path):
         expected = np.asarray(given_x).astype(x.dtype.newbyteorder("="))
         got = f(given_x)
         assert type(got) is np.ndarray and got.dtype.isnative, name
         np.testing.assert_array_equal(got, expected * 2 - expected[:1], err_msg=name)
+    assert f.compiles == 1
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "i2", "c16"])
+@pytest.mark.parametrize("axes", [(1, 2, 0), (2, 0, 1), (0, 2, 1), (1, 0, 2), (2, 1, 0)])
+def test_large_arrays_in_other_orders_of_axes(dtype, axes):
+    x = np.arange(30 * 70 * 151).reshape(30, 70, 151).astype(dtype)
+    f = lw.jit(lambda x: x[:, :-1] + x[:, 1:])
+    for given_x in (x.transpose(axes), x[:, ::2].transpose(axes), x[:1].transpose(axes)):
+        kept = given_x.copy()
+        np.testing.assert_array_equal(f(given_x), kept[:, :-1] + kept[:, 1:])
+        np.testing.assert_array_equal(given_x, kept)
     assert f.compiles == 1
 
 
