@@ -61,8 +61,8 @@ class Space:
         kinds = [] if self.in_lanes else [s.expr for s in survey(region).stages]
         self.folds = {k: len(e.over) for k, e in enumerate(kinds) if isinstance(e, Reduce)}
         self.is_plain = not self.in_lanes and not isinstance(kinds[self.root], Prefix | Scatter)
-        sizes = [v.type.dtype.itemsize for n in region.nodes for v in (*n.inputs, *n.outputs)]
-        self.most_lanes = min(MOST_LANES, 2 * target.vector_bits // (8 * max(min(sizes, default=4), 1)))
+        widths = [v.type.dtype.itemsize for n in region.nodes for v in (*n.inputs, *n.outputs)]
+        self.most_lanes = min(MOST_LANES, 2 * target.vector_bits // (8 * max(min(widths, default=4), 1)))
         self.lanes = [1 << k for k in range(1, self.most_lanes.bit_length())]
         self._known = Known()
         self._nests: dict[Schedule, Scheduled | None] = {}
