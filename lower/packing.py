@@ -16,7 +16,9 @@ from loopwright.ir.loops import (
     Literal,
     Load,
     Size,
+    When,
     integer,
+    less,
     minus,
     parts,
     plus,
@@ -24,6 +26,7 @@ from loopwright.ir.loops import (
     transform,
 )
 from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Nest, Statement, Store, altered
+from loopwright.ir.ops.construct import scalar
 from loopwright.ir.types import I64
 from loopwright.lower.fusing import expressions, transposed_loads, writes
 from loopwright.lower.tiling import KNOWN, Body, at_loop, every, loops, read_by
@@ -87,37 +90,53 @@ def _left(s: Contract, f: For | None) -> _Copy:
 
 @lru_cache(KNOWN)
 def _left_copy(s: Contract) -> _Copy:
-    """A block of rows, in pieces of one depth: rows lie a known distance apart. Windows that step by one position share the
-    rows that they have in common."""
+    """A block of rows, in pieces of one depth: rows lie a known distance apart. Windows that step by one position, or by two,
+    share the rows that they have in common."""
     last, rows = s.over[-1], s.rows
     assert last.origin and last.length and rows.origin and rows.length
     width = last.length + s.lanes  # as the sums' rows
-    window, step = _window(s)
+    window, step, stride = _window(s)
     others = [b for b in s.over[:-1] if b is not window]
     reach = 0 if window is None else (window.extent - 1) * step
-    count = rows.length + reach
+    more = floordiv(reach + (stride - 1), stride)  # rows that windows reach past the block's own
+    count = rows.length + more
     start, row = last.origin, minus(rows.index, rows.origin)
-    moved = row if window is None else plus(row, times(window.index, Literal(step, I64)))
-    before = times(_flat(others), integer(count * width))
+    moved = times(row, Literal(stride, I64))
+    moved = moved if window is None else plus(moved, times(window.index, Literal(step, I64)))
+    before = times(_flat(others), integer(count * stride * width))
 
     def place(at: Expr) -> Expr:
         return plus(plus(before, times(at, Literal(width, I64))), minus(last.index, start))
-    buffer = Buffer(f"{s.buffer}_left", (product(b.extent for b in others) * count * width,), s.left.dtype, "local")
-    first = s.left if window is None else transform(s.left, lambda e: Literal(0, I64) if e == window.index else None)
-    body: Statement = For(last.index, last.extent, (Store(buffer.name, (place(row),), first),), s.lanes, 4, origin=last.origin,
-                          length=last.length)
-    body = _across(For(rows.index, rows.extent + reach, (body,), origin=rows.origin, length=count))
+    buffer = Buffer(f"{s.buffer}_left", (product(b.extent for b in others) * count * stride * width,), s.left.dtype, "local")
+    terms = For(last.index, last.extent, (), s.lanes, 4, origin=last.origin, length=last.length)
+    over = For(rows.index, rows.extent + more, (), origin=rows.origin, length=count)
+    if window is not None and stride > 1:
+        at = plus(times(rows.index, Literal(stride, I64)), window.index)
+        value = _until((rows.extent - 1) * stride + window.extent, at, s.left)
+        one: Statement = terms.with_body((Store(buffer.name, (place(moved),), value),))
+        body = over.with_body((For(window.index, stride, (one,)),))
+    else:
+        first = s.left if window is None else transform(s.left, lambda e: Literal(0, I64) if e == window.index else None)
+        body = _across(over.with_body((terms.with_body((Store(buffer.name, (place(row),), first),)),)))
     return _Copy.of(buffer, _around(others, body), place(moved))
 
 
-def _window(s: Contract) -> tuple[Block | None, int]:
-    """The index of a sum that moves the rows which are read by whole positions, and by how many."""
+def _until(end: Extent, at: Expr, value: Expr) -> Expr:
+    """The value at positions before the end, else zero."""
+    return When(less(at, integer(end)), value, Literal(scalar(0, value.dtype), value.dtype))
+
+
+def _window(s: Contract) -> tuple[Block | None, int, int]:
+    """The index of a sum that moves the rows which are read by whole positions, by how many, and how many lie between two rows
+    that are read: 1, or 2 where the index moves by one."""
     for b in reversed(s.over[:-1]):
-        steps = {None if c.get(s.rows.index) != 1 else c.get(b.index) for c in _linear_parts(s.left, {s.rows.index, b.index})}
-        step, = steps if len(steps) == 1 else (None,)
-        if isinstance(step, int) and step > 0:
-            return b, step
-    return None, 0
+        found = {(c.get(s.rows.index), c.get(b.index)) for c in _linear_parts(s.left, {s.rows.index, b.index})}
+        (stride, step), = found if len(found) == 1 else [(None, None)]
+        if not isinstance(step, int) or step <= 0:
+            continue
+        if stride == 1 or (stride == 2 and step == 1 and not (isinstance(b.extent, int) and b.extent < 3)):
+            return b, step, stride
+    return None, 0, 1
 
 
 def _linear_parts(e: Expr, some: set[Index]) -> list[dict[Index, Extent]]:
