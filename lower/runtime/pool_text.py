@@ -26,7 +26,7 @@ def pool_text(processor: str, futex: int | None, yield_function: str, nap_functi
     """processor: `x86`, `arm64` or empty. futex: the number of Linux's system call, or None to sleep in naps by
     `void nap_function(i32 microseconds)`. yield_function: `i32 ()`."""
     declaration, pause = _PAUSES[processor]
-    sleep = _nap_text(nap_function) if futex is None else _futex_text(futex)
+    sleep = _nap_text(nap_function) if futex is None else _futex_text(futex) + _CORES
     return "\n".join((declaration, _STATE, sleep, _DRAIN, _PUBLISH, _wait_text(pause, yield_function), _FOR,
                       *map(_loop_text, (False, True)), _worker_text(pause), _CONTROL))
 
@@ -68,7 +68,10 @@ call:
 out:
   ret void
 }}
+"""
 
+
+_CORES = f"""
 declare i32 @sched_getcpu()
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare i32 @sched_setaffinity(i32, i64, ptr)

@@ -71,15 +71,37 @@ define internal i64 @now() nounwind {{
 }}"""
 
 
-def _text(platform: str) -> str:
-    long = "i32" if platform == "win32" else "i64"
-    return _clock_text(platform) + f"""
-@main = internal global {long} 0
-declare {long} @PyThread_get_thread_ident()
+_ANSWER = """
 declare i32 @PyGILState_Ensure()
 declare void @PyGILState_Release(i32)
 declare i32 @PyErr_CheckSignals()
 declare void @PyErr_Fetch(ptr, ptr, ptr)
+; Whether Python's handlers raised, which is then the error.
+define internal i1 @answered(ptr %error) nounwind {
+entry:
+  %state = call i32 @PyGILState_Ensure()
+  %status = call i32 @PyErr_CheckSignals()
+  %raised = icmp ne i32 %status, 0
+  br i1 %raised, label %interrupted, label %out
+interrupted:
+  %type = getelementptr i64, ptr %error, i64 4
+  %value = getelementptr i64, ptr %error, i64 5
+  %traceback = getelementptr i64, ptr %error, i64 6
+  call void @PyErr_Fetch(ptr %type, ptr %value, ptr %traceback)
+  store atomic i64 -2, ptr %error release, align 8
+  br label %out
+out:
+  call void @PyGILState_Release(i32 %state)
+  ret i1 %raised
+}
+"""
+
+
+def _text(platform: str) -> str:
+    long = "i32" if platform == "win32" else "i64"
+    return _clock_text(platform) + _ANSWER + f"""
+@main = internal global {long} 0
+declare {long} @PyThread_get_thread_ident()
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
 define void @lw_poll_in({long} %thread) nounwind {{
@@ -128,20 +150,8 @@ go.on:
   ret i64 %next
 check:
   store i64 %now, ptr %checked.at
-  %state = call i32 @PyGILState_Ensure()
-  %status = call i32 @PyErr_CheckSignals()
-  %raised = icmp ne i32 %status, 0
-  br i1 %raised, label %interrupted, label %calm
-calm:
-  call void @PyGILState_Release(i32 %state)
-  ret i64 %next
-interrupted:
-  %type = getelementptr i64, ptr %error, i64 4
-  %value = getelementptr i64, ptr %error, i64 5
-  %traceback = getelementptr i64, ptr %error, i64 6
-  call void @PyErr_Fetch(ptr %type, ptr %value, ptr %traceback)
-  store atomic i64 -2, ptr %error release, align 8
-  call void @PyGILState_Release(i32 %state)
-  ret i64 0
+  %raised = call i1 @answered(ptr %error)
+  %trips.then = select i1 %raised, i64 0, i64 %next
+  ret i64 %trips.then
 }}
 """
