@@ -387,6 +387,15 @@ AS_NUMPY = {  # where a simpler formula would differ: other dtypes, infinite poi
     "bounds that no integer has": lambda x: (np.clip(x, -2**40, 2**70), np.clip(x, None, 2**40), np.clip(x, 1, 2**70)),
     "numbers beside floats": lambda x: np.isclose(x, 0.1, rtol=0, atol=0) | np.isclose(x, 2) | np.isclose(1, x),
     "a mean that is known": lambda x: np.var(x, axis=1, mean=np.mean(x, axis=1, keepdims=True)),
+    "means at other dtypes": lambda x: [f(x, axis=1, dtype=d) for f in (np.mean, np.var) for d in ("f4", "c8")],
+    "means of whole numbers": lambda x: (np.mean(x, 1, dtype=np.int64), np.mean(np.abs(x), dtype=np.uint8)),
+    "initial values at the dtype of the sum": lambda x: (np.prod(np.sign(x) * 2, 0, initial=2.5), np.max(x, initial=2.5)),
+    "running truths": lambda x: (np.cumsum(x, 1, dtype=bool), np.nancumprod(x, 0, dtype=bool)),
+    "truths from a first one": lambda x: (np.logical_or.reduce(x, initial=2.5), np.logical_and.reduce(x, 1, initial=0)),
+    "diagonals of the last axes": lambda x: np.linalg.diagonal(np.stack([x, -x]), offset=1),
+    "norms of nothing": lambda x: [np.linalg.norm(x[:0, :0], p, (0, 1)) for p in (1, 2, np.inf)]
+                                  + [np.linalg.norm(x[:, :0], np.inf, 1)],
+    "products of truths": lambda x: (np.vdot(x > 0, x > 1), np.vecdot(x > 0, x < 2)),
 }
 
 
@@ -405,11 +414,30 @@ def test_special_cases_are_numpys(name, x):
     (lambda x: np.take_along_axis(x, x > 0, 1), IndexError), (lambda x: np.take_along_axis(x, np.argsort(x), None), ValueError),
     (lambda x: np.quantile(x, 1.5), ValueError), (lambda x: np.percentile(x, [50, 101]), ValueError),
     (lambda x: np.select([x], [x]), TypeError), (lambda x: np.rollaxis(x, 0, -5), np.exceptions.AxisError),
-    (lambda x: np.var(x, ddof=1, correction=1), ValueError)])
+    (lambda x: np.var(x, ddof=1, correction=1), ValueError), (lambda x: np.nanvar(x, dtype=int), TypeError),
+    (lambda x: np.sum(x, where=np.ones((1, 3, 4), bool)), ValueError), (lambda x: x[[0, 1], [0, 1, 2]], IndexError),
+    (lambda x: np.max(x.astype(np.uint8), initial=-1), OverflowError), (lambda x: np.add.accumulate(np.sum(x)), TypeError)])
 def test_what_numpy_refuses_is_refused(f, error):
     for g in (f, lw.jit(f)):
         with pytest.raises(error):
             g(M)
+
+
+@pytest.mark.parametrize("name", ["nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd"])
+@pytest.mark.parametrize("x", [N, np.where(I > 3, np.nan, C), I, np.full((3, 4), np.nan)], ids=["gaps", "complex", "i8", "all"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_keywords_of_reductions_without_nan(name, x):
+    f, is_moment, is_extreme = getattr(np, name), name in ("nanmean", "nanvar", "nanstd"), name in ("nanmax", "nanmin")
+    if is_extreme and x.dtype.kind == "c":
+        return  # without an order
+    options = [{}, {"where": B}] if is_moment else [{"initial": 3}, {"initial": 2, "where": B}]
+    options += [{"correction": 0.5}, {"ddof": 9, "where": B}] if name in ("nanvar", "nanstd") else []
+    options += [{"initial": np.nan}] if is_extreme and x.dtype.kind == "f" else []
+    for kept in options:
+        for axis in (None, 1):
+            expected, found = f(x, axis, **kept), lw.jit(lambda x: f(x, axis, **kept))(x)  # noqa: B023
+            assert found.dtype == expected.dtype
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_einsum_makes_no_larger_product_than_it_must():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import loopwright as lw
 from loopwright.ir.errors import DTypeError
 from loopwright.tracer.tables import UFUNCS
 from tests.scale import examples
@@ -175,3 +176,31 @@ def test_integers_to_negative_powers_are_refused():
 def test_arrays_with_their_own_arithmetic_are_refused():
     with pytest.raises(TypeError, match="MaskedArray"):
         run(lambda x: x + np.ma.masked_array([1.0, 2.0], [True, False]), np.ones(2))
+
+
+@pytest.mark.parametrize("number", [-1, 300, 2**62])
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u8", "i8", "?"])
+def test_python_integers_beyond_an_array_are_compared(number, dtype):
+    x = np.arange(3).astype(dtype)
+    for ufunc in (np.equal, np.not_equal, np.less, np.greater_equal):
+        assert lw.jit(ufunc)(x, number).tolist() == ufunc(x, number).tolist()
+        assert lw.jit(ufunc)(number, x).tolist() == ufunc(number, x).tolist()
+
+
+def test_a_forbidden_cast_of_a_python_number_is_an_error():
+    for f in (lambda x: np.add(x, 1, casting="equiv"), lambda x: np.arctan2(x, 1, dtype=np.float16, casting="equiv")):
+        for g in (f, lw.jit(f)):
+            with pytest.raises(TypeError, match="equiv"):
+                g(np.ones(3, np.uint16))
+
+
+@pytest.mark.parametrize("values", [np.array([1, 2, 200], np.uint8), 1, True, np.float32([0.5, 1, 2])])
+@pytest.mark.parametrize("dtype", ["f8", "u2", "i8"])
+def test_subtraction_at_indices(values, dtype):
+    def f(x, k, v):
+        y = x.copy()
+        np.subtract.at(y, k, v)
+        return y
+    x, k = np.full(3, 300, dtype), np.array([0, 0, 2])
+    if dtype == "f8" or np.asarray(values).dtype.kind != "f":
+        assert lw.jit(lambda x, k: f(x, k, values))(x, k).tolist() == f(x, k, values).tolist()

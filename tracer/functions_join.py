@@ -249,7 +249,7 @@ def _shifted(x: Ref, by: Any) -> Ref:
     return x if isinstance(by, int) and by == 0 else (Tracer(x) + by).ref
 
 
-@implements(np.diagonal, np.linalg.diagonal)
+@implements(np.diagonal)
 def diagonal(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Traced:
     x = as_tracer(a)
     if x.ndim < 2:
@@ -281,6 +281,7 @@ def trace(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = 
     return xp.sum(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype, out=out)
 
 
+implements(np.linalg.diagonal)(lambda x, /, *, offset=0: diagonal(x, offset, -2, -1))
 implements(np.linalg.trace)(
     lambda x, /, *, offset=0, dtype=None: xp.sum(diagonal(x, offset, -2, -1), axis=-1, dtype=dtype))
 

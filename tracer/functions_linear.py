@@ -18,7 +18,7 @@ from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.convolution import conv
 from loopwright.ir.ops.structural import transpose
 from loopwright.ir.source import user_source
-from loopwright.ir.types import F64, is_inexact
+from loopwright.ir.types import BOOL, F64, is_inexact
 from loopwright.tracer.axes import as_axes, as_axis, as_tracer, as_tracers, refuse
 from loopwright.tracer.functions_join import diagonal
 from loopwright.tracer.promotion import (
@@ -107,13 +107,18 @@ def matvec(x1: Any, x2: Any, /, *, keep_weak: bool = False) -> Any:
 
 def vecmat(x1: Any, x2: Any, /, *, keep_weak: bool = False) -> Any:
     x, y = as_tracers(x1, x2)
-    return (xp.conjugate(x)[..., None, :] @ y)[..., 0, :]
+    return (_conjugate(x)[..., None, :] @ y)[..., 0, :]
 
 
 @implements(np.linalg.vecdot)
 def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1, keep_weak: bool = False) -> Traced:
     x, y = (xp.moveaxis(t, axis, -1) for t in as_tracers(x1, x2))
-    return (xp.conjugate(x)[..., None, :] @ y[..., :, None])[..., 0, 0]
+    return (_conjugate(x)[..., None, :] @ y[..., :, None])[..., 0, 0]
+
+
+def _conjugate(x: Tracer) -> Traced:
+    """NumPy's conjugates of booleans are int8, but its products do not take them."""
+    return x if x.dtype == BOOL else xp.conjugate(x)
 
 
 UFUNCS[np.vecdot] = vecdot
@@ -140,7 +145,7 @@ def inner(a: Any, b: Any, /) -> Any:
 @implements(np.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
     x, y = (xp.ravel(Tracer(r)) for r in _operands(a, b))
-    return dot(xp.conjugate(x), y)
+    return dot(_conjugate(x), y)
 
 
 @implements(np.linalg.outer)
@@ -371,7 +376,7 @@ def _vector_norm(x: Tracer, ord: Any, axes: tuple[int, ...], keepdims: bool) -> 
         case None | 2:
             return _euclidean(x, axes, keepdims)
         case math.inf:
-            return xp.max(xp.abs(x), axis=axes, keepdims=keepdims)
+            return _greatest(xp.abs(x), axes[0], keepdims)
         case _ if ord == -math.inf:
             return xp.min(xp.abs(x), axis=axes, keepdims=keepdims)
         case 0:
@@ -383,20 +388,27 @@ def _vector_norm(x: Tracer, ord: Any, axes: tuple[int, ...], keepdims: bool) -> 
     return xp.sum(xp.abs(x) ** ord, axis=axes, keepdims=keepdims) ** (1 / ord)
 
 
+def _greatest(x: Tracer, axis: int, keepdims: bool = False) -> Traced:
+    """The greatest of numbers that are not negative, 0 of none."""
+    if x.ref.builder.scope.decide("==", x.ref.shape[axis], 0):
+        return xp.sum(x, axis=axis, keepdims=keepdims)
+    return xp.max(x, axis=axis, keepdims=keepdims)
+
+
 def _matrix_norm(x: Tracer, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Traced:
     row, column = axes
     if ord is None or ord == "fro":
         return _euclidean(x, axes, keepdims)
     if ord in (2, -2, "nuc"):
         values = xp.linalg.svdvals(xp.moveaxis(x, axes, (-2, -1)))
-        out = xp.sum(values, axis=-1) if ord == "nuc" else values[..., 0 if ord == 2 else -1]
+        out = xp.sum(values, axis=-1) if ord == "nuc" else _greatest(values, -1) if ord == 2 else xp.min(values, axis=-1)
         return xp.expand_dims(out, axes) if keepdims else out
     sums = {1: (row, column), -1: (row, column), math.inf: (column, row), -math.inf: (column, row)}
     if ord not in sums:
         raise ValueError(f"{user_source()}: Invalid norm order {ord!r} for matrices.")
     first, second = sums[ord]
     totals = xp.sum(xp.abs(x), axis=first, keepdims=True)
-    out = (np.max if ord > 0 else np.min)(totals, axis=second, keepdims=True)
+    out = _greatest(totals, second, True) if ord > 0 else xp.min(totals, axis=second, keepdims=True)
     return out if keepdims else xp.squeeze(out, axes).copy()
 
 

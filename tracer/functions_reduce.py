@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.builder import Ref
-from loopwright.ir.dims import Extent, product
-from loopwright.ir.ops import arithmetic, comparison, reductions, transcendental
+from loopwright.ir.dims import Extent, Shape, product
+from loopwright.ir.ops import arithmetic, comparison, reductions
 from loopwright.ir.ops.bitwise import bitwise_and, bitwise_not
 from loopwright.ir.ops.broadcasting import reduce_sum
 from loopwright.ir.ops.construct import full_like
@@ -22,7 +22,17 @@ from loopwright.ir.ops.structural import section
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BF16, BOOL, COMPLEX, F16, F32, F64, I64, U64, is_float, is_inexact
 from loopwright.tracer.axes import NO_VALUE, along, as_axes, as_axis, as_tracer, is_given, refuse, without
-from loopwright.tracer.promotion import as_dtype, as_operand, broadcast, broadcast_shapes, convert, lift_to, reshape, shape_of
+from loopwright.tracer.promotion import (
+    as_dtype,
+    as_operand,
+    broadcast,
+    broadcast_shapes,
+    convert,
+    lift,
+    lift_to,
+    reshape,
+    shape_of,
+)
 from loopwright.tracer.size import sized
 from loopwright.tracer.tables import UFUNC_METHODS, UFUNCS, Traced, implements, unsupported, xp
 from loopwright.tracer.tracer import Tracer
@@ -49,9 +59,16 @@ def _masked(x: Ref, where: Any, otherwise: Any) -> Ref:
     if where is True or not is_given(where):
         return x
     where = as_operand(where)
-    shape = broadcast_shapes(x.builder.scope, x.shape, shape_of(where))
+    shape = _masked_shape(x, where)
     x = broadcast(x, shape)
     return select(lift_to(where, BOOL, shape, x.builder), x, full_like(x, otherwise))
+
+
+def _masked_shape(x: Ref, where: Any) -> Shape:
+    """The shape of x beside a mask, which may be longer along x's axes and have no others."""
+    if len(shape_of(where)) > len(x.shape):
+        raise ValueError(f"{user_source()}: where= has more dimensions than the array that is reduced")
+    return broadcast_shapes(x.builder.scope, x.shape, shape_of(where))
 
 
 def _wide(dtype: np.dtype) -> np.dtype:
@@ -72,7 +89,14 @@ def _summed(emit: Emit, identity: int, combine: np.ufunc, a: Any, axis: Any, dty
     out = Tracer(fold(emit, x, axes, keepdims))
     if combine is np.add and is_float(x.dtype) and _may_be_negative_zero(initial):
         out = _of_negative_zeros(out, x, axes, keepdims)
-    return UFUNCS[combine](out, initial).astype(x.dtype)
+    return UFUNCS[combine](out, _first(initial, x)).astype(x.dtype)
+
+
+def _first(initial: Any, x: Ref) -> Tracer:
+    """An initial value at the dtype of a reduction. OverflowError for a Python int that it cannot hold."""
+    if isinstance(initial, int):
+        return Tracer(lift(initial, x.dtype, x.builder))
+    return as_tracer(initial, x.builder).astype(x.dtype)
 
 
 def _may_be_negative_zero(x: Any) -> bool:
@@ -122,7 +146,7 @@ def _is_empty(x: Ref, axes: tuple[int, ...]) -> bool:
 def _extreme_from(emit: Emit, ufunc: np.ufunc, x: Ref, axis: Any, keepdims: Any, initial: Any, where: Any) -> Traced:
     """The initial value joins as one more element of each reduction."""
     axes = _folded_axes(axis, len(x.shape))
-    first = as_tracer(initial, x.builder).astype(x.dtype)
+    first = _first(initial, x)
     x = _masked_by(x, where, first.ref)
     if _is_empty(x, axes):
         shape = without(x.shape, axes, bool(is_given(keepdims) and keepdims))
@@ -134,7 +158,7 @@ def _masked_by(x: Ref, where: Any, otherwise: Ref) -> Ref:
     if where is True or not is_given(where):
         return x
     where = as_operand(where)
-    shape = broadcast_shapes(x.builder.scope, x.shape, shape_of(where))
+    shape = _masked_shape(x, where)
     return select(lift_to(where, BOOL, shape, x.builder), broadcast(x, shape), broadcast(otherwise, shape))
 
 
@@ -206,8 +230,10 @@ def argmin(a: Any, axis: Any = None, out: None = None, *, keepdims: Any = NO_VAL
 # ---- running sums -------------------------------------------------------------------------------
 def _running(emit: Emit, a: Any, axis: Any, dtype: Any) -> Traced:
     x = as_tracer(a).ref
-    x = convert(x, _wide(x.dtype) if dtype is None else as_dtype(dtype))
-    x, k = along(x, axis)
+    kind = _wide(x.dtype) if dtype is None else as_dtype(dtype)
+    x, k = along(convert(x, kind), axis)
+    if kind == BOOL:  # of truths: whether any was so far, or all
+        return Tracer(convert(emit(convert(x, I64), axis=k), BOOL))
     return Tracer(emit(x, axis=k))
 
 
@@ -236,7 +262,7 @@ def _running_extreme(ufunc: np.ufunc, x: Tracer, axis: int) -> Traced:
 
 # ---- means and variances ------------------------------------------------------------------------
 def _mean_dtypes(dtype: np.dtype, asked: Any) -> tuple[np.dtype, np.dtype]:
-    """Where a mean is computed, and its own dtype."""
+    """Where a mean is summed, and its own dtype."""
     result = as_dtype(asked) if asked is not None else (dtype if is_inexact(dtype) else F64)
     return (F32 if result in (F16, BF16) else result), result
 
@@ -251,11 +277,14 @@ def _counts(x: Ref, axes: tuple[int, ...], where: Any, keepdims: Any) -> Any:
     if where is True or not is_given(where):
         return product(x.shape[a] for a in axes)
     where = as_operand(where)
-    shape = broadcast_shapes(x.builder.scope, x.shape, shape_of(where))
+    shape = _masked_shape(x, where)
     return sum_(Tracer(lift_to(where, BOOL, shape, x.builder)), axes, keepdims=keepdims)
 
 
 def _divided(total: Ref, count: Any) -> Ref:
+    """A quotient at the dtype of the sum, as NumPy stores it: whole numbers are divided as f64 and truncated."""
+    if not is_inexact(total.dtype):
+        return convert(_divided(convert(total, F64), count), total.dtype)
     if isinstance(count, Tracer):
         return arithmetic.div(total, broadcast(convert(count.ref, total.dtype), total.shape))
     return arithmetic.div(total, number(count, total))
@@ -280,17 +309,26 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any
     refuse("var", out=out)
     x = as_tracer(a).ref
     inner, result = _mean_dtypes(x.dtype, dtype)
-    x = convert(x, inner)
+    if dtype is None:
+        x = convert(x, inner)
     axes = as_axes(axis, len(x.shape))
-    if is_given(correction) and ddof != 0:
-        raise ValueError(f"{user_source()}: ddof and correction can't be provided simultaneously.")
-    center = as_tracer(mean, x.builder) if is_given(mean) else Tracer(_mean(x, axes, True, where))
+    ddof = degrees(ddof, correction)
+    center = as_tracer(mean, x.builder) if is_given(mean) else Tracer(_mean(convert(x, inner), axes, True, where))
     d = UFUNCS[np.subtract](Tracer(x), center.astype(inner)).ref
-    squares = arithmetic.real(arithmetic.mul(d, arithmetic.conj(d))) if inner in COMPLEX else arithmetic.mul(d, d)
+    squares = arithmetic.real(arithmetic.mul(d, arithmetic.conj(d))) if d.dtype in COMPLEX else arithmetic.mul(d, d)
+    if dtype is not None:
+        squares = convert(squares, inner)
     total = fold(reduce_sum, _masked(squares, where, 0), axes, keepdims)
-    count = _reduced_count(_counts(x, axes, where, keepdims), correction if is_given(correction) else ddof, x)
-    out_dtype = result if result not in COMPLEX else total.dtype
-    return Tracer(convert(_divided(total, count), out_dtype))
+    count = _reduced_count(_counts(x, axes, where, keepdims), ddof, x)
+    return Tracer(convert(_divided(total, count), total.dtype if dtype is None and result in COMPLEX else result))
+
+
+def degrees(ddof: Any, correction: Any) -> Any:
+    if not is_given(correction):
+        return ddof
+    if ddof != 0:
+        raise ValueError(f"{user_source()}: ddof and correction can't be provided simultaneously.")
+    return correction
 
 
 def _reduced_count(count: Any, ddof: Any, x: Ref) -> Any:
@@ -308,7 +346,12 @@ def _reduced_count(count: Any, ddof: Any, x: Ref) -> Any:
 def std(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: Any = NO_VALUE, *,
         where: Any = NO_VALUE, mean: Any = NO_VALUE, correction: Any = NO_VALUE) -> Traced:
     x = var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
-    return Tracer(transcendental.sqrt(x.ref))
+    return root(x)
+
+
+def root(x: Tracer) -> Traced:
+    """At the dtype of x, as NumPy stores it."""
+    return UFUNCS[np.sqrt](x).astype(x.dtype)
 
 
 @implements(np.average)
@@ -340,77 +383,6 @@ def _weights(x: Tracer, w: Tracer, axis: Any, axes: tuple[int, ...]) -> Traced:
     return xp.broadcast_to(w, x.shape)
 
 
-# ---- without NaN --------------------------------------------------------------------------------
-def _numbers(a: Any, otherwise: Any) -> tuple[Tracer, Tracer | None]:
-    """An array with NaN replaced, and where it was."""
-    x = as_tracer(a)
-    if not is_inexact(x.dtype):
-        return x, None
-    is_nan = comparison.isnan(x.ref)
-    return Tracer(select(is_nan, full_like(x.ref, otherwise), x.ref)), Tracer(is_nan)
-
-
-@implements(np.nansum)
-def nansum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Traced:
-    return sum_(_numbers(a, 0)[0], axis, dtype, out, keepdims)
-
-
-@implements(np.nanprod)
-def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Traced:
-    return prod(_numbers(a, 1)[0], axis, dtype, out, keepdims)
-
-
-@implements(np.nancumsum)
-def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Traced:
-    return cumsum(_numbers(a, 0)[0], axis, dtype, out)
-
-
-@implements(np.nancumprod)
-def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Traced:
-    return cumprod(_numbers(a, 1)[0], axis, dtype, out)
-
-
-@implements(np.nanmean)
-def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Traced:
-    x, is_nan = _numbers(a, 0)
-    return mean(x, axis, dtype, out, keepdims, where=True if is_nan is None else ~is_nan)
-
-
-@implements(np.nanvar)
-def nanvar(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: Any = NO_VALUE) -> Traced:
-    x, is_nan = _numbers(a, 0)
-    if is_nan is None:
-        return var(x, axis, dtype, out, ddof, keepdims)
-    count = sum_(~is_nan, axis, keepdims=keepdims)
-    result = var(x, axis, dtype, out, ddof, keepdims, where=~is_nan)
-    return xp.where(count <= ddof, np.array(np.nan, result.dtype), result)
-
-
-@implements(np.nanstd)
-def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: Any = NO_VALUE) -> Traced:
-    return UFUNCS[np.sqrt](nanvar(a, axis, dtype, out, ddof, keepdims))
-
-
-def _nan_extreme(rule: Callable[..., Tracer], worst: float, a: Any, axis: Any, keepdims: Any) -> Traced:
-    x, is_nan = _numbers(a, worst)
-    out = rule(x, axis, keepdims=keepdims)
-    if is_nan is None:
-        return out
-    return Tracer(select(all_(is_nan, axis, keepdims=keepdims).ref, full_like(out.ref, math.nan), out.ref))
-
-
-@implements(np.nanmax)
-def nanmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Traced:
-    refuse("nanmax", out=out)
-    return _nan_extreme(max_, -math.inf, a, axis, keepdims)
-
-
-@implements(np.nanmin)
-def nanmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE) -> Traced:
-    refuse("nanmin", out=out)
-    return _nan_extreme(min_, math.inf, a, axis, keepdims)
-
-
 # ---- methods of universal functions -------------------------------------------------------------
 _REDUCE: dict[np.ufunc, Callable[..., Tracer]] = {
     np.add: sum_, np.multiply: prod, np.maximum: max_, np.minimum: min_, np.logical_and: all_, np.logical_or: any_}
@@ -422,6 +394,8 @@ def _reduce(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: None
     if rule is None:
         raise unsupported(f"np.{ufunc.__name__}.reduce")
     refuse(f"{ufunc.__name__}.reduce", out=out)
+    if rule in (all_, any_) and is_given(initial := options.pop("initial", NO_VALUE)):
+        return UFUNCS[ufunc](rule(a, axis, keepdims=keepdims, **options), initial)
     if dtype is not None:
         a, options = (as_tracer(a).astype(dtype), options) if rule in (max_, min_) else (a, {**options, "dtype": dtype})
     return rule(a, axis, keepdims=keepdims, **options)
@@ -430,6 +404,8 @@ def _reduce(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: None
 def _accumulate(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: None = None) -> Traced:
     refuse(f"{ufunc.__name__}.accumulate", out=out)
     x = as_tracer(a)
+    if not x.ndim:
+        raise TypeError(f"{user_source()}: cannot accumulate on a scalar")
     if ufunc in (np.add, np.multiply):
         return (cumsum if ufunc is np.add else cumprod)(x, axis, dtype)
     if ufunc in (np.maximum, np.minimum):

@@ -15,7 +15,7 @@ import numpy as np
 
 from loopwright.ir.builder import Builder, Ref
 from loopwright.ir.dims import Extent, Shape, floordiv
-from loopwright.ir.errors import ConcretizationError
+from loopwright.ir.errors import ConcretizationError, ShapeError
 from loopwright.ir.guards import Scope
 from loopwright.ir.ops.indexing import gather
 from loopwright.ir.ops.structural import slice_, transpose
@@ -284,7 +284,10 @@ def _indices(operands: Sequence[Any], x: Ref, scope: Scope) -> tuple[Ref, ...]:
     refs = [lift(i, I64, x.builder) for i in operands]
     if not refs:
         return ()
-    shape = broadcast_shapes(scope, *[r.shape for r in refs])
+    try:
+        shape = broadcast_shapes(scope, *[r.shape for r in refs])
+    except ShapeError as error:
+        raise IndexError(f"{error} (shape mismatch of indexing arrays)") from None
     return tuple(broadcast(r, shape) for r in refs)
 
 

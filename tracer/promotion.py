@@ -90,6 +90,8 @@ def resolve(ufunc: np.ufunc, kinds: tuple[Kind, ...], dtype: np.dtype | None = N
     """The dtypes NumPy computes a ufunc at, and of its results. TypeError when it has no loop, in NumPy's words."""
     if kinds and all(k is int for k in kinds) and len(kinds) == 2:
         kinds = (I64, int)  # NumPy compares two Python integers as objects
+    if casting == "equiv" and any(isinstance(k, type) for k in kinds):  # NumPy 2's resolve_dtypes crashes here
+        raise TypeError(f"cannot cast Python numbers under the casting rule {casting!r}")
     options: dict[str, Any] = {} if dtype is None else {"signature": (*[None] * ufunc.nin, *[dtype] * ufunc.nout)}
     if all(k is int for k in kinds):
         kinds = (I64,) * len(kinds)  # NumPy compares Python ints as objects

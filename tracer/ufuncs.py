@@ -169,6 +169,8 @@ def apply(ufunc: np.ufunc, args: tuple[Any, ...], dtype: Any = None, where: Any 
     _check_call(ufunc, args, where, unknown)
     xs = tuple([x if isinstance(x, Tracer) else as_operand(x) for x in args])
     kinds = tuple([kind_of(x) for x in xs])
+    if ufunc in _COMPARISONS:
+        kinds = _compared(xs, kinds)
     inputs, outputs = _resolve(ufunc, kinds, None if dtype is None else as_dtype(dtype), casting)
     builder = newest_builder(xs)
     shape = broadcast_shapes(builder.scope, *[shape_of(x) for x in xs])
@@ -217,6 +219,13 @@ def _at_line(ufunc: np.ufunc, error: DTypeError) -> DTypeError:
 
 def _wrapped(x: Ref, dtype: np.dtype, is_weak: bool) -> Tracer:
     return Tracer(convert(x, dtype, is_weak and dtype != BOOL))
+
+
+def _compared(xs: tuple[Any, ...], kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
+    """Traced Python integers beside integers are compared at 64 bits: they may lie beyond the other's range."""
+    if not any(isinstance(k, np.dtype) and is_integer(k) for k in kinds):
+        return kinds
+    return tuple([I64 if k is int and isinstance(x, Tracer) else k for x, k in zip(xs, kinds, strict=True)])
 
 
 def _beyond_range(ufunc: np.ufunc, xs: tuple[Any, ...], dtypes: tuple[np.dtype, ...]) -> bool | None:

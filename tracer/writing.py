@@ -186,7 +186,9 @@ def _at(ufunc: np.ufunc, x: Any, key: Any, value: Any = None) -> None:
         raise unsupported(f"np.{ufunc.__name__}.at")
     guard_masks(key, x.ref.builder)
     p = plan(x.ref, key)
-    updates = _updates(x, value if ufunc is np.add else -as_operand(value), p.shape)
+    updates = _updates(x, value, p.shape)
+    if ufunc is np.subtract:
+        updates = UFUNCS[np.negative](Tracer(updates)).ref
     block = read_block(x.ref, p)
     if p.axes:
         block = scatter_add(block, _in_gather_order(updates, p), *p.indices, axes=p.axes, batch=0, mode="raise")
