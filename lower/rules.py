@@ -357,9 +357,10 @@ def _scattered(composed: Iterable[Expr], along: set[Index]) -> int:
 
 def _contiguous(x: Load, along: set[Index]) -> bool:
     front = any(k in along for part in x.index[:-1] for k in walk(part))
-    last = x.index[-1]
-    plain = last in along or (isinstance(last, Apply) and last.fn == "add" and last.args[0] in along)
-    return plain and not front
+    first = x.index[-1]
+    while isinstance(first, Apply) and first.fn == "add":  # a window's place, its offset, and what lies outside
+        first = first.args[0]
+    return first in along and not front
 
 
 # ---- fused loops --------------------------------------------------------------------------------

@@ -57,6 +57,12 @@ def agree(found, expected, dtype):
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize("padding", ["VALID", "SAME", [(3, 0)]])
+def test_windows_have_lanes_along_their_places(padding):
+    (_, schedule), = schedules(lambda x: lw.lax.reduce_window(x, -np.inf, lw.lax.max, (5,), (1,), padding), np.ones(40, "f4"))
+    assert [i.loop for i in schedule if isinstance(i, Vectorize)] == [0]
+
+
 # ---- rows that are kept -------------------------------------------------------------------------
 def scaled(x):
     return softmax(np.tanh(x) * 2 + x)
