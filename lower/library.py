@@ -198,32 +198,16 @@ def _transform(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[
 
 
 def _linear_algebra(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
-    """One call for each matrix of the batch; the first that fails is reported when all are done."""
+    """One call for all matrices of the batch; that one failed is reported when all are done."""
     call = LAPACK_CALLS[node.op]
     first = node.inputs[0].type
     if not lapack.available():
         raise DTypeError(f"{node.source}: {node.op.name} needs a LAPACK library with BLAS, and none is in use: see "
                          f"{blas.VARIABLE}. Call the function without jit.")
-    outputs = [text.split()[1] for text in _outputs(node)]
-    values = [*node.inputs, *node.outputs]
-    rank = first.rank - 2
-    steps = [sizes.extent(product(v.type.shape[rank:]) * v.type.dtype.itemsize) for v in values]
-    numbers = [f"i64 {sizes.extent(x)}" for x in call.numbers(node)]
-    function, count = f"lw_{node.op.name}_{SHORT[first.dtype]}", product(first.shape[:rank])
-    if node.op.name in lapack.IN_BATCHES:
-        every = (f"i64 {sizes.extent(count)}", *(f"ptr {p}" for p in (*inputs, *outputs)), *numbers)
-        _report(w, w.call("i64", f"{function}_batch", *every), linalg.FIRST_FAILURE_AXIS - call.failure)
-        return ()
-    status = w.slot("i64")
-    w.store("i64", "0", status)
-
-    def one(at: list[str]) -> None:
-        answer = w.call("i64", function, *(f"ptr {p}" for p in at), *numbers)
-        before = w.load("i64", status)
-        w.store("i64", w.let(f"select i1 {w.let(f'icmp eq i64 {before}, 0')}, i64 {answer}, i64 {before}"), status)
-
-    _each(w, sizes, count, [*inputs, *outputs], steps, one)
-    _report(w, w.load("i64", status), linalg.FIRST_FAILURE_AXIS - call.failure)
+    numbers = [f"i64 {sizes.extent(x)}" for x in (product(first.shape[:-2]), *call.numbers(node))]
+    pointers = [*(f"ptr {p}" for p in inputs), *_outputs(node)]
+    answer = w.call("i64", f"lw_{node.op.name}_{SHORT[first.dtype]}_batch", numbers[0], *pointers, *numbers[1:])
+    _report(w, answer, linalg.FIRST_FAILURE_AXIS - call.failure)
     return ()
 
 

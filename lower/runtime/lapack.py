@@ -8,7 +8,7 @@
     i64 @lw_qr_t(ptr a, ptr q, ptr r, i64 m, i64 n, i64 full)
     i64 @lw_pinv_t(ptr a, ptr rcond, ptr out, i64 m, i64 n)
     i64 @lw_triangular_solve_t(ptr a, ptr b, ptr out, i64 n, i64 k, i64 lower, i64 transposed, i64 unit)
-    i64 @lw_solve_t_batch(i64 count, ptr a, ...) and others                 of count matrices: see lower/codegen/factoring.py
+    i64 @lw_solve_t_batch(i64 count, ptr a, ...) and so for all             of count matrices: see lower/codegen/batches.py
 
 Guarantees: matrices are row-major; the routines are those that NumPy calls, on the same column-major matrices; a library
 is used only after it factored a matrix rightly. The answer is 0, LAPACK's number (made positive) where a matrix cannot be
@@ -30,9 +30,7 @@ from loopwright.lower.runtime.lazy import assembled, factoring_text
 from loopwright.lower.target import Target, host_target
 
 OPERATIONS = ("cholesky", "solve", "slogdet", "eigh", "svd", "qr", "pinv", "triangular_solve")
-IN_BATCHES = frozenset(("cholesky", "solve", "slogdet", "triangular_solve"))
-NAMES = frozenset(f"lw_{op}_{t}{end}" for op in OPERATIONS for t in ("f32", "f64")
-                  for end in ("", "_batch")[:1 + (op in IN_BATCHES)])
+NAMES = frozenset(f"lw_{op}_{t}_batch" for op in OPERATIONS for t in ("f32", "f64"))
 _SPELLINGS = {64: ("scipy_{}_64_", "{}_64_", "{}$NEWLAPACK$ILP64"), 32: ("scipy_{}_", "{}_")}
 _KINDS = {"f32": "s", "f64": "d"}
 
@@ -41,10 +39,9 @@ def address(name: str) -> int | None:
     """The address of one of these functions; None where there is no LAPACK."""
     if not available():
         return None
-    one, is_batch, _ = name.partition("_batch")
-    found, suffix = blas.found(), one.rpartition("_")[2]
+    found = blas.found()
     assert found is not None
-    return (_batches(found, suffix, host_target()) if is_batch else _load(found, suffix))[name]
+    return _batches(found, name.split("_")[-2], host_target())[name]
 
 
 def available() -> bool:
@@ -75,13 +72,14 @@ def _works(found: blas.Blas, suffix: str) -> bool:
     a, b = np.array([[0, 2], [4, 2]], dtype), np.array([[2, 4, 6], [6, 8, 10]], dtype)
     x = np.full_like(b, np.nan)
     solve: Callable[..., int] = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_int64)(
-        _load(found, suffix)[f"lw_solve_{suffix}"])
+        one_by_one(found, suffix)[f"lw_solve_{suffix}"])
     status = solve(a.ctypes.data, b.ctypes.data, x.ctypes.data, 2, 3)
     return status == 0 and np.allclose(a @ x, b)
 
 
 @cache
-def _load(found: blas.Blas, suffix: str) -> Library:
+def one_by_one(found: blas.Blas, suffix: str) -> Library:
+    """The functions for one matrix."""
     where = _routines(found, suffix)
     assert where is not None
     names = [f"lw_{op}_{suffix}" for op in OPERATIONS]
@@ -91,8 +89,8 @@ def _load(found: blas.Blas, suffix: str) -> Library:
 
 @cache
 def _batches(found: blas.Blas, suffix: str, target: Target) -> Library:
-    one_by_one, ends = _load(found, suffix), [f"{op}_{suffix}" for op in sorted(IN_BATCHES)]
-    imports = {f"lw_{end}": one_by_one[f"lw_{end}"] for end in ends} | _memory() | {"lw_loop": pool.library()["lw_loop"]}
+    known, ends = one_by_one(found, suffix), [f"{op}_{suffix}" for op in OPERATIONS]
+    imports = {f"lw_{end}": known[f"lw_{end}"] for end in ends} | _memory() | {"lw_loop": pool.library()["lw_loop"]}
     text = factoring_text(BY_SHORT[suffix], target)
     return load(assembled(text, target), imports, [f"lw_{end}_batch" for end in ends])
 
