@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import loopwright as lw
 from loopwright.autodiff.jvp import push, zeros
 from loopwright.autodiff.linearize import linearize
 from loopwright.autodiff.transpose import pull
@@ -212,3 +213,21 @@ def test_cumsum_gradient_is_the_sum_of_what_follows(seed):
     ct = rng.normal(size=x.shape)
     want = np.flip(np.cumsum(np.flip(ct, 1), 1), 1)
     np.testing.assert_allclose(gradient(lambda r: cumsum(r, axis=1), x, ct), want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_rows_of_every_length_that_are_kept_between_passes(dtype):
+    """One compile: rows shorter than a vector, than the vectors in flight, and with ends of their own."""
+    def f(x):
+        row = np.exp(x - np.max(x, axis=-1, keepdims=True))
+        signs = np.floor(x) > 0
+        return row / np.sum(row, axis=-1, keepdims=True), np.max(x, axis=-1), np.argmax(x, axis=-1), np.any(signs, axis=-1)
+    compiled, rng = lw.jit(f), np.random.default_rng(0)
+    for columns in (*range(2, 36), 63, 64, 65, 127, 128, 129, 300):
+        x = rng.normal(size=(5, columns)).astype(dtype)
+        x[1, columns // 2], x[2, -1], x[3] = np.nan, np.inf, -0.0
+        with np.errstate(all="ignore"):
+            want = f(x)
+        for a, b in zip(compiled(x), want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=8 * float(np.finfo(dtype).eps))
+    assert compiled.compiles == 1

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from loopwright.ir.dims import Extent, floordiv, product
-from loopwright.ir.loops import Bounded, Expr, Local, walk
+from loopwright.ir.loops import Bounded, Expr, Load, Local, walk
 from loopwright.ir.nest import Allocate, Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
-from loopwright.lower.codegen.evaluate import evaluate
+from loopwright.lower.codegen.evaluate import evaluate, remember
 from loopwright.lower.codegen.folds import Fold, fold, fold_together, masked, short_spans, vector_spans
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.memory import prefetch, store
@@ -67,6 +67,16 @@ class KernelText:
     globals: frozenset[str]
 
 
+def stored(context: Context, statement: Store) -> None:
+    """Do a store. What a row of this nest has there is known from now on: a masked store is slow to read back."""
+    store(context, statement)
+    kernel, buffer = context.kernel, context.kernel.buffers[statement.buffer]
+    value = kernel.terms.of(statement.value)
+    if buffer.role == "local" and statement.when is None and statement.combine == "set" and buffer.name not in value.buffers:
+        there = kernel.terms.of(Load(statement.buffer, statement.index, buffer.dtype))
+        remember(context, there, context.evaluate(value))
+
+
 class Generator:
     """The functions of one nest under construction."""
 
@@ -86,7 +96,7 @@ class Generator:
     def kernel(self, buffers: dict[str, Buffer], pointers: dict[str, str]) -> Kernel:
         """A fresh function that sees these buffers."""
         return Kernel(self.nest.name, Function(self.declarations, self.constants), self.terms, self.target, self.flags,
-                      buffers, self.symbols, pointers, self.report, evaluate, store, self.maths_apart)
+                      buffers, self.symbols, pointers, self.report, evaluate, stored, self.maths_apart)
 
     def run(self) -> KernelText:
         buffers = {b.name: b for b in self.nest.buffers}
@@ -171,7 +181,7 @@ class Generator:
                 span = statement.extent if statement.origin is None else block_span(context, statement)
                 self.counted(context, statement, span, parallel=parallel)
             case Store():
-                store(context, statement)
+                stored(context, statement)
             case Prefetch():
                 prefetch(context, statement)
             case Let(name=name, value=value):

@@ -378,12 +378,19 @@ def _main(context: Context, folding: Fold | Joint, index: Index, extent: Extent,
     def partial(scope: Scope, low: str, high: str, runs: bool) -> State:
         def body(inner: Scope, at: str, now: list[str]) -> list[str]:
             return folding.step(wide.bind_index(index.name, at, inner), now, index.name)
-        return folding.join(scope, loop(scope, low, high, str(lanes * span.parts), start, body, runs=runs), lanes)
+
+        def joined(inner: Scope, runs: bool) -> State:
+            return folding.join(inner, loop(inner, low, high, str(lanes * span.parts), start, body, runs=runs), lanes)
+        if runs or span.parts == 1 or isinstance(extent, int):
+            return joined(scope, runs)
+        some = scope.emit(f"icmp slt i64 {low}, {high}")  # short rows have nothing to join
+        return branch(scope, some, lambda inner: list(zip(kinds, joined(inner, True), strict=True)), None, zero)
 
     def merge(scope: Scope, a: State, b: State) -> State:
         return folding.merge(scope, a, b, lanes)
     blocks = _blocks(extent, lanes * span.parts) if folding.cascades else ()
-    zero = list(zip(folding.types(one), folding.zero(one), strict=True))
+    kinds = folding.types(one)
+    zero = list(zip(kinds, folding.zero(one), strict=True))
     return cascade(context.scope, (span.low, span.high), blocks, zero, partial, merge)
 
 
