@@ -60,7 +60,8 @@ def _on_registers(function: special_functions.Function) -> Callable[..., str]:
 def _erfinv(m: Writer, x: str) -> str:
     """x p(w) for w = -log(1 - x^2) < 16, and beyond 6.25 of its root."""
     if m.bits == 64:
-        return special_functions.erfinv(Registers(m), x)
+        double: str = special_functions.erfinv(Registers(m), x)
+        return double
     w = m.neg(Registers(m).log(m.fma(m.neg(x), x, 1.0)))
     near = horner(m, m.sub(w, 3.125), t.ERFINV_SINGLE_NEAR)
     scale = m.rarely(m.compare("ge", w, 6.25), near,
