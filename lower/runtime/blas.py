@@ -25,6 +25,7 @@ from loopwright.lower.runtime.lazy import assembled
 from loopwright.lower.runtime.objects import numpy_core
 
 VARIABLE = "LOOPWRIGHT_BLAS"
+_PARAMETERS = "i32 %ta, i32 %tb, i64 %m, i64 %n, i64 %k, ptr %a, i64 %lda, ptr %b, i64 %ldb, ptr %c, i64 %ldc"
 _ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112
 # Names of sgemm and dgemm, and the bits of the integers they take.
 _SPELLINGS = (("scipy_cblas_{}gemm64_", 64), ("cblas_{}gemm64_", 64), ("cblas_{}gemm$NEWLAPACK$ILP64", 64),
@@ -163,13 +164,12 @@ matrices:
 
 
 def _text(suffix: str, real: str, bits: int, vectors: bool) -> str:
-    """One shim. `@plain` is three loops, for what the library cannot be asked."""
+    """One shim; what the library cannot be asked is computed here."""
     sizes = ("m", "n", "k", "lda", "ldb", "ldc")
     largest = "9223372036854775807" if bits == 64 else "2147483647"
     highest = "".join(f"  %top{i + 1} = call i64 @llvm.smax.i64(i64 %top{i}, i64 %{s})\n" for i, s in enumerate(sizes))
     narrow = "" if bits == 64 else "".join(f"  %{s}.small = trunc i64 %{s} to i32\n" for s in sizes)
     size = {s: f"i{bits} %{s}" if bits == 64 else f"i{bits} %{s}.small" for s in sizes}
-    parameters = "i32 %ta, i32 %tb, i64 %m, i64 %n, i64 %k, ptr %a, i64 %lda, ptr %b, i64 %ldb, ptr %c, i64 %ldc"
     types = f"i32, i32, i32, i{bits}, i{bits}, i{bits}, {real}, ptr, i{bits}, ptr, i{bits}, {real}, ptr, i{bits}"
     arguments = (f"i32 {_ROW_MAJOR}, i32 %ta.name, i32 %tb.name, {size['m']}, {size['n']}, {size['k']}, {real} 1.0, "
                  f"ptr %a, {size['lda']}, ptr %b, {size['ldb']}, {real} 0.0, ptr %c, {size['ldc']}")
@@ -179,7 +179,7 @@ def _text(suffix: str, real: str, bits: int, vectors: bool) -> str:
             f"ptr, i{bits})\n"
     return f"""
 {declare}declare void @blas_{suffix}({types})
-define void @lw_gemm_{suffix}({parameters}) nounwind {{
+define void @lw_gemm_{suffix}({_PARAMETERS}) nounwind {{
 entry:
   %rows = icmp sgt i64 %m, 0
   %columns = icmp sgt i64 %n, 0
@@ -199,12 +199,17 @@ library:
 {narrow}{_vectors(suffix, real, bits, size) if vectors else ""}  call void @blas_{suffix}({arguments})
   br label %out
 plain:
-  call void @plain_{suffix}({parameters})
+  call void @plain_{suffix}({_PARAMETERS})
   br label %out
 out:
   ret void
 }}
-define internal void @plain_{suffix}({parameters}) nounwind {{
+{_plain_text(suffix, real)}"""
+
+
+def _plain_text(suffix: str, real: str) -> str:
+    """Three loops."""
+    return f"""define internal void @plain_{suffix}({_PARAMETERS}) nounwind {{
 entry:
   %ta.set = icmp ne i32 %ta, 0
   %tb.set = icmp ne i32 %tb, 0
