@@ -41,6 +41,7 @@ COVERS_UNTIL, KERNELS_UNTIL, RIVALS_UNTIL = 0.25, 0.65, 0.8  # of the time; the 
 CLOSE = 1.3  # times the best: a cover whose own kernels are worth tuning
 WORTH = 0.01  # of the program's time: what a kernel must seem to gain for the program to be measured with it
 PATIENCE = 10.0  # times as long as the default took: a candidate is given up then
+STOPPED_SECONDS = 1.0  # of the last measurement where somebody stopped it
 FEWEST_SECONDS = 3.0  # that any candidate is given
 
 Listener = Callable[[Trial, Progress], None]
@@ -132,6 +133,7 @@ class _Tuner:
                                    seconds=self._left(), each=self.best_seconds)
         except KeyboardInterrupt:
             interrupted = True
+            self._stop()
         self.kernels.remember()
         return Tuned(self.task.sizes, self.default.module, self.best.module, self.best.cover, self.default_seconds,
                      self.best_seconds, self.partition_seconds, self.noise, time.monotonic() - self.start, tuple(self.trials),
@@ -187,6 +189,17 @@ class _Tuner:
                 self.best, self.best_seconds = p, o.seconds
         if self.best is finals[0]:
             self.partition_seconds *= min(apart[0].seconds / before.seconds, 1.0) if apart else 1.0
+
+    def _stop(self) -> None:
+        """Keep the best of now if a short measurement where it will be used shows that it is faster."""
+        if self.best is not self.default:
+            both = [self._candidate(p) for p in (self.default, self.best)]
+            rounds = int(STOPPED_SECONDS / (3 * max(self.default_seconds, SAMPLE_SECONDS)))
+            default, best = self.pool.here(both, max(FEW_ROUNDS, min(rounds, MOST_ROUNDS)), SAMPLE_SECONDS)
+            is_faster = best.is_faster(default)
+            self.best = self.best if is_faster else self.default
+            self.default_seconds, self.best_seconds = default.seconds, (best if is_faster else default).seconds
+            self.partition_seconds = default.seconds
 
     def _plan(self, runs: int) -> tuple[int, float]:
         """The rounds of so many runs, and the seconds of a sample, that half of what is left of the time is enough for."""
