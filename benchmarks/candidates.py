@@ -15,6 +15,7 @@ from loopwright.lower.program import lower_graph
 from loopwright.lower.runtime import blas
 from loopwright.lower.target import host_target
 from loopwright.lower.tuning.features import features
+from loopwright.lower.tuning.platforms import PROCESSOR
 from loopwright.lower.tuning.results import Tuned
 from loopwright.lower.tuning.sites import sites_of
 from loopwright.lower.tuning.space import Space
@@ -53,10 +54,14 @@ def cost(n: Node, sizes: Mapping[str, int]) -> Cost:
 
 
 def of_largest(found: Tuned) -> Cost | None:
-    """That of the kernel of a program with the most operations; None where none is generated."""
-    sites = [s for s in sites_of(found.default, found.sizes) if s.node.attrs["implementation"] == "generated"]
-    largest = max(sites, key=lambda s: len(s.node.regions[0].nodes), default=None)
-    return cost(largest.node, largest.sizes) if largest is not None else None
+    """That of the kernel of a program with the most operations that can be generated; None where none can."""
+    ways = [(s, a) for s in sites_of(found.default, found.sizes) for a in PROCESSOR.implementations(s.node, s.sizes)
+            if a["implementation"] == "generated"]
+    site, attrs = max(ways, key=lambda x: len(x[0].node.regions[0].nodes), default=(None, None))
+    if site is None:
+        return None
+    n = site.node
+    return cost(Node(n.op, n.inputs, attrs, n.outputs, n.regions), site.sizes)
 
 
 def a_minute(found: Tuned) -> float:
