@@ -51,23 +51,25 @@ def with_gradients(g: Graph, decided: Decided, schedule_of: Callable[[Graph], Sc
     return known.g
 
 
-def sums_rows(n: Node, side: int, halves: bool = False) -> bool:
+def sums_rows(n: Node, side: int, in_passes: bool = False) -> bool:
     """Whether a product sums over the rows of one side, the last axis but one after those of batches: (b.., k, s) and
-    (b.., k, a) make (b.., s, a), or (b.., a, s) where it is the right side. halves: that side may be half floats."""
+    (b.., k, a) make (b.., s, a), or (b.., a, s) where it is the right side. in_passes: k may be several axes, and that side
+    half floats."""
     if n.op is not dot_general or not is_contraction(n) or n.outputs[0].type.dtype.kind != "f":
         return False
     t, pairs = n.inputs[side].type, len(n.attrs["batch"])
-    plain = tuple(p[side] for p in n.attrs["batch"]) == tuple(range(pairs)) and len(n.attrs["contract"]) == 1
-    return plain and n.attrs["contract"][0][side] == pairs == t.rank - 2 and n.outputs[0].type.rank == t.rank > 2 \
+    axes = tuple(p[side] for p in (*n.attrs["batch"], *n.attrs["contract"]))
+    few = in_passes or len(n.attrs["contract"]) == 1
+    return few and axes == tuple(range(t.rank - 1)) and n.outputs[0].type.rank == pairs + 2 and t.rank > 2 \
         and n.inputs[0].type.dtype == n.inputs[1].type.dtype \
-        and t.dtype in (n.outputs[0].type.dtype, *((F16, BF16) if halves else ()))
+        and t.dtype in (n.outputs[0].type.dtype, *((F16, BF16) if in_passes else ()))
 
 
 class Known:
-    """A graph, and what is asked about it. halves: whether rows may be half floats."""
+    """A graph, and what is asked about it. in_passes: whether rows may be half floats, and several axes."""
 
-    def __init__(self, g: Graph, halves: bool = False) -> None:
-        self.g, self.halves = g, halves
+    def __init__(self, g: Graph, in_passes: bool = False) -> None:
+        self.g, self.in_passes = g, in_passes
         self.producer = {v: n for n in g.nodes for v in n.outputs}
         self.users: dict[Value, list[Node]] = {}
         for n in g.nodes:
@@ -79,7 +81,7 @@ class Known:
     @cached_property
     def chains(self) -> dict[Node, Node]:
         """What belongs to chains of products that are one kernel each."""
-        return chains(self.g, self.halves)
+        return chains(self.g, self.in_passes)
 
     @cached_property
     def ends(self) -> set[Node]:
@@ -94,9 +96,9 @@ class Known:
         """Products of rows, those of most products behind them first, and with each the products that sum over such rows, and
         which side of theirs has the rows."""
         sides = {n: side for n in self.g.nodes for side in (1, 0)
-                 if sums_rows(n, side, self.halves) and self.rows_behind(n, side)}
+                 if sums_rows(n, side, self.in_passes) and self.rows_behind(n, side)}
         sums = {n: self.rows_behind(n, side) for n, side in sides.items()}
-        ends = {n: self.rows_behind(n) for n in self.g.nodes if takes_rows(n, self.halves)} if sums else {}
+        ends = {n: self.rows_behind(n) for n in self.g.nodes if takes_rows(n, self.in_passes)} if sums else {}
         found = []
         for end in sorted(ends, key=lambda n: -len(_products(ends[n]))):
             own = _products(ends[end])

@@ -24,7 +24,7 @@ ScheduleOf = Callable[[Graph], Schedule | None]
 
 def with_gradients_in_passes(g: Graph, decided: Decided, schedule_of: ScheduleOf, taken: list[Taken]) -> Graph:
     """g with gradients of chains as kernels in passes, where all of one have schedules."""
-    known = Known(g, halves=True)
+    known = Known(g, in_passes=True)
     for end, sums in known.gradients():
         if not known.position.keys() >= {end, *sums} or isinstance(decided.multiplying(end), Call):
             continue
@@ -38,7 +38,7 @@ def with_gradients_in_passes(g: Graph, decided: Decided, schedule_of: ScheduleOf
         taken.append(Taken(both[0], both, end.outputs[0], ("gradient", *types)))
         for n, k in kernels.items():
             decided.replaced(n, k)
-        known = Known(new, halves=True)
+        known = Known(new, in_passes=True)
     return known.g
 
 
@@ -55,7 +55,7 @@ class _Gradient:
     def kernels(self, decided: Decided, schedule_of: ScheduleOf) -> dict[Node, Node]:
         """The kernels, that of rows first, each by the node whose result is its first; none where one has no schedule, or
         others need what they make on the way."""
-        if not self.known.is_worth_it(self.rows, self.made, self.inside, decided):
+        if not self._is_alone(decided):
             return {}
         numbers = self._numbers()
         given = [v for v in numbers if self._is_of_another(v)]
@@ -67,6 +67,17 @@ class _Gradient:
             k = self._kernel(_of_left_rows(nodes) if side else nodes, numbers, {}, schedule_of)
             found[rounded[n]] = _with_inputs(k, stored) if k else None
         return {n: k for n, k in found.items() if k} if all(found.values()) else {}
+
+    def _is_alone(self, decided: Decided) -> bool:
+        """Whether what is not stored then is needed by chains alone, which make it for themselves, and nothing else is decided
+        of it."""
+        known = self.known
+        needed = {m for end in known.ends - self.made for m in {end, *known.rows_behind(end)}}
+        others = {n for n in self.rows for u in known.users.get(n.outputs[0], []) if u not in self.inside and u not in needed}
+        rank = self.end.inputs[0].type.rank
+        return all(n in known.chains and n.outputs[0].type.rank < rank for n in others) \
+            and not any(n.outputs[0] in known.results for n in self.rows) \
+            and not any(decided.placing(n) for n in (self.rows | self.made) - needed)
 
     def _numbers(self) -> list[Value]:
         """What is of a row alone, and read for each of its elements."""

@@ -7,10 +7,9 @@ shared out evenly. Every operation is the region's own, but for chains in one pa
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from math import prod
 
-from loopwright.ir.dims import Extent
 from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, Local, Prefix, Reduce, When, transform, walk
 from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Passes, Reduction, Running, Statement, Store
 from loopwright.ir.schedule import BLOCK, InPasses, InTiles
@@ -22,6 +21,7 @@ from loopwright.lower.blocks import (
     STAGES,
     Loops,
     block_of_loops,
+    half_of,
     in_order_of_memory,
     lanes_of,
     owned,
@@ -42,7 +42,7 @@ def in_passes(nest: Nest, x: InPasses) -> Nest:
     folds, numbers, last, inner = _parts(innermost.body, x.stage)
     _check_stores(inner.body[1:], [*(k for k, _ in around), inner.index])
     _check_stores(numbers, [k for k, _ in around])
-    chain = _Chain(last.over[0], around)
+    chain = _Chain(last.over, around)
     groups = _by_pass([dataclasses.replace(f, over=last.over, body=chain.with_products(f.body, f.over)) for f in folds])
     left, right = sides(chain.with_products(last.body, last.over), [*around, (inner.index, inner.extent)])
     if not chain.products:
@@ -54,11 +54,12 @@ def in_passes(nest: Nest, x: InPasses) -> Nest:
     products = tuple([_contract(nest, x, e, parts, rows, columns, f"p{k}")
                       for k, (e, parts) in enumerate(zip(chain.products, chain.sides, strict=True))])
     whole = Reduce("sum", last.over, last.body, last.dtype)
-    total = _contract(nest, x, whole, (left, right), rows, wide, f"{last.name}_sums")
+    total = _contract(nest, _of_last(x, left, right), whole, (left, right), rows, wide, f"{last.name}_sums")
     after = tuple([_with_values(s, _reads(last.name, total)) for s in inner.body[1:]])
     running = _running(groups, left) if x.running else None
     made = Passes(rows, columns, products, groups, total, after, tuple(numbers), running)
     assert nest.threads is not None
+    _check_unit(made, {f.name for f in folds})
     _check_shared(nest.threads, made)
     sums = Buffer(total.buffer, (x.rows, x.width), last.dtype, "local", "registers", prod((*total.heights, total.lanes)))
     body: tuple[Statement, ...] = (Allocate(sums), made)
@@ -91,9 +92,9 @@ def _parts(body: Sequence[Statement], stage: int) -> tuple[list[Reduction], list
             raise ValueError("more than folds of its rows comes before the last product")
     if not isinstance(inner, For) or inner.bind or not isinstance(last := inner.body[0], Reduction):
         raise ValueError("no loop over columns, which nobody shares out, holds the last product")
-    if last.name not in (f"s{stage}", f"r{stage}") or last.monoid != "sum" or last.also or len(last.over) != 1:
+    if last.name not in (f"s{stage}", f"r{stage}") or last.monoid != "sum" or last.also or not last.over:
         raise ValueError("the last loop does not begin with that sum")
-    if any(f.over[0][1] != last.over[0][1] for f in folds):
+    if any([n for _, n in f.over] != [n for _, n in last.over] for f in folds):
         raise ValueError("other rows than its own are folded")
     after = tuple([_with_values(s, inlined) for s in inner.body[1:]])
     last = dataclasses.replace(last, body=inlined(last.body))
@@ -116,26 +117,26 @@ def _reads(name: str, total: Contract) -> Callable[[Expr], Expr]:
 class _Chain:
     """The products that a chain's rows are computed from, as sums over the terms of canonical names, and their sides."""
 
-    def __init__(self, column: tuple[Index, Extent], around: Loops) -> None:
-        self.column, self.around = column, around
+    def __init__(self, columns: Loops, around: Loops) -> None:
+        self.columns, self.around = columns, around
         self.products: list[Reduce] = []
         self.sides: list[tuple[Expr, Expr]] = []
 
     def with_products(self, e: Expr, over: Loops) -> Expr:
-        """e at the chain's own column, with names for sums of products."""
-        return transform(_at(e, {over[0][0]: self.column[0]}), self._named)
+        """e at the chain's own columns, with names for sums of products."""
+        return transform(_at(e, {a: b for (a, _), (b, _) in zip(over, self.columns, strict=True)}), self._named)
 
     def _named(self, e: Expr) -> Expr | None:
         if isinstance(e, Prefix):
             raise ValueError("it holds a running fold")
         if not isinstance(e, Reduce):
             return None
-        to = {k: Index(f"{self.column[0].name}_{a}") for a, (k, _) in enumerate(e.over)}
+        to = {k: Index(f"{self.columns[0][0].name}_{a}") for a, (k, _) in enumerate(e.over)}
         e = Reduce(e.monoid, tuple([(to[k], n) for k, n in e.over]), _at(e.body, to), e.dtype)
         if e not in self.products:
             if e.monoid != "sum" or any(isinstance(y, Reduce | Prefix) for y in walk(e.body)):
                 raise ValueError("its rows are computed from folds that are no sums of products")
-            self.sides.append(sides(e.body, [*self.around, self.column]))
+            self.sides.append(sides(e.body, [*self.around, *self.columns]))
             self.products.append(e)
         return Local(f"p{self.products.index(e)}", e.dtype)
 
@@ -154,6 +155,11 @@ def _by_pass(folds: Sequence[Reduction]) -> tuple[tuple[Reduction, ...], ...]:
         found[k].append(f)
         number[f.name] = k
     return tuple(map(tuple, found))
+
+
+def _of_last(x: InPasses, left: Expr, right: Expr) -> InPasses:
+    """The tiles of the last product: without tensor cores where its sides are no half floats, at half the depth."""
+    return x if half_of(left) and half_of(right) else dataclasses.replace(x, unit="", depth=x.depth // (2 if x.unit else 1))
 
 
 def _contract(nest: Nest, x: InPasses, e: Reduce, parts: tuple[Expr, Expr], rows: Block, columns: Block, name: str) -> Contract:
@@ -205,6 +211,14 @@ def _is_of_row(e: Expr, known: set[str]) -> bool:
 
 
 # ---- legality -----------------------------------------------------------------------------------
+def _check_unit(s: Passes, folds: Set[str]) -> None:
+    """ValueError where tensor cores do not make the last product, but the others, and a thread has not the rows there of which
+    it has the folds that are asked for."""
+    read = {y.name for e in values(s.body) for y in walk(e) if isinstance(y, Local)}
+    if s.last.unit != s.products[0].unit and (s.running is not None or not read.isdisjoint(folds)):
+        raise ValueError("what follows the last product, which is none of half floats, reads folds of threads that have others")
+
+
 def _check_stores(body: Sequence[Statement], loops: Sequence[Index]) -> None:
     """ValueError where two places of the loops store to one element."""
     for s in body:
@@ -264,5 +278,5 @@ def near(threads: tuple[int, int], s: Passes) -> int:
         return STAGES * itemsize(p) * sum(max(n * (p.depth + pad), p.depth * (n + pad)) for n in lengths)
     copied = [stages(p, [n for n in (p.rows.length, p.columns.length) if n is not None]) for p in s.products]
     assert isinstance(s.last.columns.length, int)
-    table = s.rows.length * (sharers(threads, s.last.unit) + 1) * 8
+    table = s.rows.length * (sharers(threads, s.products[0].unit) + 1) * 8
     return max(*copied, stages(s.last, [s.last.columns.length]), table)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import loopwright as lw
 from loopwright.ir.expansion import expanded
 from loopwright.ir.schedule import InPasses, Threads
+from loopwright.ir.types import BF16
 from loopwright.lower.cuda import emit_cuda, lower_cuda
 from loopwright.lower.cuda.chain_rules import WIDTHS
 from loopwright.lower.cuda.maths import Library
@@ -24,7 +25,7 @@ from tests.nvrtc import compile_text
 from tests.scale import SCALE, examples
 from tests.test_cuda_chains import CHAINS, LARGE, SIZES, drawn
 
-SOFTMAXES = ("plain", "causal", "masked", "biased", "heads inside")
+SOFTMAXES = ("plain", "causal", "masked", "biased", "in groups", "heads inside")
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +44,10 @@ def slopes(name, has_value):
 def arguments(name, sizes, dtype, rng):
     b, q, _, _, v = sizes
     args = drawn(name, sizes, dtype, rng)
+    shape = (b, q, 3, v) if name == "in groups" else (b, q, v)
     if name == "masked":
         args[3][:, 0] = True
-    return [rng.normal(size=(b, q, v)).astype(dtype), *args]
+    return [rng.normal(size=shape).astype(dtype), *args]
 
 
 @cache
@@ -62,7 +64,7 @@ def named(name, graph):
     few = arguments(name, (2, 5, 6, 7, 8), "f4", np.random.default_rng(0))
     letters = dict(zip((2, 5, 6, 7, 8), "bqkdv", strict=True))
     return {letters[k]: n for v, x in zip(graph.params, few, strict=True) for n, k in zip(v.type.shape, x.shape, strict=True)
-            if k > 1}
+            if k in letters}
 
 
 def expected(name, has_value, args):
@@ -70,6 +72,8 @@ def expected(name, has_value, args):
     ct, q, k, v, *others = [x if x.dtype == bool else x.astype("f8") for x in args]
     if name == "heads inside":
         q, k, v = (np.moveaxis(x, 1, 0) for x in (q, k, v))
+    if name == "in groups":  # all their rows go by the same keys
+        q, ct = (x.reshape(x.shape[0], -1, x.shape[3]) for x in (q, ct))
     scale = {"plain": 0.2, "causal": 0.25}.get(name, 1.0)
     scores = scale * np.einsum("bqd,bkd->bqk", q, k)
     if name == "causal":
@@ -85,6 +89,8 @@ def expected(name, has_value, args):
     back = [np.einsum("bqk,bkd->bqd", inner, k), np.einsum("bqk,bqd->bkd", inner, q), np.einsum("bqk,bqd->bkd", weights, ct)]
     if name == "heads inside":
         back = [np.moveaxis(x, 0, 1) for x in back]
+    if name == "in groups":
+        back[0] = back[0].reshape(args[1].shape)
     return [*([np.einsum("bqk,bkd->bqd", weights, v)] if has_value else []), *back]
 
 
@@ -160,7 +166,7 @@ def test_what_others_read_or_libraries_make_better_stays_apart():
 
 
 # ---- what the nests mean ------------------------------------------------------------------------
-@pytest.mark.parametrize("name", SOFTMAXES[:4])
+@pytest.mark.parametrize("name", SOFTMAXES[:5])
 def test_what_the_nests_mean(name):
     graph, made = program(name, "f4", False)
     args = arguments(name, (2, 9, 11, 3, 10), "f4", np.random.default_rng(0))
@@ -174,6 +180,73 @@ def test_what_the_nests_mean(name):
         run_nest(nest, [known[v] for v in n.inputs], outs, at)
         known.update(zip(n.outputs, outs, strict=True))
     agree([known[v] for v in made.kernels.results], expected(name, False, args), "f4")
+
+
+# ---- attention by name --------------------------------------------------------------------------
+def by_name(has_value):
+    """Scores and their slopes are f32 here, so tensor cores make all products but those with these slopes."""
+    def f(ct, q, k, v):
+        out, back = lw.vjp(lambda *args: lw.nn.dot_product_attention(*args, is_causal=True), q, k, v)
+        return (*([out] if has_value else []), *back(ct))
+    return f
+
+
+def by_name_in_numpy(ct, q, k, v, has_value):
+    def whole(x):
+        return np.repeat(x, q.shape[2] // k.shape[2], axis=2)
+    scores = np.einsum("bqhd,bkhd->bhqk", q, whole(k)) / np.sqrt(q.shape[3])
+    scores = np.where(np.tri(*scores.shape[2:], dtype=bool), scores, -1e30)
+    weights = np.exp(scores - np.max(scores, axis=-1, keepdims=True))
+    weights /= np.sum(weights, axis=-1, keepdims=True)
+    inner = weights * np.einsum("bqhd,bkhd->bhqk", ct, whole(v))
+    inner = (inner - weights * np.sum(inner, axis=-1, keepdims=True)) / np.sqrt(q.shape[3])
+    dk, dv = np.einsum("bhqk,bqhd->bkhd", inner, q), np.einsum("bhqk,bqhd->bkhd", weights, ct)
+    dk, dv = (x.reshape(*k.shape[:3], -1, x.shape[3]).sum(3) for x in (dk, dv))
+    return [*([np.einsum("bhqk,bkhd->bqhd", weights, whole(v))] if has_value else []),
+            np.einsum("bhqk,bkhd->bqhd", inner, whole(k)), dk, dv]
+
+
+@cache
+def program_by_name(dtype, groups, has_value):
+    few = [np.zeros(s, dtype) for s in ((3, 5, 4, 7), (3, 5, 4, 7), (3, 6, groups, 7), (3, 6, groups, 7))]
+    graph = expanded(lw.make_graph(by_name(has_value))(*few))
+    sizes = {str(n): {3: 8, 5: 512, 7: 64, 6: 512}.get(k, k) for v, x in zip(graph.params, few, strict=True)
+             for n, k in zip(v.type.shape, x.shape, strict=True)}
+    return graph, lower_cuda(graph, sizes)
+
+
+@pytest.mark.parametrize(("dtype", "groups", "has_value"), [
+    ("f2", 4, False), (BF16, 4, True), ("f2", 2, False), (BF16, 2, True)])
+def test_attention_by_name(dtype, groups, has_value):
+    graph, made = program_by_name(np.dtype(dtype), groups, has_value)
+    chains = [n for n in made.made if any(isinstance(x, InPasses) for x in n.attrs["schedule"])]
+    assert len(chains) == 3 + has_value and "gemm" not in str(made.kernels), made.kernels
+    device = compiled(made)
+
+    @examples(4)
+    @given(st.integers(1, 130), st.integers(1, 130), st.integers(1, 70), st.sampled_from(ORDERS), st.integers(0, 99))
+    def check(q, k, d, order, seed):
+        rng = np.random.default_rng(seed)
+        shapes = [(1, q, 4, d)] * 2 + [(1, k, groups, d)] * 2
+        args = [(rng.normal(size=s) / 2).astype(dtype) for s in shapes]
+        want = by_name_in_numpy(*[x.astype("f8") for x in args], has_value)
+        for a, b in zip(run_program(made, device, args, sizes_of(graph, args), order), want, strict=True):
+            bound = (1e-2 if dtype == "f2" else 4e-2) * np.abs(b).max(initial=1)
+            np.testing.assert_allclose(a.astype("f8"), b, rtol=0, atol=bound)
+    check()
+
+
+@pytest.mark.parametrize("architecture", ("sm_80", "sm_90") if SCALE > 1 else ("sm_90",))
+def test_products_with_and_without_tensor_cores_stay_in_registers(architecture):
+    library, made = Library(), []
+    for k, n in enumerate(program_by_name(np.dtype(BF16), 2, True)[1].made):
+        for width in WIDTHS if any(isinstance(x, InPasses) for x in n.attrs["schedule"]) else ():
+            schedule = [replace(x, width=width) if isinstance(x, InPasses) else x for x in n.attrs["schedule"]]
+            made.append(emit_cuda(build_nest(n.regions[0], tuple(schedule), f"by_name_{k}_{width}").nest, library))
+    _, found = compile_text("\n\n".join([*library.texts.values(), *(k.text for k in made)]), architecture)
+    assert len(found) == 12
+    for kernel, r in found.items():
+        assert r.stack == 0 and r.spills == 0 and r.registers <= 240 and r.shared <= 48 << 10, (kernel, r)
 
 
 # ---- registers and shared memory ----------------------------------------------------------------

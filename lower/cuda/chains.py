@@ -42,7 +42,8 @@ class RowPasses:
         self.threads = self.launch.x, self.launch.y
         of_tile, of_last = self._means(s.products[0]), self._means(s.last)
         self.launch.at_once = 2 if fits_twice(s) else 1
-        self.rows, self.tile, self.wide = of_tile.rows, of_tile.columns, of_last.columns
+        self.rows, self.tile, self.rows_of_last, self.wide = of_tile.rows, of_tile.columns, of_last.rows, of_last.columns
+        self.unit = s.products[0].unit
 
     def _means(self, p: Contract) -> Means:
         return TensorCores(self.context, p) if p.unit else Alone(self.context, p)
@@ -61,7 +62,7 @@ class RowPasses:
             block.line(f"// pass {k + 1}: {', '.join(f.monoid for f in folds)}")
             self._fold(folds)
         block.line("// the last pass")
-        self.begin(last, self.wide)
+        self.begin(last, self.rows_of_last, self.wide)
         self.tiles([last.left], lambda here: self.multiply(here, last.left))
         self._store(run)
 
@@ -81,19 +82,19 @@ class RowPasses:
             use(here)
         self.launch.forget()
 
-    def begin(self, p: Contract, columns: Share, context: Context | None = None) -> None:
+    def begin(self, p: Contract, rows: Share, columns: Share, context: Context | None = None) -> None:
         """Sums that begin."""
         block = (context or self.context).block
         k = block.fresh("k")
         block.line("#pragma unroll")
-        with block.inner(f"for (int {k} = 0; {k} < {self.rows.count * columns.count}; ++{k})") as inside:
+        with block.inner(f"for (int {k} = 0; {k} < {rows.count * columns.count}; ++{k})") as inside:
             inside.line(f"{p.buffer}[{k}] = {literal(0, p.dtype)};")
 
     def _product(self, context: Context, p: Contract) -> None:
         """A product's tile, in registers."""
         block, means = context.block, self._means(p)
         block.line(f"{register_type(p.dtype)} {p.buffer}[{self.rows.count * self.tile.count}];")
-        self.begin(p, self.tile, context)
+        self.begin(p, self.rows, self.tile, context)
         with block.inner("") as inside:
             here = context.at(inside)
             sides = [side_of(here, p, name, e, at, means) for name, e, at in (("left", p.left, p.rows),
@@ -118,7 +119,7 @@ class RowPasses:
         """Something for one of a thread's elements of a tile, if it is one of the whole."""
         (r, c), s, launch = at, self.s, self.launch
         assert s.columns.origin is not None
-        i = self._row(context, r)
+        i = self._row(context, self.rows, r)
         j = context.block.let(launch.index_type, f"{context.names[s.columns.origin.name]} + {_at(self.tile, c)}", "i")
         ends = launch.extent(s.rows.extent), launch.extent(s.columns.extent)
         with context.block.inner(f"if ({i} < {ends[0]} && {j} < {ends[1]})") as some:
@@ -127,10 +128,10 @@ class RowPasses:
                 here = here.bind(p.buffer, f"{p.buffer}[{r} * {self.tile.count} + {c}]")
             run(here.bind(WEIGHT, f"{WEIGHT}[{r} * {self.tile.count} + {c}]"))
 
-    def _row(self, context: Context, r: str) -> str:
+    def _row(self, context: Context, rows: Share, r: str) -> str:
         """Which row of the whole a thread's row is."""
         assert self.s.rows.origin is not None
-        return context.block.let(self.launch.index_type, f"{context.names[self.s.rows.origin.name]} + {_at(self.rows, r)}", "i")
+        return context.block.let(self.launch.index_type, f"{context.names[self.s.rows.origin.name]} + {_at(rows, r)}", "i")
 
     def named(self, context: Context, r: str) -> Context:
         """What is known of a row: its folds."""
@@ -154,7 +155,7 @@ class RowPasses:
 
     def together(self, f: Reduction, fold: Fold, state: Sequence[str]) -> None:
         """The folds of all threads that have parts of a row as one, through a table."""
-        block, count = self.context.block, sharers(self.threads, self.s.last.unit)
+        block, count = self.context.block, sharers(self.threads, self.unit)
         assert isinstance(self.s.rows.length, int)
         table, r = block.fresh("table"), block.fresh("r")
         block.line(f"{register_type(f.dtype)} {f.name}_rows[{self.rows.count}];")
@@ -183,7 +184,7 @@ class RowPasses:
         for name, dtype, zero in ((f"{high.name}_rows", most.work, most.zero()[0]), (REFERENCE, running.reference.dtype, "0")):
             block.line(f"{register_type(dtype)} {name}[{rows.count}] = {{{', '.join([zero] * rows.count)}}};")
         state = sums.declare(block, rows.count)
-        self.begin(last, self.wide)
+        self.begin(last, self.rows_of_last, self.wide)
 
         def tile(context: Context) -> None:
             seen = most.declare(context.block, rows.count)
@@ -285,8 +286,8 @@ class RowPasses:
                 there.block.line(f"auto* const right = right_stages[{stage}];")
                 means.multiply(there, last, "", [across, side.lies_across])
             # what is kept is there for all when the threads meet after the first terms were copied
-            through_stages(here, [side], [(columns.index, columns.extent)], (str(columns.length), last.depth), f"{origin} + ",
-                           multiply)
+            over = columns.of or [(columns.index, columns.extent)]
+            through_stages(here, [side], over, (str(columns.length), last.depth), f"{origin} + ", multiply)
 
     def _keep(self, context: Context, means: Means, factor: Expr) -> None:
         """The left side of a tile, in shared memory; zero past the edges."""
@@ -317,26 +318,26 @@ class RowPasses:
             r = alone.fresh("r")
             alone.line("#pragma unroll")
             with alone.inner(f"for (int {r} = 0; {r} < {self.rows.count}; ++{r})") as each:
-                i = self._row(self.context.at(each), r)
+                i = self._row(self.context.at(each), self.rows, r)
                 with each.inner(f"if ({i} < {launch.extent(s.rows.extent)})") as some:
                     run(self.named(at_position(self.context.at(some), s.rows, i), r), s.numbers)
 
     def _share(self) -> str:
         """The number of a thread among those that have parts of the same rows."""
-        return f"(int){THREAD_Y} / 2 * 4 + (int){THREAD_X} % 4" if self.s.last.unit else f"(int){THREAD_X}"
+        return f"(int){THREAD_Y} / 2 * 4 + (int){THREAD_X} % 4" if self.unit else f"(int){THREAD_X}"
 
     def _store(self, run: Run) -> None:
         """What is made of the sums."""
         if self.s.numbers:
             self._store_numbers(run)
-        s, rows, columns, kind = self.s, self.rows, self.wide, self.launch.index_type
+        s, rows, columns, kind = self.s, self.rows_of_last, self.wide, self.launch.index_type
         wide = s.last.columns
         assert wide.origin is not None
         ends, over = (self.launch.extent(s.rows.extent), self.launch.extent(wide.extent)), [(wide.index, wide.extent)]
         r, g = self.context.block.fresh("r"), self.context.block.fresh("g")
         self.context.block.line("#pragma unroll")
         with self.context.block.inner(f"for (int {r} = 0; {r} < {rows.count}; ++{r})") as each:
-            i = self._row(self.context.at(each), r)
+            i = self._row(self.context.at(each), rows, r)
             each.line("#pragma unroll")
             with each.inner(f"for (int {g} = 0; {g} < {columns.count // columns.lanes}; ++{g})") as group:
                 j = group.let(kind, f"{self.context.names[wide.origin.name]} + {columns.start(g)}", "i")
@@ -352,7 +353,8 @@ class RowPasses:
 def fits_twice(s: Passes) -> bool:
     """Whether half of the registers hold a block's sums, so that another one computes while threads of this one wait."""
     assert isinstance(s.last.columns.length, int)
-    return len(s.products) == 1 and s.last.dtype == F32 and s.last.columns.length <= NARROW
+    plain = len(s.products) == 1 and s.last.dtype == F32 and not s.columns.of  # places of several loops take registers
+    return plain and s.last.columns.length <= NARROW
 
 
 def _at(share: Share, number: str) -> str:

@@ -1,12 +1,20 @@
-// kernel_0<<<floordiv(m + 63, 64)*floordiv(r + 31, 32)*n, 32 * 8>>> (64 blocks now): f16[n, m, r], f16[n, t, r], f16[n, m, k], f16[n, t, k] -> f16[n, m, r], f16[n, m], f16[n, m], f16[n, m], f16[n, m]
-// kernel_1<<<floordiv(k + 63, 64)*floordiv(t + 63, 64)*n, 32 * 8>>> (64 blocks now): f16[n, m, r], f16[n, t, r], f16[n, m], f16[n, m], f16[n, m, k] -> f16[n, t, k]
-// kernel_2<<<floordiv(r + 31, 32)*floordiv(t + 63, 64)*n, 32 * 8>>> (64 blocks now): f16[n, m, r], f16[n, t, r], f16[n, m], f16[n, m], f16[n, m, k], f16[n, t, k], f16[n, m], f16[n, m] -> f16[n, t, r]
+// kernel_0<<<floordiv(floordiv(k, w)*m + 63, 64)*floordiv(t + 31, 32)*n*w, 32 * 8>>> (128 blocks now): f16[n, m, k, t], f16[n, v, w, t], f16[n, m, k, p], f16[n, v, w, p] -> f32[n, w, m, floordiv(k, w), t], f32[n, w, m, floordiv(k, w)], f32[n, w, m, floordiv(k, w)], f32[n, w, m, floordiv(k, w)], f32[n, w, m, floordiv(k, w)]
+// kernel_1<<<floordiv(p + 31, 32)*floordiv(v + 63, 64)*n*w, 32 * 8>>> (64 blocks now): f16[n, m, k, t], f16[n, v, w, t], f32[n, w, m, floordiv(k, w)], f32[n, w, m, floordiv(k, w)], f16[n, m, k, p] -> f16[n, w, v, p]
+// kernel_2<<<floordiv(t + 31, 32)*floordiv(v + 63, 64)*n*w, 32 * 8>>> (64 blocks now): f16[n, m, k, t], f16[n, v, w, t], f32[n, w, m, floordiv(k, w)], f32[n, w, m, floordiv(k, w)], f16[n, m, k, p], f16[n, v, w, p], f32[n, w, m, floordiv(k, w)] -> f32[n, w, v, t]
+// kernel_3<<<floordiv(n*p*v*w + 4095, 4096), 256 * 1>>> (24 blocks now): f16[n, w, v, p] -> f16[n, v, w, p]
+// kernel_4<<<floordiv(n*t*v*w + 2047, 2048), 256 * 1>>> (48 blocks now): f32[n, w, v, t] -> f16[n, v, w, t]
+// kernel_5<<<floordiv(floordiv(k, w)*m*n*t*w + 2047, 2048), 256 * 1>>> (96 blocks now): f32[n, w, m, floordiv(k, w), t] -> f16[n, m, w, floordiv(k, w), t]
+// reshape, the same bytes: f16[n, m, w, floordiv(k, w), t] -> f16[n, m, k, t]
 
 __device__ __forceinline__ long long lw_size_divide(long long a, long long b) {
     return b == 0 ? 0 : a / b - (a % b != 0 && (a % b ^ b) < 0);
 }
 
 template <class T, int N> struct alignas(sizeof(T) * N) lw_pack { T at[N]; };
+
+__device__ __forceinline__ long long lw_remainder_int64(long long a, long long b) { if (b == 0 || b == (long long)-1) return 0; const long long r = (long long)(a % b); return (long long)(r != 0 && (r ^ b) < 0 ? r + b : r); }
+
+__device__ __forceinline__ long long lw_floor_divide_int64(long long a, long long b) { if (b == 0) return 0; if (b == (long long)-1) return (long long)(0 - (unsigned long long)a); return (long long)(a / b - (a % b != 0 && (a % b ^ b) < 0)); }
 
 #ifndef LW_EMULATED
 __device__ __forceinline__ float lw_from_f16(unsigned short bits) {
@@ -49,16 +57,16 @@ __device__ __forceinline__ void lw_mma_f16(float& c0, float& c1, float& c2, floa
 }
 
 // squares of 8 by 8: lane l has the elements 2 (l % 4) and the next of row l / 4 of each
-__device__ __forceinline__ void lw_words4(unsigned* to, const unsigned short* row) {
+__device__ __forceinline__ void lw_words4_across(unsigned* to, const unsigned short* row) {
 #ifndef LW_EMULATED
     const unsigned at = (unsigned)__cvta_generic_to_shared(row);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
 #else
     const int lane = (int)threadIdx.x % 32, one = lane % 4 * 2, other = lane / 4;
     for (int q = 0; q < 4; ++q) {
-        const unsigned short* const x = __shfl_sync(0xffffffffu, row, q * 8 + (false ? one : other));
-        const unsigned short* const y = __shfl_sync(0xffffffffu, row, q * 8 + (false ? one + 1 : other));
-        to[q] = false ? x[other] | (unsigned)y[other] << 16 : x[one] | (unsigned)y[one + 1] << 16;
+        const unsigned short* const x = __shfl_sync(0xffffffffu, row, q * 8 + (true ? one : other));
+        const unsigned short* const y = __shfl_sync(0xffffffffu, row, q * 8 + (true ? one + 1 : other));
+        to[q] = true ? x[other] | (unsigned)y[other] << 16 : x[one] | (unsigned)y[one + 1] << 16;
     }
 #endif
 }
@@ -77,14 +85,6 @@ __device__ __forceinline__ void lw_words2(unsigned* to, const unsigned short* ro
     }
 #endif
 }
-
-__device__ __forceinline__ void lw_add(float& sum, float& lost, float x) {
-    const float next = sum + x;
-    const float part = next - sum;
-    lost += (sum - (next - part)) + (x - part);
-    sum = next;
-}
-__device__ __forceinline__ float lw_added(float sum, float lost) { return lost - lost == 0 && lost != 0 ? sum + lost : sum; }
 
 __device__ __forceinline__ float lw_exp_f32(float x0) {
     const float v0 = fmaf(x0, 0x1.715476p+0f, 0x1.8p+23f);
@@ -139,6 +139,29 @@ __device__ __forceinline__ float lw_exp_f32(float x0) {
     return v22;
 }
 
+__device__ __forceinline__ void lw_add(float& sum, float& lost, float x) {
+    const float next = sum + x;
+    const float part = next - sum;
+    lost += (sum - (next - part)) + (x - part);
+    sum = next;
+}
+__device__ __forceinline__ float lw_added(float sum, float lost) { return lost - lost == 0 && lost != 0 ? sum + lost : sum; }
+
+// squares of 8 by 8: lane l has the elements 2 (l % 4) and the next of row l / 4 of each
+__device__ __forceinline__ void lw_words4(unsigned* to, const unsigned short* row) {
+#ifndef LW_EMULATED
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+#else
+    const int lane = (int)threadIdx.x % 32, one = lane % 4 * 2, other = lane / 4;
+    for (int q = 0; q < 4; ++q) {
+        const unsigned short* const x = __shfl_sync(0xffffffffu, row, q * 8 + (false ? one : other));
+        const unsigned short* const y = __shfl_sync(0xffffffffu, row, q * 8 + (false ? one + 1 : other));
+        to[q] = false ? x[other] | (unsigned)y[other] << 16 : x[one] | (unsigned)y[one + 1] << 16;
+    }
+#endif
+}
+
 // squares of 8 by 8: lane l has the elements 2 (l % 4) and the next of row l / 4 of each
 __device__ __forceinline__ void lw_words2_across(unsigned* to, const unsigned short* row) {
 #ifndef LW_EMULATED
@@ -159,1064 +182,650 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
         const unsigned short* __restrict__ x1,
         const unsigned short* __restrict__ x2,
         const unsigned short* __restrict__ x3,
-        unsigned short* y0,
-        unsigned short* y1,
-        unsigned short* y2,
-        unsigned short* y3,
-        unsigned short* y4,
+        float* y0,
+        float* y1,
+        float* y2,
+        float* y3,
+        float* y4,
         long long size_n,
         long long size_m,
-        long long size_r,
-        long long size_t,
         long long size_k,
+        long long size_t,
+        long long size_v,
+        long long size_w,
+        long long size_p,
         long long* error) {
-    const long long n0 = size_r + 31ll;
+    const long long n0 = size_t + 31ll;
     const long long n1 = lw_size_divide(n0, 32ll);
     const int n2 = (int)(n1);
-    const long long n5 = size_m + 63ll;
+    const long long n5 = lw_size_divide(size_k, size_w) * size_m + 63ll;
     const long long n6 = lw_size_divide(n5, 64ll);
     const int n7 = (int)(n6);
-    const int n14 = (int)(size_t);
-    const int n16 = (int)(size_r);
-    const int n26 = (int)(size_m);
-    const long long n27 = size_m * size_r;
-    const int n28 = (int)(n27);
-    const long long n40 = size_r * size_t;
-    const int n41 = (int)(n40);
-    const int n187 = (int)(size_k);
-    const long long n197 = size_k * size_m;
-    const int n198 = (int)(n197);
-    const long long n210 = size_k * size_t;
-    const int n211 = (int)(n210);
+    const int n10 = (int)(size_w);
+    const int n17 = (int)(size_v);
+    const int n19 = (int)(size_t);
+    const long long n29 = lw_size_divide(size_k, size_w) * size_m;
+    const int n30 = (int)(n29);
+    const long long n32 = lw_size_divide(size_k, size_w);
+    const int n33 = (int)(n32);
+    const long long n42 = size_k * size_t;
+    const int n43 = (int)(n42);
+    const long long n44 = size_k * size_m * size_t;
+    const int n45 = (int)(n44);
+    const long long n53 = size_t * size_w;
+    const int n54 = (int)(n53);
+    const long long n55 = size_t * size_v * size_w;
+    const int n56 = (int)(n55);
+    const int n146 = (int)(size_p);
+    const long long n165 = size_k * size_p;
+    const int n166 = (int)(n165);
+    const long long n167 = size_k * size_m * size_p;
+    const int n168 = (int)(n167);
+    const long long n176 = size_p * size_w;
+    const int n177 = (int)(n176);
+    const long long n178 = size_p * size_v * size_w;
+    const int n179 = (int)(n178);
+    const long long n382 = lw_size_divide(size_k, size_w) * size_m * size_w;
+    const int n383 = (int)(n382);
+    const long long n395 = lw_size_divide(size_k, size_w) * size_t;
+    const int n396 = (int)(n395);
+    const long long n397 = lw_size_divide(size_k, size_w) * size_m * size_t;
+    const int n398 = (int)(n397);
+    const long long n399 = lw_size_divide(size_k, size_w) * size_m * size_t * size_w;
+    const int n400 = (int)(n399);
     const int i3 = (int)((unsigned int)(int)blockIdx.x % (unsigned int)n2);
     const int i4 = (int)((unsigned int)(int)blockIdx.x / (unsigned int)n2);
     const int i8 = (int)((unsigned int)i4 % (unsigned int)n7);
     const int i9 = (int)((unsigned int)i4 / (unsigned int)n7);
-    const int at10 = i8 * 64;
-    const int at11 = i3 * 32;
-    float s31_sums[8];
+    const int i11 = (int)((unsigned int)i9 % (unsigned int)n10);
+    const int i12 = (int)((unsigned int)i9 / (unsigned int)n10);
+    const int at13 = i8 * 64;
+    const int at14 = i3 * 32;
+    float r42_sums[8];
     __shared__ __align__(16) unsigned char lw_near[20480];
-    __shared__ __align__(16) unsigned short lw_kept[64][72];
+    __shared__ __align__(16) float lw_kept[64][68];
     // pass 1: max
-    float acc12[4] = {__uint_as_float(0xff800000u), __uint_as_float(0xff800000u), __uint_as_float(0xff800000u), __uint_as_float(0xff800000u)};
+    float acc15[4] = {__uint_as_float(0xff800000u), __uint_as_float(0xff800000u), __uint_as_float(0xff800000u), __uint_as_float(0xff800000u)};
     const unsigned short* const x0_bits = x0;
     const unsigned short* const x1_bits = x1;
-    for (int first13 = 0; first13 < n14; first13 += 64) {
+    for (int first16 = 0; first16 < n17; first16 += 64) {
         float p0[16];
         #pragma unroll
-        for (int k15 = 0; k15 < 16; ++k15) {
-            p0[k15] = 0.0f;
+        for (int k18 = 0; k18 < 16; ++k18) {
+            p0[k18] = 0.0f;
         }
          {
-            unsigned short (*const left)[64][40] = (unsigned short (*)[64][40])(lw_near + 0);
+            unsigned short (*const left)[32][72] = (unsigned short (*)[32][72])(lw_near + 0);
             unsigned short left_next[8];
-            unsigned short (*const right)[64][40] = (unsigned short (*)[64][40])(lw_near + 10240);
+            unsigned short (*const right)[64][40] = (unsigned short (*)[64][40])(lw_near + 9216);
             unsigned short right_next[8];
-            int stage17 = 0;
-            for (int first18 = -32; first18 < n16; first18 += 32) {
-                const bool more19 = first18 + 32 < n16;
-                if (more19) {
+            int stage20 = 0;
+            for (int first21 = -32; first21 < n19; first21 += 32) {
+                const bool more22 = first21 + 32 < n19;
+                if (more22) {
                     #pragma unroll
-                    for (int u20 = 0; u20 < 1; ++u20) {
-                        const int at21 = u20 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at22 = at21 % 4 * 8;
-                        const int at23 = at21 / 4;
-                        const int i24 = at10 + at23;
-                        const int k25 = first18 + 32 + at22;
-                        if (n16 % 8 == 0 && n28 % 8 == 0 && i24 < n26 && k25 + 8 <= n16) {
-                            lw_pack<unsigned short, 8> pack29;
-                            pack29 = *(const lw_pack<unsigned short, 8>*)&x0_bits[k25 + i24 * n16 + i9 * n28];
-                            #pragma unroll
-                            for (int e30 = 0; e30 < 8; ++e30) {
-                                const unsigned short v31 = pack29.at[e30];
-                                left_next[u20 * 8 + e30] = v31;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e32 = 0; e32 < 8; ++e32) {
-                                left_next[u20 * 8 + e32] = 0;
-                                if (i24 < n26 && (k25 + e32) < n16) {
-                                    const unsigned short v33 = x0_bits[(k25 + e32) + i24 * n16 + i9 * n28];
-                                    left_next[u20 * 8 + e32] = v33;
-                                }
+                    for (int u23 = 0; u23 < 8; ++u23) {
+                        const int at24 = u23 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at25 = at24 % 64 * 1;
+                        const int at26 = at24 / 64;
+                        const int i27 = at13 + at25;
+                        const int k28 = first21 + 32 + at26;
+                        #pragma unroll
+                        for (int e31 = 0; e31 < 1; ++e31) {
+                            left_next[u23 * 1 + e31] = 0;
+                            if ((i27 + e31) < n30 && k28 < n19) {
+                                const int i34 = (int)((unsigned int)((i27 + e31)) % (unsigned int)n33);
+                                const int i35 = (int)((unsigned int)((i27 + e31)) / (unsigned int)n33);
+                                const long long v36 = (long long)((unsigned long long)(long long)i11 * (unsigned long long)n32);
+                                const long long v37 = (long long)((unsigned long long)v36 + (unsigned long long)(long long)i34);
+                                const long long v38 = (long long)((unsigned long long)v37 * (unsigned long long)size_t);
+                                const long long v39 = (long long)((unsigned long long)v38 + (unsigned long long)(long long)k28);
+                                const long long v40 = lw_remainder_int64(v39, size_t);
+                                const long long v41 = lw_floor_divide_int64(v39, size_t);
+                                const unsigned short v46 = x0_bits[(int)v40 + (int)v41 * n19 + i35 * n43 + i12 * n45];
+                                left_next[u23 * 1 + e31] = v46;
                             }
                         }
                     }
                     #pragma unroll
-                    for (int u34 = 0; u34 < 1; ++u34) {
-                        const int at35 = u34 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at36 = at35 % 4 * 8;
-                        const int at37 = at35 / 4;
-                        const int i38 = first13 + at37;
-                        const int k39 = first18 + 32 + at36;
-                        if (n16 % 8 == 0 && n41 % 8 == 0 && i38 < n14 && k39 + 8 <= n16) {
-                            lw_pack<unsigned short, 8> pack42;
-                            pack42 = *(const lw_pack<unsigned short, 8>*)&x1_bits[k39 + i38 * n16 + i9 * n41];
+                    for (int u47 = 0; u47 < 1; ++u47) {
+                        const int at48 = u47 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at49 = at48 % 4 * 8;
+                        const int at50 = at48 / 4;
+                        const int i51 = first16 + at50;
+                        const int k52 = first21 + 32 + at49;
+                        if (n19 % 8 == 0 && n54 % 8 == 0 && n56 % 8 == 0 && i51 < n17 && k52 + 8 <= n19) {
+                            lw_pack<unsigned short, 8> pack57;
+                            pack57 = *(const lw_pack<unsigned short, 8>*)&x1_bits[k52 + i11 * n19 + i51 * n54 + i12 * n56];
                             #pragma unroll
-                            for (int e43 = 0; e43 < 8; ++e43) {
-                                const unsigned short v44 = pack42.at[e43];
-                                right_next[u34 * 8 + e43] = v44;
+                            for (int e58 = 0; e58 < 8; ++e58) {
+                                const unsigned short v59 = pack57.at[e58];
+                                right_next[u47 * 8 + e58] = v59;
                             }
                         } else {
                             #pragma unroll
-                            for (int e45 = 0; e45 < 8; ++e45) {
-                                right_next[u34 * 8 + e45] = 0;
-                                if (i38 < n14 && (k39 + e45) < n16) {
-                                    const unsigned short v46 = x1_bits[(k39 + e45) + i38 * n16 + i9 * n41];
-                                    right_next[u34 * 8 + e45] = v46;
+                            for (int e60 = 0; e60 < 8; ++e60) {
+                                right_next[u47 * 8 + e60] = 0;
+                                if (i51 < n17 && (k52 + e60) < n19) {
+                                    const unsigned short v61 = x1_bits[(k52 + e60) + i11 * n19 + i51 * n54 + i12 * n56];
+                                    right_next[u47 * 8 + e60] = v61;
                                 }
                             }
                         }
                     }
                 }
-                if (first18 >= 0) {
+                if (first21 >= 0) {
                     #pragma unroll
-                    for (int k47 = 0; k47 < 32; k47 += 16) {
+                    for (int k62 = 0; k62 < 32; k62 += 16) {
                         unsigned left_now[2][4];
                         #pragma unroll
-                        for (int g48 = 0; g48 < 2; ++g48) {
-                            lw_words4(left_now[g48], &left[stage17][(int)threadIdx.y % 2 * 32 + g48 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k47 + (int)threadIdx.x / 16 * 8]);
+                        for (int g63 = 0; g63 < 2; ++g63) {
+                            lw_words4_across(left_now[g63], &left[stage20][k62 + (int)threadIdx.x / 16 * 8 + (int)threadIdx.x % 8][(int)threadIdx.y % 2 * 32 + g63 * 16 + (int)threadIdx.x / 8 % 2 * 8]);
                         }
                         unsigned right_now[2][2];
                         #pragma unroll
-                        for (int g49 = 0; g49 < 2; ++g49) {
-                            lw_words2(right_now[g49], &right[stage17][(int)threadIdx.y / 2 * 16 + g49 * 8 + 0 + (int)threadIdx.x % 8][k47 + (int)threadIdx.x / 8 % 2 * 8]);
+                        for (int g64 = 0; g64 < 2; ++g64) {
+                            lw_words2(right_now[g64], &right[stage20][(int)threadIdx.y / 2 * 16 + g64 * 8 + 0 + (int)threadIdx.x % 8][k62 + (int)threadIdx.x / 8 % 2 * 8]);
                         }
                         #pragma unroll
-                        for (int r50 = 0; r50 < 2; ++r50) {
+                        for (int r65 = 0; r65 < 2; ++r65) {
                             #pragma unroll
-                            for (int c51 = 0; c51 < 2; ++c51) {
-                                lw_mma_f16(p0[(r50 * 2 + 0) * 4 + c51 * 2 + 0], p0[(r50 * 2 + 0) * 4 + c51 * 2 + 1], p0[(r50 * 2 + 1) * 4 + c51 * 2 + 0], p0[(r50 * 2 + 1) * 4 + c51 * 2 + 1], left_now[r50], right_now[c51]);
+                            for (int c66 = 0; c66 < 2; ++c66) {
+                                lw_mma_f16(p0[(r65 * 2 + 0) * 4 + c66 * 2 + 0], p0[(r65 * 2 + 0) * 4 + c66 * 2 + 1], p0[(r65 * 2 + 1) * 4 + c66 * 2 + 0], p0[(r65 * 2 + 1) * 4 + c66 * 2 + 1], left_now[r65], right_now[c66]);
                             }
                         }
                     }
                 }
-                stage17 = 1 - stage17;
-                if (more19) {
+                stage20 = 1 - stage20;
+                if (more22) {
                     #pragma unroll
-                    for (int u52 = 0; u52 < 1; ++u52) {
-                        const int at54 = u52 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at55 = at54 % 4 * 8;
-                        const int at56 = at54 / 4;
-                        lw_pack<unsigned short, 8> whole;
+                    for (int u67 = 0; u67 < 8; ++u67) {
+                        const int at69 = u67 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at70 = at69 % 64 * 1;
+                        const int at71 = at69 / 64;
+                        lw_pack<unsigned short, 1> whole;
                         #pragma unroll
-                        for (int e53 = 0; e53 < 8; ++e53) {
-                            whole.at[e53] = left_next[u52 * 8 + e53];
+                        for (int e68 = 0; e68 < 1; ++e68) {
+                            whole.at[e68] = left_next[u67 * 1 + e68];
                         }
-                        *(lw_pack<unsigned short, 8>*)&left[stage17][at56][at55] = whole;
+                        *(lw_pack<unsigned short, 1>*)&left[stage20][at71][at70] = whole;
                     }
                     #pragma unroll
-                    for (int u57 = 0; u57 < 1; ++u57) {
-                        const int at59 = u57 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at60 = at59 % 4 * 8;
-                        const int at61 = at59 / 4;
+                    for (int u72 = 0; u72 < 1; ++u72) {
+                        const int at74 = u72 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at75 = at74 % 4 * 8;
+                        const int at76 = at74 / 4;
                         lw_pack<unsigned short, 8> whole;
                         #pragma unroll
-                        for (int e58 = 0; e58 < 8; ++e58) {
-                            whole.at[e58] = right_next[u57 * 8 + e58];
+                        for (int e73 = 0; e73 < 8; ++e73) {
+                            whole.at[e73] = right_next[u72 * 8 + e73];
                         }
-                        *(lw_pack<unsigned short, 8>*)&right[stage17][at61][at60] = whole;
+                        *(lw_pack<unsigned short, 8>*)&right[stage20][at76][at75] = whole;
                     }
                 }
                 __syncthreads();
             }
         }
         #pragma unroll
-        for (int r62 = 0; r62 < 4; ++r62) {
+        for (int r77 = 0; r77 < 4; ++r77) {
             #pragma unroll
-            for (int c63 = 0; c63 < 4; ++c63) {
-                const int i64 = at10 + r62 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
-                const int i65 = first13 + c63 / 2 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2 + c63 % 2;
-                if (i64 < n26 && i65 < n14) {
-                    const float v66 = lw_from_f16(lw_to_f16((float)p0[r62 * 4 + c63]));
-                    const float v67 = lw_from_f16(lw_to_f16(v66 * 0x1.998p-3f));
-                    acc12[r62] = acc12[r62] >= v67 || acc12[r62] != acc12[r62] ? acc12[r62] : v67;
+            for (int c78 = 0; c78 < 4; ++c78) {
+                const int i79 = at13 + r77 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
+                const int i80 = first16 + c78 / 2 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2 + c78 % 2;
+                if (i79 < n30 && i80 < n17) {
+                    const int i81 = (int)((unsigned int)(i79) % (unsigned int)n33);
+                    const int i82 = (int)((unsigned int)(i79) / (unsigned int)n33);
+                    const double v83 = (double)size_t;
+                    const double v84 = sqrt(v83);
+                    const double v85 = 1.0 / v84;
+                    const float v86 = (float)v85;
+                    const float v87 = p0[r77 * 4 + c78] * v86;
+                    acc15[r77] = acc15[r77] >= v87 || acc15[r77] != acc15[r77] ? acc15[r77] : v87;
                 }
             }
         }
     }
-    float s4_rows[4];
-    float (*const table68)[17] = (float (*)[17])lw_near;
+    float s12_rows[4];
+    float (*const table88)[17] = (float (*)[17])lw_near;
     #pragma unroll
-    for (int r69 = 0; r69 < 4; ++r69) {
-        float all70 = (acc12 + r69)[0];
-        table68[r69 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][(int)threadIdx.y / 2 * 4 + (int)threadIdx.x % 4] = all70;
+    for (int r89 = 0; r89 < 4; ++r89) {
+        float all90 = (acc15 + r89)[0];
+        table88[r89 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][(int)threadIdx.y / 2 * 4 + (int)threadIdx.x % 4] = all90;
     }
     __syncthreads();
     #pragma unroll
-    for (int r69 = 0; r69 < 4; ++r69) {
-        float all71 = table68[r69 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][0];
-        for (int k72 = 1; k72 < 16; ++k72) {
-            all71 = all71 >= table68[r69 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][k72] || all71 != all71 ? all71 : table68[r69 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][k72];
+    for (int r89 = 0; r89 < 4; ++r89) {
+        float all91 = table88[r89 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][0];
+        for (int k92 = 1; k92 < 16; ++k92) {
+            all91 = all91 >= table88[r89 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][k92] || all91 != all91 ? all91 : table88[r89 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][k92];
         }
-        const float v73 = lw_from_f16(lw_to_f16(all71));
-        s4_rows[r69] = v73;
+        const float v93 = all91;
+        s12_rows[r89] = v93;
     }
     __syncthreads();
     // pass 2: sum, sum
-    float acc74[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    float acc75[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    float acc76[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    float acc77[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    for (int first78 = 0; first78 < n14; first78 += 64) {
-        float p0[16];
-        #pragma unroll
-        for (int k79 = 0; k79 < 16; ++k79) {
-            p0[k79] = 0.0f;
-        }
-         {
-            unsigned short (*const left)[64][40] = (unsigned short (*)[64][40])(lw_near + 0);
-            unsigned short left_next[8];
-            unsigned short (*const right)[64][40] = (unsigned short (*)[64][40])(lw_near + 10240);
-            unsigned short right_next[8];
-            int stage80 = 0;
-            for (int first81 = -32; first81 < n16; first81 += 32) {
-                const bool more82 = first81 + 32 < n16;
-                if (more82) {
-                    #pragma unroll
-                    for (int u83 = 0; u83 < 1; ++u83) {
-                        const int at84 = u83 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at85 = at84 % 4 * 8;
-                        const int at86 = at84 / 4;
-                        const int i87 = at10 + at86;
-                        const int k88 = first81 + 32 + at85;
-                        if (n16 % 8 == 0 && n28 % 8 == 0 && i87 < n26 && k88 + 8 <= n16) {
-                            lw_pack<unsigned short, 8> pack89;
-                            pack89 = *(const lw_pack<unsigned short, 8>*)&x0_bits[k88 + i87 * n16 + i9 * n28];
-                            #pragma unroll
-                            for (int e90 = 0; e90 < 8; ++e90) {
-                                const unsigned short v91 = pack89.at[e90];
-                                left_next[u83 * 8 + e90] = v91;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e92 = 0; e92 < 8; ++e92) {
-                                left_next[u83 * 8 + e92] = 0;
-                                if (i87 < n26 && (k88 + e92) < n16) {
-                                    const unsigned short v93 = x0_bits[(k88 + e92) + i87 * n16 + i9 * n28];
-                                    left_next[u83 * 8 + e92] = v93;
-                                }
-                            }
-                        }
-                    }
-                    #pragma unroll
-                    for (int u94 = 0; u94 < 1; ++u94) {
-                        const int at95 = u94 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at96 = at95 % 4 * 8;
-                        const int at97 = at95 / 4;
-                        const int i98 = first78 + at97;
-                        const int k99 = first81 + 32 + at96;
-                        if (n16 % 8 == 0 && n41 % 8 == 0 && i98 < n14 && k99 + 8 <= n16) {
-                            lw_pack<unsigned short, 8> pack100;
-                            pack100 = *(const lw_pack<unsigned short, 8>*)&x1_bits[k99 + i98 * n16 + i9 * n41];
-                            #pragma unroll
-                            for (int e101 = 0; e101 < 8; ++e101) {
-                                const unsigned short v102 = pack100.at[e101];
-                                right_next[u94 * 8 + e101] = v102;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e103 = 0; e103 < 8; ++e103) {
-                                right_next[u94 * 8 + e103] = 0;
-                                if (i98 < n14 && (k99 + e103) < n16) {
-                                    const unsigned short v104 = x1_bits[(k99 + e103) + i98 * n16 + i9 * n41];
-                                    right_next[u94 * 8 + e103] = v104;
-                                }
-                            }
-                        }
-                    }
-                }
-                if (first81 >= 0) {
-                    #pragma unroll
-                    for (int k105 = 0; k105 < 32; k105 += 16) {
-                        unsigned left_now[2][4];
-                        #pragma unroll
-                        for (int g106 = 0; g106 < 2; ++g106) {
-                            lw_words4(left_now[g106], &left[stage80][(int)threadIdx.y % 2 * 32 + g106 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k105 + (int)threadIdx.x / 16 * 8]);
-                        }
-                        unsigned right_now[2][2];
-                        #pragma unroll
-                        for (int g107 = 0; g107 < 2; ++g107) {
-                            lw_words2(right_now[g107], &right[stage80][(int)threadIdx.y / 2 * 16 + g107 * 8 + 0 + (int)threadIdx.x % 8][k105 + (int)threadIdx.x / 8 % 2 * 8]);
-                        }
-                        #pragma unroll
-                        for (int r108 = 0; r108 < 2; ++r108) {
-                            #pragma unroll
-                            for (int c109 = 0; c109 < 2; ++c109) {
-                                lw_mma_f16(p0[(r108 * 2 + 0) * 4 + c109 * 2 + 0], p0[(r108 * 2 + 0) * 4 + c109 * 2 + 1], p0[(r108 * 2 + 1) * 4 + c109 * 2 + 0], p0[(r108 * 2 + 1) * 4 + c109 * 2 + 1], left_now[r108], right_now[c109]);
-                            }
-                        }
-                    }
-                }
-                stage80 = 1 - stage80;
-                if (more82) {
-                    #pragma unroll
-                    for (int u110 = 0; u110 < 1; ++u110) {
-                        const int at112 = u110 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at113 = at112 % 4 * 8;
-                        const int at114 = at112 / 4;
-                        lw_pack<unsigned short, 8> whole;
-                        #pragma unroll
-                        for (int e111 = 0; e111 < 8; ++e111) {
-                            whole.at[e111] = left_next[u110 * 8 + e111];
-                        }
-                        *(lw_pack<unsigned short, 8>*)&left[stage80][at114][at113] = whole;
-                    }
-                    #pragma unroll
-                    for (int u115 = 0; u115 < 1; ++u115) {
-                        const int at117 = u115 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at118 = at117 % 4 * 8;
-                        const int at119 = at117 / 4;
-                        lw_pack<unsigned short, 8> whole;
-                        #pragma unroll
-                        for (int e116 = 0; e116 < 8; ++e116) {
-                            whole.at[e116] = right_next[u115 * 8 + e116];
-                        }
-                        *(lw_pack<unsigned short, 8>*)&right[stage80][at119][at118] = whole;
-                    }
-                }
-                __syncthreads();
-            }
-        }
-        #pragma unroll
-        for (int r120 = 0; r120 < 4; ++r120) {
-            #pragma unroll
-            for (int c121 = 0; c121 < 4; ++c121) {
-                const int i122 = at10 + r120 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
-                const int i123 = first78 + c121 / 2 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2 + c121 % 2;
-                if (i122 < n26 && i123 < n14) {
-                    const float v124 = lw_from_f16(lw_to_f16((float)p0[r120 * 4 + c121]));
-                    const float v125 = lw_from_f16(lw_to_f16(v124 * 0x1.998p-3f));
-                    const bool v126 = v125 == s4_rows[r120];
-                    const float v127 = lw_from_f16(lw_to_f16((float)v126));
-                    lw_add(acc74[r120], acc75[r120], v127);
-                    const float v128 = lw_from_f16(lw_to_f16(v125 - s4_rows[r120]));
-                    const float v129 = lw_from_f16(lw_to_f16(lw_exp_f32(v128)));
-                    lw_add(acc76[r120], acc77[r120], v129);
-                }
-            }
-        }
-    }
-    float s8_rows[4];
-    float (*const table130)[17] = (float (*)[17])lw_near;
-    #pragma unroll
-    for (int r131 = 0; r131 < 4; ++r131) {
-        float all132 = lw_added((acc74 + r131)[0], (acc75 + r131)[0]);
-        table130[r131 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][(int)threadIdx.y / 2 * 4 + (int)threadIdx.x % 4] = all132;
-    }
-    __syncthreads();
-    #pragma unroll
-    for (int r131 = 0; r131 < 4; ++r131) {
-        float all133 = table130[r131 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][0];
-        for (int k134 = 1; k134 < 16; ++k134) {
-            all133 = all133 + table130[r131 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][k134];
-        }
-        const float v135 = lw_from_f16(lw_to_f16(all133));
-        s8_rows[r131] = v135;
-    }
-    __syncthreads();
-    float s11_rows[4];
-    float (*const table136)[17] = (float (*)[17])lw_near;
-    #pragma unroll
-    for (int r137 = 0; r137 < 4; ++r137) {
-        float all138 = lw_added((acc76 + r137)[0], (acc77 + r137)[0]);
-        table136[r137 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][(int)threadIdx.y / 2 * 4 + (int)threadIdx.x % 4] = all138;
-    }
-    __syncthreads();
-    #pragma unroll
-    for (int r137 = 0; r137 < 4; ++r137) {
-        float all139 = table136[r137 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][0];
-        for (int k140 = 1; k140 < 16; ++k140) {
-            all139 = all139 + table136[r137 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][k140];
-        }
-        const float v141 = lw_from_f16(lw_to_f16(all139));
-        s11_rows[r137] = v141;
-    }
-    __syncthreads();
-    // pass 3: sum
-    float acc142[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    float acc143[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    float acc94[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    float acc95[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    float acc96[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    float acc97[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     const unsigned short* const x2_bits = x2;
     const unsigned short* const x3_bits = x3;
-    for (int first144 = 0; first144 < n14; first144 += 64) {
+    for (int first98 = 0; first98 < n17; first98 += 64) {
         float p0[16];
+        #pragma unroll
+        for (int k99 = 0; k99 < 16; ++k99) {
+            p0[k99] = 0.0f;
+        }
+         {
+            unsigned short (*const left)[32][72] = (unsigned short (*)[32][72])(lw_near + 0);
+            unsigned short left_next[8];
+            unsigned short (*const right)[64][40] = (unsigned short (*)[64][40])(lw_near + 9216);
+            unsigned short right_next[8];
+            int stage100 = 0;
+            for (int first101 = -32; first101 < n19; first101 += 32) {
+                const bool more102 = first101 + 32 < n19;
+                if (more102) {
+                    #pragma unroll
+                    for (int u103 = 0; u103 < 8; ++u103) {
+                        const int at104 = u103 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at105 = at104 % 64 * 1;
+                        const int at106 = at104 / 64;
+                        const int i107 = at13 + at105;
+                        const int k108 = first101 + 32 + at106;
+                        #pragma unroll
+                        for (int e109 = 0; e109 < 1; ++e109) {
+                            left_next[u103 * 1 + e109] = 0;
+                            if ((i107 + e109) < n30 && k108 < n19) {
+                                const int i110 = (int)((unsigned int)((i107 + e109)) % (unsigned int)n33);
+                                const int i111 = (int)((unsigned int)((i107 + e109)) / (unsigned int)n33);
+                                const long long v112 = (long long)((unsigned long long)(long long)i11 * (unsigned long long)n32);
+                                const long long v113 = (long long)((unsigned long long)v112 + (unsigned long long)(long long)i110);
+                                const long long v114 = (long long)((unsigned long long)v113 * (unsigned long long)size_t);
+                                const long long v115 = (long long)((unsigned long long)v114 + (unsigned long long)(long long)k108);
+                                const long long v116 = lw_remainder_int64(v115, size_t);
+                                const long long v117 = lw_floor_divide_int64(v115, size_t);
+                                const unsigned short v118 = x0_bits[(int)v116 + (int)v117 * n19 + i111 * n43 + i12 * n45];
+                                left_next[u103 * 1 + e109] = v118;
+                            }
+                        }
+                    }
+                    #pragma unroll
+                    for (int u119 = 0; u119 < 1; ++u119) {
+                        const int at120 = u119 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at121 = at120 % 4 * 8;
+                        const int at122 = at120 / 4;
+                        const int i123 = first98 + at122;
+                        const int k124 = first101 + 32 + at121;
+                        if (n19 % 8 == 0 && n54 % 8 == 0 && n56 % 8 == 0 && i123 < n17 && k124 + 8 <= n19) {
+                            lw_pack<unsigned short, 8> pack125;
+                            pack125 = *(const lw_pack<unsigned short, 8>*)&x1_bits[k124 + i11 * n19 + i123 * n54 + i12 * n56];
+                            #pragma unroll
+                            for (int e126 = 0; e126 < 8; ++e126) {
+                                const unsigned short v127 = pack125.at[e126];
+                                right_next[u119 * 8 + e126] = v127;
+                            }
+                        } else {
+                            #pragma unroll
+                            for (int e128 = 0; e128 < 8; ++e128) {
+                                right_next[u119 * 8 + e128] = 0;
+                                if (i123 < n17 && (k124 + e128) < n19) {
+                                    const unsigned short v129 = x1_bits[(k124 + e128) + i11 * n19 + i123 * n54 + i12 * n56];
+                                    right_next[u119 * 8 + e128] = v129;
+                                }
+                            }
+                        }
+                    }
+                }
+                if (first101 >= 0) {
+                    #pragma unroll
+                    for (int k130 = 0; k130 < 32; k130 += 16) {
+                        unsigned left_now[2][4];
+                        #pragma unroll
+                        for (int g131 = 0; g131 < 2; ++g131) {
+                            lw_words4_across(left_now[g131], &left[stage100][k130 + (int)threadIdx.x / 16 * 8 + (int)threadIdx.x % 8][(int)threadIdx.y % 2 * 32 + g131 * 16 + (int)threadIdx.x / 8 % 2 * 8]);
+                        }
+                        unsigned right_now[2][2];
+                        #pragma unroll
+                        for (int g132 = 0; g132 < 2; ++g132) {
+                            lw_words2(right_now[g132], &right[stage100][(int)threadIdx.y / 2 * 16 + g132 * 8 + 0 + (int)threadIdx.x % 8][k130 + (int)threadIdx.x / 8 % 2 * 8]);
+                        }
+                        #pragma unroll
+                        for (int r133 = 0; r133 < 2; ++r133) {
+                            #pragma unroll
+                            for (int c134 = 0; c134 < 2; ++c134) {
+                                lw_mma_f16(p0[(r133 * 2 + 0) * 4 + c134 * 2 + 0], p0[(r133 * 2 + 0) * 4 + c134 * 2 + 1], p0[(r133 * 2 + 1) * 4 + c134 * 2 + 0], p0[(r133 * 2 + 1) * 4 + c134 * 2 + 1], left_now[r133], right_now[c134]);
+                            }
+                        }
+                    }
+                }
+                stage100 = 1 - stage100;
+                if (more102) {
+                    #pragma unroll
+                    for (int u135 = 0; u135 < 8; ++u135) {
+                        const int at137 = u135 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at138 = at137 % 64 * 1;
+                        const int at139 = at137 / 64;
+                        lw_pack<unsigned short, 1> whole;
+                        #pragma unroll
+                        for (int e136 = 0; e136 < 1; ++e136) {
+                            whole.at[e136] = left_next[u135 * 1 + e136];
+                        }
+                        *(lw_pack<unsigned short, 1>*)&left[stage100][at139][at138] = whole;
+                    }
+                    #pragma unroll
+                    for (int u140 = 0; u140 < 1; ++u140) {
+                        const int at142 = u140 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at143 = at142 % 4 * 8;
+                        const int at144 = at142 / 4;
+                        lw_pack<unsigned short, 8> whole;
+                        #pragma unroll
+                        for (int e141 = 0; e141 < 8; ++e141) {
+                            whole.at[e141] = right_next[u140 * 8 + e141];
+                        }
+                        *(lw_pack<unsigned short, 8>*)&right[stage100][at144][at143] = whole;
+                    }
+                }
+                __syncthreads();
+            }
+        }
+        float p1[16];
         #pragma unroll
         for (int k145 = 0; k145 < 16; ++k145) {
-            p0[k145] = 0.0f;
+            p1[k145] = 0.0f;
         }
          {
-            unsigned short (*const left)[64][40] = (unsigned short (*)[64][40])(lw_near + 0);
+            unsigned short (*const left)[32][72] = (unsigned short (*)[32][72])(lw_near + 0);
             unsigned short left_next[8];
-            unsigned short (*const right)[64][40] = (unsigned short (*)[64][40])(lw_near + 10240);
+            unsigned short (*const right)[64][40] = (unsigned short (*)[64][40])(lw_near + 9216);
             unsigned short right_next[8];
-            int stage146 = 0;
-            for (int first147 = -32; first147 < n16; first147 += 32) {
-                const bool more148 = first147 + 32 < n16;
-                if (more148) {
+            int stage147 = 0;
+            for (int first148 = -32; first148 < n146; first148 += 32) {
+                const bool more149 = first148 + 32 < n146;
+                if (more149) {
                     #pragma unroll
-                    for (int u149 = 0; u149 < 1; ++u149) {
-                        const int at150 = u149 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at151 = at150 % 4 * 8;
-                        const int at152 = at150 / 4;
-                        const int i153 = at10 + at152;
-                        const int k154 = first147 + 32 + at151;
-                        if (n16 % 8 == 0 && n28 % 8 == 0 && i153 < n26 && k154 + 8 <= n16) {
-                            lw_pack<unsigned short, 8> pack155;
-                            pack155 = *(const lw_pack<unsigned short, 8>*)&x0_bits[k154 + i153 * n16 + i9 * n28];
-                            #pragma unroll
-                            for (int e156 = 0; e156 < 8; ++e156) {
-                                const unsigned short v157 = pack155.at[e156];
-                                left_next[u149 * 8 + e156] = v157;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e158 = 0; e158 < 8; ++e158) {
-                                left_next[u149 * 8 + e158] = 0;
-                                if (i153 < n26 && (k154 + e158) < n16) {
-                                    const unsigned short v159 = x0_bits[(k154 + e158) + i153 * n16 + i9 * n28];
-                                    left_next[u149 * 8 + e158] = v159;
-                                }
+                    for (int u150 = 0; u150 < 8; ++u150) {
+                        const int at151 = u150 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at152 = at151 % 64 * 1;
+                        const int at153 = at151 / 64;
+                        const int i154 = at13 + at152;
+                        const int k155 = first148 + 32 + at153;
+                        #pragma unroll
+                        for (int e156 = 0; e156 < 1; ++e156) {
+                            left_next[u150 * 1 + e156] = 0;
+                            if ((i154 + e156) < n30 && k155 < n146) {
+                                const int i157 = (int)((unsigned int)((i154 + e156)) % (unsigned int)n33);
+                                const int i158 = (int)((unsigned int)((i154 + e156)) / (unsigned int)n33);
+                                const long long v159 = (long long)((unsigned long long)(long long)i11 * (unsigned long long)n32);
+                                const long long v160 = (long long)((unsigned long long)v159 + (unsigned long long)(long long)i157);
+                                const long long v161 = (long long)((unsigned long long)v160 * (unsigned long long)size_p);
+                                const long long v162 = (long long)((unsigned long long)v161 + (unsigned long long)(long long)k155);
+                                const long long v163 = lw_remainder_int64(v162, size_p);
+                                const long long v164 = lw_floor_divide_int64(v162, size_p);
+                                const unsigned short v169 = x2_bits[(int)v163 + (int)v164 * n146 + i158 * n166 + i12 * n168];
+                                left_next[u150 * 1 + e156] = v169;
                             }
                         }
                     }
                     #pragma unroll
-                    for (int u160 = 0; u160 < 1; ++u160) {
-                        const int at161 = u160 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at162 = at161 % 4 * 8;
-                        const int at163 = at161 / 4;
-                        const int i164 = first144 + at163;
-                        const int k165 = first147 + 32 + at162;
-                        if (n16 % 8 == 0 && n41 % 8 == 0 && i164 < n14 && k165 + 8 <= n16) {
-                            lw_pack<unsigned short, 8> pack166;
-                            pack166 = *(const lw_pack<unsigned short, 8>*)&x1_bits[k165 + i164 * n16 + i9 * n41];
+                    for (int u170 = 0; u170 < 1; ++u170) {
+                        const int at171 = u170 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at172 = at171 % 4 * 8;
+                        const int at173 = at171 / 4;
+                        const int i174 = first98 + at173;
+                        const int k175 = first148 + 32 + at172;
+                        if (n146 % 8 == 0 && n177 % 8 == 0 && n179 % 8 == 0 && i174 < n17 && k175 + 8 <= n146) {
+                            lw_pack<unsigned short, 8> pack180;
+                            pack180 = *(const lw_pack<unsigned short, 8>*)&x3_bits[k175 + i11 * n146 + i174 * n177 + i12 * n179];
                             #pragma unroll
-                            for (int e167 = 0; e167 < 8; ++e167) {
-                                const unsigned short v168 = pack166.at[e167];
-                                right_next[u160 * 8 + e167] = v168;
+                            for (int e181 = 0; e181 < 8; ++e181) {
+                                const unsigned short v182 = pack180.at[e181];
+                                right_next[u170 * 8 + e181] = v182;
                             }
                         } else {
                             #pragma unroll
-                            for (int e169 = 0; e169 < 8; ++e169) {
-                                right_next[u160 * 8 + e169] = 0;
-                                if (i164 < n14 && (k165 + e169) < n16) {
-                                    const unsigned short v170 = x1_bits[(k165 + e169) + i164 * n16 + i9 * n41];
-                                    right_next[u160 * 8 + e169] = v170;
+                            for (int e183 = 0; e183 < 8; ++e183) {
+                                right_next[u170 * 8 + e183] = 0;
+                                if (i174 < n17 && (k175 + e183) < n146) {
+                                    const unsigned short v184 = x3_bits[(k175 + e183) + i11 * n146 + i174 * n177 + i12 * n179];
+                                    right_next[u170 * 8 + e183] = v184;
                                 }
                             }
                         }
                     }
                 }
-                if (first147 >= 0) {
+                if (first148 >= 0) {
                     #pragma unroll
-                    for (int k171 = 0; k171 < 32; k171 += 16) {
+                    for (int k185 = 0; k185 < 32; k185 += 16) {
                         unsigned left_now[2][4];
                         #pragma unroll
-                        for (int g172 = 0; g172 < 2; ++g172) {
-                            lw_words4(left_now[g172], &left[stage146][(int)threadIdx.y % 2 * 32 + g172 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k171 + (int)threadIdx.x / 16 * 8]);
+                        for (int g186 = 0; g186 < 2; ++g186) {
+                            lw_words4_across(left_now[g186], &left[stage147][k185 + (int)threadIdx.x / 16 * 8 + (int)threadIdx.x % 8][(int)threadIdx.y % 2 * 32 + g186 * 16 + (int)threadIdx.x / 8 % 2 * 8]);
                         }
                         unsigned right_now[2][2];
                         #pragma unroll
-                        for (int g173 = 0; g173 < 2; ++g173) {
-                            lw_words2(right_now[g173], &right[stage146][(int)threadIdx.y / 2 * 16 + g173 * 8 + 0 + (int)threadIdx.x % 8][k171 + (int)threadIdx.x / 8 % 2 * 8]);
+                        for (int g187 = 0; g187 < 2; ++g187) {
+                            lw_words2(right_now[g187], &right[stage147][(int)threadIdx.y / 2 * 16 + g187 * 8 + 0 + (int)threadIdx.x % 8][k185 + (int)threadIdx.x / 8 % 2 * 8]);
                         }
                         #pragma unroll
-                        for (int r174 = 0; r174 < 2; ++r174) {
+                        for (int r188 = 0; r188 < 2; ++r188) {
                             #pragma unroll
-                            for (int c175 = 0; c175 < 2; ++c175) {
-                                lw_mma_f16(p0[(r174 * 2 + 0) * 4 + c175 * 2 + 0], p0[(r174 * 2 + 0) * 4 + c175 * 2 + 1], p0[(r174 * 2 + 1) * 4 + c175 * 2 + 0], p0[(r174 * 2 + 1) * 4 + c175 * 2 + 1], left_now[r174], right_now[c175]);
+                            for (int c189 = 0; c189 < 2; ++c189) {
+                                lw_mma_f16(p1[(r188 * 2 + 0) * 4 + c189 * 2 + 0], p1[(r188 * 2 + 0) * 4 + c189 * 2 + 1], p1[(r188 * 2 + 1) * 4 + c189 * 2 + 0], p1[(r188 * 2 + 1) * 4 + c189 * 2 + 1], left_now[r188], right_now[c189]);
                             }
                         }
                     }
                 }
-                stage146 = 1 - stage146;
-                if (more148) {
+                stage147 = 1 - stage147;
+                if (more149) {
                     #pragma unroll
-                    for (int u176 = 0; u176 < 1; ++u176) {
-                        const int at178 = u176 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at179 = at178 % 4 * 8;
-                        const int at180 = at178 / 4;
+                    for (int u190 = 0; u190 < 8; ++u190) {
+                        const int at192 = u190 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at193 = at192 % 64 * 1;
+                        const int at194 = at192 / 64;
+                        lw_pack<unsigned short, 1> whole;
+                        #pragma unroll
+                        for (int e191 = 0; e191 < 1; ++e191) {
+                            whole.at[e191] = left_next[u190 * 1 + e191];
+                        }
+                        *(lw_pack<unsigned short, 1>*)&left[stage147][at194][at193] = whole;
+                    }
+                    #pragma unroll
+                    for (int u195 = 0; u195 < 1; ++u195) {
+                        const int at197 = u195 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at198 = at197 % 4 * 8;
+                        const int at199 = at197 / 4;
                         lw_pack<unsigned short, 8> whole;
                         #pragma unroll
-                        for (int e177 = 0; e177 < 8; ++e177) {
-                            whole.at[e177] = left_next[u176 * 8 + e177];
+                        for (int e196 = 0; e196 < 8; ++e196) {
+                            whole.at[e196] = right_next[u195 * 8 + e196];
                         }
-                        *(lw_pack<unsigned short, 8>*)&left[stage146][at180][at179] = whole;
-                    }
-                    #pragma unroll
-                    for (int u181 = 0; u181 < 1; ++u181) {
-                        const int at183 = u181 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at184 = at183 % 4 * 8;
-                        const int at185 = at183 / 4;
-                        lw_pack<unsigned short, 8> whole;
-                        #pragma unroll
-                        for (int e182 = 0; e182 < 8; ++e182) {
-                            whole.at[e182] = right_next[u181 * 8 + e182];
-                        }
-                        *(lw_pack<unsigned short, 8>*)&right[stage146][at185][at184] = whole;
-                    }
-                }
-                __syncthreads();
-            }
-        }
-        float p1[16];
-        #pragma unroll
-        for (int k186 = 0; k186 < 16; ++k186) {
-            p1[k186] = 0.0f;
-        }
-         {
-            unsigned short (*const left)[64][40] = (unsigned short (*)[64][40])(lw_near + 0);
-            unsigned short left_next[8];
-            unsigned short (*const right)[64][40] = (unsigned short (*)[64][40])(lw_near + 10240);
-            unsigned short right_next[8];
-            int stage188 = 0;
-            for (int first189 = -32; first189 < n187; first189 += 32) {
-                const bool more190 = first189 + 32 < n187;
-                if (more190) {
-                    #pragma unroll
-                    for (int u191 = 0; u191 < 1; ++u191) {
-                        const int at192 = u191 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at193 = at192 % 4 * 8;
-                        const int at194 = at192 / 4;
-                        const int i195 = at10 + at194;
-                        const int k196 = first189 + 32 + at193;
-                        if (n187 % 8 == 0 && n198 % 8 == 0 && i195 < n26 && k196 + 8 <= n187) {
-                            lw_pack<unsigned short, 8> pack199;
-                            pack199 = *(const lw_pack<unsigned short, 8>*)&x2_bits[k196 + i195 * n187 + i9 * n198];
-                            #pragma unroll
-                            for (int e200 = 0; e200 < 8; ++e200) {
-                                const unsigned short v201 = pack199.at[e200];
-                                left_next[u191 * 8 + e200] = v201;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e202 = 0; e202 < 8; ++e202) {
-                                left_next[u191 * 8 + e202] = 0;
-                                if (i195 < n26 && (k196 + e202) < n187) {
-                                    const unsigned short v203 = x2_bits[(k196 + e202) + i195 * n187 + i9 * n198];
-                                    left_next[u191 * 8 + e202] = v203;
-                                }
-                            }
-                        }
-                    }
-                    #pragma unroll
-                    for (int u204 = 0; u204 < 1; ++u204) {
-                        const int at205 = u204 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at206 = at205 % 4 * 8;
-                        const int at207 = at205 / 4;
-                        const int i208 = first144 + at207;
-                        const int k209 = first189 + 32 + at206;
-                        if (n187 % 8 == 0 && n211 % 8 == 0 && i208 < n14 && k209 + 8 <= n187) {
-                            lw_pack<unsigned short, 8> pack212;
-                            pack212 = *(const lw_pack<unsigned short, 8>*)&x3_bits[k209 + i208 * n187 + i9 * n211];
-                            #pragma unroll
-                            for (int e213 = 0; e213 < 8; ++e213) {
-                                const unsigned short v214 = pack212.at[e213];
-                                right_next[u204 * 8 + e213] = v214;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e215 = 0; e215 < 8; ++e215) {
-                                right_next[u204 * 8 + e215] = 0;
-                                if (i208 < n14 && (k209 + e215) < n187) {
-                                    const unsigned short v216 = x3_bits[(k209 + e215) + i208 * n187 + i9 * n211];
-                                    right_next[u204 * 8 + e215] = v216;
-                                }
-                            }
-                        }
-                    }
-                }
-                if (first189 >= 0) {
-                    #pragma unroll
-                    for (int k217 = 0; k217 < 32; k217 += 16) {
-                        unsigned left_now[2][4];
-                        #pragma unroll
-                        for (int g218 = 0; g218 < 2; ++g218) {
-                            lw_words4(left_now[g218], &left[stage188][(int)threadIdx.y % 2 * 32 + g218 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k217 + (int)threadIdx.x / 16 * 8]);
-                        }
-                        unsigned right_now[2][2];
-                        #pragma unroll
-                        for (int g219 = 0; g219 < 2; ++g219) {
-                            lw_words2(right_now[g219], &right[stage188][(int)threadIdx.y / 2 * 16 + g219 * 8 + 0 + (int)threadIdx.x % 8][k217 + (int)threadIdx.x / 8 % 2 * 8]);
-                        }
-                        #pragma unroll
-                        for (int r220 = 0; r220 < 2; ++r220) {
-                            #pragma unroll
-                            for (int c221 = 0; c221 < 2; ++c221) {
-                                lw_mma_f16(p1[(r220 * 2 + 0) * 4 + c221 * 2 + 0], p1[(r220 * 2 + 0) * 4 + c221 * 2 + 1], p1[(r220 * 2 + 1) * 4 + c221 * 2 + 0], p1[(r220 * 2 + 1) * 4 + c221 * 2 + 1], left_now[r220], right_now[c221]);
-                            }
-                        }
-                    }
-                }
-                stage188 = 1 - stage188;
-                if (more190) {
-                    #pragma unroll
-                    for (int u222 = 0; u222 < 1; ++u222) {
-                        const int at224 = u222 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at225 = at224 % 4 * 8;
-                        const int at226 = at224 / 4;
-                        lw_pack<unsigned short, 8> whole;
-                        #pragma unroll
-                        for (int e223 = 0; e223 < 8; ++e223) {
-                            whole.at[e223] = left_next[u222 * 8 + e223];
-                        }
-                        *(lw_pack<unsigned short, 8>*)&left[stage188][at226][at225] = whole;
-                    }
-                    #pragma unroll
-                    for (int u227 = 0; u227 < 1; ++u227) {
-                        const int at229 = u227 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at230 = at229 % 4 * 8;
-                        const int at231 = at229 / 4;
-                        lw_pack<unsigned short, 8> whole;
-                        #pragma unroll
-                        for (int e228 = 0; e228 < 8; ++e228) {
-                            whole.at[e228] = right_next[u227 * 8 + e228];
-                        }
-                        *(lw_pack<unsigned short, 8>*)&right[stage188][at231][at230] = whole;
+                        *(lw_pack<unsigned short, 8>*)&right[stage147][at199][at198] = whole;
                     }
                 }
                 __syncthreads();
             }
         }
         #pragma unroll
-        for (int r232 = 0; r232 < 4; ++r232) {
+        for (int r200 = 0; r200 < 4; ++r200) {
             #pragma unroll
-            for (int c233 = 0; c233 < 4; ++c233) {
-                const int i234 = at10 + r232 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
-                const int i235 = first144 + c233 / 2 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2 + c233 % 2;
-                if (i234 < n26 && i235 < n14) {
-                    const float v236 = lw_from_f16(lw_to_f16((float)p1[r232 * 4 + c233]));
-                    const float v237 = lw_from_f16(lw_to_f16(v236 / s11_rows[r232]));
-                    const float v238 = -v237;
-                    const float v239 = lw_from_f16(lw_to_f16((float)p0[r232 * 4 + c233]));
-                    const float v240 = lw_from_f16(lw_to_f16(v239 * 0x1.998p-3f));
-                    const float v241 = lw_from_f16(lw_to_f16(v240 - s4_rows[r232]));
-                    const float v242 = lw_from_f16(lw_to_f16(lw_exp_f32(v241)));
-                    const float v243 = lw_from_f16(lw_to_f16(v242 / s11_rows[r232]));
-                    const float v244 = lw_from_f16(lw_to_f16(v238 * v243));
-                    lw_add(acc142[r232], acc143[r232], v244);
+            for (int c201 = 0; c201 < 4; ++c201) {
+                const int i202 = at13 + r200 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
+                const int i203 = first98 + c201 / 2 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2 + c201 % 2;
+                if (i202 < n30 && i203 < n17) {
+                    const int i204 = (int)((unsigned int)(i202) % (unsigned int)n33);
+                    const int i205 = (int)((unsigned int)(i202) / (unsigned int)n33);
+                    const double v206 = (double)size_t;
+                    const double v207 = sqrt(v206);
+                    const double v208 = 1.0 / v207;
+                    const float v209 = (float)v208;
+                    const float v210 = p0[r200 * 4 + c201] * v209;
+                    const float v211 = s12_rows[r200] >= __uint_as_float(0xff800000u) || s12_rows[r200] != s12_rows[r200] ? s12_rows[r200] : __uint_as_float(0xff800000u);
+                    const bool v212 = v211 - v211 == 0;
+                    const float v213 = v212 ? v211 : 0.0f;
+                    const float v214 = v210 - v213;
+                    const float v215 = lw_exp_f32(v214);
+                    lw_add(acc94[r200], acc95[r200], v215);
+                    const float v216 = lw_from_f16(lw_to_f16((float)p1[r200 * 4 + c201]));
+                    const float v217 = v216 * v215;
+                    lw_add(acc96[r200], acc97[r200], v217);
                 }
             }
         }
     }
-    float s20_rows[4];
-    float (*const table245)[17] = (float (*)[17])lw_near;
+    float s24_rows[4];
+    float (*const table218)[17] = (float (*)[17])lw_near;
     #pragma unroll
-    for (int r246 = 0; r246 < 4; ++r246) {
-        float all247 = lw_added((acc142 + r246)[0], (acc143 + r246)[0]);
-        table245[r246 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][(int)threadIdx.y / 2 * 4 + (int)threadIdx.x % 4] = all247;
+    for (int r219 = 0; r219 < 4; ++r219) {
+        float all220 = lw_added((acc94 + r219)[0], (acc95 + r219)[0]);
+        table218[r219 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][(int)threadIdx.y / 2 * 4 + (int)threadIdx.x % 4] = all220;
     }
     __syncthreads();
     #pragma unroll
-    for (int r246 = 0; r246 < 4; ++r246) {
-        float all248 = table245[r246 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][0];
-        for (int k249 = 1; k249 < 16; ++k249) {
-            all248 = all248 + table245[r246 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][k249];
+    for (int r219 = 0; r219 < 4; ++r219) {
+        float all221 = table218[r219 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][0];
+        for (int k222 = 1; k222 < 16; ++k222) {
+            all221 = all221 + table218[r219 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][k222];
         }
-        const float v250 = lw_from_f16(lw_to_f16(all248));
-        s20_rows[r246] = v250;
+        const float v223 = all221;
+        s24_rows[r219] = v223;
     }
     __syncthreads();
-    // pass 4: sum
-    float acc251[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    float acc252[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    for (int first253 = 0; first253 < n14; first253 += 64) {
-        float p0[16];
-        #pragma unroll
-        for (int k254 = 0; k254 < 16; ++k254) {
-            p0[k254] = 0.0f;
-        }
-         {
-            unsigned short (*const left)[64][40] = (unsigned short (*)[64][40])(lw_near + 0);
-            unsigned short left_next[8];
-            unsigned short (*const right)[64][40] = (unsigned short (*)[64][40])(lw_near + 10240);
-            unsigned short right_next[8];
-            int stage255 = 0;
-            for (int first256 = -32; first256 < n16; first256 += 32) {
-                const bool more257 = first256 + 32 < n16;
-                if (more257) {
-                    #pragma unroll
-                    for (int u258 = 0; u258 < 1; ++u258) {
-                        const int at259 = u258 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at260 = at259 % 4 * 8;
-                        const int at261 = at259 / 4;
-                        const int i262 = at10 + at261;
-                        const int k263 = first256 + 32 + at260;
-                        if (n16 % 8 == 0 && n28 % 8 == 0 && i262 < n26 && k263 + 8 <= n16) {
-                            lw_pack<unsigned short, 8> pack264;
-                            pack264 = *(const lw_pack<unsigned short, 8>*)&x0_bits[k263 + i262 * n16 + i9 * n28];
-                            #pragma unroll
-                            for (int e265 = 0; e265 < 8; ++e265) {
-                                const unsigned short v266 = pack264.at[e265];
-                                left_next[u258 * 8 + e265] = v266;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e267 = 0; e267 < 8; ++e267) {
-                                left_next[u258 * 8 + e267] = 0;
-                                if (i262 < n26 && (k263 + e267) < n16) {
-                                    const unsigned short v268 = x0_bits[(k263 + e267) + i262 * n16 + i9 * n28];
-                                    left_next[u258 * 8 + e267] = v268;
-                                }
-                            }
-                        }
-                    }
-                    #pragma unroll
-                    for (int u269 = 0; u269 < 1; ++u269) {
-                        const int at270 = u269 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at271 = at270 % 4 * 8;
-                        const int at272 = at270 / 4;
-                        const int i273 = first253 + at272;
-                        const int k274 = first256 + 32 + at271;
-                        if (n16 % 8 == 0 && n41 % 8 == 0 && i273 < n14 && k274 + 8 <= n16) {
-                            lw_pack<unsigned short, 8> pack275;
-                            pack275 = *(const lw_pack<unsigned short, 8>*)&x1_bits[k274 + i273 * n16 + i9 * n41];
-                            #pragma unroll
-                            for (int e276 = 0; e276 < 8; ++e276) {
-                                const unsigned short v277 = pack275.at[e276];
-                                right_next[u269 * 8 + e276] = v277;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e278 = 0; e278 < 8; ++e278) {
-                                right_next[u269 * 8 + e278] = 0;
-                                if (i273 < n14 && (k274 + e278) < n16) {
-                                    const unsigned short v279 = x1_bits[(k274 + e278) + i273 * n16 + i9 * n41];
-                                    right_next[u269 * 8 + e278] = v279;
-                                }
-                            }
-                        }
-                    }
-                }
-                if (first256 >= 0) {
-                    #pragma unroll
-                    for (int k280 = 0; k280 < 32; k280 += 16) {
-                        unsigned left_now[2][4];
-                        #pragma unroll
-                        for (int g281 = 0; g281 < 2; ++g281) {
-                            lw_words4(left_now[g281], &left[stage255][(int)threadIdx.y % 2 * 32 + g281 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k280 + (int)threadIdx.x / 16 * 8]);
-                        }
-                        unsigned right_now[2][2];
-                        #pragma unroll
-                        for (int g282 = 0; g282 < 2; ++g282) {
-                            lw_words2(right_now[g282], &right[stage255][(int)threadIdx.y / 2 * 16 + g282 * 8 + 0 + (int)threadIdx.x % 8][k280 + (int)threadIdx.x / 8 % 2 * 8]);
-                        }
-                        #pragma unroll
-                        for (int r283 = 0; r283 < 2; ++r283) {
-                            #pragma unroll
-                            for (int c284 = 0; c284 < 2; ++c284) {
-                                lw_mma_f16(p0[(r283 * 2 + 0) * 4 + c284 * 2 + 0], p0[(r283 * 2 + 0) * 4 + c284 * 2 + 1], p0[(r283 * 2 + 1) * 4 + c284 * 2 + 0], p0[(r283 * 2 + 1) * 4 + c284 * 2 + 1], left_now[r283], right_now[c284]);
-                            }
-                        }
-                    }
-                }
-                stage255 = 1 - stage255;
-                if (more257) {
-                    #pragma unroll
-                    for (int u285 = 0; u285 < 1; ++u285) {
-                        const int at287 = u285 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at288 = at287 % 4 * 8;
-                        const int at289 = at287 / 4;
-                        lw_pack<unsigned short, 8> whole;
-                        #pragma unroll
-                        for (int e286 = 0; e286 < 8; ++e286) {
-                            whole.at[e286] = left_next[u285 * 8 + e286];
-                        }
-                        *(lw_pack<unsigned short, 8>*)&left[stage255][at289][at288] = whole;
-                    }
-                    #pragma unroll
-                    for (int u290 = 0; u290 < 1; ++u290) {
-                        const int at292 = u290 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at293 = at292 % 4 * 8;
-                        const int at294 = at292 / 4;
-                        lw_pack<unsigned short, 8> whole;
-                        #pragma unroll
-                        for (int e291 = 0; e291 < 8; ++e291) {
-                            whole.at[e291] = right_next[u290 * 8 + e291];
-                        }
-                        *(lw_pack<unsigned short, 8>*)&right[stage255][at294][at293] = whole;
-                    }
-                }
-                __syncthreads();
-            }
-        }
-        float p1[16];
-        #pragma unroll
-        for (int k295 = 0; k295 < 16; ++k295) {
-            p1[k295] = 0.0f;
-        }
-         {
-            unsigned short (*const left)[64][40] = (unsigned short (*)[64][40])(lw_near + 0);
-            unsigned short left_next[8];
-            unsigned short (*const right)[64][40] = (unsigned short (*)[64][40])(lw_near + 10240);
-            unsigned short right_next[8];
-            int stage296 = 0;
-            for (int first297 = -32; first297 < n187; first297 += 32) {
-                const bool more298 = first297 + 32 < n187;
-                if (more298) {
-                    #pragma unroll
-                    for (int u299 = 0; u299 < 1; ++u299) {
-                        const int at300 = u299 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at301 = at300 % 4 * 8;
-                        const int at302 = at300 / 4;
-                        const int i303 = at10 + at302;
-                        const int k304 = first297 + 32 + at301;
-                        if (n187 % 8 == 0 && n198 % 8 == 0 && i303 < n26 && k304 + 8 <= n187) {
-                            lw_pack<unsigned short, 8> pack305;
-                            pack305 = *(const lw_pack<unsigned short, 8>*)&x2_bits[k304 + i303 * n187 + i9 * n198];
-                            #pragma unroll
-                            for (int e306 = 0; e306 < 8; ++e306) {
-                                const unsigned short v307 = pack305.at[e306];
-                                left_next[u299 * 8 + e306] = v307;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e308 = 0; e308 < 8; ++e308) {
-                                left_next[u299 * 8 + e308] = 0;
-                                if (i303 < n26 && (k304 + e308) < n187) {
-                                    const unsigned short v309 = x2_bits[(k304 + e308) + i303 * n187 + i9 * n198];
-                                    left_next[u299 * 8 + e308] = v309;
-                                }
-                            }
-                        }
-                    }
-                    #pragma unroll
-                    for (int u310 = 0; u310 < 1; ++u310) {
-                        const int at311 = u310 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at312 = at311 % 4 * 8;
-                        const int at313 = at311 / 4;
-                        const int i314 = first253 + at313;
-                        const int k315 = first297 + 32 + at312;
-                        if (n187 % 8 == 0 && n211 % 8 == 0 && i314 < n14 && k315 + 8 <= n187) {
-                            lw_pack<unsigned short, 8> pack316;
-                            pack316 = *(const lw_pack<unsigned short, 8>*)&x3_bits[k315 + i314 * n187 + i9 * n211];
-                            #pragma unroll
-                            for (int e317 = 0; e317 < 8; ++e317) {
-                                const unsigned short v318 = pack316.at[e317];
-                                right_next[u310 * 8 + e317] = v318;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e319 = 0; e319 < 8; ++e319) {
-                                right_next[u310 * 8 + e319] = 0;
-                                if (i314 < n14 && (k315 + e319) < n187) {
-                                    const unsigned short v320 = x3_bits[(k315 + e319) + i314 * n187 + i9 * n211];
-                                    right_next[u310 * 8 + e319] = v320;
-                                }
-                            }
-                        }
-                    }
-                }
-                if (first297 >= 0) {
-                    #pragma unroll
-                    for (int k321 = 0; k321 < 32; k321 += 16) {
-                        unsigned left_now[2][4];
-                        #pragma unroll
-                        for (int g322 = 0; g322 < 2; ++g322) {
-                            lw_words4(left_now[g322], &left[stage296][(int)threadIdx.y % 2 * 32 + g322 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k321 + (int)threadIdx.x / 16 * 8]);
-                        }
-                        unsigned right_now[2][2];
-                        #pragma unroll
-                        for (int g323 = 0; g323 < 2; ++g323) {
-                            lw_words2(right_now[g323], &right[stage296][(int)threadIdx.y / 2 * 16 + g323 * 8 + 0 + (int)threadIdx.x % 8][k321 + (int)threadIdx.x / 8 % 2 * 8]);
-                        }
-                        #pragma unroll
-                        for (int r324 = 0; r324 < 2; ++r324) {
-                            #pragma unroll
-                            for (int c325 = 0; c325 < 2; ++c325) {
-                                lw_mma_f16(p1[(r324 * 2 + 0) * 4 + c325 * 2 + 0], p1[(r324 * 2 + 0) * 4 + c325 * 2 + 1], p1[(r324 * 2 + 1) * 4 + c325 * 2 + 0], p1[(r324 * 2 + 1) * 4 + c325 * 2 + 1], left_now[r324], right_now[c325]);
-                            }
-                        }
-                    }
-                }
-                stage296 = 1 - stage296;
-                if (more298) {
-                    #pragma unroll
-                    for (int u326 = 0; u326 < 1; ++u326) {
-                        const int at328 = u326 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at329 = at328 % 4 * 8;
-                        const int at330 = at328 / 4;
-                        lw_pack<unsigned short, 8> whole;
-                        #pragma unroll
-                        for (int e327 = 0; e327 < 8; ++e327) {
-                            whole.at[e327] = left_next[u326 * 8 + e327];
-                        }
-                        *(lw_pack<unsigned short, 8>*)&left[stage296][at330][at329] = whole;
-                    }
-                    #pragma unroll
-                    for (int u331 = 0; u331 < 1; ++u331) {
-                        const int at333 = u331 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at334 = at333 % 4 * 8;
-                        const int at335 = at333 / 4;
-                        lw_pack<unsigned short, 8> whole;
-                        #pragma unroll
-                        for (int e332 = 0; e332 < 8; ++e332) {
-                            whole.at[e332] = right_next[u331 * 8 + e332];
-                        }
-                        *(lw_pack<unsigned short, 8>*)&right[stage296][at335][at334] = whole;
-                    }
-                }
-                __syncthreads();
-            }
-        }
-        #pragma unroll
-        for (int r336 = 0; r336 < 4; ++r336) {
-            #pragma unroll
-            for (int c337 = 0; c337 < 4; ++c337) {
-                const int i338 = at10 + r336 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
-                const int i339 = first253 + c337 / 2 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2 + c337 % 2;
-                if (i338 < n26 && i339 < n14) {
-                    const float v340 = lw_from_f16(lw_to_f16((float)p1[r336 * 4 + c337]));
-                    const float v341 = lw_from_f16(lw_to_f16(v340 / s11_rows[r336]));
-                    const float v342 = lw_from_f16(lw_to_f16(v341 + s20_rows[r336]));
-                    const float v343 = lw_from_f16(lw_to_f16((float)p0[r336 * 4 + c337]));
-                    const float v344 = lw_from_f16(lw_to_f16(v343 * 0x1.998p-3f));
-                    const float v345 = lw_from_f16(lw_to_f16(v344 - s4_rows[r336]));
-                    const float v346 = lw_from_f16(lw_to_f16(lw_exp_f32(v345)));
-                    const float v347 = lw_from_f16(lw_to_f16(v342 * v346));
-                    const float v348 = -v347;
-                    lw_add(acc251[r336], acc252[r336], v348);
-                }
-            }
-        }
-    }
-    float s25_rows[4];
-    float (*const table349)[17] = (float (*)[17])lw_near;
+    float s33_rows[4];
+    float (*const table224)[17] = (float (*)[17])lw_near;
     #pragma unroll
-    for (int r350 = 0; r350 < 4; ++r350) {
-        float all351 = lw_added((acc251 + r350)[0], (acc252 + r350)[0]);
-        table349[r350 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][(int)threadIdx.y / 2 * 4 + (int)threadIdx.x % 4] = all351;
+    for (int r225 = 0; r225 < 4; ++r225) {
+        float all226 = lw_added((acc96 + r225)[0], (acc97 + r225)[0]);
+        table224[r225 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][(int)threadIdx.y / 2 * 4 + (int)threadIdx.x % 4] = all226;
     }
     __syncthreads();
     #pragma unroll
-    for (int r350 = 0; r350 < 4; ++r350) {
-        float all352 = table349[r350 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][0];
-        for (int k353 = 1; k353 < 16; ++k353) {
-            all352 = all352 + table349[r350 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][k353];
+    for (int r225 = 0; r225 < 4; ++r225) {
+        float all227 = table224[r225 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][0];
+        for (int k228 = 1; k228 < 16; ++k228) {
+            all227 = all227 + table224[r225 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][k228];
         }
-        const float v354 = lw_from_f16(lw_to_f16(all352));
-        s25_rows[r350] = v354;
+        const float v229 = all227;
+        s33_rows[r225] = v229;
     }
     __syncthreads();
     // the last pass
     #pragma unroll
-    for (int k355 = 0; k355 < 8; ++k355) {
-        s31_sums[k355] = 0.0f;
+    for (int k230 = 0; k230 < 8; ++k230) {
+        r42_sums[k230] = 0.0f;
     }
-    for (int first356 = 0; first356 < n14; first356 += 64) {
+    for (int first231 = 0; first231 < n17; first231 += 64) {
         float p0[16];
         #pragma unroll
-        for (int k357 = 0; k357 < 16; ++k357) {
-            p0[k357] = 0.0f;
+        for (int k232 = 0; k232 < 16; ++k232) {
+            p0[k232] = 0.0f;
         }
          {
-            unsigned short (*const left)[64][40] = (unsigned short (*)[64][40])(lw_near + 0);
+            unsigned short (*const left)[32][72] = (unsigned short (*)[32][72])(lw_near + 0);
             unsigned short left_next[8];
-            unsigned short (*const right)[64][40] = (unsigned short (*)[64][40])(lw_near + 10240);
+            unsigned short (*const right)[64][40] = (unsigned short (*)[64][40])(lw_near + 9216);
             unsigned short right_next[8];
-            int stage358 = 0;
-            for (int first359 = -32; first359 < n16; first359 += 32) {
-                const bool more360 = first359 + 32 < n16;
-                if (more360) {
+            int stage233 = 0;
+            for (int first234 = -32; first234 < n19; first234 += 32) {
+                const bool more235 = first234 + 32 < n19;
+                if (more235) {
                     #pragma unroll
-                    for (int u361 = 0; u361 < 1; ++u361) {
-                        const int at362 = u361 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at363 = at362 % 4 * 8;
-                        const int at364 = at362 / 4;
-                        const int i365 = at10 + at364;
-                        const int k366 = first359 + 32 + at363;
-                        if (n16 % 8 == 0 && n28 % 8 == 0 && i365 < n26 && k366 + 8 <= n16) {
-                            lw_pack<unsigned short, 8> pack367;
-                            pack367 = *(const lw_pack<unsigned short, 8>*)&x0_bits[k366 + i365 * n16 + i9 * n28];
-                            #pragma unroll
-                            for (int e368 = 0; e368 < 8; ++e368) {
-                                const unsigned short v369 = pack367.at[e368];
-                                left_next[u361 * 8 + e368] = v369;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e370 = 0; e370 < 8; ++e370) {
-                                left_next[u361 * 8 + e370] = 0;
-                                if (i365 < n26 && (k366 + e370) < n16) {
-                                    const unsigned short v371 = x0_bits[(k366 + e370) + i365 * n16 + i9 * n28];
-                                    left_next[u361 * 8 + e370] = v371;
-                                }
+                    for (int u236 = 0; u236 < 8; ++u236) {
+                        const int at237 = u236 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at238 = at237 % 64 * 1;
+                        const int at239 = at237 / 64;
+                        const int i240 = at13 + at238;
+                        const int k241 = first234 + 32 + at239;
+                        #pragma unroll
+                        for (int e242 = 0; e242 < 1; ++e242) {
+                            left_next[u236 * 1 + e242] = 0;
+                            if ((i240 + e242) < n30 && k241 < n19) {
+                                const int i243 = (int)((unsigned int)((i240 + e242)) % (unsigned int)n33);
+                                const int i244 = (int)((unsigned int)((i240 + e242)) / (unsigned int)n33);
+                                const long long v245 = (long long)((unsigned long long)(long long)i11 * (unsigned long long)n32);
+                                const long long v246 = (long long)((unsigned long long)v245 + (unsigned long long)(long long)i243);
+                                const long long v247 = (long long)((unsigned long long)v246 * (unsigned long long)size_t);
+                                const long long v248 = (long long)((unsigned long long)v247 + (unsigned long long)(long long)k241);
+                                const long long v249 = lw_remainder_int64(v248, size_t);
+                                const long long v250 = lw_floor_divide_int64(v248, size_t);
+                                const unsigned short v251 = x0_bits[(int)v249 + (int)v250 * n19 + i244 * n43 + i12 * n45];
+                                left_next[u236 * 1 + e242] = v251;
                             }
                         }
                     }
                     #pragma unroll
-                    for (int u372 = 0; u372 < 1; ++u372) {
-                        const int at373 = u372 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at374 = at373 % 4 * 8;
-                        const int at375 = at373 / 4;
-                        const int i376 = first356 + at375;
-                        const int k377 = first359 + 32 + at374;
-                        if (n16 % 8 == 0 && n41 % 8 == 0 && i376 < n14 && k377 + 8 <= n16) {
-                            lw_pack<unsigned short, 8> pack378;
-                            pack378 = *(const lw_pack<unsigned short, 8>*)&x1_bits[k377 + i376 * n16 + i9 * n41];
+                    for (int u252 = 0; u252 < 1; ++u252) {
+                        const int at253 = u252 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at254 = at253 % 4 * 8;
+                        const int at255 = at253 / 4;
+                        const int i256 = first231 + at255;
+                        const int k257 = first234 + 32 + at254;
+                        if (n19 % 8 == 0 && n54 % 8 == 0 && n56 % 8 == 0 && i256 < n17 && k257 + 8 <= n19) {
+                            lw_pack<unsigned short, 8> pack258;
+                            pack258 = *(const lw_pack<unsigned short, 8>*)&x1_bits[k257 + i11 * n19 + i256 * n54 + i12 * n56];
                             #pragma unroll
-                            for (int e379 = 0; e379 < 8; ++e379) {
-                                const unsigned short v380 = pack378.at[e379];
-                                right_next[u372 * 8 + e379] = v380;
+                            for (int e259 = 0; e259 < 8; ++e259) {
+                                const unsigned short v260 = pack258.at[e259];
+                                right_next[u252 * 8 + e259] = v260;
                             }
                         } else {
                             #pragma unroll
-                            for (int e381 = 0; e381 < 8; ++e381) {
-                                right_next[u372 * 8 + e381] = 0;
-                                if (i376 < n14 && (k377 + e381) < n16) {
-                                    const unsigned short v382 = x1_bits[(k377 + e381) + i376 * n16 + i9 * n41];
-                                    right_next[u372 * 8 + e381] = v382;
+                            for (int e261 = 0; e261 < 8; ++e261) {
+                                right_next[u252 * 8 + e261] = 0;
+                                if (i256 < n17 && (k257 + e261) < n19) {
+                                    const unsigned short v262 = x1_bits[(k257 + e261) + i11 * n19 + i256 * n54 + i12 * n56];
+                                    right_next[u252 * 8 + e261] = v262;
                                 }
                             }
                         }
                     }
                 }
-                if (first359 >= 0) {
+                if (first234 >= 0) {
                     #pragma unroll
-                    for (int k383 = 0; k383 < 32; k383 += 16) {
+                    for (int k263 = 0; k263 < 32; k263 += 16) {
                         unsigned left_now[2][4];
                         #pragma unroll
-                        for (int g384 = 0; g384 < 2; ++g384) {
-                            lw_words4(left_now[g384], &left[stage358][(int)threadIdx.y % 2 * 32 + g384 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k383 + (int)threadIdx.x / 16 * 8]);
+                        for (int g264 = 0; g264 < 2; ++g264) {
+                            lw_words4_across(left_now[g264], &left[stage233][k263 + (int)threadIdx.x / 16 * 8 + (int)threadIdx.x % 8][(int)threadIdx.y % 2 * 32 + g264 * 16 + (int)threadIdx.x / 8 % 2 * 8]);
                         }
                         unsigned right_now[2][2];
                         #pragma unroll
-                        for (int g385 = 0; g385 < 2; ++g385) {
-                            lw_words2(right_now[g385], &right[stage358][(int)threadIdx.y / 2 * 16 + g385 * 8 + 0 + (int)threadIdx.x % 8][k383 + (int)threadIdx.x / 8 % 2 * 8]);
+                        for (int g265 = 0; g265 < 2; ++g265) {
+                            lw_words2(right_now[g265], &right[stage233][(int)threadIdx.y / 2 * 16 + g265 * 8 + 0 + (int)threadIdx.x % 8][k263 + (int)threadIdx.x / 8 % 2 * 8]);
                         }
                         #pragma unroll
-                        for (int r386 = 0; r386 < 2; ++r386) {
+                        for (int r266 = 0; r266 < 2; ++r266) {
                             #pragma unroll
-                            for (int c387 = 0; c387 < 2; ++c387) {
-                                lw_mma_f16(p0[(r386 * 2 + 0) * 4 + c387 * 2 + 0], p0[(r386 * 2 + 0) * 4 + c387 * 2 + 1], p0[(r386 * 2 + 1) * 4 + c387 * 2 + 0], p0[(r386 * 2 + 1) * 4 + c387 * 2 + 1], left_now[r386], right_now[c387]);
+                            for (int c267 = 0; c267 < 2; ++c267) {
+                                lw_mma_f16(p0[(r266 * 2 + 0) * 4 + c267 * 2 + 0], p0[(r266 * 2 + 0) * 4 + c267 * 2 + 1], p0[(r266 * 2 + 1) * 4 + c267 * 2 + 0], p0[(r266 * 2 + 1) * 4 + c267 * 2 + 1], left_now[r266], right_now[c267]);
                             }
                         }
                     }
                 }
-                stage358 = 1 - stage358;
-                if (more360) {
+                stage233 = 1 - stage233;
+                if (more235) {
                     #pragma unroll
-                    for (int u388 = 0; u388 < 1; ++u388) {
-                        const int at390 = u388 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at391 = at390 % 4 * 8;
-                        const int at392 = at390 / 4;
-                        lw_pack<unsigned short, 8> whole;
+                    for (int u268 = 0; u268 < 8; ++u268) {
+                        const int at270 = u268 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at271 = at270 % 64 * 1;
+                        const int at272 = at270 / 64;
+                        lw_pack<unsigned short, 1> whole;
                         #pragma unroll
-                        for (int e389 = 0; e389 < 8; ++e389) {
-                            whole.at[e389] = left_next[u388 * 8 + e389];
+                        for (int e269 = 0; e269 < 1; ++e269) {
+                            whole.at[e269] = left_next[u268 * 1 + e269];
                         }
-                        *(lw_pack<unsigned short, 8>*)&left[stage358][at392][at391] = whole;
+                        *(lw_pack<unsigned short, 1>*)&left[stage233][at272][at271] = whole;
                     }
                     #pragma unroll
-                    for (int u393 = 0; u393 < 1; ++u393) {
-                        const int at395 = u393 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at396 = at395 % 4 * 8;
-                        const int at397 = at395 / 4;
+                    for (int u273 = 0; u273 < 1; ++u273) {
+                        const int at275 = u273 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at276 = at275 % 4 * 8;
+                        const int at277 = at275 / 4;
                         lw_pack<unsigned short, 8> whole;
                         #pragma unroll
-                        for (int e394 = 0; e394 < 8; ++e394) {
-                            whole.at[e394] = right_next[u393 * 8 + e394];
+                        for (int e274 = 0; e274 < 8; ++e274) {
+                            whole.at[e274] = right_next[u273 * 8 + e274];
                         }
-                        *(lw_pack<unsigned short, 8>*)&right[stage358][at397][at396] = whole;
+                        *(lw_pack<unsigned short, 8>*)&right[stage233][at277][at276] = whole;
                     }
                 }
                 __syncthreads();
@@ -1224,535 +833,560 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
         }
         float p1[16];
         #pragma unroll
-        for (int k398 = 0; k398 < 16; ++k398) {
-            p1[k398] = 0.0f;
+        for (int k278 = 0; k278 < 16; ++k278) {
+            p1[k278] = 0.0f;
         }
          {
-            unsigned short (*const left)[64][40] = (unsigned short (*)[64][40])(lw_near + 0);
+            unsigned short (*const left)[32][72] = (unsigned short (*)[32][72])(lw_near + 0);
             unsigned short left_next[8];
-            unsigned short (*const right)[64][40] = (unsigned short (*)[64][40])(lw_near + 10240);
+            unsigned short (*const right)[64][40] = (unsigned short (*)[64][40])(lw_near + 9216);
             unsigned short right_next[8];
-            int stage399 = 0;
-            for (int first400 = -32; first400 < n187; first400 += 32) {
-                const bool more401 = first400 + 32 < n187;
-                if (more401) {
+            int stage279 = 0;
+            for (int first280 = -32; first280 < n146; first280 += 32) {
+                const bool more281 = first280 + 32 < n146;
+                if (more281) {
                     #pragma unroll
-                    for (int u402 = 0; u402 < 1; ++u402) {
-                        const int at403 = u402 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at404 = at403 % 4 * 8;
-                        const int at405 = at403 / 4;
-                        const int i406 = at10 + at405;
-                        const int k407 = first400 + 32 + at404;
-                        if (n187 % 8 == 0 && n198 % 8 == 0 && i406 < n26 && k407 + 8 <= n187) {
-                            lw_pack<unsigned short, 8> pack408;
-                            pack408 = *(const lw_pack<unsigned short, 8>*)&x2_bits[k407 + i406 * n187 + i9 * n198];
-                            #pragma unroll
-                            for (int e409 = 0; e409 < 8; ++e409) {
-                                const unsigned short v410 = pack408.at[e409];
-                                left_next[u402 * 8 + e409] = v410;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e411 = 0; e411 < 8; ++e411) {
-                                left_next[u402 * 8 + e411] = 0;
-                                if (i406 < n26 && (k407 + e411) < n187) {
-                                    const unsigned short v412 = x2_bits[(k407 + e411) + i406 * n187 + i9 * n198];
-                                    left_next[u402 * 8 + e411] = v412;
-                                }
+                    for (int u282 = 0; u282 < 8; ++u282) {
+                        const int at283 = u282 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at284 = at283 % 64 * 1;
+                        const int at285 = at283 / 64;
+                        const int i286 = at13 + at284;
+                        const int k287 = first280 + 32 + at285;
+                        #pragma unroll
+                        for (int e288 = 0; e288 < 1; ++e288) {
+                            left_next[u282 * 1 + e288] = 0;
+                            if ((i286 + e288) < n30 && k287 < n146) {
+                                const int i289 = (int)((unsigned int)((i286 + e288)) % (unsigned int)n33);
+                                const int i290 = (int)((unsigned int)((i286 + e288)) / (unsigned int)n33);
+                                const long long v291 = (long long)((unsigned long long)(long long)i11 * (unsigned long long)n32);
+                                const long long v292 = (long long)((unsigned long long)v291 + (unsigned long long)(long long)i289);
+                                const long long v293 = (long long)((unsigned long long)v292 * (unsigned long long)size_p);
+                                const long long v294 = (long long)((unsigned long long)v293 + (unsigned long long)(long long)k287);
+                                const long long v295 = lw_remainder_int64(v294, size_p);
+                                const long long v296 = lw_floor_divide_int64(v294, size_p);
+                                const unsigned short v297 = x2_bits[(int)v295 + (int)v296 * n146 + i290 * n166 + i12 * n168];
+                                left_next[u282 * 1 + e288] = v297;
                             }
                         }
                     }
                     #pragma unroll
-                    for (int u413 = 0; u413 < 1; ++u413) {
-                        const int at414 = u413 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at415 = at414 % 4 * 8;
-                        const int at416 = at414 / 4;
-                        const int i417 = first356 + at416;
-                        const int k418 = first400 + 32 + at415;
-                        if (n187 % 8 == 0 && n211 % 8 == 0 && i417 < n14 && k418 + 8 <= n187) {
-                            lw_pack<unsigned short, 8> pack419;
-                            pack419 = *(const lw_pack<unsigned short, 8>*)&x3_bits[k418 + i417 * n187 + i9 * n211];
+                    for (int u298 = 0; u298 < 1; ++u298) {
+                        const int at299 = u298 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at300 = at299 % 4 * 8;
+                        const int at301 = at299 / 4;
+                        const int i302 = first231 + at301;
+                        const int k303 = first280 + 32 + at300;
+                        if (n146 % 8 == 0 && n177 % 8 == 0 && n179 % 8 == 0 && i302 < n17 && k303 + 8 <= n146) {
+                            lw_pack<unsigned short, 8> pack304;
+                            pack304 = *(const lw_pack<unsigned short, 8>*)&x3_bits[k303 + i11 * n146 + i302 * n177 + i12 * n179];
                             #pragma unroll
-                            for (int e420 = 0; e420 < 8; ++e420) {
-                                const unsigned short v421 = pack419.at[e420];
-                                right_next[u413 * 8 + e420] = v421;
+                            for (int e305 = 0; e305 < 8; ++e305) {
+                                const unsigned short v306 = pack304.at[e305];
+                                right_next[u298 * 8 + e305] = v306;
                             }
                         } else {
                             #pragma unroll
-                            for (int e422 = 0; e422 < 8; ++e422) {
-                                right_next[u413 * 8 + e422] = 0;
-                                if (i417 < n14 && (k418 + e422) < n187) {
-                                    const unsigned short v423 = x3_bits[(k418 + e422) + i417 * n187 + i9 * n211];
-                                    right_next[u413 * 8 + e422] = v423;
+                            for (int e307 = 0; e307 < 8; ++e307) {
+                                right_next[u298 * 8 + e307] = 0;
+                                if (i302 < n17 && (k303 + e307) < n146) {
+                                    const unsigned short v308 = x3_bits[(k303 + e307) + i11 * n146 + i302 * n177 + i12 * n179];
+                                    right_next[u298 * 8 + e307] = v308;
                                 }
                             }
                         }
                     }
                 }
-                if (first400 >= 0) {
+                if (first280 >= 0) {
                     #pragma unroll
-                    for (int k424 = 0; k424 < 32; k424 += 16) {
+                    for (int k309 = 0; k309 < 32; k309 += 16) {
                         unsigned left_now[2][4];
                         #pragma unroll
-                        for (int g425 = 0; g425 < 2; ++g425) {
-                            lw_words4(left_now[g425], &left[stage399][(int)threadIdx.y % 2 * 32 + g425 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k424 + (int)threadIdx.x / 16 * 8]);
+                        for (int g310 = 0; g310 < 2; ++g310) {
+                            lw_words4_across(left_now[g310], &left[stage279][k309 + (int)threadIdx.x / 16 * 8 + (int)threadIdx.x % 8][(int)threadIdx.y % 2 * 32 + g310 * 16 + (int)threadIdx.x / 8 % 2 * 8]);
                         }
                         unsigned right_now[2][2];
                         #pragma unroll
-                        for (int g426 = 0; g426 < 2; ++g426) {
-                            lw_words2(right_now[g426], &right[stage399][(int)threadIdx.y / 2 * 16 + g426 * 8 + 0 + (int)threadIdx.x % 8][k424 + (int)threadIdx.x / 8 % 2 * 8]);
+                        for (int g311 = 0; g311 < 2; ++g311) {
+                            lw_words2(right_now[g311], &right[stage279][(int)threadIdx.y / 2 * 16 + g311 * 8 + 0 + (int)threadIdx.x % 8][k309 + (int)threadIdx.x / 8 % 2 * 8]);
                         }
                         #pragma unroll
-                        for (int r427 = 0; r427 < 2; ++r427) {
+                        for (int r312 = 0; r312 < 2; ++r312) {
                             #pragma unroll
-                            for (int c428 = 0; c428 < 2; ++c428) {
-                                lw_mma_f16(p1[(r427 * 2 + 0) * 4 + c428 * 2 + 0], p1[(r427 * 2 + 0) * 4 + c428 * 2 + 1], p1[(r427 * 2 + 1) * 4 + c428 * 2 + 0], p1[(r427 * 2 + 1) * 4 + c428 * 2 + 1], left_now[r427], right_now[c428]);
+                            for (int c313 = 0; c313 < 2; ++c313) {
+                                lw_mma_f16(p1[(r312 * 2 + 0) * 4 + c313 * 2 + 0], p1[(r312 * 2 + 0) * 4 + c313 * 2 + 1], p1[(r312 * 2 + 1) * 4 + c313 * 2 + 0], p1[(r312 * 2 + 1) * 4 + c313 * 2 + 1], left_now[r312], right_now[c313]);
                             }
                         }
                     }
                 }
-                stage399 = 1 - stage399;
-                if (more401) {
+                stage279 = 1 - stage279;
+                if (more281) {
                     #pragma unroll
-                    for (int u429 = 0; u429 < 1; ++u429) {
-                        const int at431 = u429 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at432 = at431 % 4 * 8;
-                        const int at433 = at431 / 4;
-                        lw_pack<unsigned short, 8> whole;
+                    for (int u314 = 0; u314 < 8; ++u314) {
+                        const int at316 = u314 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at317 = at316 % 64 * 1;
+                        const int at318 = at316 / 64;
+                        lw_pack<unsigned short, 1> whole;
                         #pragma unroll
-                        for (int e430 = 0; e430 < 8; ++e430) {
-                            whole.at[e430] = left_next[u429 * 8 + e430];
+                        for (int e315 = 0; e315 < 1; ++e315) {
+                            whole.at[e315] = left_next[u314 * 1 + e315];
                         }
-                        *(lw_pack<unsigned short, 8>*)&left[stage399][at433][at432] = whole;
+                        *(lw_pack<unsigned short, 1>*)&left[stage279][at318][at317] = whole;
                     }
                     #pragma unroll
-                    for (int u434 = 0; u434 < 1; ++u434) {
-                        const int at436 = u434 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at437 = at436 % 4 * 8;
-                        const int at438 = at436 / 4;
+                    for (int u319 = 0; u319 < 1; ++u319) {
+                        const int at321 = u319 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at322 = at321 % 4 * 8;
+                        const int at323 = at321 / 4;
                         lw_pack<unsigned short, 8> whole;
                         #pragma unroll
-                        for (int e435 = 0; e435 < 8; ++e435) {
-                            whole.at[e435] = right_next[u434 * 8 + e435];
+                        for (int e320 = 0; e320 < 8; ++e320) {
+                            whole.at[e320] = right_next[u319 * 8 + e320];
                         }
-                        *(lw_pack<unsigned short, 8>*)&right[stage399][at438][at437] = whole;
+                        *(lw_pack<unsigned short, 8>*)&right[stage279][at323][at322] = whole;
                     }
                 }
                 __syncthreads();
             }
         }
         #pragma unroll
-        for (int a439 = 0; a439 < 4; ++a439) {
+        for (int a324 = 0; a324 < 4; ++a324) {
             #pragma unroll
-            for (int g440 = 0; g440 < 2; ++g440) {
-                lw_pack<unsigned short, 2> whole;
+            for (int g325 = 0; g325 < 4; ++g325) {
+                lw_pack<float, 1> whole;
                 #pragma unroll
-                for (int e441 = 0; e441 < 2; ++e441) {
-                    const int at442 = g440 * 2 + e441;
-                    whole.at[e441] = 0;
-                    const int i443 = at10 + a439 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
-                    const int i444 = first356 + at442 / 2 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2 + at442 % 2;
-                    if (i443 < n26 && i444 < n14) {
-                        const float v445 = lw_from_f16(lw_to_f16((float)p1[a439 * 4 + at442]));
-                        const float v446 = lw_from_f16(lw_to_f16(v445 / s11_rows[a439]));
-                        const float v447 = lw_from_f16(lw_to_f16(v446 + s20_rows[a439]));
-                        const float v448 = lw_from_f16(lw_to_f16((float)p0[a439 * 4 + at442]));
-                        const float v449 = lw_from_f16(lw_to_f16(v448 * 0x1.998p-3f));
-                        const float v450 = lw_from_f16(lw_to_f16(v449 - s4_rows[a439]));
-                        const float v451 = lw_from_f16(lw_to_f16(lw_exp_f32(v450)));
-                        const float v452 = lw_from_f16(lw_to_f16(v447 * v451));
-                        const bool v453 = v449 == s4_rows[a439];
-                        const float v454 = lw_from_f16(lw_to_f16(s25_rows[a439] / s8_rows[a439]));
-                        const float v455 = v453 ? v454 : 0.0f;
-                        const float v456 = lw_from_f16(lw_to_f16(v452 + v455));
-                        const float v457 = lw_from_f16(lw_to_f16(v456 * 0x1.998p-3f));
-                        whole.at[e441] = lw_to_f16(v457);
+                for (int e326 = 0; e326 < 1; ++e326) {
+                    const int at327 = g325 * 1 + e326;
+                    whole.at[e326] = 0;
+                    const int i328 = at13 + at327 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
+                    const int i329 = first231 + a324 / 2 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2 + a324 % 2;
+                    if (i328 < n30 && i329 < n17) {
+                        const int i330 = (int)((unsigned int)(i328) % (unsigned int)n33);
+                        const int i331 = (int)((unsigned int)(i328) / (unsigned int)n33);
+                        const float v332 = lw_from_f16(lw_to_f16((float)p1[at327 * 4 + a324]));
+                        const float v333 = 1.0f / s24_rows[at327];
+                        const float v334 = v332 * v333;
+                        const float v335 = -s33_rows[at327];
+                        const float v336 = v335 * v333;
+                        const float v337 = v336 * v333;
+                        const float v338 = v334 + v337;
+                        const double v339 = (double)size_t;
+                        const double v340 = sqrt(v339);
+                        const double v341 = 1.0 / v340;
+                        const float v342 = (float)v341;
+                        const float v343 = p0[at327 * 4 + a324] * v342;
+                        const float v344 = s12_rows[at327] >= __uint_as_float(0xff800000u) || s12_rows[at327] != s12_rows[at327] ? s12_rows[at327] : __uint_as_float(0xff800000u);
+                        const bool v345 = v344 - v344 == 0;
+                        const float v346 = v345 ? v344 : 0.0f;
+                        const float v347 = v343 - v346;
+                        const float v348 = lw_exp_f32(v347);
+                        const float v349 = v338 * v348;
+                        const float v350 = v349 * v342;
+                        whole.at[e326] = v350;
                     }
                 }
-                *(lw_pack<unsigned short, 2>*)&lw_kept[a439 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][g440 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2] = whole;
+                *(lw_pack<float, 1>*)&lw_kept[a324 / 2 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2 + a324 % 2][g325 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4] = whole;
             }
         }
          {
-            unsigned short (*const right_stages)[32][40] = (unsigned short (*)[32][40])(lw_near + 0);
-            unsigned short right_stages_next[4];
-            int stage458 = 0;
-            for (int first459 = -32; first459 < 64; first459 += 32) {
-                const bool more460 = first459 + 32 < 64;
-                if (more460) {
+            float (*const right_stages)[16][36] = (float (*)[16][36])(lw_near + 0);
+            float right_stages_next[2];
+            int stage351 = 0;
+            for (int first352 = -16; first352 < 64; first352 += 16) {
+                const bool more353 = first352 + 16 < 64;
+                if (more353) {
                     #pragma unroll
-                    for (int u461 = 0; u461 < 1; ++u461) {
-                        const int at462 = u461 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at463 = at462 % 8 * 4;
-                        const int at464 = at462 / 8;
-                        const int i465 = at11 + at463;
-                        const int k466 = first356 + first459 + 32 + at464;
-                        if (n16 % 4 == 0 && n41 % 4 == 0 && i465 + 4 <= n16 && k466 < n14) {
-                            lw_pack<unsigned short, 4> pack467;
-                            pack467 = *(const lw_pack<unsigned short, 4>*)&x1_bits[i465 + k466 * n16 + i9 * n41];
+                    for (int u354 = 0; u354 < 1; ++u354) {
+                        const int at355 = u354 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at356 = at355 % 16 * 2;
+                        const int at357 = at355 / 16;
+                        const int i358 = at14 + at356;
+                        const int k359 = first231 + first352 + 16 + at357;
+                        if (n19 % 2 == 0 && n54 % 2 == 0 && n56 % 2 == 0 && i358 + 2 <= n19 && k359 < n17) {
+                            lw_pack<unsigned short, 2> pack360;
+                            pack360 = *(const lw_pack<unsigned short, 2>*)&x1[i358 + i11 * n19 + k359 * n54 + i12 * n56];
                             #pragma unroll
-                            for (int e468 = 0; e468 < 4; ++e468) {
-                                const unsigned short v469 = pack467.at[e468];
-                                right_stages_next[u461 * 4 + e468] = v469;
+                            for (int e361 = 0; e361 < 2; ++e361) {
+                                const float v362 = lw_from_f16(pack360.at[e361]);
+                                right_stages_next[u354 * 2 + e361] = v362;
                             }
                         } else {
                             #pragma unroll
-                            for (int e470 = 0; e470 < 4; ++e470) {
-                                right_stages_next[u461 * 4 + e470] = 0;
-                                if ((i465 + e470) < n16 && k466 < n14) {
-                                    const unsigned short v471 = x1_bits[(i465 + e470) + k466 * n16 + i9 * n41];
-                                    right_stages_next[u461 * 4 + e470] = v471;
+                            for (int e363 = 0; e363 < 2; ++e363) {
+                                right_stages_next[u354 * 2 + e363] = 0;
+                                if ((i358 + e363) < n19 && k359 < n17) {
+                                    const float v364 = lw_from_f16(x1[(i358 + e363) + i11 * n19 + k359 * n54 + i12 * n56]);
+                                    right_stages_next[u354 * 2 + e363] = v364;
                                 }
                             }
                         }
                     }
                 }
-                if (first459 >= 0) {
-                    unsigned short (*const left)[72] = (unsigned short (*)[72])&lw_kept[0][first459];
-                    auto* const right = right_stages[stage458];
-                    #pragma unroll
-                    for (int k472 = 0; k472 < 32; k472 += 16) {
-                        unsigned left_now[2][4];
+                if (first352 >= 0) {
+                    float (*const left)[68] = (float (*)[68])&lw_kept[first352][0];
+                    auto* const right = right_stages[stage351];
+                    #pragma unroll 4
+                    for (int k365 = 0; k365 < 16; ++k365) {
+                        lw_pack<float, 4> left_now[2];
                         #pragma unroll
-                        for (int g473 = 0; g473 < 2; ++g473) {
-                            lw_words4(left_now[g473], &left[(int)threadIdx.y % 2 * 32 + g473 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k472 + (int)threadIdx.x / 16 * 8]);
+                        for (int g366 = 0; g366 < 2; ++g366) {
+                            left_now[g366] = *(const lw_pack<float, 4>*)&left[k365][g366 * 32 + (int)threadIdx.y * 4];
                         }
-                        unsigned right_now[1][2];
+                        lw_pack<float, 1> right_now[1];
                         #pragma unroll
-                        for (int g474 = 0; g474 < 1; ++g474) {
-                            lw_words2_across(right_now[g474], &right[k472 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][(int)threadIdx.y / 2 * 8 + g474 * 8 + 0]);
+                        for (int g367 = 0; g367 < 1; ++g367) {
+                            right_now[g367] = *(const lw_pack<float, 1>*)&right[k365][g367 * 32 + (int)threadIdx.x * 1];
                         }
                         #pragma unroll
-                        for (int r475 = 0; r475 < 2; ++r475) {
+                        for (int r368 = 0; r368 < 8; ++r368) {
                             #pragma unroll
-                            for (int c476 = 0; c476 < 1; ++c476) {
-                                lw_mma_f16(s31_sums[(r475 * 2 + 0) * 2 + c476 * 2 + 0], s31_sums[(r475 * 2 + 0) * 2 + c476 * 2 + 1], s31_sums[(r475 * 2 + 1) * 2 + c476 * 2 + 0], s31_sums[(r475 * 2 + 1) * 2 + c476 * 2 + 1], left_now[r475], right_now[c476]);
+                            for (int c369 = 0; c369 < 1; ++c369) {
+                                r42_sums[r368 * 1 + c369] = fmaf(left_now[r368 / 4].at[r368 % 4], right_now[c369 / 1].at[c369 % 1], r42_sums[r368 * 1 + c369]);
                             }
                         }
                     }
                 }
-                stage458 = 1 - stage458;
-                if (more460) {
+                stage351 = 1 - stage351;
+                if (more353) {
                     #pragma unroll
-                    for (int u477 = 0; u477 < 1; ++u477) {
-                        const int at479 = u477 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at480 = at479 % 8 * 4;
-                        const int at481 = at479 / 8;
-                        lw_pack<unsigned short, 4> whole;
+                    for (int u370 = 0; u370 < 1; ++u370) {
+                        const int at372 = u370 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at373 = at372 % 16 * 2;
+                        const int at374 = at372 / 16;
+                        lw_pack<float, 2> whole;
                         #pragma unroll
-                        for (int e478 = 0; e478 < 4; ++e478) {
-                            whole.at[e478] = right_stages_next[u477 * 4 + e478];
+                        for (int e371 = 0; e371 < 2; ++e371) {
+                            whole.at[e371] = right_stages_next[u370 * 2 + e371];
                         }
-                        *(lw_pack<unsigned short, 4>*)&right_stages[stage458][at481][at480] = whole;
+                        *(lw_pack<float, 2>*)&right_stages[stage351][at374][at373] = whole;
                     }
                 }
                 __syncthreads();
             }
         }
     }
-    if (at11 == 0 && (int)threadIdx.y / 2 * 4 + (int)threadIdx.x % 4 == 0) {
+    if (at14 == 0 && (int)threadIdx.y / 2 * 4 + (int)threadIdx.x % 4 == 0) {
         #pragma unroll
-        for (int r482 = 0; r482 < 4; ++r482) {
-            const int i483 = at10 + r482 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
-            if (i483 < n26) {
-                y1[i483 + i9 * n26] = lw_to_f16(s4_rows[r482]);
-                y2[i483 + i9 * n26] = lw_to_f16(s11_rows[r482]);
-                y3[i483 + i9 * n26] = lw_to_f16(s20_rows[r482]);
-                const float v484 = lw_from_f16(lw_to_f16(s25_rows[r482] / s8_rows[r482]));
-                y4[i483 + i9 * n26] = lw_to_f16(v484);
+        for (int r375 = 0; r375 < 4; ++r375) {
+            const int i376 = at13 + r375 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
+            if (i376 < n30) {
+                const int i377 = (int)((unsigned int)(i376) % (unsigned int)n33);
+                const int i378 = (int)((unsigned int)(i376) / (unsigned int)n33);
+                const float v379 = s12_rows[r375] >= __uint_as_float(0xff800000u) || s12_rows[r375] != s12_rows[r375] ? s12_rows[r375] : __uint_as_float(0xff800000u);
+                const bool v380 = v379 - v379 == 0;
+                const float v381 = v380 ? v379 : 0.0f;
+                y1[i377 + i378 * n33 + i11 * n30 + i12 * n383] = v381;
+                y2[i377 + i378 * n33 + i11 * n30 + i12 * n383] = s24_rows[r375];
+                const float v384 = 1.0f / s24_rows[r375];
+                y3[i377 + i378 * n33 + i11 * n30 + i12 * n383] = v384;
+                const float v385 = -s33_rows[r375];
+                const float v386 = v385 * v384;
+                const float v387 = v386 * v384;
+                y4[i377 + i378 * n33 + i11 * n30 + i12 * n383] = v387;
             }
         }
     }
     #pragma unroll
-    for (int r485 = 0; r485 < 4; ++r485) {
-        const int i487 = at10 + r485 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
+    for (int r388 = 0; r388 < 8; ++r388) {
+        const int i390 = at13 + r388 / 4 * 32 + (int)threadIdx.y * 4 + r388 % 4;
         #pragma unroll
-        for (int g486 = 0; g486 < 1; ++g486) {
-            const int i488 = at11 + g486 * 8 + (int)threadIdx.y / 2 * 8 + (int)threadIdx.x % 4 * 2;
-            if (n16 % 2 == 0 && n28 % 2 == 0 && i487 < n26 && i488 + 2 <= n16) {
-                lw_pack<unsigned short, 2> pack489;
-                #pragma unroll
-                for (int e490 = 0; e490 < 2; ++e490) {
-                    const float v491 = lw_from_f16(lw_to_f16((float)s31_sums[r485 * 2 + g486 * 2 + e490]));
-                    pack489.at[e490] = lw_to_f16(v491);
-                }
-                *(lw_pack<unsigned short, 2>*)&y0[i488 + i487 * n16 + i9 * n28] = pack489;
-            } else {
-                #pragma unroll
-                for (int e492 = 0; e492 < 2; ++e492) {
-                    if (i487 < n26 && i488 + e492 < n16) {
-                        const float v493 = lw_from_f16(lw_to_f16((float)s31_sums[r485 * 2 + g486 * 2 + e492]));
-                        y0[(i488 + e492) + i487 * n16 + i9 * n28] = lw_to_f16(v493);
-                    }
+        for (int g389 = 0; g389 < 1; ++g389) {
+            const int i391 = at14 + g389 * 32 + (int)threadIdx.x * 1;
+            const int i392 = (int)((unsigned int)(i390) % (unsigned int)n33);
+            const int i393 = (int)((unsigned int)(i390) / (unsigned int)n33);
+            #pragma unroll
+            for (int e394 = 0; e394 < 1; ++e394) {
+                if (i390 < n30 && i391 + e394 < n19) {
+                    y0[(i391 + e394) + i392 * n19 + i393 * n396 + i11 * n398 + i12 * n400] = r42_sums[r388 * 1 + g389 * 1 + e394];
                 }
             }
         }
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2) kernel_1(
+extern "C" __global__ void __launch_bounds__(256, 1) kernel_1(
         const unsigned short* __restrict__ x0,
         const unsigned short* __restrict__ x1,
-        const unsigned short* __restrict__ x2,
-        const unsigned short* __restrict__ x3,
+        const float* __restrict__ x2,
+        const float* __restrict__ x3,
         const unsigned short* __restrict__ x4,
         unsigned short* y0,
         long long size_n,
         long long size_m,
-        long long size_r,
-        long long size_t,
         long long size_k,
+        long long size_t,
+        long long size_v,
+        long long size_w,
+        long long size_p,
         long long* error) {
-    const long long n0 = size_k + 63ll;
-    const long long n1 = lw_size_divide(n0, 64ll);
+    const long long n0 = size_p + 31ll;
+    const long long n1 = lw_size_divide(n0, 32ll);
     const int n2 = (int)(n1);
-    const long long n5 = size_t + 63ll;
+    const long long n5 = size_v + 63ll;
     const long long n6 = lw_size_divide(n5, 64ll);
     const int n7 = (int)(n6);
-    const int n14 = (int)(size_m);
-    const int n16 = (int)(size_r);
-    const int n26 = (int)(size_t);
-    const long long n27 = size_r * size_t;
-    const int n28 = (int)(n27);
-    const long long n40 = size_m * size_r;
-    const int n41 = (int)(n40);
-    const int n84 = (int)(size_k);
-    const long long n85 = size_k * size_m;
-    const int n86 = (int)(n85);
-    const long long n106 = size_k * size_t;
-    const int n107 = (int)(n106);
+    const int n10 = (int)(size_w);
+    const long long n17 = lw_size_divide(size_k, size_w) * size_m;
+    const int n18 = (int)(n17);
+    const int n20 = (int)(size_t);
+    const int n30 = (int)(size_v);
+    const long long n31 = size_t * size_w;
+    const int n32 = (int)(n31);
+    const long long n33 = size_t * size_v * size_w;
+    const int n34 = (int)(n33);
+    const long long n47 = lw_size_divide(size_k, size_w);
+    const int n48 = (int)(n47);
+    const long long n57 = size_k * size_t;
+    const int n58 = (int)(n57);
+    const long long n59 = size_k * size_m * size_t;
+    const int n60 = (int)(n59);
+    const long long n90 = lw_size_divide(size_k, size_w) * size_m * size_w;
+    const int n91 = (int)(n90);
+    const int n107 = (int)(size_p);
+    const long long n117 = size_k * size_p;
+    const int n118 = (int)(n117);
+    const long long n119 = size_k * size_m * size_p;
+    const int n120 = (int)(n119);
+    const long long n136 = size_p * size_v;
+    const int n137 = (int)(n136);
+    const long long n138 = size_p * size_v * size_w;
+    const int n139 = (int)(n138);
     const int i3 = (int)((unsigned int)(int)blockIdx.x % (unsigned int)n2);
     const int i4 = (int)((unsigned int)(int)blockIdx.x / (unsigned int)n2);
     const int i8 = (int)((unsigned int)i4 % (unsigned int)n7);
     const int i9 = (int)((unsigned int)i4 / (unsigned int)n7);
-    const int at10 = i8 * 64;
-    const int at11 = i3 * 64;
-    float s9_sums[16];
+    const int i11 = (int)((unsigned int)i9 % (unsigned int)n10);
+    const int i12 = (int)((unsigned int)i9 / (unsigned int)n10);
+    const int at13 = i8 * 64;
+    const int at14 = i3 * 32;
+    float s20_sums[8];
     __shared__ __align__(16) unsigned char lw_near[20480];
     __shared__ __align__(16) unsigned short lw_kept[64][72];
     // the last pass
     #pragma unroll
-    for (int k12 = 0; k12 < 16; ++k12) {
-        s9_sums[k12] = 0.0f;
+    for (int k15 = 0; k15 < 8; ++k15) {
+        s20_sums[k15] = 0.0f;
     }
     const unsigned short* const x1_bits = x1;
     const unsigned short* const x0_bits = x0;
     const unsigned short* const x4_bits = x4;
-    for (int first13 = 0; first13 < n14; first13 += 64) {
+    for (int first16 = 0; first16 < n18; first16 += 64) {
         float p0[16];
         #pragma unroll
-        for (int k15 = 0; k15 < 16; ++k15) {
-            p0[k15] = 0.0f;
+        for (int k19 = 0; k19 < 16; ++k19) {
+            p0[k19] = 0.0f;
         }
          {
             unsigned short (*const left)[64][40] = (unsigned short (*)[64][40])(lw_near + 0);
             unsigned short left_next[8];
-            unsigned short (*const right)[64][40] = (unsigned short (*)[64][40])(lw_near + 10240);
+            unsigned short (*const right)[32][72] = (unsigned short (*)[32][72])(lw_near + 10240);
             unsigned short right_next[8];
-            int stage17 = 0;
-            for (int first18 = -32; first18 < n16; first18 += 32) {
-                const bool more19 = first18 + 32 < n16;
-                if (more19) {
+            int stage21 = 0;
+            for (int first22 = -32; first22 < n20; first22 += 32) {
+                const bool more23 = first22 + 32 < n20;
+                if (more23) {
                     #pragma unroll
-                    for (int u20 = 0; u20 < 1; ++u20) {
-                        const int at21 = u20 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at22 = at21 % 4 * 8;
-                        const int at23 = at21 / 4;
-                        const int i24 = at10 + at23;
-                        const int k25 = first18 + 32 + at22;
-                        if (n16 % 8 == 0 && n28 % 8 == 0 && i24 < n26 && k25 + 8 <= n16) {
-                            lw_pack<unsigned short, 8> pack29;
-                            pack29 = *(const lw_pack<unsigned short, 8>*)&x1_bits[k25 + i24 * n16 + i9 * n28];
+                    for (int u24 = 0; u24 < 1; ++u24) {
+                        const int at25 = u24 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at26 = at25 % 4 * 8;
+                        const int at27 = at25 / 4;
+                        const int i28 = at13 + at27;
+                        const int k29 = first22 + 32 + at26;
+                        if (n20 % 8 == 0 && n32 % 8 == 0 && n34 % 8 == 0 && i28 < n30 && k29 + 8 <= n20) {
+                            lw_pack<unsigned short, 8> pack35;
+                            pack35 = *(const lw_pack<unsigned short, 8>*)&x1_bits[k29 + i11 * n20 + i28 * n32 + i12 * n34];
                             #pragma unroll
-                            for (int e30 = 0; e30 < 8; ++e30) {
-                                const unsigned short v31 = pack29.at[e30];
-                                left_next[u20 * 8 + e30] = v31;
+                            for (int e36 = 0; e36 < 8; ++e36) {
+                                const unsigned short v37 = pack35.at[e36];
+                                left_next[u24 * 8 + e36] = v37;
                             }
                         } else {
                             #pragma unroll
-                            for (int e32 = 0; e32 < 8; ++e32) {
-                                left_next[u20 * 8 + e32] = 0;
-                                if (i24 < n26 && (k25 + e32) < n16) {
-                                    const unsigned short v33 = x1_bits[(k25 + e32) + i24 * n16 + i9 * n28];
-                                    left_next[u20 * 8 + e32] = v33;
+                            for (int e38 = 0; e38 < 8; ++e38) {
+                                left_next[u24 * 8 + e38] = 0;
+                                if (i28 < n30 && (k29 + e38) < n20) {
+                                    const unsigned short v39 = x1_bits[(k29 + e38) + i11 * n20 + i28 * n32 + i12 * n34];
+                                    left_next[u24 * 8 + e38] = v39;
                                 }
                             }
                         }
                     }
                     #pragma unroll
-                    for (int u34 = 0; u34 < 1; ++u34) {
-                        const int at35 = u34 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at36 = at35 % 4 * 8;
-                        const int at37 = at35 / 4;
-                        const int i38 = first13 + at37;
-                        const int k39 = first18 + 32 + at36;
-                        if (n16 % 8 == 0 && n41 % 8 == 0 && i38 < n14 && k39 + 8 <= n16) {
-                            lw_pack<unsigned short, 8> pack42;
-                            pack42 = *(const lw_pack<unsigned short, 8>*)&x0_bits[k39 + i38 * n16 + i9 * n41];
-                            #pragma unroll
-                            for (int e43 = 0; e43 < 8; ++e43) {
-                                const unsigned short v44 = pack42.at[e43];
-                                right_next[u34 * 8 + e43] = v44;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e45 = 0; e45 < 8; ++e45) {
-                                right_next[u34 * 8 + e45] = 0;
-                                if (i38 < n14 && (k39 + e45) < n16) {
-                                    const unsigned short v46 = x0_bits[(k39 + e45) + i38 * n16 + i9 * n41];
-                                    right_next[u34 * 8 + e45] = v46;
-                                }
+                    for (int u40 = 0; u40 < 8; ++u40) {
+                        const int at41 = u40 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at42 = at41 % 64 * 1;
+                        const int at43 = at41 / 64;
+                        const int i44 = first16 + at42;
+                        const int k45 = first22 + 32 + at43;
+                        #pragma unroll
+                        for (int e46 = 0; e46 < 1; ++e46) {
+                            right_next[u40 * 1 + e46] = 0;
+                            if ((i44 + e46) < n18 && k45 < n20) {
+                                const int i49 = (int)((unsigned int)((i44 + e46)) % (unsigned int)n48);
+                                const int i50 = (int)((unsigned int)((i44 + e46)) / (unsigned int)n48);
+                                const long long v51 = (long long)((unsigned long long)(long long)i11 * (unsigned long long)n47);
+                                const long long v52 = (long long)((unsigned long long)v51 + (unsigned long long)(long long)i49);
+                                const long long v53 = (long long)((unsigned long long)v52 * (unsigned long long)size_t);
+                                const long long v54 = (long long)((unsigned long long)v53 + (unsigned long long)(long long)k45);
+                                const long long v55 = lw_remainder_int64(v54, size_t);
+                                const long long v56 = lw_floor_divide_int64(v54, size_t);
+                                const unsigned short v61 = x0_bits[(int)v55 + (int)v56 * n20 + i50 * n58 + i12 * n60];
+                                right_next[u40 * 1 + e46] = v61;
                             }
                         }
                     }
                 }
-                if (first18 >= 0) {
+                if (first22 >= 0) {
                     #pragma unroll
-                    for (int k47 = 0; k47 < 32; k47 += 16) {
+                    for (int k62 = 0; k62 < 32; k62 += 16) {
                         unsigned left_now[2][4];
                         #pragma unroll
-                        for (int g48 = 0; g48 < 2; ++g48) {
-                            lw_words4(left_now[g48], &left[stage17][(int)threadIdx.y % 2 * 32 + g48 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k47 + (int)threadIdx.x / 16 * 8]);
+                        for (int g63 = 0; g63 < 2; ++g63) {
+                            lw_words4(left_now[g63], &left[stage21][(int)threadIdx.y % 2 * 32 + g63 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k62 + (int)threadIdx.x / 16 * 8]);
                         }
                         unsigned right_now[2][2];
                         #pragma unroll
-                        for (int g49 = 0; g49 < 2; ++g49) {
-                            lw_words2(right_now[g49], &right[stage17][(int)threadIdx.y / 2 * 16 + g49 * 8 + 0 + (int)threadIdx.x % 8][k47 + (int)threadIdx.x / 8 % 2 * 8]);
+                        for (int g64 = 0; g64 < 2; ++g64) {
+                            lw_words2_across(right_now[g64], &right[stage21][k62 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][(int)threadIdx.y / 2 * 16 + g64 * 8 + 0]);
                         }
                         #pragma unroll
-                        for (int r50 = 0; r50 < 2; ++r50) {
+                        for (int r65 = 0; r65 < 2; ++r65) {
                             #pragma unroll
-                            for (int c51 = 0; c51 < 2; ++c51) {
-                                lw_mma_f16(p0[(r50 * 2 + 0) * 4 + c51 * 2 + 0], p0[(r50 * 2 + 0) * 4 + c51 * 2 + 1], p0[(r50 * 2 + 1) * 4 + c51 * 2 + 0], p0[(r50 * 2 + 1) * 4 + c51 * 2 + 1], left_now[r50], right_now[c51]);
+                            for (int c66 = 0; c66 < 2; ++c66) {
+                                lw_mma_f16(p0[(r65 * 2 + 0) * 4 + c66 * 2 + 0], p0[(r65 * 2 + 0) * 4 + c66 * 2 + 1], p0[(r65 * 2 + 1) * 4 + c66 * 2 + 0], p0[(r65 * 2 + 1) * 4 + c66 * 2 + 1], left_now[r65], right_now[c66]);
                             }
                         }
                     }
                 }
-                stage17 = 1 - stage17;
-                if (more19) {
+                stage21 = 1 - stage21;
+                if (more23) {
                     #pragma unroll
-                    for (int u52 = 0; u52 < 1; ++u52) {
-                        const int at54 = u52 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at55 = at54 % 4 * 8;
-                        const int at56 = at54 / 4;
+                    for (int u67 = 0; u67 < 1; ++u67) {
+                        const int at69 = u67 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at70 = at69 % 4 * 8;
+                        const int at71 = at69 / 4;
                         lw_pack<unsigned short, 8> whole;
                         #pragma unroll
-                        for (int e53 = 0; e53 < 8; ++e53) {
-                            whole.at[e53] = left_next[u52 * 8 + e53];
+                        for (int e68 = 0; e68 < 8; ++e68) {
+                            whole.at[e68] = left_next[u67 * 8 + e68];
                         }
-                        *(lw_pack<unsigned short, 8>*)&left[stage17][at56][at55] = whole;
+                        *(lw_pack<unsigned short, 8>*)&left[stage21][at71][at70] = whole;
                     }
                     #pragma unroll
-                    for (int u57 = 0; u57 < 1; ++u57) {
-                        const int at59 = u57 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at60 = at59 % 4 * 8;
-                        const int at61 = at59 / 4;
-                        lw_pack<unsigned short, 8> whole;
+                    for (int u72 = 0; u72 < 8; ++u72) {
+                        const int at74 = u72 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at75 = at74 % 64 * 1;
+                        const int at76 = at74 / 64;
+                        lw_pack<unsigned short, 1> whole;
                         #pragma unroll
-                        for (int e58 = 0; e58 < 8; ++e58) {
-                            whole.at[e58] = right_next[u57 * 8 + e58];
+                        for (int e73 = 0; e73 < 1; ++e73) {
+                            whole.at[e73] = right_next[u72 * 1 + e73];
                         }
-                        *(lw_pack<unsigned short, 8>*)&right[stage17][at61][at60] = whole;
+                        *(lw_pack<unsigned short, 1>*)&right[stage21][at76][at75] = whole;
                     }
                 }
                 __syncthreads();
             }
         }
         #pragma unroll
-        for (int a62 = 0; a62 < 4; ++a62) {
+        for (int a77 = 0; a77 < 4; ++a77) {
             #pragma unroll
-            for (int g63 = 0; g63 < 2; ++g63) {
+            for (int g78 = 0; g78 < 2; ++g78) {
                 lw_pack<unsigned short, 2> whole;
                 #pragma unroll
-                for (int e64 = 0; e64 < 2; ++e64) {
-                    const int at65 = g63 * 2 + e64;
-                    whole.at[e64] = 0;
-                    const int i66 = at10 + a62 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
-                    const int i67 = first13 + at65 / 2 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2 + at65 % 2;
-                    if (i66 < n26 && i67 < n14) {
-                        const float v68 = lw_from_f16(lw_to_f16((float)p0[a62 * 4 + at65]));
-                        const float v69 = lw_from_f16(lw_to_f16(v68 * 0x1.998p-3f));
-                        const float v70 = lw_from_f16(x2[i67 + i9 * n14]);
-                        const float v71 = lw_from_f16(lw_to_f16(v69 - v70));
-                        const float v72 = lw_from_f16(lw_to_f16(lw_exp_f32(v71)));
-                        const float v73 = lw_from_f16(x3[i67 + i9 * n14]);
-                        const float v74 = lw_from_f16(lw_to_f16(v72 / v73));
-                        whole.at[e64] = lw_to_f16(v74);
+                for (int e79 = 0; e79 < 2; ++e79) {
+                    const int at80 = g78 * 2 + e79;
+                    whole.at[e79] = 0;
+                    const int i81 = at13 + a77 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
+                    const int i82 = first16 + at80 / 2 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2 + at80 % 2;
+                    if (i81 < n30 && i82 < n18) {
+                        const int i83 = (int)((unsigned int)(i82) % (unsigned int)n48);
+                        const int i84 = (int)((unsigned int)(i82) / (unsigned int)n48);
+                        const double v85 = (double)size_t;
+                        const double v86 = sqrt(v85);
+                        const double v87 = 1.0 / v86;
+                        const float v88 = (float)v87;
+                        const float v89 = p0[a77 * 4 + at80] * v88;
+                        const float v92 = x2[i83 + i84 * n48 + i11 * n18 + i12 * n91];
+                        const float v93 = v89 - v92;
+                        const float v94 = lw_exp_f32(v93);
+                        const float v95 = x3[i83 + i84 * n48 + i11 * n18 + i12 * n91];
+                        const float v96 = v94 / v95;
+                        const float v97 = lw_from_f16(lw_to_f16((float)v96));
+                        whole.at[e79] = lw_to_f16(v97);
                     }
                 }
-                *(lw_pack<unsigned short, 2>*)&lw_kept[a62 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][g63 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2] = whole;
+                *(lw_pack<unsigned short, 2>*)&lw_kept[a77 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][g78 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2] = whole;
             }
         }
          {
-            unsigned short (*const right_stages)[32][72] = (unsigned short (*)[32][72])(lw_near + 0);
-            unsigned short right_stages_next[8];
-            int stage75 = 0;
-            for (int first76 = -32; first76 < 64; first76 += 32) {
-                const bool more77 = first76 + 32 < 64;
-                if (more77) {
+            unsigned short (*const right_stages)[32][40] = (unsigned short (*)[32][40])(lw_near + 0);
+            unsigned short right_stages_next[4];
+            int stage98 = 0;
+            for (int first99 = -32; first99 < 64; first99 += 32) {
+                const bool more100 = first99 + 32 < 64;
+                if (more100) {
                     #pragma unroll
-                    for (int u78 = 0; u78 < 1; ++u78) {
-                        const int at79 = u78 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at80 = at79 % 8 * 8;
-                        const int at81 = at79 / 8;
-                        const int i82 = at11 + at80;
-                        const int k83 = first13 + first76 + 32 + at81;
-                        if (n84 % 8 == 0 && n86 % 8 == 0 && i82 + 8 <= n84 && k83 < n14) {
-                            lw_pack<unsigned short, 8> pack87;
-                            pack87 = *(const lw_pack<unsigned short, 8>*)&x4_bits[i82 + k83 * n84 + i9 * n86];
-                            #pragma unroll
-                            for (int e88 = 0; e88 < 8; ++e88) {
-                                const unsigned short v89 = pack87.at[e88];
-                                right_stages_next[u78 * 8 + e88] = v89;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e90 = 0; e90 < 8; ++e90) {
-                                right_stages_next[u78 * 8 + e90] = 0;
-                                if ((i82 + e90) < n84 && k83 < n14) {
-                                    const unsigned short v91 = x4_bits[(i82 + e90) + k83 * n84 + i9 * n86];
-                                    right_stages_next[u78 * 8 + e90] = v91;
-                                }
+                    for (int u101 = 0; u101 < 1; ++u101) {
+                        const int at102 = u101 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at103 = at102 % 8 * 4;
+                        const int at104 = at102 / 8;
+                        const int i105 = at14 + at103;
+                        const int k106 = first16 + first99 + 32 + at104;
+                        #pragma unroll
+                        for (int e108 = 0; e108 < 4; ++e108) {
+                            right_stages_next[u101 * 4 + e108] = 0;
+                            if ((i105 + e108) < n107 && k106 < n18) {
+                                const int i109 = (int)((unsigned int)k106 % (unsigned int)n48);
+                                const int i110 = (int)((unsigned int)k106 / (unsigned int)n48);
+                                const long long v111 = (long long)((unsigned long long)(long long)i11 * (unsigned long long)n47);
+                                const long long v112 = (long long)((unsigned long long)v111 + (unsigned long long)(long long)i109);
+                                const long long v113 = (long long)((unsigned long long)v112 * (unsigned long long)size_p);
+                                const long long v114 = (long long)((unsigned long long)v113 + (unsigned long long)(long long)(i105 + e108));
+                                const long long v115 = lw_remainder_int64(v114, size_p);
+                                const long long v116 = lw_floor_divide_int64(v114, size_p);
+                                const unsigned short v121 = x4_bits[(int)v115 + (int)v116 * n107 + i110 * n118 + i12 * n120];
+                                right_stages_next[u101 * 4 + e108] = v121;
                             }
                         }
                     }
                 }
-                if (first76 >= 0) {
-                    unsigned short (*const left)[72] = (unsigned short (*)[72])&lw_kept[0][first76];
-                    auto* const right = right_stages[stage75];
+                if (first99 >= 0) {
+                    unsigned short (*const left)[72] = (unsigned short (*)[72])&lw_kept[0][first99];
+                    auto* const right = right_stages[stage98];
                     #pragma unroll
-                    for (int k92 = 0; k92 < 32; k92 += 16) {
+                    for (int k122 = 0; k122 < 32; k122 += 16) {
                         unsigned left_now[2][4];
                         #pragma unroll
-                        for (int g93 = 0; g93 < 2; ++g93) {
-                            lw_words4(left_now[g93], &left[(int)threadIdx.y % 2 * 32 + g93 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k92 + (int)threadIdx.x / 16 * 8]);
+                        for (int g123 = 0; g123 < 2; ++g123) {
+                            lw_words4(left_now[g123], &left[(int)threadIdx.y % 2 * 32 + g123 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k122 + (int)threadIdx.x / 16 * 8]);
                         }
-                        unsigned right_now[2][2];
+                        unsigned right_now[1][2];
                         #pragma unroll
-                        for (int g94 = 0; g94 < 2; ++g94) {
-                            lw_words2_across(right_now[g94], &right[k92 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][(int)threadIdx.y / 2 * 16 + g94 * 8 + 0]);
+                        for (int g124 = 0; g124 < 1; ++g124) {
+                            lw_words2_across(right_now[g124], &right[k122 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][(int)threadIdx.y / 2 * 8 + g124 * 8 + 0]);
                         }
                         #pragma unroll
-                        for (int r95 = 0; r95 < 2; ++r95) {
+                        for (int r125 = 0; r125 < 2; ++r125) {
                             #pragma unroll
-                            for (int c96 = 0; c96 < 2; ++c96) {
-                                lw_mma_f16(s9_sums[(r95 * 2 + 0) * 4 + c96 * 2 + 0], s9_sums[(r95 * 2 + 0) * 4 + c96 * 2 + 1], s9_sums[(r95 * 2 + 1) * 4 + c96 * 2 + 0], s9_sums[(r95 * 2 + 1) * 4 + c96 * 2 + 1], left_now[r95], right_now[c96]);
+                            for (int c126 = 0; c126 < 1; ++c126) {
+                                lw_mma_f16(s20_sums[(r125 * 2 + 0) * 2 + c126 * 2 + 0], s20_sums[(r125 * 2 + 0) * 2 + c126 * 2 + 1], s20_sums[(r125 * 2 + 1) * 2 + c126 * 2 + 0], s20_sums[(r125 * 2 + 1) * 2 + c126 * 2 + 1], left_now[r125], right_now[c126]);
                             }
                         }
                     }
                 }
-                stage75 = 1 - stage75;
-                if (more77) {
+                stage98 = 1 - stage98;
+                if (more100) {
                     #pragma unroll
-                    for (int u97 = 0; u97 < 1; ++u97) {
-                        const int at99 = u97 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at100 = at99 % 8 * 8;
-                        const int at101 = at99 / 8;
-                        lw_pack<unsigned short, 8> whole;
+                    for (int u127 = 0; u127 < 1; ++u127) {
+                        const int at129 = u127 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at130 = at129 % 8 * 4;
+                        const int at131 = at129 / 8;
+                        lw_pack<unsigned short, 4> whole;
                         #pragma unroll
-                        for (int e98 = 0; e98 < 8; ++e98) {
-                            whole.at[e98] = right_stages_next[u97 * 8 + e98];
+                        for (int e128 = 0; e128 < 4; ++e128) {
+                            whole.at[e128] = right_stages_next[u127 * 4 + e128];
                         }
-                        *(lw_pack<unsigned short, 8>*)&right_stages[stage75][at101][at100] = whole;
+                        *(lw_pack<unsigned short, 4>*)&right_stages[stage98][at131][at130] = whole;
                     }
                 }
                 __syncthreads();
@@ -1760,25 +1394,25 @@ extern "C" __global__ void __launch_bounds__(256, 2) kernel_1(
         }
     }
     #pragma unroll
-    for (int r102 = 0; r102 < 4; ++r102) {
-        const int i104 = at10 + r102 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
+    for (int r132 = 0; r132 < 4; ++r132) {
+        const int i134 = at13 + r132 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
         #pragma unroll
-        for (int g103 = 0; g103 < 2; ++g103) {
-            const int i105 = at11 + g103 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2;
-            if (n84 % 2 == 0 && n107 % 2 == 0 && i104 < n26 && i105 + 2 <= n84) {
-                lw_pack<unsigned short, 2> pack108;
+        for (int g133 = 0; g133 < 1; ++g133) {
+            const int i135 = at14 + g133 * 8 + (int)threadIdx.y / 2 * 8 + (int)threadIdx.x % 4 * 2;
+            if (n107 % 2 == 0 && n137 % 2 == 0 && n139 % 2 == 0 && i134 < n30 && i135 + 2 <= n107) {
+                lw_pack<unsigned short, 2> pack140;
                 #pragma unroll
-                for (int e109 = 0; e109 < 2; ++e109) {
-                    const float v110 = lw_from_f16(lw_to_f16((float)s9_sums[r102 * 4 + g103 * 2 + e109]));
-                    pack108.at[e109] = lw_to_f16(v110);
+                for (int e141 = 0; e141 < 2; ++e141) {
+                    const float v142 = lw_from_f16(lw_to_f16((float)s20_sums[r132 * 2 + g133 * 2 + e141]));
+                    pack140.at[e141] = lw_to_f16(v142);
                 }
-                *(lw_pack<unsigned short, 2>*)&y0[i105 + i104 * n84 + i9 * n107] = pack108;
+                *(lw_pack<unsigned short, 2>*)&y0[i135 + i134 * n107 + i11 * n137 + i12 * n139] = pack140;
             } else {
                 #pragma unroll
-                for (int e111 = 0; e111 < 2; ++e111) {
-                    if (i104 < n26 && i105 + e111 < n84) {
-                        const float v112 = lw_from_f16(lw_to_f16((float)s9_sums[r102 * 4 + g103 * 2 + e111]));
-                        y0[(i105 + e111) + i104 * n84 + i9 * n107] = lw_to_f16(v112);
+                for (int e143 = 0; e143 < 2; ++e143) {
+                    if (i134 < n30 && i135 + e143 < n107) {
+                        const float v144 = lw_from_f16(lw_to_f16((float)s20_sums[r132 * 2 + g133 * 2 + e143]));
+                        y0[(i135 + e143) + i134 * n107 + i11 * n137 + i12 * n139] = lw_to_f16(v144);
                     }
                 }
             }
@@ -1789,170 +1423,187 @@ extern "C" __global__ void __launch_bounds__(256, 2) kernel_1(
 extern "C" __global__ void __launch_bounds__(256, 1) kernel_2(
         const unsigned short* __restrict__ x0,
         const unsigned short* __restrict__ x1,
-        const unsigned short* __restrict__ x2,
-        const unsigned short* __restrict__ x3,
+        const float* __restrict__ x2,
+        const float* __restrict__ x3,
         const unsigned short* __restrict__ x4,
         const unsigned short* __restrict__ x5,
-        const unsigned short* __restrict__ x6,
-        const unsigned short* __restrict__ x7,
-        unsigned short* y0,
+        const float* __restrict__ x6,
+        float* y0,
         long long size_n,
         long long size_m,
-        long long size_r,
-        long long size_t,
         long long size_k,
+        long long size_t,
+        long long size_v,
+        long long size_w,
+        long long size_p,
         long long* error) {
-    const long long n0 = size_r + 31ll;
+    const long long n0 = size_t + 31ll;
     const long long n1 = lw_size_divide(n0, 32ll);
     const int n2 = (int)(n1);
-    const long long n5 = size_t + 63ll;
+    const long long n5 = size_v + 63ll;
     const long long n6 = lw_size_divide(n5, 64ll);
     const int n7 = (int)(n6);
-    const int n14 = (int)(size_m);
-    const int n16 = (int)(size_k);
-    const int n26 = (int)(size_t);
-    const long long n27 = size_k * size_t;
-    const int n28 = (int)(n27);
-    const long long n40 = size_k * size_m;
-    const int n41 = (int)(n40);
-    const int n63 = (int)(size_r);
-    const long long n73 = size_r * size_t;
-    const int n74 = (int)(n73);
-    const long long n86 = size_m * size_r;
-    const int n87 = (int)(n86);
+    const int n10 = (int)(size_w);
+    const long long n17 = lw_size_divide(size_k, size_w) * size_m;
+    const int n18 = (int)(n17);
+    const int n20 = (int)(size_p);
+    const int n30 = (int)(size_v);
+    const long long n31 = size_p * size_w;
+    const int n32 = (int)(n31);
+    const long long n33 = size_p * size_v * size_w;
+    const int n34 = (int)(n33);
+    const long long n47 = lw_size_divide(size_k, size_w);
+    const int n48 = (int)(n47);
+    const long long n57 = size_k * size_p;
+    const int n58 = (int)(n57);
+    const long long n59 = size_k * size_m * size_p;
+    const int n60 = (int)(n59);
+    const int n78 = (int)(size_t);
+    const long long n88 = size_t * size_w;
+    const int n89 = (int)(n88);
+    const long long n90 = size_t * size_v * size_w;
+    const int n91 = (int)(n90);
+    const long long n112 = size_k * size_t;
+    const int n113 = (int)(n112);
+    const long long n114 = size_k * size_m * size_t;
+    const int n115 = (int)(n114);
+    const long long n141 = lw_size_divide(size_k, size_w) * size_m * size_w;
+    const int n142 = (int)(n141);
+    const long long n191 = size_t * size_v;
+    const int n192 = (int)(n191);
     const int i3 = (int)((unsigned int)(int)blockIdx.x % (unsigned int)n2);
     const int i4 = (int)((unsigned int)(int)blockIdx.x / (unsigned int)n2);
     const int i8 = (int)((unsigned int)i4 % (unsigned int)n7);
     const int i9 = (int)((unsigned int)i4 / (unsigned int)n7);
-    const int at10 = i8 * 64;
-    const int at11 = i3 * 32;
-    float s20_sums[8];
+    const int i11 = (int)((unsigned int)i9 % (unsigned int)n10);
+    const int i12 = (int)((unsigned int)i9 / (unsigned int)n10);
+    const int at13 = i8 * 64;
+    const int at14 = i3 * 32;
+    float r25_sums[8];
     __shared__ __align__(16) unsigned char lw_near[20480];
-    __shared__ __align__(16) unsigned short lw_kept[64][72];
+    __shared__ __align__(16) float lw_kept[64][68];
     // the last pass
     #pragma unroll
-    for (int k12 = 0; k12 < 8; ++k12) {
-        s20_sums[k12] = 0.0f;
+    for (int k15 = 0; k15 < 8; ++k15) {
+        r25_sums[k15] = 0.0f;
     }
     const unsigned short* const x5_bits = x5;
     const unsigned short* const x4_bits = x4;
     const unsigned short* const x1_bits = x1;
     const unsigned short* const x0_bits = x0;
-    for (int first13 = 0; first13 < n14; first13 += 64) {
+    for (int first16 = 0; first16 < n18; first16 += 64) {
         float p0[16];
         #pragma unroll
-        for (int k15 = 0; k15 < 16; ++k15) {
-            p0[k15] = 0.0f;
+        for (int k19 = 0; k19 < 16; ++k19) {
+            p0[k19] = 0.0f;
         }
          {
             unsigned short (*const left)[64][40] = (unsigned short (*)[64][40])(lw_near + 0);
             unsigned short left_next[8];
-            unsigned short (*const right)[64][40] = (unsigned short (*)[64][40])(lw_near + 10240);
+            unsigned short (*const right)[32][72] = (unsigned short (*)[32][72])(lw_near + 10240);
             unsigned short right_next[8];
-            int stage17 = 0;
-            for (int first18 = -32; first18 < n16; first18 += 32) {
-                const bool more19 = first18 + 32 < n16;
-                if (more19) {
+            int stage21 = 0;
+            for (int first22 = -32; first22 < n20; first22 += 32) {
+                const bool more23 = first22 + 32 < n20;
+                if (more23) {
                     #pragma unroll
-                    for (int u20 = 0; u20 < 1; ++u20) {
-                        const int at21 = u20 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at22 = at21 % 4 * 8;
-                        const int at23 = at21 / 4;
-                        const int i24 = at10 + at23;
-                        const int k25 = first18 + 32 + at22;
-                        if (n16 % 8 == 0 && n28 % 8 == 0 && i24 < n26 && k25 + 8 <= n16) {
-                            lw_pack<unsigned short, 8> pack29;
-                            pack29 = *(const lw_pack<unsigned short, 8>*)&x5_bits[k25 + i24 * n16 + i9 * n28];
+                    for (int u24 = 0; u24 < 1; ++u24) {
+                        const int at25 = u24 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at26 = at25 % 4 * 8;
+                        const int at27 = at25 / 4;
+                        const int i28 = at13 + at27;
+                        const int k29 = first22 + 32 + at26;
+                        if (n20 % 8 == 0 && n32 % 8 == 0 && n34 % 8 == 0 && i28 < n30 && k29 + 8 <= n20) {
+                            lw_pack<unsigned short, 8> pack35;
+                            pack35 = *(const lw_pack<unsigned short, 8>*)&x5_bits[k29 + i11 * n20 + i28 * n32 + i12 * n34];
                             #pragma unroll
-                            for (int e30 = 0; e30 < 8; ++e30) {
-                                const unsigned short v31 = pack29.at[e30];
-                                left_next[u20 * 8 + e30] = v31;
+                            for (int e36 = 0; e36 < 8; ++e36) {
+                                const unsigned short v37 = pack35.at[e36];
+                                left_next[u24 * 8 + e36] = v37;
                             }
                         } else {
                             #pragma unroll
-                            for (int e32 = 0; e32 < 8; ++e32) {
-                                left_next[u20 * 8 + e32] = 0;
-                                if (i24 < n26 && (k25 + e32) < n16) {
-                                    const unsigned short v33 = x5_bits[(k25 + e32) + i24 * n16 + i9 * n28];
-                                    left_next[u20 * 8 + e32] = v33;
+                            for (int e38 = 0; e38 < 8; ++e38) {
+                                left_next[u24 * 8 + e38] = 0;
+                                if (i28 < n30 && (k29 + e38) < n20) {
+                                    const unsigned short v39 = x5_bits[(k29 + e38) + i11 * n20 + i28 * n32 + i12 * n34];
+                                    left_next[u24 * 8 + e38] = v39;
                                 }
                             }
                         }
                     }
                     #pragma unroll
-                    for (int u34 = 0; u34 < 1; ++u34) {
-                        const int at35 = u34 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at36 = at35 % 4 * 8;
-                        const int at37 = at35 / 4;
-                        const int i38 = first13 + at37;
-                        const int k39 = first18 + 32 + at36;
-                        if (n16 % 8 == 0 && n41 % 8 == 0 && i38 < n14 && k39 + 8 <= n16) {
-                            lw_pack<unsigned short, 8> pack42;
-                            pack42 = *(const lw_pack<unsigned short, 8>*)&x4_bits[k39 + i38 * n16 + i9 * n41];
-                            #pragma unroll
-                            for (int e43 = 0; e43 < 8; ++e43) {
-                                const unsigned short v44 = pack42.at[e43];
-                                right_next[u34 * 8 + e43] = v44;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e45 = 0; e45 < 8; ++e45) {
-                                right_next[u34 * 8 + e45] = 0;
-                                if (i38 < n14 && (k39 + e45) < n16) {
-                                    const unsigned short v46 = x4_bits[(k39 + e45) + i38 * n16 + i9 * n41];
-                                    right_next[u34 * 8 + e45] = v46;
-                                }
+                    for (int u40 = 0; u40 < 8; ++u40) {
+                        const int at41 = u40 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at42 = at41 % 64 * 1;
+                        const int at43 = at41 / 64;
+                        const int i44 = first16 + at42;
+                        const int k45 = first22 + 32 + at43;
+                        #pragma unroll
+                        for (int e46 = 0; e46 < 1; ++e46) {
+                            right_next[u40 * 1 + e46] = 0;
+                            if ((i44 + e46) < n18 && k45 < n20) {
+                                const int i49 = (int)((unsigned int)((i44 + e46)) % (unsigned int)n48);
+                                const int i50 = (int)((unsigned int)((i44 + e46)) / (unsigned int)n48);
+                                const long long v51 = (long long)((unsigned long long)(long long)i11 * (unsigned long long)n47);
+                                const long long v52 = (long long)((unsigned long long)v51 + (unsigned long long)(long long)i49);
+                                const long long v53 = (long long)((unsigned long long)v52 * (unsigned long long)size_p);
+                                const long long v54 = (long long)((unsigned long long)v53 + (unsigned long long)(long long)k45);
+                                const long long v55 = lw_remainder_int64(v54, size_p);
+                                const long long v56 = lw_floor_divide_int64(v54, size_p);
+                                const unsigned short v61 = x4_bits[(int)v55 + (int)v56 * n20 + i50 * n58 + i12 * n60];
+                                right_next[u40 * 1 + e46] = v61;
                             }
                         }
                     }
                 }
-                if (first18 >= 0) {
+                if (first22 >= 0) {
                     #pragma unroll
-                    for (int k47 = 0; k47 < 32; k47 += 16) {
+                    for (int k62 = 0; k62 < 32; k62 += 16) {
                         unsigned left_now[2][4];
                         #pragma unroll
-                        for (int g48 = 0; g48 < 2; ++g48) {
-                            lw_words4(left_now[g48], &left[stage17][(int)threadIdx.y % 2 * 32 + g48 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k47 + (int)threadIdx.x / 16 * 8]);
+                        for (int g63 = 0; g63 < 2; ++g63) {
+                            lw_words4(left_now[g63], &left[stage21][(int)threadIdx.y % 2 * 32 + g63 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k62 + (int)threadIdx.x / 16 * 8]);
                         }
                         unsigned right_now[2][2];
                         #pragma unroll
-                        for (int g49 = 0; g49 < 2; ++g49) {
-                            lw_words2(right_now[g49], &right[stage17][(int)threadIdx.y / 2 * 16 + g49 * 8 + 0 + (int)threadIdx.x % 8][k47 + (int)threadIdx.x / 8 % 2 * 8]);
+                        for (int g64 = 0; g64 < 2; ++g64) {
+                            lw_words2_across(right_now[g64], &right[stage21][k62 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][(int)threadIdx.y / 2 * 16 + g64 * 8 + 0]);
                         }
                         #pragma unroll
-                        for (int r50 = 0; r50 < 2; ++r50) {
+                        for (int r65 = 0; r65 < 2; ++r65) {
                             #pragma unroll
-                            for (int c51 = 0; c51 < 2; ++c51) {
-                                lw_mma_f16(p0[(r50 * 2 + 0) * 4 + c51 * 2 + 0], p0[(r50 * 2 + 0) * 4 + c51 * 2 + 1], p0[(r50 * 2 + 1) * 4 + c51 * 2 + 0], p0[(r50 * 2 + 1) * 4 + c51 * 2 + 1], left_now[r50], right_now[c51]);
+                            for (int c66 = 0; c66 < 2; ++c66) {
+                                lw_mma_f16(p0[(r65 * 2 + 0) * 4 + c66 * 2 + 0], p0[(r65 * 2 + 0) * 4 + c66 * 2 + 1], p0[(r65 * 2 + 1) * 4 + c66 * 2 + 0], p0[(r65 * 2 + 1) * 4 + c66 * 2 + 1], left_now[r65], right_now[c66]);
                             }
                         }
                     }
                 }
-                stage17 = 1 - stage17;
-                if (more19) {
+                stage21 = 1 - stage21;
+                if (more23) {
                     #pragma unroll
-                    for (int u52 = 0; u52 < 1; ++u52) {
-                        const int at54 = u52 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at55 = at54 % 4 * 8;
-                        const int at56 = at54 / 4;
+                    for (int u67 = 0; u67 < 1; ++u67) {
+                        const int at69 = u67 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at70 = at69 % 4 * 8;
+                        const int at71 = at69 / 4;
                         lw_pack<unsigned short, 8> whole;
                         #pragma unroll
-                        for (int e53 = 0; e53 < 8; ++e53) {
-                            whole.at[e53] = left_next[u52 * 8 + e53];
+                        for (int e68 = 0; e68 < 8; ++e68) {
+                            whole.at[e68] = left_next[u67 * 8 + e68];
                         }
-                        *(lw_pack<unsigned short, 8>*)&left[stage17][at56][at55] = whole;
+                        *(lw_pack<unsigned short, 8>*)&left[stage21][at71][at70] = whole;
                     }
                     #pragma unroll
-                    for (int u57 = 0; u57 < 1; ++u57) {
-                        const int at59 = u57 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at60 = at59 % 4 * 8;
-                        const int at61 = at59 / 4;
-                        lw_pack<unsigned short, 8> whole;
+                    for (int u72 = 0; u72 < 8; ++u72) {
+                        const int at74 = u72 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at75 = at74 % 64 * 1;
+                        const int at76 = at74 / 64;
+                        lw_pack<unsigned short, 1> whole;
                         #pragma unroll
-                        for (int e58 = 0; e58 < 8; ++e58) {
-                            whole.at[e58] = right_next[u57 * 8 + e58];
+                        for (int e73 = 0; e73 < 1; ++e73) {
+                            whole.at[e73] = right_next[u72 * 1 + e73];
                         }
-                        *(lw_pack<unsigned short, 8>*)&right[stage17][at61][at60] = whole;
+                        *(lw_pack<unsigned short, 1>*)&right[stage21][at76][at75] = whole;
                     }
                 }
                 __syncthreads();
@@ -1960,228 +1611,225 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_2(
         }
         float p1[16];
         #pragma unroll
-        for (int k62 = 0; k62 < 16; ++k62) {
-            p1[k62] = 0.0f;
+        for (int k77 = 0; k77 < 16; ++k77) {
+            p1[k77] = 0.0f;
         }
          {
             unsigned short (*const left)[64][40] = (unsigned short (*)[64][40])(lw_near + 0);
             unsigned short left_next[8];
-            unsigned short (*const right)[64][40] = (unsigned short (*)[64][40])(lw_near + 10240);
+            unsigned short (*const right)[32][72] = (unsigned short (*)[32][72])(lw_near + 10240);
             unsigned short right_next[8];
-            int stage64 = 0;
-            for (int first65 = -32; first65 < n63; first65 += 32) {
-                const bool more66 = first65 + 32 < n63;
-                if (more66) {
+            int stage79 = 0;
+            for (int first80 = -32; first80 < n78; first80 += 32) {
+                const bool more81 = first80 + 32 < n78;
+                if (more81) {
                     #pragma unroll
-                    for (int u67 = 0; u67 < 1; ++u67) {
-                        const int at68 = u67 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at69 = at68 % 4 * 8;
-                        const int at70 = at68 / 4;
-                        const int i71 = at10 + at70;
-                        const int k72 = first65 + 32 + at69;
-                        if (n63 % 8 == 0 && n74 % 8 == 0 && i71 < n26 && k72 + 8 <= n63) {
-                            lw_pack<unsigned short, 8> pack75;
-                            pack75 = *(const lw_pack<unsigned short, 8>*)&x1_bits[k72 + i71 * n63 + i9 * n74];
+                    for (int u82 = 0; u82 < 1; ++u82) {
+                        const int at83 = u82 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at84 = at83 % 4 * 8;
+                        const int at85 = at83 / 4;
+                        const int i86 = at13 + at85;
+                        const int k87 = first80 + 32 + at84;
+                        if (n78 % 8 == 0 && n89 % 8 == 0 && n91 % 8 == 0 && i86 < n30 && k87 + 8 <= n78) {
+                            lw_pack<unsigned short, 8> pack92;
+                            pack92 = *(const lw_pack<unsigned short, 8>*)&x1_bits[k87 + i11 * n78 + i86 * n89 + i12 * n91];
                             #pragma unroll
-                            for (int e76 = 0; e76 < 8; ++e76) {
-                                const unsigned short v77 = pack75.at[e76];
-                                left_next[u67 * 8 + e76] = v77;
+                            for (int e93 = 0; e93 < 8; ++e93) {
+                                const unsigned short v94 = pack92.at[e93];
+                                left_next[u82 * 8 + e93] = v94;
                             }
                         } else {
                             #pragma unroll
-                            for (int e78 = 0; e78 < 8; ++e78) {
-                                left_next[u67 * 8 + e78] = 0;
-                                if (i71 < n26 && (k72 + e78) < n63) {
-                                    const unsigned short v79 = x1_bits[(k72 + e78) + i71 * n63 + i9 * n74];
-                                    left_next[u67 * 8 + e78] = v79;
+                            for (int e95 = 0; e95 < 8; ++e95) {
+                                left_next[u82 * 8 + e95] = 0;
+                                if (i86 < n30 && (k87 + e95) < n78) {
+                                    const unsigned short v96 = x1_bits[(k87 + e95) + i11 * n78 + i86 * n89 + i12 * n91];
+                                    left_next[u82 * 8 + e95] = v96;
                                 }
                             }
                         }
                     }
                     #pragma unroll
-                    for (int u80 = 0; u80 < 1; ++u80) {
-                        const int at81 = u80 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at82 = at81 % 4 * 8;
-                        const int at83 = at81 / 4;
-                        const int i84 = first13 + at83;
-                        const int k85 = first65 + 32 + at82;
-                        if (n63 % 8 == 0 && n87 % 8 == 0 && i84 < n14 && k85 + 8 <= n63) {
-                            lw_pack<unsigned short, 8> pack88;
-                            pack88 = *(const lw_pack<unsigned short, 8>*)&x0_bits[k85 + i84 * n63 + i9 * n87];
-                            #pragma unroll
-                            for (int e89 = 0; e89 < 8; ++e89) {
-                                const unsigned short v90 = pack88.at[e89];
-                                right_next[u80 * 8 + e89] = v90;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e91 = 0; e91 < 8; ++e91) {
-                                right_next[u80 * 8 + e91] = 0;
-                                if (i84 < n14 && (k85 + e91) < n63) {
-                                    const unsigned short v92 = x0_bits[(k85 + e91) + i84 * n63 + i9 * n87];
-                                    right_next[u80 * 8 + e91] = v92;
-                                }
+                    for (int u97 = 0; u97 < 8; ++u97) {
+                        const int at98 = u97 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at99 = at98 % 64 * 1;
+                        const int at100 = at98 / 64;
+                        const int i101 = first16 + at99;
+                        const int k102 = first80 + 32 + at100;
+                        #pragma unroll
+                        for (int e103 = 0; e103 < 1; ++e103) {
+                            right_next[u97 * 1 + e103] = 0;
+                            if ((i101 + e103) < n18 && k102 < n78) {
+                                const int i104 = (int)((unsigned int)((i101 + e103)) % (unsigned int)n48);
+                                const int i105 = (int)((unsigned int)((i101 + e103)) / (unsigned int)n48);
+                                const long long v106 = (long long)((unsigned long long)(long long)i11 * (unsigned long long)n47);
+                                const long long v107 = (long long)((unsigned long long)v106 + (unsigned long long)(long long)i104);
+                                const long long v108 = (long long)((unsigned long long)v107 * (unsigned long long)size_t);
+                                const long long v109 = (long long)((unsigned long long)v108 + (unsigned long long)(long long)k102);
+                                const long long v110 = lw_remainder_int64(v109, size_t);
+                                const long long v111 = lw_floor_divide_int64(v109, size_t);
+                                const unsigned short v116 = x0_bits[(int)v110 + (int)v111 * n78 + i105 * n113 + i12 * n115];
+                                right_next[u97 * 1 + e103] = v116;
                             }
                         }
                     }
                 }
-                if (first65 >= 0) {
+                if (first80 >= 0) {
                     #pragma unroll
-                    for (int k93 = 0; k93 < 32; k93 += 16) {
+                    for (int k117 = 0; k117 < 32; k117 += 16) {
                         unsigned left_now[2][4];
                         #pragma unroll
-                        for (int g94 = 0; g94 < 2; ++g94) {
-                            lw_words4(left_now[g94], &left[stage64][(int)threadIdx.y % 2 * 32 + g94 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k93 + (int)threadIdx.x / 16 * 8]);
+                        for (int g118 = 0; g118 < 2; ++g118) {
+                            lw_words4(left_now[g118], &left[stage79][(int)threadIdx.y % 2 * 32 + g118 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k117 + (int)threadIdx.x / 16 * 8]);
                         }
                         unsigned right_now[2][2];
                         #pragma unroll
-                        for (int g95 = 0; g95 < 2; ++g95) {
-                            lw_words2(right_now[g95], &right[stage64][(int)threadIdx.y / 2 * 16 + g95 * 8 + 0 + (int)threadIdx.x % 8][k93 + (int)threadIdx.x / 8 % 2 * 8]);
+                        for (int g119 = 0; g119 < 2; ++g119) {
+                            lw_words2_across(right_now[g119], &right[stage79][k117 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][(int)threadIdx.y / 2 * 16 + g119 * 8 + 0]);
                         }
                         #pragma unroll
-                        for (int r96 = 0; r96 < 2; ++r96) {
+                        for (int r120 = 0; r120 < 2; ++r120) {
                             #pragma unroll
-                            for (int c97 = 0; c97 < 2; ++c97) {
-                                lw_mma_f16(p1[(r96 * 2 + 0) * 4 + c97 * 2 + 0], p1[(r96 * 2 + 0) * 4 + c97 * 2 + 1], p1[(r96 * 2 + 1) * 4 + c97 * 2 + 0], p1[(r96 * 2 + 1) * 4 + c97 * 2 + 1], left_now[r96], right_now[c97]);
+                            for (int c121 = 0; c121 < 2; ++c121) {
+                                lw_mma_f16(p1[(r120 * 2 + 0) * 4 + c121 * 2 + 0], p1[(r120 * 2 + 0) * 4 + c121 * 2 + 1], p1[(r120 * 2 + 1) * 4 + c121 * 2 + 0], p1[(r120 * 2 + 1) * 4 + c121 * 2 + 1], left_now[r120], right_now[c121]);
                             }
                         }
                     }
                 }
-                stage64 = 1 - stage64;
-                if (more66) {
+                stage79 = 1 - stage79;
+                if (more81) {
                     #pragma unroll
-                    for (int u98 = 0; u98 < 1; ++u98) {
-                        const int at100 = u98 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at101 = at100 % 4 * 8;
-                        const int at102 = at100 / 4;
+                    for (int u122 = 0; u122 < 1; ++u122) {
+                        const int at124 = u122 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at125 = at124 % 4 * 8;
+                        const int at126 = at124 / 4;
                         lw_pack<unsigned short, 8> whole;
                         #pragma unroll
-                        for (int e99 = 0; e99 < 8; ++e99) {
-                            whole.at[e99] = left_next[u98 * 8 + e99];
+                        for (int e123 = 0; e123 < 8; ++e123) {
+                            whole.at[e123] = left_next[u122 * 8 + e123];
                         }
-                        *(lw_pack<unsigned short, 8>*)&left[stage64][at102][at101] = whole;
+                        *(lw_pack<unsigned short, 8>*)&left[stage79][at126][at125] = whole;
                     }
                     #pragma unroll
-                    for (int u103 = 0; u103 < 1; ++u103) {
-                        const int at105 = u103 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at106 = at105 % 4 * 8;
-                        const int at107 = at105 / 4;
-                        lw_pack<unsigned short, 8> whole;
+                    for (int u127 = 0; u127 < 8; ++u127) {
+                        const int at129 = u127 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at130 = at129 % 64 * 1;
+                        const int at131 = at129 / 64;
+                        lw_pack<unsigned short, 1> whole;
                         #pragma unroll
-                        for (int e104 = 0; e104 < 8; ++e104) {
-                            whole.at[e104] = right_next[u103 * 8 + e104];
+                        for (int e128 = 0; e128 < 1; ++e128) {
+                            whole.at[e128] = right_next[u127 * 1 + e128];
                         }
-                        *(lw_pack<unsigned short, 8>*)&right[stage64][at107][at106] = whole;
+                        *(lw_pack<unsigned short, 1>*)&right[stage79][at131][at130] = whole;
                     }
                 }
                 __syncthreads();
             }
         }
         #pragma unroll
-        for (int a108 = 0; a108 < 4; ++a108) {
+        for (int a132 = 0; a132 < 4; ++a132) {
             #pragma unroll
-            for (int g109 = 0; g109 < 2; ++g109) {
-                lw_pack<unsigned short, 2> whole;
+            for (int g133 = 0; g133 < 4; ++g133) {
+                lw_pack<float, 1> whole;
                 #pragma unroll
-                for (int e110 = 0; e110 < 2; ++e110) {
-                    const int at111 = g109 * 2 + e110;
-                    whole.at[e110] = 0;
-                    const int i112 = at10 + a108 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
-                    const int i113 = first13 + at111 / 2 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2 + at111 % 2;
-                    if (i112 < n26 && i113 < n14) {
-                        const float v114 = lw_from_f16(lw_to_f16((float)p0[a108 * 4 + at111]));
-                        const float v115 = lw_from_f16(x3[i113 + i9 * n14]);
-                        const float v116 = lw_from_f16(lw_to_f16(v114 / v115));
-                        const float v117 = lw_from_f16(x6[i113 + i9 * n14]);
-                        const float v118 = lw_from_f16(lw_to_f16(v116 + v117));
-                        const float v119 = lw_from_f16(lw_to_f16((float)p1[a108 * 4 + at111]));
-                        const float v120 = lw_from_f16(lw_to_f16(v119 * 0x1.998p-3f));
-                        const float v121 = lw_from_f16(x2[i113 + i9 * n14]);
-                        const float v122 = lw_from_f16(lw_to_f16(v120 - v121));
-                        const float v123 = lw_from_f16(lw_to_f16(lw_exp_f32(v122)));
-                        const float v124 = lw_from_f16(lw_to_f16(v118 * v123));
-                        const bool v125 = v120 == v121;
-                        const float v126 = lw_from_f16(x7[i113 + i9 * n14]);
-                        const float v127 = v125 ? v126 : 0.0f;
-                        const float v128 = lw_from_f16(lw_to_f16(v124 + v127));
-                        const float v129 = lw_from_f16(lw_to_f16(v128 * 0x1.998p-3f));
-                        whole.at[e110] = lw_to_f16(v129);
+                for (int e134 = 0; e134 < 1; ++e134) {
+                    const int at135 = g133 * 1 + e134;
+                    whole.at[e134] = 0;
+                    const int i136 = at13 + at135 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
+                    const int i137 = first16 + a132 / 2 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2 + a132 % 2;
+                    if (i136 < n30 && i137 < n18) {
+                        const int i138 = (int)((unsigned int)(i137) % (unsigned int)n48);
+                        const int i139 = (int)((unsigned int)(i137) / (unsigned int)n48);
+                        const float v140 = lw_from_f16(lw_to_f16((float)p0[at135 * 4 + a132]));
+                        const float v143 = x3[i138 + i139 * n48 + i11 * n18 + i12 * n142];
+                        const float v144 = v140 * v143;
+                        const float v145 = x6[i138 + i139 * n48 + i11 * n18 + i12 * n142];
+                        const float v146 = v144 + v145;
+                        const double v147 = (double)size_t;
+                        const double v148 = sqrt(v147);
+                        const double v149 = 1.0 / v148;
+                        const float v150 = (float)v149;
+                        const float v151 = p1[at135 * 4 + a132] * v150;
+                        const float v152 = x2[i138 + i139 * n48 + i11 * n18 + i12 * n142];
+                        const float v153 = v151 - v152;
+                        const float v154 = lw_exp_f32(v153);
+                        const float v155 = v146 * v154;
+                        const float v156 = v155 * v150;
+                        whole.at[e134] = v156;
                     }
                 }
-                *(lw_pack<unsigned short, 2>*)&lw_kept[a108 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][g109 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2] = whole;
+                *(lw_pack<float, 1>*)&lw_kept[a132 / 2 * 8 + (int)threadIdx.y / 2 * 16 + (int)threadIdx.x % 4 * 2 + a132 % 2][g133 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4] = whole;
             }
         }
          {
-            unsigned short (*const right_stages)[32][40] = (unsigned short (*)[32][40])(lw_near + 0);
-            unsigned short right_stages_next[4];
-            int stage130 = 0;
-            for (int first131 = -32; first131 < 64; first131 += 32) {
-                const bool more132 = first131 + 32 < 64;
-                if (more132) {
+            float (*const right_stages)[16][36] = (float (*)[16][36])(lw_near + 0);
+            float right_stages_next[2];
+            int stage157 = 0;
+            for (int first158 = -16; first158 < 64; first158 += 16) {
+                const bool more159 = first158 + 16 < 64;
+                if (more159) {
                     #pragma unroll
-                    for (int u133 = 0; u133 < 1; ++u133) {
-                        const int at134 = u133 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at135 = at134 % 8 * 4;
-                        const int at136 = at134 / 8;
-                        const int i137 = at11 + at135;
-                        const int k138 = first13 + first131 + 32 + at136;
-                        if (n63 % 4 == 0 && n87 % 4 == 0 && i137 + 4 <= n63 && k138 < n14) {
-                            lw_pack<unsigned short, 4> pack139;
-                            pack139 = *(const lw_pack<unsigned short, 4>*)&x0_bits[i137 + k138 * n63 + i9 * n87];
-                            #pragma unroll
-                            for (int e140 = 0; e140 < 4; ++e140) {
-                                const unsigned short v141 = pack139.at[e140];
-                                right_stages_next[u133 * 4 + e140] = v141;
-                            }
-                        } else {
-                            #pragma unroll
-                            for (int e142 = 0; e142 < 4; ++e142) {
-                                right_stages_next[u133 * 4 + e142] = 0;
-                                if ((i137 + e142) < n63 && k138 < n14) {
-                                    const unsigned short v143 = x0_bits[(i137 + e142) + k138 * n63 + i9 * n87];
-                                    right_stages_next[u133 * 4 + e142] = v143;
-                                }
+                    for (int u160 = 0; u160 < 1; ++u160) {
+                        const int at161 = u160 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at162 = at161 % 16 * 2;
+                        const int at163 = at161 / 16;
+                        const int i164 = at14 + at162;
+                        const int k165 = first16 + first158 + 16 + at163;
+                        #pragma unroll
+                        for (int e166 = 0; e166 < 2; ++e166) {
+                            right_stages_next[u160 * 2 + e166] = 0;
+                            if ((i164 + e166) < n78 && k165 < n18) {
+                                const int i167 = (int)((unsigned int)k165 % (unsigned int)n48);
+                                const int i168 = (int)((unsigned int)k165 / (unsigned int)n48);
+                                const long long v169 = (long long)((unsigned long long)(long long)i11 * (unsigned long long)n47);
+                                const long long v170 = (long long)((unsigned long long)v169 + (unsigned long long)(long long)i167);
+                                const long long v171 = (long long)((unsigned long long)v170 * (unsigned long long)size_t);
+                                const long long v172 = (long long)((unsigned long long)v171 + (unsigned long long)(long long)(i164 + e166));
+                                const long long v173 = lw_remainder_int64(v172, size_t);
+                                const long long v174 = lw_floor_divide_int64(v172, size_t);
+                                const float v175 = lw_from_f16(x0[(int)v173 + (int)v174 * n78 + i168 * n113 + i12 * n115]);
+                                right_stages_next[u160 * 2 + e166] = v175;
                             }
                         }
                     }
                 }
-                if (first131 >= 0) {
-                    unsigned short (*const left)[72] = (unsigned short (*)[72])&lw_kept[0][first131];
-                    auto* const right = right_stages[stage130];
-                    #pragma unroll
-                    for (int k144 = 0; k144 < 32; k144 += 16) {
-                        unsigned left_now[2][4];
+                if (first158 >= 0) {
+                    float (*const left)[68] = (float (*)[68])&lw_kept[first158][0];
+                    auto* const right = right_stages[stage157];
+                    #pragma unroll 4
+                    for (int k176 = 0; k176 < 16; ++k176) {
+                        lw_pack<float, 4> left_now[2];
                         #pragma unroll
-                        for (int g145 = 0; g145 < 2; ++g145) {
-                            lw_words4(left_now[g145], &left[(int)threadIdx.y % 2 * 32 + g145 * 16 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][k144 + (int)threadIdx.x / 16 * 8]);
+                        for (int g177 = 0; g177 < 2; ++g177) {
+                            left_now[g177] = *(const lw_pack<float, 4>*)&left[k176][g177 * 32 + (int)threadIdx.y * 4];
                         }
-                        unsigned right_now[1][2];
+                        lw_pack<float, 1> right_now[1];
                         #pragma unroll
-                        for (int g146 = 0; g146 < 1; ++g146) {
-                            lw_words2_across(right_now[g146], &right[k144 + (int)threadIdx.x / 8 % 2 * 8 + (int)threadIdx.x % 8][(int)threadIdx.y / 2 * 8 + g146 * 8 + 0]);
+                        for (int g178 = 0; g178 < 1; ++g178) {
+                            right_now[g178] = *(const lw_pack<float, 1>*)&right[k176][g178 * 32 + (int)threadIdx.x * 1];
                         }
                         #pragma unroll
-                        for (int r147 = 0; r147 < 2; ++r147) {
+                        for (int r179 = 0; r179 < 8; ++r179) {
                             #pragma unroll
-                            for (int c148 = 0; c148 < 1; ++c148) {
-                                lw_mma_f16(s20_sums[(r147 * 2 + 0) * 2 + c148 * 2 + 0], s20_sums[(r147 * 2 + 0) * 2 + c148 * 2 + 1], s20_sums[(r147 * 2 + 1) * 2 + c148 * 2 + 0], s20_sums[(r147 * 2 + 1) * 2 + c148 * 2 + 1], left_now[r147], right_now[c148]);
+                            for (int c180 = 0; c180 < 1; ++c180) {
+                                r25_sums[r179 * 1 + c180] = fmaf(left_now[r179 / 4].at[r179 % 4], right_now[c180 / 1].at[c180 % 1], r25_sums[r179 * 1 + c180]);
                             }
                         }
                     }
                 }
-                stage130 = 1 - stage130;
-                if (more132) {
+                stage157 = 1 - stage157;
+                if (more159) {
                     #pragma unroll
-                    for (int u149 = 0; u149 < 1; ++u149) {
-                        const int at151 = u149 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
-                        const int at152 = at151 % 8 * 4;
-                        const int at153 = at151 / 8;
-                        lw_pack<unsigned short, 4> whole;
+                    for (int u181 = 0; u181 < 1; ++u181) {
+                        const int at183 = u181 * 256 + (int)threadIdx.y * 32 + (int)threadIdx.x;
+                        const int at184 = at183 % 16 * 2;
+                        const int at185 = at183 / 16;
+                        lw_pack<float, 2> whole;
                         #pragma unroll
-                        for (int e150 = 0; e150 < 4; ++e150) {
-                            whole.at[e150] = right_stages_next[u149 * 4 + e150];
+                        for (int e182 = 0; e182 < 2; ++e182) {
+                            whole.at[e182] = right_stages_next[u181 * 2 + e182];
                         }
-                        *(lw_pack<unsigned short, 4>*)&right_stages[stage130][at153][at152] = whole;
+                        *(lw_pack<float, 2>*)&right_stages[stage157][at185][at184] = whole;
                     }
                 }
                 __syncthreads();
@@ -2189,28 +1837,218 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_2(
         }
     }
     #pragma unroll
-    for (int r154 = 0; r154 < 4; ++r154) {
-        const int i156 = at10 + r154 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4;
+    for (int r186 = 0; r186 < 8; ++r186) {
+        const int i188 = at13 + r186 / 4 * 32 + (int)threadIdx.y * 4 + r186 % 4;
         #pragma unroll
-        for (int g155 = 0; g155 < 1; ++g155) {
-            const int i157 = at11 + g155 * 8 + (int)threadIdx.y / 2 * 8 + (int)threadIdx.x % 4 * 2;
-            if (n63 % 2 == 0 && n74 % 2 == 0 && i156 < n26 && i157 + 2 <= n63) {
-                lw_pack<unsigned short, 2> pack158;
-                #pragma unroll
-                for (int e159 = 0; e159 < 2; ++e159) {
-                    const float v160 = lw_from_f16(lw_to_f16((float)s20_sums[r154 * 2 + g155 * 2 + e159]));
-                    pack158.at[e159] = lw_to_f16(v160);
-                }
-                *(lw_pack<unsigned short, 2>*)&y0[i157 + i156 * n63 + i9 * n74] = pack158;
-            } else {
-                #pragma unroll
-                for (int e161 = 0; e161 < 2; ++e161) {
-                    if (i156 < n26 && i157 + e161 < n63) {
-                        const float v162 = lw_from_f16(lw_to_f16((float)s20_sums[r154 * 2 + g155 * 2 + e161]));
-                        y0[(i157 + e161) + i156 * n63 + i9 * n74] = lw_to_f16(v162);
-                    }
+        for (int g187 = 0; g187 < 1; ++g187) {
+            const int i189 = at14 + g187 * 32 + (int)threadIdx.x * 1;
+            #pragma unroll
+            for (int e190 = 0; e190 < 1; ++e190) {
+                if (i188 < n30 && i189 + e190 < n78) {
+                    y0[(i189 + e190) + i188 * n78 + i11 * n192 + i12 * n91] = r25_sums[r186 * 1 + g187 * 1 + e190];
                 }
             }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) kernel_3(
+        const unsigned short* __restrict__ x0,
+        unsigned short* y0,
+        long long size_n,
+        long long size_w,
+        long long size_v,
+        long long size_p,
+        long long* error) {
+    const long long n0 = size_n * size_p * size_v * size_w;
+    const int n1 = (int)(n0);
+    const int n3 = (int)(size_p);
+    const long long n4 = size_p * size_v;
+    const int n5 = (int)(n4);
+    const long long n6 = size_p * size_v * size_w;
+    const int n7 = (int)(n6);
+    const long long n8 = size_p * size_w;
+    const int n9 = (int)(n8);
+    const int n15 = (int)(size_w);
+    const int n18 = (int)(size_v);
+    const int at2 = (int)blockIdx.x * 4096;
+    if (n3 % 8 == 0 && n5 % 8 == 0 && n7 % 8 == 0 && n9 % 8 == 0 && at2 + 4096 <= n1) {
+        lw_pack<unsigned short, 8> pack10[2];
+        #pragma unroll
+        for (int u11 = 0; u11 < 2; ++u11) {
+            const int at12 = at2 + (u11 * 256 + (int)threadIdx.x) * 8;
+            const int i13 = (int)((unsigned int)at12 % (unsigned int)n3);
+            const int i14 = (int)((unsigned int)at12 / (unsigned int)n3);
+            const int i16 = (int)((unsigned int)i14 % (unsigned int)n15);
+            const int i17 = (int)((unsigned int)i14 / (unsigned int)n15);
+            const int i19 = (int)((unsigned int)i17 % (unsigned int)n18);
+            const int i20 = (int)((unsigned int)i17 / (unsigned int)n18);
+            pack10[u11] = *(const lw_pack<unsigned short, 8>*)&x0[i13 + i19 * n3 + i16 * n5 + i20 * n7];
+        }
+        #pragma unroll
+        for (int u21 = 0; u21 < 2; ++u21) {
+            const int at22 = at2 + (u21 * 256 + (int)threadIdx.x) * 8;
+            const int i23 = (int)((unsigned int)at22 % (unsigned int)n3);
+            const int i24 = (int)((unsigned int)at22 / (unsigned int)n3);
+            const int i25 = (int)((unsigned int)i24 % (unsigned int)n15);
+            const int i26 = (int)((unsigned int)i24 / (unsigned int)n15);
+            const int i27 = (int)((unsigned int)i26 % (unsigned int)n18);
+            const int i28 = (int)((unsigned int)i26 / (unsigned int)n18);
+            lw_pack<unsigned short, 8> pack29;
+            #pragma unroll
+            for (int e30 = 0; e30 < 8; ++e30) {
+                const float v31 = lw_from_f16(pack10[u21].at[e30]);
+                pack29.at[e30] = lw_to_f16(v31);
+            }
+            *(lw_pack<unsigned short, 8>*)&y0[i23 + i25 * n3 + i27 * n9 + i28 * n7] = pack29;
+        }
+    } else {
+        const int n33 = at2 + 4096 < n1 ? at2 + 4096 : n1;
+        for (int at32 = at2 + (int)threadIdx.x; at32 < n33; at32 += 256) {
+            const int i34 = (int)((unsigned int)at32 % (unsigned int)n3);
+            const int i35 = (int)((unsigned int)at32 / (unsigned int)n3);
+            const int i36 = (int)((unsigned int)i35 % (unsigned int)n15);
+            const int i37 = (int)((unsigned int)i35 / (unsigned int)n15);
+            const int i38 = (int)((unsigned int)i37 % (unsigned int)n18);
+            const int i39 = (int)((unsigned int)i37 / (unsigned int)n18);
+            const float v40 = lw_from_f16(x0[i34 + i38 * n3 + i36 * n5 + i39 * n7]);
+            y0[i34 + i36 * n3 + i38 * n9 + i39 * n7] = lw_to_f16(v40);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) kernel_4(
+        const float* __restrict__ x0,
+        unsigned short* y0,
+        long long size_n,
+        long long size_w,
+        long long size_v,
+        long long size_t,
+        long long* error) {
+    const long long n0 = size_n * size_t * size_v * size_w;
+    const int n1 = (int)(n0);
+    const int n3 = (int)(size_t);
+    const long long n4 = size_t * size_v;
+    const int n5 = (int)(n4);
+    const long long n6 = size_t * size_v * size_w;
+    const int n7 = (int)(n6);
+    const long long n8 = size_t * size_w;
+    const int n9 = (int)(n8);
+    const int n15 = (int)(size_w);
+    const int n18 = (int)(size_v);
+    const int at2 = (int)blockIdx.x * 2048;
+    if (n3 % 4 == 0 && n5 % 4 == 0 && n7 % 4 == 0 && n9 % 4 == 0 && at2 + 2048 <= n1) {
+        lw_pack<float, 4> pack10[2];
+        #pragma unroll
+        for (int u11 = 0; u11 < 2; ++u11) {
+            const int at12 = at2 + (u11 * 256 + (int)threadIdx.x) * 4;
+            const int i13 = (int)((unsigned int)at12 % (unsigned int)n3);
+            const int i14 = (int)((unsigned int)at12 / (unsigned int)n3);
+            const int i16 = (int)((unsigned int)i14 % (unsigned int)n15);
+            const int i17 = (int)((unsigned int)i14 / (unsigned int)n15);
+            const int i19 = (int)((unsigned int)i17 % (unsigned int)n18);
+            const int i20 = (int)((unsigned int)i17 / (unsigned int)n18);
+            pack10[u11] = *(const lw_pack<float, 4>*)&x0[i13 + i19 * n3 + i16 * n5 + i20 * n7];
+        }
+        #pragma unroll
+        for (int u21 = 0; u21 < 2; ++u21) {
+            const int at22 = at2 + (u21 * 256 + (int)threadIdx.x) * 4;
+            const int i23 = (int)((unsigned int)at22 % (unsigned int)n3);
+            const int i24 = (int)((unsigned int)at22 / (unsigned int)n3);
+            const int i25 = (int)((unsigned int)i24 % (unsigned int)n15);
+            const int i26 = (int)((unsigned int)i24 / (unsigned int)n15);
+            const int i27 = (int)((unsigned int)i26 % (unsigned int)n18);
+            const int i28 = (int)((unsigned int)i26 / (unsigned int)n18);
+            lw_pack<unsigned short, 4> pack29;
+            #pragma unroll
+            for (int e30 = 0; e30 < 4; ++e30) {
+                const float v31 = pack10[u21].at[e30];
+                const float v32 = lw_from_f16(lw_to_f16((float)v31));
+                pack29.at[e30] = lw_to_f16(v32);
+            }
+            *(lw_pack<unsigned short, 4>*)&y0[i23 + i25 * n3 + i27 * n9 + i28 * n7] = pack29;
+        }
+    } else {
+        const int n34 = at2 + 2048 < n1 ? at2 + 2048 : n1;
+        for (int at33 = at2 + (int)threadIdx.x; at33 < n34; at33 += 256) {
+            const int i35 = (int)((unsigned int)at33 % (unsigned int)n3);
+            const int i36 = (int)((unsigned int)at33 / (unsigned int)n3);
+            const int i37 = (int)((unsigned int)i36 % (unsigned int)n15);
+            const int i38 = (int)((unsigned int)i36 / (unsigned int)n15);
+            const int i39 = (int)((unsigned int)i38 % (unsigned int)n18);
+            const int i40 = (int)((unsigned int)i38 / (unsigned int)n18);
+            const float v41 = x0[i35 + i39 * n3 + i37 * n5 + i40 * n7];
+            const float v42 = lw_from_f16(lw_to_f16((float)v41));
+            y0[i35 + i37 * n3 + i39 * n9 + i40 * n7] = lw_to_f16(v42);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) kernel_5(
+        const float* __restrict__ x0,
+        unsigned short* y0,
+        long long size_n,
+        long long size_w,
+        long long size_m,
+        long long size_t,
+        long long size_k,
+        long long* error) {
+    const long long n0 = lw_size_divide(size_k, size_w) * size_m * size_n * size_t * size_w;
+    const int n1 = (int)(n0);
+    const long long n3 = lw_size_divide(size_k, size_w) * size_t;
+    const int n4 = (int)(n3);
+    const long long n5 = lw_size_divide(size_k, size_w) * size_m * size_t;
+    const int n6 = (int)(n5);
+    const long long n7 = lw_size_divide(size_k, size_w) * size_m * size_t * size_w;
+    const int n8 = (int)(n7);
+    const long long n9 = lw_size_divide(size_k, size_w) * size_t * size_w;
+    const int n10 = (int)(n9);
+    const int n16 = (int)(size_w);
+    const int n19 = (int)(size_m);
+    const int at2 = (int)blockIdx.x * 2048;
+    if (n4 % 4 == 0 && n6 % 4 == 0 && n8 % 4 == 0 && n10 % 4 == 0 && at2 + 2048 <= n1) {
+        lw_pack<float, 4> pack11[2];
+        #pragma unroll
+        for (int u12 = 0; u12 < 2; ++u12) {
+            const int at13 = at2 + (u12 * 256 + (int)threadIdx.x) * 4;
+            const int i14 = (int)((unsigned int)at13 % (unsigned int)n4);
+            const int i15 = (int)((unsigned int)at13 / (unsigned int)n4);
+            const int i17 = (int)((unsigned int)i15 % (unsigned int)n16);
+            const int i18 = (int)((unsigned int)i15 / (unsigned int)n16);
+            const int i20 = (int)((unsigned int)i18 % (unsigned int)n19);
+            const int i21 = (int)((unsigned int)i18 / (unsigned int)n19);
+            pack11[u12] = *(const lw_pack<float, 4>*)&x0[i14 + i20 * n4 + i17 * n6 + i21 * n8];
+        }
+        #pragma unroll
+        for (int u22 = 0; u22 < 2; ++u22) {
+            const int at23 = at2 + (u22 * 256 + (int)threadIdx.x) * 4;
+            const int i24 = (int)((unsigned int)at23 % (unsigned int)n4);
+            const int i25 = (int)((unsigned int)at23 / (unsigned int)n4);
+            const int i26 = (int)((unsigned int)i25 % (unsigned int)n16);
+            const int i27 = (int)((unsigned int)i25 / (unsigned int)n16);
+            const int i28 = (int)((unsigned int)i27 % (unsigned int)n19);
+            const int i29 = (int)((unsigned int)i27 / (unsigned int)n19);
+            lw_pack<unsigned short, 4> pack30;
+            #pragma unroll
+            for (int e31 = 0; e31 < 4; ++e31) {
+                const float v32 = pack11[u22].at[e31];
+                const float v33 = lw_from_f16(lw_to_f16((float)v32));
+                pack30.at[e31] = lw_to_f16(v33);
+            }
+            *(lw_pack<unsigned short, 4>*)&y0[i24 + i26 * n4 + i28 * n10 + i29 * n8] = pack30;
+        }
+    } else {
+        const int n35 = at2 + 2048 < n1 ? at2 + 2048 : n1;
+        for (int at34 = at2 + (int)threadIdx.x; at34 < n35; at34 += 256) {
+            const int i36 = (int)((unsigned int)at34 % (unsigned int)n4);
+            const int i37 = (int)((unsigned int)at34 / (unsigned int)n4);
+            const int i38 = (int)((unsigned int)i37 % (unsigned int)n16);
+            const int i39 = (int)((unsigned int)i37 / (unsigned int)n16);
+            const int i40 = (int)((unsigned int)i39 % (unsigned int)n19);
+            const int i41 = (int)((unsigned int)i39 / (unsigned int)n19);
+            const float v42 = x0[i36 + i40 * n4 + i38 * n6 + i41 * n8];
+            const float v43 = lw_from_f16(lw_to_f16((float)v42));
+            y0[i36 + i38 * n4 + i40 * n10 + i41 * n8] = lw_to_f16(v43);
         }
     }
 }
