@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import loopwright as lw
 import loopwright.numpy as lnp
 from loopwright.ir.builder import Builder, tracing
 from loopwright.ir.errors import ConcretizationError
@@ -171,3 +172,15 @@ def test_the_document_speaks_of_every_limit_tested_here():
     text = (Path(__file__).parent.parent / "docs" / "numpy.md").read_text()
     for word in ("np.zeros(n)", "np.asarray", "math.", "isinstance", "out=", "np.take", "like=", "size=", "np.arange(n)"):
         assert word in text
+
+
+def test_round_takes_numbers():
+    def f(x):
+        return round(np.sum(x), 1)
+    x = np.array([0.25, 0.5])
+    assert lw.jit(f)(x) == f(x)
+    assert lw.grad(lambda x: x * round(x))(2.4) == 2.0
+    with pytest.raises(TypeError, match="takes numbers"):
+        lw.jit(lambda x: round(x, 1))(x)
+    with pytest.raises(lw.ConcretizationError, match="round"):
+        lw.jit(lambda x: round(x))(2.4)

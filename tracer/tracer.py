@@ -205,6 +205,12 @@ class Tracer(Operators):
             raise TypeError(f"{user_source()}: only integer scalar arrays can be converted to a scalar index")
         return operator.index(self._number("an index or a size made from data"))
 
+    def __round__(self, digits: int | None = None) -> Any:
+        """Of a number, as of NumPy's; of an array a TypeError, as NumPy's."""
+        if self.ndim:
+            raise TypeError(f"{user_source()}: round(x) takes numbers, got {self._describe()}; np.round takes arrays.")
+        return round(self._number("round(x)")) if digits is None else FUNCTIONS[np.round](self, digits)
+
     def item(self, *at: Any) -> Any:
         """The element as a Python number, where the trace knows values."""
         return np.asarray(self.concrete("x.item()")).item(*at)
