@@ -131,8 +131,8 @@ def _window(s: Contract) -> tuple[Block | None, int, int]:
     that are read: 1, or 2 where the index moves by one."""
     for b in reversed(s.over[:-1]):
         found = {(c.get(s.rows.index), c.get(b.index)) for c in _linear_parts(s.left, {s.rows.index, b.index})}
-        (stride, step), = found if len(found) == 1 else [(None, None)]
-        if not isinstance(step, int) or step <= 0:
+        stride, step = next(iter(found)) if len(found) == 1 else (None, None)
+        if not isinstance(step, int) or not isinstance(stride, int) or step <= 0:
             continue
         if stride == 1 or (stride == 2 and step == 1 and not (isinstance(b.extent, int) and b.extent < 3)):
             return b, step, stride
