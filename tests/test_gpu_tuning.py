@@ -285,10 +285,22 @@ def test_partitions_are_decided_there_too():
     versions = lw.jit(f)._versions
     draft = versions.draft(versions.parameters.call((normal(20, 30),), {}))
     g, sizes = draft.version.graph, {"n": 20, "m": 30}
-    made = [CARD.module(g, sizes, (), False, cover) for cover in CARD.alternatives(g, programs.RULES, sizes)]
+    made = [CARD.module(g, sizes, (), False, cover) for cover in CARD.alternatives(g, programs.RULES, sizes, False)]
     assert len({len(kernels_of(m)) for m in made}) > 1
     for m in made[:3]:
         candidate = Candidate.of(m, sizes)
         again = lower_cuda(candidate.parsed(), dict(candidate.sizes))
         assert [n.attrs for n in kernels_of(again.kernels)] == [n.attrs for n in kernels_of(m)]
         assert isinstance(again.kernels.nodes[0], Node)
+
+
+def test_partitions_know_what_fast_math_allows():
+    """A softmax between products of f32 is one kernel then: there is less to decide."""
+    x = np.ones((16, 512, 64), "f4")
+    versions = lw.jit(TEMPLATES["attention"].f, fast_math=True)._versions
+    g = versions.draft(versions.parameters.call((x, x, x), {})).version.graph
+    sizes = {str(n): k for v in g.params for n, k in zip(v.type.shape, x.shape, strict=True)}
+    plain, fast = (CARD.alternatives(g, programs.RULES, sizes, allowed) for allowed in (False, True))
+    assert plain and set(map(str, plain)) != set(map(str, fast))
+    counts = [len(kernels_of(CARD.module(g, sizes, (), True, cover))) for cover in (programs.RULES, *fast)]  # all of them fit
+    assert counts[0] == 1

@@ -93,9 +93,9 @@ def cover_cuda(g: Graph, sizes: Mapping[str, int], donated: Sequence[int] = (), 
     return _Program(Hints(sizes), fast_math).chosen(g, donated, cover)
 
 
-def alternatives_cuda(g: Graph, sizes: Mapping[str, int], cover: Cover) -> list[Cover]:
+def alternatives_cuda(g: Graph, sizes: Mapping[str, int], cover: Cover, fast_math: bool = False) -> list[Cover]:
     """Covers that differ from this one by one decision, or by one about all nodes of a kind: see `covers.alternatives`."""
-    made = _Program(Hints(sizes))
+    made = _Program(Hints(sizes), fast_math)
     return alternatives_of(g, lambda decisions: made.partitioned(g, decisions, is_scheduled=False), cover, sizes)
 
 

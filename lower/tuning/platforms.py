@@ -51,7 +51,7 @@ class Platform(Protocol):
     def module(self, g: Graph, sizes: Sizes, donated: Sequence[int], fast_math: bool, cover: Cover) -> Graph:
         """The program of a graph that a cover makes, good at these sizes. ScheduleError where it makes none."""
 
-    def alternatives(self, g: Graph, cover: Cover, sizes: Sizes) -> list[Cover]:
+    def alternatives(self, g: Graph, cover: Cover, sizes: Sizes, fast_math: bool) -> list[Cover]:
         """Covers that differ from one by a decision."""
 
     def implementations(self, n: Node, sizes: Sizes) -> list[Attributes]:
@@ -79,7 +79,7 @@ class Processor:
         kernels, donations = cover_graph(g, host_target(), blas=blas.available(), donated=donated, cover=cover)
         return module_of_kernels(g, kernels, donations, fast_math)
 
-    def alternatives(self, g: Graph, cover: Cover, sizes: Sizes) -> list[Cover]:
+    def alternatives(self, g: Graph, cover: Cover, sizes: Sizes, fast_math: bool) -> list[Cover]:
         return alternatives(g, host_target(), blas.available(), cover, sizes)
 
     def implementations(self, n: Node, sizes: Sizes) -> list[Attributes]:
@@ -115,8 +115,8 @@ class GPU:
     def module(self, g: Graph, sizes: Sizes, donated: Sequence[int], fast_math: bool, cover: Cover) -> Graph:
         return module_of_kernels(g, *cover_cuda(g, sizes, donated, fast_math, cover), fast_math)
 
-    def alternatives(self, g: Graph, cover: Cover, sizes: Sizes) -> list[Cover]:
-        return alternatives_cuda(g, sizes, cover)
+    def alternatives(self, g: Graph, cover: Cover, sizes: Sizes, fast_math: bool) -> list[Cover]:
+        return alternatives_cuda(g, sizes, cover, fast_math)
 
     def implementations(self, n: Node, sizes: Sizes) -> list[Attributes]:
         region = n.regions[0]

@@ -253,7 +253,7 @@ class _Tuner:
         """Measure some covers that differ by one decision from the best; False when there are none left."""
         if self.waiting is None:
             cover = self.best.cover or Cover()
-            self.waiting = self.task.platform.alternatives(self.task.g, cover, self.task.sizes)
+            self.waiting = self.task.platform.alternatives(self.task.g, cover, self.task.sizes, self.task.fast_math)
         if not self.waiting:
             return False
         now, self.waiting = self.waiting[:COVERS], self.waiting[COVERS:]
