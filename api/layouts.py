@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,5 @@ def straight(x: Any) -> Any:
 
 @cache
 def _turned(axes: tuple[int, ...]) -> Callable[[np.ndarray], np.ndarray]:
-    from loopwright.jitted import jit  # which imports this module
-    turned: Callable[[np.ndarray], np.ndarray] = jit(lambda x: x.transpose(axes))
+    turned: Callable[[np.ndarray], np.ndarray] = import_module("loopwright.jitted").jit(lambda x: x.transpose(axes))
     return turned

@@ -127,7 +127,8 @@ def test_loops_of_little_work_are_one_chunk_others_have_even_ones(loops, count_o
     assert lengths.sum() == n
     if n * max(each, 1) < THRESHOLD:
         assert len(lengths) == 1
-    assert (lengths[:-1] >= least).all() and (lengths[:-1] % together == 0).all()
+    assert (lengths[:-1] >= least / 2).all() and (lengths[:-1] % together == 0).all()
+    assert len(lengths) == 1 or lengths[0] - lengths[-1] <= len(lengths) * together
 
 
 def test_many_short_loops(loops, count_of_threads):

@@ -56,7 +56,9 @@ def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) ->
 
 def _and(where: Any, is_nan: Tracer) -> Tracer:
     """The numbers that a mask selects."""
-    return ~is_nan & where if is_given(where) else ~is_nan
+    present: Tracer = ~is_nan
+    both: Tracer = present & where if is_given(where) else present
+    return both
 
 
 def _check_inexact(dtype: Any) -> None:

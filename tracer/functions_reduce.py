@@ -96,7 +96,8 @@ def _first(initial: Any, x: Ref) -> Tracer:
     """An initial value at the dtype of a reduction. OverflowError for a Python int that it cannot hold."""
     if isinstance(initial, int):
         return Tracer(lift(initial, x.dtype, x.builder))
-    return as_tracer(initial, x.builder).astype(x.dtype)
+    first: Tracer = as_tracer(initial, x.builder).astype(x.dtype)
+    return first
 
 
 def _may_be_negative_zero(x: Any) -> bool:

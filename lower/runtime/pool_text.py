@@ -310,9 +310,10 @@ out:
 }}
 """
 
+
 def _loop_text(watched: bool) -> str:
-    """A whole loop of n indices, `each` units of work: here, or, where there are threads, in chunks of at least `least`
-    indices, a multiple of `together`. One that is watched may take long: signals are asked for, see `wait`."""
+    """A whole loop of n indices, `each` units of work: here, or, where there are threads, in chunks of as many indices each,
+    a multiple of `together`, more than half of `least`. One that is watched may take long: signals are asked for by `wait`."""
     name, more = ("lw_watched_loop", ", ptr %poll, ptr %error") if watched else ("lw_loop", "")
     return f"""
 define void @{name}(ptr %body, ptr %context, i64 %n, i64 %each, i64 %least, i64 %together{more}) nounwind {{
@@ -334,8 +335,14 @@ chunks:
   %share = udiv i64 %n, {MOST_CHUNKS}
   %long = call i64 @llvm.umax.i64(i64 %more, i64 %share)
   %longer = call i64 @llvm.umax.i64(i64 %long, i64 %least)
+  %begun = add i64 %n, %longer
+  %ends = sub i64 %begun, 1
+  %count = udiv i64 %ends, %longer
+  %full = add i64 %n, %count
+  %some = sub i64 %full, 1
+  %even = udiv i64 %some, %count
   %last = sub i64 %together, 1
-  %beyond = add i64 %longer, %last
+  %beyond = add i64 %even, %last
   %rest = urem i64 %beyond, %together
   %grain = sub i64 %beyond, %rest
   call void @share(ptr %body, ptr %context, i64 %n, i64 %grain{more or ", ptr null, ptr null"})
