@@ -10,6 +10,8 @@ import loopwright as lw
 from tests.scale import examples
 from tests.tracing import Traced, run, same
 
+pytestmark = pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")  # since NumPy 2.5
+
 RNG = np.random.default_rng(0)
 V = RNG.normal(size=5)
 M = RNG.normal(size=(3, 4))

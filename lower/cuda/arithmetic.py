@@ -197,9 +197,9 @@ def _nextafter(library: Library, dtype: np.dtype) -> str:
     integer = INTEGER_TYPES[bits]
     moved = bitcast(library, f"({integer})({bitcast(library, 'x', dtype, bits)} + (x < y == x > 0 ? 1 : -1))", bits, dtype)
     least = bitcast(library, f"({integer})1", bits, dtype)
-    end, same = "" if dtype == F64 else "f", "x" if dtype == F16 else "y"  # which zero NumPy gives
+    end = "" if dtype == F64 else "f"
     return library.add(name, f"__device__ __forceinline__ {kind} {name}({kind} x, {kind} y) {{\n"
-                       f"    if (x != x || y != y) return x + y;\n    if (x == y) return {same};\n"
+                       f"    if (x != x || y != y) return x + y;\n    if (x == y) return y;\n"
                        f"    if (x == 0) return copysign{end}({least}, y);\n    return {moved};\n}}")
 
 
