@@ -33,11 +33,6 @@ from loopwright.ir.types import (
     ArrayType,
 )
 
-def stepped(x, y):
-    """np.nextafter as of NumPy 2.5, whose f16 ends at y where both are zeros."""
-    return np.where(x == y, y, np.nextafter(x, y))
-
-
 UFUNCS = {
     "neg": np.negative, "abs": np.absolute, "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
     "rint": np.rint, "sqrt": np.sqrt, "cbrt": np.cbrt, "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log,
@@ -47,7 +42,7 @@ UFUNCS = {
     "isfinite": np.isfinite, "signbit": np.signbit, "bitwise_not": np.invert, "conj": np.conjugate,
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide, "floor_divide": np.floor_divide,
     "remainder": np.remainder, "fmod": np.fmod, "power": np.power, "max": np.maximum, "min": np.minimum, "fmax": np.fmax,
-    "fmin": np.fmin, "arctan2": np.arctan2, "hypot": np.hypot, "copysign": np.copysign, "nextafter": stepped,
+    "fmin": np.fmin, "arctan2": np.arctan2, "hypot": np.hypot, "copysign": np.copysign, "nextafter": np.nextafter,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "bitwise_and": np.bitwise_and,
     "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor, "left_shift": np.left_shift, "right_shift": np.right_shift,
 }
@@ -135,6 +130,8 @@ def test_values_are_numpys(name, dtype):
             want = want.astype(BF16) if want.dtype == F32 else want
         else:
             want = UFUNCS[name](*args)
+        if name == "nextafter":  # before NumPy 2.5 the first of two zeros of f16
+            want = np.where(args[0] == args[1], args[1], want)
     assert got.dtype == want.dtype
     np.testing.assert_array_equal(bits(got), bits(want))
 
