@@ -23,6 +23,7 @@ from loopwright.lower.runtime.canonical import canonical
 SEED = 20
 KNOWN = 4  # kernels whose arguments stay
 SCALE = 0.1  # of normal numbers
+LEAST = 0.25  # of them: quotients by a number near 0 would show each rounding of it
 MOST_INDEX = 100  # of integers: they may be indices
 Kinds = tuple[tuple[np.dtype, tuple[int, ...]], ...]  # the dtypes and shapes of arrays
 TOLERANCES = {F16: 1e-2, BF16: 5e-2, F32: 1e-4, np.dtype(np.complex64): 1e-4}  # of the largest element; others 1e-9
@@ -68,8 +69,8 @@ def arguments(g: Graph, sizes: Mapping[str, int], values: str = "") -> list[np.n
 
 
 def filled(kinds: Kinds, values: str = "") -> list[np.ndarray]:
-    """Arrays, the same in every process: those of a file, or normal numbers, small so that few functions leave their range, and
-    integers from 0 that are indices of every axis."""
+    """Arrays, the same in every process: those of a file, or numbers away from 0, small so that few functions leave their
+    range, and integers from 0 that are indices of every axis."""
     return loaded(values, [dtype for dtype, _ in kinds]) if values else _drawn(kinds)
 
 
@@ -99,8 +100,9 @@ def _one(rng: np.random.Generator, dtype: np.dtype, shape: tuple[int, ...], belo
         return np.asarray(rng.random(shape) < 0.5)
     if dtype.kind in "iu":
         return np.asarray(rng.integers(0, below, shape)).astype(dtype)
-    drawn = rng.normal(size=shape) + (1j * rng.normal(size=shape) if dtype in COMPLEX else 0)
-    return np.asarray(drawn * SCALE).astype(dtype)
+    drawn = rng.normal(size=shape)
+    drawn += np.copysign(LEAST, drawn)
+    return np.asarray((drawn + (1j * rng.normal(size=shape) if dtype in COMPLEX else 0)) * SCALE).astype(dtype)
 
 
 def reference(g: Graph, args: Sequence[np.ndarray], sizes: Mapping[str, int]) -> list[np.ndarray]:
