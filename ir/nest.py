@@ -47,7 +47,8 @@ class For:
     as there are; every `step`th. lanes > 1: `lanes` iterations at a time, `unroll` vectors in flight, masked tail (innermost
     only, or around loops without lanes). parallel: iterations are independent and the pool may share them out (it may have
     lanes as well; inside another such loop only where that one is in one piece). by_rows: the folds of the body go row by row
-    over stripes of the loop, not down each of its vectors (outermost loops with lanes only). tiled: together with the loop of
+    over stripes of the loop, not down each of its vectors (outermost loops with lanes only). short: lanes that the loop has
+    where all loops of its body have fewer trips than a number, see `lower/short_rows.py`. tiled: together with the loop of
     vectors that is its body, in square tiles. padded: all positions of the block are stored to, those past the extent with any
     number. together: so many
     iterations, from a multiple of that on, belong to one thread. by_owner: a scatter's updates, each done by the warp that
@@ -63,6 +64,7 @@ class For:
     unroll: int = 1
     parallel: bool = False
     by_rows: bool = False
+    short: tuple[int, int] | None = None
     tiled: bool = False
     origin: Index | None = None
     length: Extent | None = None

@@ -202,6 +202,21 @@ class ByRows:
 
 
 @dataclass(frozen=True)
+class ShortRows:
+    """Where the rows that the outermost loop goes past have fewer than `below` elements, run that loop `lanes` at a time, with
+    what is done for a row in loops inside, which keep nothing of it. Which it is, is asked at run time. A loop that does more
+    than fold rows and go through them is left as it is.
+
+    before: for i: { m = max(x[i, k] for k by 16);  for j by 16: y[i, j:j+16] = x[i, j:j+16] - m }
+    after:  if n < 16: for i by 16: { m = max(x[i:i+16, k] for k);  for j: y[i:i+16, j] = x[i:i+16, j] - m }
+            else: as before
+    """
+
+    lanes: int
+    below: int
+
+
+@dataclass(frozen=True)
 class AddAlong:
     """Add `stage`, whose elements are sums of blocks of the root's rows, or of products over all of them, up in the root's own
     loops, which go past all that it reads.
@@ -382,14 +397,13 @@ class InAnyOrder:
 
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Distribute | Tensorize | Pack \
-    | Parallel | Rfactor | PrefetchRow | ByRows | AddAlong | OnePass | Tiles | InPlace | Threads | Bind \
+    | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | AddAlong | OnePass | Tiles | InPlace | Threads | Bind \
     | InShared | InRegisters | InTiles | InPasses | ByOwner | InAnyOrder
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
     Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Distribute, Tensorize, Pack, Parallel, Rfactor,
-    PrefetchRow,
-    ByRows, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared, InRegisters,
-    InTiles, InPasses, ByOwner, InAnyOrder)}
+    PrefetchRow, ByRows, ShortRows, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared, InRegisters, InTiles, InPasses,
+    ByOwner, InAnyOrder)}
 
 
 def to_json(schedule: Schedule) -> str:

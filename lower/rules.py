@@ -12,7 +12,7 @@ from itertools import pairwise
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
-from loopwright.ir.nest import Nest
+from loopwright.ir.nest import For, Nest
 from loopwright.ir.schedule import (
     AddAlong,
     ByRows,
@@ -26,6 +26,7 @@ from loopwright.ir.schedule import (
     PrefetchRow,
     Rfactor,
     Schedule,
+    ShortRows,
     Tiles,
     Unroll,
     Vectorize,
@@ -44,6 +45,7 @@ from loopwright.lower.target import Target
 
 WORTH_KEEPING = 5  # of an element of a row: it is stored to and read from the first cache
 LONG = 1 << 15  # adds of a fold that may be worth several threads
+MOST_OF_SHORT_ROWS = 120  # cost of all stages: a kernel that has code for short rows, too, takes longer to compile
 TINY = 16  # elements of a value that may live in registers
 
 
@@ -66,7 +68,7 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     scheduled = build_nest(region, schedule, "probe")
     schedule = (*schedule, *fuse_rules(s, scheduled))
     schedule = (*schedule, *_pass_rules(s, schedule, scheduled))
-    return (*schedule, *_shared_folds(s, schedule))
+    return (*schedule, *_short_rows(s, schedule, target), *_shared_folds(s, schedule))
 
 
 def chain_schedule(region: Graph, target: Target) -> Schedule | None:
@@ -376,6 +378,24 @@ def fuse_rules(s: Survey, scheduled: Scheduled) -> list[Instruction]:
     for stage, over in scheduled.folds.items():
         out += _runs(scheduled.nest, list(over), 0, len(over), stage, s.stages[stage].node.outputs[0].type.rank)
     return out
+
+
+# ---- short rows ---------------------------------------------------------------------------------
+def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instruction]:
+    """Where rows may be shorter than vectors lanes go from row to row; where they are folded to numbers at some cost for each
+    row, or element, while a few vectors cover a row, too."""
+    folds = [r for r in s.stages if isinstance(r.expr, Reduce)]
+    cost = sum(own_cost(r.expr) for r in s.stages)
+    lanes = target.vector_bits // (8 * _widest(s))
+    if lanes < 2 or not folds or not s.level or isinstance(s.root.expr, Scatter | Prefix) or cost > MOST_OF_SHORT_ROWS:
+        return []
+    searched = any(isinstance(r.expr, Reduce) and r.expr.monoid in ("max", "min", "argmax", "argmin") for r in folds)
+    below = 4 * lanes if s.level == s.loops and (searched or cost >= EXPENSIVE) else lanes
+    if any(isinstance(n, int) and n >= below for r in folds if isinstance(r.expr, Reduce) for _, n in r.expr.over):
+        return []
+    short = ShortRows(lanes, below)
+    nest = build_nest(s.region, (*schedule, short), "probe").nest
+    return [short] if any(isinstance(f, For) and f.short for f in nest.body) else []
 
 
 # ---- folds of everything -----------------------------------------------------------------------

@@ -38,6 +38,7 @@ from loopwright.ir.schedule import (
     Reorder,
     Rfactor,
     Schedule,
+    ShortRows,
     Split,
     Tensorize,
     Threads,
@@ -55,6 +56,7 @@ from loopwright.lower.partials import ROWS, block_sums
 from loopwright.lower.placing import Placed, Places, check, place
 from loopwright.lower.row_passes import in_passes
 from loopwright.lower.row_products import row_products
+from loopwright.lower.short_rows import in_short_rows
 from loopwright.lower.tiling import reorder, shared_out, split, tensorize, unpacked
 
 T = TypeVar("T")
@@ -87,6 +89,7 @@ class Decisions:
     interleave: bool = False
     parallel: Parallel | None = None
     by_rows: bool = False
+    short: ShortRows | None = None
     tiled: bool = False
     blocks: list[Blocking] = field(default_factory=list)
     joined: list[OnePass] = field(default_factory=list)
@@ -131,6 +134,8 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.parallel = x
             case ByRows():
                 d.by_rows = True
+            case ShortRows():
+                d.short = x
             case Tiles():
                 d.tiled = True
             case OnePass():
@@ -229,6 +234,8 @@ class _NestBuilder:
             nest = altered(nest, body=_in_one_pass(nest.body, x))
         for r in d.rfactors:
             nest = altered(nest, body=_shared(nest.body, r))
+        if d.short:
+            nest = in_short_rows(nest, d.short)
         if d.tiled:
             check(not d.along, Tiles(), "rows are added up in their order")
             nest = altered(nest, body=tuple(map(_tiled, nest.body)))

@@ -28,6 +28,7 @@ from loopwright.lower.codegen.whiles import repeated
 from loopwright.lower.codegen.work import maths_weight, work_of
 from loopwright.lower.fusing import writes
 from loopwright.lower.runtime.pool_text import THRESHOLD
+from loopwright.lower.short_rows import across, lengths
 from loopwright.lower.target import Target
 
 FEWEST_TILES = 12  # one below the other, of a thread: it reads all factors of the columns for them
@@ -215,6 +216,9 @@ class Generator:
             branch(context.scope, test.parts[0], within)
             context.kernel.forget()
             return
+        if statement.short is not None:
+            self.either(context, statement, span)
+            return
         whole = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
         if statement.tiled:
             in_tiles(context, statement, whole, lambda here, inner: self.statements(here, inner.body))
@@ -225,6 +229,26 @@ class Generator:
             padded(context, statement, lambda here: self.statements(here, statement.body))
         else:
             self.vectors(statement, context, span, lambda here: self.statements(here, statement.body, parallel=parallel))
+
+    def either(self, context: Context, rows: For, span: Extent | tuple[str, str]) -> None:
+        """A loop over rows: side by side where all are short, else one by one."""
+        assert rows.short is not None
+        (lanes, below), kernel = rows.short, context.kernel
+        long, short = replace(rows, short=None), across(rows, lanes)
+        assert short is not None
+        unknown = [n for n in dict.fromkeys(lengths(rows.body)) if not isinstance(n, int)]
+        if any(isinstance(n, int) and n >= below for n in lengths(rows.body)) or not unknown:
+            self.counted(context, long if unknown else short, span)
+            return
+        test = "true"
+        for n in unknown:
+            test = context.scope.emit(f"and i1 {test}, {context.scope.emit(f'icmp slt i64 {kernel.extent(n)}, {below}')}")
+
+        def run(statement: For, scope: Scope) -> Carried:
+            self.counted(context.at(scope), statement, span)
+            return ()
+        branch(context.scope, test, partial(run, short), partial(run, long))
+        kernel.forget()
 
     def vectors(self, statement: For, context: Context, span: Extent | tuple[str, str], run: Callable[[Context], None]) -> None:
         """`run` for a loop's iterations, or its vectors."""

@@ -27,6 +27,7 @@ from loopwright.ir.schedule import (
     Reorder,
     Rfactor,
     Schedule,
+    ShortRows,
     Split,
     Tensorize,
     Threads,
@@ -37,7 +38,7 @@ from loopwright.ir.schedule import (
 
 _ORDER: tuple[tuple[type[Instruction], ...], ...] = (
     (Inline, ComputeAt, AddAlong), (Interleave,), (Threads,), (Bind,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,), (Rfactor,),
-    (Split, Reorder, Distribute, Tensorize, Pack), (Parallel,), (ByRows,), (OnePass,), (Tiles,),
+    (Split, Reorder, Distribute, Tensorize, Pack), (Parallel,), (ByRows,), (OnePass,), (ShortRows,), (Tiles,),
     (InShared, InRegisters, InTiles, ByOwner, InAnyOrder), (InPlace,))
 _RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
 LAST = _RANK[Tiles]  # whatever else there is stands beside these, in its own order
@@ -66,7 +67,7 @@ def topic(x: Instruction) -> object:
             return "threads"
         case PrefetchRow(stage) | OnePass(stage) | Rfactor(stage):
             return type(x), stage
-        case ByRows() | Tiles():
+        case ByRows() | ShortRows() | Tiles():
             return type(x)
     return "loops"
 

@@ -30,6 +30,7 @@ from loopwright.ir.schedule import (
     Reorder,
     Rfactor,
     Schedule,
+    ShortRows,
     Split,
     Tensorize,
     Tiles,
@@ -151,7 +152,7 @@ def _across(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]
         return
     wide = [x for x in schedule if isinstance(x, Vectorize)]
     lanes = max([x.lanes for x in wide], default=max(space.most_lanes // 2, 2))
-    now = of_kind(schedule, Vectorize, Unroll, PrefetchRow, ByRows, OnePass)
+    now = of_kind(schedule, Vectorize, Unroll, PrefetchRow, ByRows, OnePass, ShortRows)
     root = space.root, space.rank - 1 - bool(of_kind(schedule, Interleave))
     if all((x.stage, x.loop) != root for x in wide):
         yield now, [Vectorize(*root, lanes), Unroll(space.root, 4)]

@@ -1,0 +1,97 @@
+"""Rows of every length, shorter than vectors and longer: one compile for all, NumPy's values."""
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import loopwright as lw
+from loopwright.ir.expansion import expanded
+from loopwright.ir.schedule import Inline, Parallel, ShortRows, Vectorize, from_json, to_json
+from loopwright.lower.partition import partition
+from loopwright.lower.scheduling import build_nest
+from loopwright.lower.target import host_target
+from tests.scale import examples
+
+
+def softmax(x):
+    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    return e / np.sum(e, axis=-1, keepdims=True)
+
+
+def layernorm(x):
+    return (x - np.mean(x, axis=-1, keepdims=True)) / np.sqrt(np.var(x, axis=-1, keepdims=True) + 1e-3)
+
+
+FUNCTIONS = {
+    "sum": lambda x: np.sum(x, axis=-1), "max": lambda x: np.max(x, axis=-1), "any": lambda x: np.any(x > 1, axis=-1),
+    "all": lambda x: np.all(x > -1, axis=-1), "argmax": lambda x: np.argmax(x, axis=-1),
+    "argmin": lambda x: np.argmin(x, axis=-1), "prod": lambda x: np.prod(x, axis=-1),
+    "norm": lambda x: np.sqrt(np.sum(x * x, axis=-1)),
+    "logsumexp": lambda x: np.log(np.sum(np.exp(x - np.max(x, axis=-1, keepdims=True)), axis=-1)),
+    "softmax": softmax, "layernorm": layernorm, "shifted": lambda x: x[..., ::-1] - np.max(x, axis=-1, keepdims=True),
+    "several": lambda x: (np.max(x, axis=-1), np.argmin(x, axis=-1), x / np.sum(np.abs(x), axis=-1, keepdims=True)),
+    "masked": lambda x: np.sum(x, axis=-1, where=x > 0, initial=1), "two axes": lambda x: np.sum(np.exp(x), axis=(-1, -2)),
+    "turned": lambda x: np.exp(x - np.max(x, axis=-1, keepdims=True))[..., ::-1],
+}
+DTYPES = ["f4", "f8", "f2", "i4", "i8", "u1"]
+JITTED = {(name, dtype, rank): lw.jit(lambda x, f=f: f(x))
+          for name, f in FUNCTIONS.items() for dtype in DTYPES for rank in (2, 3)}
+
+
+def close(found, expected, dtype):
+    for a, b in zip(found, expected, strict=True) if isinstance(expected, tuple) else [(found, expected)]:
+        assert a.dtype == b.dtype and a.shape == b.shape
+        if b.dtype.kind == "f":
+            np.testing.assert_allclose(a, b, rtol=2e-2 if dtype == "f2" else 2e-5, atol=1e-3 if dtype == "f2" else 1e-5)
+        else:
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@examples(25)
+@given(n=st.integers(0, 70), m=st.one_of(st.integers(1, 20), st.integers(1, 80)), dtype=st.sampled_from(DTYPES),
+       outer=st.sampled_from([(), (3,)]), seed=st.integers(0, 99))
+def test_rows_of_every_length(name, n, m, dtype, outer, seed):
+    x = (np.random.default_rng(seed).normal(size=(*outer, n, m)) * 3).round(2)
+    x = (np.abs(x) if dtype == "u1" else x).astype(dtype)
+    if name in ("max", "any", "all", "argmax", "argmin") and dtype[0] == "f" and seed % 3 == 0:
+        x[..., seed % max(n, 1):, seed % m] = np.nan
+    with np.errstate(all="ignore"):
+        close(JITTED[name, dtype, x.ndim](x), FUNCTIONS[name](x), dtype)
+
+
+@pytest.mark.parametrize("m", [1, 2, 5, 10, 33])
+@pytest.mark.parametrize("name", ["softmax", "layernorm", "logsumexp", "argmax"])
+def test_bits_do_not_depend_on_threads(name, m):
+    x, found = np.random.default_rng(m).normal(size=(200_000 // m, m)).astype("f4"), []
+    for count in (1, 3):
+        lw.set_threads(count)
+        found.append(JITTED[name, "f4", 2](x))
+    lw.set_threads(None)
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("m", [1, 4, 9])
+def test_gradients(m):
+    x = np.random.default_rng(m).normal(size=(30, m))
+    slope = lw.jit(lw.grad(lambda x: np.sum(softmax(x)[:, 0] ** 2)))(x)
+    p = softmax(x)
+    expected = 2 * p[:, :1] ** 2 * ((np.arange(m) == 0) - p)
+    np.testing.assert_allclose(slope, expected, atol=1e-13)
+
+
+def kernels(f, *args):
+    graph = partition(expanded(lw.make_graph(f)(*args)), host_target(), blas=True)
+    return [(k.regions[0], k.attrs["schedule"]) for k in graph.nodes]
+
+
+def test_the_schedule_says_so():
+    (region, schedule), = kernels(softmax, np.ones((5, 40), "f4"))
+    short, = [x for x in schedule if isinstance(x, ShortRows)]
+    assert from_json(to_json(schedule)) == schedule
+    assert build_nest(region, schedule, "k").nest.body[0].short == (short.lanes, short.below)
+    (_, columns), = kernels(lambda x: np.sum(x, axis=0), np.ones((5, 40), "f4"))
+    assert not any(isinstance(x, ShortRows) for x in columns)
+    (region, _), = kernels(lambda x: x + 1, np.ones(40, "f4"))
+    plain = Inline(0), Vectorize(0, 0, 8), Parallel()
+    assert build_nest(region, (*plain, ShortRows(8, 8)), "k").nest == build_nest(region, plain, "k").nest
