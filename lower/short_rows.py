@@ -5,7 +5,7 @@ in each.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from loopwright.ir.dims import Extent
@@ -14,7 +14,6 @@ from loopwright.ir.nest import Allocate, For, Let, Nest, Prefetch, Reduction, St
 from loopwright.ir.schedule import ShortRows
 
 Row = tuple[tuple[Index, ...], Expr]  # an element at some indices
-Rows = Mapping[str, Row]
 
 
 def in_short_rows(nest: Nest, x: ShortRows) -> Nest:
@@ -70,9 +69,13 @@ class _Row:
                 return [Let(name, self.expr(value))]
             case Reduction(shared=False):
                 for x in s.also:
-                    self.keep(x)
+                    if isinstance(x, Store):
+                        self.keep(x)
                 return [Let(s.name, Reduce(s.monoid, s.over, self.expr(s.body), s.dtype))]
             case For(parallel=False, by_rows=False, tiled=False, origin=None, step=1):
+                named = any(isinstance(x, Let | Reduction) for x in s.body)
+                if named and any(isinstance(x, Store) and x.buffer in self.kept for x in s.body):
+                    raise _Other  # what is kept would need names from inside
                 body = self.statements(s.body)
                 return [altered(s, lanes=1, unroll=1, body=body)] if body else []
             case Store(buffer=name) if name in self.kept:
@@ -82,12 +85,12 @@ class _Row:
                 return [altered(s, index=tuple(map(self.expr, s.index)), value=self.expr(s.value))]
         raise _Other
 
-    def keep(self, s: Store | Prefetch) -> None:
+    def keep(self, s: Store) -> None:
         """Remember an element of a row instead of storing it."""
-        if isinstance(s, Store):
-            if s.combine != "set" or s.when is not None or not all(isinstance(i, Index) for i in s.index):
-                raise _Other
-            self.kept[s.buffer] = tuple([i for i in s.index if isinstance(i, Index)]), self.expr(s.value)
+        indices = tuple([i for i in s.index if isinstance(i, Index)])
+        if s.buffer not in self.kept or s.combine != "set" or s.when is not None or indices != s.index:
+            raise _Other
+        self.kept[s.buffer] = indices, self.expr(s.value)
 
     def expr(self, e: Expr) -> Expr:
         return transform(e, self.read)

@@ -30,6 +30,8 @@ FUNCTIONS = {
     "logsumexp": lambda x: np.log(np.sum(np.exp(x - np.max(x, axis=-1, keepdims=True)), axis=-1)),
     "softmax": softmax, "layernorm": layernorm, "shifted": lambda x: x[..., ::-1] - np.max(x, axis=-1, keepdims=True),
     "several": lambda x: (np.max(x, axis=-1), np.argmin(x, axis=-1), x / np.sum(np.abs(x), axis=-1, keepdims=True)),
+    "kept": lambda x: (np.exp(x - np.max(x, axis=-1, keepdims=True)),
+                       np.sum(np.exp(x - np.max(x, axis=-1, keepdims=True)), axis=-1)),
     "masked": lambda x: np.sum(x, axis=-1, where=x > 0, initial=1), "two axes": lambda x: np.sum(np.exp(x), axis=(-1, -2)),
     "turned": lambda x: np.exp(x - np.max(x, axis=-1, keepdims=True))[..., ::-1],
 }
