@@ -40,12 +40,13 @@ from loopwright.lower.partials import block_sums
 from loopwright.lower.passes import goes_by_rows, goes_in_tiles, one_pass_rules
 from loopwright.lower.row_products import row_products
 from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest
+from loopwright.lower.short_rows import across
 from loopwright.lower.survey import EXPENSIVE, Reading, Survey, own_cost, survey
 from loopwright.lower.target import Target
 
 WORTH_KEEPING = 5  # of an element of a row: it is stored to and read from the first cache
 LONG = 1 << 15  # adds of a fold that may be worth several threads
-MOST_OF_SHORT_ROWS = 120  # cost of all stages: a kernel that has code for short rows, too, takes longer to compile
+MOST_OF_SHORT_ROWS = 64  # cost of the code for them, with what it computes again: it takes its time to compile
 TINY = 16  # elements of a value that may live in registers
 
 
@@ -394,8 +395,10 @@ def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instructi
     if any(isinstance(n, int) and n >= below for r in folds if isinstance(r.expr, Reduce) for _, n in r.expr.over):
         return []
     short = ShortRows(lanes, below)
-    nest = build_nest(s.region, (*schedule, short), "probe").nest
-    return [short] if any(isinstance(f, For) and f.short for f in nest.body) else []
+    outer = build_nest(s.region, (*schedule, short), "probe").nest.body[0]
+    if not isinstance(outer, For) or outer.short is None or (rows := across(outer, lanes)) is None:
+        return []
+    return [short] if sum(map(own_cost, expressions(rows.body))) <= MOST_OF_SHORT_ROWS else []
 
 
 # ---- folds of everything -----------------------------------------------------------------------
