@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -141,15 +142,12 @@ def _tile(context: Context, s: Contract, height: int, parts: int) -> None:
     here = here.bind_index(last.index.name, low, scope)
     for b in outer:
         here = here.bind_index(b.index.name, "0", scope)
-    left = _Side(here, s.left)
-    apart = [k for k in range(len(outer) - 1)
-             if left.step(outer[k].index) != left.step(outer[k + 1].index) * outer[k + 1].extent]
-    first = apart[-1] + 1 if apart else 0
+    *around, more, even = _even(_Side(here, s.left), outer)
     fresh = "true" if s.fresh is None else context.evaluate(context.kernel.terms.of(s.fresh)).parts[0]
 
     def groups(inside: Context, around: Sequence[Block], fresh: str) -> None:
         if not around:
-            _call(inside, s, (height, parts), count, outer[first:], fresh)
+            _call(inside, s, (height, parts), count, (more, even), fresh)
             return
         b, *rest = around
 
@@ -157,14 +155,25 @@ def _tile(context: Context, s: Contract, height: int, parts: int) -> None:
             groups(inside.bind_index(b.index.name, at, inner), rest, fresh)
             return []
         loop(inside.scope, *block_span(inside, b), "1", (), body)
-    if first:  # no terms, for the sums of none of the groups
-        _call(here, s, (height, parts), "0", outer[first:], fresh)
+    blocks = [b for run in around for b in run]
+    if blocks:  # no terms, for the sums of none of the groups
+        _call(here, s, (height, parts), "0", (more, even), fresh)
         fresh = "false"
-    groups(here, outer[:first], fresh)
+    groups(here, blocks, fresh)
 
 
-def _call(context: Context, s: Contract, size: tuple[int, int], count: str, outer: Sequence[Block], fresh: str) -> None:
-    """A call of the function that makes the sums of a tile of so many rows and vectors."""
+def _even(left: _Side, outer: Sequence[Block]) -> list[Sequence[Block]]:
+    """The blocks around the innermost in runs whose positions lie an equal step apart, at least two."""
+    starts = [k + 1 for k in range(len(outer) - 1)
+              if left.step(outer[k].index) != left.step(outer[k + 1].index) * outer[k + 1].extent]
+    runs = [outer[a:b] for a, b in pairwise((0, *starts, len(outer)))]
+    return [(), *runs] if len(runs) == 1 else runs
+
+
+def _call(context: Context, s: Contract, size: tuple[int, int], count: str, outer: tuple[Sequence[Block], Sequence[Block]],
+          fresh: str) -> None:
+    """A call of the function that makes the sums of a tile of so many rows and vectors, over two runs of blocks around the
+    innermost."""
     kernel, scope = context.kernel, context.scope
     left, right, sums = _Side(context, s.left), _Side(context, s.right), _Side(context, Load(s.buffer, s.at, s.dtype))
     distance, apart = (side.step(s.rows.index) for side in (left, sums))
@@ -173,14 +182,16 @@ def _call(context: Context, s: Contract, size: tuple[int, int], count: str, oute
     bytes_each, rows = s.dtype.itemsize, s.rows.length or size[0]
     share = -(-s.columns.length * bytes_each * size[0] // rows) if size[0] == s.heights[0] else 0
     even = pace if isinstance(pace, int) else None
-    shape = TileShape(s.dtype, *size, s.lanes, distance, even, s.columns.length // s.lanes, share, s.pairs)
+    shape = TileShape(s.dtype, *size, s.lanes, distance, even, s.columns.length // s.lanes, share, s.pairs,
+                      bool(outer[0]))
     name, declarations, texts = tile_function(shape, kernel.target)
     kernel.function.declarations |= declarations
     kernel.function.constants |= texts
-    groups = kernel.extent(product(b.extent for b in outer))
-    steps = [kernel.extent(side.step(outer[-1].index)) if outer else "0" for side in (left, right)]
-    given = [f"ptr {left.pointer}", f"ptr {right.pointer}", f"ptr {sums.pointer}", f"i64 {count}", f"i64 {groups}",
-             f"i64 {steps[0]}", f"i64 {steps[1]}", f"i1 {fresh}"]
+    given = [f"ptr {left.pointer}", f"ptr {right.pointer}", f"ptr {sums.pointer}", f"i64 {count}"]
+    for run in outer[0 if outer[0] else 1:]:
+        steps = [side.step(run[-1].index) if run else 0 for side in (left, right)]
+        given += [f"i64 {kernel.extent(x)}" for x in (product(b.extent for b in run), *steps)]
+    given.append(f"i1 {fresh}")
     given += [f"i64 {kernel.extent(x)}" for x in ((apart,) if even is not None else (apart, pace))]
     if share:
         given.append(f"ptr {_ahead(context, s, right, scope.emit(f'mul i64 {count}, {share}'), size[0])}")
@@ -231,18 +242,20 @@ class TileShape:
     stride: int
     ahead: int
     pairs: bool
+    nested: bool
 
     @property
     def name(self) -> str:
         numbers = f"{self.height}x{self.parts}x{self.lanes}_{self.distance}_{self.pace}_{self.stride}_{self.ahead}"
-        return f"lw_tile_{memory_type(self.dtype)}{'_pairs' * self.pairs}_{numbers}"
+        return f"lw_tile_{memory_type(self.dtype)}{'_pairs' * self.pairs}{'_nested' * self.nested}_{numbers}"
 
 
 @cache
 def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str], frozenset[str]]:
     """`void (ptr left, ptr right, ptr sums, i64 count, i64 groups, i64 left step, i64 right step, i1 fresh, ...)`: sums[r, :]
     is the sum of left[r, k] * right[k, :] over `count` terms of each of some groups, which lie a step apart; added to what is
-    there unless `fresh`. `i64 apart`: between rows of sums; last `i64 pace` and `ptr ahead`, where the shape asks for them.
+    there unless `fresh`. If they are `nested`, groups of groups and their steps stand before. `i64 apart`: between rows of
+    sums; last `i64 pace` and `ptr ahead`, where the shape asks for them.
     Its name, and what a module needs for it. All kernels of a module share it."""
     function = Function(set(), set())
     root, (element, lanes) = function.root, (memory_type(shape.dtype), shape.lanes)
@@ -250,6 +263,10 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
     count, is_float = shape.height * shape.parts, shape.dtype.kind == "f"
     together = 2 if shape.ahead and target.vector_registers - count >= 8 else 1  # terms: of the next, factors need registers
     whole = root.emit(f"and i64 %count, {-together}")
+
+    def moved(scope: Scope, sides: Sequence[str], number: str, step: str) -> list[str]:
+        return [scope.emit(f"getelementptr {element}, ptr {at}, i64 {scope.emit(f'mul i64 {number}, %{side}.{step}')}")
+                for at, side in zip(sides, ("left", "right"), strict=False)]
 
     def terms(scope: Scope, at: str, state: list[str], sides: Sequence[str], number: int) -> list[str]:
         for k in range(number):
@@ -259,19 +276,31 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
             scope.run("llvm.prefetch.p0", [("ptr", place), ("i32", "0"), ("i32", "2"), ("i32", "1")])
         return state
 
-    def group(scope: Scope, number: str, state: list[str]) -> list[str]:
-        sides = [scope.emit(f"getelementptr {element}, ptr %{side}, i64 {scope.emit(f'mul i64 {number}, %{side}.step')}")
-                 for side in ("left", "right")]
+    def group(scope: Scope, number: str, state: list[str], around: Sequence[str]) -> list[str]:
+        sides = moved(scope, around, number, "step")
         if shape.ahead:
             past = scope.emit(f"mul i64 {scope.emit(f'mul i64 {number}, %count')}, {shape.ahead}")
-            sides.append(scope.emit(f"getelementptr i8, ptr %ahead, i64 {past}"))
+            sides.append(scope.emit(f"getelementptr i8, ptr {around[2]}, i64 {past}"))
         state = loop(scope, "0", whole, str(together), [(kind, x) for x in state],
                      lambda inner, at, now: terms(inner, at, now, sides, together))
         if together == 1:
             return state
         return loop(scope, whole, "%count", "1", [(kind, x) for x in state],
                     lambda inner, at, now: terms(inner, at, now, sides, 1))
-    sums = loop(root, "0", "%groups", "1", [(kind, "zeroinitializer")] * count, group)
+
+    def groups(scope: Scope, state: Sequence[str], sides: Sequence[str]) -> list[str]:
+        return loop(scope, "0", "%groups", "1", [(kind, x) for x in state],
+                    lambda inner, number, now: group(inner, number, now, sides))
+
+    def nested(scope: Scope, number: str, state: list[str]) -> list[str]:
+        sides = moved(scope, ("%left", "%right"), number, "jump")
+        if shape.ahead:
+            past = scope.emit(f"mul i64 {scope.emit(f'mul i64 {number}, %groups')}, %count")
+            sides.append(scope.emit(f"getelementptr i8, ptr %ahead, i64 {scope.emit(f'mul i64 {past}, {shape.ahead}')}"))
+        return groups(scope, state, sides)
+    zeros = ["zeroinitializer"] * count
+    sums = loop(root, "0", "%jumps", "1", [(kind, x) for x in zeros], nested) if shape.nested else \
+        groups(root, zeros, ("%left", "%right", "%ahead"))
 
     rows = ["%sums"]
     for _ in range(1, shape.height):
@@ -288,7 +317,8 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
             scope.do(f"store {kind} {total}, ptr {at}, align {bits // 8}")
         return ()
     branch(root, "%fresh", lambda scope: stored(scope, True), lambda scope: stored(scope, False))
-    parameters = "ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %count, i64 %groups, i64 %left.step, " \
+    jumps = "i64 %jumps, i64 %left.jump, i64 %right.jump, " * shape.nested
+    parameters = f"ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %count, {jumps}i64 %groups, i64 %left.step, " \
         "i64 %right.step, i1 %fresh, i64 %apart" + ", i64 %pace" * (shape.pace is None) + ", ptr %ahead" * bool(shape.ahead)
     text = f"define internal void @{shape.name}({parameters}) noinline {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
     return shape.name, frozenset(function.declarations), frozenset((*function.constants, text))
