@@ -47,12 +47,12 @@ def module_text(nest: Nest, target: Target) -> str:
     kernel = emit_nest(nest, target)
     arguments = ", ".join([*(f"ptr %b{k}" for k in range(len(nest.buffers))), *(f"i64 %n{k}" for k in range(len(nest.symbols))),
                            "ptr %error"])
-    lines = set(kernel.declarations)
-    text = ""
+    lines = {line.replace("@lw_wide_loop", "@lw_loop") for line in kernel.declarations}
+    own, text = kernel.text.replace("@lw_wide_loop", "@lw_loop"), ""
     if any("@lw_loop" in line for line in lines):
         lines = {line for line in lines if "@lw_loop" not in line} | {"declare i64 @llvm.smin.i64(i64, i64)"}
         text = POOL
-    return "\n".join([*sorted(lines), *sorted(kernel.globals), kernel.text, text,
+    return "\n".join([*sorted(lines), *sorted(kernel.globals), own, text,
                       f"define void @run({arguments}) {{ call void @{kernel.name}({arguments}) ret void }}"])
 
 

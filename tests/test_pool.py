@@ -117,16 +117,20 @@ def test_loops_in_a_row(n, grain, times):
 @pytest.mark.parametrize(("n", "each", "least", "together"), [
     (1, 1, 1, 1), (1000, 0, 1, 1), (1000, 100, 1, 1), (THRESHOLD - 1, 1, 1, 1), (THRESHOLD, 1, 1, 1), (5000, 100, 1, 48),
     (1000, 10**6, 1, 1), (1000, 10**6, 256, 1), (1000, 10**6, 1, 7), (300_000, 1000, 1, 16)])
-def test_loops_of_little_work_are_one_chunk_others_have_even_ones(loops, count_of_threads, n, each, least, together):
+@pytest.mark.parametrize("name", ["lw_loop", "lw_wide_loop"])
+def test_loops_of_little_work_are_one_chunk_others_have_even_ones(loops, count_of_threads, name, n, each, least, together):
     context = np.zeros(2 * n + 1, np.int64)
     context[0] = n
-    whole = ctypes.CFUNCTYPE(None, POINTER, POINTER, SIZE, SIZE, SIZE, SIZE)(pool.library()["lw_loop"])
+    loops.count(10, 1)  # the workers are there
+    whole = ctypes.CFUNCTYPE(None, POINTER, POINTER, SIZE, SIZE, SIZE, SIZE)(pool.library()[name])
     whole(loops.library["count"], context.ctypes.data, n, each, least, together)
     assert (context[1:n + 1] == 1).all()
     lengths = np.diff([0, *(e for e in context[n + 1:] if e)])
     assert lengths.sum() == n
     if n * max(each, 1) < THRESHOLD:
         assert len(lengths) == 1
+    if name == "lw_wide_loop":
+        assert len(lengths) <= count_of_threads
     assert (lengths[:-1] >= least / 2).all() and (lengths[:-1] % together == 0).all()
     assert len(lengths) == 1 or lengths[0] - lengths[-1] <= len(lengths) * together
 
@@ -217,7 +221,7 @@ def test_naps_where_there_is_no_futex():
             thread = threading.Thread(target=ctypes.CFUNCTYPE(None)(library["lw_pool_work"]), daemon=True)
             thread.start()
             started.append(thread)
-        ctypes.CFUNCTYPE(None, ctypes.c_int32)(library["lw_pool_open"])(2)
+        ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int64)(library["lw_pool_open"])(2, 2)
 
     library = pool.load_pool(None, start)
     assert all(library[name] for name in EXPORTS)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from loopwright.ir.dims import Extent, floordiv, product
-from loopwright.ir.loops import Bounded, Expr, Load, Local, walk
+from loopwright.ir.loops import Bounded, Expr, Load, Local, Prefix, Reduce, walk
 from loopwright.ir.nest import Allocate, Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
@@ -26,12 +26,13 @@ from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.codegen.tiles import in_tiles
 from loopwright.lower.codegen.whiles import repeated
 from loopwright.lower.codegen.work import maths_weight, work_of
-from loopwright.lower.fusing import writes
+from loopwright.lower.fusing import expressions, writes
 from loopwright.lower.runtime.pool_text import THRESHOLD
 from loopwright.lower.short_rows import across, lengths
 from loopwright.lower.target import Target
 
 FEWEST_TILES = 12  # one below the other, of a thread: it reads all factors of the columns for them
+LINE = 64  # bytes of memory that no two threads should store to
 FEWEST_COLUMNS = 256  # of a thread that goes by rows: shorter stretches of memory are slow to read
 MOST_IN_PLACE = 120  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
 TINY = 16  # elements of a buffer that may live in registers
@@ -309,6 +310,9 @@ class Generator:
         n, units = unit_count(context, statement), max(statement.step // unit_of(statement), 1)
         each = kernel.extent(floordiv(work_of(statement.body), units))
         together = max(s.lanes for s in statement.body if isinstance(s, For)) if statement.tiled else statement.together
+        if statement.lanes > 1:
+            stored = [kernel.buffers[b].dtype.itemsize for b, _ in writes(statement.body)]
+            together = max(together, statement.lanes, LINE // min(stored, default=LINE))
         least = FEWEST_COLUMNS if statement.by_rows else FEWEST_TILES if units > 1 else 1
         few = scope.emit(f"icmp slt i64 {scope.emit(f'mul i64 {n}, {each}')}, {THRESHOLD}")
 
@@ -323,7 +327,7 @@ class Generator:
                 self.declarations.add("declare i64 @lw_poll(ptr, ptr)")
                 inside.run("lw_watched_loop", [*given, ("ptr", "@lw_poll"), ("ptr", "%error")])
             else:
-                inside.run("lw_loop", given)
+                inside.run("lw_wide_loop" if _goes_down(statement) else "lw_loop", given)
             return ()
         branch(scope, few, here, shared_out)
         kernel.forget()
@@ -396,6 +400,12 @@ def _without_condition(statement: For) -> For:
     inner, = statement.body
     assert isinstance(inner, For | Store)
     return statement.with_body((_without_condition(inner) if isinstance(inner, For) else replace(inner, when=None),))
+
+
+def _goes_down(f: For) -> bool:
+    """Whether vectors of a loop go through rows, of each of which they read a piece."""
+    inner = any(isinstance(s, For | Reduction | Scan) for s in f.body)
+    return f.lanes > 1 and (inner or any(isinstance(x, Reduce | Prefix) for e in expressions(f.body) for x in walk(e)))
 
 
 def _one_pass(body: Sequence[Statement], at: int) -> list[Reduction]:

@@ -1,6 +1,7 @@
 """Parallel loops: our own threads, which claim chunks.
 
     void @lw_loop(ptr body, ptr context, i64 n, i64 each, i64 least, i64 together)
+    void @lw_wide_loop(...)                              the same, a chunk for each thread: of columns that go through rows
     void @lw_watched_loop(..., ptr poll, ptr error)      the same, of loops that may not end: see signals.py
     void @lw_parallel_for(ptr body, ptr context, i64 n, i64 grain)
                                                                        body: void (ptr context, i64 begin, i64 end)
@@ -55,7 +56,8 @@ class _Pool:
             # The interpreter may be ending, or the system have no more threads: those that started serve.
             with contextlib.suppress(RuntimeError):
                 self._start(threads())
-            _control("lw_pool_open")(PARALLEL if self.workers else SERIAL)
+            opened = _control("lw_pool_open", ctypes.c_int32, ctypes.c_int64)
+            opened(PARALLEL if self.workers else SERIAL, 1 + len(self.workers))
 
     def _start(self, count: int) -> None:
         for k in range(1, count):
@@ -130,8 +132,8 @@ def _windows_functions() -> dict[str, int]:
     return {name: ctypes.cast(getattr(kernel, name), ctypes.c_void_p).value or 0 for name in _SYSTEM[True]}
 
 
-def _control(name: str) -> Any:
-    return ctypes.CFUNCTYPE(None, *([ctypes.c_int32] if name == "lw_pool_open" else []))(library()[name])
+def _control(name: str, *types: type) -> Any:
+    return ctypes.CFUNCTYPE(None, *types)(library()[name])
 
 
 def _start_from_compiled_code() -> None:

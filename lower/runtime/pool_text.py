@@ -15,7 +15,8 @@ CHUNK = 1 << 16  # units of work: some 16k elements of light work
 THRESHOLD = 4 * CHUNK  # loops of less work run where they are
 MOST_CHUNKS = 128  # long stretches of memory are read faster than short ones; it says nothing of how many threads there are
 UNSTARTED, SERIAL, PARALLEL = 0, 1, 2
-EXPORTS = ("lw_loop", "lw_watched_loop", "lw_parallel_for", "lw_pool_work", "lw_pool_open", "lw_pool_close", "lw_pool_reset")
+LOOPS = ("lw_loop", "lw_wide_loop", "lw_watched_loop")
+EXPORTS = (*LOOPS, "lw_parallel_for", "lw_pool_work", "lw_pool_open", "lw_pool_close", "lw_pool_reset")
 
 _PAUSES = {"x86": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
            "arm64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
@@ -28,7 +29,7 @@ def pool_text(processor: str, futex: int | None, yield_function: str, nap_functi
     declaration, pause = _PAUSES[processor]
     sleep = _nap_text(nap_function) if futex is None else _futex_text(futex) + _CORES
     return "\n".join((declaration, _STATE, sleep, _DRAIN, _PUBLISH, _wait_text(pause, yield_function), _FOR,
-                      *map(_loop_text, (False, True)), _worker_text(pause), _CONTROL))
+                      *map(_loop_text, LOOPS), _worker_text(pause), _CONTROL))
 
 
 _STATE = """
@@ -38,6 +39,7 @@ _STATE = """
 @sleepers = internal global i32 0, align 64
 @busy = internal global i32 0, align 64
 @mode = internal global i32 0, align 64
+@threads = internal global i64 1, align 8
 @core = internal global i32 -1, align 64
 @body = internal global ptr null, align 64
 @context = internal global ptr null
@@ -311,10 +313,12 @@ out:
 """
 
 
-def _loop_text(watched: bool) -> str:
+def _loop_text(name: str) -> str:
     """A whole loop of n indices, `each` units of work: here, or, where there are threads, in chunks of as many indices each,
-    a multiple of `together`, more than half of `least`. One that is watched may take long: signals are asked for by `wait`."""
-    name, more = ("lw_watched_loop", ", ptr %poll, ptr %error") if watched else ("lw_loop", "")
+    a multiple of `together`, more than half of `least`. A wide one has a chunk for each thread. One that is watched may take
+    long: signals are asked for by `wait`."""
+    more = ", ptr %poll, ptr %error" if name == "lw_watched_loop" else ""
+    most = "load atomic i64, ptr @threads monotonic, align 8" if name == "lw_wide_loop" else f"add i64 {MOST_CHUNKS}, 0"
     return f"""
 define void @{name}(ptr %body, ptr %context, i64 %n, i64 %each, i64 %least, i64 %together{more}) nounwind {{
 entry:
@@ -332,7 +336,10 @@ whole:
 chunks:
   %light = udiv i64 {CHUNK}, %units
   %more = add i64 %light, 1
-  %share = udiv i64 %n, {MOST_CHUNKS}
+  %most = {most}
+  %past = add i64 %n, %most
+  %before = sub i64 %past, 1
+  %share = udiv i64 %before, %most
   %long = call i64 @llvm.umax.i64(i64 %more, i64 %share)
   %longer = call i64 @llvm.umax.i64(i64 %long, i64 %least)
   %begun = add i64 %n, %longer
@@ -403,8 +410,9 @@ stop:
   ret void
 }}
 
-; The workers are there (or cannot be).
-define void @lw_pool_open(i32 %mode) nounwind {{
+; The workers are there (or cannot be); so many threads with the caller's.
+define void @lw_pool_open(i32 %mode, i64 %threads) nounwind {{
+  store atomic i64 %threads, ptr @threads monotonic, align 8
   store atomic i32 %mode, ptr @mode seq_cst, align 4
   ret void
 }}

@@ -4,9 +4,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from loopwright.lower.runtime import blas, callbacks, fourier, lapack, pool, products, results, scratch, signals, sorting
+from loopwright.lower.runtime.pool_text import LOOPS
 
 _FUNCTIONS: dict[str, Callable[[str], int | None]] = {
-    **dict.fromkeys(("lw_loop", "lw_watched_loop"), lambda name: pool.library()[name]),
+    **dict.fromkeys(LOOPS, lambda name: pool.library()[name]),
     "lw_scratch_acquire": lambda name: scratch.library()[name],
     "lw_scratch_release": lambda name: scratch.library()[name],
     "lw_new_array": lambda name: results.library()[name],

@@ -1,0 +1,35 @@
+"""What threads share out gives the same bits however many they are."""
+import numpy as np
+import pytest
+
+import loopwright as lw
+
+
+def bits_of(f, *args):
+    """The bytes of all results with one thread, two and five."""
+    compiled, found = lw.jit(f), []
+    try:
+        for count in (1, 2, 5):
+            lw.set_threads(count)
+            compiled(*args)  # starts the workers: they are counted from the next call on
+            found.append([np.asarray(x).tobytes() for x in compiled(*args)])
+    finally:
+        lw.set_threads(None)
+    return found
+
+
+def columns(x):
+    """Means, norms, extremes of columns, and running sums down them."""
+    axes = tuple(range(x.ndim - 1))
+    centred = x - x.mean(axes)
+    return centred / np.sqrt((centred ** 2).mean(axes) + 1e-3), (x > 3).any(axes), np.argmax(x, 0), np.cumsum(x, 0)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("shape", [(40_000, 3), (6, 60, 70, 33), (700, 1234), (30, 20_001)])
+def test_columns_are_those_of_one_thread(shape, dtype):
+    x = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    found = bits_of(columns, x)
+    assert found[0] == found[1] == found[2]
+    for ours, theirs in zip(lw.jit(columns)(x), columns(x), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
