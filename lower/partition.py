@@ -30,6 +30,7 @@ from loopwright.lower.preparation import prepare
 from loopwright.lower.rules import chain_schedule, default_schedule
 from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import Target
+from loopwright.lower.unstacking import unstacked
 
 ChainRule = Callable[[Graph], Schedule | None]  # the schedule of a region that is a chain of products; None: it is no kernel
 
@@ -101,7 +102,7 @@ class _Partition:
 
     def whole(self, g: Graph) -> Graph:
         """The partition, in which every decision has its node."""
-        made = self.graph(without_complex(g))
+        made = self.graph(unstacked(without_complex(g)))
         for x in self.decisions:
             if x not in self.used and not isinstance(x, Chaining):
                 raise ScheduleError(f"{x}: there is no such node.")

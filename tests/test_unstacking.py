@@ -1,0 +1,122 @@
+"""Arrays of a few columns by columns: the same values, no stack left inside a loop, and nothing where no column is taken."""
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import loopwright as lw
+from loopwright.ir.graph import Graph
+from loopwright.lower.unstacking import unstacked
+
+
+def _ops(g: Graph) -> list[str]:
+    return [name for n in g.nodes for name in (n.op.name, *(m for r in n.regions for m in _ops(r)))]
+
+
+def _lorenz(s):
+    return np.stack([10 * (s[1] - s[0]), s[0] * (28 - s[2]) - s[1], s[0] * s[1] - 8 / 3 * s[2]])
+
+
+def _step(s, _):
+    k = _lorenz(s)
+    return s + 0.01 * (k + _lorenz(s + 0.01 * k)) / 2, s[0]
+
+
+def _path(x):
+    return lw.lax.scan(_step, x, None, length=20)
+
+
+def _by_hand(x):
+    seen = []
+    for _ in range(20):
+        seen.append(x[0])
+        x = _step(x, None)[0]
+    return x, np.stack(seen)
+
+
+def test_a_loop_carries_columns() -> None:
+    x = np.random.default_rng(0).normal(size=(37, 3))
+    body = next(n for n in unstacked(lw.make_graph(lw.vmap(_path))(x)).nodes if n.op.name == "scan").regions[0]
+    assert "concatenate" not in _ops(body) and "slice" not in _ops(body)
+    assert [v.type.rank for v in body.results] == [1] * 4
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 16, 1000])
+def test_paths_are_those_of_each_point(n: int) -> None:
+    x = np.random.default_rng(n).normal(size=(n, 3))
+    last, seen = lw.jit(lw.vmap(_path))(x)
+    assert last.shape == (n, 3) and seen.shape == (n, 20)
+    for k in range(n):
+        one, its = _by_hand(x[k])
+        assert np.array_equal(last[k], one) and np.array_equal(seen[k], its)
+
+
+def test_gradients_through_a_loop_of_columns() -> None:
+    x = np.random.default_rng(1).normal(size=(9, 3))
+    def loss(x):
+        return np.sum(np.sin(_path(x)[0]))
+    batched = lw.jit(lw.vmap(lw.grad(loss)))(x)
+    assert np.allclose(batched, np.stack([lw.grad(loss)(row) for row in x]), rtol=1e-12)
+
+
+def test_stacks_whose_columns_nothing_takes_stay() -> None:
+    g = lw.make_graph(lambda x, y: np.exp(np.stack([x, y], axis=-1)) + 1)(np.ones(5), np.ones(5))
+    assert unstacked(g) is g
+
+
+def test_what_is_read_whole_is_put_together() -> None:
+    def f(x, y):
+        z = np.stack([x, x * y, y], axis=-1)
+        w = z * z + 1
+        return w @ np.ones((3, 2)), w[:, 1] - w[:, 2], np.sort(w, axis=-1)
+    x, y = np.random.default_rng(2).normal(size=(2, 33))
+    for got, expected in zip(lw.jit(f)(x, y), f(x, y), strict=True):
+        assert np.allclose(got, expected, rtol=1e-14)
+
+
+def test_loops_that_run_on_data_and_branches() -> None:
+    def body(s):
+        z = np.stack([s[:, 1], s[:, 0] + s[:, 1]], axis=-1)
+        w = z * 0.5
+        return np.stack([w[:, 0] + 1, w[:, 1]], axis=-1)
+    def f(x):
+        y = lw.lax.while_loop(lambda s: np.max(s) > 3, body, x)
+        return lw.lax.cond(np.sum(y) > 0, body, lambda s: s - 1, y)
+    def by_hand(x):
+        while np.max(x) > 3:
+            x = body(x)
+        return body(x) if np.sum(x) > 0 else x - 1
+    for seed in range(4):
+        x = np.random.default_rng(seed).normal(size=(6, 2)) * 10
+        assert np.allclose(lw.jit(f)(x), by_hand(x), rtol=1e-13)
+
+
+_COLUMNWISE = [np.sin, np.abs, np.negative, lambda x: x * 2 + 1, lambda x: np.where(x > 0, x, -2.0), lambda x: x.astype(np.float32)]
+
+
+@given(data=st.data())
+def test_random_programs(data: st.DataObject) -> None:
+    """Stacks, maps of them, columns and parts of columns, whole arrays and reductions, in any order."""
+    n, k = data.draw(st.integers(0, 40)), data.draw(st.integers(2, 5))
+    plan = data.draw(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 99), st.integers(0, 99)), min_size=3, max_size=14))
+
+    def f(x):
+        columns, arrays = [x[:, j] for j in range(k)], [x]
+        for kind, a, b in plan:
+            z, c = arrays[a % len(arrays)], columns[b % len(columns)]
+            if kind == 0:
+                arrays.append(np.stack([columns[(a + j * b) % len(columns)] for j in range(k)], axis=-1))
+            elif kind == 1:
+                arrays.append(_COLUMNWISE[b % len(_COLUMNWISE)](z).astype(np.float64))
+            elif kind == 2:
+                arrays.append(z * arrays[b % len(arrays)] + c[:, None])
+            elif kind == 3:
+                columns.append(z[:, b % k] + 1)
+            else:
+                columns.append(z.sum(-1) + z[::-1, b % k])
+        return arrays[-1], columns[-1], arrays[len(arrays) // 2]
+
+    x = np.random.default_rng(n).normal(size=(n, k))
+    with np.errstate(all="ignore"):
+        for got, expected in zip(lw.jit(f)(x), f(x), strict=True):
+            assert np.allclose(got, expected, rtol=1e-5, atol=1e-5, equal_nan=True)
