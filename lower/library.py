@@ -28,6 +28,8 @@ from loopwright.lower.runtime.sizes import Sizes
 from loopwright.lower.runtime.writer import Writer
 from loopwright.lower.target import Target
 
+SORTED = 64  # units of work for an element of a row that is sorted
+
 
 def library_text(n: Node, name: str, target: Target) -> tuple[str, tuple[str, ...]]:
     """`define void @name(ptr buffers..., i64 symbols..., ptr %error)`, and the shared text that it needs."""
@@ -86,28 +88,65 @@ def _each(w: Writer, sizes: Sizes, count: Extent, bases: list[str], steps: list[
     """Call `one` with the pointers of each of `count` pieces; piece j of a base is j * step bytes after it."""
     if count == 1:
         one(bases)
-        return
-    total, i, following = sizes.extent(count), f"%{w.fresh('i')}", f"%{w.fresh('next')}"
+    else:
+        _between(w, ("0", sizes.extent(count)), bases, steps, one)
+
+
+def _between(w: Writer, span: tuple[str, str], bases: list[str], steps: list[str], one: Callable[[list[str]], None]) -> None:
+    """The same for the pieces of a span."""
+    (low, high), i, following = span, f"%{w.fresh('i')}", f"%{w.fresh('next')}"
     again, done = w.fresh("again"), w.fresh("done")
     before = w.fresh("before")
     w.jump(before)
     w.label(before)
-    w.branch(w.let(f"icmp sgt i64 {total}, 0"), again, done)
+    w.branch(w.let(f"icmp sgt i64 {high}, {low}"), again, done)
     w.label(again)
-    w.do(f"{i} = phi i64 [ 0, %{before} ], [ {following}, %{again} ]")
+    w.do(f"{i} = phi i64 [ {low}, %{before} ], [ {following}, %{again} ]")
     offsets = [w.let(f"mul i64 {i}, {step}") for step in steps]
     one([w.let(f"getelementptr i8, ptr {base}, i64 {offset}") for base, offset in zip(bases, offsets, strict=True)])
     w.do(f"{following} = add i64 {i}, 1")
-    w.branch(w.let(f"icmp slt i64 {following}, {total}"), again, done)
+    w.branch(w.let(f"icmp slt i64 {following}, {high}"), again, done)
     w.label(done)
 
 
-def _with_scratch(w: Writer, sizes: Sizes, bytes_needed: Extent, body: Callable[[str], None]) -> None:
-    """Run `body` with that much scratch memory; out of memory stores -1 as the error."""
-    block = w.call("ptr", "lw_scratch_acquire", f"i64 {sizes.extent(bytes_needed)}")
-    _unless_out_of_memory(w, w.let(f"icmp ne ptr {block}, null"))
-    body(block)
-    w.call("void", "lw_scratch_release", f"ptr {block}")
+@dataclass(frozen=True)
+class Rows:
+    """Rows that threads share out: arrays, with the bytes of a row of each; a row in numbers; the bytes of scratch that a
+    thread needs; the units of work of a row."""
+
+    count: Extent
+    arrays: tuple[tuple[str, Extent], ...]
+    numbers: tuple[Extent, ...]
+    scratch: Extent
+    work: Extent
+
+
+def _share_out(w: Writer, sizes: Sizes, name: str, rows: Rows,
+               one: Callable[[Writer, list[str], list[str], str], None]) -> tuple[str, ...]:
+    """A loop of the pool over rows, and the text of its body, the same for all kernels of a name: `one` writes what is done
+    with the pointers of a row, its numbers and the scratch memory."""
+    given = [*(f"ptr {base}" for base, _ in rows.arrays), "ptr %error",
+             *(f"i64 {sizes.extent(x)}" for x in (*(step for _, step in rows.arrays), *rows.numbers, rows.scratch))]
+    block = w.slot(f"[{len(given)} x i64]")
+    for k, x in enumerate(given):
+        w.store(*x.split(" ", 1), block, 8 * k)
+    count, each = sizes.extent(rows.count), sizes.extent(rows.work)
+    w.call("void", "lw_loop", f"ptr @{name}", f"ptr {block}", f"i64 {count}", f"i64 {each}", "i64 1", "i64 1")
+    body = Writer()
+    found = [body.load(x.split(" ", 1)[0], "%context", 8 * k) for k, x in enumerate(given)]
+    m = len(rows.arrays)
+    bases, error, steps, numbers = found[:m], found[m], found[m + 1:2 * m + 1], found[2 * m + 1:-1]
+    temp = body.call("ptr", "lw_scratch_acquire", f"i64 {found[-1]}")
+    full, run = body.fresh("full"), body.fresh("run")
+    body.branch(body.let(f"icmp ne ptr {temp}, null"), run, full)
+    body.label(full)
+    body.do(f"store atomic i64 -1, ptr {error} monotonic, align 8")
+    body.do("ret void")
+    body.label(run)
+    _between(body, ("%begin", "%end"), bases, steps, lambda at: one(body, at, numbers, temp))
+    body.call("void", "lw_scratch_release", f"ptr {temp}")
+    body.do("ret void")
+    return body.body(f"internal void @{name}(ptr %context, i64 %begin, i64 %end)", quickly=True), *body.declarations
 
 
 def _unless_out_of_memory(w: Writer, enough: str) -> None:
@@ -120,50 +159,42 @@ def _unless_out_of_memory(w: Writer, enough: str) -> None:
 
 
 def _sort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
-    """Copy, then sort each row in place."""
-    type = node.outputs[0].type
-    rows, n = product(type.shape[:-1]), type.shape[-1]
-    row_bytes = n * type.dtype.itemsize
-    whole = sizes.extent(type.size * type.dtype.itemsize)
-    w.call("void", "llvm.memcpy.p0.p0.i64", "ptr %out", f"ptr {inputs[0]}", f"i64 {whole}", "i1 false")
+    """Copy each row, and sort it in place."""
+    type, kind = node.outputs[0].type, SHORT[node.outputs[0].type.dtype]
+    n = type.shape[-1]
+    row = n * type.dtype.itemsize
 
-    def sort_rows(temp: str) -> None:
-        def one(at: list[str]) -> None:
-            w.call("void", f"lw_sort_{SHORT[type.dtype]}", f"ptr {at[0]}", f"ptr {temp}", f"i64 {sizes.extent(n)}")
-        _each(w, sizes, rows, ["%out"], [sizes.extent(row_bytes)], one)
-
-    _with_scratch(w, sizes, row_bytes, sort_rows)
-    return ()
+    def one(r: Writer, at: list[str], numbers: list[str], temp: str) -> None:
+        length, size = numbers
+        r.call("void", "llvm.memcpy.p0.p0.i64", f"ptr {at[1]}", f"ptr {at[0]}", f"i64 {size}", "i1 false")
+        r.call("void", f"lw_sort_{kind}", f"ptr {at[1]}", f"ptr {temp}", f"i64 {length}")
+    rows = Rows(product(type.shape[:-1]), ((inputs[0], row), ("%out", row)), (n, row), row, n * SORTED)
+    return _share_out(w, sizes, f"lw_sort_{kind}_rows", rows, one)
 
 
 def _argsort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
     """The stable order of each row, where positions fit in 32 bits."""
     type, keys = node.outputs[0].type, node.inputs[0].type.dtype
-    rows, n = product(type.shape[:-1]), type.shape[-1]
+    n = type.shape[-1]
     _unless_out_of_memory(w, w.let(f"icmp ule i64 {sizes.extent(n)}, {1 << 32}"))
 
-    def sort_rows(temp: str) -> None:
-        def one(at: list[str]) -> None:
-            w.call("void", f"lw_argsort_{SHORT[keys]}", *(f"ptr {x}" for x in (*at, temp)), f"i64 {sizes.extent(n)}")
-        _each(w, sizes, rows, [inputs[0], "%out"], [sizes.extent(n * keys.itemsize), sizes.extent(n * 8)], one)
-
-    _with_scratch(w, sizes, n * 8, sort_rows)
-    return ()
+    def one(r: Writer, at: list[str], numbers: list[str], temp: str) -> None:
+        r.call("void", f"lw_argsort_{SHORT[keys]}", *(f"ptr {x}" for x in (*at, temp)), f"i64 {numbers[0]}")
+    arrays = (inputs[0], n * keys.itemsize), ("%out", n * 8)
+    rows = Rows(product(type.shape[:-1]), arrays, (n,), n * 8, n * 2 * SORTED)
+    return _share_out(w, sizes, f"lw_argsort_{SHORT[keys]}_rows", rows, one)
 
 
 def _top_k(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
     """The greatest of each row, where positions fit in 32 bits."""
-    keys, (*rows, n), k = node.inputs[0].type.dtype, node.inputs[0].type.shape, node.attrs["k"]
+    keys, (*outer, n), k = node.inputs[0].type.dtype, node.inputs[0].type.shape, node.attrs["k"]
     _unless_out_of_memory(w, w.let(f"icmp ule i64 {sizes.extent(n)}, {1 << 32}"))
 
-    def select(temp: str) -> None:
-        def one(at: list[str]) -> None:
-            numbers = [f"i64 {sizes.extent(x)}" for x in (n, k)]
-            w.call("void", f"lw_top_k_{SHORT[keys]}", *(f"ptr {x}" for x in (*at, temp)), *numbers)
-        _each(w, sizes, product(rows), [inputs[0], "%out"], [sizes.extent(n * keys.itemsize), sizes.extent(k * 8)], one)
-
-    _with_scratch(w, sizes, scratch_bytes(k), select)
-    return ()
+    def one(r: Writer, at: list[str], numbers: list[str], temp: str) -> None:
+        r.call("void", f"lw_top_k_{SHORT[keys]}", *(f"ptr {x}" for x in (*at, temp)), *(f"i64 {x}" for x in numbers))
+    arrays = (inputs[0], n * keys.itemsize), ("%out", k * 8)
+    rows = Rows(product(outer), arrays, (n, k), scratch_bytes(k), n * SORTED)
+    return _share_out(w, sizes, f"lw_top_k_{SHORT[keys]}_rows", rows, one)
 
 
 def _running_product(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:

@@ -33,3 +33,15 @@ def test_columns_are_those_of_one_thread(shape, dtype):
     assert found[0] == found[1] == found[2]
     for ours, theirs in zip(lw.jit(columns)(x), columns(x), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "i4", "u8"])
+@pytest.mark.parametrize("shape", [(0, 9), (9, 0), (1, 40_000), (500, 601), (7, 3, 4000), (20_000, 5)])
+def test_sorted_rows_are_those_of_one_thread(shape, dtype):
+    def rows(x):
+        return np.sort(x, -1), np.argsort(x, -1, kind="stable"), lw.lax.top_k(x, min(shape[-1], 3))[1]
+    x = (np.random.default_rng(1).normal(size=shape) * 99).astype(dtype)
+    found = bits_of(rows, x)
+    assert found[0] == found[1] == found[2]
+    for ours, theirs in zip(lw.jit(rows)(x), (np.sort(x, -1), np.argsort(x, -1, kind="stable")), strict=False):
+        np.testing.assert_array_equal(ours, theirs)
