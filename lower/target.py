@@ -16,13 +16,14 @@ from loopwright.lower.runtime.lazy import LLVM_LOCK, llvm
 @dataclass(frozen=True)
 class Target:
     """`features` is LLVM's feature string (`+avx2,-sse4a`); `vector_bits` the widest register the generator may use;
-    `cache_bytes` what a processor's own cache holds."""
+    `cache_bytes` what a processor's own cache holds, `near_cache_bytes` what the one before it does."""
 
     triple: str
     cpu: str
     features: str
     vector_bits: int
     cache_bytes: int = 1 << 20
+    near_cache_bytes: int = 1 << 15
 
     @cached_property
     def enabled(self) -> frozenset[str]:
@@ -92,7 +93,7 @@ def _host_target_within(limit: int, binding: Any) -> Target:
     bits = 512 if features.get("avx512f") else 256 if features.get("avx2") else 128
     text = ",".join(("+" if on else "-") + name for name, on in sorted(features.items()))
     cpu = str(binding.get_host_cpu_name()) if limit >= 512 else _plain_cpu(triple)
-    return Target(triple, cpu, text, min(bits, limit), _cache_bytes())
+    return Target(triple, cpu, text, min(bits, limit), _cache_bytes(), _near_cache_bytes())
 
 
 def _cache_bytes() -> int:
@@ -100,6 +101,16 @@ def _cache_bytes() -> int:
     name = "SC_LEVEL2_CACHE_SIZE"
     known = os.sysconf(name) if name in getattr(os, "sysconf_names", {}) else 0
     return known if known > 0 else 1 << 20
+
+
+def _near_cache_bytes() -> int:
+    """The first-level cache of data, which Linux tells in KiB; 32 KiB elsewhere."""
+    try:
+        with open("/sys/devices/system/cpu/cpu0/cache/index0/size", encoding="ascii") as f:
+            size = f.read().strip()
+    except OSError:
+        size = ""
+    return int(size[:-1]) << 10 if size.endswith("K") and size[:-1].isdigit() else 1 << 15
 
 
 def _beyond_sse2(name: str) -> bool:

@@ -11,19 +11,36 @@ held before does not matter. There is at least one term.
 """
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type, vector_type
-from loopwright.lower.codegen.small import WIDEST, call_panel, element, first_lanes, load_first, panels, widths_of
+from loopwright.lower.codegen.small import (
+    LINE,
+    WIDEST,
+    Ahead,
+    call_panel,
+    element,
+    first_lanes,
+    heights,
+    load_first,
+    panels,
+    widths_of,
+)
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.codegen.tiles import transposed
 from loopwright.lower.target import Target
 
-TERMS = 64  # of a chunk: with four vectors of 64 bytes each half of the first cache; a block has whole chunks
+LONG, SHORT = 128, 64  # terms of a chunk: a block has whole chunks
 ROWS = 280  # that are multiplied with a chunk: it is worth its copy then
 DEPTH = 512  # terms of a block: its rows of the left side stay in the second cache
+
+
+def terms_of(target: Target) -> int:
+    """The terms of a chunk, which takes at most two thirds of the first cache."""
+    return LONG if 3 * LONG * WIDEST * target.vector_bits // 8 <= 2 * target.near_cache_bytes else SHORT
 
 
 def name_of(dtype: np.dtype, turned: bool) -> str:
@@ -36,14 +53,16 @@ def chunks_text(dtype: np.dtype, target: Target, turned: bool) -> str:
     declarations, constants = set[str](), set[str]()
     copy = _Copy(dtype, target, turned, Function(declarations, constants)).text()
     function = Function(declarations, constants)
-    root, kind = function.root, memory_type(dtype)
-    chunk = function.slot(TERMS * WIDEST * target.lanes(dtype), kind, 64)
+    root, kind, lanes, long = function.root, memory_type(dtype), target.lanes(dtype), terms_of(target)
+    chunk = function.slot(long * WIDEST * lanes, kind, 64)
 
     def least(scope: Scope, a: str, b: str | int) -> str:
         return scope.call("i64", "llvm.smin.i64", [("i64", a), ("i64", str(b))])
 
+    most = even(root, "%m", ROWS, heights(target, widths_of(target)[-1])[0])
+
     def rows(scope: Scope, row: str, state: list[str]) -> list[str]:
-        count = least(scope, scope.emit(f"sub i64 %m, {row}"), ROWS)
+        count = least(scope, scope.emit(f"sub i64 %m, {row}"), most)
         a, c = (element(scope, kind, x, scope.emit(f"mul i64 {row}, {step}")) for x, step in (("%a", "%a.row"), ("%c", "%n")))
 
         def depth(inner: Scope, term: str, now: list[str]) -> list[str]:
@@ -53,39 +72,62 @@ def chunks_text(dtype: np.dtype, target: Target, turned: bool) -> str:
         loop(scope, "0", "%k", str(DEPTH), (), depth)
         return []
 
-    def ahead(scope: Scope, v: int, at: str, term: str, span: tuple[str, str]) -> tuple[str, str]:
-        """Where the next chunk begins, which may be that of the next panel, and how far apart its lines are."""
-        following, further = scope.emit(f"add i64 {term}, {TERMS}"), scope.emit(f"add i64 {at}, {v * target.lanes(dtype)}")
+    def ahead(scope: Scope, v: int, at: str, term: str, span: tuple[str, str], count: str) -> Ahead:
+        """The next chunk, which may be that of the next panel."""
+        following, further = scope.emit(f"add i64 {term}, {long}"), scope.emit(f"add i64 {at}, {v * lanes}")
         here = scope.emit(f"icmp slt i64 {following}, {span[1]}")
         row = scope.emit(f"select i1 {here}, i64 {following}, i64 {span[0]}")
         column = scope.emit(f"select i1 {here}, i64 {at}, i64 {further}")
         if turned:
             row, column = column, row
-        lines = "%k" if turned else "%n"
-        place = element(scope, kind, "%b", scope.emit(f"add i64 {scope.emit(f'mul i64 {row}, {lines}')}, {column}"))
-        return place, scope.emit(f"mul i64 {lines}, {dtype.itemsize}")
+        size = "%k" if turned else "%n"
+        lines, each = (long, long // (v * lanes)) if turned else (v * lanes, 1)
+        lines = lines * dtype.itemsize // LINE
+        place = element(scope, kind, "%b", scope.emit(f"add i64 {scope.emit(f'mul i64 {row}, {size}')}, {column}"))
+        two = scope.emit(f"icmp sle i64 {count}, {(lines - 1) * heights(target, v)[0]}")
+        step = scope.emit(f"mul i64 {size}, {dtype.itemsize}")
+        return Ahead(place, step, lines, each.bit_length() - 1, "0", two)
 
     def panel(count: str, sides: tuple[str, str], span: tuple[str, str], scope: Scope, v: int, at: str, left: str) -> None:
         def terms(inner: Scope, term: str, now: list[str]) -> list[str]:
-            many = least(inner, inner.emit(f"sub i64 %k, {term}"), TERMS)
-            inner.do(f"call void @{name_of(dtype, turned)}_copy(ptr {chunk}, ptr %b, i64 {term}, i64 {many}, i64 {at}, "
-                     f"i64 {v}, i64 %n, i64 %k)")
-            a = element(inner, kind, sides[0], inner.emit(f"mul i64 {term}, %a.term"))
-            again = inner.emit(f"icmp ne i64 {term}, 0")
-            c = element(inner, kind, sides[1], at)
-            given = many, a, chunk, str(WIDEST * target.lanes(dtype)), c, count, left, again
-            call_panel(inner, dtype, v, given, ahead=ahead(inner, v, at, term, span) if v == widths_of(target)[-1] else None)
+            many = least(inner, inner.emit(f"sub i64 %k, {term}"), long)
+            a, c = (element(inner, kind, x, y) for x, y in (
+                (sides[0], inner.emit(f"mul i64 {term}, %a.term")), (sides[1], at)))
+            again, wide = inner.emit(f"icmp ne i64 {term}, 0"), str(WIDEST * lanes)
+            following = ahead(inner, v, at, term, span, count) if v == widths_of(target)[-1] else None
+            if turned:
+                inner.do(f"call void @{name_of(dtype, turned)}_copy(ptr {chunk}, ptr %b, i64 {term}, i64 {many}, i64 {at}, "
+                         f"i64 {v}, i64 %n, i64 %k)")
+                call_panel(inner, dtype, v, (many, a, chunk, wide, c, count, left, again), ahead=following)
+                return []
+            b = element(inner, kind, "%b", inner.emit(f"add i64 {inner.emit(f'mul i64 {term}, %n')}, {at}"))
+            call_panel(inner, dtype, v, (many, a, b, "%n", c, count, left, again), ahead=following, copy=chunk)
+            height = heights(target, v)[0]
+            a, c = (element(inner, kind, x, inner.emit(f"mul i64 {step}, {height}")) for x, step in ((a, "%a.row"), (c, "%n")))
+            rest = inner.emit(f"sub i64 {count}, {height}")
+            following = following and replace(following, number="1")
+            call_panel(inner, dtype, v, (many, a, chunk, wide, c, rest, left, again), ahead=following)
             return []
-        loop(scope, *span, str(TERMS), (), terms)
+        loop(scope, *span, str(long), (), terms)
 
     def whole(scope: Scope) -> Carried:
-        loop(scope, "0", "%m", str(ROWS), (), rows)
+        loop(scope, "0", "%m", most, (), rows)
         return ()
     branch(root, root.emit("icmp sgt i64 %end, %begin"), whole)
     header = f"void @{name_of(dtype, turned)}(i64 %m, i64 %n, i64 %k, ptr noalias %a, i64 %a.row, i64 %a.term, " \
         "ptr noalias %b, ptr noalias %c, i64 %begin, i64 %end)"
     text = f"define {header} {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
     return "\n".join([*sorted(declarations), *sorted(constants), copy, text])
+
+
+def even(scope: Scope, size: str, most: int, step: int) -> str:
+    """The length of blocks of at most so many positions, whole steps, which are as even as they can be; 1 at least."""
+    def at_least_one(x: str, y: str | int) -> str:
+        before = scope.emit(f"sub i64 {y}, 1")
+        found = scope.emit(f"udiv i64 {scope.emit(f'add i64 {x}, {before}')}, {y}")
+        return scope.call("i64", "llvm.smax.i64", [("i64", found), ("i64", "1")])
+    steps = at_least_one(at_least_one(size, at_least_one(size, most)), step)
+    return scope.emit(f"mul i64 {steps}, {step}")
 
 
 class _Copy:

@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 
 from loopwright.lower.codegen import chunks
-from loopwright.lower.codegen.chunks import DEPTH, ROWS, TERMS
+from loopwright.lower.codegen.chunks import DEPTH, ROWS, terms_of
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.small import WIDEST, call_panel, element, widths_of
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
@@ -50,6 +50,7 @@ class _Panels:
     def __init__(self, dtype: np.dtype, target: Target, declarations: set[str], constants: set[str]) -> None:
         self.dtype, self.target, self.kind = dtype, target, memory_type(dtype)
         self.lanes, self.wide = target.lanes(dtype), panel_columns(dtype, target)
+        self.long = terms_of(target)
         self.declarations, self.constants = declarations, constants
 
     def _function(self) -> Function:
@@ -133,7 +134,7 @@ class _Panels:
         c = element(scope, self.kind, sides[1], at)
 
         def terms(inner: Scope, term: str, now: list[str]) -> list[str]:
-            many = _least(inner, inner.emit(f"sub i64 {span[1]}, {term}"), TERMS)
+            many = _least(inner, inner.emit(f"sub i64 {span[1]}, {term}"), self.long)
             a = element(inner, self.kind, sides[0], inner.emit(f"mul i64 {term}, {steps[1]}"))
             b = element(inner, self.kind, panel, inner.emit(f"mul i64 {term}, {self.wide}"))
             again = inner.emit(f"icmp ne i64 {term}, 0")
@@ -144,7 +145,7 @@ class _Panels:
             for v in widths_of(self.target):
                 branch(inner, inner.emit(f"icmp eq i64 {vectors}, {v}"), partial(one, v=v))
             return []
-        loop(scope, *span, str(TERMS), (), terms)
+        loop(scope, *span, str(self.long), (), terms)
         return []
 
 

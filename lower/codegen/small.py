@@ -11,6 +11,7 @@ other sizes are; no terms make zeros.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -44,20 +45,46 @@ def small_text(dtype: np.dtype, target: Target) -> str:
     """The function and those that it calls."""
     declarations, constants = set[str](), set[str]()
     texts = [_Panel(dtype, target, v, Function(declarations, constants)).text() for v in widths_of(target)]
-    texts.append(_Panel(dtype, target, widths_of(target)[-1], Function(declarations, constants), ahead=True).text())
+    texts += [_Panel(dtype, target, v, Function(declarations, constants), ahead=ahead, copies=copies).text()
+              for v in widths_of(target) for ahead, copies in _variants(target, v)]
     texts.append(_whole(dtype, target, Function(declarations, constants)))
     return "\n".join([*sorted(declarations), *sorted(constants), *texts])
 
 
+def _variants(target: Target, vectors: int) -> list[tuple[bool, bool]]:
+    """Beside the plain function of a panel: whether it asks the caches for what comes next, and whether it copies."""
+    return [(True, False), (True, True)] if vectors == widths_of(target)[-1] else [(False, True)]
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What tiles ask the caches for: `lines` lines of memory in each row of what begins at a pointer, rows `step` bytes apart;
+    a row for 2 ** `shift` terms; the number of the first tile; whether a tile that copies asks for two lines of a row."""
+
+    pointer: str
+    step: str
+    lines: int
+    shift: int
+    number: str
+    two: str
+
+
 def call_panel(scope: Scope, dtype: np.dtype, vectors: int, given: tuple[str, ...],
-               steps: tuple[str, str] = ("%a.row", "%a.term"), ahead: tuple[str, str] | None = None) -> None:
+               steps: tuple[str, str] = ("%a.row", "%a.term"), ahead: Ahead | None = None, copy: str | None = None) -> None:
     """Call the function of a panel with k, a, b, how far apart its terms are, c, m, the columns left, whether to add to c;
-    `steps`: how far apart rows and terms of a are; `ahead`: what to ask the caches for, of the widest panel, and how far apart
-    its lines are."""
+    `steps`: how far apart rows and terms of a are; `ahead`: of the widest panel; `copy`: where a copy of the panel goes, of
+    which only the first tile is made then."""
     k, a, b, step, c, m, left, again = given
-    more = f", ptr {ahead[0]}, i64 {ahead[1]}" if ahead else ""
-    scope.do(f"call void @{name_of(dtype)}_{vectors}{'_ahead' * bool(ahead)}(i64 {k}, ptr {a}, i64 {steps[0]}, i64 {steps[1]}, "
-             f"ptr {b}, i64 {step}, ptr {c}, i64 {m}, i64 {left}, i64 %n, i1 {again}{more})")
+    more = f", ptr {copy}" if copy else ""
+    if ahead:
+        more += f", ptr {ahead.pointer}, i64 {ahead.step}, i64 {ahead.lines - 1}, i64 {ahead.shift}"
+        more += f", i64 {ahead.number}" + f", i1 {ahead.two}" * bool(copy)
+    scope.do(f"call void @{_panel_name(dtype, vectors, bool(ahead), bool(copy))}(i64 {k}, ptr {a}, i64 {steps[0]}, "
+             f"i64 {steps[1]}, ptr {b}, i64 {step}, ptr {c}, i64 {m}, i64 {left}, i64 %n, i1 {again}{more})")
+
+
+def _panel_name(dtype: np.dtype, vectors: int, ahead: bool, copies: bool) -> str:
+    return f"{name_of(dtype)}_{vectors}{'_ahead' * ahead}{'_copying' * copies}"
 
 
 def widths_of(target: Target) -> list[int]:
@@ -113,12 +140,15 @@ def _whole(dtype: np.dtype, target: Target, function: Function) -> str:
 
 
 class _Panel:
-    """The function of a panel of so many vectors of columns, of which the last may be cut."""
+    """The function of a panel of so many vectors of columns, of which the last may be cut; if it `copies`, of the first tile
+    alone, which stores the panel's terms one after the other."""
 
-    def __init__(self, dtype: np.dtype, target: Target, vectors: int, function: Function, *, ahead: bool = False) -> None:
+    def __init__(self, dtype: np.dtype, target: Target, vectors: int, function: Function, *, ahead: bool = False,
+                 copies: bool = False) -> None:
         self.dtype, self.target, self.vectors, self.function = dtype, target, vectors, function
         self.element, self.lanes, self.bytes = memory_type(dtype), target.lanes(dtype), dtype.itemsize
         self.kind, self.ahead = vector_type(self.element, self.lanes), ahead
+        self.copies = copies
         left = function.root.emit(f"sub i64 %left, {(vectors - 1) * self.lanes}")
         self.mask = first_lanes(function.root, left, self.lanes)
 
@@ -126,11 +156,14 @@ class _Panel:
         """Tiles from the first row to the last: of a height while more rows are left than the next has."""
         root, row = self.function.root, "0"
         found = heights(self.target, self.vectors)
-        for height, lower in zip(found, [*found[1:], 0], strict=True):
+        if self.copies:
+            self._tile(found[0], root, row, [])
+        for height, lower in () if self.copies else zip(found, [*found[1:], 0], strict=True):
             row, = loop(root, row, root.emit(f"sub i64 %m, {lower}"), str(height), [("i64", row)], partial(self._tile, height))
-        name = f"{name_of(self.dtype)}_{self.vectors}{'_ahead' * self.ahead}"
-        header = f"void @{name}({_MATRICES}, i64 %b.term, ptr noalias %c, i64 %m, i64 %left, " \
-            f"i64 %n, i1 %again{', ptr %ahead, i64 %ahead.step' * self.ahead})"
+        name, more = _panel_name(self.dtype, self.vectors, self.ahead, self.copies), ", ptr noalias %copy" * self.copies
+        if self.ahead:
+            more += ", ptr %ahead, i64 %ahead.step, i64 %ahead.lines, i64 %ahead.shift, i64 %number" + ", i1 %two" * self.copies
+        header = f"void @{name}({_MATRICES}, i64 %b.term, ptr noalias %c, i64 %m, i64 %left, i64 %n, i1 %again{more})"
         return f"define internal {header} noinline {ATTRIBUTES} {{\n{self.function.body()}\n  ret void\n}}"
 
     def _tile(self, height: int, scope: Scope, at: str, done: list[str]) -> list[str]:
@@ -140,7 +173,7 @@ class _Panel:
             rows.append(scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"add i64 {at}, {k}")), ("i64", last)]))
         left = [self._at(scope, "%a", scope.emit(f"mul i64 {row}, %a.row")) for row in rows]
         zeros = [(self.kind, "zeroinitializer")] * (height * self.vectors)
-        ahead = self._share(scope, at, height) if self.ahead else None
+        ahead = self._share(scope, at, height) if self.ahead else []
         sums = loop(scope, "0", "%k", "1", zeros, partial(self._term, left, ahead))
         places = [self._at(scope, self._at(scope, "%c", scope.emit(f"mul i64 {row}, %n")), str(part * self.lanes))
                   for row in rows for part in range(self.vectors)]
@@ -154,24 +187,30 @@ class _Panel:
             store_first(scope, self.kind, value, place, self._mask(k % self.vectors))
         return [scope.emit(f"add i64 {at}, {height}")]
 
-    def _share(self, scope: Scope, at: str, height: int) -> str:
-        """What a tile asks for: a line of every other, and the other half of these after so many tiles as there are lines."""
-        lines, number = max(1, self.vectors * self.lanes * self.bytes // LINE), scope.emit(f"udiv i64 {at}, {height}")
-        line = scope.emit(f"and i64 {number}, {lines - 1}")
-        half = scope.emit(f"and i64 {scope.emit(f'udiv i64 {number}, {lines}')}, 1")
-        half = scope.emit(f"mul i64 {half}, {scope.emit('lshr i64 %k, 1')}")
-        first = scope.emit(f"getelementptr i8, ptr %ahead, i64 {scope.emit(f'mul i64 {half}, %ahead.step')}")
-        return scope.emit(f"getelementptr i8, ptr {first}, i64 {scope.emit(f'mul i64 {line}, {LINE}')}")
+    def _share(self, scope: Scope, at: str, height: int) -> list[str]:
+        """What a tile asks for: a line of every row, the next tile for the next; where there are few tiles the first, which
+        copies, for two."""
+        number = scope.emit(f"add i64 %number, {scope.emit(f'udiv i64 {at}, {height}')}")
+        line = scope.emit(f"and i64 {number}, %ahead.lines")
+        first = scope.emit(f"getelementptr i8, ptr %ahead, i64 {scope.emit(f'mul i64 {line}, {LINE}')}")
+        if not self.copies:
+            return [first]
+        return [first, scope.emit(f"getelementptr i8, ptr {first}, i64 {scope.emit(f'select i1 %two, i64 {LINE}, i64 0')}")]
 
-    def _term(self, left: Sequence[str], ahead: str | None, scope: Scope, term: str, state: list[str]) -> list[str]:
-        if ahead is not None:
-            past = scope.emit(f"mul i64 {scope.emit(f'lshr i64 {term}, 1')}, %ahead.step")
-            place = scope.emit(f"getelementptr i8, ptr {ahead}, i64 {past}")
+    def _term(self, left: Sequence[str], ahead: Sequence[str], scope: Scope, term: str, state: list[str]) -> list[str]:
+        if ahead:
+            past = scope.emit(f"mul i64 {scope.emit(f'lshr i64 {term}, %ahead.shift')}, %ahead.step")
+        for first in ahead:
+            place = scope.emit(f"getelementptr i8, ptr {first}, i64 {past}")
             scope.run("llvm.prefetch.p0", [("ptr", place), ("i32", "0"), ("i32", "2"), ("i32", "1")])
         machine = Machine(scope, 8 * self.bytes, self.lanes, self.target)
         right = self._at(scope, "%b", scope.emit(f"mul i64 {term}, %b.term"))
         columns = [load_first(scope, self.kind, self._at(scope, right, str(part * self.lanes)), self._mask(part))
                    for part in range(self.vectors)]
+        if self.copies:
+            to = self._at(scope, "%copy", scope.emit(f"mul i64 {term}, {WIDEST * self.lanes}"))
+            for part, x in enumerate(columns):
+                store_first(scope, self.kind, x, self._at(scope, to, str(part * self.lanes)), None)
         place, new = scope.emit(f"mul i64 {term}, %a.term"), list[str]()
         for row in left:
             factor = scope.emit(f"load {self.element}, ptr {self._at(scope, row, place)}, align {self.bytes}")
