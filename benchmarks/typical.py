@@ -130,6 +130,8 @@ def small_products() -> list[Timing]:
               torch=lambda torch: torch.linalg.cross),
         *(plain("einsum bij,bjk,bk->bi, 64x40x30x25", (normal(64, 40, 30), normal(64, 30, 25), normal(64, 25)), contraction,
                 torch=contraction, dtype=dtype, tolerance=1e-4) for dtype in FLOATS),
+        *(plain(f"10,000 products, {m}x{n} by {n}x{k}", (normal(10_000, m, n), normal(10_000, n, k)), product, torch=product)
+          for m, n, k in ((2, 2, 2), (3, 3, 3), (4, 4, 1))),
         plain("200 products, 20x30x25", (normal(200, 20, 30), normal(200, 30, 25)), product, torch=product, tolerance=1e-4),
         plain("x.T @ x, 5000x50", (normal(5000, 50),), lambda xp: lambda x: x.T @ x, torch=lambda torch: lambda x: x.T @ x,
               tolerance=1e-4))

@@ -5,10 +5,10 @@
 
 The library (`lw_gemm_f32`) is made for large matrices and copies both sides first, as products in blocks do
 (`large_products.py`), which make large products where there are 32 registers. Other code of our own reads both sides where they
-lie, if its target has vectors that may be cut: small products by `small.py`, sums of which both factors lie along memory by
-`dots.py`; or copies one side bit by bit, where there are not too many rows or terms, by `chunks.py`. All of these are shared
-out to threads, by matrices of a batch, columns or rows. The library has threads of its own, which spin when they are done: what
-our threads do next waits for them.
+lie, if its target has vectors that may be cut: many tiny products together by `tiny.py`, small ones by `small.py`, sums of
+which both factors lie along memory by `dots.py`; or copies one side bit by bit, where there are not too many rows or terms, by
+`chunks.py`. All of these are shared out to threads, by matrices of a batch, columns or rows. The library has threads of its own,
+which spin when they are done: what our threads do next waits for them.
 
 Guarantees: equal inputs give equal bits, however many threads there are; sizes of zero are made here, too.
 """
@@ -20,7 +20,8 @@ from functools import partial
 import numpy as np
 
 from loopwright.lower import large_products
-from loopwright.lower.codegen import chunks, dots, panels, small
+from loopwright.lower.codegen import chunks, dots, panels, small, tiny
+from loopwright.lower.codegen.interleaving import product
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
@@ -35,7 +36,7 @@ LEAST_ROWS = 96  # that a thread takes
 NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
 FORMS = tuple((left, right) for left in (False, True) for right in (False, True))  # whether each side is stored transposed
 PAGE, APART = 4096, 192  # bytes; rows, with more of which results whole pages apart, in few sets of a cache, are made in blocks
-Test = tuple[str, str, int]  # a size (nk: a product of two; page: the columns past whole pages), how it compares, with what
+Test = tuple[str, str, int]  # a size (nk, mnk: a product; page: the columns past whole pages), how it compares, with what
 Way = tuple[list[list[Test]], Callable[[Scope, list[str], str], None]]  # cases of tests that hold; what then multiplies
 
 
@@ -50,6 +51,7 @@ def products_text(dtype: np.dtype, target: Target) -> str:
     texts = [_Product(dtype, target, form, declarations, constants).text() for form in FORMS]
     own = [small.small_text(dtype, target), dots.dots_text(dtype, target),
            *(chunks.chunks_text(dtype, target, turned) for turned in (False, True)),
+           tiny.tiny_text(dtype, target),
            panels.panels_text(dtype, target, declarations, constants),
            *([large_products.large_products_text(dtype, target, FORMS, declarations, constants)]
              if has_blocks(dtype, target) else [])] if has_own(dtype, target) else []
@@ -77,6 +79,9 @@ class _Product:
         self.name, self.bytes, self.lanes = name_of(dtype, form), dtype.itemsize, target.lanes(dtype)
         self.declarations, self.constants = declarations, constants
         self.in_blocks = has_blocks(dtype, target)
+        sides: list[Test] = [(side, "sge", 1) for side in "mnk"]
+        narrow: list[Test] = [("n", "slt", self.lanes)] if not self.form[1] else []  # else a row of results fills vectors
+        self.tiny = [[*sides, *narrow, ("mnk", "sle", 16 * self.lanes)], [*sides, ("mnk", "sle", 8 * self.lanes)]]
         self.ways = self._ways() if has_own(dtype, target) else []
 
     # ---- functions --------------------------------------------------------------------------------
@@ -85,7 +90,7 @@ class _Product:
         each."""
         one = "i64 %m, i64 %n, i64 %k, ptr %a, ptr %b, ptr %c"
         some, columns, rows, whole = (Function(self.declarations, self.constants) for _ in range(4))
-        loop(some.root, "%begin", "%end", "1", (), self._matrix)
+        self._some(some.root)
         parts = [("some", some)]
         if self.ways:
             self._columns(columns.root)
@@ -141,7 +146,8 @@ class _Product:
             return ()
 
         def several(scope: Scope) -> Carried:
-            branch(scope, self._is_own(scope), partial(shared, "some", "%batch", ("%m", "%n"), (1, 1)), alone)
+            own = scope.emit(f"or i1 {self._is_own(scope)}, {self._holds(scope, self.tiny)}")
+            branch(scope, own, partial(shared, "some", "%batch", ("%m", "%n"), (1, 1)), alone)
             return ()
         if self.ways:
             branch(root, root.emit("icmp eq i64 %batch, 1"), one, several)
@@ -168,13 +174,35 @@ class _Product:
                 for x, step in (("%a", "1" if self.form[0] else "%k"), ("%c", "%n")))
         self._first(scope, [a, "%b", c], scope.emit("sub i64 %end, %begin"), self.ways)
 
-    def _matrix(self, scope: Scope, number: str, state: list[str]) -> list[str]:
-        """One product of a batch."""
+    def _some(self, scope: Scope) -> None:
+        """Some products of a batch: tiny ones together."""
+        def each(inner: Scope) -> Carried:
+            loop(inner, "%begin", "%end", "1", (), self._matrix)
+            return ()
+        if not self.ways:
+            each(scope)
+            return
+        count = scope.emit("sub i64 %end, %begin")
+        done, = branch(scope, self._holds(scope, self.tiny), partial(self._tiny, count), otherwise=[("i1", "false")])
+        branch(scope, scope.emit(f"xor i1 {done}, true"), each)
+
+    def _tiny(self, count: str, scope: Scope) -> Carried:
+        steps = ("1, i64 %m" if self.form[0] else "%k, i64 1"), ("%k, i64 1" if self.form[1] else "1, i64 %n")
+        a, b, c = self._places(scope, "%begin")
+        given = f"i64 {count}, i64 %m, i64 %n, i64 %k, ptr {a}, i64 {steps[0]}, ptr {b}, i64 {steps[1]}, ptr {c}"
+        return [("i1", scope.emit(f"call i1 @{tiny.name_of(self.dtype)}({given})"))]
+
+    def _places(self, scope: Scope, number: str) -> list[str]:
+        """Where the matrices of a product of a batch are."""
         places = []
         for base, sides in (("%a", "mk"), ("%b", "kn"), ("%c", "mn")):
             size = scope.emit(f"mul i64 %{sides[0]}, %{sides[1]}")
             places.append(element(scope, self.element, base, scope.emit(f"mul i64 {number}, {size}")))
-        self._first(scope, places, "%m", self.ways)
+        return places
+
+    def _matrix(self, scope: Scope, number: str, state: list[str]) -> list[str]:
+        """One product of a batch."""
+        self._first(scope, self._places(scope, number), "%m", self.ways)
         return []
 
     # ---- which way --------------------------------------------------------------------------------
@@ -219,7 +247,7 @@ class _Product:
         for case in cases:
             all_of = "true"
             for size, relation, bound in case:
-                value = scope.emit("mul i64 %n, %k") if size == "nk" else \
+                value = product(scope, *(f"%{x}" for x in size)) if size in ("nk", "mnk") else \
                     scope.emit(f"and i64 %n, {PAGE // self.bytes - 1}") if size == "page" else f"%{size}"
                 all_of = scope.emit(f"and i1 {all_of}, {scope.emit(f'icmp {relation} i64 {value}, {bound}')}")
             found = scope.emit(f"or i1 {found}, {all_of}")
