@@ -7,8 +7,8 @@ The library (`lw_gemm_f32`) is made for large matrices and copies both sides fir
 (`large_products.py`), which make large products where there are 32 registers. Other code of our own reads both sides where they
 lie, if its target has vectors that may be cut: many tiny products together by `tiny.py`, small ones by `small.py`, sums of
 which both factors lie along memory by `dots.py`; or copies one side bit by bit, where there are not too many rows or terms, by
-`chunks.py`. All of these are shared out to threads, by matrices of a batch, columns or rows. The library has threads of its own,
-which spin when they are done: what our threads do next waits for them.
+`chunks.py`. All of these are shared out to threads, by matrices of a batch, columns or rows. The library has threads of its
+own, which spin when they are done: what our threads do next waits for them.
 
 Guarantees: equal inputs give equal bits, however many threads there are; sizes of zero are made here, too.
 """

@@ -82,10 +82,10 @@ class _Blocks:
         def term(inner: Scope, state: list[str]) -> tuple[str, list[str]]:
             left, *indices, total = state
             machine = lanes.machine(inner)
-            left_side, right_side = (chosen(inner, lanes, window, index) for window, index in zip(windows, indices, strict=True))
+            x, y = (chosen(inner, lanes, window, index) for window, index in zip(windows, indices, strict=True))
             following = [machine.iadd(index, step) for index, step in zip(indices, steps, strict=True)]
             left = added(inner, left, -1)
-            return inner.emit(f"icmp ne i64 {left}, 0"), [left, *following, machine.fma(left_side, right_side, total)]
+            return inner.emit(f"icmp ne i64 {left}, 0"), [left, *following, machine.fma(x, y, total)]
         *_, total = repeat(scope, [*carried, (lanes.kind, "zeroinitializer")], term)
         mask = first_lanes(scope, scope.emit(f"sub i64 %c.size, {place}"), lanes.count) if self.cut else None
         store_first(scope, lanes.kind, total, element(scope, lanes.number, "%c", place), mask)
