@@ -19,6 +19,7 @@ from loopwright.lower.tuning.platforms import PROCESSOR
 from loopwright.lower.tuning.results import Tuned
 from loopwright.lower.tuning.sites import sites_of
 from loopwright.lower.tuning.space import Space
+from loopwright.lower.tuning.tuner import new_garbage
 
 CHANGES = 200  # of schedules, one after another
 TEXTS = 8  # of those whose text is made
@@ -38,6 +39,11 @@ class Cost:
 
 def cost(n: Node, sizes: Mapping[str, int]) -> Cost:
     """What the candidates of a generated kernel cost."""
+    with new_garbage():
+        return _cost(n, sizes)
+
+
+def _cost(n: Node, sizes: Mapping[str, int]) -> Cost:
     rng, space, target = np.random.default_rng(0), Space(n.regions[0], host_target()), host_target()
     pool, replays, described = [n.attrs["schedule"]], [], []
     for _ in range(CHANGES):

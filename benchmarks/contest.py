@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import loopwright as lw
-from benchmarks import candidates, harness, roofline
+from benchmarks import harness
 from benchmarks.harness import Timing, interleaved, optional
 
 Program = Callable[..., Any]
@@ -93,6 +93,7 @@ def contest(workload: str, args: tuple, ours: Program, *, expected: Any = None, 
             verify(f"{workload}, {name}", run())
         else:
             check(f"{workload}, {name}", run(), expected, tolerance)
+    from benchmarks import roofline  # which an older loopwright has not all of (benchmarks.frozen)
     least = roofline.least_seconds(ours, args, harness.THREADS)
     found = [*interleaved(workload, runs, rounds=rounds, notes=notes), Timing(workload, "roofline", least, least, least)]
     if harness.TUNE:  # once more beside nobody else, whose threads spin for a while after a call
@@ -113,6 +114,7 @@ def in_f64(f: Program, args: tuple) -> Any:
 
 def _tuned(workload: str, default: Program, f: Program, args: tuple) -> tuple[Callable[[], Any], str]:
     """A run of the tuned program, and how its search went."""
+    from benchmarks import candidates  # as above
     default(*args)  # compiled before there is anything better to be found
     result = lw.tune(f, *args, seconds=harness.TUNE, progress=False)
     found, = result.found

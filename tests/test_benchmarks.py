@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks import contest, harness, learning, maths, report, typical
+from benchmarks import contest, frozen, harness, learning, maths, report, typical
 from benchmarks.goals import GOALS
 from benchmarks.harness import Timing
 from benchmarks.workloads import WORKLOADS
@@ -34,6 +34,13 @@ def test_every_function_of_vector_maths_is_timed_in_both_widths(quick):
     found = WORKLOADS["maths"]()
     assert len({t.workload for t in found}) == 2 * len(maths.FUNCTIONS)
     assert {t.contender for t in found} == {"loopwright", "numpy", "roofline"}
+
+
+def test_another_process_takes_turns(quick, monkeypatch, tmp_path):
+    monkeypatch.setenv("LOOPWRIGHT_TUNE", "off")
+    workload = "norms of columns, 256x256 f32"
+    line = frozen.compared(str(tmp_path), frozen.entries()[workload], 0.0)  # nothing is installed there: it is this very one
+    assert re.fullmatch(re.escape(workload) + r"( +[\d.e+]+ [mun]?s){2} +[\d.]+", line)
 
 
 def test_a_wrong_contender_is_found_out(quick):

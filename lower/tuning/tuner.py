@@ -10,11 +10,13 @@ or at Ctrl-C, with the best known then.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import math
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,12 +58,23 @@ def tune(g: Graph, sizes: Mapping[str, int], *, seconds: float, fast_math: bool 
     programs without them get drawn ones. records: of kernels, wherever they were: what was best is tried first, what failed not
     again; what is found is added. platform: where the program runs. RuntimeError where the default
     program itself fails, with its reason."""
-    with Workers(workers, origin=platform.origin) as pool, tempfile.TemporaryDirectory() as folder:
+    with new_garbage(), Workers(workers, origin=platform.origin) as pool, tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "arguments.npz") if values is not None else ""
         if values is not None:
             np.savez(path, *[np.asarray(x, v.type.dtype) for x, v in zip(values, g.params, strict=True)])
         task = _Task(g, dict(sizes), fast_math, tuple(donated), path, platform, os.path.join(folder, "results.npz"))
         return _Tuner(task, seconds, pool, on_trial, records).run(starts)
+
+
+@contextmanager
+def new_garbage() -> Iterator[None]:
+    """Inside, garbage is looked for among what is made there: a search makes many objects, and a collection that goes through
+    all others, of libraries too, takes as long as tens of candidates."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 @dataclass(frozen=True)
