@@ -113,11 +113,14 @@ def _left_copy(s: Contract) -> _Copy:
     if window is not None and stride > 1:
         at = plus(times(rows.index, Literal(stride, I64)), window.index)
         value = _until((rows.extent - 1) * stride + window.extent, at, s.left)
-        one: Statement = terms.with_body((Store(buffer.name, (place(moved),), value),))
-        body = over.with_body((For(window.index, stride, (one,)),))
+        body: Statement = terms.with_body((over.with_body((
+            For(window.index, stride, (Store(buffer.name, (place(moved),), value),)),)),))
     else:
         first = s.left if window is None else transform(s.left, lambda e: Literal(0, I64) if e == window.index else None)
-        body = _across(over.with_body((terms.with_body((Store(buffer.name, (place(row),), first),)),)))
+        store = Store(buffer.name, (place(row),), first)
+        body = _across(over.with_body((terms.with_body((store,)),)))
+        if len(s.over) > 1 and not body.tiled:  # pixels have few features: which lanes these are is found out once for all
+            body = terms.with_body((over.with_body((store,)),))
     return _Copy.of(buffer, _around(others, body), place(moved))
 
 
