@@ -20,7 +20,7 @@ from loopwright.ir.ops.structural import pad as pad_op
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BOOL, DTYPES
 from loopwright.lax_elementwise import agreed
-from loopwright.tracer.axes import as_axis, as_shape, as_tracers
+from loopwright.tracer.axes import as_axis, as_extents, as_tracers
 from loopwright.tracer.promotion import as_dtype, as_operand, kind_of
 from loopwright.tracer.pytree import flatten, unflatten
 from loopwright.tracer.tracer import Tracer
@@ -312,7 +312,7 @@ def _spread(size: Any, low: Any, high: Any, between: int) -> tuple[Any, Any]:
 
 def _padded(x: Tracer, value: Tracer, start: Shape, shape: Shape, step: tuple[int, ...]) -> Tracer:
     """An op's padding is a constant: a value that is data is chosen where nothing of x is."""
-    attrs: dict[str, Any] = {"shape": as_shape(list(shape)), "start": as_shape(list(start)), "step": step}
+    attrs: dict[str, Any] = {"shape": as_extents(list(shape)), "start": as_extents(list(start)), "step": step}
     out = Tracer(pad_op(x.ref, **attrs, value=_zero(x.dtype)))
     inside = Tracer(pad_op(xp.ones_like(x, dtype=BOOL).ref, **attrs, value=False))
     found: Tracer = xp.where(inside, out, value)

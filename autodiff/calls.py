@@ -200,6 +200,8 @@ def part(f: Function, argnums: int | Sequence[int], args: tuple[Any, ...], kwarg
     """The inputs of a call, about the positional arguments that argnums names, in its order."""
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
     for i in numbers:
+        if isinstance(i, str):
+            raise ArgumentError(f"{user_source()}: {why}: argnums={argnums!r} must be a number or several, counted from 0.")
         if not -len(args) <= i < len(args):
             raise ArgumentError(f"{user_source()}: {why}: argnums={argnums} names argument {i}, but the call has {len(args)} "
                                 f"positional arguments. Differentiated arguments are passed by position.")

@@ -121,3 +121,33 @@ def test_the_global_random_state_is_watched(draw):
     state = np.random.default_rng(0)
     assert lw.jit(lambda x: (state.normal(), x)[1])(1.0) == 1.0  # a generator of one's own is one's own affair
     assert np.isfinite(lw.grad(lambda x: x * np.random.normal())(1.0))  # drawn anew at every call
+
+
+@pytest.mark.parametrize(("f", "error", "said"), [
+    (lambda x: np.sum(x, axis=1.0), TypeError, "an axis is an integer"),
+    (lambda x: np.einsum("ij->ii", x), ValueError, "names an axis more than once"),
+    (lambda x: np.einsum("i1->i", x), ValueError, "invalid subscript '1'"),
+    (lambda x: np.tensordot(x, x, axes=([0, 1], [1])), ValueError, "names 2 axes of the first operand and 1 of the second"),
+    (lambda x: np.sort(x, kind="bubble"), ValueError, "sort kind"),
+    (lambda x: np.diff(x, n=-1), ValueError, "order must be non-negative"),
+    (lambda x: np.interp(x, [0, 1], [1, 2, 3]), ValueError, "not of the same length"),
+    (lambda x: np.repeat(x, -1), ValueError, "repeats may not contain negative values"),
+    (lambda x: np.tile(x, -1), ValueError, "negative dimensions are not allowed"),
+    (lambda x: np.broadcast_to(x, (-1, 2, 3)), ValueError, "negative dimensions are not allowed"),
+    (lambda x: lw.random.normal(lw.random.key(0), (-1,)) + x[0, 0], ValueError, "negative dimensions are not allowed"),
+    (lambda x: x.at[0].set(1.0), AttributeError, r"y = x.copy\(\); y\[i\] = v"),
+    (lambda x: x.tobytes(), AttributeError, "a traced array has no attribute 'tobytes'"),
+    (lambda x: len(x[0, 0]), TypeError, "len\\(\\) of unsized object"),
+])
+def test_what_numpy_refuses_is_refused_in_its_line(f, error, said):
+    with pytest.raises(error, match=rf"test_errors.py:{f.__code__.co_firstlineno}: .*{said}"):
+        lw.jit(f)(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize(("make", "said"), [
+    (lambda: lw.jit(lambda x: x, static_argnums="x"), "names go to static_argnames="),
+    (lambda: lw.grad(lambda x: x, argnums="x")(1.0), "argnums='x' must be a number"),
+])
+def test_names_where_numbers_belong_are_refused(make, said):
+    with pytest.raises(TypeError, match=said):
+        make()

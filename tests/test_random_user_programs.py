@@ -34,6 +34,9 @@ ONCE_WRONG: dict[str, tuple[Callable[..., Any], tuple[tuple[tuple[int, ...], ...
     "axes of a number": (lambda x: np.cumsum(x, axis=-1) + np.sum(x, axis=0) + np.argmax(x, axis=-1) + np.max(x, axis=0)
                          + np.repeat(x, 1, axis=-1) + np.take(x, 0, axis=0) + np.argsort(x, axis=-1),
                          (((),), ((3,),), ((),))),
+    "a sum of products that is 1 beside a vector": (lambda x: x[[0, -1], [0, 0]] - np.append(x, x)[1:] * 0.5,
+                                                    (((1, 1),), ((1, 3),), ((1, 1),))),
+    "sums of sizes that are 1": (lambda x, y: np.squeeze(np.append(x, y)[1:]) + np.arange(3.0), (((1, 1), (1, 1)), ((2, 1), (1, 2)))),
     "a reduction of all axes of a short root": (
         lambda x: np.sum((x.mean(-1, keepdims=True) ** 2)[..., None] * x.mean(-1, keepdims=True)[..., None, :], axis=-1) * 0.2,
         (((4, 2, 1),), ((4, 2, 3),), ((0, 2, 1),))),

@@ -10,6 +10,7 @@ from numpy.exceptions import AxisError
 
 from loopwright.ir.builder import Builder, Ref, innermost
 from loopwright.ir.dims import Extent, Shape, product
+from loopwright.ir.errors import ConcretizationError
 from loopwright.ir.source import user_source
 from loopwright.tracer.indexing import content_guard
 from loopwright.tracer.promotion import lift_own, newest_builder, reshape
@@ -22,7 +23,12 @@ NO_VALUE = getattr(np, "_NoValue")  # noqa: B009  the default by which NumPy's o
 
 def as_axis(axis: Any, rank: int) -> int:
     """One axis counted from the front. AxisError outside the rank."""
-    k = operator.index(axis)
+    try:
+        k = operator.index(axis)
+    except TypeError as error:
+        if isinstance(error, ConcretizationError):  # which says more
+            raise
+        raise TypeError(f"{user_source()}: an axis is an integer: {error}") from None
     if not -rank <= k < rank:
         raise AxisError(f"{user_source()}: axis {k} is out of bounds for array of dimension {rank}")
     return k % rank
@@ -58,7 +64,15 @@ def as_tracers(*xs: Any) -> list[Tracer]:
 
 
 def as_shape(shape: Any) -> Shape:
-    """A user's shape: an integer, a Size or a sequence of them."""
+    """A user's shape: an integer, a Size or a sequence of them. ValueError for a negative one."""
+    sizes = as_extents(shape)
+    if any(isinstance(n, int) and n < 0 for n in sizes):
+        raise ValueError(f"{user_source()}: negative dimensions are not allowed, got {shape}")
+    return sizes
+
+
+def as_extents(shape: Any) -> Shape:
+    """A user's integer, Size or sequence of them."""
     shape = known_list(shape)
     return tuple([as_size(n) for n in shape]) if isinstance(shape, (tuple, list)) else (as_size(shape),)
 

@@ -169,6 +169,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Traced:
     x, y = _operands(a, b)
     if isinstance(axes, (tuple, list)):
         left, right = (side if isinstance(side, (tuple, list)) else (side,) for side in axes)
+        if len(left) != len(right):
+            raise ValueError(f"{user_source()}: tensordot: axes={axes} names {len(left)} axes of the first operand and "
+                             f"{len(right)} of the second; each is summed with one of the other")
         pairs = tuple((as_axis(i, len(x.shape)), as_axis(j, len(y.shape))) for i, j in zip(left, right, strict=True))
     else:
         n = operator.index(axes)
@@ -248,6 +251,8 @@ def einsum(*operands: Any, out: None = None, dtype: Any = None, order: str = "K"
     missing = [label for label in output if label not in labels]
     if missing:
         raise ValueError(f"{user_source()}: einsum: the output names {missing}, which no operand has")
+    if len(set(output)) < len(output):
+        raise ValueError(f"{user_source()}: einsum: the output {output} names an axis more than once")
     return Tracer(_permuted(result, [labels.index(label) for label in output]))
 
 
@@ -286,6 +291,8 @@ def _subscripts(operands: tuple[Any, ...]) -> tuple[list[list[Label]], list[Labe
 def _letters(text: str) -> list[Any]:
     labels: list[Any] = []
     for k, part in enumerate(text.split("...")):
+        if wrong := [c for c in part if not (c.isascii() and c.isalpha())]:
+            raise ValueError(f"{user_source()}: einsum: invalid subscript {wrong[0]!r} in {text!r}; subscripts are letters")
         labels += [Ellipsis, *part] if k else list(part)
     return labels
 

@@ -255,9 +255,16 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Trac
 
 
 # ---- order --------------------------------------------------------------------------------------
+def _as_sort(kind: Any) -> None:
+    """Every kind of sort is the stable one; ValueError for what is none, as NumPy tells them by the first letter."""
+    if kind is not None and str(kind)[:1].lower() not in ("q", "m", "h", "s"):
+        raise ValueError(f"{user_source()}: sort kind must be one of 'quick', 'heap', or 'stable' (got {kind!r})")
+
+
 @implements(np.sort)
 def sort_(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Traced:
     refuse("sort", order=order)
+    _as_sort(kind)
     x = as_tracer(a).ref
     if axis is None:
         x, axis = reshape(x, (product(x.shape),)), -1
@@ -267,6 +274,7 @@ def sort_(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable
 @implements(np.argsort)
 def argsort_(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Traced:
     refuse("argsort", order=order)
+    _as_sort(kind)
     x, k = along(as_tracer(a).ref, axis)
     return Tracer(argsort(x, axis=k))
 
@@ -369,12 +377,14 @@ def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = F
 # ---- differences --------------------------------------------------------------------------------
 @implements(np.diff)
 def diff(a: Any, n: Any = 1, axis: Any = -1, prepend: Any = NO_VALUE, append: Any = NO_VALUE) -> Any:
-    x = as_tracer(a)
+    x, times = as_tracer(a), operator.index(n)
+    if times < 0:
+        raise ValueError(f"{user_source()}: order must be non-negative but got {n!r}")
     k = as_axis(axis, x.ndim)
     parts = [_edge(p, x, k) for p in (prepend, x, append) if p is not NO_VALUE]
     x = xp.concatenate(parts, axis=k) if len(parts) > 1 else x
     before = (slice(None),) * k
-    for _ in range(operator.index(n)):
+    for _ in range(times):
         later, earlier = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
         x = later != earlier if x.dtype == BOOL else later - earlier
     return x
@@ -410,6 +420,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     t, xs, ys = as_tracers(x, xp, fp)
     t, xs = t.astype(F64), xs.astype(F64)
     ys = ys if ys.dtype in COMPLEX else ys.astype(F64)
+    if xs.ndim != 1 or ys.ndim != 1 or not equate(xs.ref.builder.scope, xs.ref.shape[0], ys.ref.shape[0]):
+        raise ValueError(f"{user_source()}: fp and xp are not of the same length")
     out = _between_points(t, xs, ys)
     out = where(t < xs[0], ys[0] if left is None else left, out)
     out = where(t > xs[-1], ys[-1] if right is None else right, out)

@@ -17,7 +17,7 @@ from loopwright.ir.errors import ShapeError
 from loopwright.ir.guards import Scope
 from loopwright.ir.ops.structural import reverse, section, transpose
 from loopwright.ir.source import user_source
-from loopwright.tracer.axes import along, as_axes, as_axis, as_shape, as_size, as_tracer, as_tracers, known_list
+from loopwright.tracer.axes import along, as_axes, as_axis, as_extents, as_shape, as_size, as_tracer, as_tracers, known_list
 from loopwright.tracer.promotion import broadcast, broadcast_shapes, equate, fits, reshape
 from loopwright.tracer.size import as_extent, sized
 from loopwright.tracer.tables import Traced, implements, unsupported, xp
@@ -64,7 +64,7 @@ def _cannot_reshape(scope: Scope, old: Shape, shape: Shape) -> ShapeError:
 @implements(np.reshape)
 def reshape_(a: Any, /, shape: Any = None, order: str = "C", *, newshape: Any = None, copy: bool | None = None) -> Traced:
     x = as_tracer(a)
-    shape = as_shape(shape if shape is not None else newshape)
+    shape = as_extents(shape if shape is not None else newshape)
     if order == "F":
         out = xp.transpose(reshape_(xp.transpose(x), tuple(reversed(_sizes(x, shape)))))
         return out.copy() if copy else out
@@ -158,8 +158,8 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Traced:
 def squeeze(a: Any, axis: Any = None) -> Traced:
     x = as_tracer(a)
     scope, shape = x.ref.builder.scope, x.ref.shape
-    axes = tuple(k for k, n in enumerate(shape) if scope.decide("==", n, 1)) if axis is None else as_axes(axis, x.ndim)
-    if not all(scope.decide("==", shape[k], 1) for k in axes):
+    axes = tuple(k for k, n in enumerate(shape) if equate(scope, n, 1)) if axis is None else as_axes(axis, x.ndim)
+    if not all(equate(scope, shape[k], 1) for k in axes):
         raise ValueError(f"{user_source()}: cannot select an axis to squeeze out which has size not equal to one: "
                          f"axis {axis} of {scope.describe(shape)}")
     kept = tuple(n for k, n in enumerate(x.ref.shape) if k not in axes)
@@ -222,6 +222,8 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Traced:
     if times is None:
         counts = np.asarray(known_list(repeats))
         return xp.take(x, xp.repeat(xp.arange(int(x.shape[k])), counts), axis=k)
+    if isinstance(times, int) and times < 0:
+        raise ValueError(f"{user_source()}: repeats may not contain negative values, got {times}")
     shape = x.ref.shape
     spread = broadcast(reshape(x.ref, (*shape[:k + 1], 1, *shape[k + 1:])), (*shape[:k + 1], times, *shape[k + 1:]))
     return Tracer(reshape(spread, (*shape[:k], shape[k] * times, *shape[k + 1:])))

@@ -154,9 +154,9 @@ def _common_extent(scope: Scope, n: Extent, m: Extent, everyone: Sequence[Shape]
         return n
     if n == 1 or equate(scope, n, m):
         return m
-    if scope.decide("==", n, 1):
+    if equate(scope, n, 1):
         return m
-    if scope.decide("==", m, 1):
+    if equate(scope, m, 1):
         return n
     shapes = " ".join(scope.describe(s) for s in everyone)
     raise ShapeError(f"{user_source()}: operands could not be broadcast together with shapes {shapes}. "
@@ -166,7 +166,7 @@ def _common_extent(scope: Scope, n: Extent, m: Extent, everyone: Sequence[Shape]
 def fits(scope: Scope, shape: Shape, target: Shape) -> bool:
     """Whether an array of a shape broadcasts to a target shape."""
     front = len(target) - len(shape)
-    return front >= 0 and all(n in (1, m) or equate(scope, n, m) or scope.decide("==", n, 1)
+    return front >= 0 and all(n in (1, m) or equate(scope, n, m) or equate(scope, n, 1)
                               for n, m in zip(shape, target[front:], strict=True))
 
 

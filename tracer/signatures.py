@@ -104,6 +104,8 @@ class Parameters:
 
     def _numbered(self, numbers: int | Sequence[int], what: str) -> Iterator[Label]:
         for i in (numbers,) if isinstance(numbers, int) else tuple(numbers):
+            if isinstance(i, str):
+                raise TypeError(f"{what}_argnums: {self.name} got {i!r}, which is no number; names go to {what}_argnames=.")
             at = i + len(self.names) if i < 0 else i
             if at < 0 or (at >= len(self.names) and not self.has_rest):
                 raise ValueError(f"{what}_argnums: {self.name} has {len(self.names)} positional parameters, got number {i}.")

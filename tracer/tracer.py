@@ -218,15 +218,22 @@ class Tracer(Operators):
     def tolist(self) -> Any:
         return np.asarray(self.concrete("x.tolist()")).tolist()
 
+    def __getattr__(self, name: str) -> Any:
+        """What no traced array has: an AttributeError that says so of its line."""
+        if name.startswith("_"):  # NumPy and others ask for protocols
+            raise AttributeError(name, name=name, obj=self)
+        instead = " Write y = x.copy(); y[i] = v for x.at[i].set(v), y[i] += v for .add(v)." if name == "at" else ""
+        raise AttributeError(f"{user_source()}: a traced array has no attribute {name!r}.{instead}", name=name, obj=self)
+
     def __len__(self) -> int:
         if not self.ndim:
-            raise TypeError("len() of unsized object")
+            raise TypeError(f"{user_source()}: len() of unsized object")
         return int(self.shape[0])
 
     def __iter__(self) -> Iterator[Any]:
         """Over the first axis; a symbolic size is fixed to this call's."""
         if not self.ndim:
-            raise TypeError("iteration over a 0-d array")
+            raise TypeError(f"{user_source()}: iteration over a 0-d array")
         return iter([self[i] for i in range(len(self))])
 
     def __repr__(self) -> str:

@@ -90,7 +90,7 @@ def _updates(x: Tracer, value: Any, shape: Shape) -> Ref:
         return lift_to(value, x.dtype, shape, builder)
     scope = builder.scope
     extra = len(ref.shape) - len(shape)
-    if extra > 0 and all(scope.decide("==", n, 1) for n in ref.shape[:extra]):
+    if extra > 0 and all(equate(scope, n, 1) for n in ref.shape[:extra]):
         ref = reshape(ref, ref.shape[extra:])
     if not fits(scope, ref.shape, shape):
         raise ShapeError(f"{user_source()}: could not broadcast input array from shape {scope.describe(ref.shape)} into shape "

@@ -18,6 +18,7 @@ from loopwright.lower.runtime.writer import QUICKLY
 _FUNCTION = re.compile(r"^define (internal )?([^@\n]*@([\w.$]+)\([^\n]*\))[^\n]*\{\n", re.MULTILINE)
 _SHARED = re.compile(r"^(?:declare [^@\n]*@([\w.$]+)\([^\n]*|@([\w.$]+) = [^\n]*|!\d+ = [^\n]*)$", re.MULTILINE)
 _NAME = re.compile(r"@([\w.$]+)")
+_CALL = re.compile(r"@([\w.$]+)\(")
 _END = "\n}\n"
 
 
@@ -38,9 +39,9 @@ def parts(text: str) -> tuple[str, str]:
         return text, ""
     rest, longs = "".join((*short, text[start:])), "".join(long)
     used = set(_NAME.findall(longs))
-    for name in used & headers[0].keys():
-        rest = rest.replace(f"define internal {headers[0][name]}", f"define {headers[0][name]}")
-    called = [f"declare {header}" for name, header in headers[1].items() if f"@{name}(" in rest]
+    rest = _FUNCTION.sub(lambda m: m[0].replace("internal ", "", 1) if m[1] and m[3] in used else m[0], rest)
+    calls = set(_CALL.findall(rest))
+    called = [f"declare {header}" for name, header in headers[1].items() if name in calls]
     wanted = [f"declare {header}" for name, header in headers[0].items() if name in used]
     wanted += [m[0] for m in _SHARED.finditer(rest) if m[0][0] == "!" or (m[1] or m[2]) in used]
     return "\n".join((*called, rest)), "\n".join((*wanted, *map(_with_addresses_at_hand, long)))
