@@ -24,7 +24,7 @@ from loopwright.lower import binding
 from loopwright.lower.composition import Position, fresh_indices
 from loopwright.lower.target import Target
 
-MOST_NODES = 64  # of one element, loops inside included: bounds register pressure
+MOST_NODES = 1024  # of one element, loops inside included: what spills from registers is still side by side
 IN_FLIGHT = 2  # vectors: the chains of dependent operations of one leave most of the machine idle
 
 

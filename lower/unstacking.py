@@ -9,46 +9,60 @@ takes stay as they are, and so do functions that would become much longer.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Any
 
+from loopwright.ir.attributes import Attributes
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.op import Op
-from loopwright.ir.ops.broadcasting import broadcast
-from loopwright.ir.ops.construct import full
+from loopwright.ir.ops.arithmetic import add, mul
+from loopwright.ir.ops.arithmetic import max as maximum
+from loopwright.ir.ops.arithmetic import min as minimum
+from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
+from loopwright.ir.ops.construct import full, scalar
 from loopwright.ir.ops.control import scan, switch, while_
 from loopwright.ir.ops.elementwise import same_shape
+from loopwright.ir.ops.reductions import reduce_max, reduce_min, reduce_prod
 from loopwright.ir.ops.regions import split
 from loopwright.ir.ops.structural import concatenate, pad, reshape, slice_
 from loopwright.ir.rewriting import simplify
 from loopwright.ir.source import Source
-from loopwright.ir.types import ArrayType
+from loopwright.ir.types import F32, F64, I32, I64, ArrayType
 
 MOST_COLUMNS = 8
-MOST_NODES = 512  # that the columns of arrays which belong together become
+MOST_ROUNDS = 3  # columns that a loop takes may come as columns from the loop around it
+MOST_NODES = 1024  # that the columns of arrays which belong together become
 
 
 def unstacked(g: Graph) -> Graph:
     """g and the bodies of its loops by columns, where that is worth it; g itself where nothing is."""
-    made = _Columns(g, {})
-    return simplify(made.graph(g.params, made.results())) if made.is_changed else g
+    for _ in range(MOST_ROUNDS):
+        made = _Columns(g)
+        if not made.is_changed:
+            return g
+        g = simplify(made.graph(g.params, made.results()))
+    return g
 
 
 class _Columns:
-    """A graph on its way to columns. `carried`: parameters that may come as columns if the result after them goes so."""
+    """A graph on its way to columns.
 
-    def __init__(self, g: Graph, carried: Mapping[Value, Value]) -> None:
-        self.g = g
+    `offered`: parameters of a loop's body that may come as columns, with the result that then has to go so as well, if there is
+    one. `given`: parameters that do come so. `is_body`: of a loop, where columns may be single numbers.
+    """
+
+    def __init__(self, g: Graph, offered: Mapping[Value, Value | None] = {}, given: Iterable[Value] = (),
+                 is_body: bool = False) -> None:
+        self.g, self.least_rank = g, 1 if is_body else 2
         self.producer = {n.outputs[0]: n for n in g.nodes if len(n.outputs) == 1}
-        self.apart = self._worth_it(self._found(carried), carried)
+        self.apart = self._worth_it(self._found(offered), offered) | set(given)
         self.is_changed = bool(self.apart)
         self.nodes: list[Node] = []
         self.source: Source | None = None
-        self.columns: dict[Value, tuple[Value, ...]] = {}
         self.taken: dict[tuple[Value, int], Value] = {}  # columns of what stays whole
         self.wholes: dict[Value, Value] = {}
-        for v in g.params:
-            if v in self.apart:
-                self.columns[v] = tuple([Value(_column_type(v)) for _ in range(_width(v))])
+        self.columns = {v: tuple([Value(_column_type(v)) for _ in range(self._width(v))]) for v in g.params if v in self.apart}
         for n in g.nodes:
             self.source = n.source
             self._rewrite(n)
@@ -60,73 +74,79 @@ class _Columns:
         """The graph's results, whole."""
         return [self._whole(v) for v in self.g.results]
 
+    def parts(self, v: Value) -> tuple[Value, ...]:
+        """The columns of v, or v alone where it stays whole."""
+        return self.columns.get(v) or (self._whole(v),)
+
     # ---- which arrays ---------------------------------------------------------------------------
-    def _found(self, carried: Mapping[Value, Value]) -> set[Value]:
+    def _width(self, v: Value) -> int:
+        """How many columns a value has, if they are few and known; else 0."""
+        shape = v.type.shape
+        few = len(shape) >= self.least_rank and isinstance(shape[-1], int) and 1 < shape[-1] <= MOST_COLUMNS
+        return shape[-1] if few else 0
+
+    def _found(self, offered: Mapping[Value, Value | None]) -> set[Value]:
         """Stacks of columns and what is computed from them element by element, through carries too."""
-        found: set[Value] = set()
+        found = {v for v, after in offered.items() if after is None and self._width(v)}
         before = -1
         while len(found) > before:
             before = len(found)
             for v, n in self.producer.items():
-                if v not in found and _width(v) and (_is_stack(n) or (not found.isdisjoint(n.inputs) and _is_map(n))):
+                if v not in found and self._width(v) and (_is_stack(n) or (not found.isdisjoint(n.inputs) and _is_map(n))):
                     found.add(v)
-            found |= {v for v, following in carried.items() if following in found}
+            found |= {v for v, after in offered.items() if after in found}
         return found
 
-    def _worth_it(self, found: set[Value], carried: Mapping[Value, Value]) -> set[Value]:
+    def _worth_it(self, found: set[Value], offered: Mapping[Value, Value | None]) -> set[Value]:
         """Of these, such as belong together with one whose columns are taken."""
         group = {v: {v} for v in found}
         for v in found:
-            for x in (carried[v],) if v in carried else self.producer[v].inputs:
+            for x in (offered[v],) if v in offered else self.producer[v].inputs:
                 if x in found and x not in group[v]:
                     group[v] |= group[x]
                     group.update(dict.fromkeys(group[v], group[v]))
-        taken = {id(group[n.inputs[0]]) for n in self.g.nodes if _takes_column(n) and n.inputs[0] in found}
-        return {v for v in found if id(group[v]) in taken and len(group[v]) * _width(v) <= MOST_NODES}
+        taken = {id(group[n.inputs[0]]) for n in self.g.nodes if _takes_columns(n) and n.inputs[0] in found}
+        return {v for v in found if id(group[v]) in taken and len(group[v]) * self._width(v) <= MOST_NODES}
 
     # ---- nodes ----------------------------------------------------------------------------------
     def _rewrite(self, n: Node) -> None:
-        v = n.outputs[0] if n.outputs else None
-        if v in self.apart:
-            self.columns[v] = tuple([self._computed(n, j) for j in range(_width(v))])
+        if n.outputs and n.outputs[0] in self.apart:
+            self.columns[n.outputs[0]] = tuple([self._computed(n, j) for j in range(self._width(n.outputs[0]))])
         elif n.op is scan:
-            self._loop(n)
-        elif _takes_column(n) and n.inputs[0] in self.columns:
-            self._take(n)
+            self._scan(n)
+        elif n.op is while_:
+            self._while(n)
+        elif _takes_columns(n) and n.inputs[0] in self.columns:
+            self._take(n) if n.op is slice_ else self._fold(n)
         else:
             regions = n.regions
-            if n.op in (while_, switch):
+            if n.op is switch:
                 regions = tuple([unstacked(r) for r in regions])
                 self.is_changed |= regions != n.regions
-            self.nodes.append(Node(n.op, tuple([self._whole(x) for x in n.inputs]), n.attrs, n.outputs, regions, n.source))
+            self._add(n.op, [self._whole(x) for x in n.inputs], n.attrs, n.outputs, regions)
 
-    def _emit(self, op: Op, inputs: Sequence[Value], type: ArrayType, **attrs: object) -> Value:
+    def _add(self, op: Op, inputs: Iterable[Value], attrs: Attributes, outputs: Iterable[Value],
+             regions: tuple[Graph, ...] = ()) -> None:
+        self.nodes.append(Node(op, tuple(inputs), attrs, tuple(outputs), regions, self.source))
+
+    def _emit(self, op: Op, inputs: Iterable[Value], type: ArrayType, **attrs: Any) -> Value:
         v = Value(type)
-        self.nodes.append(Node(op, tuple(inputs), attrs, (v,), (), self.source))
+        self._add(op, inputs, attrs, (v,))
         return v
 
     def _computed(self, n: Node, j: int) -> Value:
         """Column j of what n makes."""
         if n.op is concatenate:
-            return self._joined(n.inputs, j)
+            return self._column(n.inputs[j], 0)
         if n.op is pad:
-            x, at = n.inputs[0], n.attrs["start"][-1]
-            return self._column(x, j - at) if 0 <= j - at < x.type.shape[-1] else self._filled(n, n.attrs["value"])
+            return self._column(n.inputs[0], 0) if j == n.attrs["start"][-1] else self._filled(n.outputs[0], n.attrs["value"])
         type = _column_type(n.outputs[0])
         return self._emit(n.op, [self._column(x, j) for x in n.inputs], type, **n.attrs)
 
-    def _joined(self, parts: Iterable[Value], j: int) -> Value:
-        """Column j of parts side by side."""
-        for x in parts:
-            width = x.type.shape[-1]
-            if j < width:
-                return self._column(x, j)
-            j -= width
-        raise AssertionError(f"no column {j}")
-
-    def _filled(self, n: Node, value: object) -> Value:
-        type = _column_type(n.outputs[0])
-        return self._emit(full, (), type, value=value, shape=type.shape, dtype=type.dtype)
+    def _filled(self, v: Value, value: float) -> Value:
+        """A column like v's of one number."""
+        type = _column_type(v)
+        return self._emit(full, (), type, value=scalar(value, type.dtype), shape=type.shape, dtype=type.dtype)
 
     def _column(self, v: Value, j: int) -> Value:
         """Column j of any array."""
@@ -139,15 +159,14 @@ class _Columns:
     def _taken(self, v: Value, j: int) -> Value:
         n, type = self.producer.get(v), _column_type(v)
         if n is not None and n.op is full:
-            return self._filled(n, n.attrs["value"])
+            return self._filled(n.outputs[0], n.attrs["value"])
         if n is not None and n.op is broadcast and v.type.rank - 1 not in n.attrs["axes"]:
             return self._emit(broadcast, [self._whole(n.inputs[0])], type, shape=type.shape, axes=n.attrs["axes"])
         rank = v.type.rank
         if v.type.shape[-1] != 1:
             shape = (*type.shape, 1)
-            v = self._emit(slice_, [self._whole(v)], v.type.with_shape(shape), start=(*[0] * (rank - 1), j), step=(1,) * rank,
-                           shape=shape)
-        return self._emit(reshape, [self._whole(v)], type, shape=type.shape)
+            v = self._emit(slice_, [v], v.type.with_shape(shape), start=(*[0] * (rank - 1), j), step=(1,) * rank, shape=shape)
+        return self._emit(reshape, [v], type, shape=type.shape)
 
     def _whole(self, v: Value) -> Value:
         """v as one array."""
@@ -161,46 +180,79 @@ class _Columns:
 
     def _take(self, n: Node) -> None:
         """A column, or part of it."""
-        x, start, step, shape = n.inputs[0], *(n.attrs[name] for name in ("start", "step", "shape"))
-        column = self.columns[x][start[-1]]
+        start, step, shape = (n.attrs[name] for name in ("start", "step", "shape"))
+        column = self.columns[n.inputs[0]][start[-1]]
         if column.type.shape != shape[:-1] or any(s != 1 for s in step[:-1]):
             column = self._emit(slice_, [column], column.type.with_shape(shape[:-1]), start=start[:-1], step=step[:-1],
                                 shape=shape[:-1])
-        self.nodes.append(Node(reshape, (column,), {"shape": shape}, n.outputs, (), n.source))
+        self._add(reshape, [column], {"shape": shape}, n.outputs)
 
-    def _loop(self, n: Node) -> None:
-        """A scan, which carries columns where its body takes and makes them."""
+    def _fold(self, n: Node) -> None:
+        """The columns one after another; sums begin with 0, since -0.0 would stay."""
+        whole, *rest = self.columns[n.inputs[0]]
+        if n.op is reduce_sum:
+            whole = self._emit(add, [self._filled(n.inputs[0], 0), whole], whole.type)
+        for x in rest[:-1]:
+            whole = self._emit(_FOLDS[n.op], [whole, x], whole.type)
+        self._add(_FOLDS[n.op], [whole, rest[-1]], {}, n.outputs)
+
+    # ---- loops ----------------------------------------------------------------------------------
+    def _given(self, v: Value, x: Value, inner: _Columns) -> list[Value]:
+        """What a body is given for its parameter v, where x is the operand."""
+        return [self._column(x, j) for j in range(len(inner.columns[v]))] if v in inner.columns else [self._whole(x)]
+
+    def _come(self, out: Value, v: Value, inner: _Columns) -> list[Value]:
+        """What a loop gives for its result `out`, which is the region's result v or rows of it."""
+        if v not in inner.columns:
+            return [out]
+        self.columns[out] = tuple([Value(_column_type(out)) for _ in inner.columns[v]])
+        return [*self.columns[out]]
+
+    def _scan(self, n: Node) -> None:
+        """Columns of what stays in the loop, and of what it carries if its body makes them; rows too where nothing is carried:
+        trips are elements of arrays then."""
         body, = n.regions
         constants, carry, rows = split(body.params, n.attrs["constants"], n.attrs["carry"])
-        carried = {v: after for v, after in zip(carry, body.results, strict=False) if _width(v)}
-        inner = _Columns(body, carried)
-        apart = [v in inner.columns for v in carry]
-        fixed, initial, xs = split(n.inputs, len(constants), len(carry))
-        operands, params, outputs = [self._whole(v) for v in fixed], list(constants), list[Value]()
-        results, made = list[Value](), iter(body.results)
-        for v, x, out, is_apart in zip(carry, initial, n.outputs, apart, strict=False):
-            after = next(made)
-            if is_apart:
-                self.columns[out] = tuple([Value(c.type) for c in inner.columns[v]])
-                operands += [self._column(x, j) for j in range(_width(x))]
-            else:
-                operands.append(self._whole(x))
-            params += inner.columns[v] if is_apart else (v,)
-            results += inner.columns[after] if is_apart else (inner._whole(after),)
-            outputs += self.columns[out] if is_apart else (out,)
-        results += [inner._whole(v) for v in made]
-        region = inner.graph((*params, *rows), results) if inner.is_changed else body
+        offered: dict[Value, Value | None] = dict.fromkeys(constants if carry else (*constants, *rows))
+        inner = _Columns(body, {**offered, **dict(zip(carry, body.results, strict=False))}, is_body=True)
         self.is_changed |= inner.is_changed
-        attrs = {**n.attrs, "carry": len(params) - len(constants)}
-        self.nodes.append(Node(scan, (*operands, *(self._whole(v) for v in xs)), attrs,
-                               (*outputs, *n.outputs[len(carry):]), (region,), n.source))
+        stay = [v for v, after in zip(carry, body.results, strict=False) if v not in inner.columns]
+        operands = [self._given(v, x, inner) for v, x in zip(body.params, n.inputs, strict=True)]
+        results, outputs = list[Value](), list[Value]()
+        for k, (v, out) in enumerate(zip(body.results, n.outputs, strict=True)):
+            is_whole = carry[k] in stay if k < len(carry) else bool(carry)
+            results += [inner._whole(v)] if is_whole else inner.parts(v)
+            outputs += [out] if is_whole else self._come(out, v, inner)
+        params = [inner.columns.get(v, (v,)) for v in body.params]
+        counts = {"constants": sum(map(len, params[:len(constants)])),
+                  "carry": sum(map(len, params[len(constants):len(constants) + len(carry)]))}
+        region = inner.graph(chain(*params), results) if inner.is_changed else body
+        self._add(scan, chain(*operands), {**n.attrs, **counts}, outputs, (region,))
+
+    def _while(self, n: Node) -> None:
+        condition, body = n.regions
+        asked, constants, carry = split(n.inputs, n.attrs["condition_constants"], n.attrs["body_constants"])
+        fixed, before = split(body.params, len(constants))
+        inner = _Columns(body, {**dict.fromkeys(fixed), **dict(zip(before, body.results, strict=True))}, is_body=True)
+        self.is_changed |= inner.is_changed
+        now = condition.params[len(asked):]
+        test = _Columns(condition, given=[v for v, x in zip(now, before, strict=True) if x in inner.columns], is_body=True)
+        self.is_changed |= test.is_changed
+        operands = [self._given(v, x, inner) for v, x in zip((*fixed, *before), (*constants, *carry), strict=True)]
+        results, outputs = list[Value](), list[Value]()
+        for v, after, out in zip(before, body.results, n.outputs, strict=True):
+            results += inner.parts(after) if v in inner.columns else [inner._whole(after)]
+            outputs += self._come(out, after, inner) if v in inner.columns else [out]
+        params = [inner.columns.get(v, (v,)) for v in body.params]
+        known = [test.columns.get(v, (v,)) for v in condition.params]
+        regions = (test.graph(chain(*known), test.results()) if test.is_changed else condition,
+                   inner.graph(chain(*params), results) if inner.is_changed else body)
+        attrs = {**n.attrs, "body_constants": sum(map(len, params[:len(fixed)]))}
+        self._add(while_, (*(self._whole(v) for v in asked), *chain(*operands)), attrs, outputs, regions)
 
 
 # ---- what nodes do -----------------------------------------------------------------------------------
-def _width(v: Value) -> int:
-    """How many columns a value has, if they are few, known, and of more than a number each; else 0."""
-    shape = v.type.shape
-    return shape[-1] if len(shape) > 1 and isinstance(shape[-1], int) and 1 < shape[-1] <= MOST_COLUMNS else 0
+_FOLDS = {reduce_sum: add, reduce_prod: mul, reduce_max: maximum, reduce_min: minimum}
 
 
 def _column_type(v: Value) -> ArrayType:
@@ -208,17 +260,21 @@ def _column_type(v: Value) -> ArrayType:
 
 
 def _is_stack(n: Node) -> bool:
-    """Whether n puts columns side by side, each of which is an array already."""
-    last = n.outputs[0].type.rank - 1
+    """Whether n puts columns side by side, or one among numbers."""
+    shape = n.outputs[0].type.shape
     if n.op is concatenate:
-        return n.attrs["axis"] == last and all(v.type.shape[-1] == 1 for v in n.inputs)
-    x = n.inputs[0] if n.op is pad else None
-    return x is not None and x.type.shape == (*n.outputs[0].type.shape[:-1], 1) and all(s == 1 for s in n.attrs["step"])
+        return n.attrs["axis"] == len(shape) - 1 and all(v.type.shape[-1] == 1 for v in n.inputs)
+    return n.op is pad and n.inputs[0].type.shape == (*shape[:-1], 1) and isinstance(n.attrs["start"][-1], int)
 
 
-def _takes_column(n: Node) -> bool:
-    """Whether n is a slice of one column, or of a part of it."""
-    return n.op is slice_ and n.attrs["shape"] != () and n.attrs["shape"][-1] == 1 and isinstance(n.attrs["start"][-1], int)
+def _takes_columns(n: Node) -> bool:
+    """Whether n is a slice of one column, or of a part of it, or folds the columns."""
+    if n.op is slice_:
+        return n.attrs["shape"][-1:] == (1,) and isinstance(n.attrs["start"][-1], int)
+    if n.op not in _FOLDS:
+        return False
+    x, y = n.inputs[0].type, n.outputs[0].type
+    return n.attrs["axes"] == (x.rank - 1,) and x.dtype == y.dtype and x.dtype in (F32, F64, I32, I64)
 
 
 def _is_map(n: Node) -> bool:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 import loopwright as lw
 from loopwright.ir.graph import Graph
 from loopwright.lower.unstacking import unstacked
+from tests.scale import examples
 
 
 def _ops(g: Graph) -> list[str]:
@@ -91,9 +92,48 @@ def test_loops_that_run_on_data_and_branches() -> None:
         assert np.allclose(lw.jit(f)(x), by_hand(x), rtol=1e-13)
 
 
-_COLUMNWISE = [np.sin, np.abs, np.negative, lambda x: x * 2 + 1, lambda x: np.where(x > 0, x, -2.0), lambda x: x.astype(np.float32)]
+def _until(x):
+    """Steps of sizes of their own, until each has come far enough; what is carried is a vector and two numbers."""
+    def body(c):
+        s, t, h = c
+        k = _lorenz(s)
+        error = np.sqrt(((_lorenz(s + h * k) - k) ** 2).sum()) * h
+        good = error < 0.5
+        return np.where(good, s + h * k, s), np.where(good, t + h, t), np.where(good, h * 1.1, h * 0.5)
+    return lw.lax.while_loop(lambda c: c[1] < 0.3, body, (x, np.sum(x) * 0.0, np.sum(x) * 0.0 + 0.05))
 
 
+def test_vectors_in_loops_that_run_on_data_are_in_one_kernel() -> None:
+    x = np.random.default_rng(3).normal(size=(70, 3))
+    compiled = lw.jit(lw.vmap(_until))
+    states, times, steps = compiled(x)
+    text = compiled.lower(x).kernels
+    loop = next(line for line in text.splitlines() if "= scan(" in line)
+    assert loop.startswith("      ")  # not between kernels, but inside one
+    for k in range(70):
+        for got, expected in zip((states[k], times[k], steps[k]), _until(x[k]), strict=True):
+            assert np.allclose(got, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("fold", [np.sum, np.prod, np.max, np.min])
+def test_folds_of_columns(fold) -> None:
+    def f(x, y):
+        z = np.stack([x, y], axis=-1)
+        return fold(z, axis=-1), z[:, 0] + z[:, 1]
+    values = np.array([-0.0, 0.0, 1.5, -2.0, np.inf, -np.inf, np.nan])
+    x, y = (v.ravel() for v in np.meshgrid(values, values))
+    with np.errstate(invalid="ignore"):
+        for got, expected in zip(lw.jit(f)(x, y), f(x, y), strict=True):
+            assert np.array_equal(got, expected, equal_nan=True)
+            if fold in (np.sum, np.prod):  # which zero is the greater is left open
+                assert np.array_equal(np.signbit(got)[expected == 0], np.signbit(expected)[expected == 0])
+
+
+_COLUMNWISE = [np.sin, np.abs, np.negative, lambda x: x * 2 + 1, lambda x: np.where(x > 0, x, -2.0),
+               lambda x: x.astype(np.float32)]
+
+
+@examples(40)
 @given(data=st.data())
 def test_random_programs(data: st.DataObject) -> None:
     """Stacks, maps of them, columns and parts of columns, whole arrays and reductions, in any order."""
