@@ -1,5 +1,5 @@
-"""Products of tiny matrices of a batch: every form, against float64, in vectors of both widths, at the end of memory; and that
-threads change no bit."""
+"""Products of tiny and small matrices of a batch: every form, against float64, in vectors of both widths, at the end of memory;
+and that threads change no bit."""
 import ctypes
 import mmap
 import sys
@@ -18,6 +18,7 @@ from loopwright.lower.target import host_target
 from tests.scale import examples
 
 needs_vectors = pytest.mark.skipif(host_target().vector_bits < 256, reason="no vectors that may be cut")
+SIDES = st.one_of(st.integers(0, 9), st.integers(1, 40))
 DTYPES = {"f32": np.dtype("f4"), "f64": np.dtype("f8")}
 
 
@@ -51,7 +52,7 @@ def at_an_end():
 @pytest.mark.parametrize("bits", ["512", "256"])
 @examples(300)
 @given(kind=st.sampled_from([*DTYPES]), form=st.sampled_from(products.FORMS), batch=st.integers(0, 80),
-       m=st.integers(0, 9), n=st.integers(0, 9), k=st.integers(0, 9))
+       m=SIDES, n=SIDES, k=SIDES)
 def test_products_of_any_small_sizes(at_an_end, bits, kind, form, batch, m, n, k):
     sides, expected = matrices(np.random.default_rng(batch), form, batch, m, n, k)
     a, b = (at_an_end(number, x.astype("f4").astype(DTYPES[kind])) for number, x in enumerate(sides))

@@ -5,10 +5,10 @@
 
 The library (`lw_gemm_f32`) is made for large matrices and copies both sides first, as products in blocks do
 (`large_products.py`), which make large products where there are 32 registers. Other code of our own reads both sides where they
-lie, if its target has vectors that may be cut: many tiny products together by `tiny.py`, small ones by `small.py`, sums of
-which both factors lie along memory by `dots.py`; or copies one side bit by bit, where there are not too many rows or terms, by
-`chunks.py`. All of these are shared out to threads, by matrices of a batch, columns or rows. The library has threads of its
-own, which spin when they are done: what our threads do next waits for them.
+lie, if its target has vectors that may be cut: many tiny products together by `tiny.py` and `abreast.py`, small ones by
+`small.py`, sums of which both factors lie along memory by `dots.py`; or copies one side bit by bit, where there are not too
+many rows or terms, by `chunks.py`. All of these are shared out to threads, by matrices of a batch, columns or rows. The library
+has threads of its own, which spin when they are done: what our threads do next waits for them.
 
 Guarantees: equal inputs give equal bits, however many threads there are; sizes of zero are made here, too.
 """
@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 
 from loopwright.lower import large_products
-from loopwright.lower.codegen import chunks, dots, panels, small, tiny
+from loopwright.lower.codegen import abreast, chunks, dots, panels, small, tiny
 from loopwright.lower.codegen.interleaving import product
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.small import element
@@ -51,7 +51,7 @@ def products_text(dtype: np.dtype, target: Target) -> str:
     texts = [_Product(dtype, target, form, declarations, constants).text() for form in FORMS]
     own = [small.small_text(dtype, target), dots.dots_text(dtype, target),
            *(chunks.chunks_text(dtype, target, turned) for turned in (False, True)),
-           tiny.tiny_text(dtype, target),
+           tiny.tiny_text(dtype, target), abreast.abreast_text(dtype, target),
            panels.panels_text(dtype, target, declarations, constants),
            *([large_products.large_products_text(dtype, target, FORMS, declarations, constants)]
              if has_blocks(dtype, target) else [])] if has_own(dtype, target) else []
@@ -79,10 +79,7 @@ class _Product:
         self.name, self.bytes, self.lanes = name_of(dtype, form), dtype.itemsize, target.lanes(dtype)
         self.declarations, self.constants = declarations, constants
         self.in_blocks = has_blocks(dtype, target)
-        sides: list[Test] = [(side, "sge", 1) for side in "mnk"]
-        narrow: list[Test] = [("n", "slt", self.lanes)] if not self.form[1] else []  # else a row of results fills vectors
-        self.tiny = [[*sides, *narrow, ("mnk", "sle", 16 * self.lanes)], [*sides, ("mnk", "sle", 8 * self.lanes)]]
-        self.ways = self._ways() if has_own(dtype, target) else []
+        self.ways, self.together = (self._ways(), self._together()) if has_own(dtype, target) else ([], [])
 
     # ---- functions --------------------------------------------------------------------------------
     def text(self) -> str:
@@ -146,7 +143,9 @@ class _Product:
             return ()
 
         def several(scope: Scope) -> Carried:
-            own = scope.emit(f"or i1 {self._is_own(scope)}, {self._holds(scope, self.tiny)}")
+            own = self._is_own(scope)
+            for cases, _ in self.together:
+                own = scope.emit(f"or i1 {own}, {self._holds(scope, cases)}")
             branch(scope, own, partial(shared, "some", "%batch", ("%m", "%n"), (1, 1)), alone)
             return ()
         if self.ways:
@@ -175,22 +174,24 @@ class _Product:
         self._first(scope, [a, "%b", c], scope.emit("sub i64 %end, %begin"), self.ways)
 
     def _some(self, scope: Scope) -> None:
-        """Some products of a batch: tiny ones together."""
-        def each(inner: Scope) -> Carried:
-            loop(inner, "%begin", "%end", "1", (), self._matrix)
-            return ()
-        if not self.ways:
-            each(scope)
-            return
+        """Some products of a batch."""
         count = scope.emit("sub i64 %end, %begin")
-        done, = branch(scope, self._holds(scope, self.tiny), partial(self._tiny, count), otherwise=[("i1", "false")])
-        branch(scope, scope.emit(f"xor i1 {done}, true"), each)
-
-    def _tiny(self, count: str, scope: Scope) -> Carried:
         steps = ("1, i64 %m" if self.form[0] else "%k, i64 1"), ("%k, i64 1" if self.form[1] else "1, i64 %n")
         a, b, c = self._places(scope, "%begin")
         given = f"i64 {count}, i64 %m, i64 %n, i64 %k, ptr {a}, i64 {steps[0]}, ptr {b}, i64 {steps[1]}, ptr {c}"
-        return [("i1", scope.emit(f"call i1 @{tiny.name_of(self.dtype)}({given})"))]
+
+        def first(ways: Sequence[tuple[list[list[Test]], str]], inner: Scope) -> Carried:
+            if not ways:
+                loop(inner, "%begin", "%end", "1", (), self._matrix)
+                return ()
+            (cases, name), *others = ways
+
+            def call(here: Scope) -> Carried:
+                return [("i1", here.emit(f"call i1 @{name}({given})"))]
+            done, = branch(inner, self._holds(inner, cases), call, otherwise=[("i1", "false")])
+            branch(inner, inner.emit(f"xor i1 {done}, true"), partial(first, others))
+            return ()
+        first(self.together, scope)
 
     def _places(self, scope: Scope, number: str) -> list[str]:
         """Where the matrices of a product of a batch are."""
@@ -224,6 +225,17 @@ class _Product:
                          [fits, ("m", "sgt", chunks.ROWS), ("n", "sge", least)]], self._small
         few: Way = [[*both, ("n", "slt", half), ("m", "sge", MANY), ("k", "sge", wide)]], self._turned
         return [straight, in_chunks] if self.form[0] else [straight, few, in_chunks]
+
+    def _together(self) -> list[tuple[list[list[Test]], str]]:
+        """What multiplies many matrices together, and for which sizes, as far as these say. Where columns fill vectors,
+        matrices one by one soon take no longer."""
+        sides: list[Test] = [(side, "sge", 1) for side in "mnk"]
+
+        def up_to(narrow: int, terms: int, others: int) -> list[list[Test]]:
+            few: list[Test] = [] if self.form[1] else [("n", "slt", narrow)]
+            return [[*sides, *few, ("mnk", "sle", terms * self.lanes)], [*sides, ("mnk", "sle", others * self.lanes)]]
+        return [(up_to(self.lanes, 16, 8), tiny.name_of(self.dtype)),
+                (up_to(self.lanes // 2, 32, 12), abreast.name_of(self.dtype))]
 
     def _first(self, scope: Scope, places: list[str], rows: str, ways: Sequence[Way]) -> None:
         """The first way whose test holds, else that of large products, for so many rows from where the places are."""
