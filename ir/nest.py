@@ -31,7 +31,7 @@ def altered(x: T, **fields: Any) -> T:
 class Buffer:
     """A C-contiguous array. Roles: input, output (both parameters of the kernel, in order), local (scratch that lives
     for one iteration of the loop that holds its `Allocate`: a row, in cache or where `place` says: shared, or in registers,
-    `each` elements a thread, and nowhere past these)."""
+    `each` elements a thread, and nowhere past these, or a panel, that has room for inactive lanes)."""
 
     name: str
     shape: Shape

@@ -40,7 +40,7 @@ from loopwright.lower.partials import block_sums
 from loopwright.lower.passes import goes_by_rows, goes_in_tiles, one_pass_rules
 from loopwright.lower.row_products import row_products
 from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest
-from loopwright.lower.short_rows import across
+from loopwright.lower.short_rows import beside, gathers
 from loopwright.lower.survey import EXPENSIVE, Reading, Survey, own_cost, survey
 from loopwright.lower.target import Target
 
@@ -383,20 +383,22 @@ def fuse_rules(s: Survey, scheduled: Scheduled) -> list[Instruction]:
 
 # ---- short rows ---------------------------------------------------------------------------------
 def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instruction]:
-    """Where rows may be shorter than vectors lanes go from row to row; where they are folded to numbers at some cost for each
-    row, or element, while a few vectors cover a row, too."""
+    """Where rows are a few vectors at most lanes go from row to row; where they are shorter than vectors, if what is done is
+    cheap for rows along memory, or if rows would be gathered in each pass."""
     folds = [r for r in s.stages if isinstance(r.expr, Reduce)]
     cost = sum(own_cost(r.expr) for r in s.stages)
     lanes = target.vector_bits // (8 * _widest(s))
     if lanes < 2 or not folds or not s.level or isinstance(s.root.expr, Scatter | Prefix) or cost > MOST_OF_SHORT_ROWS:
         return []
     searched = any(isinstance(r.expr, Reduce) and r.expr.monoid in ("max", "min", "argmax", "argmin") for r in folds)
-    below = 4 * lanes if s.level == s.loops and (searched or cost >= EXPENSIVE) else lanes
-    if any(isinstance(n, int) and n >= below for r in folds if isinstance(r.expr, Reduce) for _, n in r.expr.over):
-        return []
-    short = ShortRows(lanes, below)
+    longer = cost >= EXPENSIVE or (target.has_masks if s.level < s.loops else searched)
+    short = ShortRows(lanes, 4 * lanes if longer else lanes)
     outer = build_nest(s.region, (*schedule, short), "probe").nest.body[0]
-    if not isinstance(outer, For) or outer.short is None or (rows := across(outer, lanes)) is None:
+    if not isinstance(outer, For) or outer.short is None or (rows := beside(outer, short)) is None:
+        return []
+    if s.level < s.loops and gathers(rows):
+        short = ShortRows(lanes, lanes)
+    if any(isinstance(n, int) and n >= short.below for r in folds if isinstance(r.expr, Reduce) for _, n in r.expr.over):
         return []
     return [short] if sum(map(own_cost, expressions(rows.body))) <= MOST_OF_SHORT_ROWS else []
 

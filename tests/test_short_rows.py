@@ -33,6 +33,8 @@ FUNCTIONS = {
     "kept": lambda x: (np.exp(x - np.max(x, axis=-1, keepdims=True)),
                        np.sum(np.exp(x - np.max(x, axis=-1, keepdims=True)), axis=-1)),
     "masked": lambda x: np.sum(x, axis=-1, where=x > 0, initial=1), "two axes": lambda x: np.sum(np.exp(x), axis=(-1, -2)),
+    "upside down": lambda x: softmax(x[::-1]), "two results": lambda x: (softmax(x), x - np.min(x, axis=-1, keepdims=True)),
+    "scaled": lambda x: x / np.sum(np.abs(x), axis=-1, keepdims=True) + np.max(x, axis=-1, keepdims=True),
     "turned": lambda x: np.exp(x - np.max(x, axis=-1, keepdims=True))[..., ::-1],
 }
 DTYPES = ["f4", "f8", "f2", "i4", "i8", "u1"]

@@ -13,6 +13,8 @@ from functools import partial
 from loopwright.ir.dims import Extent, floordiv, product
 from loopwright.ir.loops import Bounded, Expr, Load, Local, Prefix, Reduce, walk
 from loopwright.ir.nest import Allocate, Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
+from loopwright.ir.schedule import ShortRows
+from loopwright.lower.codegen.beside import side_by_side
 from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate, remember
@@ -28,7 +30,7 @@ from loopwright.lower.codegen.whiles import repeated
 from loopwright.lower.codegen.work import maths_weight, work_of
 from loopwright.lower.fusing import expressions, writes
 from loopwright.lower.runtime.pool_text import THRESHOLD
-from loopwright.lower.short_rows import across, lengths
+from loopwright.lower.short_rows import beside, lengths
 from loopwright.lower.target import Target
 
 FEWEST_TILES = 12  # one below the other, of a thread: it reads all factors of the columns for them
@@ -235,20 +237,25 @@ class Generator:
         """A loop over rows: side by side where all are short, else one by one."""
         assert rows.short is not None
         (lanes, below), kernel = rows.short, context.kernel
-        long, short = replace(rows, short=None), across(rows, lanes)
+        long, short = replace(rows, short=None), beside(rows, ShortRows(lanes, below))
         assert short is not None
+        whole = span if isinstance(span, tuple) else ("0", kernel.extent(span))
+
+        def in_blocks(scope: Scope) -> Carried:
+            side_by_side(context.at(scope), short, whole, lambda here, body: self.statements(here, tuple(body)))
+            return ()
+
+        def one_by_one(scope: Scope) -> Carried:
+            self.counted(context.at(scope), long, span)
+            return ()
         unknown = [n for n in dict.fromkeys(lengths(rows.body)) if not isinstance(n, int)]
         if any(isinstance(n, int) and n >= below for n in lengths(rows.body)) or not unknown:
-            self.counted(context, long if unknown else short, span)
+            (one_by_one if unknown else in_blocks)(context.scope)
             return
         test = "true"
         for n in unknown:
             test = context.scope.emit(f"and i1 {test}, {context.scope.emit(f'icmp slt i64 {kernel.extent(n)}, {below}')}")
-
-        def run(statement: For, scope: Scope) -> Carried:
-            self.counted(context.at(scope), statement, span)
-            return ()
-        branch(context.scope, test, partial(run, short), partial(run, long))
+        branch(context.scope, test, in_blocks, one_by_one)
         kernel.forget()
 
     def vectors(self, statement: For, context: Context, span: Extent | tuple[str, str], run: Callable[[Context], None]) -> None:

@@ -331,12 +331,19 @@ def _store(context: Context, statement: Store) -> None:
         value = _combined(context, statement.combine, term, value, address)
     if address.uniform and not value.varies:
         context = context.scalar()
-    mask = None if context.padded else _mask(context, index, address.scope)
+    mask = None if context.padded or buffer.place == "panel" else _mask(context, index, address.scope)
     full = context.spread(value)
     for part in range(context.parts):
         raw = _from_register(context, context.scope, full[part], buffer.dtype, context.lanes)
         _store_part(context, buffer.dtype, address, part, raw, mask[0][part] if mask else None)
     kernel.wrote(buffer.name)
+
+
+def store_register(context: Context, buffer: Buffer, index: tuple[Term, ...], register: str) -> None:
+    """Store a vector as it lies in memory, of active lanes."""
+    address = locate(context, buffer, index)
+    mask = _mask(context, index, address.scope)
+    _store_part(context, buffer.dtype, address, 0, register, mask[0][0] if mask else None)
 
 
 def _combined(context: Context, combine: str, term: Term, value: Value, address: Address) -> Value:
