@@ -14,7 +14,7 @@ import numpy as np
 
 from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, vector_type
 from loopwright.lower.codegen.small import element, first_lanes, load_first, store_first
-from loopwright.lower.codegen.text import Function, Scope, loop
+from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.target import Target
 
 COLUMNS = 4  # of a tile
@@ -29,7 +29,7 @@ def dots_text(dtype: np.dtype, target: Target) -> str:
     """The function. A vector has at least four lanes."""
     function = Function(set(), set())
     made = _Dots(dtype, target, function)
-    loop(function.root, "0", "%n", str(COLUMNS), (), made.columns)
+    made.tiles(function.root)
     header = f"void @{name_of(dtype)}(i64 %m, i64 %n, i64 %k, ptr noalias %a, ptr noalias %b, ptr noalias %c)"
     text = f"define {header} {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
     return "\n".join([*sorted(function.declarations), *sorted(function.constants), text])
@@ -45,11 +45,27 @@ class _Dots:
         rest = function.root.emit(f"sub i64 %k, {self.whole}")
         self.mask = first_lanes(function.root, rest, self.lanes)
 
-    def columns(self, scope: Scope, column: str, state: list[str]) -> list[str]:
-        """The sums of some columns; those past the last are that one again."""
-        right = self._lines(scope, "%b", column, "%n", COLUMNS)
-        kept = first_lanes(scope, scope.emit(f"sub i64 %n, {column}"), COLUMNS)
-        loop(scope, "0", "%m", str(self.rows), (), partial(self._tile, column, right, kept))
+    def tiles(self, root: Scope) -> None:
+        """All tiles: the inner loop goes along the fewer rows or columns, so that the larger side is read once."""
+        def by_rows(scope: Scope) -> Carried:
+            loop(scope, "0", "%m", str(self.rows), (), partial(self._of_one, True))
+            return ()
+
+        def by_columns(scope: Scope) -> Carried:
+            loop(scope, "0", "%n", str(COLUMNS), (), partial(self._of_one, False))
+            return ()
+        branch(root, root.emit("icmp sgt i64 %m, %n"), by_rows, by_columns)
+
+    def _of_one(self, is_row: bool, scope: Scope, first: str, state: list[str]) -> list[str]:
+        """The tiles of some rows, or of some columns."""
+        sides = ("%a", "%m", self.rows), ("%b", "%n", COLUMNS)
+        (base, count, many), (other, size, step) = sides if is_row else sides[::-1]
+        lines = self._lines(scope, base, first, count, many)
+
+        def tile(inner: Scope, second: str, now: list[str]) -> list[str]:
+            others = self._lines(inner, other, second, size, step)
+            return self._tile(inner, *((first, second, lines, others) if is_row else (second, first, others, lines)))
+        loop(scope, "0", size, str(step), (), tile)
         return []
 
     def _lines(self, scope: Scope, base: str, first: str, count: str, many: int) -> list[str]:
@@ -62,8 +78,9 @@ class _Dots:
     def _at(self, scope: Scope, base: str, place: str) -> str:
         return element(scope, self.element, base, place)
 
-    def _tile(self, column: str, right: list[str], kept: str, scope: Scope, row: str, state: list[str]) -> list[str]:
-        left = self._lines(scope, "%a", row, "%m", self.rows)
+    def _tile(self, scope: Scope, row: str, column: str, left: list[str], right: list[str]) -> list[str]:
+        """The sums of some rows and columns; those past the last are that one again."""
+        kept = first_lanes(scope, scope.emit(f"sub i64 %n, {column}"), COLUMNS)
 
         def term(inner: Scope, at: str, now: list[str], mask: str | None = None) -> list[str]:
             machine = Machine(inner, 8 * self.bytes, self.lanes, self.target)

@@ -216,7 +216,8 @@ class _Product:
         limits: list[list[Test]] = [[("m", "sle", APART)], some, [("k", "sle", BRIEF)]]
         in_chunks: Way = [[("m", "sge", FEW), ("n", "sge", least), ("k", "sge", 1), *limit] for limit in limits], self._chunks
         if self.form[1]:
-            along: Way = [[*both, (side, "sle", ALONG), ("k", "sge", lanes)] for side in "mn"], self._dots
+            short = ("m", ALONG, lanes), ("n", ALONG, 4 * lanes), ("n", half - 1, lanes)
+            along: Way = [[*both, (side, "sle", most), ("k", "sge", terms)] for side, most, terms in short], self._dots
             return [in_chunks] if self.form[0] else [along, in_chunks]
         near: Test = "nk", "sle", NEAR // self.bytes
         fits: Test = "nk", "sle", SMALL // self.bytes
