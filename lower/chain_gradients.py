@@ -102,7 +102,7 @@ class Known:
         found = []
         for end in sorted(ends, key=lambda n: -len(_products(ends[n]))):
             own = _products(ends[end])
-            mine = [n for n, rows in sums.items() if _products(rows) <= own and not self._waits(end, n)]
+            mine = [n for n, rows in sums.items() if n is not end and _products(rows) <= own and not self._waits(end, n)]
             if mine:
                 found.append((end, {n: sides[n] for n in mine}))
                 sums = {n: rows for n, rows in sums.items() if n not in mine}

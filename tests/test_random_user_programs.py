@@ -36,7 +36,12 @@ ONCE_WRONG: dict[str, tuple[Callable[..., Any], tuple[tuple[tuple[int, ...], ...
                          (((),), ((3,),), ((),))),
     "a sum of products that is 1 beside a vector": (lambda x: x[[0, -1], [0, 0]] - np.append(x, x)[1:] * 0.5,
                                                     (((1, 1),), ((1, 3),), ((1, 1),))),
-    "sums of sizes that are 1": (lambda x, y: np.squeeze(np.append(x, y)[1:]) + np.arange(3.0), (((1, 1), (1, 1)), ((2, 1), (1, 2)))),
+    "sums of sizes that are 1": (lambda x, y: np.squeeze(np.append(x, y)[1:]) + np.arange(3.0),
+                                 (((1, 1), (1, 1)), ((2, 1), (1, 2)))),
+    "fourth powers of a batch of matrices": (lambda x: (lambda y: x @ (y @ y))(x @ x),
+                                             (((2, 3, 3),), ((0, 3, 3),), ((9, 2, 2),))),
+    "an axis of an einsum that turns out to be 1": (lambda x, y: np.einsum("ij,jk->k", x * y, y),
+                                                    (((5, 1), (5, 1)), ((2, 2), (2, 2)))),
     "a reduction of all axes of a short root": (
         lambda x: np.sum((x.mean(-1, keepdims=True) ** 2)[..., None] * x.mean(-1, keepdims=True)[..., None, :], axis=-1) * 0.2,
         (((4, 2, 1),), ((4, 2, 3),), ((0, 2, 1),))),

@@ -328,6 +328,7 @@ def _without_ones(terms: list[Term]) -> list[Term]:
     for x, labels in terms:
         for label, n in zip(labels, x.shape, strict=True):
             sizes[label] = _joint(scope, sizes[label], n) if label in sizes else n
+    sizes = {label: scope.canonical(n) for label, n in sizes.items()}  # a later label may have told what an earlier one is
     return [_dropped(x, [k for k, label in enumerate(labels) if x.shape[k] == 1 and sizes[label] != 1], labels)
             for x, labels in terms]
 

@@ -141,7 +141,8 @@ def round_(a: Any, decimals: Any = 0, out: None = None) -> Any:
     if places == 0:
         return xp.rint(x)
     scale = 10.0 ** abs(places)
-    return xp.rint(x * scale) / scale if places > 0 else xp.rint(x / scale) * scale
+    own = xp.rint((x * scale if places > 0 else x / scale).astype(x.dtype))  # a bfloat16 times a float is a float32
+    return (own / scale if places > 0 else own * scale).astype(x.dtype)
 
 
 def _rounded_integer(x: Tracer, places: int) -> Traced:
