@@ -447,3 +447,18 @@ def test_einsum_makes_no_larger_product_than_it_must():
     a, b, v = np.ones((5, 4, 3)), np.ones((5, 3, 2)), np.ones((5, 2))
     graph = lw.make_graph(lambda a, b, v: np.einsum("bij,bjk,bk->bi", a, b, v))(a, b, v)
     assert [n.outputs[0].type.rank for n in graph.nodes if n.op.name == "dot_general"] == [2, 2]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32])
+def test_the_dtype_of_quantiles_is_that_of_elements_and_levels(dtype):
+    x = (np.random.default_rng(0).normal(size=(4, 6)) * 3).astype(dtype)
+    for level in (0.25, 1, [0.25, 0.5], np.array([0.25], np.float32), np.float32(0.5)):
+        for method in QUANTILES:
+            def both(x, q=level, how=method):
+                return np.quantile(x, q, axis=1, method=how), np.percentile(x, np.multiply(q, 100), axis=1, method=how)
+
+            for a, b in zip(both(x), lw.jit(both)(x), strict=True):
+                assert a.dtype == b.dtype
+                np.testing.assert_allclose(b, a, rtol=5e-3 if dtype == np.float16 else 1e-5, atol=1e-6)
+    large = np.array([65504.0, 65504.0], np.float16)
+    assert lw.jit(np.median)(large) == np.median(large) == 65504

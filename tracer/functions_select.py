@@ -295,8 +295,10 @@ def _quantile(x: Tracer, q: Any, axis: Any, method: str, keepdims: Any) -> Trace
         raise unsupported(f"np.quantile(method={method!r})", f"The methods are {', '.join(_METHODS)}.")
     level = as_tracer(q, x.ref.builder)
     is_picked = method in _PICKING or (method == "linear" and level.dtype.kind in "iub")
-    dtype = x.dtype if is_picked or is_inexact(x.dtype) else F64
-    lines = sort_(_lines(x, axis)).astype(dtype)
+    own = x.dtype if is_picked or is_inexact(x.dtype) else F64
+    is_weak = q.ref.type.weak if isinstance(q, Tracer) else type(q) in (int, float)
+    dtype = own if is_picked or is_weak or not is_float(level.dtype) else np.result_type(own, level.dtype)
+    lines = sort_(_lines(x, axis)).astype(own)
     n = lines.ref.shape[-1]
     scope = lines.ref.builder.scope
     if scope.decide("==", n, 0):
@@ -307,7 +309,7 @@ def _quantile(x: Tracer, q: Any, axis: Any, method: str, keepdims: Any) -> Trace
     if method == "linear" and not is_picked:
         out = _lerp(picks[0], picks[1], (place - below).astype(dtype))
     else:
-        out = picks[0] if is_picked else (picks[0] + picks[1]) * np.array(0.5, dtype)
+        out = picks[0] if is_picked else _middle(picks[0].astype(dtype), picks[1].astype(dtype))
     worst = lines[..., -1]
     out = xp.moveaxis(out, range(out.ndim - level.ndim, out.ndim), range(level.ndim)) if level.ndim else out
     if is_inexact(dtype):
@@ -322,6 +324,12 @@ def _lerp(low: Tracer, high: Tracer, t: Tracer) -> Traced:
     """NumPy's interpolation, exact at both ends."""
     distance = high - low
     return where(t >= 0.5, high - distance * (1 - t), low + distance * t)
+
+
+def _middle(low: Tracer, high: Tracer) -> Traced:
+    """Half their sum, which is beyond no half float's range."""
+    wide = low.astype(np.float32) if low.dtype.itemsize == 2 else low
+    return ((wide + high) * np.array(0.5, wide.dtype)).astype(low.dtype)
 
 
 _METHODS: dict[str, Callable[[Tracer, Tracer], list[Tracer]]] = {
@@ -357,7 +365,7 @@ def percentile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_inp
                keepdims: Any = False, *, weights: Any = None, interpolation: Any = None) -> Traced:
     refuse("percentile", out=out, weights=weights, interpolation=interpolation)
     _check_levels(q, 100, "Percentiles")
-    level = as_tracer(q) / 100 if isinstance(q, Tracer) else np.asarray(q) / 100
+    level = q / 100 if type(q) in (int, float) or isinstance(q, Tracer) else np.asarray(q) / 100
     return _quantile(as_tracer(a), level, axis, method, keepdims)
 
 
