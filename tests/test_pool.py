@@ -217,11 +217,11 @@ def test_naps_where_there_is_no_futex():
     started = []
 
     def start():
-        for _ in range(2):
-            thread = threading.Thread(target=ctypes.CFUNCTYPE(None)(library["lw_pool_work"]), daemon=True)
+        for k in (1, 2):
+            thread = threading.Thread(target=ctypes.CFUNCTYPE(None, SIZE)(library["lw_pool_work"]), args=(k,), daemon=True)
             thread.start()
             started.append(thread)
-        ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int64)(library["lw_pool_open"])(2, 2)
+        ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int64)(library["lw_pool_open"])(2, 3)
 
     library = pool.load_pool(None, start)
     assert all(library[name] for name in EXPORTS)

@@ -7,9 +7,9 @@
                                                                        body: void (ptr context, i64 begin, i64 end)
 
 A loop over n indices, each of which is `each` units of work, runs where it is, or in chunks where there is enough to do; or it
-runs in chunks of `grain` indices. The workers are daemon Python threads inside a compiled loop, without Python's lock. A job is
-a 64-bit ticket, (generation << 32 | next chunk), which is claimed by compare-and-swap; the caller claims chunks too, and waits
-only for chunks that somebody claimed. Workers spin for a while, then sleep; one that wakes on the caller's core moves to
+runs in chunks of `grain` indices. The workers are daemon Python threads inside a compiled loop, without Python's lock. Chunks
+are claimed by compare-and-swap, each thread's own part of them first; the caller claims chunks too, and waits only for chunks
+that somebody claimed. Workers spin for a while, then sleep; one that wakes on the caller's core moves to
 another.
 
 Guarantees: the chunks are [k * grain, (k + 1) * grain) whoever runs them and however many threads there are, one by one
@@ -60,8 +60,9 @@ class _Pool:
             opened(PARALLEL if self.workers else SERIAL, 1 + len(self.workers))
 
     def _start(self, count: int) -> None:
+        work = _control("lw_pool_work", ctypes.c_int64)
         for k in range(1, count):
-            worker = threading.Thread(target=_control("lw_pool_work"), name=f"loopwright-{k}", daemon=True)
+            worker = threading.Thread(target=work, args=(k,), name=f"loopwright-{k}", daemon=True)
             worker.start()
             self.workers.append(worker)
 

@@ -1,7 +1,11 @@
 """The thread pool in LLVM text: the job, the claiming of chunks, the workers' loop and their sleep.
 
-Order of events that makes a claim safe: the caller first closes the old ticket, then writes the new job, then opens the
-ticket of the next generation. A worker reads the ticket, then the job, then claims by compare-and-swap on that ticket;
+Each thread has a range of the chunks, in the same order for all jobs: what a loop left in the caches of a core is there when
+the next one goes through it. A range's ticket is (generation << 32 | end << 16 | next); its thread claims from the front,
+threads that have no more to do from the back.
+
+Order of events that makes a claim safe: the caller first closes the old tickets, then writes the new job, then opens the
+tickets of the next generation. A worker reads a ticket, then the job, then claims by compare-and-swap on that ticket;
 had it seen any word of a newer job, the ticket it holds is closed already and the claim fails.
 """
 from __future__ import annotations
@@ -10,7 +14,8 @@ WORKER_SPINS = 2000  # pauses, about 0.1 ms, before a worker sleeps
 CALLER_SPINS = 500  # pauses before the caller yields its core to those it waits for
 NAPS = (50, 1000)  # microseconds of the first and of the longest sleep, where there is no futex
 CORES = 1024  # on machines of more, workers stay where the system wakes them
-MOST_CHUNKS_BITS = 30
+MOST_CHUNKS_BITS = 15
+MOST_RANGES = 16  # more threads have them in common
 CHUNK = 1 << 16  # units of work: some 16k elements of light work
 THRESHOLD = 4 * CHUNK  # loops of less work run where they are
 MOST_CHUNKS = 128  # long stretches of memory are read faster than short ones; it says nothing of how many threads there are
@@ -32,22 +37,23 @@ def pool_text(processor: str, futex: int | None, yield_function: str, nap_functi
                       *map(_loop_text, LOOPS), _worker_text(pause), _CONTROL))
 
 
-_STATE = """
-@ticket = internal global i64 0, align 64
+_STATE = f"""
+@tickets = internal global [{MOST_RANGES} x i64] zeroinitializer, align 64
 @done = internal global i64 0, align 64
 @signal = internal global i32 0, align 64
 @sleepers = internal global i32 0, align 64
 @busy = internal global i32 0, align 64
 @mode = internal global i32 0, align 64
 @threads = internal global i64 1, align 8
+@ranges = internal global i64 1, align 8
 @core = internal global i32 -1, align 64
 @body = internal global ptr null, align 64
 @context = internal global ptr null
 @count = internal global i64 0
 @grain = internal global i64 0
-@chunks = internal global i64 0
 declare void @lw_pool_start()
 declare i64 @llvm.umax.i64(i64, i64)
+declare i64 @llvm.umin.i64(i64, i64)
 """
 
 
@@ -148,34 +154,51 @@ define internal void @apart() nounwind {{
 
 
 _DRAIN = """
-; Claim and run chunks of one generation until none is left.
-define internal void @drain(i32 %generation) nounwind {
+; Claim and run chunks of one generation until none is left: those of a thread's own range, then what is left of others.
+define internal void @drain(i32 %generation, i64 %thread) nounwind {
 entry:
+  %ranges = load atomic i64, ptr @ranges monotonic, align 8
+  br label %range
+range:
+  %turn = phi i64 [ 0, %entry ], [ %turn.next, %used ]
+  %place = add i64 %thread, %turn
+  %r = urem i64 %place, %ranges
+  %ticket = getelementptr i64, ptr @tickets, i64 %r
+  %own = icmp eq i64 %turn, 0
   br label %look
 look:
-  %seen = load atomic i64, ptr @ticket acquire, align 8
+  %seen = load atomic i64, ptr %ticket acquire, align 8
   %high = lshr i64 %seen, 32
   %of = trunc i64 %high to i32
-  %next = and i64 %seen, 4294967295
   %current = icmp eq i32 %of, %generation
   br i1 %current, label %read, label %out
 read:
-  %chunks = load atomic i64, ptr @chunks acquire, align 8
   %body = load atomic ptr, ptr @body acquire, align 8
   %context = load atomic ptr, ptr @context acquire, align 8
   %n = load atomic i64, ptr @count acquire, align 8
   %grain = load atomic i64, ptr @grain acquire, align 8
-  %left = icmp ult i64 %next, %chunks
-  br i1 %left, label %claim, label %out
+  %next = and i64 %seen, 65535
+  %low = lshr i64 %seen, 16
+  %end = and i64 %low, 65535
+  %left = icmp ult i64 %next, %end
+  br i1 %left, label %claim, label %used
 claim:
-  %claimed = add i64 %seen, 1
-  %pair = cmpxchg ptr @ticket, i64 %seen, i64 %claimed acq_rel acquire, align 8
+  %front = add i64 %seen, 1
+  %back = sub i64 %seen, 65536
+  %claimed = select i1 %own, i64 %front, i64 %back
+  %pair = cmpxchg ptr %ticket, i64 %seen, i64 %claimed acq_rel acquire, align 8
   %mine = extractvalue { i64, i1 } %pair, 1
   br i1 %mine, label %run, label %look
 run:
-  call void @chunk(ptr %body, ptr %context, i64 %next, i64 %n, i64 %grain)
+  %last = sub i64 %end, 1
+  %k = select i1 %own, i64 %next, i64 %last
+  call void @chunk(ptr %body, ptr %context, i64 %k, i64 %n, i64 %grain)
   %before = atomicrmw add ptr @done, i64 1 release, align 8
   br label %look
+used:
+  %turn.next = add i64 %turn, 1
+  %more = icmp ult i64 %turn.next, %ranges
+  br i1 %more, label %range, label %out
 out:
   ret void
 }
@@ -192,23 +215,46 @@ define internal void @chunk(ptr %body, ptr %context, i64 %k, i64 %n, i64 %grain)
 """
 
 _PUBLISH = """
-; Write the job, then open the ticket of the next generation, which is the answer.
+; Write the job, then open the tickets of the next generation, which is the answer.
 define internal i32 @publish(ptr %body, ptr %context, i64 %n, i64 %grain, i64 %chunks) nounwind {
+entry:
   %old = load atomic i32, ptr @signal monotonic, align 4
   %following = add i32 %old, 1
   %stop = icmp ugt i32 %following, -2
   %generation = select i1 %stop, i32 1, i32 %following
   %wide = zext i32 %generation to i64
-  %open = shl i64 %wide, 32
-  %closed = or i64 %open, 4294967295
-  %closing = atomicrmw xchg ptr @ticket, i64 %closed seq_cst, align 8
+  %opening = shl i64 %wide, 32
+  %closed = or i64 %opening, 4294967295
+  %ranges = load atomic i64, ptr @ranges monotonic, align 8
+  br label %close
+close:
+  %c = phi i64 [ 0, %entry ], [ %c.next, %close ]
+  %c.at = getelementptr i64, ptr @tickets, i64 %c
+  %closing = atomicrmw xchg ptr %c.at, i64 %closed seq_cst, align 8
+  %c.next = add i64 %c, 1
+  %c.more = icmp ult i64 %c.next, %ranges
+  br i1 %c.more, label %close, label %write
+write:
   store atomic ptr %body, ptr @body release, align 8
   store atomic ptr %context, ptr @context release, align 8
   store atomic i64 %n, ptr @count release, align 8
   store atomic i64 %grain, ptr @grain release, align 8
-  store atomic i64 %chunks, ptr @chunks release, align 8
   store atomic i64 0, ptr @done release, align 8
-  store atomic i64 %open, ptr @ticket release, align 8
+  br label %open
+open:
+  %o = phi i64 [ 0, %write ], [ %o.next, %open ]
+  %next = phi i64 [ 0, %write ], [ %end, %open ]
+  %o.next = add i64 %o, 1
+  %share = mul i64 %o.next, %chunks
+  %end = udiv i64 %share, %ranges
+  %end.bits = shl i64 %end, 16
+  %span = or i64 %end.bits, %next
+  %ticket = or i64 %opening, %span
+  %o.at = getelementptr i64, ptr @tickets, i64 %o
+  store atomic i64 %ticket, ptr %o.at release, align 8
+  %o.more = icmp ult i64 %o.next, %ranges
+  br i1 %o.more, label %open, label %call
+call:
   store atomic i32 %generation, ptr @signal seq_cst, align 4
   call void @wake()
   ret i32 %generation
@@ -297,7 +343,7 @@ acquire:
 publish:
   call void @settle()
   %generation = call i32 @publish(ptr %body, ptr %context, i64 %n, i64 %grain, i64 %chunks)
-  call void @drain(i32 %generation)
+  call void @drain(i32 %generation, i64 0)
   call void @wait(i64 %chunks, ptr %poll, ptr %error)
   store atomic i32 0, ptr @busy release, align 4
   br label %out
@@ -360,7 +406,7 @@ chunks:
 
 def _worker_text(pause: str) -> str:
     return f"""
-define void @lw_pool_work() nounwind {{
+define void @lw_pool_work(i64 %thread) nounwind {{
 entry:
   br label %idle
 idle:
@@ -386,7 +432,7 @@ called:
   br i1 %stop, label %out, label %work
 work:
   call void @apart()
-  call void @drain(i32 %generation)
+  call void @drain(i32 %generation, i64 %thread)
   br label %idle
 out:
   ret void
@@ -413,14 +459,15 @@ stop:
 ; The workers are there (or cannot be); so many threads with the caller's.
 define void @lw_pool_open(i32 %mode, i64 %threads) nounwind {{
   store atomic i64 %threads, ptr @threads monotonic, align 8
+  %ranges = call i64 @llvm.umin.i64(i64 %threads, i64 {MOST_RANGES})
+  store atomic i64 %ranges, ptr @ranges monotonic, align 8
   store atomic i32 %mode, ptr @mode seq_cst, align 4
   ret void
 }}
 
 ; As new, when no worker lives.
 define void @lw_pool_reset() nounwind {{
-  store atomic i64 0, ptr @chunks seq_cst, align 8
-  store atomic i64 0, ptr @ticket seq_cst, align 8
+  store [{MOST_RANGES} x i64] zeroinitializer, ptr @tickets, align 64
   store atomic i32 0, ptr @signal seq_cst, align 4
   store atomic i32 0, ptr @sleepers seq_cst, align 4
   store atomic i32 {UNSTARTED}, ptr @mode seq_cst, align 4
