@@ -113,8 +113,8 @@ def _left_copy(s: Contract) -> _Copy:
     if window is not None and stride > 1:
         at = plus(times(rows.index, Literal(stride, I64)), window.index)
         value = _until((rows.extent - 1) * stride + window.extent, at, s.left)
-        body: Statement = terms.with_body((over.with_body((
-            For(window.index, stride, (Store(buffer.name, (place(moved),), value),)),)),))
+        body: Statement = terms.with_body((For(window.index, stride, (
+            over.with_body((Store(buffer.name, (place(moved),), value),)),)),))
     else:
         first = s.left if window is None else transform(s.left, lambda e: Literal(0, I64) if e == window.index else None)
         store = Store(buffer.name, (place(row),), first)

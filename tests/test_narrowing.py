@@ -49,6 +49,27 @@ def test_each_channel_by_itself(stride, dilation, special):
 
 
 @pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("pads", [((4, 4), (5, 5)), ((-1, 2), (1, -2)), ((0, 0), (0, 0))])
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2), (2, 3)])
+def test_rows_that_are_copied_for_products(stride, pads, special):
+    """One program, of images that windows reach far past, and of any number of features: what is copied ends where they do."""
+    @lw.jit
+    def f(x, w):
+        return lax.conv_general_dilated(x, w, stride, pads, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    sizes = [((1, 9, 8), (3, 3), 3, 5), ((2, 5, 7), (2, 5), 17, 33), ((1, 4, 5), (3, 2), 40, 4), ((1, 7, 90), (3, 3), 2, 20),
+             ((2, 9, 6), (3, 4), 300, 3)]
+    for shape, window, features, out in sizes:
+        x, w = image((*shape, features), special), RNG.normal(size=(*window, features, out)).astype("float32")
+        found = f(x, w)
+        with np.errstate(invalid="ignore"):
+            wide = np.pad(x.astype("float64"), ((0, 0), (12, 12), (12, 12), (0, 0)))[:, 12 - pads[0][0]:, 12 - pads[1][0]:]
+            down, along = (n * by for n, by in zip(found.shape[1:3], stride, strict=True))
+            expected = sum(wide[:, i:i + down:stride[0], j:j + along:stride[1]] @ w[i, j] for i, j in np.ndindex(*window))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
+    assert f.compiles == 1
+
+
+@pytest.mark.parametrize("special", [False, True])
 def test_the_greatest_of_a_window(special):
     @lw.jit
     def f(x):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from loopwright.ir.dims import Extent, floordiv, product
-from loopwright.ir.loops import Bounded, Expr, Load, Local, Prefix, Reduce, walk
+from loopwright.ir.loops import Bounded, Expr, Load, Local, Prefix, Reduce, When, walk
 from loopwright.ir.nest import Allocate, Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.ir.schedule import ShortRows
 from loopwright.lower.codegen.beside import side_by_side
@@ -21,6 +21,7 @@ from loopwright.lower.codegen.evaluate import evaluate, remember
 from loopwright.lower.codegen.folds import Fold, fold, fold_together, masked, short_spans, vector_spans
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.memory import prefetch, store
+from loopwright.lower.codegen.narrowing import copied
 from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
 from loopwright.lower.codegen.tensors import block_span, contract, padded, stretch, unit_count, unit_of
 from loopwright.lower.codegen.terms import Terms
@@ -230,8 +231,25 @@ class Generator:
                        lambda here, inner: self.statement(here, inner, parallel=False))
         elif statement.padded:
             padded(context, statement, lambda here: self.statements(here, statement.body))
-        else:
+        elif not self.copied(context, statement, whole):
             self.vectors(statement, context, span, lambda here: self.statements(here, statement.body, parallel=parallel))
+
+    def copied(self, context: Context, statement: For, span: tuple[str, str]) -> bool:
+        """Whether a loop is made in three parts: it copies what is there to a buffer of the kernel's, between constants."""
+        if (statement.lanes, statement.unroll, statement.step) != (1, 1, 1) or len(statement.body) != 1:
+            return False
+        one, kernel = statement.body[0], context.kernel
+        if not isinstance(one, Store) or one.when is not None or one.combine != "set" or not isinstance(one.value, When) \
+                or kernel.buffers[one.buffer].role != "local":
+            return False
+        found = copied(context, kernel.terms.of(one.value), statement.index, span)
+        if found is None:
+            return False
+        body, (low, high) = found
+        inside, outside = ((replace(one, value=x),) for x in (body.expr, one.value.other))
+        for begin, end, stores in ((span[0], low, outside), (low, high, inside), (high, span[1], outside)):
+            self.vectors(statement.with_body(stores), context, (begin, end), partial(self.statements, body=stores))
+        return True
 
     def either(self, context: Context, rows: For, span: Extent | tuple[str, str]) -> None:
         """A loop over rows: side by side where all are short, else one by one."""

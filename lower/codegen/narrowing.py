@@ -1,6 +1,8 @@
-"""Folds over positions of windows, of which some stand for nothing: loops go past those, without a test at each.
+"""Loops over positions of windows, of which some stand for nothing: folds go past those, and copies fill them, without a test
+at each.
 
-Guarantees: what is left out gives the fold's identity, and reads nothing; elements are folded in the same order.
+Guarantees: what is left out gives the fold's identity, or the constant that is stored there, and reads nothing; elements are
+folded in the same order.
 """
 from __future__ import annotations
 
@@ -35,6 +37,27 @@ def narrowed(context: Context, body: Term, identity: float | int | bool, index: 
     for test, other in reversed(kept):
         body = context.kernel.terms.of(When(test.expr, body.expr, other.expr))
     return body, (low, high)
+
+
+def copied(context: Context, value: Term, index: Index, span: Span) -> tuple[Term, Span] | None:
+    """What a loop over `span` of an index stores where tests of positions hold that stand around it, and that part of the span;
+    everywhere else it stores one constant. None where there is no such test of the index."""
+    inner, other = value, value
+    while isinstance(inner.expr, When):
+        if inner is not value and inner.args[2] is not other:
+            return None
+        inner, other = inner.args[1], inner.args[2]
+    if inner is value or not isinstance(other.expr, Literal):
+        return None
+    body, (low, high) = narrowed(context, value, other.expr.value, index, span, context.scope)
+    if (low, high) == span:
+        return None
+    low = context.scope.call("i64", "llvm.smin.i64", [("i64", low), ("i64", span[1])])
+    while isinstance(body.expr, When) and _is_one(context, body.args[0], index):
+        test = context.evaluate(body.args[0])
+        low = context.scope.emit(f"select i1 {test.parts[0]}, i64 {low}, i64 {span[1]}")
+        body = body.args[1]
+    return body, (low, context.scope.call("i64", "llvm.smax.i64", [("i64", low), ("i64", high)]))
 
 
 def _is(other: Term, identity: float | int | bool) -> bool:
