@@ -59,9 +59,10 @@ def test_products_of_any_sizes(kind, form, batch, m, n, k):
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 @pytest.mark.parametrize("form", products.FORMS)
 @pytest.mark.parametrize(("batch", "m", "n", "k"), [(1, 291, 1100, 141), (2, 600, 203, 300), (1, 281, 65, 530),
-                                                    (1, 200, 1024, 140)])
+                                                    (1, 200, 1024, 140), (1, 270, 300, 600), (1, 563, 197, 101),
+                                                    (1, 300, 90, 530)])
 def test_large_products(kind, form, batch, m, n, k):
-    """More columns than a block of them, more terms than a block of those, batches."""
+    """More columns than a block of them, more terms than a block of those, batches; rows with terms far apart; few columns."""
     found, expected = multiply(f"lw_product_{kind}_{form}", np.dtype("f4" if kind == "f32" else "f8"), form, batch, m, n, k)
     near = (1e-6 if kind == "f32" else 1e-14) * k
     np.testing.assert_allclose(found, expected, rtol=near, atol=near)

@@ -11,7 +11,7 @@ held before does not matter. There is at least one term.
 """
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -35,6 +35,7 @@ from loopwright.lower.target import Target
 
 LONG, SHORT = 128, 64  # terms of a chunk: a block has whole chunks
 ROWS = 280  # that are multiplied with a chunk: it is worth its copy then
+FAR, MANY = 1920, 160  # bytes between a row's terms, which processors then do not see coming; columns that are worth a copy
 DEPTH = 512  # terms of a block: its rows of the left side stay in the second cache
 
 
@@ -49,75 +50,135 @@ def name_of(dtype: np.dtype, turned: bool) -> str:
 
 
 def chunks_text(dtype: np.dtype, target: Target, turned: bool) -> str:
-    """One function, and that which copies. They call those of `small_text`."""
+    """One function, and that which copies. They call those of `small_text`, each other's, and the scratch memory's."""
     declarations, constants = set[str](), set[str]()
     copy = _Copy(dtype, target, turned, Function(declarations, constants)).text()
-    function = Function(declarations, constants)
-    root, kind, lanes, long = function.root, memory_type(dtype), target.lanes(dtype), terms_of(target)
-    chunk = function.slot(long * WIDEST * lanes, kind, 64)
+    made = _Chunks(dtype, target, turned, Function(declarations, constants)).text()
+    return "\n".join([*sorted(declarations), *sorted(constants), copy, made])
 
-    def least(scope: Scope, a: str, b: str | int) -> str:
-        return scope.call("i64", "llvm.smin.i64", [("i64", a), ("i64", str(b))])
 
-    most = even(root, "%m", ROWS, heights(target, widths_of(target)[-1])[0])
+@dataclass(frozen=True)
+class _Block:
+    """Some rows and terms: where the left side of both and the sums begin, how far apart rows and terms of the left side are;
+    how many rows there are; where the terms begin and end."""
 
-    def rows(scope: Scope, row: str, state: list[str]) -> list[str]:
-        count = least(scope, scope.emit(f"sub i64 %m, {row}"), most)
-        a, c = (element(scope, kind, x, scope.emit(f"mul i64 {row}, {step}")) for x, step in (("%a", "%a.row"), ("%c", "%n")))
+    left: str
+    steps: tuple[str, str]
+    sums: str
+    count: str
+    span: tuple[str, str]
+
+
+class _Chunks:
+    """The function for one form of the right side."""
+
+    def __init__(self, dtype: np.dtype, target: Target, turned: bool, function: Function) -> None:
+        self.dtype, self.target, self.turned, self.function = dtype, target, turned, function
+        self.kind, self.lanes, self.long = memory_type(dtype), target.lanes(dtype), terms_of(target)
+        self.chunk = function.slot(self.long * WIDEST * self.lanes, self.kind, 64)
+
+    def text(self) -> str:
+        root = self.function.root
+        branch(root, root.emit("icmp sgt i64 %end, %begin"), self._whole)
+        header = f"void @{name_of(self.dtype, self.turned)}(i64 %m, i64 %n, i64 %k, ptr noalias %a, i64 %a.row, i64 %a.term, " \
+            "ptr noalias %b, ptr noalias %c, i64 %begin, i64 %end)"
+        return f"define {header} {ATTRIBUTES} {{\n{self.function.body()}\n  ret void\n}}"
+
+    def _whole(self, scope: Scope) -> Carried:
+        """Blocks of rows, in them blocks of terms. Rows with terms far apart are copied, where there are columns enough."""
+        most = even(scope, "%m", ROWS, heights(self.target, widths_of(self.target)[-1])[0])
+        apart = scope.emit(f"add i64 {_least(scope, '%k', DEPTH)}, {2 * self.lanes - 1}")
+        apart = scope.emit(f"and i64 {apart}, {-self.lanes}")
+        far = scope.emit(f"icmp sge i64 %a.term, {FAR // self.dtype.itemsize}")
+        across = scope.emit(f"and i1 {scope.emit('icmp eq i64 %a.row, 1')}, {far}")
+        many = scope.emit(f"icmp sge i64 {scope.emit('sub i64 %end, %begin')}, {MANY}")
+
+        def acquire(arm: Scope) -> Carried:
+            size = arm.emit(f"mul i64 {arm.emit(f'add i64 {most}, {self.lanes}')}, {apart}")
+            size = arm.emit(f"mul i64 {size}, {self.dtype.itemsize}")
+            return [("ptr", arm.call("ptr", "lw_scratch_acquire", [("i64", size)]))]
+        copy, = branch(scope, scope.emit(f"and i1 {across}, {many}"), acquire, otherwise=[("ptr", "null")])
+        loop(scope, "0", "%m", most, (), partial(self._rows, most, copy, apart))
+
+        def release(arm: Scope) -> Carried:
+            arm.run("lw_scratch_release", [("ptr", copy)])
+            return ()
+        branch(scope, scope.emit(f"icmp ne ptr {copy}, null"), release)
+        return ()
+
+    def _rows(self, most: str, copy: str, apart: str, scope: Scope, row: str, state: list[str]) -> list[str]:
+        """The blocks of some rows."""
+        count = _least(scope, scope.emit(f"sub i64 %m, {row}"), most)
+        c = element(scope, self.kind, "%c", scope.emit(f"mul i64 {row}, %n"))
+        copied = scope.emit(f"icmp ne ptr {copy}, null")
+        steps = (scope.emit(f"select i1 {copied}, i64 {apart}, i64 %a.row"),
+                 scope.emit(f"select i1 {copied}, i64 1, i64 %a.term"))
 
         def depth(inner: Scope, term: str, now: list[str]) -> list[str]:
-            end = least(inner, inner.emit(f"add i64 {term}, {DEPTH}"), "%k")
-            panels(inner, dtype, target, ("%begin", "%end"), partial(panel, count, (a, c), (term, end)))
+            end = _least(inner, inner.emit(f"add i64 {term}, {DEPTH}"), "%k")
+
+            def make(arm: Scope) -> Carried:
+                many = arm.emit(f"add i64 {arm.emit(f'sub i64 {end}, {term}')}, {self.lanes - 1}")
+                vectors = arm.emit(f"udiv i64 {many}, {self.lanes}")
+                arm.do(f"call void @{name_of(self.dtype, True)}_copy(ptr {copy}, i64 {apart}, ptr %a, i64 {row}, i64 {count}, "
+                       f"i64 {term}, i64 {vectors}, i64 %k, i64 %a.term)")
+                return ()
+            branch(inner, copied, make)
+            place = inner.emit(f"add i64 {inner.emit(f'mul i64 {row}, %a.row')}, {inner.emit(f'mul i64 {term}, %a.term')}")
+            a = inner.emit(f"select i1 {copied}, ptr {copy}, ptr {element(inner, self.kind, '%a', place)}")
+            panels(inner, self.dtype, self.target, ("%begin", "%end"),
+                   partial(self._panel, _Block(a, steps, c, count, (term, end))))
             return []
         loop(scope, "0", "%k", str(DEPTH), (), depth)
         return []
 
-    def ahead(scope: Scope, v: int, at: str, term: str, span: tuple[str, str], count: str) -> Ahead:
+    def _panel(self, block: _Block, scope: Scope, v: int, at: str, left: str) -> None:
+        """A panel of a block, chunk by chunk."""
+        sums, wide = element(scope, self.kind, block.sums, at), str(WIDEST * self.lanes)
+
+        def chunk(inner: Scope, term: str, now: list[str]) -> list[str]:
+            many = _least(inner, inner.emit(f"sub i64 %k, {term}"), self.long)
+            past = inner.emit(f"mul i64 {inner.emit(f'sub i64 {term}, {block.span[0]}')}, {block.steps[1]}")
+            a, again = element(inner, self.kind, block.left, past), inner.emit(f"icmp ne i64 {term}, 0")
+            ahead = self._ahead(inner, v, at, term, block) if v == widths_of(self.target)[-1] else None
+            if self.turned:
+                inner.do(f"call void @{name_of(self.dtype, True)}_copy(ptr {self.chunk}, i64 {wide}, ptr %b, i64 {term}, "
+                         f"i64 {many}, i64 {at}, i64 {v}, i64 %n, i64 %k)")
+                given = many, a, self.chunk, wide, sums, block.count, left, again
+                call_panel(inner, self.dtype, v, given, block.steps, ahead)
+                return []
+            b = element(inner, self.kind, "%b", inner.emit(f"add i64 {inner.emit(f'mul i64 {term}, %n')}, {at}"))
+            given = many, a, b, "%n", sums, block.count, left, again
+            call_panel(inner, self.dtype, v, given, block.steps, ahead, self.chunk)
+            height = heights(self.target, v)[0]
+            a, c = (element(inner, self.kind, x, inner.emit(f"mul i64 {step}, {height}"))
+                    for x, step in ((a, block.steps[0]), (sums, "%n")))
+            rest = inner.emit(f"sub i64 {block.count}, {height}")
+            call_panel(inner, self.dtype, v, (many, a, self.chunk, wide, c, rest, left, again), block.steps,
+                       ahead and replace(ahead, number="1"))
+            return []
+        loop(scope, *block.span, str(self.long), (), chunk)
+
+    def _ahead(self, scope: Scope, v: int, at: str, term: str, block: _Block) -> Ahead:
         """The next chunk, which may be that of the next panel."""
-        following, further = scope.emit(f"add i64 {term}, {long}"), scope.emit(f"add i64 {at}, {v * lanes}")
-        here = scope.emit(f"icmp slt i64 {following}, {span[1]}")
-        row = scope.emit(f"select i1 {here}, i64 {following}, i64 {span[0]}")
+        columns, (first, end) = v * self.lanes, block.span
+        following, further = scope.emit(f"add i64 {term}, {self.long}"), scope.emit(f"add i64 {at}, {columns}")
+        here = scope.emit(f"icmp slt i64 {following}, {end}")
+        row = scope.emit(f"select i1 {here}, i64 {following}, i64 {first}")
         column = scope.emit(f"select i1 {here}, i64 {at}, i64 {further}")
-        if turned:
+        if self.turned:
             row, column = column, row
-        size = "%k" if turned else "%n"
-        lines, each = (long, long // (v * lanes)) if turned else (v * lanes, 1)
-        lines = lines * dtype.itemsize // LINE
-        place = element(scope, kind, "%b", scope.emit(f"add i64 {scope.emit(f'mul i64 {row}, {size}')}, {column}"))
-        two = scope.emit(f"icmp sle i64 {count}, {(lines - 1) * heights(target, v)[0]}")
-        step = scope.emit(f"mul i64 {size}, {dtype.itemsize}")
+        size = "%k" if self.turned else "%n"
+        lines, each = (self.long, self.long // columns) if self.turned else (columns, 1)
+        lines = lines * self.dtype.itemsize // LINE
+        place = element(scope, self.kind, "%b", scope.emit(f"add i64 {scope.emit(f'mul i64 {row}, {size}')}, {column}"))
+        two = scope.emit(f"icmp sle i64 {block.count}, {(lines - 1) * heights(self.target, v)[0]}")
+        step = scope.emit(f"mul i64 {size}, {self.dtype.itemsize}")
         return Ahead(place, step, lines, each.bit_length() - 1, "0", two)
 
-    def panel(count: str, sides: tuple[str, str], span: tuple[str, str], scope: Scope, v: int, at: str, left: str) -> None:
-        def terms(inner: Scope, term: str, now: list[str]) -> list[str]:
-            many = least(inner, inner.emit(f"sub i64 %k, {term}"), long)
-            a, c = (element(inner, kind, x, y) for x, y in (
-                (sides[0], inner.emit(f"mul i64 {term}, %a.term")), (sides[1], at)))
-            again, wide = inner.emit(f"icmp ne i64 {term}, 0"), str(WIDEST * lanes)
-            following = ahead(inner, v, at, term, span, count) if v == widths_of(target)[-1] else None
-            if turned:
-                inner.do(f"call void @{name_of(dtype, turned)}_copy(ptr {chunk}, ptr %b, i64 {term}, i64 {many}, i64 {at}, "
-                         f"i64 {v}, i64 %n, i64 %k)")
-                call_panel(inner, dtype, v, (many, a, chunk, wide, c, count, left, again), ahead=following)
-                return []
-            b = element(inner, kind, "%b", inner.emit(f"add i64 {inner.emit(f'mul i64 {term}, %n')}, {at}"))
-            call_panel(inner, dtype, v, (many, a, b, "%n", c, count, left, again), ahead=following, copy=chunk)
-            height = heights(target, v)[0]
-            a, c = (element(inner, kind, x, inner.emit(f"mul i64 {step}, {height}")) for x, step in ((a, "%a.row"), (c, "%n")))
-            rest = inner.emit(f"sub i64 {count}, {height}")
-            following = following and replace(following, number="1")
-            call_panel(inner, dtype, v, (many, a, chunk, wide, c, rest, left, again), ahead=following)
-            return []
-        loop(scope, *span, str(long), (), terms)
 
-    def whole(scope: Scope) -> Carried:
-        loop(scope, "0", "%m", most, (), rows)
-        return ()
-    branch(root, root.emit("icmp sgt i64 %end, %begin"), whole)
-    header = f"void @{name_of(dtype, turned)}(i64 %m, i64 %n, i64 %k, ptr noalias %a, i64 %a.row, i64 %a.term, " \
-        "ptr noalias %b, ptr noalias %c, i64 %begin, i64 %end)"
-    text = f"define {header} {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
-    return "\n".join([*sorted(declarations), *sorted(constants), copy, text])
+def _least(scope: Scope, a: str, b: str | int) -> str:
+    return scope.call("i64", "llvm.smin.i64", [("i64", a), ("i64", str(b))])
 
 
 def even(scope: Scope, size: str, most: int, step: int) -> str:
@@ -131,8 +192,8 @@ def even(scope: Scope, size: str, most: int, step: int) -> str:
 
 
 class _Copy:
-    """Copies some terms of a panel, one after the other: `void (ptr chunk, ptr b, i64 term, i64 count, i64 column, i64 vectors,
-    i64 n, i64 k)`."""
+    """Copies some terms of a panel, `apart` elements from one to the next: `void (ptr chunk, i64 apart, ptr b, i64 term,
+    i64 count, i64 column, i64 vectors, i64 n, i64 k)`."""
 
     def __init__(self, dtype: np.dtype, target: Target, turned: bool, function: Function) -> None:
         self.dtype, self.turned, self.function, self.lanes = dtype, turned, function, target.lanes(dtype)
@@ -142,8 +203,8 @@ class _Copy:
     def text(self) -> str:
         root = self.function.root
         loop(root, "0", "%vectors", "1", (), self._vector)
-        header = f"void @{name_of(self.dtype, self.turned)}_copy(ptr noalias %chunk, ptr noalias %b, i64 %term, i64 %count, " \
-            "i64 %column, i64 %vectors, i64 %n, i64 %k)"
+        header = f"void @{name_of(self.dtype, self.turned)}_copy(ptr noalias %chunk, i64 %apart, ptr noalias %b, i64 %term, " \
+            "i64 %count, i64 %column, i64 %vectors, i64 %n, i64 %k)"
         return f"define internal {header} noinline {ATTRIBUTES} {{\n{self.function.body()}\n  ret void\n}}"
 
     def _vector(self, scope: Scope, number: str, state: list[str]) -> list[str]:
@@ -178,5 +239,5 @@ class _Copy:
         loop(scope, "0", "%count", str(self.lanes), (), square)
 
     def _store(self, scope: Scope, value: str, to: str, term: str) -> None:
-        place = element(scope, self.element, to, scope.emit(f"mul i64 {term}, {WIDEST * self.lanes}"))
+        place = element(scope, self.element, to, scope.emit(f"mul i64 {term}, %apart"))
         scope.do(f"store {self.kind} {value}, ptr {place}, align {self.dtype.itemsize}")

@@ -31,6 +31,7 @@ FEW = 8  # rows that are not worth a copy of the other side
 ALONG = 16  # rows, or columns, for which sums go along the terms, where both sides lie so
 MANY = 192  # rows for which a few columns are worth turning
 BRIEF = 128  # terms, with no more than which the library's copies of both sides cost as much as what it does better
+NARROW = 128  # columns, for no more than which rows that lie along memory are not worth a copy
 BLOCKS = 64  # rows, columns and terms, with fewer of any of which copies of both sides are used too little
 LEAST_ROWS = 96  # that a thread takes
 NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
@@ -213,7 +214,8 @@ class _Product:
         both: list[Test] = [("m", "sge", 2), ("n", "sge", 2)]
         least = wide if self.form[0] else half  # where rows lie across memory it must be worth reading them
         some: list[Test] = [("m", "sle", chunks.ROWS), *([("page", "ne", 0)] if self.in_blocks else [])]
-        limits: list[list[Test]] = [[("m", "sle", APART)], some, [("k", "sle", BRIEF)]]
+        limits: list[list[Test]] = [[("m", "sle", APART)], some, [("k", "sle", BRIEF)],
+                                    *([] if self.form[0] else [[("n", "sle", NARROW)]])]
         in_chunks: Way = [[("m", "sge", FEW), ("n", "sge", least), ("k", "sge", 1), *limit] for limit in limits], self._chunks
         if self.form[1]:
             short = ("m", ALONG, lanes), ("n", ALONG, 4 * lanes), ("n", half - 1, lanes)
@@ -221,11 +223,13 @@ class _Product:
             return [in_chunks] if self.form[0] else [along, in_chunks]
         near: Test = "nk", "sle", NEAR // self.bytes
         fits: Test = "nk", "sle", SMALL // self.bytes
-        straight: Way = [[*both, ("m", "slt", FEW), ("n", "sge", half)], [near, ("n", "sge", least)],  # of one row, too
-                         [*both, fits, ("m", "slt", 2 * FEW), ("n", "sge", half)],
-                         [fits, ("m", "sgt", chunks.ROWS), ("n", "sge", least)]], self._small
+        straight = [[*both, ("m", "slt", FEW), ("n", "sge", half)], [near, ("n", "sge", least)],  # of one row, too
+                    [*both, fits, ("m", "slt", 2 * FEW), ("n", "sge", half)]]
+        if self.form[0]:
+            return [(straight, self._small), in_chunks]
+        straight.append([fits, ("m", "sgt", chunks.ROWS), ("k", "sgt", BRIEF), ("n", "sge", least)])
         few: Way = [[*both, ("n", "slt", half), ("m", "sge", MANY), ("k", "sge", wide)]], self._turned
-        return [straight, in_chunks] if self.form[0] else [straight, few, in_chunks]
+        return [(straight, self._small), few, in_chunks]
 
     def _together(self) -> list[tuple[list[list[Test]], str]]:
         """What multiplies many matrices together, and for which sizes, as far as these say. Where columns fill vectors,
