@@ -3,8 +3,8 @@ convolutions become such contractions where the library multiplies, and scatters
 
 Guarantees: the same values; sorts run along the last axis; running folds are made at the dtype they accumulate in; a
 contraction reads through a transpose wherever its result keeps its axis order, and gives its result transposed by
-exchanging its operands, so that the transposes are dead if nothing else reads them; contractions whose operands have no axes to
-themselves are maps and sums.
+exchanging its operands, so that the transposes are dead if nothing else reads them; terms of sums over several axes lie
+together; contractions whose operands have no axes to themselves are maps and sums.
 """
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
         elif n.op in (scatter, scatter_add):
             new = [as_map(n, producer.get(n.inputs[0]), g.facts)]
         elif n.op is dot_general:
-            new = _by_elements(n) or _sum_wide(_read_through(n, producer, blas, match))
+            n = n if (by_elements := _by_elements(n)) else _read_through(n, producer, blas, match)
+            new = by_elements or (_terms_together(n) if blas and match is match_gemm else []) or _sum_wide(n)
         elif n.op is transpose and reads[n.inputs[0]] == 1:
             new = [_exchange(n, producer.get(n.inputs[0]))]
         for m in new:
@@ -138,6 +139,27 @@ def _by_elements(n: Node) -> list[Node]:
     made = Value(factors[0].type)
     return [*before, Node(mul, tuple(factors), {}, (made,), (), n.source),
             Node(reduce_sum, (made,), {"axes": tuple(range(len(batch), len(pairs)))}, n.outputs, (), n.source)]
+
+
+def _terms_together(n: Node) -> list[Node]:
+    """A sum over several axes that do not lie together (`einsum("nir,njr->ij")`, the gradient of a matrix that multiplies each
+    of a batch), as a product of matrices whose terms are the last axes. Blocks would keep a copy of all rows for each `n`."""
+    pairs = len(n.attrs["batch"])
+    if len(n.attrs["contract"]) < 2 or match_gemm(n) or n.attrs["batch"] != tuple((a, a) for a in range(pairs)):
+        return []
+    before, inputs = list[Node](), list[Value]()
+    for side, v in enumerate(n.inputs):
+        terms = [p[side] for p in n.attrs["contract"]]
+        perm = (*(a for a in range(v.type.rank) if a not in terms), *terms)
+        if perm != tuple(range(v.type.rank)):
+            moved = Value(v.type.with_shape(tuple([v.type.shape[a] for a in perm])))
+            before.append(Node(transpose, (v,), {"perm": perm}, (moved,), (), n.source))
+            v = moved
+        inputs.append(v)
+    count = len(n.attrs["contract"])
+    contract = tuple((inputs[0].type.rank - count + k, inputs[1].type.rank - count + k) for k in range(count))
+    made = Node(n.op, tuple(inputs), {**n.attrs, "contract": contract}, n.outputs, n.regions, n.source)
+    return [*before, made] if match_gemm(made) else []
 
 
 def _sum_wide(n: Node) -> list[Node]:

@@ -1,4 +1,5 @@
-"""Contractions whose operands have no axes to themselves: sums of products of elements, of every dtype and order of axes."""
+"""Contractions whose operands have no axes to themselves: sums of products of elements, of every dtype and order of axes;
+and those that sum over axes that lie apart."""
 import numpy as np
 import pytest
 
@@ -39,3 +40,23 @@ def test_derivatives_are_those_outside_jit():
     slopes = lw.grad(lambda x, y: np.sum(np.einsum("bi,ib->b", x, y) ** 2), argnums=(0, 1))
     for found, expected in zip(lw.jit(slopes)(x, y), slopes(x, y), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("terms", ["nir,njr->ij", "nri,njr->ij", "bnir,bnjr->bij", "nir,rjn->ij", "nmir,nmjr->ij",
+                                   "nirs,jnsr->ij"])
+def test_sums_over_axes_that_lie_apart(terms):
+    """Whatever the sizes are; the gradient of one matrix that multiplies each of a batch is such a sum."""
+    f, rng, letters = lw.jit(lambda a, b: np.einsum(terms, a, b)), np.random.default_rng(0), sorted(set(terms) - set(",->"))
+    for sizes in ({}, {"n": 700, "r": 3}, {"n": 1, "i": 1}, {"n": 0}, {"r": 0}, {"i": 0}):
+        drawn = {x: sizes.get(x, 2 + k) for k, x in enumerate(letters)}
+        a, b = (rng.standard_normal([drawn[x] for x in side]) for side in terms.split("->")[0].split(","))
+        np.testing.assert_allclose(f(a, b), np.einsum(terms, a, b), rtol=1e-11, atol=1e-11)
+
+
+def test_the_gradient_of_one_matrix_that_multiplies_each_of_a_batch():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((3, 4)), rng.standard_normal((50, 4, 2))
+    found = lw.jit(lw.grad(lambda a, b: np.sum(np.sin(a @ b)), (0, 1)))(a, b)
+    slope = np.cos(a @ b)
+    np.testing.assert_allclose(found[0], np.einsum("nir,njr->ij", slope, b), rtol=1e-11)
+    np.testing.assert_allclose(found[1], np.einsum("nir,ij->njr", slope, a), rtol=1e-11)
