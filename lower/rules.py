@@ -46,7 +46,7 @@ from loopwright.lower.target import Target
 
 WORTH_KEEPING = 5  # of an element of a row: it is stored to and read from the first cache
 LONG = 1 << 15  # adds of a fold that may be worth several threads
-MOST_OF_SHORT_ROWS = 64  # cost of the code for them, with what it computes again: it takes its time to compile
+MOST_OF_SHORT_ROWS = 160  # cost of the code for them: it takes its time to compile
 TINY = 16  # elements of a value that may live in registers
 
 

@@ -339,13 +339,6 @@ def _store(context: Context, statement: Store) -> None:
     kernel.wrote(buffer.name)
 
 
-def store_register(context: Context, buffer: Buffer, index: tuple[Term, ...], register: str) -> None:
-    """Store a vector as it lies in memory, of active lanes."""
-    address = locate(context, buffer, index)
-    mask = _mask(context, index, address.scope)
-    _store_part(context, buffer.dtype, address, 0, register, mask[0][0] if mask else None)
-
-
 def _combined(context: Context, combine: str, term: Term, value: Value, address: Address) -> Value:
     """The function of what is stored there and the value, rounded as its dtype."""
     if context.vector is not None and (address.offsets is not None or address.stride == 0):

@@ -124,6 +124,12 @@ def products_text(dtype: np.dtype, target: Target) -> str:
     return products_text(dtype, target)
 
 
+def transposes_text(target: Target) -> str:
+    """The text of transposed rows: see lower.codegen.transposes."""
+    from loopwright.lower.codegen.transposes import transposes_text
+    return transposes_text(target)
+
+
 def stored_programs(version: Version, files: Sequence[Path], more: Sequence[Stored],
                     device: str) -> tuple[list[Tuned], list[TunedRecord], list[str]]:
     """The programs that files hold for a version: see lower.tuning.stored."""

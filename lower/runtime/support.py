@@ -3,7 +3,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from loopwright.lower.runtime import blas, callbacks, fourier, lapack, pool, products, results, scratch, signals, sorting
+from loopwright.lower.runtime import (
+    blas,
+    callbacks,
+    fourier,
+    lapack,
+    pool,
+    products,
+    results,
+    scratch,
+    signals,
+    sorting,
+    transposes,
+)
 from loopwright.lower.runtime.pool_text import LOOPS
 
 _FUNCTIONS: dict[str, Callable[[str], int | None]] = {
@@ -16,6 +28,7 @@ _FUNCTIONS: dict[str, Callable[[str], int | None]] = {
     "lw_gemm_f32": blas.address,
     "lw_gemm_f64": blas.address,
     **dict.fromkeys(products.NAMES, products.address),
+    **dict.fromkeys(transposes.NAMES, transposes.address),
     **dict.fromkeys(lapack.NAMES, lapack.address),
     **dict.fromkeys((*fourier.NAMES, fourier.RAISED), fourier.address),
 }

@@ -1,0 +1,132 @@
+"""Rows of memory transposed to a block of vectors, and back, as text:
+
+    void @lw_columns_of_rows_4x16(ptr rows, i64 step, i64 count, i64 n, ptr columns)     for 16 lanes of 4 bytes
+    void @lw_rows_of_columns_4x16(...)
+
+`count` rows of n elements, `step` elements apart. columns[e * lanes + r] is element e of row r; there is room for n elements
+rounded up to lanes, and for all lanes, though there may be fewer rows.
+
+Guarantees: of rows nothing is touched but their elements; lanes without a row get some row's elements, or zeros.
+"""
+from __future__ import annotations
+
+from loopwright.lower.codegen.context import counting, splat_register
+from loopwright.lower.codegen.machine import ATTRIBUTES, suffix, vector_type
+from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
+from loopwright.lower.codegen.tiles import transposed
+from loopwright.lower.target import Target
+
+WAYS = ("columns_of_rows", "rows_of_columns")
+SIZES = tuple((size, lanes) for size in (4, 8) for lanes in (4, 8, 16) if size * lanes <= 64)
+FEWEST = 4  # elements of a row, of a register's 16, up to which columns are gathered one by one
+
+
+def name_of(way: str, size: int, lanes: int) -> str:
+    """The function for so many lanes of elements of `size` bytes."""
+    return f"lw_{way}_{size}x{lanes}"
+
+
+def transposes_text(target: Target) -> str:
+    """All of these functions whose vectors fit a register."""
+    declarations: set[str] = set()
+    texts = [_Transpose(size, lanes, declarations).text(way) for size, lanes in SIZES
+             if 8 * size * lanes <= target.vector_bits for way in WAYS]
+    return "\n".join([*sorted(declarations), *texts])
+
+
+class _Transpose:
+    def __init__(self, size: int, lanes: int, declarations: set[str]) -> None:
+        self.size, self.lanes = size, lanes
+        self.element = f"i{8 * size}"
+        self.kind, self.mask = vector_type(self.element, lanes), vector_type("i1", lanes)
+        self.function = Function(declarations, set())
+
+    def text(self, way: str) -> str:
+        root, back = self.function.root, way == WAYS[1]
+
+        def few(scope: Scope) -> Carried:
+            self._one_by_one(scope, back)
+            return ()
+
+        def tiles(scope: Scope) -> Carried:
+            loop(scope, "0", "%n", str(self.lanes), (), self._rows_of if back else self._columns_of)
+            return ()
+        is_few = root.emit(f"icmp sle i64 %n, {self.lanes * FEWEST // 16}")
+        branch(root, is_few, few, tiles)
+        header = f"void @{name_of(way, self.size, self.lanes)}(ptr %rows, i64 %step, i64 %count, i64 %n, ptr %columns)"
+        self.function, done = Function(root.function.declarations, set()), self.function
+        return f"define {header} {ATTRIBUTES} {{\n{done.body()}\n  ret void\n}}"
+
+    def _one_by_one(self, scope: Scope, back: bool) -> None:
+        """Elements of all rows, one after the other."""
+        wide, many = vector_type("i64", self.lanes), vector_type("ptr", self.lanes)
+        steps = scope.emit(f"mul {wide} {splat_register(scope, 'i64', '%step', self.lanes)}, {counting(0, self.lanes)}")
+        there = scope.emit(f"icmp slt {wide} {counting(0, self.lanes)}, {splat_register(scope, 'i64', '%count', self.lanes)}")
+
+        def one(inner: Scope, at: str, state: list[str]) -> list[str]:
+            first = inner.emit(f"getelementptr {self.element}, ptr %rows, i64 {at}")
+            places = inner.emit(f"getelementptr {self.element}, ptr {first}, {wide} {steps}")
+            column, end = self._column(inner, at), [("i32", str(self.size)), (self.mask, there)]
+            if back:
+                inner.run(f"llvm.masked.scatter.{suffix(self.kind)}.{suffix(many)}",
+                          [(self.kind, self._load(inner, column)), (many, places), *end])
+            else:
+                found = inner.call(self.kind, f"llvm.masked.gather.{suffix(self.kind)}.{suffix(many)}",
+                                   [(many, places), *end, (self.kind, "zeroinitializer")])
+                self._store(inner, found, column)
+            return []
+        loop(scope, "0", "%n", "1", (), one)
+
+    def _columns_of(self, scope: Scope, at: str, state: list[str]) -> list[str]:
+        """A tile; the last row is in the place of those behind it."""
+        mask, last, found = self._there(scope, at), scope.emit("sub i64 %count, 1"), []
+        for k in range(self.lanes):
+            row = scope.call("i64", "llvm.smin.i64", [("i64", str(k)), ("i64", last)])
+            place = self._row(scope, row, at)
+            found.append(scope.call(self.kind, f"llvm.masked.load.{suffix(self.kind)}.p0", [
+                ("ptr", place), ("i32", str(self.size)), (self.mask, mask), (self.kind, "zeroinitializer")]))
+        for k, register in enumerate(transposed(scope, self.kind, found)):
+            self._store(scope, register, self._column(scope, at, k))
+        return []
+
+    def _rows_of(self, scope: Scope, at: str, state: list[str]) -> list[str]:
+        """A tile, of rows that are there."""
+        mask = self._there(scope, at)
+        found = transposed(scope, self.kind, [self._load(scope, self._column(scope, at, k)) for k in range(self.lanes)])
+
+        def store(inner: Scope, k: int) -> Carried:
+            inner.run(f"llvm.masked.store.{suffix(self.kind)}.p0", [
+                (self.kind, found[k]), ("ptr", self._row(inner, str(k), at)), ("i32", str(self.size)), (self.mask, mask)])
+            return ()
+
+        def whole(inner: Scope) -> Carried:
+            for k in range(self.lanes):
+                store(inner, k)
+            return ()
+
+        def some(inner: Scope) -> Carried:
+            for k in range(self.lanes):
+                branch(inner, inner.emit(f"icmp slt i64 {k}, %count"), lambda within, k=k: store(within, k))
+            return ()
+        branch(scope, scope.emit(f"icmp sge i64 %count, {self.lanes}"), whole, some)
+        return []
+
+    def _there(self, scope: Scope, at: str) -> str:
+        """Which elements from one on rows have."""
+        left = scope.emit(f"sub i64 %n, {at}")
+        wide = vector_type("i64", self.lanes)
+        return scope.emit(f"icmp slt {wide} {counting(0, self.lanes)}, {splat_register(scope, 'i64', left, self.lanes)}")
+
+    def _row(self, scope: Scope, row: str, at: str) -> str:
+        offset = scope.emit(f"add i64 {scope.emit(f'mul i64 {row}, %step')}, {at}")
+        return scope.emit(f"getelementptr {self.element}, ptr %rows, i64 {offset}")
+
+    def _column(self, scope: Scope, at: str, further: int = 0) -> str:
+        offset = scope.emit(f"mul i64 {scope.emit(f'add i64 {at}, {further}')}, {self.lanes}")
+        return scope.emit(f"getelementptr {self.element}, ptr %columns, i64 {offset}")
+
+    def _load(self, scope: Scope, place: str) -> str:
+        return scope.emit(f"load {self.kind}, ptr {place}, align {self.size}")
+
+    def _store(self, scope: Scope, register: str, place: str) -> None:
+        scope.do(f"store {self.kind} {register}, ptr {place}, align {self.size}")

@@ -1,0 +1,22 @@
+"""Transposed rows for compiled code: see lower/codegen/transposes.py. A library, compiled once."""
+from __future__ import annotations
+
+from functools import cache
+
+from loopwright.lower.runtime.engine import Library, load
+from loopwright.lower.runtime.lazy import assembled, transposes_text
+from loopwright.lower.target import Target, host_target
+
+WAYS = ("columns_of_rows", "rows_of_columns")
+NAMES = tuple(f"lw_{way}_{size}x{lanes}" for way in WAYS for size in (4, 8) for lanes in (4, 8, 16) if size * lanes <= 64)
+
+
+def address(name: str) -> int:
+    """The address of one of these functions."""
+    return _library(host_target())[name]
+
+
+@cache
+def _library(target: Target) -> Library:
+    text = transposes_text(target)
+    return load(assembled(text, target), {}, [name for name in NAMES if f"@{name}(" in text])
