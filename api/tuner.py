@@ -140,6 +140,10 @@ class TunedAt:
         """How many times as fast as the default it is, 1.0 where nothing was faster by more than the noise."""
         return self.record.speedup
 
+    def __repr__(self) -> str:
+        sizes = ", ".join([f"{name}={n}" for name, n in self.sizes.items()])
+        return f"<{self.name}{f' ({sizes})' if sizes else ''}, tuned: {self.speedup:.2f} times as fast>"
+
 
 @dataclass(frozen=True, eq=False)
 class TuningResult:

@@ -98,6 +98,7 @@ def test_a_function_that_was_tuned_is_faster_itself(search):
     one, = result.found
     assert one.sizes == {"n": 20} and one.ranges == {"n": (10, 40)} and search.asked[0][0] == {"n": 20}
     assert 4.5 < search.asked[0][1] <= 5 and repr(result) == "<curve, tuned: 2.00 times as fast>"
+    assert [repr(x) for x in result.found] == ["<curve (n=20), tuned: 2.00 times as fast>"]
     record, = records()
     assert record == one.record and record.name == "curve" and record.spent == 1.25 and record.noise == 0.015
     assert is_tuned(again(curve), x)
