@@ -63,6 +63,11 @@ class Form:
         return not isinstance(self.expr, Reduce | Prefix | Scatter)
 
 
+def _has_no_lanes(group: Group) -> bool:
+    """Whether it is a running fold along the last axis: vectors would run across the others."""
+    return isinstance(group.expr, Prefix) and group.expr.last == group.index[-1]
+
+
 def moves_nothing(n: Node) -> bool:
     """A reshape: the same bytes under another shape."""
     return n.op is reshape
@@ -77,12 +82,13 @@ class Grouping:
     """`carried`: for some results, by number, the parameter whose bytes they have if they are made by updates of it alone.
     `in_loop`: whether the graph is run many times, maybe over short arrays, where each kernel costs. `decided`: what is not
     left to the rules. `chained`: see `lower/chains.py`. `paired`: products that no library makes as fast. `taken`: what the
-    rules decided, and what was, if `is_noted`. `match`: which products the library makes."""
+    rules decided, and what was, if `is_noted`. `match`: which products the library makes. `in_turn`: whether a running fold has
+    one element after another."""
 
     def __init__(self, g: Graph, blas: bool, carried: Mapping[int, Value], in_loop: bool, decided: Decided,
-                 chained: Mapping[Node, Node], paired: Set[Node], is_noted: bool, match: Match) -> None:
+                 chained: Mapping[Node, Node], paired: Set[Node], is_noted: bool, match: Match, in_turn: bool) -> None:
         self.g, self.blas, self.fresh, self.decided, self.chained = g, blas, fresh_indices(), decided, chained
-        self.paired, self.is_noted, self.match = paired, is_noted, match
+        self.paired, self.is_noted, self.match, self.in_turn = paired, is_noted, match, in_turn
         self.ends = set(chained.values())  # of chains of products
         self.taken: list[Taken] = []
         self.left: set[Place] = set()  # places of nodes that rules put elsewhere in the end
@@ -275,6 +281,8 @@ class Grouping:
         """Whether the group computes few elements of n more than once, or cheap ones."""
         v = n.outputs[0]
         positions, cost = self.positions_of(v, group), own_cost(form.expr) if form.is_map else 0
+        if self.in_turn and cost >= EXPENSIVE and _has_no_lanes(group):
+            return False
         if cost < WORTH_KEEPING or self._is_aligned(v, group) or self._in_rows(group, positions):
             return True
         if cost < EXPENSIVE:

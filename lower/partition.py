@@ -145,7 +145,7 @@ class _Partition:
         paired = products_in_pairs(g, self.target)
         while True:
             grouping = Grouping(g, self.blas, carried, in_loop, decided, chained, paired, is_noted=not self.is_scheduled,
-                                match=self.match)
+                                match=self.match, in_turn=self.in_chain is None)
             apart = {end for end in chained.values() if not self._is_whole(grouping, end)}
             if not apart:
                 return grouping

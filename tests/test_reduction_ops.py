@@ -231,3 +231,14 @@ def test_rows_of_every_length_that_are_kept_between_passes(dtype):
         for a, b in zip(compiled(x), want, strict=True):
             np.testing.assert_allclose(a, b, rtol=8 * float(np.finfo(dtype).eps))
     assert compiled.compiles == 1
+
+
+@pytest.mark.parametrize(("axis", "count"), [(-1, 2), (0, 1)])
+def test_what_is_dear_is_computed_in_vectors_before_a_running_fold_that_has_none(axis, count):
+    def f(x):
+        return np.cumsum(np.exp(x) * 2 + 1, axis=axis)
+    compiled, rng = lw.jit(f), np.random.default_rng(0)
+    for shape in ((3, 70), (1, 1), (0, 4), (5, 0)):
+        x = rng.normal(size=shape)
+        np.testing.assert_allclose(compiled(x), f(x), rtol=1e-12)
+    assert len(lw.schedule(f, rng.normal(size=(3, 70))).kernels) == count
