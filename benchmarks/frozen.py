@@ -66,13 +66,17 @@ def older(folder: str, workload: str) -> Iterator[Callable[[], float]]:
     command = [sys.executable, "-c", f"from benchmarks import frozen; frozen.serve({workload!r})"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                           env={**os.environ, "PYTHONPATH": path}) as process:
-        assert process.stdin and process.stdout
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None and stdout is not None
 
         def sample() -> float:
-            print(file=process.stdin, flush=True)
-            return float(json.loads(process.stdout.readline()))
+            print(file=stdin, flush=True)
+            line = stdout.readline()
+            if not line:
+                raise RuntimeError(f"the loopwright in {folder} does not run {workload!r}: its error is above")
+            return float(json.loads(line))
         yield sample
-        process.stdin.close()
+        stdin.close()
 
 
 def compared(folder: str, e: Entry, tune: float) -> str:
@@ -97,7 +101,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--tune", type=float, default=0.0, metavar="SECONDS")
     options = parser.parse_args(arguments)
     os.environ["LOOPWRIGHT_TUNE"] = "off"
-    print(f"{'':52}" + "".join(f"{x:>10}" for x in ("frozen", "default", "tuned", "default /", "tuned / frozen")))
+    print(f"{'':52}" + "".join(f"{x:>10}" for x in ("frozen", "default", "tuned", "d/frozen", "t/frozen")))
     for name, e in entries().items():
         if not options.names or any(part in name for part in options.names):
             print(compared(options.folder, e, options.tune), flush=True)
