@@ -283,7 +283,8 @@ class Generator:
         written = writes(statement.body) if lanes > 1 else ()
         keeps = {context.kernel.buffers[b].role for b, _ in written}  # a masked store is slow to read back
         spans = short_spans(span, lanes) if isinstance(span, int) and self.is_tiny else \
-            vector_spans(context, span, lanes, statement.unroll, one_loop="local" not in keeps)
+            vector_spans(context, span, lanes, statement.unroll, one_loop="local" not in keeps,
+                         halved=lanes > 1 and _has_windows(statement))
         rest = lanes * self._registers({context.kernel.buffers[b].dtype.itemsize for b, _ in written}, lanes)
         for part in spans:
             wide, width = context, part.lanes or (rest if part.masked else lanes)
@@ -425,6 +426,11 @@ def _without_condition(statement: For) -> For:
     inner, = statement.body
     assert isinstance(inner, For | Store)
     return statement.with_body((_without_condition(inner) if isinstance(inner, For) else replace(inner, when=None),))
+
+
+def _has_windows(f: For) -> bool:
+    """Whether each element is a fold over several indices: what stands around it takes as long for one vector as for two."""
+    return any(isinstance(x, Reduce) and len(x.over) > 1 for e in expressions(f.body) for x in walk(e))
 
 
 def _goes_down(f: For) -> bool:

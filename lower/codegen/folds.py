@@ -417,9 +417,11 @@ class Span:
         self.low, self.high, self.parts, self.end, self.masked, self.lanes = low, high, parts, end, masked, lanes
 
 
-def vector_spans(context: Context, span: Extent | tuple[str, str], lanes: int, unroll: int, one_loop: bool) -> list[Span]:
+def vector_spans(context: Context, span: Extent | tuple[str, str], lanes: int, unroll: int, one_loop: bool,
+                 halved: bool = False) -> list[Span]:
     """How [0, extent) or [low, high) is covered. Where masks are cheap the masked loop also does the single vectors, and
-    with `one_loop` everything where the schedule has one vector in flight: the body is long, and stands once."""
+    with `one_loop` everything where the schedule has one vector in flight: the body is long, and stands once. `halved`: half
+    as many vectors at once before the single ones."""
     if isinstance(span, int):
         return _known_spans(span, lanes, unroll)
     low, high = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
@@ -432,6 +434,9 @@ def vector_spans(context: Context, span: Extent | tuple[str, str], lanes: int, u
     spans = [Span(low, main, unroll)]
     if lanes == 1:
         return [*spans, Span(main, high, 1)]
+    if halved and unroll > 2:
+        low, main = main, _whole(place, low, high, lanes * unroll // 2)
+        spans.append(Span(low, main, unroll // 2))
     if unroll > 1 and not context.kernel.target.has_masks:
         single = _whole(place, low, high, lanes)
         spans.append(Span(main, single, 1))
