@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
+from loopwright.ir.cached import cached_property
 from loopwright.ir.dims import Shape
 from loopwright.ir.graph import Graph, Node, Value, acts
 from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
@@ -283,11 +284,22 @@ class Grouping:
         positions, cost = self.positions_of(v, group), own_cost(form.expr) if form.is_map else 0
         if self.in_turn and cost >= EXPENSIVE and _has_no_lanes(group):
             return False
+        if cost >= EXPENSIVE and 0 < v.type.rank < len(group.index) and n not in self._folded:
+            return False  # one after another for each row; with lanes along the rows in a kernel of its own
         if cost < WORTH_KEEPING or self._is_aligned(v, group) or self._in_rows(group, positions):
             return True
         if cost < EXPENSIVE:
             return not any(_is_spread(p, group) for p in positions)
         return len(positions) == 1 and not self._repeats(v, group, positions)
+
+    @cached_property
+    def _folded(self) -> set[Node]:
+        """The nodes that are computed from folds."""
+        found: set[Node] = set()
+        for n in self.g.nodes:
+            if n.op.loop is None or not self.form(n).is_map or any(self.producer.get(v) in found for v in n.inputs):
+                found.add(n)
+        return found
 
     def _is_aligned(self, v: Value, group: Group) -> bool:
         """Whether the group reads v just where its loops are."""
