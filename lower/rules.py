@@ -39,8 +39,8 @@ from loopwright.lower.fusing import expressions, together
 from loopwright.lower.partials import block_sums
 from loopwright.lower.passes import goes_by_rows, goes_in_tiles, one_pass_rules
 from loopwright.lower.row_products import row_products
-from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest
-from loopwright.lower.short_rows import beside, gathers
+from loopwright.lower.scheduling import MOST_COLUMNS, MOST_INTERLEAVED, Scheduled, ScheduleError, build_nest
+from loopwright.lower.short_rows import beside, gathers, rows_of
 from loopwright.lower.survey import EXPENSIVE, Reading, Survey, own_cost, survey
 from loopwright.lower.target import Target
 
@@ -52,7 +52,7 @@ TINY = 16  # elements of a value that may live in registers
 
 def default_schedule(region: Graph, target: Target) -> Schedule:
     """The schedule of a region that nobody has tuned."""
-    s = survey(region)
+    s = survey(region, MOST_COLUMNS if target.has_masks else MOST_INTERLEAVED)
     placement = [placement_of(s, k) for k in range(len(s.stages))]
     if sum(map(is_contraction, region.nodes)) > 1 and (chain := chain_schedule(region, target)) is not None:
         return chain
@@ -192,7 +192,9 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
             return out
     if s.loops:
         own = range(len(s.stages)) if s.level == s.loops else _computed_by(s, placement, _number(s))
-        out += [Vectorize(_number(s), s.loops - 1, lanes), Unroll(_number(s), _in_flight(s, 4, own))]
+        columns = region.results[0].type.shape[-1] if s.loops < len(s.index) else 1
+        most = 4 if columns == 1 else max(8 // int(str(columns)), 1)  # vectors in flight, of all columns
+        out += [Vectorize(_number(s), s.loops - 1, lanes), Unroll(_number(s), _in_flight(s, most, own))]
     return out
 
 
@@ -388,6 +390,8 @@ def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instructi
     folds = [r for r in s.stages if isinstance(r.expr, Reduce)]
     cost = sum(own_cost(r.expr) for r in s.stages)
     lanes = target.vector_bits // (8 * _widest(s))
+    if not folds and cost <= MOST_OF_SHORT_ROWS:
+        return _short_maps(s, schedule, lanes, target)
     if lanes < 2 or not folds or not s.level or isinstance(s.root.expr, Scatter | Prefix) or cost > MOST_OF_SHORT_ROWS:
         return []
     searched = any(isinstance(r.expr, Reduce) and r.expr.monoid in ("max", "min", "argmax", "argmin") for r in folds)
@@ -401,6 +405,20 @@ def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instructi
     if any(isinstance(n, int) and n >= short.below for r in folds if isinstance(r.expr, Reduce) for _, n in r.expr.over):
         return []
     return [short] if sum(map(own_cost, expressions(rows.body))) <= MOST_OF_SHORT_ROWS else []
+
+
+def _short_maps(s: Survey, schedule: Schedule, lanes: int, target: Target) -> list[Instruction]:
+    """Rows of maps that are read across, more than from row to row, or in elements that lanes read one by one."""
+    rows = None if isinstance(s.root.expr, Scatter | Prefix) else rows_of(build_nest(s.region, schedule, "probe").nest)
+    if rows is None or not isinstance(inner := rows.body[0], For):
+        return []
+    read = list(expressions(inner.body))
+    along, down = _scattered(read, {inner.index}), _scattered(read, {rows.index})
+    if along <= (down if _widest(s, in_memory=True) >= 4 else 0):
+        return []
+    short = ShortRows(min(lanes, target.vector_bits // 32), lanes)
+    is_long = isinstance(inner.extent, int) and inner.extent >= lanes
+    return [] if is_long or beside(rows, short) is None else [short]
 
 
 # ---- folds of everything -----------------------------------------------------------------------

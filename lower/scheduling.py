@@ -65,6 +65,7 @@ Blocking = Split | Reorder | Distribute | Tensorize | Pack
 Steps = dict[Blocking, tuple[Nest, "Steps"]]
 Looped = tuple[object, ...]  # a nest's name, its lanes and vectors in flight, threads, and loops made one
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
+MOST_COLUMNS = 16  # of a stack of columns, or of one column again and again, which vectors put together
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,8 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
             case PrefetchRow(stage):
                 d.prefetched.add(stage)
             case Interleave():
-                check(is_short(region.results[0].type.shape), x, "the root's last axis has no small constant size")
+                fits = is_short(region.results[0].type.shape, MOST_COLUMNS)
+                check(fits, x, "the root's last axis has no small constant size")
                 d.interleave = True
             case Split() | Reorder() | Distribute() | Tensorize() | Pack():
                 d.blocks.append(x)
@@ -155,9 +157,9 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
     return d
 
 
-def is_short(shape: Shape) -> bool:
+def is_short(shape: Shape, most: int = MOST_INTERLEAVED) -> bool:
     """Whether the last axis has a size that a loop's body may spell out."""
-    return bool(shape) and isinstance(shape[-1], int) and 1 <= shape[-1] <= MOST_INTERLEAVED
+    return bool(shape) and isinstance(shape[-1], int) and 1 <= shape[-1] <= most
 
 
 def _adds_rows(region: Graph, node: Node) -> bool:

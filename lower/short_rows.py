@@ -46,16 +46,33 @@ class Beside:
 
 
 def in_short_rows(nest: Nest, x: ShortRows) -> Nest:
-    """The nest with what its outermost loop does where rows are short; itself where that is more than folds and loops."""
-    outer = nest.body[0] if len(nest.body) == 1 else None
-    if not isinstance(outer, For) or not any(isinstance(s, Reduction) for s in outer.body) or beside(outer, x) is None:
+    """The nest with what its loop over rows does where these are short; itself where that is more than folds and loops."""
+    rows = rows_of(nest)
+    if rows is None or beside(rows, x) is None:
         return nest
-    return altered(nest, body=(altered(outer, short=(x.lanes, x.below)),))
+    return altered(nest, body=_with_short(nest.body, rows, (x.lanes, x.below)))
+
+
+def rows_of(nest: Nest) -> For | None:
+    """The loop over rows: the outermost one, where it holds folds, or the one around the innermost, which has lanes."""
+    outer = nest.body[0] if len(nest.body) == 1 else None
+    if isinstance(outer, For) and any(isinstance(s, Reduction) for s in outer.body):
+        return outer
+    while isinstance(outer, For) and len(outer.body) == 1 and isinstance(inner := outer.body[0], For):
+        if inner.lanes > 1 and all(isinstance(s, Let | Store) for s in inner.body):
+            return outer
+        outer = inner
+    return None
+
+
+def _with_short(body: tuple[Statement, ...], rows: For, short: tuple[int, int]) -> tuple[Statement, ...]:
+    return tuple([altered(s, short=short) if s is rows else s.with_body(_with_short(s.body, rows, short))
+                  if isinstance(s, For) else s for s in body])
 
 
 def beside(rows: For, x: ShortRows) -> Beside | None:
     """The loop over rows with so many side by side; None where its body is more than folds and loops over a row."""
-    if rows.lanes > 1 or rows.by_rows or rows.tiled or rows.origin is not None or rows.step > 1:
+    if rows.lanes > 1 or rows.by_rows or rows.origin is not None or rows.step > 1:
         return None
     try:
         return _Rows(rows, x).beside()

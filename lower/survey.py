@@ -5,11 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.loops import Apply, Expr, Index, Load, PartitionPoint, Prefix, Reduce, Scatter, When, walk
+from loopwright.ir.loops import Apply, Expr, Index, Load, PartitionPoint, Prefix, Reduce, Scatter, When, parts, walk
+from loopwright.ir.ops.structural import concatenate
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.partials import block_sums
 from loopwright.lower.row_products import operand_positions, row_products
-from loopwright.lower.scheduling import is_short
+from loopwright.lower.scheduling import MOST_INTERLEAVED, is_short
 
 # Cost of one scalar operation, in adds; what is not listed costs 1.
 WEIGHTS = {
@@ -60,14 +61,15 @@ def root_index(region: Graph) -> tuple[Index, ...]:
     return tuple(Index(f"i{a}") for a in range(region.results[0].type.rank))
 
 
-def survey(region: Graph) -> Survey:
-    """Follow the reads from the root back to the parameters."""
+def survey(region: Graph, columns: int = MOST_INTERLEAVED) -> Survey:
+    """Follow the reads from the root back to the parameters. `columns`: of how many of them at most a stack is spelled out."""
     index = root_index(region)
     number = {n.outputs[0]: k for k, n in enumerate(region.nodes)}
     at: dict[Value, dict[Position, None]] = {v: {index[:v.type.rank]: None} for v in region.results}
     stages: list[Reading | None] = [None] * len(region.nodes)
     readers: list[list[tuple[int, Position]]] = [[] for _ in region.nodes]
-    fresh = fresh_indices()
+    fresh, last = fresh_indices(), index[-1] if index else None
+    along = False  # whether something is chosen by, or read at, the position along the last axis
     for k, node in reversed(list(enumerate(region.nodes))):
         v = node.outputs[0]
         own = (*index[:v.type.rank], *(Index(f"a{a}") for a in range(len(index), v.type.rank)))
@@ -84,25 +86,44 @@ def survey(region: Graph) -> Survey:
             continue
         expr, _ = reads(node, own, fresh)
         for position in at.get(v, {}):
-            for operand, found in reads(node, position, fresh)[1]:
+            there, read = reads(node, position, fresh)
+            along = along or _chooses(there, last)
+            for operand, found in read:
                 producer = node.inputs[operand]
+                along = along or (producer not in number and any(last in walk(x) for x in found))
                 if producer in number:
                     at.setdefault(producer, {})[found] = None
                     readers[number[producer]].append((k, found))
         stages[k] = Reading(node, expr, readers[k])
     kept = [s for s in stages if s is not None]
     levels = [s.node.outputs[0].type.rank for s in kept if isinstance(s.expr, Reduce)]
-    loops = len(index) - (len(index) not in levels and _interleaves(region, index, fresh))
+    short = _interleaves(region, index, fresh, columns) or (not along and not levels and _repeats(kept, region, columns))
+    loops = len(index) - (len(index) not in levels and short)
     return Survey(region, index, kept, min(levels, default=loops), loops)
 
 
-def _interleaves(region: Graph, index: Position, fresh: Callable[[], Index]) -> bool:
+def _chooses(e: Expr, by: Index | None) -> bool:
+    """Whether an expression depends on an index other than by what it reads there."""
+    return e == by or (not isinstance(e, Load) and any(_chooses(x, by) for x in parts(e)))
+
+
+def _repeats(stages: list[Reading], region: Graph, columns: int) -> bool:
+    """Whether all columns of a short last axis may be the same, as nothing differs along it."""
+    shape = region.results[0].type.shape
+    folds = any(isinstance(s.expr, Prefix | Scatter) for s in stages)
+    return is_short(shape, columns) and len(region.results) == 1 and len(shape) > 1 and not folds
+
+
+def _interleaves(region: Graph, index: Position, fresh: Callable[[], Index], columns: int) -> bool:
     """Whether the root does no more than choose by the position along a short last axis, or has one position there: then
     each is a store, and lanes run along the axis before."""
     root = next(n for n in region.nodes if n.outputs[0] is region.results[0])
-    if not is_short(root.outputs[0].type.shape) or any(v.type.rank == len(index) for v in region.results[1:]):
+    shape, axis = root.outputs[0].type.shape, len(index) - 1
+    stacked = root.op is concatenate and root.attrs["axis"] == axis and all(v.type.shape[-1] == 1 for v in root.inputs)
+    most = columns if stacked else MOST_INTERLEAVED
+    if not is_short(shape, most) or any(v.type.rank == len(index) for v in region.results[1:]):
         return False
     e = reads(root, index, fresh)[0]
-    if root.outputs[0].type.shape[-1] == 1:
+    if shape[-1] == 1:
         return len(index) > 1 and not isinstance(e, Reduce | Prefix | Scatter)
     return isinstance(e, When) and any(x == index[-1] for x in walk(e.cond))

@@ -13,7 +13,7 @@ from loopwright.ir.ops import comparison
 from loopwright.ir.ops.construct import iota, zeros_like
 from loopwright.ir.ops.indexing import gather
 from loopwright.ir.ops.selection import select
-from loopwright.ir.ops.structural import concatenate, pad, transpose
+from loopwright.ir.ops.structural import concatenate, pad, section, transpose
 from loopwright.ir.source import user_source
 from loopwright.ir.types import I64
 from loopwright.tracer.axes import as_axis, as_size, as_tracer, as_tracers, known_list, refuse
@@ -226,12 +226,26 @@ _PAD_POSITIONS: dict[str, Any] = {
 }
 
 
+# Where the axis is longer than what is added, that is a section of it: x, the axis, its size, how many before and after it.
+_PAD_SECTIONS: dict[str, Any] = {
+    "wrap": lambda x, axis, n, before, after: (
+        section(x, axis, n - before, before), section(x, axis, 0, after)),
+    "reflect": lambda x, axis, n, before, after: (
+        section(x, axis, before, before, -1), section(x, axis, n - 2, after, -1)),
+    "symmetric": lambda x, axis, n, before, after: (
+        section(x, axis, before - 1, before, -1), section(x, axis, n - 1, after, -1)),
+}
+
+
 def _pad_by_position(x: Tracer, axis: int, before: Extent, after: Extent, mode: str) -> Traced:
-    """Each place of the longer axis reads a place of the axis."""
+    """Sections of the axis around it; where these are longer than it, each place reads a place of the axis."""
     ref, scope = x.ref, x.ref.builder.scope
     n = ref.shape[axis]
     if scope.decide("==", n, 0):
         raise ValueError(f"{user_source()}: can't extend empty axis {axis} using modes other than 'constant' or 'empty'")
+    if mode in _PAD_SECTIONS and scope.decide("<=", before, n - 1) and scope.decide("<=", after, n - 1):
+        first, last = _PAD_SECTIONS[mode](ref, axis, n, before, after)
+        return Tracer(concatenate(*(v for v in (first, ref, last) if v.shape[axis] != 0), axis=axis))
     places = Tracer(iota(into=ref.builder, shape=(before + n + after,), axis=0, dtype=I64))
     size = Tracer(lift(sized(n, scope), I64, ref.builder))
     positions = _PAD_POSITIONS[mode](places - Tracer(lift(sized(before, scope), I64, ref.builder)), size)

@@ -19,10 +19,12 @@ from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate, remember
 from loopwright.lower.codegen.folds import Fold, fold, fold_together, masked, short_spans, vector_spans
+from loopwright.lower.codegen.interleaved import columns_at, store_columns
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.memory import prefetch, store
 from loopwright.lower.codegen.narrowing import copied
 from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
+from loopwright.lower.codegen.stretches import has_stretches, in_stretches
 from loopwright.lower.codegen.tensors import block_span, contract, padded, stretch, unit_count, unit_of
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
@@ -39,6 +41,7 @@ LINE = 64  # bytes of memory that no two threads should store to
 FEWEST_COLUMNS = 256  # of a thread that goes by rows: shorter stretches of memory are slow to read
 MOST_IN_PLACE = 120  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
 TINY = 16  # elements of a buffer that may live in registers
+FEW_VECTORS = 2  # of a row that is not worth loops of its own for what is done in stretches of it
 STACK_BYTES = 1 << 15  # local buffers beyond this come from the scratch pool
 OUT_OF_MEMORY = -1  # what error[0] becomes when scratch memory cannot be had
 
@@ -163,6 +166,10 @@ class Generator:
         """The statements in order; names given by one are known to the next."""
         done = 0
         while done < len(body):
+            if columns := columns_at(context, body, done):
+                store_columns(context, columns)
+                done += len(columns)
+                continue
             joined = _one_pass(body, done)
             if len(joined) > 1 or (joined and joined[0].shared):
                 context = self.folded(context, joined)
@@ -232,7 +239,30 @@ class Generator:
         elif statement.padded:
             padded(context, statement, lambda here: self.statements(here, statement.body))
         elif not self.copied(context, statement, whole):
-            self.vectors(statement, context, span, lambda here: self.statements(here, statement.body, parallel=parallel))
+            self.plain(context, statement, span, parallel)
+
+    def plain(self, context: Context, statement: For, span: Extent | tuple[str, str], parallel: bool) -> None:
+        """A loop from its beginning to its end, in stretches where these do different things."""
+        def run(f: For, part: Extent | tuple[str, str], here: Context = context) -> None:
+            self.vectors(f, here, part, lambda inside: self.statements(inside, f.body, parallel=parallel))
+        if self.is_tiny or not has_stretches(context, statement):
+            run(statement, span)
+            return
+        whole = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
+        if isinstance(span, tuple) or not context.bindings:
+            in_stretches(context, statement, whole, run)
+            return
+
+        def within(scope: Scope) -> Carried:  # of a row that few vectors cover
+            run(replace(statement, unroll=1), span, context.at(scope))
+            return ()
+
+        def apart(scope: Scope) -> Carried:
+            here = context.at(scope)
+            in_stretches(here, statement, whole, lambda f, part: run(f, part, here))
+            return ()
+        branch(context.scope, context.scope.emit(f"icmp slt i64 {whole[1]}, {FEW_VECTORS * statement.lanes}"), within, apart)
+        context.kernel.forget()
 
     def copied(self, context: Context, statement: For, span: tuple[str, str]) -> bool:
         """Whether a loop is made in three parts: it copies what is there to a buffer of the kernel's, between constants."""

@@ -22,6 +22,7 @@ from loopwright.lower.codegen.machine import memory_type, suffix, vector_type
 from loopwright.lower.codegen.terms import Linear, Term, add_linear, scale_linear
 from loopwright.lower.codegen.text import STREAMED, STREAMED_METADATA, Carried, Scope, branch, deepest
 
+LEAST_GATHERED = 8  # lanes that are gathered together where an element is smaller than what a gather reads
 NEAR_BYTES = 1 << 13  # that are brought near before they are needed: rows of that many, of which four fit a first cache
 
 
@@ -152,7 +153,7 @@ def load(context: Context, term: Term) -> Value:
     address = locate(context, buffer, term.args)
     if address.uniform:
         context = context.scalar()
-    mask = _mask(context, term.args, address.scope)
+    mask = lane_mask(context, term.args, address.scope)
     depth = max(address.scope.depth, address.offsets.scope.depth if address.offsets else 0, mask[1].depth if mask else 0)
     scope = context.scope.climb(depth) if buffer.role == "input" else context.scope
     parts = []
@@ -162,7 +163,7 @@ def load(context: Context, term: Term) -> Value:
     return Value(tuple(parts), buffer.dtype, context.lanes, scope)
 
 
-def _mask(context: Context, index: tuple[Term, ...], scope: Scope) -> tuple[tuple[str, ...], Scope] | None:
+def lane_mask(context: Context, index: tuple[Term, ...], scope: Scope) -> tuple[tuple[str, ...], Scope] | None:
     """The lanes that may touch memory: the active ones, and none where a data-dependent index has nothing to point to."""
     active = context.active()
     place = deepest(scope, context.mask.value.scope) if context.mask is not None else scope
@@ -270,12 +271,15 @@ def _pointers(context: Context, scope: Scope, element: str, address: Address, pa
 def _gather(context: Context, scope: Scope, dtype: np.dtype, address: Address, part: int, mask: str | None) -> str:
     """The gather instruction where there is a good one, else a load per lane; inactive lanes read a zero."""
     element, lanes = memory_type(dtype), context.lanes
-    kind, pointers = vector_type(element, lanes), _pointers(context, scope, element, address, part)
-    many = vector_type("ptr", lanes)
+    kind, many = vector_type(element, lanes), vector_type("ptr", lanes)
     if context.kernel.target.has_masks and width(element) >= 4:
+        pointers = _pointers(context, scope, element, address, part)
         return scope.call(kind, f"llvm.masked.gather.{suffix(kind)}.{suffix(many)}", [
             (many, pointers), ("i32", str(width(element))),
             (vector_type("i1", lanes), mask or constant_text(True, "i1", lanes)), (kind, "zeroinitializer")])
+    if context.kernel.target.has_masks and lanes >= LEAST_GATHERED:
+        return _gather_narrow(context, scope, element, address, part, mask)
+    pointers = _pointers(context, scope, element, address, part)
     if mask is not None:
         zero = splat_register(context.kernel.root, "ptr", nowhere(context), lanes)
         pointers = scope.emit(f"select {vector_type('i1', lanes)} {mask}, {many} {pointers}, {many} {zero}")
@@ -287,13 +291,33 @@ def _gather(context: Context, scope: Scope, dtype: np.dtype, address: Address, p
     return result
 
 
+def _gather_narrow(context: Context, scope: Scope, element: str, address: Address, part: int, mask: str | None) -> str:
+    """A gather of elements of 1 or 2 bytes: of the aligned words of 4 bytes that hold them, which no page's end divides."""
+    lanes, words, kind = context.lanes, vector_type("i32", context.lanes), vector_type("i64", context.lanes)
+    place = address.offsets.parts[part] if address.offsets is not None else \
+        _lane_offsets(context, lanes, part, address.stride, scope)
+    if width(element) > 1:
+        place = scope.emit(f"shl {kind} {place}, splat (i64 1)")
+    low = scope.emit(f"and i64 {scope.emit(f'ptrtoint ptr {address.pointer} to i64')}, 3")
+    word = scope.call("ptr", "llvm.ptrmask.p0.i64", [("ptr", address.pointer), ("i64", "-4")])
+    place = scope.emit(f"add {kind} {place}, {splat_register(scope, 'i64', low, lanes)}")
+    at = scope.emit(f"getelementptr i32, ptr {word}, {kind} {scope.emit(f'ashr {kind} {place}, splat (i64 2)')}")
+    many = vector_type("ptr", lanes)
+    active = vector_type("i1", lanes), mask or constant_text(True, "i1", lanes)
+    found = scope.call(words, f"llvm.masked.gather.{suffix(words)}.{suffix(many)}", [
+        (many, at), ("i32", "4"), active, (words, "zeroinitializer")])
+    bits = scope.emit(f"shl {words} {scope.emit(f'trunc {kind} {place} to {words}')}, splat (i32 3)")
+    bits = scope.emit(f"and {words} {bits}, splat (i32 24)")
+    return scope.emit(f"trunc {words} {scope.emit(f'lshr {words} {found}, {bits}')} to {vector_type(element, lanes)}")
+
+
 def _to_register(context: Context, scope: Scope, raw: str, dtype: np.dtype) -> str:
     if dtype == BOOL:
         return scope.emit(f"icmp ne {vector_type('i8', context.lanes)} {raw}, {constant_text(0, 'i8', context.lanes)}")
     return from_memory(context.writer(dtype, scope).machine, raw, dtype) if dtype in HALF else raw
 
 
-def _from_register(context: Context, scope: Scope, value: str, dtype: np.dtype, lanes: int) -> str:
+def from_register(context: Context, scope: Scope, value: str, dtype: np.dtype, lanes: int) -> str:
     if dtype == BOOL:
         return scope.emit(f"zext {vector_type('i1', lanes)} {value} to {vector_type('i8', lanes)}")
     return to_memory(context.writer(dtype, scope, lanes).machine, value, dtype) if dtype in HALF else value
@@ -331,10 +355,10 @@ def _store(context: Context, statement: Store) -> None:
         value = _combined(context, statement.combine, term, value, address)
     if address.uniform and not value.varies:
         context = context.scalar()
-    mask = None if context.padded or buffer.place == "panel" else _mask(context, index, address.scope)
+    mask = None if context.padded or buffer.place == "panel" else lane_mask(context, index, address.scope)
     full = context.spread(value)
     for part in range(context.parts):
-        raw = _from_register(context, context.scope, full[part], buffer.dtype, context.lanes)
+        raw = from_register(context, context.scope, full[part], buffer.dtype, context.lanes)
         _store_part(context, buffer.dtype, address, part, raw, mask[0][part] if mask else None)
     kernel.wrote(buffer.name)
 

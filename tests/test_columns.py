@@ -1,0 +1,103 @@
+"""Short last axes and small elements: stacks of columns, repeats, rows read across, with NumPy's values at every length."""
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import loopwright as lw
+from tests.scale import examples
+
+DTYPES = ["f4", "f8", "f2", "u1", "bool"]
+MOVES = {
+    "flip": lambda x: x[..., ::-1], "transpose": lambda x: np.swapaxes(x, -1, -2), "every third": lambda x: x[..., ::3],
+    "first axis last": lambda x: np.moveaxis(x, 0, -1), "column": lambda x: x[..., 0], "roll": lambda x: np.roll(x, 1, -1),
+    "down": lambda x: x[..., ::-1, :], "both": lambda x: np.swapaxes(x, -1, -2)[..., ::-1, ::2],
+    "last axis first": lambda x: np.moveaxis(x, -1, 0), "channels": lambda x: x[..., 0] & x[..., -1] if x.dtype.kind != "f"
+    else x[..., 0] - x[..., -1],
+}
+MACHINES = {"host": {}, "without masks": {"LOOPWRIGHT_VECTOR_BITS": "256"}}
+
+
+def array(shape, dtype, seed):
+    return np.random.default_rng(seed).integers(0, 2 if dtype == "bool" else 100, shape).astype(dtype)
+
+
+@pytest.fixture(params=MACHINES)
+def machine(request, monkeypatch):
+    for name, value in MACHINES[request.param].items():
+        monkeypatch.setenv(name, value)
+    return request.param
+
+
+@cache
+def stacks(count, axis, *call):
+    def stacked(x, y):
+        columns = [x if k % 3 == 0 else y[k % 2] if k % 3 == 1 else x + y[1] for k in range(count)]
+        return np.stack(columns, axis), np.stack(columns[::-1], axis)
+    return stacked, lw.jit(stacked)
+
+
+@cache
+def repeats(count, *call):
+    def repeated(x, y):
+        return np.repeat(x, count, -1), np.repeat(x + y[0], count, 0), np.repeat(np.repeat(y, count, 1), 2, 0)
+    return repeated, lw.jit(repeated)
+
+
+@cache
+def moves(name, *call):
+    return lw.jit(lambda x: MOVES[name](x))
+
+
+def same(found, expected):
+    for a, b in zip(found, expected, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 7, 16, 17])
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_stacks_of_columns(machine, count, axis):
+    @examples(12)
+    @given(n=st.integers(0, 200), dtype=st.sampled_from(DTYPES), rows=st.sampled_from([(), (3,)]), seed=st.integers(0, 99))
+    def check(n, dtype, rows, seed):
+        x, y = array((*rows, n), dtype, seed), array((2, *rows, n), dtype, seed + 1)
+        plain, ours = stacks(count, axis, machine, dtype, rows)
+        same(ours(x, y), plain(x, y))
+    check()
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 8, 15, 20])
+def test_repeats(machine, count):
+    @examples(12)
+    @given(n=st.integers(0, 150), dtype=st.sampled_from(DTYPES), seed=st.integers(0, 99))
+    def check(n, dtype, seed):
+        x, y = array(n, dtype, seed), array((2, n), dtype, seed + 1)
+        plain, ours = repeats(count, machine, dtype)
+        same(ours(x, y), plain(x, y))
+    check()
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_rows_of_small_elements(machine, name):
+    @examples(30)
+    @given(n=st.integers(1, 90), m=st.one_of(st.integers(1, 20), st.integers(1, 130)), dtype=st.sampled_from(DTYPES),
+           rows=st.sampled_from([(), (3,)]), seed=st.integers(0, 99))
+    def check(n, m, dtype, rows, seed):
+        x = array((*rows, n, m), dtype, seed)
+        same([moves(name, machine, dtype, rows)(x)], [MOVES[name](x)])
+    check()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_elements_found_by_numbers(machine, dtype):
+    f = lw.jit(lambda x, i, j: (x[i], x[i, j], np.take_along_axis(x, i[:, None] % x.shape[1], 1)))
+    for seed, (n, m) in enumerate([(1, 1), (3, 7), (100, 3), (65, 129)]):
+        rng = np.random.default_rng(seed)
+        x, i, j = array((n, m), dtype, seed), rng.integers(-n, n, 150), rng.integers(0, m, 150)
+        x = array((max(n, 150), m), dtype, seed) if n == 100 else x
+        if len(x) < len(i):
+            i, j = i[:len(x)], j[:len(x)]
+        same(f(x, i, j), (x[i], x[i, j], np.take_along_axis(x[:len(i)], i[:, None] % m, 1)))

@@ -1,0 +1,69 @@
+"""Loops that choose by how far they have come (concatenations, padding, rolls), in stretches: NumPy's values at all lengths."""
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import loopwright as lw
+from tests.scale import examples
+
+FUNCTIONS = {
+    "two": lambda x, y: np.concatenate([x, y], -1), "three": lambda x, y: np.concatenate([x + 1, y * x[..., :1], x[..., ::-1]], -1),
+    "halves": lambda x, y: np.concatenate([x[..., ::2], x[..., 1::2]], -1) * 2,
+    "many": lambda x, y: np.concatenate([x, y, x, y, x, y, x, y], -1), "one more": lambda x, y: np.concatenate([y, x[..., :1]], -1),
+    "roll": lambda x, y: np.roll(x, 3, -1), "stencil": lambda x, y: np.roll(x, 1, -1) + np.roll(x, -1, -1) - x,
+    "rolls": lambda x, y: np.roll(x, (1, -2), (0, -1)), "padded": lambda x, y: np.pad(x, 2) * 3,
+    "one end": lambda x, y: np.pad(y, [(0, 0)] * (y.ndim - 1) + [(3, 0)], constant_values=7),
+    "rows": lambda x, y: np.concatenate([x, x * 2, x[:1]], 0), "inside": lambda x, y: np.pad(x, 1)[..., 1:] + np.pad(x, 1)[..., :-1],
+    "edge": lambda x, y: np.pad(x, 2, mode="edge"), "block": lambda x, y: np.concatenate([np.concatenate([x, y], -1)] * 2, 0),
+    "chosen": lambda x, y: np.concatenate([np.where(x > 50, x, -x), y], -1)[..., ::-1], "flat roll": lambda x, y: np.roll(x, 5),
+}
+MODES = ["wrap", "reflect", "symmetric"]
+DTYPES = ["f4", "f8", "u1", "bool", "i4"]
+
+
+@cache
+def jitted(name, dtype, rank):
+    return lw.jit(lambda x, y: FUNCTIONS[name](x, y))
+
+
+@cache
+def padded(mode, dtype, rank, width):
+    return lw.jit(lambda x: np.pad(x, width, mode=mode))
+
+
+def array(shape, dtype, seed):
+    return np.random.default_rng(seed).integers(0, 2 if dtype == "bool" else 100, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@examples(30)
+@given(n=st.one_of(st.integers(2, 12), st.integers(2, 300)), m=st.one_of(st.integers(1, 9), st.integers(1, 300)),
+       dtype=st.sampled_from(DTYPES), rows=st.sampled_from([(), (3,), (1,)]), seed=st.integers(0, 99))
+def test_choices_along_an_axis(name, n, m, dtype, rows, seed):
+    if dtype == "bool" and name in ("stencil", "chosen"):
+        return
+    x, y = array((*rows, n), dtype, seed), array((*rows, m), dtype, seed + 1)
+    found, expected = jitted(name, dtype, x.ndim)(x, y), FUNCTIONS[name](x, y)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@examples(40)
+@given(n=st.integers(1, 40), m=st.integers(1, 9), dtype=st.sampled_from(["f4", "u1"]), rank=st.integers(1, 2),
+       width=st.sampled_from([0, 1, 3, (2, 0), (0, 5)]))
+def test_padding_by_what_is_there(mode, n, m, dtype, rank, width):
+    x = array((m, n)[2 - rank:], dtype, n)
+    np.testing.assert_array_equal(padded(mode, dtype, rank, width)(x), np.pad(x, width, mode=mode))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_of_padding(mode):
+    x = np.arange(6.0)
+    w = np.random.default_rng(0).normal(size=11)
+    slope = lw.jit(lw.grad(lambda x: np.sum(np.pad(x, (2, 3), mode=mode) * w)))(x)
+    expected = np.array([np.sum((np.pad(np.eye(6)[k], (2, 3), mode=mode)) * w) for k in range(6)])
+    np.testing.assert_allclose(slope, expected)
