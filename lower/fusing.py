@@ -5,7 +5,25 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from loopwright.ir.dims import Extent, product
-from loopwright.ir.loops import Expr, Index, Load, PartitionPoint, Prefix, Reduce, outermost, transform, walk
+from loopwright.ir.loops import (
+    Apply,
+    Expr,
+    Index,
+    Literal,
+    Load,
+    PartitionPoint,
+    Prefix,
+    Reduce,
+    Size,
+    When,
+    integer,
+    less,
+    outermost,
+    parts,
+    plus,
+    transform,
+    walk,
+)
 from loopwright.ir.nest import (
     Allocate,
     Buffer,
@@ -23,6 +41,7 @@ from loopwright.ir.nest import (
 )
 from loopwright.ir.types import BOOL
 
+MOST_TURNS = 3  # comparisons by which rows choose, in loops that are made one
 Loops = Sequence[tuple[Index, Extent]]
 
 
@@ -132,37 +151,83 @@ def _buffers(nest: Nest) -> dict[str, Buffer]:
 
 
 def together(nest: Nest, loops: Loops) -> dict[str, int] | None:
-    """For each buffer that these loops index, the axis where their run begins; None if some access splits them."""
+    """For each buffer that these loops index, the axis where their run begins; None if some access splits them. Whole rows may
+    be read further on, and few choices be made by the first index alone."""
     run = [k for k, _ in loops]
     buffers, begins = _buffers(nest), dict[str, int]()
     plain: dict[str, int] = {}
     for name, index in accesses(nest.body):
-        used = [a for a, e in enumerate(index) if e in run]
+        used = [a for a, e in enumerate(index) if e in run or _rows_on(e, run[0]) is not None]
         if not used:
             plain[name] = 0
             continue
         first = used[0]
-        if list(index[first:first + len(run)]) != run or begins.setdefault(name, first) != first:
+        if list(index[first + 1:first + len(run)]) != run[1:] or begins.setdefault(name, first) != first:
             return None
-        if tuple(buffers[name].shape[first:first + len(run)]) != tuple(n for _, n in loops):
+        whole, shape = tuple(n for _, n in loops), tuple(buffers[name].shape[first:first + len(run)])
+        if shape[1:] != whole[1:] or (index[first] in run and (index[first] != run[0] or shape != whole)):
             return None
-    if set(plain) & set(begins) or _used_as_number(nest, set(run)):
+    if set(plain) & set(begins) or _used_as_number(nest, set(run), run[0]):
         return None
     return begins
 
 
-def _used_as_number(nest: Nest, run: set[Index]) -> bool:
-    """Whether an index of the run appears anywhere but as a whole position of an access."""
+def _rows_on(e: Expr, row: Index) -> Extent | None:
+    """How many rows after its own a position is."""
+    found = _from(e, row)
+    return found[1] if found is not None and found[0] == 1 else None
+
+
+def _from(e: Expr, row: Index) -> tuple[int, Extent] | None:
+    """An index expression as so many times a row's number, and a size; None for others."""
+    match e:
+        case Index():
+            return (1, 0) if e == row else None
+        case Literal(value=int() as n):
+            return 0, n
+        case Size(extent=extent):
+            return 0, extent
+        case Apply(fn="add", args=(a, b)):
+            first, second = _from(a, row), _from(b, row)
+            return None if first is None or second is None else (first[0] + second[0], first[1] + second[1])
+        case Apply(fn="mul", args=(a, Literal(value=int() as by))):
+            inner = _from(a, row)
+            return None if inner is None else (inner[0] * by, inner[1] * by)
+    return None
+
+
+def _turn(e: Expr, row: Index) -> tuple[int, Extent] | None:
+    """Of a comparison that depends on a row's number alone: whether it holds before (1) or from some row on (-1), and which."""
+    if not isinstance(e, Apply) or e.fn != "lt" or row not in walk(e):
+        return None
+    a, b = (_from(x, row) for x in e.args)
+    if a is None or b is None or a[0] - b[0] not in (1, -1):
+        return None
+    step, rest = a[0] - b[0], a[1] - b[1]
+    return (1, rest * -1) if step == 1 else (-1, rest + 1)
+
+
+def _used_as_number(nest: Nest, run: set[Index], first: Index) -> bool:
+    """Whether an index of the run appears anywhere but as a whole position of an access, maybe further on, or in a choice."""
     if any(e in run for e in values(nest.body)):
         return True
-    for e in expressions(nest.body):
-        for x in walk(e):
-            if isinstance(x, Load):
-                if any(k in run for i in x.index if not isinstance(i, Index) for k in walk(i)):
-                    return True
-            elif any(p in run for p in _direct(x)):
-                return True
-    return False
+    todo, seen = list(expressions(nest.body)), set[int]()
+    turns = set[Expr]()
+    while todo:
+        x = todo.pop()
+        if id(x) in seen:
+            continue
+        seen.add(id(x))
+        if isinstance(x, When) and _turn(x.cond, first) is not None:
+            turns.add(x.cond)
+            todo += [x.then, x.other]
+        elif isinstance(x, Load):
+            todo += [i for i in x.index if _rows_on(i, first) is None]
+        elif any(p in run for p in _direct(x)):
+            return True
+        else:
+            todo += parts(x)
+    return len(turns) > MOST_TURNS
 
 
 def _direct(x: Expr) -> Iterator[Expr]:
@@ -186,6 +251,7 @@ class _Fuser:
     def __init__(self, loops: Loops, begins: dict[str, int]) -> None:
         self.run, self.begins = [k for k, _ in loops], begins
         self.extent = product(n for _, n in loops)
+        self.row = product(n for _, n in loops[1:])
         self.index = Index("_".join(k.name for k in self.run))
         self.done: dict[int, tuple[Expr, Expr]] = {}
 
@@ -196,14 +262,17 @@ class _Fuser:
         if b.name not in self.begins:
             return b
         a = self.begins[b.name]
-        return Buffer(b.name, (*b.shape[:a], self.extent, *b.shape[a + len(self.run):]), b.dtype, b.role)
+        run = product(b.shape[a:a + len(self.run)])
+        return Buffer(b.name, (*b.shape[:a], run, *b.shape[a + len(self.run):]), b.dtype, b.role)
 
     def at(self, name: str, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        index = tuple(map(self.expr, index))
         if name not in self.begins:
-            return index
+            return tuple(map(self.expr, index))
         a = self.begins[name]
-        return (*index[:a], self.index, *index[a + len(self.run):])
+        rows = _rows_on(index[a], self.run[0])
+        assert rows is not None
+        index = tuple(map(self.expr, index))
+        return (*index[:a], plus(self.index, integer(rows * self.row)), *index[a + len(self.run):])
 
     def expr(self, e: Expr) -> Expr:
         return transform(e, self._changed, self.done)
@@ -211,6 +280,10 @@ class _Fuser:
     def _changed(self, e: Expr) -> Expr | None:
         if isinstance(e, Load) and e.array in self.begins:
             return Load(e.array, self.at(str(e.array), e.index), e.dtype)
+        if isinstance(e, When) and (turn := _turn(e.cond, self.run[0])) is not None:
+            at = integer(turn[1] * self.row)
+            cond = less(self.index, at) if turn[0] == 1 else less(plus(at, integer(-1)), self.index)
+            return When(cond, self.expr(e.then), self.expr(e.other))
         if isinstance(e, Reduce) and self.run[0] in [k for k, _ in e.over]:
             return dataclasses.replace(e, over=self.over(e.over), body=self.expr(e.body))
         return None
