@@ -1,5 +1,6 @@
 """Before the partition: give library calls the axis orders that they take, and let contractions read transposed operands;
-convolutions become such contractions where the library multiplies, and scatters of lone updates maps.
+convolutions become such contractions where the library multiplies, and scatters of lone updates maps; reshapes go below maps
+(`sinking.py`).
 
 Guarantees: the same values; sorts run along the last axis; running folds are made at the dtype they accumulate in; a
 contraction reads through a transpose wherever its result keeps its axis order, and gives its result transposed by
@@ -40,6 +41,7 @@ from loopwright.lower.convolution import (
     repeats_features,
 )
 from loopwright.lower.lone_updates import as_map
+from loopwright.lower.sinking import sink
 
 
 def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
@@ -83,7 +85,7 @@ def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
                 same[m.outputs[0]] = source
             producer.update((v, m) for v in m.outputs)
         nodes += [Node(m.op, tuple([same.get(v, v) for v in m.inputs]), m.attrs, m.outputs, m.regions, m.source) for m in new]
-    return remove_dead(Graph(g.params, tuple(nodes), tuple([same.get(v, v) for v in g.results]), g.constraints))
+    return sink(remove_dead(Graph(g.params, tuple(nodes), tuple([same.get(v, v) for v in g.results]), g.constraints)))
 
 
 def _reshaped_back(n: Node, producer: dict[Value, Node]) -> Value | None:

@@ -1,0 +1,127 @@
+"""Reshapes of what has only been moved, below the maps that follow: `2 * reshape(broadcast(x))` as `reshape(2 * broadcast(x))`.
+
+A reshape stands between kernels: above the map, what was moved would be written for the map to read. Stacks of stacks of
+columns are stacks of columns, reshaped.
+
+Guarantees: the same values; a map goes above a reshape only where nothing else reads that, and what else the map reads is a
+parameter, or the same everywhere.
+"""
+from __future__ import annotations
+
+from collections import Counter
+
+from loopwright.ir.dims import Shape, product
+from loopwright.ir.elimination import remove_dead
+from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter, parts, walk
+from loopwright.ir.ops.broadcasting import broadcast
+from loopwright.ir.ops.construct import full
+from loopwright.ir.ops.structural import concatenate, pad, reshape, slice_, transpose
+from loopwright.lower.composition import fresh_indices, reads
+from loopwright.lower.scheduling import MOST_COLUMNS
+
+_MOVES = (broadcast, concatenate, pad, slice_, transpose)
+
+
+def sink(g: Graph) -> Graph:
+    """g with reshapes below maps."""
+    walked = _Walk(g)
+    for n in g.nodes:
+        walked.node(n)
+    return remove_dead(Graph(g.params, tuple(walked.nodes), g.results, g.constraints)) if walked.changed else g
+
+
+class _Walk:
+    def __init__(self, g: Graph) -> None:
+        self.g, self.nodes, self.changed = g, list[Node](), False
+        self.producer: dict[Value, Node] = {}
+        self.below: dict[Value, Value] = {}  # of reshapes that may go below the map which reads them: their operands
+        self.reads = Counter(v for n in g.nodes for v in n.inputs) + Counter(g.results)
+        self.params, self.results = set(g.params), set(g.results)
+
+    def node(self, n: Node) -> None:
+        if n.op is reshape:
+            self._consider(n)
+        new = self._columns(n) if n.op is concatenate else self._map(n) if any(v in self.below for v in n.inputs) else None
+        self.changed |= new is not None
+        for m in new or [n]:
+            self.nodes.append(m)
+            self.producer.update((v, m) for v in m.outputs)
+
+    def _consider(self, n: Node) -> None:
+        """Whether a map may go above a reshape."""
+        x, made = n.inputs[0], self.producer.get(n.inputs[0])
+        ones = [[size for size in v.type.shape if size != 1] for v in (x, n.outputs[0])]
+        if made is not None and made.op in _MOVES and self.reads[x] == 1 and ones[0] != ones[1]:
+            self.below[n.outputs[0]] = x
+
+    def _map(self, n: Node) -> list[Node] | None:
+        """A map of what a reshape reads, and its result reshaped."""
+        sources = [self.below[v] for v in n.inputs if v in self.below]
+        shape = sources[0].type.shape
+        alone = all(self.reads[v] == n.inputs.count(v) for v in n.inputs if v in self.below)
+        if not alone or len(n.outputs) > 1 or any(x.type.shape != shape for x in sources) or not _is_map(n):
+            return None
+        nodes, inputs = list[Node](), list[Value]()
+        for v in n.inputs:
+            made = [] if v in self.below else self._reshaped(v, shape, n)
+            if made is None:
+                return None
+            nodes += made
+            inputs.append(made[-1].outputs[0] if made else self.below[v])
+        y = n.outputs[0]
+        value = Value(y.type.with_shape(shape))
+        self.below[y] = value
+        return [*nodes, Node(n.op, tuple(inputs), n.attrs, (value,), (), n.source),
+                Node(reshape, (value,), {"shape": y.type.shape}, (y,), (), n.source)]
+
+    def _reshaped(self, v: Value, shape: Shape, n: Node) -> list[Node] | None:
+        """Another operand of a map in another shape; None where that would be a copy."""
+        made, new = self.producer.get(v), Value(v.type.with_shape(shape))
+        if v in self.params:
+            return [Node(reshape, (v,), {"shape": shape}, (new,), (), n.source)]
+        if made is not None and made.op is full:
+            return [Node(full, (), {**made.attrs, "shape": shape}, (new,), (), made.source)]
+        if made is not None and made.op is broadcast and not made.inputs[0].type.rank:
+            return [Node(broadcast, made.inputs, {"shape": shape, "axes": ()}, (new,), (), made.source)]
+        return None
+
+    def _columns(self, n: Node) -> list[Node] | None:
+        """A stack of stacks of columns as a stack of them, reshaped: a result that nothing reads."""
+        y, axis = n.outputs[0], n.inputs[0].type.rank - 2
+        if n.attrs["axis"] != axis or y not in self.results or self.reads[y] > 1:
+            return None
+        size = product(y.type.shape[axis:])
+        found = [self._parts(v) for v in n.inputs]
+        if not isinstance(size, int) or size > MOST_COLUMNS or not all(found):
+            return None
+        parts = tuple([v for some in found for v in some])
+        whole = Value(y.type.with_shape((*y.type.shape[:axis], size)))
+        return [Node(concatenate, parts, {"axis": axis}, (whole,), (), n.source),
+                Node(reshape, (whole,), {"shape": y.type.shape}, (y,), (), n.source)]
+
+    def _parts(self, v: Value) -> tuple[Value, ...]:
+        """The columns of which one is a stack, where that is an operand of another."""
+        expanded = self.producer.get(v)
+        if expanded is None or expanded.op is not reshape or v.type.shape[-2] != 1:
+            return ()
+        stack = self.producer.get(expanded.inputs[0])
+        if stack is None or stack.op is not concatenate or stack.attrs["axis"] != v.type.rank - 2:
+            return ()
+        columns = all(x.type.rank == v.type.rank - 1 and x.type.shape[-1] == 1 for x in stack.inputs)
+        return stack.inputs if columns else ()
+
+
+def _is_map(n: Node) -> bool:
+    """Whether each element is computed of the same elements of all operands, wherever it is."""
+    if n.op.loop is None or n.regions or "shape" in n.attrs or any(v.type.shape != n.outputs[0].type.shape for v in n.inputs):
+        return False
+    index = tuple([Index(f"i{a}") for a in range(n.outputs[0].type.rank)])
+    e, read = reads(n, index, fresh_indices())
+    inside = [x for x in walk(e) if isinstance(x, Reduce | Prefix | Scatter)]
+    return not inside and all(at == index for _, at in read) and not _by_place(e, index)
+
+
+def _by_place(e: Expr, index: tuple[Index, ...]) -> bool:
+    """Whether an expression depends on where it is, other than by what it loads."""
+    return e in index or (not isinstance(e, Load) and any(_by_place(x, index) for x in parts(e)))
