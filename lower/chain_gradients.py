@@ -158,14 +158,31 @@ class Known:
     def is_worth_it(self, rows: frozenset[Node], made: set[Node], inside: set[Node], decided: Decided) -> bool:
         """Whether what the kernel keeps for itself is stored nowhere else, products that are made once more are short, and
         nothing else is decided of what it takes in."""
-        readers = {(n, u) for n in rows for u in self.users.get(n.outputs[0], []) if u not in inside}
-        if any(n.outputs[0] in self.results for n in rows) or not all(u in self.ends or self._is_number(n) for n, u in readers):
+        ends = self._ends_above(rows, inside)
+        if ends is None or any(n.outputs[0] in self.results for n in rows):
             return False
-        needed = {m for _, u in readers if u in self.ends for m in self.rows_behind(u)}
+        needed = {m for u in ends for m in self.rows_behind(u)}
         terms = [n.inputs[0].type.shape[a] for n in needed & _products(rows) for a, _ in n.attrs["contract"]]
         if any(isinstance(x, int) and x > MOST_AGAIN for x in terms):
             return False
         return not any(decided.placing(n) for n in (rows | made) - needed)
+
+    def _ends_above(self, rows: frozenset[Node], inside: set[Node]) -> set[Node] | None:
+        """The chains' ends that read rows, or what is made of these for them alone; None where something else reads some."""
+        todo = [u for n in rows if not self._is_number(n) for u in self.users.get(n.outputs[0], [])]
+        seen, ends = set(inside), set[Node]()
+        while todo:
+            n = todo.pop()
+            if n in seen or self._is_number(n):
+                continue
+            seen.add(n)
+            if n in self.ends:
+                ends.add(n)
+            elif is_contraction(n) or n.op.loop is None or n.outputs[0] in self.results:
+                return None
+            else:
+                todo += self.users.get(n.outputs[0], [])
+        return ends
 
     def with_maps(self, nodes: set[Node]) -> set[Node]:
         """These and what they read that only they read, or that is cheaper to compute again than to store."""

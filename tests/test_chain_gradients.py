@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 import loopwright as lw
 from loopwright import lax
+from loopwright.ir.backward import recomputing
 from loopwright.ir.errors import ScheduleError
+from loopwright.ir.expansion import expanded
 from loopwright.ir.interpreter import evaluate
 from loopwright.ir.ops.control import switch
 from loopwright.ir.schedule import AddAlong, from_json, to_json
@@ -124,6 +126,23 @@ def test_rows_that_the_forward_part_needs_are_made_again():
     want = evaluate(lw.make_graph(lw.grad(loss, (0, 1, 2)))(*args), args)
     for a, b in zip(found, want, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["attention", "causal", "several_heads"])
+def test_what_calls_would_keep_for_the_backward_part_is_made_again(name):
+    args = arguments((2, 3, 96, 90, 40, 24), np.float32)
+    f = lw.jit(lw.value_and_grad(lambda q, k, v: np.sum(FUNCTIONS[name](q, k, v) ** 2), (0, 1, 2)))
+    value, found = f(*args[:3])
+    expected = np.sum(np.asarray(FUNCTIONS[name](*[x.astype(np.float64) for x in args[:3]])) ** 2)
+    np.testing.assert_allclose(value, expected, rtol=1e-4)
+    for a, b in zip(found, lw.grad(lambda q, k, v: np.sum(FUNCTIONS[name](q, k, v) ** 2), (0, 1, 2))(
+            *[x.astype(np.float64) for x in args[:3]]), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-4 * np.abs(b).max())
+    sizes = dict(zip("nmkpsa", (2, 3, 96, 40, 90, 24), strict=True))
+    graph = expanded(lw.make_graph(lw.value_and_grad(lambda *x: np.sum(FUNCTIONS[name](*x) ** 2), (0, 1, 2)))(*args[:3]))
+    kept, _ = recomputing(graph, {x: sizes.get(x, 50) for x in graph.free_symbols})
+    kernels = program.lower_graph(kept, HOST, blas=True).kernels.nodes
+    assert of_gradients([m for n in kernels if n.op is switch for m in n.regions[1].nodes])
 
 
 def layers(q, k, v, w):
