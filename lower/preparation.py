@@ -79,7 +79,7 @@ def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
             n = n if (by_elements := _by_elements(n)) else _read_through(n, producer, blas, match)
             new = by_elements or (_terms_together(n) if blas and match is match_gemm else []) or _sum_wide(n)
         elif n.op is transpose and reads[n.inputs[0]] == 1:
-            new = [_exchange(n, producer.get(n.inputs[0]))]
+            new = _exchange(n, producer.get(n.inputs[0]), blas and match is match_gemm)
         for m in new:
             if m.op is reshape and (source := _reshaped_back(m, producer)) is not None:
                 same[m.outputs[0]] = source
@@ -144,23 +144,24 @@ def _by_elements(n: Node) -> list[Node]:
 
 
 def _terms_together(n: Node) -> list[Node]:
-    """A sum over several axes that do not lie together (`einsum("nir,njr->ij")`, the gradient of a matrix that multiplies each
-    of a batch), as a product of matrices whose terms are the last axes. Blocks would keep a copy of all rows for each `n`."""
-    pairs = len(n.attrs["batch"])
-    if len(n.attrs["contract"]) < 2 or match_gemm(n) or n.attrs["batch"] != tuple((a, a) for a in range(pairs)):
+    """A contraction whose terms lie between other axes, or apart (one matrix times each of a batch, `einsum("nir,njr->ij")`),
+    as a product of matrices: the terms are the last axes. Blocks would keep copies that are larger than the operands."""
+    pairs, count = len(n.attrs["batch"]), len(n.attrs["contract"])
+    if not count or match_gemm(n) or n.attrs["batch"] != tuple((a, a) for a in range(pairs)):
         return []
-    before, inputs = list[Node](), list[Value]()
+    before, inputs, contract = list[Node](), list[Value](), list[tuple[int, ...]]()
     for side, v in enumerate(n.inputs):
-        terms = [p[side] for p in n.attrs["contract"]]
-        perm = (*(a for a in range(v.type.rank) if a not in terms), *terms)
-        if perm != tuple(range(v.type.rank)):
+        terms = tuple([p[side] for p in n.attrs["contract"]])
+        first, last = range(pairs, pairs + count), range(v.type.rank - count, v.type.rank)
+        if terms not in (tuple(first), tuple(last)):
+            perm = (*(a for a in range(v.type.rank) if a not in terms), *terms)
             moved = Value(v.type.with_shape(tuple([v.type.shape[a] for a in perm])))
             before.append(Node(transpose, (v,), {"perm": perm}, (moved,), (), n.source))
-            v = moved
+            v, terms = moved, tuple(last)
         inputs.append(v)
-    count = len(n.attrs["contract"])
-    contract = tuple((inputs[0].type.rank - count + k, inputs[1].type.rank - count + k) for k in range(count))
-    made = Node(n.op, tuple(inputs), {**n.attrs, "contract": contract}, n.outputs, n.regions, n.source)
+        contract.append(terms)
+    attrs = {**n.attrs, "contract": tuple(zip(*contract, strict=True))}
+    made = Node(n.op, tuple(inputs), attrs, n.outputs, n.regions, n.source)
     return [*before, made] if match_gemm(made) else []
 
 
@@ -174,17 +175,25 @@ def _sum_wide(n: Node) -> list[Node]:
             Node(convert, (made,), {"dtype": n.outputs[0].type.dtype}, n.outputs, (), n.source)]
 
 
-def _exchange(n: Node, product: Node | None) -> Node:
-    """transpose(dot_general(x, y)) is dot_general(y, x) if it does nothing but exchange x's free axes with y's."""
+def _exchange(n: Node, product: Node | None, blas: bool) -> list[Node]:
+    """transpose(dot_general(x, y)) is dot_general(y, x) if it does nothing but exchange x's free axes with y's. If x's
+    is put between y's, that is done afterwards: blocks of y's first axis go through both."""
     if product is None or product.op is not dot_general:
-        return n
+        return [n]
     pairs = len(product.attrs["batch"])
     left = product.inputs[0].type.rank - pairs - len(product.attrs["contract"])
-    rank = n.outputs[0].type.rank
-    if n.attrs["perm"] != (*range(pairs), *range(pairs + left, rank), *range(pairs, pairs + left)):
-        return n
+    rank, perm = n.outputs[0].type.rank, n.attrs["perm"]
     flipped = {name: tuple((b, a) for a, b in product.attrs[name]) for name in ("batch", "contract")}
-    return Node(dot_general, product.inputs[::-1], {**product.attrs, **flipped}, n.outputs, (), n.source)
+    exchanged = (*range(pairs), *range(pairs + left, rank), *range(pairs, pairs + left))
+    if perm == exchanged:
+        return [Node(dot_general, product.inputs[::-1], {**product.attrs, **flipped}, n.outputs, (), n.source)]
+    place = perm.index(0)
+    if not blas or left != 1 or pairs or place == 0 or perm != (*range(1, place + 1), 0, *range(place + 1, rank)):
+        return [n]
+    made = Value(n.outputs[0].type.with_shape(tuple([product.outputs[0].type.shape[a] for a in exchanged])))
+    put = (*range(place), rank - 1, *range(place, rank - 1))
+    return [Node(dot_general, product.inputs[::-1], {**product.attrs, **flipped}, (made,), (), product.source),
+            Node(transpose, (made,), {"perm": put}, n.outputs, (), n.source)]
 
 
 def _read_through(n: Node, producer: dict[Value, Node], blas: bool, match: Match) -> Node:

@@ -1,5 +1,5 @@
 """Contractions whose operands have no axes to themselves: sums of products of elements, of every dtype and order of axes;
-and those that sum over axes that lie apart."""
+and those whose terms lie apart or between other axes."""
 import numpy as np
 import pytest
 
@@ -43,9 +43,10 @@ def test_derivatives_are_those_outside_jit():
 
 
 @pytest.mark.parametrize("terms", ["nir,njr->ij", "nri,njr->ij", "bnir,bnjr->bij", "nir,rjn->ij", "nmir,nmjr->ij",
-                                   "nirs,jnsr->ij"])
-def test_sums_over_axes_that_lie_apart(terms):
-    """Whatever the sizes are; the gradient of one matrix that multiplies each of a batch is such a sum."""
+                                   "nirs,jnsr->ij", "ij,njr->nir", "ji,njr->nir", "ij,njr->inr", "njr,ji->nir", "ij,njrs->nirs",
+                                   "ij,njrs->nris", "bij,bnjr->bnir", "ij,jnr->nir"])
+def test_terms_that_lie_apart_or_between_other_axes(terms):
+    """Whatever the sizes are: one matrix times each of a batch, and its gradient, among them."""
     f, rng, letters = lw.jit(lambda a, b: np.einsum(terms, a, b)), np.random.default_rng(0), sorted(set(terms) - set(",->"))
     for sizes in ({}, {"n": 700, "r": 3}, {"n": 1, "i": 1}, {"n": 0}, {"r": 0}, {"i": 0}):
         drawn = {x: sizes.get(x, 2 + k) for k, x in enumerate(letters)}
