@@ -6,8 +6,8 @@
 
 While tiles multiply with a chunk they ask the caches for the next.
 
-Guarantees: nothing outside the matrices is read or written; an element's sum is made in one order, whatever m and n are; what C
-held before does not matter. There is at least one term.
+Guarantees: nothing outside the matrices is read or written; an element's sum is made in one order, whatever m is and whichever
+columns are made with it; what C held before does not matter. There is at least one term.
 """
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.codegen.tiles import transposed
 from loopwright.lower.target import Target
 
-LONG, SHORT = 128, 64  # terms of a chunk: a block has whole chunks
+LONG, SHORT, FEWEST = 128, 64, 16  # terms of a chunk: a block has whole chunks
 ROWS = 280  # that are multiplied with a chunk: it is worth its copy then
 FAR, MANY = 1920, 160  # bytes between a row's terms, which processors then do not see coming; columns that are worth a copy
 DEPTH = 512  # terms of a block: its rows of the left side stay in the second cache
@@ -76,6 +76,7 @@ class _Chunks:
         self.dtype, self.target, self.turned, self.function = dtype, target, turned, function
         self.kind, self.lanes, self.long = memory_type(dtype), target.lanes(dtype), terms_of(target)
         self.chunk = function.slot(self.long * WIDEST * self.lanes, self.kind, 64)
+        self.length = str(self.long) if turned else self._length(function.root)
 
     def text(self) -> str:
         root = self.function.root
@@ -83,6 +84,15 @@ class _Chunks:
         header = f"void @{name_of(self.dtype, self.turned)}(i64 %m, i64 %n, i64 %k, ptr noalias %a, i64 %a.row, i64 %a.term, " \
             "ptr noalias %b, ptr noalias %c, i64 %begin, i64 %end)"
         return f"define {header} {ATTRIBUTES} {{\n{self.function.body()}\n  ret void\n}}"
+
+    def _length(self, scope: Scope) -> str:
+        """The terms of a chunk: where rows of B are a large power of 2 apart no more than the few sets of the second cache hold
+        where all of them go."""
+        step = scope.emit(f"mul i64 %n, {self.dtype.itemsize}")
+        power = scope.emit(f"and i64 {step}, {scope.emit(f'sub i64 0, {step}')}")
+        power = scope.call("i64", "llvm.umax.i64", [("i64", power), ("i64", "1")])
+        fits = scope.emit(f"udiv i64 {self.target.cache_bytes // 2}, {power}")
+        return _least(scope, scope.call("i64", "llvm.umax.i64", [("i64", fits), ("i64", str(FEWEST))]), self.long)
 
     def _whole(self, scope: Scope) -> Carried:
         """Blocks of rows, in them blocks of terms. Rows with terms far apart are copied, where there are columns enough."""
@@ -137,7 +147,7 @@ class _Chunks:
         sums, wide = element(scope, self.kind, block.sums, at), str(WIDEST * self.lanes)
 
         def chunk(inner: Scope, term: str, now: list[str]) -> list[str]:
-            many = _least(inner, inner.emit(f"sub i64 %k, {term}"), self.long)
+            many = _least(inner, inner.emit(f"sub i64 %k, {term}"), self.length)
             past = inner.emit(f"mul i64 {inner.emit(f'sub i64 {term}, {block.span[0]}')}, {block.steps[1]}")
             a, again = element(inner, self.kind, block.left, past), inner.emit(f"icmp ne i64 {term}, 0")
             ahead = self._ahead(inner, v, at, term, block) if v == widths_of(self.target)[-1] else None
@@ -155,14 +165,14 @@ class _Chunks:
                     for x, step in ((a, block.steps[0]), (sums, "%n")))
             rest = inner.emit(f"sub i64 {block.count}, {height}")
             call_panel(inner, self.dtype, v, (many, a, self.chunk, wide, c, rest, left, again), block.steps,
-                       ahead and replace(ahead, number="1"))
+                       ahead and replace(ahead, number=inner.emit(f"add i64 {ahead.more}, 1")))
             return []
-        loop(scope, *block.span, str(self.long), (), chunk)
+        loop(scope, *block.span, self.length, (), chunk)
 
     def _ahead(self, scope: Scope, v: int, at: str, term: str, block: _Block) -> Ahead:
         """The next chunk, which may be that of the next panel."""
         columns, (first, end) = v * self.lanes, block.span
-        following, further = scope.emit(f"add i64 {term}, {self.long}"), scope.emit(f"add i64 {at}, {columns}")
+        following, further = scope.emit(f"add i64 {term}, {self.length}"), scope.emit(f"add i64 {at}, {columns}")
         here = scope.emit(f"icmp slt i64 {following}, {end}")
         row = scope.emit(f"select i1 {here}, i64 {following}, i64 {first}")
         column = scope.emit(f"select i1 {here}, i64 {at}, i64 {further}")
@@ -172,9 +182,12 @@ class _Chunks:
         lines, each = (self.long, self.long // columns) if self.turned else (columns, 1)
         lines = lines * self.dtype.itemsize // LINE
         place = element(scope, self.kind, "%b", scope.emit(f"add i64 {scope.emit(f'mul i64 {row}, {size}')}, {column}"))
-        two = scope.emit(f"icmp sle i64 {block.count}, {(lines - 1) * heights(self.target, v)[0]}")
+        height = heights(self.target, v)[0]
+        tiles = scope.emit(f"udiv i64 {scope.emit(f'add i64 {block.count}, {height - 1}')}, {height}")
+        more = scope.call("i64", "llvm.smax.i64", [("i64", scope.emit(f"sub i64 {lines}, {tiles}")), ("i64", "0")])
+        more = _least(scope, more, 2)
         step = scope.emit(f"mul i64 {size}, {self.dtype.itemsize}")
-        return Ahead(place, step, lines, each.bit_length() - 1, "0", two)
+        return Ahead(place, step, lines, each.bit_length() - 1, "0", more)
 
 
 def _least(scope: Scope, a: str, b: str | int) -> str:

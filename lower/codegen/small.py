@@ -59,14 +59,14 @@ def _variants(target: Target, vectors: int) -> list[tuple[bool, bool]]:
 @dataclass(frozen=True)
 class Ahead:
     """What tiles ask the caches for: `lines` lines of memory in each row of what begins at a pointer, rows `step` bytes apart;
-    a row for 2 ** `shift` terms; the number of the first tile; whether a tile that copies asks for two lines of a row."""
+    a row for 2 ** `shift` terms; the number of the first tile; for how many lines more a tile that copies asks, up to 2."""
 
     pointer: str
     step: str
     lines: int
     shift: int
     number: str
-    two: str
+    more: str
 
 
 def call_panel(scope: Scope, dtype: np.dtype, vectors: int, given: tuple[str, ...],
@@ -78,7 +78,7 @@ def call_panel(scope: Scope, dtype: np.dtype, vectors: int, given: tuple[str, ..
     more = f", ptr {copy}" if copy else ""
     if ahead:
         more += f", ptr {ahead.pointer}, i64 {ahead.step}, i64 {ahead.lines - 1}, i64 {ahead.shift}"
-        more += f", i64 {ahead.number}" + f", i1 {ahead.two}" * bool(copy)
+        more += f", i64 {ahead.number}" + f", i64 {ahead.more}" * bool(copy)
     scope.do(f"call void @{_panel_name(dtype, vectors, bool(ahead), bool(copy))}(i64 {k}, ptr {a}, i64 {steps[0]}, "
              f"i64 {steps[1]}, ptr {b}, i64 {step}, ptr {c}, i64 {m}, i64 {left}, i64 %n, i1 {again}{more})")
 
@@ -162,7 +162,8 @@ class _Panel:
             row, = loop(root, row, root.emit(f"sub i64 %m, {lower}"), str(height), [("i64", row)], partial(self._tile, height))
         name, more = _panel_name(self.dtype, self.vectors, self.ahead, self.copies), ", ptr noalias %copy" * self.copies
         if self.ahead:
-            more += ", ptr %ahead, i64 %ahead.step, i64 %ahead.lines, i64 %ahead.shift, i64 %number" + ", i1 %two" * self.copies
+            more += ", ptr %ahead, i64 %ahead.step, i64 %ahead.lines, i64 %ahead.shift, i64 %number"
+            more += ", i64 %more" * self.copies
         header = f"void @{name}({_MATRICES}, i64 %b.term, ptr noalias %c, i64 %m, i64 %left, i64 %n, i1 %again{more})"
         return f"define internal {header} noinline {ATTRIBUTES} {{\n{self.function.body()}\n  ret void\n}}"
 
@@ -189,13 +190,15 @@ class _Panel:
 
     def _share(self, scope: Scope, at: str, height: int) -> list[str]:
         """What a tile asks for: a line of every row, the next tile for the next; where there are few tiles the first, which
-        copies, for two."""
+        copies, for more."""
         number = scope.emit(f"add i64 %number, {scope.emit(f'udiv i64 {at}, {height}')}")
         line = scope.emit(f"and i64 {number}, %ahead.lines")
         first = scope.emit(f"getelementptr i8, ptr %ahead, i64 {scope.emit(f'mul i64 {line}, {LINE}')}")
         if not self.copies:
             return [first]
-        return [first, scope.emit(f"getelementptr i8, ptr {first}, i64 {scope.emit(f'select i1 %two, i64 {LINE}, i64 0')}")]
+        some = scope.call("i64", "llvm.umin.i64", [("i64", "%more"), ("i64", "1")])
+        return [first, *(scope.emit(f"getelementptr i8, ptr {first}, i64 {scope.emit(f'mul i64 {x}, {LINE}')}")
+                         for x in (some, "%more"))]
 
     def _term(self, left: Sequence[str], ahead: Sequence[str], scope: Scope, term: str, state: list[str]) -> list[str]:
         if ahead:
