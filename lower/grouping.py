@@ -26,8 +26,8 @@ from loopwright.lower.kernel import MOST_NODES
 from loopwright.lower.merging import merge
 from loopwright.lower.partials import add_up_along, behind
 from loopwright.lower.rules import WORTH_KEEPING
-from loopwright.lower.scheduling import is_short
-from loopwright.lower.survey import EXPENSIVE, own_cost
+from loopwright.lower.scheduling import MOST_INTERLEAVED, is_short
+from loopwright.lower.survey import EXPENSIVE, own_cost, stacks_columns
 
 MOST_POSITIONS = 4  # at which one group may read one value
 MOST_VISITS = 64  # when looking for a path between groups
@@ -284,7 +284,8 @@ class Grouping:
         positions, cost = self.positions_of(v, group), own_cost(form.expr) if form.is_map else 0
         if self.in_turn and cost >= EXPENSIVE and _has_no_lanes(group):
             return False
-        if cost >= EXPENSIVE and 0 < v.type.rank < len(group.index) and n not in self._folded:
+        apart = 0 < v.type.rank < len(group.index) and not stacks_columns(group.root, MOST_INTERLEAVED)
+        if cost >= EXPENSIVE and apart and n not in self._folded:
             return False  # one after another for each row; with lanes along the rows in a kernel of its own
         if cost < WORTH_KEEPING or self._is_aligned(v, group) or self._in_rows(group, positions):
             return True

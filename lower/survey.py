@@ -114,14 +114,19 @@ def _repeats(stages: list[Reading], region: Graph, columns: int) -> bool:
     return is_short(shape, columns) and len(region.results) == 1 and len(shape) > 1 and not folds
 
 
+def stacks_columns(n: Node, most: int) -> bool:
+    """Whether a node puts together so many columns at most, each of one element of a row."""
+    return n.op is concatenate and n.attrs["axis"] == n.outputs[0].type.rank - 1 and is_short(n.outputs[0].type.shape, most) \
+        and all(v.type.shape[-1] == 1 for v in n.inputs)
+
+
 def _interleaves(region: Graph, index: Position, fresh: Callable[[], Index], columns: int) -> bool:
     """Whether the root does no more than choose by the position along a short last axis, or has one position there: then
     each is a store, and lanes run along the axis before."""
     root = next(n for n in region.nodes if n.outputs[0] is region.results[0])
-    shape, axis = root.outputs[0].type.shape, len(index) - 1
-    stacked = root.op is concatenate and root.attrs["axis"] == axis and all(v.type.shape[-1] == 1 for v in root.inputs)
-    most = columns if stacked else MOST_INTERLEAVED
-    if not is_short(shape, most) or any(v.type.rank == len(index) for v in region.results[1:]):
+    shape = root.outputs[0].type.shape
+    is_spelled = is_short(shape) or stacks_columns(root, columns)
+    if not is_spelled or any(v.type.rank == len(index) for v in region.results[1:]):
         return False
     e = reads(root, index, fresh)[0]
     if shape[-1] == 1:
