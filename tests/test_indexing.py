@@ -109,3 +109,11 @@ def test_an_ellipsis_that_stands_for_no_axis_separates_advanced_indices(key):
         return x
 
     np.testing.assert_array_equal(lw.jit(write)(x, new), want)
+
+
+def test_slices_reach_beyond_any_integer():
+    x, far = np.arange(12.0).reshape(3, 4), 2 ** 70
+    for f in (lambda x: x[:far, -far:], lambda x: x[far:], lambda x: x[::far, ::-far], lambda x: x[-far:far:2, :-far]):
+        g = lw.jit(f)
+        for a in (x, x[:1], x[:0]):
+            np.testing.assert_array_equal(g(a), f(a), strict=True)

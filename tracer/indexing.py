@@ -26,6 +26,8 @@ from loopwright.tracer.size import Size, as_extent
 from loopwright.tracer.tables import implements
 from loopwright.tracer.tracer import Tracer
 
+MOST = 1 << 60  # no axis is as long
+
 
 @dataclass(frozen=True)
 class Span:
@@ -197,11 +199,11 @@ def _span(s: slice, n: Extent, scope: Scope) -> Span:
 
 
 def _bound(x: Any) -> Extent:
+    """A bound or step of a slice; integers beyond any axis become those that code computes with."""
     extent = as_extent(x)
-    if extent is not None:
-        return extent
     try:
-        return operator.index(x)
+        extent = operator.index(x) if extent is None else extent
+        return min(max(extent, -MOST), MOST) if isinstance(extent, int) else extent
     except ConcretizationError:
         raise ConcretizationError(
             f"{user_source()}: a slice with a traced bound would have a shape that depends on data. Take a window of fixed "
