@@ -16,6 +16,8 @@ from loopwright.ir.dims import Dim, Extent, Shape, evaluate, substitute, symbols
 from loopwright.ir.facts import Constraint, Facts
 from loopwright.ir.source import Source, user_source
 
+BEYOND = 1 << 61  # no size is as large, nor what programs ask of one
+
 
 class Guard(NamedTuple):
     """A constraint that a compiled version relies on, and the user's line that asked for it."""
@@ -72,6 +74,8 @@ class Scope:
             return self.decide("<=", a + 1, b)
         constraint = Constraint(relation, a, b)
         answer = constraint.holds(self.hints)
+        if relation != "divides" and any(isinstance(x, int) and abs(x) >= BEYOND for x in (a, b)):
+            return answer  # that of all sizes
         if not answer:
             constraint = self._refuted(relation, a, b)
         self.guards.append(Guard(constraint, user_source()))

@@ -132,6 +132,7 @@ def test_the_global_random_state_is_watched(draw):
     (lambda x: np.diff(x, n=-1), ValueError, "order must be non-negative"),
     (lambda x: np.interp(x, [0, 1], [1, 2, 3]), ValueError, "not of the same length"),
     (lambda x: np.repeat(x, -1), ValueError, "repeats may not contain negative values"),
+    (lambda x: np.broadcast_to(x, (2 ** 70, 2, 3)), ValueError, "Maximum allowed dimension exceeded"),
     (lambda x: np.tile(x, -1), ValueError, "negative dimensions are not allowed"),
     (lambda x: np.broadcast_to(x, (-1, 2, 3)), ValueError, "negative dimensions are not allowed"),
     (lambda x: lw.random.normal(lw.random.key(0), (-1,)) + x[0, 0], ValueError, "negative dimensions are not allowed"),

@@ -11,6 +11,7 @@ from numpy.exceptions import AxisError
 from loopwright.ir.builder import Builder, Ref, innermost
 from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.errors import ConcretizationError
+from loopwright.ir.guards import BEYOND
 from loopwright.ir.source import user_source
 from loopwright.tracer.indexing import content_guard
 from loopwright.tracer.promotion import lift_own, newest_builder, reshape
@@ -68,6 +69,8 @@ def as_shape(shape: Any) -> Shape:
     sizes = as_extents(shape)
     if any(isinstance(n, int) and n < 0 for n in sizes):
         raise ValueError(f"{user_source()}: negative dimensions are not allowed, got {shape}")
+    if any(isinstance(n, int) and n >= BEYOND for n in sizes):
+        raise ValueError(f"{user_source()}: Maximum allowed dimension exceeded, got {shape}")
     return sizes
 
 

@@ -14,7 +14,7 @@ from numpy.exceptions import AxisError
 from loopwright.ir.builder import Ref
 from loopwright.ir.dims import Call, Extent, Shape, floordiv, modulo, product, terms_of
 from loopwright.ir.errors import ShapeError
-from loopwright.ir.guards import Scope
+from loopwright.ir.guards import BEYOND, Scope
 from loopwright.ir.ops.structural import reverse, section, transpose
 from loopwright.ir.source import user_source
 from loopwright.tracer.axes import along, as_axes, as_axis, as_extents, as_shape, as_size, as_tracer, as_tracers, known_list
@@ -222,8 +222,8 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Traced:
     if times is None:
         counts = np.asarray(known_list(repeats))
         return xp.take(x, xp.repeat(xp.arange(int(x.shape[k])), counts), axis=k)
-    if isinstance(times, int) and times < 0:
-        raise ValueError(f"{user_source()}: repeats may not contain negative values, got {times}")
+    if isinstance(times, int) and not 0 <= times < BEYOND:
+        raise ValueError(f"{user_source()}: repeats may not contain negative values, nor greater than sizes are, got {times}")
     shape = x.ref.shape
     spread = broadcast(reshape(x.ref, (*shape[:k + 1], 1, *shape[k + 1:])), (*shape[:k + 1], times, *shape[k + 1:]))
     return Tracer(reshape(spread, (*shape[:k], shape[k] * times, *shape[k + 1:])))
