@@ -125,15 +125,15 @@ def _share_out(w: Writer, sizes: Sizes, name: str, rows: Rows,
                one: Callable[[Writer, list[str], list[str], str], None]) -> tuple[str, ...]:
     """A loop of the pool over rows, and the text of its body, the same for all kernels of a name: `one` writes what is done
     with the pointers of a row, its numbers and the scratch memory."""
-    given = [*(f"ptr {base}" for base, _ in rows.arrays), "ptr %error",
-             *(f"i64 {sizes.extent(x)}" for x in (*(step for _, step in rows.arrays), *rows.numbers, rows.scratch))]
+    given = [*(("ptr", base) for base, _ in rows.arrays), ("ptr", "%error"),
+             *(("i64", sizes.extent(x)) for x in (*(step for _, step in rows.arrays), *rows.numbers, rows.scratch))]
     block = w.slot(f"[{len(given)} x i64]")
-    for k, x in enumerate(given):
-        w.store(*x.split(" ", 1), block, 8 * k)
+    for k, (kind, x) in enumerate(given):
+        w.store(kind, x, block, 8 * k)
     count, each = sizes.extent(rows.count), sizes.extent(rows.work)
     w.call("void", "lw_loop", f"ptr @{name}", f"ptr {block}", f"i64 {count}", f"i64 {each}", "i64 1", "i64 1")
     body = Writer()
-    found = [body.load(x.split(" ", 1)[0], "%context", 8 * k) for k, x in enumerate(given)]
+    found = [body.load(kind, "%context", 8 * k) for k, (kind, _) in enumerate(given)]
     m = len(rows.arrays)
     bases, error, steps, numbers = found[:m], found[m], found[m + 1:2 * m + 1], found[2 * m + 1:-1]
     temp = body.call("ptr", "lw_scratch_acquire", f"i64 {found[-1]}")
