@@ -45,3 +45,19 @@ def test_sorted_rows_are_those_of_one_thread(shape, dtype):
     assert found[0] == found[1] == found[2]
     for ours, theirs in zip(lw.jit(rows)(x), (np.sort(x, -1), np.argsort(x, -1, kind="stable")), strict=False):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def blurred(x):
+    """A stencil, a transpose and maxima of windows of images, of which there may be few."""
+    y = np.concatenate([x[:, 1:], x[:, :1]], 1) + np.concatenate([x[:, :, -1:], x[:, :, :-1]], 2)
+    return y * 0.5 + x, x.transpose(0, 2, 1, 3) * 2, np.maximum(x[:, ::2, 1:], x[:, 1::2, :-1])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("shape", [(1, 200, 201, 9), (3, 130, 75, 17), (2, 0, 8, 3), (0, 4, 4, 4), (300, 4, 5, 60)])
+def test_images_are_those_of_one_thread_however_few(shape, dtype):
+    x = np.random.default_rng(2).normal(size=shape).astype(dtype)
+    found = bits_of(blurred, x)
+    assert found[0] == found[1] == found[2]
+    for ours, theirs in zip(lw.jit(blurred)(x), blurred(x), strict=True):
+        np.testing.assert_array_equal(ours, theirs)

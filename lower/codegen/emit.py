@@ -37,6 +37,7 @@ from loopwright.lower.short_rows import beside, lengths
 from loopwright.lower.target import Target
 
 FEWEST_TILES = 12  # one below the other, of a thread: it reads all factors of the columns for them
+MANY = 256  # iterations of a loop that keep all threads busy, whatever is inside
 LINE = 64  # bytes of memory that no two threads should store to
 FEWEST_COLUMNS = 256  # of a thread that goes by rows: shorter stretches of memory are slow to read
 MOST_IN_PLACE = 120  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
@@ -358,13 +359,20 @@ class Generator:
     def parallel(self, context: Context, statement: For) -> None:
         """The loop as a function over [begin, end), which finds what it reads in a block on this one's stack: the pool runs it,
         in chunks where there is enough work."""
+        pairs = _pairs(statement)
+
         def run(inside: Context, given: Sequence[str], begin: str, end: str) -> None:
+            if pairs is not None:
+                self.pairs(inside, statement, pairs, (begin, end))
+                return
             inside, span = stretch(inside, statement, (begin, end))
             self.with_scratch(inside, _locals(statement.body), lambda here: self.counted(here, statement, span, parallel=True))
         kernel, scope = context.kernel, context.scope
         name, block = self.outlined(context, (), run)
         n, units = unit_count(context, statement), max(statement.step // unit_of(statement), 1)
-        each = kernel.extent(floordiv(work_of(statement.body), units))
+        each = kernel.extent(floordiv(work_of(statement.body), units) if pairs is None else work_of(pairs.body))
+        if pairs is not None:
+            n = scope.emit(f"mul i64 {n}, {kernel.extent(pairs.extent)}")
         together = max(s.lanes for s in statement.body if isinstance(s, For)) if statement.tiled else statement.together
         if statement.lanes > 1:
             stored = [kernel.buffers[b].dtype.itemsize for b, _ in writes(statement.body)]
@@ -387,6 +395,22 @@ class Generator:
             return ()
         branch(scope, few, here, shared_out)
         kernel.forget()
+
+    def pairs(self, context: Context, outer: For, inner: For, span: tuple[str, str]) -> None:
+        """Positions of two loops, numbered in order, from one to another: of the first and the last row a part."""
+        scope, index = context.scope, outer.index.name
+        columns = scope.call("i64", "llvm.smax.i64", [("i64", context.kernel.extent(inner.extent)), ("i64", "1")])
+        low = scope.emit(f"udiv i64 {span[0]}, {columns}")
+        past = scope.emit(f"add i64 {span[1]}, {scope.emit(f'sub i64 {columns}, 1')}")
+        high = scope.emit(f"udiv i64 {past}, {columns}")
+
+        def row(here: Context) -> None:
+            at, within = here.scope, here.bindings[index].parts[0]
+            before = at.emit(f"mul i64 {within}, {columns}")
+            begin = at.call("i64", "llvm.smax.i64", [("i64", at.emit(f"sub i64 {span[0]}, {before}")), ("i64", "0")])
+            end = at.call("i64", "llvm.smin.i64", [("i64", at.emit(f"sub i64 {span[1]}, {before}")), ("i64", columns)])
+            self.counted(here, inner, (begin, end))
+        self.with_scratch(context, _locals(outer.body), lambda here: self.vectors(outer, here, (low, high), row))
 
     def _arguments(self) -> list[tuple[str, str]]:
         """(type, register) of this nest's parameters."""
@@ -461,6 +485,27 @@ def _without_condition(statement: For) -> For:
 def _has_windows(f: For) -> bool:
     """Whether each element is a fold over several indices: what stands around it takes as long for one vector as for two."""
     return any(isinstance(x, Reduce) and len(x.over) > 1 for e in expressions(f.body) for x in walk(e))
+
+
+def _pairs(f: For) -> For | None:
+    """The loop that is all of a loop's body, where that one may have few iterations, and those of both may go to any thread:
+    they store elements of their own, and read none that others store."""
+    if (isinstance(f.extent, int) and f.extent >= MANY) or len(f.body) != 1 or not isinstance(f.body[0], For):
+        return None
+    inner, stores = f.body[0], list(writes(f.body))
+    plain = all(x.lanes == 1 and x.step == 1 and x.origin is None and x.short is None and x.together == 1
+                and not (x.tiled or x.by_rows or x.padded or x.of) for x in (f, inner))
+    own = all(isinstance(s, For | Store | Let | Allocate) for s in _inside(inner)) and all(
+        s.combine == "set" for s in _inside(inner) if isinstance(s, Store))
+    kept = {s.buffer.name for s in _inside(inner) if isinstance(s, Allocate)}
+    apart = all(b in kept or {f.index, inner.index} <= set(index) for b, index in stores)
+    read = {x.array for e in expressions(f.body) for x in walk(e) if isinstance(x, Load)}
+    fine = plain and own and apart and not read & {b for b, _ in stores if b not in kept}
+    return inner if fine and _condition_of(f) is None else None
+
+
+def _inside(f: For) -> list[Statement]:
+    return [x for s in f.body for x in ([s, *_inside(s)] if isinstance(s, For) else [s])]
 
 
 def _goes_down(f: For) -> bool:
