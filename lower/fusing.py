@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import (
@@ -239,21 +240,34 @@ def _direct(x: Expr) -> Iterator[Expr]:
         yield from (v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, Index))
 
 
-def fuse_loops(nest: Nest, loops: Loops) -> Nest | None:
+@dataclass(frozen=True)
+class Fused:
+    """What nests with the same accesses share when adjacent loops of theirs become one: see `together`; and expressions, as
+    they were and are, by number."""
+
+    loops: Loops
+    begins: dict[str, int] | None
+    done: dict[int, tuple[Expr, Expr]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, nest: Nest, loops: Loops) -> Fused:
+        return cls(loops, together(nest, loops))
+
+
+def fuse_loops(nest: Nest, known: Fused) -> Nest | None:
     """The nest with these adjacent loops as one, or None where an access does not allow it."""
-    begins = together(nest, loops)
-    if begins is None or len(loops) < 2:
+    if known.begins is None or len(known.loops) < 2:
         return None
-    return _Fuser(loops, begins).nest(nest)
+    return _Fuser(known.loops, known.begins, known.done).nest(nest)
 
 
 class _Fuser:
-    def __init__(self, loops: Loops, begins: dict[str, int]) -> None:
+    def __init__(self, loops: Loops, begins: dict[str, int], done: dict[int, tuple[Expr, Expr]]) -> None:
         self.run, self.begins = [k for k, _ in loops], begins
         self.extent = product(n for _, n in loops)
         self.row = product(n for _, n in loops[1:])
         self.index = Index("_".join(k.name for k in self.run))
-        self.done: dict[int, tuple[Expr, Expr]] = {}
+        self.done = done
 
     def nest(self, nest: Nest) -> Nest:
         return Nest(nest.name, tuple(map(self.buffer, nest.buffers)), nest.symbols, self.body(nest.body))

@@ -48,7 +48,7 @@ from loopwright.ir.schedule import (
 )
 from loopwright.lower import binding, blocks, registers
 from loopwright.lower.distribution import distribute
-from loopwright.lower.fusing import by_rows, fuse_loops, transposed_loads
+from loopwright.lower.fusing import Fused, by_rows, fuse_loops, transposed_loads
 from loopwright.lower.joining import join
 from loopwright.lower.lanes import lane_nest
 from loopwright.lower.packing import pack
@@ -172,7 +172,7 @@ class Known:
     """What schedules made of one region, for others that begin alike: statements, by where things are computed; of these nests
     before blocks, by what decides them, and what each instruction about blocks made of one, and others of that."""
 
-    placed: dict[Places, tuple[Placed, dict[Looped, tuple[Nest, Steps]]]] = field(default_factory=dict)
+    placed: dict[Places, tuple[Placed, dict[Looped, tuple[Nest, Steps]], dict[Looped, Fused]]] = field(default_factory=dict)
 
 
 def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None = None) -> Scheduled:
@@ -185,7 +185,7 @@ def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None
     d, known = decisions_of(region, schedule), Known() if known is None else known
     places = _places(region, d)
     if places not in known.placed:
-        known.placed[places] = place(region, places), {}
+        known.placed[places] = place(region, places), {}, {}
     return _NestBuilder(region, d, *known.placed[places]).build(name)
 
 
@@ -209,8 +209,9 @@ def _places(region: Graph, d: Decisions) -> Places:
 
 
 class _NestBuilder:
-    def __init__(self, region: Graph, decisions: Decisions, placed: Placed, known: dict[Looped, tuple[Nest, Steps]]) -> None:
-        self.region, self.d, self.placed, self.known = region, decisions, placed, known
+    def __init__(self, region: Graph, decisions: Decisions, placed: Placed, known: dict[Looped, tuple[Nest, Steps]],
+                 fused: dict[Looped, Fused]) -> None:
+        self.region, self.d, self.placed, self.known, self.fused = region, decisions, placed, known, fused
 
     def build(self, name: str) -> Scheduled:
         d = self.d
@@ -255,8 +256,12 @@ class _NestBuilder:
         nest = Nest(name, (*inputs, *outputs), self.region.symbols, body)
         for bound in self.d.bound:
             nest = _agreed(bound, lambda nest, x: binding.bind(nest, self._index(x.stage, x.loop), x.axes), nest)
-        for fuse in self.d.fused:
-            fused = fuse_loops(nest, self._loops(fuse.stage)[fuse.loop:fuse.loop + fuse.count])
+        for k, fuse in enumerate(self.d.fused):
+            key = (*self.d.bound, *self.d.fused[:k + 1])  # accesses do not depend on lanes
+            if key not in self.fused:
+                loops = self._loops(fuse.stage)[fuse.loop:fuse.loop + fuse.count]
+                self.fused[key] = Fused.of(nest, loops)
+            fused = fuse_loops(nest, self.fused[key])
             check(fused is not None, fuse, "some access does not keep these loops together")
             assert fused is not None
             nest = fused
