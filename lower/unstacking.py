@@ -82,8 +82,8 @@ class _Columns:
     def _width(self, v: Value) -> int:
         """How many columns a value has, if they are few and known; else 0."""
         shape = v.type.shape
-        few = len(shape) >= self.least_rank and isinstance(shape[-1], int) and 1 < shape[-1] <= MOST_COLUMNS
-        return shape[-1] if few else 0
+        width = shape[-1] if len(shape) >= self.least_rank else 0
+        return width if isinstance(width, int) and 1 < width <= MOST_COLUMNS else 0
 
     def _found(self, offered: Mapping[Value, Value | None]) -> set[Value]:
         """Stacks of columns and what is computed from them element by element, through carries too."""
