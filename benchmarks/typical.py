@@ -111,6 +111,23 @@ def lookups() -> list[Timing]:
               lambda xp: lambda x, table, values: xp.interp(x, table, values), tolerance=1e-4))
 
 
+def _windows(xp):
+    return lambda x: xp.stack([x[i:i + 254, j:j + 254] for i in range(3) for j in range(3)], -1)
+
+
+def _enlarged(xp):
+    return lambda x: xp.maximum(xp.repeat(xp.repeat(x, 2, 0), 2, 1), 0)
+
+
+def moved() -> list[Timing]:
+    """Data moved: stacks of columns, images with every pixel repeated, padding."""
+    return held(
+        plain("stack of 3x3 windows, 256x256", (normal(256, 256),), _windows, torch=_windows),
+        plain("every pixel 2x2 times, 500x500", (normal(500, 500),), _enlarged,
+              torch=lambda torch: lambda x: x.repeat_interleave(2, 0).repeat_interleave(2, 1).clamp(min=0)),
+        plain("pad by reflection, 1e5", (normal(100_000),), lambda xp: lambda x: xp.pad(x, 8, mode="reflect")))
+
+
 # ---- linear algebra -------------------------------------------------------------------------------
 def _distances(xp):
     return lambda x, y: xp.sqrt(xp.sum((x[:, None] - y[None]) ** 2, axis=-1))
@@ -154,4 +171,4 @@ def small_systems() -> list[Timing]:
         plain("500 systems, 6x6", (regular(500, 6, 6), normal(500, 6, 1)), solutions, torch=solutions, tolerance=1e-4))
 
 
-WORKLOADS = (short_rows, statistics, elements, lookups, small_products, small_systems)
+WORKLOADS = (short_rows, statistics, elements, lookups, moved, small_products, small_systems)
