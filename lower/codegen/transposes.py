@@ -10,6 +10,8 @@ Guarantees: of rows nothing is touched but their elements; lanes without a row g
 """
 from __future__ import annotations
 
+from functools import partial
+
 from loopwright.lower.codegen.context import counting, splat_register
 from loopwright.lower.codegen.machine import ATTRIBUTES, suffix, vector_type
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
@@ -106,7 +108,7 @@ class _Transpose:
 
         def some(inner: Scope) -> Carried:
             for k in range(self.lanes):
-                branch(inner, inner.emit(f"icmp slt i64 {k}, %count"), lambda within, k=k: store(within, k))
+                branch(inner, inner.emit(f"icmp slt i64 {k}, %count"), partial(store, k=k))
             return ()
         branch(scope, scope.emit(f"icmp sge i64 %count, {self.lanes}"), whole, some)
         return []
