@@ -33,6 +33,7 @@ MANY = 192  # rows for which a few columns are worth turning
 BRIEF = 128  # terms, with no more than which the library's copies of both sides cost as much as what it does better
 NARROW = 128  # columns, for no more than which rows that lie along memory are not worth a copy
 BLOCKS = 64  # rows, columns and terms, with fewer of any of which copies of both sides are used too little
+LITTLE = 1 << 16  # multiplications, which no threads share
 LEAST_ROWS = 96  # that a thread takes
 NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
 FORMS = tuple((left, right) for left in (False, True) for right in (False, True))  # whether each side is stored transposed
@@ -149,8 +150,12 @@ class _Product:
                 own = scope.emit(f"or i1 {own}, {self._holds(scope, cases)}")
             branch(scope, own, partial(shared, "some", "%batch", ("%m", "%n"), (1, 1)), alone)
             return ()
+
+        def by_pool(scope: Scope) -> Carried:
+            branch(scope, scope.emit("icmp eq i64 %batch, 1"), one, several)
+            return ()
         if self.ways:
-            branch(root, root.emit("icmp eq i64 %batch, 1"), one, several)
+            branch(root, root.emit(f"icmp sle i64 {product(root, '%batch', '%m', '%n', '%k')}, {LITTLE}"), alone, by_pool)
         else:
             alone(root)
 
