@@ -23,8 +23,10 @@ def columns_at(context: Context, body: Sequence[Statement], at: int) -> list[Sto
         return []
     buffer = context.kernel.buffers[first.buffer]
     count = buffer.shape[-1]
-    found = [s for s in body[at:at + (count if isinstance(count, int) else 0)] if isinstance(s, Store)]
-    if not len(found) >= 2 or len(found) != count or (count > MOST_ELSEWHERE and not context.kernel.target.has_masks):
+    if not isinstance(count, int) or count < 2 or (count > MOST_ELSEWHERE and not context.kernel.target.has_masks):
+        return []
+    found = [s for s in body[at:at + count] if isinstance(s, Store)]
+    if len(found) != count:
         return []
     rows = all(s.buffer == first.buffer and s.combine == "set" and s.when is None and s.index[:-1] == first.index[:-1]
                and isinstance(s.index[-1], Literal) and s.index[-1].value == k for k, s in enumerate(found))
