@@ -221,8 +221,9 @@ class _Rows:
             there = dict(zip(indices, map(self.expr, e.index), strict=True))
             return transform(value, lambda x: there.get(x) if isinstance(x, Index) else None)
         found = self.panels.get(Load(e.array, (*e.index[:-1], ELEMENT), e.dtype)) if e.index else None
-        if found is not None and self.extents.get(e.index[-1]) == found.extent:
-            return Load(found.buffer.name, self.at(e.index[-1]), e.dtype)
+        last = e.index[-1] if e.index else None
+        if found is not None and isinstance(last, Index) and self.extents.get(last) == found.extent:
+            return Load(found.buffer.name, self.at(last), e.dtype)
         if any(p.at.array == e.array and p.at.array in self.stored for p in self.panels.values()):
             raise _Other  # it is not in memory yet
         return None
