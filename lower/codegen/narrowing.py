@@ -16,7 +16,7 @@ from loopwright.lower.codegen.text import Scope, deepest
 Span = tuple[str, str]
 
 
-def narrowed(context: Context, body: Term, identity: float | int | bool, index: Index, span: Span,
+def narrowed(context: Context, body: Term, identity: complex, index: Index, span: Span,
              place: Scope) -> tuple[Term, Span]:
     """What a fold over `span` of an index folds, without the tests that only ask where the index is, and the part of the span
     where those hold. Tests that differ between lanes, or that wait for other indices, stay. `place` has the span."""
@@ -60,7 +60,7 @@ def copied(context: Context, value: Term, index: Index, span: Span) -> tuple[Ter
     return body, (low, context.scope.call("i64", "llvm.smax.i64", [("i64", low), ("i64", high)]))
 
 
-def _is(other: Term, identity: float | int | bool) -> bool:
+def _is(other: Term, identity: complex) -> bool:
     return isinstance(other.expr, Literal) and bool(np.equal(other.expr.value, identity))
 
 
