@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from loopwright.ir.dims import Extent, floordiv, product
-from loopwright.ir.loops import Bounded, Expr, Load, Local, Prefix, Reduce, When, walk
+from loopwright.ir.loops import Load, Local, When
 from loopwright.ir.nest import Allocate, Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.ir.schedule import ShortRows
 from loopwright.lower.codegen.beside import side_by_side
@@ -19,6 +19,16 @@ from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate, remember
 from loopwright.lower.codegen.folds import Fold, fold, fold_together, masked, short_spans, vector_spans
+from loopwright.lower.codegen.forms import (
+    condition_of,
+    goes_down,
+    has_windows,
+    in_pairs,
+    local_buffers,
+    may_not_end,
+    one_pass,
+    without_condition,
+)
 from loopwright.lower.codegen.interleaved import columns_at, store_columns
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.memory import prefetch, store
@@ -31,13 +41,12 @@ from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.codegen.tiles import in_tiles
 from loopwright.lower.codegen.whiles import repeated
 from loopwright.lower.codegen.work import maths_weight, work_of
-from loopwright.lower.fusing import expressions, writes
+from loopwright.lower.fusing import writes
 from loopwright.lower.runtime.pool_text import THRESHOLD
 from loopwright.lower.short_rows import beside, lengths
 from loopwright.lower.target import Target
 
 FEWEST_TILES = 12  # one below the other, of a thread: it reads all factors of the columns for them
-MANY = 256  # iterations of a loop that keep all threads busy, whatever is inside
 LINE = 64  # bytes of memory that no two threads should store to
 FEWEST_COLUMNS = 256  # of a thread that goes by rows: shorter stretches of memory are slow to read
 MOST_IN_PLACE = 120  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
@@ -111,7 +120,7 @@ class Generator:
         buffers = {b.name: b for b in self.nest.buffers}
         kernel = self.kernel(buffers, {b.name: f"%b{k}" for k, b in enumerate(self.nest.buffers)})
         context = Context(kernel, kernel.root, {})
-        self.with_scratch(context, _locals(self.nest.body),
+        self.with_scratch(context, local_buffers(self.nest.body),
                           lambda inside: self.statements(inside, self.nest.body, parallel=True))
         self.finish(self.nest.name, kernel)
         reports = any(f"@{self.report}(" in text for text in self.functions)
@@ -171,7 +180,7 @@ class Generator:
                 store_columns(context, columns)
                 done += len(columns)
                 continue
-            joined = _one_pass(body, done)
+            joined = one_pass(body, done)
             if len(joined) > 1 or (joined and joined[0].shared):
                 context = self.folded(context, joined)
             else:
@@ -219,11 +228,11 @@ class Generator:
 
     def counted(self, context: Context, statement: For, span: Extent | tuple[str, str], *, parallel: bool = False) -> None:
         """A loop over [0, extent) or over a stretch: plain, or unrolled vectors, single vectors and a masked end."""
-        condition = _condition_of(statement)
+        condition = condition_of(statement)
         test = None if condition is None else context.evaluate(context.kernel.terms.of(condition))
         if test is not None and not test.varies:
             def within(scope: Scope) -> Carried:
-                self.counted(context.at(scope), _without_condition(statement), span, parallel=parallel)
+                self.counted(context.at(scope), without_condition(statement), span, parallel=parallel)
                 return ()
             branch(context.scope, test.parts[0], within)
             context.kernel.forget()
@@ -315,7 +324,7 @@ class Generator:
         keeps = {context.kernel.buffers[b].role for b, _ in written}  # a masked store is slow to read back
         spans = short_spans(span, lanes) if isinstance(span, int) and self.is_tiny else \
             vector_spans(context, span, lanes, statement.unroll, one_loop="local" not in keeps,
-                         halved=lanes > 1 and _has_windows(statement))
+                         halved=lanes > 1 and has_windows(statement))
         rest = lanes * self._registers({context.kernel.buffers[b].dtype.itemsize for b, _ in written}, lanes)
         for part in spans:
             wide, width = context, part.lanes or (rest if part.masked else lanes)
@@ -359,14 +368,15 @@ class Generator:
     def parallel(self, context: Context, statement: For) -> None:
         """The loop as a function over [begin, end), which finds what it reads in a block on this one's stack: the pool runs it,
         in chunks where there is enough work."""
-        pairs = _pairs(statement)
+        pairs = in_pairs(statement)
 
         def run(inside: Context, given: Sequence[str], begin: str, end: str) -> None:
             if pairs is not None:
                 self.pairs(inside, statement, pairs, (begin, end))
                 return
             inside, span = stretch(inside, statement, (begin, end))
-            self.with_scratch(inside, _locals(statement.body), lambda here: self.counted(here, statement, span, parallel=True))
+            own = local_buffers(statement.body)
+            self.with_scratch(inside, own, lambda here: self.counted(here, statement, span, parallel=True))
         kernel, scope = context.kernel, context.scope
         name, block = self.outlined(context, (), run)
         n, units = unit_count(context, statement), max(statement.step // unit_of(statement), 1)
@@ -387,11 +397,11 @@ class Generator:
         def shared_out(inside: Scope) -> Carried:
             numbers = n, each, str(least), str(together)
             given = [("ptr", f"@{name}"), ("ptr", block), *(("i64", x) for x in numbers)]
-            if _may_not_end(statement.body):
+            if may_not_end(statement.body):
                 self.declarations.add("declare i64 @lw_poll(ptr, ptr)")
                 inside.run("lw_watched_loop", [*given, ("ptr", "@lw_poll"), ("ptr", "%error")])
             else:
-                inside.run("lw_wide_loop" if _goes_down(statement) else "lw_loop", given)
+                inside.run("lw_wide_loop" if goes_down(statement) else "lw_loop", given)
             return ()
         branch(scope, few, here, shared_out)
         kernel.forget()
@@ -410,7 +420,7 @@ class Generator:
             begin = at.call("i64", "llvm.smax.i64", [("i64", at.emit(f"sub i64 {span[0]}, {before}")), ("i64", "0")])
             end = at.call("i64", "llvm.smin.i64", [("i64", at.emit(f"sub i64 {span[1]}, {before}")), ("i64", columns)])
             self.counted(here, inner, (begin, end))
-        self.with_scratch(context, _locals(outer.body), lambda here: self.vectors(outer, here, (low, high), row))
+        self.with_scratch(context, local_buffers(outer.body), lambda here: self.vectors(outer, here, (low, high), row))
 
     def _arguments(self) -> list[tuple[str, str]]:
         """(type, register) of this nest's parameters."""
@@ -456,83 +466,6 @@ def _definition(header: str, kernel: Kernel) -> str:
 def _word(scope: Scope, block: str, number: int) -> str:
     """The address of the word with this number."""
     return scope.emit(f"getelementptr i64, ptr {block}, i64 {number}") if number else block
-
-
-def _may_not_end(body: Sequence[Statement]) -> bool:
-    """Whether the trips of a loop inside are data."""
-    return any(isinstance(s, While) or (isinstance(s, For) and _may_not_end(s.body)) for s in body)
-
-
-def _condition_of(statement: For) -> Expr | None:
-    """The condition of all that a loop does, where that is one store, and the condition is the same each time."""
-    inner: Statement = statement
-    indices = set[Expr]()
-    while isinstance(inner, For) and len(inner.body) == 1 and not inner.parallel:
-        indices.add(inner.index)
-        inner, = inner.body
-    if not isinstance(inner, Store) or inner.when is None:
-        return None
-    found = walk(inner.when)
-    return None if any(x in indices or isinstance(x, Bounded | Local) for x in found) else inner.when
-
-
-def _without_condition(statement: For) -> For:
-    inner, = statement.body
-    assert isinstance(inner, For | Store)
-    return statement.with_body((_without_condition(inner) if isinstance(inner, For) else replace(inner, when=None),))
-
-
-def _has_windows(f: For) -> bool:
-    """Whether each element is a fold over several indices: what stands around it takes as long for one vector as for two."""
-    return any(isinstance(x, Reduce) and len(x.over) > 1 for e in expressions(f.body) for x in walk(e))
-
-
-def _pairs(f: For) -> For | None:
-    """The loop that is all of a loop's body, where that one may have few iterations, and those of both may go to any thread:
-    they store elements of their own, and read none that others store."""
-    if (isinstance(f.extent, int) and f.extent >= MANY) or len(f.body) != 1 or not isinstance(f.body[0], For):
-        return None
-    inner, stores = f.body[0], list(writes(f.body))
-    plain = all(x.lanes == 1 and x.step == 1 and x.origin is None and x.short is None and x.together == 1
-                and not (x.tiled or x.by_rows or x.padded or x.of) for x in (f, inner))
-    own = all(isinstance(s, For | Store | Let | Allocate) for s in _inside(inner)) and all(
-        s.combine == "set" for s in _inside(inner) if isinstance(s, Store))
-    kept = {s.buffer.name for s in _inside(inner) if isinstance(s, Allocate)}
-    apart = all(b in kept or {f.index, inner.index} <= set(index) for b, index in stores)
-    read = {x.array for e in expressions(f.body) for x in walk(e) if isinstance(x, Load)}
-    fine = plain and own and apart and not read & {b for b, _ in stores if b not in kept}
-    return inner if fine and _condition_of(f) is None else None
-
-
-def _inside(f: For) -> list[Statement]:
-    return [x for s in f.body for x in ([s, *_inside(s)] if isinstance(s, For) else [s])]
-
-
-def _goes_down(f: For) -> bool:
-    """Whether vectors of a loop go through rows, of each of which they read a piece."""
-    inner = any(isinstance(s, For | Reduction | Scan) for s in f.body)
-    return f.lanes > 1 and (inner or any(isinstance(x, Reduce | Prefix) for e in expressions(f.body) for x in walk(e)))
-
-
-def _one_pass(body: Sequence[Statement], at: int) -> list[Reduction]:
-    """The reduction there and those that are joined to it."""
-    found: list[Reduction] = []
-    for s in body[at:]:
-        if not isinstance(s, Reduction) or s.joined != bool(found):
-            break
-        found.append(s)
-    return found
-
-
-def _locals(body: Sequence[Statement]) -> list[Buffer]:
-    """The local buffers of statements, those of parallel loops aside: they belong to each thread."""
-    found: list[Buffer] = []
-    for statement in body:
-        if isinstance(statement, Allocate):
-            found.append(statement.buffer)
-        elif isinstance(statement, For) and not statement.parallel:
-            found += _locals(statement.body)
-    return found
 
 
 def emit_nest(nest: Nest, target: Target, fast_math: bool = False) -> KernelText:
