@@ -19,6 +19,11 @@ from loopwright.tuned import meeting
 LARGE = 1 << 20  # bytes: what the caches hold NumPy copies as fast
 
 
+def is_strided(x: Any) -> bool:
+    """Whether x is an array whose elements do not lie one after another."""
+    return type(x) is np.ndarray and not x.flags.c_contiguous
+
+
 def straight(x: Any) -> Any:
     """A leaf of a call as compiled code takes it: itself, or a copy. An array in another order of axes, as `x.T` and arrays in
     Fortran's order are, is transposed."""

@@ -31,7 +31,7 @@ from loopwright.ir.residuals import Choice
 from loopwright.ir.signature import Result, ResultContainer, Signature, Version
 from loopwright.ir.source import user_source
 from loopwright.ir.types import ArrayType, is_array, native
-from loopwright.layouts import straight
+from loopwright.layouts import is_strided, straight
 from loopwright.lower.runtime.dispatcher import set_versions
 from loopwright.lower.runtime.lazy import compile_version
 from loopwright.tracer.promotion import newest_builder
@@ -205,6 +205,8 @@ class Versions:
         """Answer a call that no published version took."""
         if _without.depth:
             return self.f(*args, **kwargs)
+        if self.entries and innermost() is None and any(map(is_strided, args)) and (function := self.function) is not None:
+            return function(*[straight(x) if is_strided(x) else x for x in args], **kwargs)  # compiled code may take copies
         if innermost() is None and (answer := self.on_gpu.again(args, kwargs)) is not None:
             return answer[0]
         call = self.parameters.call(args, kwargs)

@@ -151,6 +151,21 @@ def test_every_layout_gives_the_same_values_from_one_compile(tmp_path, shape):
     assert f.compiles == 1
 
 
+def test_views_beside_other_arguments_answer_as_their_copies_do():
+    @lw.jit
+    def f(x, pair, y=1.0):
+        return x * y + pair[0]
+
+    x = np.arange(12.0).reshape(4, 3)
+    for column in (x[:, 0], x[::-1, 1], x[:, 2].astype("f4")[::2], x.astype(">f8")[:, 1]):
+        for y in (2.0, column, column[::-1]):
+            f(column.copy(), (column.copy(), 0), y=y)
+            before = f.compiles
+            np.testing.assert_array_equal(f(column, (column, 0), y=y), column * y + column)
+            assert f.compiles == before
+    assert lw.grad(lambda x: np.sum(f(x[:, 0], (x[:, 1], 0))))(x).tolist() == [[1.0, 1.0, 0.0]] * 4
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "i2", "c16"])
 @pytest.mark.parametrize("axes", [(1, 2, 0), (2, 0, 1), (0, 2, 1), (1, 0, 2), (2, 1, 0)])
 def test_large_arrays_in_other_orders_of_axes(dtype, axes):
