@@ -13,11 +13,10 @@ from collections import Counter
 from loopwright.ir.dims import Shape, product
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter, parts, walk
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.construct import full
+from loopwright.ir.ops.elementwise import same_shape
 from loopwright.ir.ops.structural import concatenate, pad, reshape, slice_, transpose
-from loopwright.lower.composition import fresh_indices, reads
 from loopwright.lower.scheduling import MOST_COLUMNS
 
 _MOVES = (broadcast, concatenate, pad, slice_, transpose)
@@ -60,7 +59,7 @@ class _Walk:
         sources = [self.below[v] for v in n.inputs if v in self.below]
         shape = sources[0].type.shape
         alone = all(self.reads[v] == n.inputs.count(v) for v in n.inputs if v in self.below)
-        if not alone or len(n.outputs) > 1 or any(x.type.shape != shape for x in sources) or not _is_map(n):
+        if not alone or len(n.outputs) > 1 or any(x.type.shape != shape for x in sources) or n.op.shape is not same_shape:
             return None
         nodes, inputs = list[Node](), list[Value]()
         for v in n.inputs:
@@ -110,18 +109,3 @@ class _Walk:
             return ()
         columns = all(x.type.rank == v.type.rank - 1 and x.type.shape[-1] == 1 for x in stack.inputs)
         return stack.inputs if columns else ()
-
-
-def _is_map(n: Node) -> bool:
-    """Whether each element is computed of the same elements of all operands, wherever it is."""
-    if n.op.loop is None or n.regions or "shape" in n.attrs or any(v.type.shape != n.outputs[0].type.shape for v in n.inputs):
-        return False
-    index = tuple([Index(f"i{a}") for a in range(n.outputs[0].type.rank)])
-    e, read = reads(n, index, fresh_indices())
-    inside = [x for x in walk(e) if isinstance(x, Reduce | Prefix | Scatter)]
-    return not inside and all(at == index for _, at in read) and not _by_place(e, index)
-
-
-def _by_place(e: Expr, index: tuple[Index, ...]) -> bool:
-    """Whether an expression depends on where it is, other than by what it loads."""
-    return e in index or (not isinstance(e, Load) and any(_by_place(x, index) for x in parts(e)))
