@@ -151,11 +151,11 @@ class _Emitter:
     def again(self, context: Context, before: Sequence[Statement]) -> Context:
         """The names that earlier launches gave, given once more."""
         for k, s in enumerate(before):
-            if isinstance(s, Reduction) and self.is_in_parts(s):
-                if not s.joined:
-                    context = folds.from_parts(context, _reductions(before[k:]))
-            elif isinstance(s, Let | Reduction):
+            if isinstance(s, Let):
                 context = self.statements(context, [s])
+            elif isinstance(s, Reduction) and not s.joined:
+                together = _reductions(before[k:])
+                context = (folds.from_parts if self.is_in_parts(s) else self.statements)(context, together)
         return context
 
     # ---- rows and columns in parts -------------------------------------------------------------
