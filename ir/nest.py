@@ -8,6 +8,7 @@ says how many lanes and accumulators it uses.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -254,3 +255,13 @@ class Nest:
     symbols: tuple[str, ...]
     body: tuple[Statement, ...]
     threads: tuple[int, int] | None = None
+
+
+def one_pass(body: Sequence[Statement], at: int) -> list[Reduction]:
+    """The reduction there and those that share its pass; none where there is no reduction."""
+    found: list[Reduction] = []
+    for s in body[at:]:
+        if not isinstance(s, Reduction) or s.joined != bool(found):
+            break
+        found.append(s)
+    return found

@@ -16,6 +16,7 @@ from loopwright.lower.runtime import blas, products, support
 from loopwright.lower.runtime.engine import assemble
 from loopwright.lower.target import Target, host_target
 from tests.scale import examples
+from tests.threads import bits_of
 
 needs_blas = pytest.mark.skipif(os.environ.get(blas.VARIABLE) == "none", reason="no BLAS wanted here")
 SIDES = st.one_of(st.integers(0, 9), st.integers(10, 70), st.sampled_from([15, 16, 17, 31, 33, 64, 100, 130, 281, 300, 600]))
@@ -87,15 +88,9 @@ def test_special_values_are_those_of_the_terms(form):
 def test_threads_share_out_a_batch_or_columns_or_rows_and_change_no_bit(shapes):
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype("f4") for shape in shapes)
-    f = lw.jit(lambda a, b: a @ b)
-    try:
-        lw.set_threads(1)
-        one = f(a, b)
-        lw.set_threads(3)
-        np.testing.assert_array_equal(f(a, b), one)
-    finally:
-        lw.set_threads(None)
-    np.testing.assert_allclose(one, a.astype("f8") @ b.astype("f8"), rtol=1e-4, atol=1e-4)
+    found = bits_of(np.matmul, a, b)
+    assert found[0] == found[1] == found[2]
+    np.testing.assert_allclose(lw.jit(np.matmul)(a, b), a.astype("f8") @ b.astype("f8"), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("features", "bits", "own"), [

@@ -12,7 +12,21 @@ from functools import partial
 
 from loopwright.ir.dims import Extent, floordiv, product
 from loopwright.ir.loops import Load, Local, When
-from loopwright.ir.nest import Allocate, Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, While
+from loopwright.ir.nest import (
+    Allocate,
+    Buffer,
+    Contract,
+    For,
+    Let,
+    Nest,
+    Prefetch,
+    Reduction,
+    Scan,
+    Statement,
+    Store,
+    While,
+    one_pass,
+)
 from loopwright.ir.schedule import ShortRows
 from loopwright.lower.codegen.beside import side_by_side
 from loopwright.lower.codegen.columns import in_stripes
@@ -26,7 +40,6 @@ from loopwright.lower.codegen.forms import (
     in_pairs,
     local_buffers,
     may_not_end,
-    one_pass,
     without_condition,
 )
 from loopwright.lower.codegen.interleaved import columns_at, store_columns

@@ -70,16 +70,6 @@ def goes_down(f: For) -> bool:
     return f.lanes > 1 and (inner or any(isinstance(x, Reduce | Prefix) for e in expressions(f.body) for x in walk(e)))
 
 
-def one_pass(body: Sequence[Statement], at: int) -> list[Reduction]:
-    """The reduction there and those that are joined to it."""
-    found: list[Reduction] = []
-    for s in body[at:]:
-        if not isinstance(s, Reduction) or s.joined != bool(found):
-            break
-        found.append(s)
-    return found
-
-
 def local_buffers(body: Sequence[Statement]) -> list[Buffer]:
     """The local buffers of statements, those of parallel loops aside: they belong to each thread."""
     found: list[Buffer] = []

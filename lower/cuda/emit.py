@@ -24,6 +24,7 @@ from loopwright.ir.nest import (
     Statement,
     Store,
     While,
+    one_pass,
 )
 from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.lower.codegen.terms import Terms
@@ -134,7 +135,7 @@ class _Emitter:
             case For() as s if s.any_order:
                 return updates_in_any_order(s, self.nest.buffers)
             case Reduction() as r if BLOCK in r.bind:
-                return [lambda context: folds.fold_parts(context, _reductions(group))]
+                return [lambda context: folds.fold_parts(context, one_pass(group, 0))]
             case For() as s if (count := len(_split(perfect(s)[1].body))):
                 write = self.rows if s.bind == (BLOCK,) else self.columns
                 return [lambda context, k=k: write(context, s, k) for k in range(count + 1)]  # type: ignore[misc]
@@ -154,7 +155,7 @@ class _Emitter:
             if isinstance(s, Let):
                 context = self.statements(context, [s])
             elif isinstance(s, Reduction) and not s.joined:
-                together = _reductions(before[k:])
+                together = one_pass(before, k)
                 context = (folds.from_parts if self.is_in_parts(s) else self.statements)(context, together)
         return context
 
@@ -176,7 +177,7 @@ class _Emitter:
         place = part = ""
         is_last = number == len(starts)
         if not is_last:
-            parts = folds.parts_of_columns(_reductions(body[starts[number]:]), launch.y)
+            parts = folds.parts_of_columns(one_pass(body, starts[number]), launch.y)
             both = f"{launch.thread('blockIdx.x')} OF {launch.extent(blocks)}"
             place, part = (context.block.let(launch.index_type, both.replace("OF", op), "at") for op in "%/")
 
@@ -185,7 +186,7 @@ class _Emitter:
             done = 0
             for k, start in enumerate(starts[:number + 1]):
                 here = self.statements(here, [x for x in body[done:start] if is_last or not isinstance(x, Store)])
-                reductions = _reductions(body[start:])
+                reductions = one_pass(body, start)
                 if k == number:
                     folds.fold_column_parts(here, reductions, part, at, columns)
                     return
@@ -202,7 +203,7 @@ class _Emitter:
         while done < len(body):
             s = body[done]
             if isinstance(s, Reduction):
-                reductions = _reductions(body[done:])
+                reductions = one_pass(body, done)
                 context = folds.folded(context, reductions)
                 done += len(reductions)
                 continue
@@ -277,13 +278,3 @@ def _flat(context: Context, over: Sequence[tuple[Index, Extent]]) -> str:
     for index, extent in over[1:]:
         text = f"({text}) * {context.launch.extent(extent)} + {context.names[index.name]}"
     return text
-
-
-def _reductions(body: Sequence[Statement]) -> list[Reduction]:
-    """The reduction that comes first, and those that share its pass."""
-    found: list[Reduction] = []
-    for s in body:
-        if not isinstance(s, Reduction) or s.joined != bool(found):
-            break
-        found.append(s)
-    return found

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from loopwright.ir.dims import Extent, maximum, minimum, product
-from loopwright.ir.nest import For, Let, Reduction, Statement, Store
+from loopwright.ir.nest import For, Let, Reduction, Statement, Store, one_pass
 from loopwright.ir.schedule import BLOCK, THREAD_X
 from loopwright.lower.cuda import folds
 from loopwright.lower.cuda.context import Context
@@ -35,7 +35,7 @@ def in_row_parts(context: Context, s: For, starts: Sequence[int], number: int, w
     launch = context.launch
     over, innermost = perfect(s)
     body, rows, is_last = innermost.body, product(n for _, n in over), number == len(starts)
-    groups = [_pass(body, start) for start in starts]
+    groups = [one_pass(body, start) for start in starts]
     loop = next((x for x in body if isinstance(x, For) and x.bind == ROW_AXES), None)
     count: Extent = 1
     if not is_last:
@@ -58,16 +58,6 @@ def in_row_parts(context: Context, s: For, starts: Sequence[int], number: int, w
         done = start + len(group)
     for x in body[done:]:
         here = _shared(here, x, part, count, write) if isinstance(x, For) and x.bind == ROW_AXES else write(here, [x])
-
-
-def _pass(body: Sequence[Statement], start: int) -> list[Reduction]:
-    """The fold that begins there, and those that share its pass."""
-    found: list[Reduction] = []
-    for s in body[start:]:
-        if not isinstance(s, Reduction) or s.joined != bool(found):
-            break
-        found.append(s)
-    return found
 
 
 def _parts(group: Sequence[Reduction], threads: int, rows: Extent) -> Extent:
