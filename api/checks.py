@@ -65,7 +65,7 @@ def debug_nans(enable: bool = True) -> Iterator[None]:
     >>> with lw.debug_nans():
     ...     lw.jit(lambda x: np.log(x) * 2)(np.array([1.0, -1.0]))
     Traceback (most recent call last):
-    FloatingPointError: <doctest loopwright.checks.debug_nans[1]>:2: log made a NaN at index 1 of its result, from -1.0
+    FloatingPointError: <doctest loopwright.checks.debug_nans[1]>:2: log made a NaN at index 1 of its result from -1.0
     """
     if not enable:
         yield

@@ -47,8 +47,8 @@ def schedule(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Schedules:
 
     >>> import numpy as np, loopwright as lw
     >>> s = lw.schedule(lambda x: np.exp(x) + 1, np.ones(100))
-    >>> s.kernel(0).vectorize(lanes=4).unroll(factor=2).schedule[-2:]
-    (Vectorize(stage=2, loop=0, lanes=4), Unroll(stage=2, factor=2))
+    >>> s.kernel(0).vectorize(lanes=4).unroll(factor=2).schedule[-3:]
+    (Vectorize(stage=2, loop=0, lanes=4), Unroll(stage=2, factor=2), Parallel(loops=()))
     >>> s.compile()(np.zeros(2))
     array([2., 2.])
     """

@@ -1,11 +1,10 @@
 """Attention: its definition in NumPy says the values, differences the slopes."""
-import doctest
 
 import numpy as np
 import pytest
 
 import loopwright as lw
-from loopwright import attention, nn
+from loopwright import nn
 
 RNG = np.random.default_rng(0)
 B, T, S, N, H = 2, 5, 7, 4, 3
@@ -106,7 +105,3 @@ def test_values_are_those_of_jax(case, heads):
         options["bias"] = options["bias"].astype(np.float32)
     want = jax.nn.dot_product_attention(*args, **options)
     np.testing.assert_allclose(nn.dot_product_attention(*args, **options), want, rtol=2e-4, atol=2e-5)
-
-
-def test_examples():
-    assert doctest.testmod(attention, extraglobs={"np": np}).failed == 0

@@ -1,8 +1,13 @@
-"""The code blocks of the documents run."""
+"""The code blocks of the documents and the examples of the docstrings run."""
+import doctest
+import importlib
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import loopwright as lw
 
 ROOT = Path(__file__).parent.parent
 FENCE = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -20,6 +25,22 @@ def test_the_code_of_a_document_runs(name, capsys):
             lines[start:start + body.count("\n")] = body.splitlines()
     exec(compile("\n".join(lines), str(ROOT / name), "exec"), {"__name__": "document"})
     assert capsys.readouterr().out == "".join(f[2] for f in FENCE.finditer(text) if f[1] == "text")
+
+
+def modules_with_examples():
+    for folder in ("api", "autodiff", "ir", "kernels", "lower", "tracer"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if ">>> " in path.read_text():
+                parts = path.relative_to(ROOT).with_suffix("").parts
+                yield ".".join(("loopwright", *parts[folder == "api":])).removesuffix(".__init__")
+
+
+@pytest.mark.parametrize("name", list(modules_with_examples()))
+def test_the_examples_of_docstrings_run(name, tmp_path, monkeypatch):
+    """What tuning finds for them is kept apart."""
+    monkeypatch.setenv("LOOPWRIGHT_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("LOOPWRIGHT_TUNE", raising=False)
+    assert doctest.testmod(importlib.import_module(name), extraglobs={"np": np, "lw": lw}).failed == 0
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "decisions").glob("*.md")), ids=lambda p: p.name)

@@ -1,11 +1,10 @@
 """custom_root and custom_linear_solve: derivatives by the implicit function theorem, whatever the solver does."""
-import doctest
 
 import numpy as np
 import pytest
 
 import loopwright as lw
-from loopwright import implicit, lax
+from loopwright import lax
 from loopwright import numpy as lnp
 
 WAYS = {"plain": lambda f: f, "jit": lw.jit}
@@ -377,10 +376,6 @@ def test_a_loop_that_the_tangents_steer_is_refused():
 def test_the_text_reads_back():
     g = lw.make_graph(lw.grad(lambda b: np.sum(spd(np.eye(3), b))))(np.ones(3))
     assert lw.parse(str(g)) == g and "linear_solve(" in str(g)
-
-
-def test_the_examples_of_the_docstrings_run():
-    assert doctest.testmod(implicit, extraglobs={"np": np}).failed == 0
 
 
 # ---- JAX ----------------------------------------------------------------------------------------------

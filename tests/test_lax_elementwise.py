@@ -1,5 +1,4 @@
 """Functions of single elements by JAX's names: NumPy and SciPy say the values, differences the slopes, JAX what is refused."""
-import doctest
 
 import ml_dtypes
 import numpy as np
@@ -7,7 +6,7 @@ import pytest
 import scipy.special as scs
 
 import loopwright as lw
-from loopwright import lax, lax_elementwise
+from loopwright import lax
 
 X = np.array([-3.7, -2.5, -1.0, -0.6, -0.2, 0.0, 0.3, 0.5, 0.9, 1.0, 2.5, 4.2])
 POSITIVE = np.array([1e-3, 0.2, 0.5, 0.9, 1.0, 1.7, 3.0, 12.0])
@@ -299,7 +298,3 @@ def test_values_and_dtypes_are_those_of_jax(name):
         got = getattr(lax, name)(*args)
         assert got.dtype == want.dtype
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
-
-
-def test_examples():
-    assert doctest.testmod(lax_elementwise, extraglobs={"np": np}).failed == 0

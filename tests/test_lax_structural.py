@@ -1,13 +1,12 @@
 """Shapes, reductions, sorts, products and indexing by JAX's names: NumPy says the values, differences the slopes, and JAX both
 where it is installed."""
-import doctest
 
 import numpy as np
 import pytest
 import scipy.special as scs
 
 import loopwright as lw
-from loopwright import lax, lax_indexing, lax_reductions, lax_structural
+from loopwright import lax
 
 RNG = np.random.default_rng(0)
 A, B, V = RNG.standard_normal((3, 4)), RNG.standard_normal((4, 5)), RNG.standard_normal(6)
@@ -381,8 +380,3 @@ def test_errors_name_the_line_and_the_fix(call, error, message):
     with pytest.raises(error, match=message) as caught:
         call()
     assert "test_lax_structural.py" in str(caught.value)
-
-
-@pytest.mark.parametrize("module", [lax_structural, lax_reductions, lax_indexing], ids=lambda m: m.__name__)
-def test_examples(module):
-    assert doctest.testmod(module, extraglobs={"np": np}).failed == 0

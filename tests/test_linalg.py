@@ -1,5 +1,4 @@
 """Linear algebra on traced arrays: values against NumPy and SciPy, derivatives against differences, batches, errors."""
-import doctest
 import os
 import subprocess
 import sys
@@ -398,10 +397,6 @@ def test_the_library_is_found():
 @pytest.mark.parametrize("suffix", ["f32", "f64"])
 def test_libraries_with_narrow_integers_are_served(suffix):
     assert engine.assemble(lapack_text(suffix, 32), host_target())
-
-
-def test_examples_of_the_scipy_names_are_right():
-    assert doctest.testmod(sla, extraglobs={"np": np}).failed == 0
 
 
 def test_without_a_library_the_error_names_it(tmp_path):

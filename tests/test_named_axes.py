@@ -1,5 +1,4 @@
 """Named axes: collectives mean what NumPy says of all elements at once, in every composition of transforms."""
-import doctest
 import sys
 
 import ml_dtypes
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import loopwright as lw
-from loopwright import collectives, lax
+from loopwright import lax
 from tests.scale import examples
 
 RNG = np.random.default_rng(0)
@@ -330,10 +329,6 @@ def test_jacobians_across_elements():
     found = over(lambda x: lw.jacfwd(lambda y: lax.all_gather(y, "i") * y)(x))(x)
     # every element moves at once along its own tangent: d (x_j x_i) = x_j + x_i
     np.testing.assert_allclose(found, x[:, None] + x[None, :])
-
-
-def test_the_examples_run():
-    assert doctest.testmod(collectives, extraglobs={"np": np}).failed == 0
 
 
 @given(st.lists(st.sampled_from(["psum", "pmean", "pmax", "gather", "scan", "jit", "index", "sin"]), min_size=1, max_size=5),

@@ -1,5 +1,4 @@
 """Statistics of samples: SciPy says the values, differences the slopes."""
-import doctest
 
 import numpy as np
 import pytest
@@ -7,7 +6,7 @@ import scipy.stats as ss
 
 import loopwright as lw
 from loopwright import nn
-from loopwright.scipy import samples, stats
+from loopwright.scipy import stats
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 5, (4, 9))
@@ -149,7 +148,3 @@ def test_log_of_one_less_an_exponential():
     np.testing.assert_allclose(lw.vmap(lw.grad(nn.log1mexp))(x[1:-1]), 1 / np.expm1(np.minimum(x[1:-1], 700)), rtol=1e-13,
                                atol=1e-300)
     assert nn.log1mexp(0.0) == -np.inf and np.isnan(nn.log1mexp(-1.0)) and nn.tanh(0.5) == np.tanh(0.5)
-
-
-def test_examples():
-    assert doctest.testmod(samples, extraglobs={"np": np}).failed == 0

@@ -1,13 +1,11 @@
 """Integrals, hypergeometric functions, complex functions: mpmath and SciPy say the values, differences the slopes."""
-import doctest
-
 import mpmath
 import numpy as np
 import pytest
 import scipy.special as scs
 
 import loopwright as lw
-from loopwright.scipy import special, special_harmonics, special_hypergeometric, special_integrals
+from loopwright.scipy import special
 
 mpmath.mp.prec = 120
 RNG = np.random.default_rng(0)
@@ -244,8 +242,3 @@ def test_values_and_slopes_are_those_of_jax(name):
         want, slopes = theirs(x), jax.jvp(theirs, (x,), (np.ones(5),))[1]
     np.testing.assert_allclose(getattr(special, name)(x), want, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(lw.jvp(getattr(special, name), (x,), (np.ones(5),))[1], slopes, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("module", [special_integrals, special_hypergeometric, special_harmonics], ids=lambda m: m.__name__)
-def test_examples(module):
-    assert doctest.testmod(module, extraglobs={"np": np}).failed == 0

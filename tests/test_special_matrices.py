@@ -1,5 +1,4 @@
 """Structured matrices and further factorisations by SciPy's names: values, batches, symbolic sizes, derivatives, errors."""
-import doctest
 from functools import cache
 
 import numpy as np
@@ -8,7 +7,6 @@ import scipy.linalg
 
 import loopwright as lw
 import loopwright.scipy.linalg as sla
-import loopwright.scipy.matrices as matrices
 
 
 def draw(*shape, seed=0):
@@ -296,7 +294,3 @@ def test_errors_of_factorisations(call, error, words):
 def test_equations_without_one_solution_raise():
     with pytest.raises(np.linalg.LinAlgError):
         sla.solve_sylvester(np.eye(2), -np.eye(2), np.ones((2, 2)))
-
-
-def test_examples_are_right():
-    assert doctest.testmod(matrices, extraglobs={"np": np}).failed == 0

@@ -1,7 +1,6 @@
 """Tuning as users meet it: `tune`, `tuning`, the environment, the command line, progress and reports. What the search itself
 finds is a matter of other tests: most of these put a quick one in its place."""
 import dataclasses
-import doctest
 import io
 import math
 import os
@@ -19,7 +18,6 @@ import numpy as np
 import pytest
 
 import loopwright as lw
-from loopwright import tuner
 from loopwright.__main__ import main
 from loopwright.lower.covers import Cover
 from loopwright.lower.decisions import Apart
@@ -505,8 +503,7 @@ def test_measurements_of_kernels_are_counted_and_pruned(capsys):
 
 
 # ---- documents --------------------------------------------------------------------------------------
-def test_the_examples_run(search, capsys, tmp_path, monkeypatch):
-    assert doctest.testmod(tuner).failed == 0
+def test_the_document_runs(search, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     test_docs.test_the_code_of_a_document_runs("docs/tuning.md", capsys)
     assert Page(Path("tuning.html").read_text()).seen
