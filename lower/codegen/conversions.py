@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from loopwright.ir.types import BF16, BOOL, F16, F64, is_float
+from loopwright.ir.types import BF16, BOOL, F16, F32, F64, I32, is_float
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.machine import Machine, register_type, suffix, vector_type
 from loopwright.lower.codegen.text import Scope
@@ -115,6 +115,8 @@ def bitcast(scope: Scope, value: str, source: np.dtype, to: np.dtype, lanes: int
 def _from_float(scope: Scope, value: str, source: np.dtype, to: np.dtype, lanes: int, target: Target) -> str:
     here, there = (vector_type(register_type(d), lanes) for d in (source, to))
     if not is_float(to):
+        if lanes > 1 and target.is_x86:
+            return _to_integers(scope, value, F64 if source == F64 else F32, to, lanes)
         sign = "u" if to.kind == "u" else "s"
         return scope.call(there, f"llvm.fpto{sign}i.sat.{suffix(there)}.{suffix(here)}", [(here, value)])
     m = Machine(scope, 32, lanes, target)
@@ -123,6 +125,35 @@ def _from_float(scope: Scope, value: str, source: np.dtype, to: np.dtype, lanes:
     if source == F64:
         value = _to_odd(m, value) if to == F16 else m.narrow(value)
     return rounded(m, value, to) if to in HALF else value
+
+
+def _to_integers(scope: Scope, value: str, source: np.dtype, to: np.dtype, lanes: int) -> str:
+    """Floats to integers, lane by lane, where the machine leaves open what does not fit and LLVM would ask of each lane alone:
+    clamped to the floats next to the least and the greatest integer first. An integer that is no float is put in afterwards."""
+    wide = I32 if to.itemsize < 4 else to  # which has an instruction
+    here, between, there = (vector_type(register_type(d), lanes) for d in (source, wide, to))
+    mask = vector_type("i1", lanes)
+    least, most = int(np.iinfo(to).min), int(np.iinfo(to).max)
+    greatest = source.type(most)
+    if int(greatest) > most:
+        greatest = np.nextafter(greatest, source.type(0))
+
+    def constant(x: float) -> str:
+        return constant_text(float(x), register_type(source), lanes)
+
+    def clamped(x: str, compare: str, bound: str) -> str:  # NaN gives the bound
+        test = scope.emit(f"fcmp {compare} {here} {x}, {bound}")
+        return scope.emit(f"select {mask} {test}, {here} {x}, {here} {bound}")
+    inside = clamped(clamped(value, "ogt", constant(least)), "olt", constant(greatest))
+    result = scope.emit(f"fpto{'u' if wide.kind == 'u' else 's'}i {here} {inside} to {between}")
+    if int(greatest) < most:
+        beyond = scope.emit(f"fcmp ogt {here} {value}, {constant(greatest)}")
+        result = scope.emit(f"select {mask} {beyond}, {between} {constant_text(most, register_type(wide), lanes)}, "
+                            f"{between} {result}")
+    if least:
+        number = scope.emit(f"fcmp ord {here} {value}, {value}")
+        result = scope.emit(f"select {mask} {number}, {between} {result}, {between} zeroinitializer")
+    return result if wide == to else scope.emit(f"trunc {between} {result} to {there}")
 
 
 def _to_odd(m: Machine, value: str) -> str:
