@@ -10,9 +10,9 @@ from dataclasses import replace
 from loopwright.ir.loops import Load, minus
 from loopwright.ir.nest import For, Statement, Store
 from loopwright.lower.codegen.context import Context
-from loopwright.lower.codegen.folds import masked
 from loopwright.lower.codegen.machine import memory_type
 from loopwright.lower.codegen.memory import locate
+from loopwright.lower.codegen.spans import masked
 from loopwright.lower.codegen.text import Scope, loop
 from loopwright.lower.codegen.transposes import SIZES, WAYS, name_of
 from loopwright.lower.short_rows import ELEMENT, Beside, Panel

@@ -17,6 +17,7 @@ from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.evaluate import remember
 from loopwright.lower.codegen.folds import Fold, Joint, State, cascade
 from loopwright.lower.codegen.machine import register_type
+from loopwright.lower.codegen.spans import Span
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 from loopwright.lower.fusing import by_rows
@@ -26,7 +27,6 @@ ROWS = 16  # folded in registers
 BLOCKS = (32, 32)  # blocks of rows, blocks of those: additions in a row
 BYTES = 1 << 15  # of all accumulators
 
-Span = tuple[str, str]
 OverVectors = Callable[[Context, Span, Callable[[Context], None]], None]  # runs something for every vector of a span
 Execute = Callable[[Context, Statement], Context]
 

@@ -32,7 +32,7 @@ from loopwright.lower.codegen.beside import side_by_side
 from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate, remember
-from loopwright.lower.codegen.folds import Fold, fold, fold_together, masked, short_spans, vector_spans
+from loopwright.lower.codegen.folds import Fold, fold, fold_together
 from loopwright.lower.codegen.forms import (
     condition_of,
     goes_down,
@@ -47,6 +47,7 @@ from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.memory import prefetch, store
 from loopwright.lower.codegen.narrowing import copied
 from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
+from loopwright.lower.codegen.spans import masked, short_spans, vector_spans
 from loopwright.lower.codegen.stretches import has_stretches, in_stretches
 from loopwright.lower.codegen.tensors import block_span, contract, padded, stretch, unit_count, unit_of
 from loopwright.lower.codegen.terms import Terms

@@ -18,17 +18,17 @@ from loopwright.ir.nest import Prefetch, Reduction, Store
 from loopwright.ir.types import BOOL, F32, I64, U8, is_float
 from loopwright.lower.codegen.arithmetic import Lanes, emitter
 from loopwright.lower.codegen.constants import constant_text
-from loopwright.lower.codegen.context import Context, Mask, Value, counting, splat_register
+from loopwright.lower.codegen.context import Context, Value, counting
 from loopwright.lower.codegen.conversions import HALF, convert, rounded
 from loopwright.lower.codegen.machine import Machine, register_type, vector_type
 from loopwright.lower.codegen.memory import prefetch
 from loopwright.lower.codegen.narrowing import narrowed
+from loopwright.lower.codegen.spans import Span, VectorSpan, masked, vector_spans
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Arm, Scope, branch, loop
 
 BLOCKS = (16, 16, 16, 16)  # additions in a row: blocks of blocks, blocks, iterations
 Over = tuple[tuple[Index, Extent], ...]
-Stretch = tuple[str, str]  # from one position to before another
 State = list[str]  # registers: all parts of the first component, then of the second (arg folds: value, position)
 FUNCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bitwise_or", "all": "bitwise_and"}
 
@@ -48,7 +48,7 @@ class Fold:
         self.work = F32 if wanted in HALF else wanted
         self.cascades = monoid == "sum" and is_float(self.work)
 
-    def narrowed(self, context: Context, index: Index, span: Stretch, place: Scope) -> tuple[Fold, Stretch]:
+    def narrowed(self, context: Context, index: Index, span: Span, place: Scope) -> tuple[Fold, Span]:
         """The fold over what of a span, which `place` has, is not the identity by its position alone."""
         if self.positions or self.also or not isinstance(self.body.expr, When):
             return self, span
@@ -211,7 +211,7 @@ class Joint:
         self.folds, self.also = folds, [x for f in folds for x in f.also]
         self.cascades = any(f.cascades for f in folds)
 
-    def narrowed(self, context: Context, index: Index, span: Stretch, place: Scope) -> tuple[Joint, Stretch]:
+    def narrowed(self, context: Context, index: Index, span: Span, place: Scope) -> tuple[Joint, Span]:
         """The same of a fold that is alone; others need not end together."""
         if len(self.folds) > 1:
             return self, span
@@ -276,7 +276,7 @@ def folding_of(context: Context, reductions: Sequence[Reduction]) -> Joint:
 
 
 def folded(context: Context, folding: Fold | Joint, over: Over, lanes: int, unroll: int,
-           span: tuple[str, str] | None = None) -> State:
+           span: Span | None = None) -> State:
     """The state at the end, without lanes of its own; with `span` of those points alone whose first index is in it."""
     if folding.also:
         context.kernel.forget()
@@ -290,7 +290,7 @@ def folded(context: Context, folding: Fold | Joint, over: Over, lanes: int, unro
     return state
 
 
-def _each(context: Context, folding: Fold | Joint, over: Over, span: tuple[str, str] | None) -> State:
+def _each(context: Context, folding: Fold | Joint, over: Over, span: Span | None) -> State:
     """The fold over all of `over`, or a span of its first index, an element at a time. Where several unknown sizes turn out to
     be few, as those of windows are, there are no blocks in the loops."""
     unknown = [context.kernel.extent(n) for _, n in over if not isinstance(n, int)]
@@ -308,7 +308,7 @@ def _each(context: Context, folding: Fold | Joint, over: Over, span: tuple[str, 
 
 
 def _total(context: Context, folding: Fold | Joint, over: Over, lanes: int, unroll: int,
-           span: tuple[str, str] | None = None, *, short: bool = False) -> State:
+           span: Span | None = None, *, short: bool = False) -> State:
     """The fold over all of `over`, or a span of its first index, from the identity; with lanes, one part of that many lanes.
     short: without blocks."""
     (index, extent), rest = over[0], over[1:]
@@ -344,7 +344,7 @@ def _blocks(extent: Extent, step: int) -> tuple[int, ...]:
     return tuple(reversed(sizes))
 
 
-def cascade(scope: Scope, span: tuple[str, str], blocks: tuple[int, ...], zero: Sequence[tuple[str, str]], partial: Partial,
+def cascade(scope: Scope, span: Span, blocks: tuple[int, ...], zero: Sequence[tuple[str, str]], partial: Partial,
             merge: Callable[[Scope, State, State], State], runs: bool = False) -> State:
     """The fold of a span, block by block, each block from the identity. runs: it surely has points, as all blocks do."""
     low, high = span
@@ -358,7 +358,7 @@ def cascade(scope: Scope, span: tuple[str, str], blocks: tuple[int, ...], zero: 
 
 
 def _vector_total(context: Context, folding: Fold | Joint, index: Index, extent: Extent, lanes: int, unroll: int,
-                  stretch: tuple[str, str] | None) -> State:
+                  stretch: Span | None) -> State:
     """The last index over the lanes: unrolled vectors, then single ones, then a masked one."""
     state: State | None = None
     for span in vector_spans(context, stretch or extent, lanes, unroll, one_loop=not folding.also):
@@ -369,7 +369,7 @@ def _vector_total(context: Context, folding: Fold | Joint, index: Index, extent:
     return state if state is not None else folding.zero(replace(context, lanes=lanes, parts=1))
 
 
-def _main(context: Context, folding: Fold | Joint, index: Index, extent: Extent, span: Span, lanes: int) -> State:
+def _main(context: Context, folding: Fold | Joint, index: Index, extent: Extent, span: VectorSpan, lanes: int) -> State:
     """The unrolled loop, in blocks, its accumulators joined."""
     wide = replace(context, lanes=lanes, parts=span.parts, vector=index.name)
     one = replace(context, lanes=lanes, parts=1)
@@ -394,7 +394,7 @@ def _main(context: Context, folding: Fold | Joint, index: Index, extent: Extent,
     return cascade(context.scope, (span.low, span.high), blocks, zero, partial, merge)
 
 
-def _rest(context: Context, folding: Fold | Joint, index: Index, span: Span, lanes: int, state: State | None,
+def _rest(context: Context, folding: Fold | Joint, index: Index, span: VectorSpan, lanes: int, state: State | None,
           place: Scope) -> State:
     """What the unrolled loop leaves, going on from its state; `place` is where the end of the span is known."""
     wide = replace(context, lanes=lanes, parts=1, vector=index.name)
@@ -405,88 +405,6 @@ def _rest(context: Context, folding: Fold | Joint, index: Index, span: Span, lan
         here = wide.bind_index(index.name, at, inner)
         return folding.step(masked(here, index.name, span.end, place) if span.masked else here, now, index.name)
     return loop(context.scope, span.low, span.high, str(lanes), list(zip(kinds, state, strict=True)), body)
-
-
-class Span:
-    """A stretch [low, high) of a vectorised loop, `parts` vectors at a time; masked: past `end` lanes are inactive. `lanes`:
-    those of its vectors, where they are not the loop's."""
-
-    __slots__ = ("end", "high", "lanes", "low", "masked", "parts")
-
-    def __init__(self, low: str, high: str, parts: int, end: str = "", masked: bool = False, lanes: int = 0) -> None:
-        self.low, self.high, self.parts, self.end, self.masked, self.lanes = low, high, parts, end, masked, lanes
-
-
-def vector_spans(context: Context, span: Extent | tuple[str, str], lanes: int, unroll: int, one_loop: bool,
-                 halved: bool = False) -> list[Span]:
-    """How [0, extent) or [low, high) is covered. Where masks are cheap the masked loop also does the single vectors, and
-    with `one_loop` everything where the schedule has one vector in flight: the body is long, and stands once. `halved`: half
-    as many vectors at once before the single ones."""
-    if isinstance(span, int):
-        return _known_spans(span, lanes, unroll)
-    low, high = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
-    if lanes * unroll == 1:
-        return [Span(low, high, 1)]
-    if one_loop and unroll == 1 and lanes > 1 and context.kernel.target.has_masks:
-        return [Span(low, high, 1, high, masked=True)]
-    place = context.scope if isinstance(span, tuple) else context.kernel.root
-    main = _whole(place, low, high, lanes * unroll)
-    spans = [Span(low, main, unroll)]
-    if lanes == 1:
-        return [*spans, Span(main, high, 1)]
-    if halved and unroll > 2:
-        low, main = main, _whole(place, low, high, lanes * unroll // 2)
-        spans.append(Span(low, main, unroll // 2))
-    if unroll > 1 and not context.kernel.target.has_masks:
-        single = _whole(place, low, high, lanes)
-        spans.append(Span(main, single, 1))
-        main = single
-    return [*spans, Span(main, high, 1, high, masked=True)]
-
-
-def _whole(place: Scope, low: str, high: str, size: int) -> str:
-    """The end of the last whole step of `size` from low."""
-    key = ("whole", low, high, size)
-    if key not in place.values:
-        count = high if low == "0" else place.emit(f"sub i64 {high}, {low}")
-        rest = place.emit(f"and i64 {count}, {size - 1}" if size & (size - 1) == 0 else f"srem i64 {count}, {size}")
-        place.values[key] = place.emit(f"sub i64 {high}, {rest}")
-    return str(place.values[key])
-
-
-def _known_spans(extent: int, lanes: int, unroll: int) -> list[Span]:
-    if lanes * unroll == 1:
-        return [Span("0", str(extent), 1)]
-    main = extent - extent % (lanes * unroll)
-    single = extent - extent % lanes
-    spans = [Span("0", str(main), unroll)] if main else []
-    if single > main:
-        spans.append(Span(str(main), str(single), (single - main) // lanes))
-    if extent > single:
-        spans.append(Span(str(single), str(extent), 1, str(extent), masked=True))
-    return spans
-
-
-def short_spans(extent: int, lanes: int) -> list[Span]:
-    """Few known positions, without masks: whole vectors, then one half as long, and so on."""
-    spans, at = [], 0
-    while at < extent:
-        while lanes > extent - at:
-            lanes //= 2
-        count = (extent - at) // lanes
-        spans.append(Span(str(at), str(at + count * lanes), 1, lanes=lanes))
-        at += count * lanes
-    return spans
-
-
-def masked(context: Context, index: str, end: str, place: Scope | None = None) -> Context:
-    """The context with the lanes at or past `end` inactive; `place` is where `end` is known, the whole function by default."""
-    here = context.index_vector(index)
-    at = Lanes(here.scope, I64, context.lanes, context.kernel.target)
-    bound = constant_text(int(end), "i64", context.lanes) if end.isdigit() else \
-        splat_register(place or context.kernel.root, "i64", end, context.lanes)
-    parts = tuple(at.compare("lt", r, bound) for r in here.parts)
-    return replace(context, mask=Mask(Value(parts, BOOL, context.lanes, here.scope), context.mask))
 
 
 def prefix(context: Context, monoid: str, index: Index, last: Term, body: Term, dtype: np.dtype) -> Value:

@@ -10,10 +10,9 @@ import numpy as np
 
 from loopwright.ir.loops import Apply, Index, Literal, When
 from loopwright.lower.codegen.context import Context, floor_divide
+from loopwright.lower.codegen.spans import Span
 from loopwright.lower.codegen.terms import Linear, Term, add_linear, scale_linear
 from loopwright.lower.codegen.text import Scope, deepest
-
-Span = tuple[str, str]
 
 
 def narrowed(context: Context, body: Term, identity: complex, index: Index, span: Span,

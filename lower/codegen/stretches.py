@@ -11,11 +11,11 @@ from collections.abc import Callable
 from loopwright.ir.loops import Apply, Expr, Prefix, Reduce, When, transform, walk
 from loopwright.ir.nest import For, Let, Statement, Store, altered
 from loopwright.lower.codegen.context import Context
+from loopwright.lower.codegen.spans import Span
 from loopwright.lower.codegen.terms import Linear, add_linear, scale_linear
 from loopwright.lower.fusing import expressions
 
 MOST_STRETCHES = 6  # each is a loop's text, with vectors in flight and a rest
-Span = tuple[str, str]
 Turn = tuple[Expr, bool, Linear]  # a comparison, whether it holds from the turn on or before it, and where that is
 
 

@@ -17,13 +17,11 @@ from loopwright.ir.loops import Expr, Index, Load
 from loopwright.ir.nest import Block, Contract, For, Statement
 from loopwright.ir.types import I32
 from loopwright.lower.codegen.context import Context
-from loopwright.lower.codegen.folds import masked
 from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, vector_type
 from loopwright.lower.codegen.memory import locate, offset_of
+from loopwright.lower.codegen.spans import Span, masked
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.target import Target
-
-Span = tuple[str, str]
 
 
 def block_span(context: Context, block: Block | For) -> Span:

@@ -15,9 +15,9 @@ from dataclasses import replace
 from loopwright.ir.nest import For
 from loopwright.lower.codegen.context import Context, Value
 from loopwright.lower.codegen.evaluate import remember
-from loopwright.lower.codegen.folds import masked
 from loopwright.lower.codegen.machine import register_type, vector_type
 from loopwright.lower.codegen.memory import load
+from loopwright.lower.codegen.spans import Span, masked
 from loopwright.lower.codegen.streams import fence, streams
 from loopwright.lower.codegen.tensors import block_span
 from loopwright.lower.codegen.terms import Term
@@ -27,7 +27,6 @@ from loopwright.lower.fusing import transposed_loads
 BLOCK = 1024  # of the inner loop: its lines of the transposed arrays stay in the second cache while the outer goes on
 LINES = (2, 4)  # that a group's rows have of the transposed arrays, and of the others
 
-Span = tuple[str, str]
 Real = tuple[str, Scope]  # where the columns that are there end, and where that is known
 
 

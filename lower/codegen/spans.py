@@ -1,0 +1,98 @@
+"""How loops over vectors cover a stretch of positions: several vectors at once, single ones, a last one with lanes masked.
+
+Guarantees: the spans of a stretch are its positions, each once, in order.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from loopwright.ir.dims import Extent
+from loopwright.ir.types import BOOL, I64
+from loopwright.lower.codegen.arithmetic import Lanes
+from loopwright.lower.codegen.constants import constant_text
+from loopwright.lower.codegen.context import Context, Mask, Value, splat_register
+from loopwright.lower.codegen.text import Scope
+
+Span = tuple[str, str]  # from one position to before another
+
+
+class VectorSpan:
+    """A stretch [low, high) of a vectorised loop, `parts` vectors at a time; masked: past `end` lanes are inactive. `lanes`:
+    those of its vectors, where they are not the loop's."""
+
+    __slots__ = ("end", "high", "lanes", "low", "masked", "parts")
+
+    def __init__(self, low: str, high: str, parts: int, end: str = "", masked: bool = False, lanes: int = 0) -> None:
+        self.low, self.high, self.parts, self.end, self.masked, self.lanes = low, high, parts, end, masked, lanes
+
+
+def vector_spans(context: Context, span: Extent | Span, lanes: int, unroll: int, one_loop: bool,
+                 halved: bool = False) -> list[VectorSpan]:
+    """How [0, extent) or [low, high) is covered. Where masks are cheap the masked loop also does the single vectors, and
+    with `one_loop` everything where the schedule has one vector in flight: the body is long, and stands once. `halved`: half
+    as many vectors at once before the single ones."""
+    if isinstance(span, int):
+        return _known_spans(span, lanes, unroll)
+    low, high = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
+    if lanes * unroll == 1:
+        return [VectorSpan(low, high, 1)]
+    if one_loop and unroll == 1 and lanes > 1 and context.kernel.target.has_masks:
+        return [VectorSpan(low, high, 1, high, masked=True)]
+    place = context.scope if isinstance(span, tuple) else context.kernel.root
+    main = _whole(place, low, high, lanes * unroll)
+    spans = [VectorSpan(low, main, unroll)]
+    if lanes == 1:
+        return [*spans, VectorSpan(main, high, 1)]
+    if halved and unroll > 2:
+        low, main = main, _whole(place, low, high, lanes * unroll // 2)
+        spans.append(VectorSpan(low, main, unroll // 2))
+    if unroll > 1 and not context.kernel.target.has_masks:
+        single = _whole(place, low, high, lanes)
+        spans.append(VectorSpan(main, single, 1))
+        main = single
+    return [*spans, VectorSpan(main, high, 1, high, masked=True)]
+
+
+def _whole(place: Scope, low: str, high: str, size: int) -> str:
+    """The end of the last whole step of `size` from low."""
+    key = ("whole", low, high, size)
+    if key not in place.values:
+        count = high if low == "0" else place.emit(f"sub i64 {high}, {low}")
+        rest = place.emit(f"and i64 {count}, {size - 1}" if size & (size - 1) == 0 else f"srem i64 {count}, {size}")
+        place.values[key] = place.emit(f"sub i64 {high}, {rest}")
+    return str(place.values[key])
+
+
+def _known_spans(extent: int, lanes: int, unroll: int) -> list[VectorSpan]:
+    if lanes * unroll == 1:
+        return [VectorSpan("0", str(extent), 1)]
+    main = extent - extent % (lanes * unroll)
+    single = extent - extent % lanes
+    spans = [VectorSpan("0", str(main), unroll)] if main else []
+    if single > main:
+        spans.append(VectorSpan(str(main), str(single), (single - main) // lanes))
+    if extent > single:
+        spans.append(VectorSpan(str(single), str(extent), 1, str(extent), masked=True))
+    return spans
+
+
+def short_spans(extent: int, lanes: int) -> list[VectorSpan]:
+    """Few known positions, without masks: whole vectors, then one half as long, and so on."""
+    spans, at = [], 0
+    while at < extent:
+        while lanes > extent - at:
+            lanes //= 2
+        count = (extent - at) // lanes
+        spans.append(VectorSpan(str(at), str(at + count * lanes), 1, lanes=lanes))
+        at += count * lanes
+    return spans
+
+
+def masked(context: Context, index: str, end: str, place: Scope | None = None) -> Context:
+    """The context with the lanes at or past `end` inactive; `place` is where `end` is known, the whole function by default."""
+    here = context.index_vector(index)
+    at = Lanes(here.scope, I64, context.lanes, context.kernel.target)
+    bound = constant_text(int(end), "i64", context.lanes) if end.isdigit() else \
+        splat_register(place or context.kernel.root, "i64", end, context.lanes)
+    parts = tuple(at.compare("lt", r, bound) for r in here.parts)
+    return replace(context, mask=Mask(Value(parts, BOOL, context.lanes, here.scope), context.mask))
