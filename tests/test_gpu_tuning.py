@@ -1,6 +1,7 @@
 """The tuner for a GPU, which is the emulator: its clock is the host's, in which threads run one after another. What is found is
 right and is used; what is quick on a card is not shown."""
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +11,6 @@ from hypothesis import strategies as st
 import loopwright as lw
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.graph import Node
-from loopwright.ir.interpreter import evaluate
 from loopwright.ir.schedule import InRegisters, Threads, Unroll, Vectorize
 from loopwright.lower.cuda import emit_cuda, lower_cuda
 from loopwright.lower.cuda import program as programs
@@ -20,13 +20,13 @@ from loopwright.lower.cuda.rules import gpu_schedule
 from loopwright.lower.modules import alone, check_schedules, kernels_of, rescheduled
 from loopwright.lower.runtime import lazy
 from loopwright.lower.scheduling import build_nest
-from loopwright.lower.tuning.candidates import Candidate, arguments, difference
+from loopwright.lower.tuning.candidates import Candidate, arguments, difference, reference, terms
 from loopwright.lower.tuning.gpu_features import NAMES
 from loopwright.lower.tuning.gpu_space import ways
 from loopwright.lower.tuning.platforms import GPU
 from loopwright.lower.tuning.search import KernelSearch
 from loopwright.lower.tuning.workers import Workers
-from tests.cuda_templates import TEMPLATES, program
+from tests.cuda_templates import TEMPLATES, program, sizes_of
 from tests.devices import device, emulator_alone, require_device
 from tests.emulator import ORDERS, Emulator
 from tests.emulator.driver import EmulatorDriver
@@ -197,7 +197,8 @@ def test_schedules_far_from_the_default_compute_what_the_region_means(name, seed
     rng = np.random.default_rng(seed)
     n = kernels(name)[0]
     region, library = n.regions[0], Library()
-    sizes = {s: size[k % 2] for k, s in enumerate(region.symbols)}
+    told = sizes_of(program(name)[0], TEMPLATES[name].make(np.random.default_rng(0), *size))
+    sizes = {s: told[s] for s in region.symbols}
     space = CARD.space(region, sizes)
     pool = [n.attrs["schedule"], *ways(region, sizes)]
     for _ in range(12):
@@ -210,10 +211,21 @@ def test_schedules_far_from_the_default_compute_what_the_region_means(name, seed
     emulator = Emulator("\n".join([*library.texts.values(), *(k.text for k in texts)]),
                         [x.name for k in texts for x in k.launches], ("-O0",))
     args = arguments(alone(n), sizes)
-    want = [np.asarray(x) for x in evaluate(region, args, sizes)]
+    want, summed = reference(region, args, sizes), terms(region, args, sizes)
     for schedule, k in zip(chosen, texts, strict=True):
         outs = run_kernel(emulator, k, args, [nonsense(v.type, sizes) for v in region.results], sizes, order)
-        assert difference(outs, want) is None, schedule
+        assert difference(outs, want, summed) is None, schedule
+
+
+@pytest.mark.parametrize("name", [name for name in NAMED if "halves" in name])
+def test_no_access_is_of_more_than_16_bytes(name):
+    """Also where what is narrow in memory is computed with in wider registers."""
+    n = kernels(name)[0]
+    sizes = dict.fromkeys(n.regions[0].symbols, 1)
+    for k, schedule in enumerate(ways(n.regions[0], sizes)):
+        text = emit_cuda(build_nest(n.regions[0], schedule, f"k{k}").nest, Library()).text
+        for kind, lanes in re.findall(r"lw_pack<([\w ]+), (\d+)>", text):
+            assert {"float": 4, "unsigned short": 2, "unsigned char": 1}[kind] * int(lanes) <= 16, schedule
 
 
 @pytest.mark.parametrize(("name", "wrong", "why"), [

@@ -18,7 +18,7 @@ from loopwright.ir.schedule import Unroll, Vectorize
 from loopwright.lower.modules import alone, kernels_of, rescheduled
 from loopwright.lower.runtime.natives import LlvmFunction
 from loopwright.lower.tuning import execution
-from loopwright.lower.tuning.candidates import Candidate, arguments, difference, reference, structure_of
+from loopwright.lower.tuning.candidates import Candidate, arguments, difference, reference, structure_of, terms
 from loopwright.lower.tuning.execution import Executable
 from loopwright.lower.tuning.records import Record, Records, machine, record_of
 from loopwright.lower.tuning.timing import FEWEST_ROUNDS, centre, interleaved, is_faster
@@ -244,6 +244,26 @@ def test_arguments_are_the_same_in_every_process():
     ([1j, 1], [1j, 1 + 1e-12j], True), ([1j, 1], [1j, 1 + 1j], False)])
 def test_what_counts_as_right(found, expected, fine):
     assert (difference([np.array(found)], [np.array(expected)]) is None) == fine
+
+
+def zeros(x, y):
+    """The sum of a softmax's gradient over rows: none but for roundings."""
+    total = np.sum(x, axis=1, keepdims=True)
+    return np.sum(x * (y - np.sum(x * y, axis=1, keepdims=True) / total) / total, axis=1), x + y
+
+
+def test_sums_that_cancel_are_right_but_for_their_roundings(workers):
+    x = np.ones((5, 70), "f4")
+    g = lw.parse(lw.jit(zeros).lower(x, x).module)
+    sizes = dict(zip(g.free_symbols, (5, 70), strict=True))
+    args = arguments(g, sizes)
+    found, summed = reference(g, args, sizes), terms(g, args, sizes)
+    exactly = [np.zeros(5, "f4"), found[1]]
+    assert difference(exactly, found) is not None and difference(exactly, found, summed) is None
+    wrong = [np.full(5, 1e-3, "f4"), found[1]], [found[0], found[1] * np.float32(1 + 1e-3)]
+    assert all(difference(x, found, summed) is not None for x in wrong)
+    in_another_order, = workers.measure([Candidate.of(g, sizes)], 5)
+    assert in_another_order.failure is None
 
 
 # ---- timing -----------------------------------------------------------------------------------------

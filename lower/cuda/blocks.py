@@ -166,21 +166,25 @@ def _wide_or_not(context: Context, side: Side, over: Over, at: tuple[str, str], 
 
 
 def put(context: Context, side: Side, stage: str, depth: int) -> None:
-    """What was taken, from registers to a stage."""
+    """What was taken, from registers to a stage: what is narrower in memory than there takes several stores."""
     u, lane = context.block.fresh("u"), context.block.fresh("e")
+    wide = lanes_of(side.means.itemsize, side.lanes) if side.together else side.lanes
     context.block.line("#pragma unroll")
     with context.block.inner(f"for (int {u} = 0; {u} < {side.count}; ++{u})") as inside:
         position, term = _places(context.at(inside), side, u, depth)
-        pack = f"lw_pack<{side.means.element}, {side.lanes}>"
-        if side.together:
-            inside.line(f"{pack} whole;")
-        p, k = (f"{position} + {lane}", term) if side.across else (position, f"{term} + {lane}")
-        to = f"whole.at[{lane}]" if side.together else side.place(stage, p, k)
-        inside.line("#pragma unroll")
-        with inside.inner(f"for (int {lane} = 0; {lane} < {side.lanes}; ++{lane})") as one:
-            one.line(f"{to} = {side.name}_next[{u} * {side.lanes} + {lane}];")
-        if side.together:
-            inside.line(f"*({pack}*)&{side.place(stage, position, term)} = whole;")
+        pack = f"lw_pack<{side.means.element}, {wide}>"
+        for first in range(0, side.lanes, wide):
+            whole, more = (f"whole{first}", f" + {first}") if first else ("whole", "")
+            if side.together:
+                inside.line(f"{pack} {whole};")
+            p, k = (f"{position} + {lane}", term) if side.across else (position, f"{term} + {lane}")
+            to = f"{whole}.at[{lane}]" if side.together else side.place(stage, p, k)
+            inside.line("#pragma unroll")
+            with inside.inner(f"for (int {lane} = 0; {lane} < {wide}; ++{lane})") as one:
+                one.line(f"{to} = {side.name}_next[{u} * {side.lanes}{more} + {lane}];")
+            if side.together:
+                p, k = (position + more, term) if side.across else (position, term + more)
+                inside.line(f"*({pack}*)&{side.place(stage, p, k)} = {whole};")
 
 
 # ---- sums -----------------------------------------------------------------------------------------

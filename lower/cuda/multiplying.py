@@ -59,7 +59,7 @@ class Alone:
 
     def __init__(self, context: Context, s: Contract) -> None:
         launch, itemsize = context.launch, s.dtype.itemsize
-        self.element, self.pad = register_type(s.dtype), lanes_of(itemsize, BYTES)
+        self.element, self.itemsize, self.pad = register_type(s.dtype), itemsize, lanes_of(itemsize, BYTES)
 
         def share(axis: str, threads: int, count: int) -> Share:
             lanes = lanes_of(itemsize, count)
@@ -112,7 +112,7 @@ class TensorCores:
     """Warps 16 rows, 8 columns and 16 terms at once, in words of two terms. Of the sums of such a step each lane has two
     neighbours in a row, and those eight rows below."""
 
-    element, pad = "unsigned short", HALVES
+    element, itemsize, pad = "unsigned short", 2, HALVES
 
     def __init__(self, context: Context, s: Contract) -> None:
         dtype = half_of(s.left)

@@ -26,6 +26,8 @@ SCALE = 0.1  # of normal numbers
 LEAST = 0.25  # of them: quotients by a number near 0 would show each rounding of it
 MOST_INDEX = 100  # of integers: they may be indices
 Kinds = tuple[tuple[np.dtype, tuple[int, ...]], ...]  # the dtypes and shapes of arrays
+DRAWS = 4  # of arguments whose last bits are others
+LAST_BITS = {F16: 2.0**-10, BF16: 2.0**-7, F32: 2.0**-23, np.dtype(np.complex64): 2.0**-23}  # others 2**-52
 TOLERANCES = {F16: 1e-2, BF16: 5e-2, F32: 1e-4, np.dtype(np.complex64): 1e-4}  # of the largest element; others 1e-9
 
 
@@ -110,14 +112,49 @@ def reference(g: Graph, args: Sequence[np.ndarray], sizes: Mapping[str, int]) ->
     return [np.array(x) for x in interpret(g, args, sizes)]
 
 
-def difference(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> str | None:
-    """Where results are not the expected ones, within what the order of additions may change; None where they are."""
+def terms(g: Graph, args: Sequence[np.ndarray], sizes: Mapping[str, int]) -> list[float]:
+    """How large what each result is summed from seems to be: what it changes by when arguments change by their last bit, over
+    that bit; at most the largest argument. Sums that cancel, as that of a row of a softmax's gradient, are their roundings."""
+    rng, found = np.random.default_rng(SEED), [0.0] * len(g.results)
+    expected = reference(g, args, sizes)
+    inexact = [x for x in args if x.dtype.kind not in "biu"]
+    most = max([_largest(x) for x in inexact], default=0.0)
+    for _ in range(DRAWS):
+        moved = [x if x.dtype.kind in "biu" else _moved(rng, x) for x in args]
+        for k, (a, b) in enumerate(zip(reference(g, moved, sizes), expected, strict=True)):
+            if b.dtype.kind not in "biu":
+                found[k] = max(found[k], min(_largest(_wide(a) - _wide(b)) / _last_bit(b.dtype), most))
+    return found
+
+
+def _moved(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """Numbers whose last bits are others."""
+    return np.asarray(_wide(x) * (1 + _last_bit(x.dtype) * rng.choice([-1.0, 1.0], x.shape))).astype(x.dtype)
+
+
+def _last_bit(dtype: np.dtype) -> float:
+    return LAST_BITS.get(dtype, 2.0**-52)
+
+
+def _wide(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.complex128 if x.dtype in COMPLEX else np.float64)
+
+
+def _largest(x: np.ndarray) -> float:
+    """The largest finite magnitude."""
+    size = np.abs(_wide(x))
+    return float(np.max(size, initial=0.0, where=np.isfinite(size)))
+
+
+def difference(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], summed: Sequence[float] = ()) -> str | None:
+    """Where results are not the expected ones, within what the order of additions may change; None where they are. summed:
+    the magnitude of each result's terms, where that is known to be another than its own."""
     for k, (a, b) in enumerate(zip(found, expected, strict=True)):
         tolerance = TOLERANCES.get(b.dtype, 1e-9)
         exact = b.dtype.kind in "biu"
         if not exact and _is_near(a, b, tolerance):
             continue
-        wrong = a != b if exact else _off(a, b, tolerance)
+        wrong = a != b if exact else _off(a, b, tolerance, summed[k] if summed else 0.0)
         if np.any(wrong):
             at = tuple([int(i) for i in np.argwhere(np.atleast_1d(wrong))[0]])
             return f"result {k} is wrong at {at}: {np.atleast_1d(a)[at]}, expected {np.atleast_1d(b)[at]}"
@@ -131,11 +168,9 @@ def _is_near(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
         return bool(np.max(np.abs(a - b), initial=0.0) <= tolerance / 2 * largest < np.inf)
 
 
-def _off(a: np.ndarray, b: np.ndarray, tolerance: float) -> Any:
-    kind = np.complex128 if b.dtype in COMPLEX else np.float64
-    x, y = a.astype(kind), b.astype(kind)
+def _off(a: np.ndarray, b: np.ndarray, tolerance: float, least: float) -> Any:
+    x, y = _wide(a), _wide(b)
     with np.errstate(all="ignore"):
         finite = np.isfinite(y)
-        scale = np.max(np.abs(y), initial=0.0, where=finite)
-        near = np.abs(x - y) <= tolerance * max(scale, np.finfo(np.float32).tiny)
+        near = np.abs(x - y) <= tolerance * max(_largest(y), least, float(np.finfo(np.float32).tiny))
         return ~(np.where(finite, near, (x == y) | (np.isnan(x) & np.isnan(y))))

@@ -33,6 +33,7 @@ from loopwright.lower.tuning.candidates import (
     reference,
     save,
     structure_of,
+    terms,
 )
 from loopwright.lower.tuning.execution import Arrays, Executable
 from loopwright.lower.tuning.gpu_execution import DeviceExecutable
@@ -135,17 +136,27 @@ class _Computation:
     graph: Graph = field(compare=False)
 
 
+def _computation(candidate: Candidate, g: Graph) -> _Computation:
+    return _Computation(structure_of(g), candidate.sizes, candidate.values, g)
+
+
 @lru_cache(maxsize=KNOWN)
 def _expected(what: _Computation) -> list[np.ndarray]:
     sizes = dict(what.sizes)
     return reference(what.graph, arguments(what.graph, sizes, what.values), sizes)
 
 
+@lru_cache(maxsize=KNOWN)
+def _summed(what: _Computation) -> list[float]:
+    sizes = dict(what.sizes)
+    return terms(what.graph, arguments(what.graph, sizes, what.values), sizes)
+
+
 def _results(candidate: Candidate, g: Graph) -> list[np.ndarray]:
     """What a candidate's results are to be."""
     if candidate.expected and os.path.exists(candidate.expected):
         return _kept(candidate.expected, os.stat(candidate.expected).st_mtime_ns, tuple([v.type.dtype for v in g.results]))
-    found = _expected(_Computation(structure_of(g), candidate.sizes, candidate.values, g))
+    found = _expected(_computation(candidate, g))
     if candidate.expected:
         save(candidate.expected, found)
     return found
@@ -156,6 +167,9 @@ def _checked(candidate: Candidate) -> str | None:
     try:
         made = _built(candidate)
         made.run()
-        return difference(made.results, _results(candidate, made.graph))
+        expected = _results(candidate, made.graph)
+        if difference(made.results, expected) is None:
+            return None
+        return difference(made.results, expected, _summed(_computation(candidate, made.graph)))
     except Exception as error:
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
