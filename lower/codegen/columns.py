@@ -25,7 +25,7 @@ from loopwright.lower.passes import MOST_JOINED
 
 ROWS = 16  # folded in registers
 BLOCKS = (32, 32)  # blocks of rows, blocks of those: additions in a row
-BYTES = 1 << 15  # of all accumulators
+BYTES = 1 << 15  # of the accumulators of the first level
 
 OverVectors = Callable[[Context, Span, Callable[[Context], None]], None]  # runs something for every vector of a span
 Execute = Callable[[Context, Statement], Context]
@@ -61,7 +61,7 @@ class _Stripes:
         whole = statement.lanes * statement.unroll
         folds = [e for _, joined in found for e in joined]
         widest = max(8 if e.dtype.itemsize == 8 or e.monoid.startswith("arg") else 4 for e in folds)
-        room = BYTES // (widest * sum(1 + len(_sizes(e)) for e in folds))
+        room = BYTES // (widest * len(folds))
         self.width = max(room // whole, 1) * whole
         self.columns = [self._column(context, k, joined) for k, joined in found]
 
