@@ -6,8 +6,9 @@
 
 While tiles multiply with a chunk they ask the caches for the next.
 
-Guarantees: nothing outside the matrices is read or written; an element's sum is made in one order, whatever m is and whichever
-columns are made with it; what C held before does not matter. There is at least one term.
+Guarantees: nothing outside the matrices is read or written; an element's sum is made in one order, whichever columns are made
+with it, and whatever m is where C has no more columns than a panel; what C held before does not matter. There is at least one
+term.
 """
 from __future__ import annotations
 
@@ -37,6 +38,7 @@ LONG, SHORT, FEWEST = 128, 64, 16  # terms of a chunk: a block has whole chunks
 ROWS = 280  # that are multiplied with a chunk: it is worth its copy then
 FAR, MANY = 1920, 160  # bytes between a row's terms, which processors then do not see coming; columns that are worth a copy
 DEPTH = 512  # terms of a block: its rows of the left side stay in the second cache
+SOON = 32  # terms of a block for as many rows: processors see coming what lies along so many rows of the right side
 
 
 def terms_of(target: Target) -> int:
@@ -76,6 +78,7 @@ class _Chunks:
         self.dtype, self.target, self.turned, self.function = dtype, target, turned, function
         self.kind, self.lanes, self.long = memory_type(dtype), target.lanes(dtype), terms_of(target)
         self.chunk = function.slot(self.long * WIDEST * self.lanes, self.kind, 64)
+        self.depth = str(DEPTH) if turned else self._depth(function.root)
         self.length = str(self.long) if turned else self._length(function.root)
 
     def text(self) -> str:
@@ -85,14 +88,25 @@ class _Chunks:
             "ptr noalias %b, ptr noalias %c, i64 %begin, i64 %end)"
         return f"define {header} {ATTRIBUTES} {{\n{self.function.body()}\n  ret void\n}}"
 
+    def _depth(self, scope: Scope) -> str:
+        """The terms of a block: few where few rows wait for B, which is read row by row then, panel after panel."""
+        size = scope.emit(f"mul i64 {scope.emit('mul i64 %n, %k')}, {self.dtype.itemsize}")
+        found, wide = str(DEPTH), scope.emit(f"icmp sgt i64 %n, {WIDEST * self.lanes}")
+        far = scope.emit(f"and i1 {wide}, {scope.emit(f'icmp sgt i64 {size}, {self.target.cache_bytes // 2}')}")
+        for terms in (2 * SOON, SOON):
+            few = scope.emit(f"and i1 {far}, {scope.emit(f'icmp sle i64 %m, {terms}')}")
+            found = scope.emit(f"select i1 {few}, i64 {terms}, i64 {found}")
+        return found
+
     def _length(self, scope: Scope) -> str:
         """The terms of a chunk: where rows of B are a large power of 2 apart no more than the few sets of the second cache hold
-        where all of them go."""
+        where all of them go; whole chunks fill a block."""
         step = scope.emit(f"mul i64 %n, {self.dtype.itemsize}")
         power = scope.emit(f"and i64 {step}, {scope.emit(f'sub i64 0, {step}')}")
         power = scope.call("i64", "llvm.umax.i64", [("i64", power), ("i64", "1")])
         fits = scope.emit(f"udiv i64 {self.target.cache_bytes // 2}, {power}")
-        return _least(scope, scope.call("i64", "llvm.umax.i64", [("i64", fits), ("i64", str(FEWEST))]), self.long)
+        most = _least(scope, self.depth, self.long)
+        return _least(scope, scope.call("i64", "llvm.umax.i64", [("i64", fits), ("i64", str(FEWEST))]), most)
 
     def _whole(self, scope: Scope) -> Carried:
         """Blocks of rows, in them blocks of terms. Rows with terms far apart are copied, where there are columns enough."""
@@ -125,7 +139,7 @@ class _Chunks:
                  scope.emit(f"select i1 {copied}, i64 1, i64 %a.term"))
 
         def depth(inner: Scope, term: str, now: list[str]) -> list[str]:
-            end = _least(inner, inner.emit(f"add i64 {term}, {DEPTH}"), "%k")
+            end = _least(inner, inner.emit(f"add i64 {term}, {self.depth}"), "%k")
 
             def make(arm: Scope) -> Carried:
                 many = arm.emit(f"add i64 {arm.emit(f'sub i64 {end}, {term}')}, {self.lanes - 1}")
@@ -139,7 +153,7 @@ class _Chunks:
             panels(inner, self.dtype, self.target, ("%begin", "%end"),
                    partial(self._panel, _Block(a, steps, c, count, (term, end))))
             return []
-        loop(scope, "0", "%k", str(DEPTH), (), depth)
+        loop(scope, "0", "%k", self.depth, (), depth)
         return []
 
     def _panel(self, block: _Block, scope: Scope, v: int, at: str, left: str) -> None:
