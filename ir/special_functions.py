@@ -280,11 +280,44 @@ def _gamma_fraction(m: Arithmetic, a: Number, x: Number) -> list[Number]:
     return m.repeat([d, square, m.constant(1e300), m.constant(0.0), d, square, m.constant(0.0)], body)[:2]
 
 
+LARGE = 1e6  # series and fraction take some 9 sqrt(a) terms
+NARROW = 0.05  # of a: from farther away large functions are 0 and 1
+TEMME = (-281 / 151559100, -571 / 261273600, 1 / 25515, -139 / 777600, 1 / 2835, 1 / 864, -2 / 135, 1 / 12, -1 / 3)
+TEMME_NEXT = (-77 / 77760, 1 / 378, -1 / 288, -1 / 540)  # over a
+
+
+def _gamma_large(m: Arithmetic, a: Number, x: Number, is_low: Number) -> tuple[Number, Number]:
+    """As `_gamma_parts` gives them, for a >= LARGE: erfc(sqrt(a h)) / 2 with h = mu - log(1 + mu), mu = x / a - 1, and what
+    is left as a series in sqrt(2 h) (Temme)."""
+    mu = m.maximum(-NARROW, m.minimum(NARROW, m.div(m.sub(x, a), a)))
+    half = _polynomial(m, mu, tuple([(-1.0) ** k / k for k in range(14, 1, -1)]))  # h / mu^2
+    logarithm = _polynomial(m, mu, tuple([(-1.0) ** k / (k + 1) for k in range(13, -1, -1)]))  # log(1 + mu) / mu
+    root = m.sqrt(m.add(half, half))
+    eta, squared = m.mul(mu, root), m.mul(a, m.mul(half, m.mul(mu, mu)))
+    density = m.div(m.exp(m.neg(squared)), m.sqrt(m.mul(a, 2 * math.pi)))
+    rest = m.add(_polynomial(m, eta, TEMME), m.div(_polynomial(m, eta, TEMME_NEXT), a))
+    distance, off = m.copysign(m.sqrt(squared), mu), m.mul(density, rest)
+    side = m.select(is_low, -1.0, 1.0)
+    value = m.fma(erfc(m, m.mul(side, distance)), 0.5, m.mul(side, off))
+    logarithm, ratio = m.mul(logarithm, mu), m.div(logarithm, root)
+    bend = _polynomial(m, eta, tuple([k * c for k, c in zip(range(len(TEMME) - 1, 0, -1), TEMME, strict=False)]))
+    change = m.sub(m.mul(m.sub(logarithm, m.div(0.5, a)), rest), m.div(m.mul(bend, m.fma(eta, 0.5, ratio)), a))
+    return value, m.mul(m.mul(side, density), m.add(ratio, change))
+
+
 def _gamma_parts(m: Arithmetic, a: Number, x: Number) -> tuple[Number, Number, Number]:
     """Where the series serves; the lower function there and the upper one elsewhere; and its derivative in a."""
     defined = m.both(m.compare("gt", a, 0.0), m.both(m.compare("gt", x, 0.0), m.compare("lt", m.maximum(a, x), INF)))
-    a, x = m.select(defined, a, 1.0), m.select(defined, x, 1.0)
-    is_low = m.compare("lt", x, m.add(a, 1.0))
+    far, beyond = m.select(defined, a, 1.0), m.select(defined, x, 1.0)
+    is_low, is_large = m.compare("lt", beyond, m.add(far, 1.0)), m.compare("ge", far, LARGE)
+    a, x = m.select(is_large, 1.0, far), m.select(is_large, m.select(is_low, 1.0, 3.0), beyond)
+    value, slope = _gamma_summed(m, a, x, is_low)
+    value = m.rarely(is_large, value, lambda inner: _gamma_large(inner, far, beyond, is_low)[0])
+    return is_low, value, m.rarely(is_large, slope, lambda inner: _gamma_large(inner, far, beyond, is_low)[1])
+
+
+def _gamma_summed(m: Arithmetic, a: Number, x: Number, is_low: Number) -> tuple[Number, Number]:
+    """As `_gamma_parts` gives them, by the series and the fraction."""
     density = _gamma_density(m, a, x)
     total, slope = _gamma_series(m, a, m.select(is_low, x, 0.5))
     fraction, fraction_slope = _gamma_fraction(m, a, m.select(is_low, m.add(a, 2.0), x))
@@ -292,7 +325,7 @@ def _gamma_parts(m: Arithmetic, a: Number, x: Number) -> tuple[Number, Number, N
     growth = m.sub(m.log(x), _digamma_positive(m, a))
     low_slope = m.add(m.mul(low, m.sub(growth, m.div(1.0, a))), m.div(m.mul(density, slope), a))
     high_slope = m.fma(high, growth, m.mul(density, fraction_slope))
-    return is_low, m.select(is_low, low, high), m.select(is_low, low_slope, high_slope)
+    return m.select(is_low, low, high), m.select(is_low, low_slope, high_slope)
 
 
 def _at_edges(m: Arithmetic, a: Number, x: Number, inside: Number, lower: float, upper: float) -> Number:

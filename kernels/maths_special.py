@@ -49,6 +49,9 @@ class Registers:
     def power(self, a: Any, b: Any) -> str:
         return self._applied("power", a, b)
 
+    def rarely(self, mask: str, usual: str, unusual: Callable[[Any], str]) -> str:
+        return self._writer.rarely(mask, usual, lambda inner: unusual(Registers(inner)))
+
     def repeat(self, floats: list[str], body: Callable[[Any, list[str]], tuple[str, list[str]]]) -> list[str]:
         return self._writer.repeat(floats, lambda inner, now: body(Registers(inner), now))
 
