@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
+import loopwright as lw
 from loopwright import lax
 from loopwright.ir.builder import innermost
 from loopwright.ir.graph import fresh_symbol
@@ -58,3 +59,15 @@ def rows_of(count, f, *operands):
     control.trips(count.ref, size=size)
     rows = Tracer(iota(into=innermost(), shape=(size,), axis=0, dtype=I64), contiguous=True)
     return f(rows, *operands)
+
+
+def agree(f, *args, rtol=0.0):
+    """The compiled function gives NumPy's values, on every call."""
+    compiled = lw.jit(f)
+    expected = f(*args)
+    for _ in range(2):
+        for got, want in zip(compiled(*args), expected, strict=True):
+            want = np.asarray(want)
+            assert got.dtype == want.dtype and got.shape == want.shape
+            np.testing.assert_allclose(got, want, rtol=rtol, atol=rtol)
+    return compiled

@@ -1,8 +1,5 @@
 """Control flow as machine code: loops and branches give what the same program gives in NumPy, one structure is compiled
-once, memory is given back, errors name the user's line, and a signal ends a loop."""
-import subprocess
-import sys
-import textwrap
+once, memory is given back, and errors name the user's line."""
 import time
 
 import numpy as np
@@ -18,22 +15,10 @@ from loopwright.lower.kernel import kernel
 from loopwright.lower.partition import partition
 from loopwright.lower.runtime import scratch
 from loopwright.lower.target import host_target
-from tests.loops import rows_of, scan, switch, while_
+from tests.loops import agree, rows_of, scan, switch, while_
 
 LOWERED = {op.name: op for op in (kernel, sized)}
 INSTRUCTIONS = {x.__name__: x for x in vars(schedule).values() if isinstance(x, type) and hasattr(x, "__dataclass_fields__")}
-
-
-def agree(f, *args, rtol=0.0):
-    """The compiled function gives NumPy's values, on every call."""
-    compiled = lw.jit(f)
-    expected = f(*args)
-    for _ in range(2):
-        for got, want in zip(compiled(*args), expected, strict=True):
-            want = np.asarray(want)
-            assert got.dtype == want.dtype and got.shape == want.shape
-            np.testing.assert_allclose(got, want, rtol=rtol, atol=rtol)
-    return compiled
 
 
 def stages(f, *args):
@@ -455,184 +440,8 @@ def test_declared_short_vectors(n):
     np.testing.assert_allclose(np.sum(slope * d), (ends[0] - ends[1]) / 2e-6, rtol=1e-6, atol=1e-7)
 
 
-# ---- products outside -----------------------------------------------------------------------------
-def inside(f, *args):
-    """How many matrix products the library makes: before the first loop, and in each trip of it."""
-    graph = partition(lw.make_graph(f)(*args), host_target(), blas=True)
-    at = next(k for k, n in enumerate(graph.nodes) if n.regions and n.op is not kernel)
-
-    def count(nodes):
-        return sum(n.attrs.get("implementation") == "gemm" for n in nodes)
-    return count(graph.nodes[:at]), count(graph.nodes[at].regions[0].nodes)
-
-
-def recurrent(h, w, u, x, reverse=False):
-    (h,), (hs,) = scan(lambda w, u, h, x: ((np.tanh(h @ w + x @ u),), (h,)), [w, u], [h], [x], reverse)
-    return h, hs
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("length", [1, 6])
-def test_products_of_rows_are_made_for_all_rows_at_once(length, reverse):
-    rng = np.random.default_rng(0)
-    h, w, u = rng.normal(size=(4, 7)), rng.normal(size=(7, 7)), rng.normal(size=(5, 7))
-
-    def f(h, w, u, x):
-        return recurrent(h, w, u, x, reverse)
-    x = rng.normal(size=(length, 4, 5))
-    compiled = agree(f, h, w, u, x, rtol=1e-12)
-    assert inside(f, h, w, u, x) == (1, 1) or length == 1
-    last, hs = compiled(h, w, u, x[:0])
-    assert np.array_equal(last, h) and hs.shape == (0, 4, 7)
-
-
-def test_products_of_a_matrix_and_each_row():
-    def f(h, w, u, x):
-        (h,), (hs, ys) = scan(lambda w, u, h, x: ((np.sin(w @ h + u @ x),), (h, x @ u.T)), [w, u], [h], [x])
-        return h, hs, ys
-    rng = np.random.default_rng(0)
-    args = rng.normal(size=7), rng.normal(size=(7, 7)), rng.normal(size=(7, 5)), rng.normal(size=(6, 5))
-    agree(f, *args, rtol=1e-12)
-    assert inside(f, *args) == (2, 1)
-
-
-def test_products_in_inner_loops():
-    def outer(w, h, xs):
-        (h,), (ys,) = scan(lambda w, h, x: ((h + x @ w,), (h @ w.T,)), [w], [h], [xs])
-        return (h,), (ys,)
-
-    def f(w, h, xs):
-        (h,), (ys,) = scan(outer, [w], [h], [xs])
-        return h, ys
-    rng = np.random.default_rng(0)
-    args = rng.normal(size=(5, 5)) / 3, rng.normal(size=(4, 5)), rng.normal(size=(3, 6, 4, 5))
-    agree(f, *args, rtol=1e-11)
-
-
-def test_products_that_would_take_much_memory_stay():
-    def f(c, u, x):
-        (c,), _ = scan(lambda u, c, x: ((c + np.max(x @ u),), ()), [u], [c], [x])
-        return (c,)
-    rng = np.random.default_rng(0)
-    args = np.float64(1), rng.normal(size=(5, 700)), rng.normal(size=(6, 4, 5))
-    agree(f, *args, rtol=1e-12)
-    assert inside(f, *args) == (0, 1)
-
-
-def test_what_is_read_transposed_is_transposed_once():
-    def f(c, w, x):
-        (c,), (ys,) = scan(lambda w, c, x: ((np.cos(c @ w.T + x),), (c @ w,)), [w], [c], [x])
-        return c, ys
-    rng = np.random.default_rng(0)
-    args = rng.normal(size=(4, 5)), rng.normal(size=(5, 5)), rng.normal(size=(6, 4, 5))
-    agree(f, *args, rtol=1e-12)
-    graph = partition(lw.make_graph(f)(*args), host_target(), blas=True)
-    loop = graph.nodes[-1]
-    products = [n.regions[0].nodes[0] for n in loop.regions[0].nodes if n.attrs["implementation"] == "gemm"]
-    assert [n.attrs["contract"] for n in products] == [((1, 0),)] * 2
-
-
-def test_gradients_of_products_outside_agree_with_differences():
-    def cost(w, u, h, x):
-        return np.sum(recurrent(h, w, u, x)[1] ** 2)
-    rng = np.random.default_rng(0)
-    args = rng.normal(size=(3, 3)), rng.normal(size=(2, 3)), rng.normal(size=(4, 3)), rng.normal(size=(5, 4, 2))
-    slopes = lw.jit(lw.grad(cost, argnums=(0, 1, 2, 3)))(*args)
-    for k, (a, slope) in enumerate(zip(args, slopes, strict=True)):
-        d = rng.normal(size=a.shape)
-        ends = [cost(*[b + t * d if i == k else b for i, b in enumerate(args)]) for t in (1e-6, -1e-6)]
-        np.testing.assert_allclose(np.sum(slope * d), (ends[0] - ends[1]) / 2e-6, rtol=1e-6)
-
-
 def test_explain_shows_what_a_loop_runs():
     x, xs = np.arange(50.0), np.arange(150.0).reshape(3, 50)
     text = lw.jit(nest).explain(x, xs)
     assert "(scan):" in text and "(while):" in text and "sort" in text and "flops" in text
     assert "(sized):" in lw.jit(halvings).explain(np.float64(9))
-
-
-# ---- signals --------------------------------------------------------------------------------------
-FOREVER = """
-    import os, signal, sys, threading, time
-    import numpy as np
-    {before}
-    import loopwright as lw
-    from tests.loops import scan, while_
-
-    @lw.jit
-    def f(x, limit):
-        {body}
-
-    f({arguments}, np.float64(-1))
-    before = f({arguments}, np.float64(-1))
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it otherwise
-    for _ in range(2):
-        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-        start = time.perf_counter()
-        try:
-            f({arguments}, np.float64(np.inf))
-        except KeyboardInterrupt:
-            assert time.perf_counter() - start < 1.5, "too late"
-            assert time.perf_counter() - start > 0.4, "too early"
-        else:
-            raise AssertionError("not interrupted")
-        after = f({arguments}, np.float64(-1))
-        assert all(np.array_equal(a, b) for a, b in zip(before, after))
-    print("interrupted")
-"""
-LOOPS = {
-    "numbers": ("return while_(lambda l, x: x < l, lambda l, x: (x * 0.5,), [limit], [x])", "np.float64(0)"),
-    "arrays": ("return while_(lambda l, x: np.sum(x) < l, lambda l, x: (np.sqrt(x) * 0.5,), [limit], [x])", "np.ones(100000)"),
-    "a nest": ("down = lambda y: while_(lambda y: y > 1, lambda y: (y - 1,), [], [y + 1000])[0]; "
-               "return while_(lambda l, x: x < l, lambda l, x: (down(x) * 0,), [limit], [x])", "np.float64(0)"),
-    "an inner loop": ("halve = lambda l, c: while_(lambda l, c: c < l, lambda l, c: (c * 0.5,), [l], [c]); "
-                      "return scan(lambda l, c, x: (halve(l, c), ()), [limit], [x[0]], [x])[0]", "np.zeros(3)"),
-}
-ELEMENTS = "return lw.vmap(lambda y: while_(lambda l, y: y < l, lambda l, y: (y * 0.5,), [limit], [y])[0])(x)"
-LOOPS |= {f"element {k}": (ELEMENTS, f"np.where(np.arange(100000) == {k}, 0, np.inf)") for k in (0, 50000, 99999)}
-LOOPS["all elements"] = ELEMENTS, "np.zeros(100000)"
-
-
-def interrupted(name, script=FOREVER, before=""):
-    """Run the script on that loop in a process of its own: it must end well and say nothing."""
-    body, arguments = LOOPS[name]
-    text = textwrap.dedent(script).format(body=body, arguments=arguments, before=before)
-    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False)
-    assert ended.stdout.strip() == "interrupted" and not ended.stderr, ended.stderr
-
-
-@pytest.mark.parametrize("name", LOOPS)
-def test_ctrl_c_ends_a_loop(name):
-    interrupted(name)
-
-
-@pytest.mark.parametrize("name", [name for name in LOOPS if "element" in name])
-def test_ctrl_c_ends_a_loop_of_several_threads(name):
-    """Whoever is in it: the caller, who asks for signals, or a worker, for whom the caller waits."""
-    interrupted(name, before="os.environ['LOOPWRIGHT_NUM_THREADS'] = '3'")
-
-
-def test_ctrl_c_ends_a_loop_that_python_called():
-    interrupted("numbers", before="from loopwright.lower.runtime import objects; objects.unsupported = lambda: 'a trial'")
-
-
-TICKER = """
-    ticks, done = [], False
-
-    def tick():
-        while not done:
-            ticks.append(1)
-            time.sleep(0.005)
-
-    ticker = threading.Thread(target=tick)
-    ticker.start()
-"""
-TICKED = """
-    done = True
-    ticker.join()
-    assert len(ticks) > 50, len(ticks)
-"""
-
-
-def test_other_threads_run_while_a_loop_does():
-    interrupted("numbers", FOREVER.replace("    for _ in range(2):", f"{TICKER}    for _ in range(2):") + TICKED)
