@@ -26,6 +26,7 @@ from loopwright.tuning_report import amount
 from loopwright.versions import Draft, Versions
 
 INTERRUPTED = 130  # the exit code of who was stopped with Ctrl-C
+_ABOUT = "Tunes a function of a script, and looks after the records of what tuning found."
 _TUNE = """Runs SCRIPT until it first calls its jitted function F, tunes F at the sizes of that call, and ends. What was found
 is kept: from then on the script runs with it. Arguments of the script follow after --."""
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m loopwright", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m loopwright", description=_ABOUT)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     one = commands.add_parser("tune", help="tune a function of a script", description=_TUNE)
     one.add_argument("target", metavar="SCRIPT:F", help="as model.py:step")

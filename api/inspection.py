@@ -21,7 +21,17 @@ def make_graph(f: Callable[..., Any], *, static_argnums: int | Sequence[int] = (
                shapes: Any = None, dynamic: bool = True) -> Callable[..., Graph]:
     """A function of f's arguments that gives the graph of f for them, as traced: one symbol per size, nothing computed.
 
-    Captured arrays are its trailing parameters. `print` shows it and `parse` reads that text back.
+    Captured arrays are its trailing parameters. `print` shows it and `parse` reads that text back. The options are those of
+    `jit`, and so are the errors.
+
+    >>> import numpy as np, loopwright as lw
+    >>> print(lw.make_graph(lambda x: np.sqrt(x) * 2)(np.ones(3)))
+    graph<n>(%x0: f64[n]) {
+      %0: f64[n] = sqrt(%x0)
+      %1: f64[n] = full() {value=2.0, shape=(n,), dtype=f64}
+      %2: f64[n] = mul(%0, %1)
+      return %2
+    }
     """
     parameters = Parameters(f, static_argnums, static_argnames, shapes, dynamic)
 

@@ -51,6 +51,11 @@ def parse(text: str, ops: Mapping[str, Op] | None = None, classes: Classes | Non
 
     bind: the Python functions, and addresses of machine code, that the program calls, by the names in the text; functions that
     a module holds under their names need none. ops and classes add ops, and dataclasses and enums of attributes, by name.
+
+    >>> import numpy as np, loopwright as lw
+    >>> double = lw.parse("graph<n>(%x0: f64[n]) { %0: f64[n] = add(%x0, %x0) return %0 }")
+    >>> double.compile()(np.arange(3.0))
+    array([0., 2., 4.])
     """
     bound = {name: pointer_of(x) or x for name, x in (bind or {}).items()}
     g = parse_graph(text, {**OPS, **(ops or {})}, {**CLASSES, **(classes or {})}, bound)

@@ -12,7 +12,7 @@ import sys
 import time
 
 import numpy as np
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits  # pip install -e '.[examples]'
 
 import loopwright as lw
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer  # pip install -e '.[examples]'
 
 import loopwright as lw
 

@@ -8,7 +8,7 @@ import sys
 import time
 
 import numpy as np
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits  # pip install -e '.[examples]'
 
 import loopwright as lw
 from loopwright import lax

@@ -65,7 +65,17 @@ _registered: dict[type, tuple[Callable[[Any], _Parts], Callable[[Any, Sequence[A
 
 
 def register_pytree_node(type: type, flatten: Callable[[Any], _Parts], unflatten: Callable[[Any, Sequence[Any]], Any]) -> None:
-    """Make `type` a container: flatten(x) -> (children, aux); unflatten(aux, children) -> x. aux must hash and compare."""
+    """Make `type` a container: flatten(x) -> (children, aux); unflatten(aux, children) -> x. aux must hash and compare.
+    ValueError for a type that is a container already. Dataclasses and named tuples are containers without this.
+
+    >>> import numpy as np, loopwright as lw
+    >>> class Segment:
+    ...     def __init__(self, start, end):
+    ...         self.start, self.end = start, end
+    >>> lw.register_pytree_node(Segment, lambda s: ((s.start, s.end), None), lambda aux, ends: Segment(*ends))
+    >>> lw.grad(lambda s: np.sum((s.end - s.start) ** 2))(Segment(np.zeros(2), np.ones(2))).end
+    array([2., 2.])
+    """
     if type in _BUILT_IN or type in _registered:
         raise ValueError(f"{type.__name__} is a pytree container already")
     _registered[type] = flatten, unflatten

@@ -91,7 +91,8 @@ def threads() -> int:
 
 
 def set_threads(count: int | None) -> None:
-    """Use this many threads from now on; None: as many as the process may use. Waits for the loop that runs."""
+    """Use this many threads from now on; None: as many as the process may use. Waits for the loop that runs. ValueError for a
+    count below 1. `LOOPWRIGHT_NUM_THREADS` says the same for a whole process."""
     _pool.wanted = None if count is None else _positive(count, "the number of threads")
     if library.cache_info().currsize:
         _pool.stop()
