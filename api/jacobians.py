@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.autodiff.calls import Function, name_of, operands, part, rebuilt, type_of
+from loopwright.autodiff.calls import Function, applied, operands, part, rebuilt, type_of
 from loopwright.autodiff.jvp import tangent_type, zeros
 from loopwright.ir.builder import Builder, Ref, innermost
 from loopwright.ir.dims import Extent
@@ -34,7 +34,7 @@ def jacfwd(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False,
     array([[0., 0.],
            [0., 2.]])
     """
-    why = f"jacfwd of {name_of(f)}"
+    why = applied("jacfwd", f)
 
     @functools.wraps(f, updated=())
     def jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -62,7 +62,7 @@ def jacrev(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False,
     array([[0., 0.],
            [0., 2.]])
     """
-    why = f"jacrev of {name_of(f)}"
+    why = applied("jacrev", f)
 
     @functools.wraps(f, updated=())
     def jacobian(*args: Any, **kwargs: Any) -> Any:

@@ -18,6 +18,7 @@ from loopwright.autodiff.calls import (
     Function,
     Inputs,
     Place,
+    applied,
     directions,
     element_call,
     given,
@@ -58,7 +59,7 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
     >>> value_and_grad(lambda x: x * x)(3.0)
     (np.float64(9.0), np.float64(6.0))
     """
-    why = f"grad of {name_of(f)}"
+    why = applied("grad", f)
 
     @functools.wraps(f, updated=())
     def value_and_gradient(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
@@ -142,7 +143,7 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     >>> jvp(lambda x, y: x * y, (2.0, 3.0), (1.0, 0.0))
     (np.float64(6.0), np.float64(3.0))
     """
-    why = f"jvp of {name_of(f)}"
+    why = applied("jvp", f)
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError(f"{user_source()}: {why}: primals and tangents are tuples with one entry for each argument of the "
                             f"function, got {type(primals).__name__} and {type(tangents).__name__}.")
@@ -165,7 +166,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     >>> pull(2.0)
     (np.float64(2.0),)
     """
-    return vjp_of(inputs(f, primals, {}, why := f"vjp of {name_of(f)}"), has_aux, why)
+    return vjp_of(inputs(f, primals, {}, why := applied("vjp", f)), has_aux, why)
 
 
 def vjp_of(some: Inputs, has_aux: bool, why: str) -> tuple[Any, ...]:
@@ -191,7 +192,7 @@ def linearize(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, .
     >>> push(1.0)
     np.float64(6.0)
     """
-    return linearize_of(inputs(f, primals, {}, why := f"linearize of {name_of(f)}"), has_aux, why)
+    return linearize_of(inputs(f, primals, {}, why := applied("linearize", f)), has_aux, why)
 
 
 def linearize_of(some: Inputs, has_aux: bool, why: str) -> tuple[Any, ...]:
@@ -241,7 +242,7 @@ def vmap(f: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Hashable |
     >>> vmap(lambda x: x / lax.psum(x, "rows"), axis_name="rows")(np.arange(5.0))
     array([0. , 0.1, 0.2, 0.3, 0.4])
     """
-    why = f"vmap of {name_of(f)}"
+    why = applied("vmap", f)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
 

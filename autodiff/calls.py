@@ -46,6 +46,13 @@ def name_of(f: Any) -> str:
     return getattr(f, "__name__", type(f).__name__)
 
 
+def applied(transform: str, f: Any) -> str:
+    """What a transform of f is called in messages. ArgumentError where f cannot be called."""
+    if not callable(f):
+        raise ArgumentError(f"{user_source()}: {transform} expected a function, got {type(f).__name__}.")
+    return f"{transform} of {name_of(f)}"
+
+
 # ---- operands -------------------------------------------------------------------------------------
 def operands(leaves: Sequence[Any], names: Sequence[str], why: str) -> list[Operand]:
     """The leaves of arguments as values; `names` are theirs for messages."""
@@ -198,9 +205,9 @@ def argument_names(structure: Structure) -> list[str]:
 
 def part(f: Function, argnums: int | Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any], why: str) -> Inputs:
     """The inputs of a call, about the positional arguments that argnums names, in its order."""
-    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    numbers = list(argnums) if isinstance(argnums, Sequence) else [argnums]
     for i in numbers:
-        if isinstance(i, str):
+        if not hasattr(i, "__index__"):
             raise ArgumentError(f"{user_source()}: {why}: argnums={argnums!r} must be a number or several, counted from 0.")
         if not -len(args) <= i < len(args):
             raise ArgumentError(f"{user_source()}: {why}: argnums={argnums} names argument {i}, but the call has {len(args)} "
@@ -216,7 +223,7 @@ def part(f: Function, argnums: int | Sequence[int], args: tuple[Any, ...], kwarg
 def rebuilt(some: Inputs, argnums: int | Sequence[int], leaves: Sequence[Any]) -> Any:
     """One entry for each value of a `part`, in the containers of its arguments."""
     tree = unflatten(some.structure, leaves)
-    return tree[0] if isinstance(argnums, int) else tree
+    return tree if isinstance(argnums, Sequence) else tree[0]
 
 
 @dataclass(frozen=True)

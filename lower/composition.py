@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.loops import Bounded, Expr, Index, Load, LoopContext, transform
+from loopwright.ir.loops import Apply, Bounded, Expr, Index, Literal, Load, LoopContext, less, transform, walk
+from loopwright.ir.types import I64
 
 Position = tuple[Expr, ...]
 Load_ = Callable[[int, Position], Expr]
@@ -38,6 +39,15 @@ def reads(node: Node, index: Position, fresh: Callable[[], Index]) -> tuple[Expr
         return Load(k, at, node.inputs[k].type.dtype)
 
     return expression(node, index, load, fresh), list(found)
+
+
+def _still_checked(e: Expr, checks: list[Expr]) -> Expr:
+    """e with every check of an index at which it was read: a producer of rows that are all the same does not look at it."""
+    if checks:
+        found = set(walk(e))
+        for check in checks:
+            e = e if check in found else Apply("select", (less(Literal(-1, I64), check), e, e), e.dtype)
+    return e
 
 
 @dataclass
@@ -79,6 +89,7 @@ class Composer:
 
         def load(k: int, at: Position) -> Expr:
             e = self.read(node.inputs[k], tuple([i if isinstance(i, Index) else transform(i, number) for i in at]))
+            e = _still_checked(e, [transform(i, number) for i in at if isinstance(i, Bounded) and i.site == 0])
             loaded[id(e)] = e
             return e
 

@@ -148,6 +148,11 @@ def test_what_numpy_refuses_is_refused_in_its_line(f, error, said):
 @pytest.mark.parametrize(("make", "said"), [
     (lambda: lw.jit(lambda x: x, static_argnums="x"), "names go to static_argnames="),
     (lambda: lw.grad(lambda x: x, argnums="x")(1.0), "argnums='x' must be a number"),
+    (lambda: lw.grad(lambda x: x, argnums=0.0)(1.0), "argnums=0.0 must be a number"),
+    (lambda: lw.grad(3.0), "grad expected a function, got float"),
+    (lambda: lw.vmap(3.0), "vmap expected a function, got float"),
+    (lambda: lw.hessian(None), "jacrev expected a function, got NoneType"),
+    (lambda: lw.jvp(3.0, (1.0,), (1.0,)), "jvp expected a function, got float"),
 ])
 def test_names_where_numbers_belong_are_refused(make, said):
     with pytest.raises(TypeError, match=said):

@@ -30,6 +30,21 @@ def test_work_on_outer_values_alone_belongs_to_its_branch():
     assert lw.jit(lw.grad(lambda x, i: lax.cond(i < 4, lambda: x[i] * 2.0, lambda: x[0])))(X, 9).tolist() == [1, 0, 0, 0]
 
 
+def test_a_leaked_array_says_so_whatever_its_shape_meets():
+    box = []
+    lw.jit(lambda x: (box.append(x), x)[1])(X)
+    for use in (lambda y: y * box[0], lambda y: y @ box[0], lambda y: np.sum(box[0]) + y, lambda y: np.stack([box[0], y])):
+        for transform in (lw.jit, lw.grad, lw.vmap):
+            with pytest.raises(LeakedValueError, match=r"traced inside jit of .* was used after that trace ended"):
+                transform(use)(np.ones((2, 3)))
+
+
+def test_a_traced_array_is_in_no_set_and_no_key():
+    for look in (lambda x: {1: 2.0}[x], lambda x: {x}, hash):
+        with pytest.raises(TypeError, match=r"test_pitfalls\.py:\d+: a traced array does not hash"):
+            lw.jit(lambda x, look=look: look(x), static_argnames="look")(1)
+
+
 def test_an_inner_traced_value_is_not_for_the_outer_trace():
     def f(x):
         box = []

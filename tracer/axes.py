@@ -46,6 +46,14 @@ def as_axes(axis: Any, rank: int) -> tuple[int, ...]:
     return axes
 
 
+def folded_axes(axis: Any, rank: int) -> tuple[int, ...]:
+    """The axes of a reduction. NumPy lets a number have one, of which nothing is left to reduce."""
+    if rank == 0 and axis is not None and not isinstance(axis, tuple):
+        as_axis(axis, 1)
+        return ()
+    return as_axes(axis, rank)
+
+
 def along(x: Ref, axis: Any) -> tuple[Ref, int]:
     """x and an axis of it; without an axis x in one line, as a number is where it is said to have one."""
     if axis is None or not x.shape:

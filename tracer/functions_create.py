@@ -158,11 +158,11 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
         raise ValueError(f"{user_source()}: Number of samples, {num}, must be non-negative.")
     ends = as_operand(start), as_operand(stop)
     inner = result_kind(*map(kind_of, ends), float)
-    a, b = (as_tracer(v, builder) for v in ends)
+    a, b = (as_tracer(v, builder).astype(inner) for v in ends)  # whole numbers do not overflow
     kind = as_dtype(dtype) if dtype is not None else inner
     parts = count - 1 if endpoint else count
     at = Tracer(iota(into=builder, shape=(count,), axis=0, dtype=I64)).astype(inner)
-    delta = (b - a).astype(inner)
+    delta = b - a
     if scope.decide("<=", parts, 0):
         step: Any = math.nan
         out = at.reshape((-1, *[1] * delta.ndim)) * delta + a

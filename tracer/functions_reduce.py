@@ -21,7 +21,7 @@ from loopwright.ir.ops.selection import select
 from loopwright.ir.ops.structural import section
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BF16, BOOL, COMPLEX, F16, F32, F64, I64, U64, is_float, is_inexact
-from loopwright.tracer.axes import NO_VALUE, along, as_axes, as_axis, as_tracer, is_given, refuse, without
+from loopwright.tracer.axes import NO_VALUE, along, as_axes, as_axis, as_tracer, folded_axes, is_given, refuse, without
 from loopwright.tracer.promotion import (
     as_dtype,
     as_operand,
@@ -44,14 +44,6 @@ def fold(emit: Emit, x: Ref, axes: tuple[int, ...], keepdims: Any = False) -> Re
     """A reduction over axes, which may be none."""
     out = emit(x, axes=tuple(sorted(axes))) if axes else x
     return reshape(out, without(x.shape, axes, True)) if is_given(keepdims) and keepdims else out
-
-
-def _folded_axes(axis: Any, rank: int) -> tuple[int, ...]:
-    """The axes of a reduction. NumPy lets a number have one, of which nothing is left to reduce."""
-    if rank == 0 and axis is not None and not isinstance(axis, tuple):
-        as_axis(axis, 1)
-        return ()
-    return as_axes(axis, rank)
 
 
 def _masked(x: Ref, where: Any, otherwise: Any) -> Ref:
@@ -82,7 +74,7 @@ def _summed(emit: Emit, identity: int, combine: np.ufunc, a: Any, axis: Any, dty
             where: Any) -> Traced:
     x = as_tracer(a).ref
     x = convert(x, _wide(x.dtype) if dtype is None else as_dtype(dtype))
-    axes = _folded_axes(axis, len(x.shape))
+    axes = folded_axes(axis, len(x.shape))
     if not is_given(initial):
         return Tracer(fold(emit, _masked(x, where, identity), axes, keepdims))
     x = _masked(x, where, -0.0 if combine is np.add and is_float(x.dtype) else identity)
@@ -132,7 +124,7 @@ def _extreme(emit: Emit, ufunc: np.ufunc, a: Any, axis: Any, keepdims: Any, init
                          f"mask one has to specify 'initial'")
     if is_given(initial):
         return _extreme_from(emit, ufunc, x, axis, keepdims, initial, where)
-    axes = _folded_axes(axis, len(x.shape))
+    axes = folded_axes(axis, len(x.shape))
     if _is_empty(x, axes):
         raise ValueError(f"{user_source()}: zero-size array to reduction operation {ufunc.__name__} which has no identity")
     return Tracer(fold(emit, x, axes, keepdims))
@@ -146,7 +138,7 @@ def _is_empty(x: Ref, axes: tuple[int, ...]) -> bool:
 
 def _extreme_from(emit: Emit, ufunc: np.ufunc, x: Ref, axis: Any, keepdims: Any, initial: Any, where: Any) -> Traced:
     """The initial value joins as one more element of each reduction."""
-    axes = _folded_axes(axis, len(x.shape))
+    axes = folded_axes(axis, len(x.shape))
     first = _first(initial, x)
     x = _masked_by(x, where, first.ref)
     if _is_empty(x, axes):
@@ -187,14 +179,14 @@ def ptp(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE) ->
 def any_(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Traced:
     refuse("any", out=out)
     x = _masked(convert(as_tracer(a).ref, BOOL), where, False)
-    return Tracer(fold(reductions.reduce_any, x, _folded_axes(axis, len(x.shape)), keepdims))
+    return Tracer(fold(reductions.reduce_any, x, folded_axes(axis, len(x.shape)), keepdims))
 
 
 @implements(np.all)
 def all_(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE) -> Traced:
     refuse("all", out=out)
     x = _masked(convert(as_tracer(a).ref, BOOL), where, True)
-    return Tracer(fold(reductions.reduce_all, x, _folded_axes(axis, len(x.shape)), keepdims))
+    return Tracer(fold(reductions.reduce_all, x, folded_axes(axis, len(x.shape)), keepdims))
 
 
 @implements(np.count_nonzero)

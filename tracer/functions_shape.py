@@ -17,7 +17,18 @@ from loopwright.ir.errors import ShapeError
 from loopwright.ir.guards import BEYOND, Scope
 from loopwright.ir.ops.structural import reverse, section, transpose
 from loopwright.ir.source import user_source
-from loopwright.tracer.axes import along, as_axes, as_axis, as_extents, as_shape, as_size, as_tracer, as_tracers, known_list
+from loopwright.tracer.axes import (
+    along,
+    as_axes,
+    as_axis,
+    as_extents,
+    as_shape,
+    as_size,
+    as_tracer,
+    as_tracers,
+    folded_axes,
+    known_list,
+)
 from loopwright.tracer.promotion import broadcast, broadcast_shapes, equate, fits, reshape
 from loopwright.tracer.size import as_extent, sized
 from loopwright.tracer.tables import Traced, implements, unsupported, xp
@@ -158,7 +169,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Traced:
 def squeeze(a: Any, axis: Any = None) -> Traced:
     x = as_tracer(a)
     scope, shape = x.ref.builder.scope, x.ref.shape
-    axes = tuple(k for k, n in enumerate(shape) if equate(scope, n, 1)) if axis is None else as_axes(axis, x.ndim)
+    axes = tuple(k for k, n in enumerate(shape) if equate(scope, n, 1)) if axis is None else folded_axes(axis, x.ndim)
     if not all(equate(scope, shape[k], 1) for k in axes):
         raise ValueError(f"{user_source()}: cannot select an axis to squeeze out which has size not equal to one: "
                          f"axis {axis} of {scope.describe(shape)}")

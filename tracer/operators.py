@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from loopwright.ir.source import user_source
 from loopwright.ir.types import is_inexact
 from loopwright.tracer.tables import FUNCTIONS, UFUNCS, call_function
 
@@ -45,7 +46,6 @@ class Operators:
     """Python's operators, and the methods that are NumPy functions with the array first."""
 
     __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]
 
     def __add__(self, other: Any) -> Any:
         return _operate(np.add, self, other, other)
@@ -170,6 +170,10 @@ class Operators:
     def __rdivmod__(self, other: Any) -> Any:
         return _operate(np.divmod, other, self, other)
 
+    def __hash__(self) -> int:
+        raise TypeError(f"{user_source()}: a traced array does not hash, so it is in no set and no key of a dict: its value "
+                        f"is not known. Choose by value with np.where, or with lax.switch on an integer.")
+
     def __eq__(self, other: object) -> Any:
         return _operate(np.equal, self, other, other)
 
@@ -200,8 +204,8 @@ class Operators:
     def __invert__(self) -> Any:
         return UFUNCS[np.invert](self, keep_weak=True)
 
-    def conj(self) -> Any:
-        return UFUNCS[np.conjugate](self)
+    def conj(self: Any) -> Any:
+        return UFUNCS[np.conjugate](self) if self.dtype.kind == "c" else self  # np.conjugate of bool is int8
 
     conjugate = conj
 

@@ -51,13 +51,15 @@ class Tracer(Operators):
     # ---- the value ------------------------------------------------------------------------------
     @property
     def ref(self) -> Ref:
-        """The value as it is now: a view is read again after its base was written."""
+        """The value as it is now: a view is read again after its base was written. LeakedValueError after its trace."""
         if self._view is not None:
             self._read_again(self._view)
         if self.unstored is not None:
             raise WriteError(
                 f"{user_source()}: `y += v` on a view y of another array would write through the view. Write to the array "
                 f"itself (x[i] += v), or take a copy first (y = x[i].copy()).")
+        if not self._ref.builder.alive:
+            raise self._ref.builder.leaked()
         return self._ref
 
     def _read_again(self, view: View) -> None:
