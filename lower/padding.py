@@ -18,7 +18,7 @@ from loopwright.lower.composition import fresh_indices, reads
 from loopwright.lower.control import is_control, padded_scan
 from loopwright.lower.kernel import kernel
 from loopwright.lower.lanes import may_raise
-from loopwright.lower.rules import TINY, default_schedule
+from loopwright.lower.rules import TINY_ROW, default_schedule
 from loopwright.lower.target import Target
 
 FEW_TRIPS = 64  # whatever their time, they are over before a second body is compiled
@@ -71,7 +71,7 @@ class _Padding:
                   if v.type.rank == 1 and v.type.shape[0] in short]
         if not short:
             return None
-        lanes = min(TINY, self.target.vector_bits // (8 * max(v.type.dtype.itemsize for v in values)))
+        lanes = min(TINY_ROW, self.target.vector_bits // (8 * max(v.type.dtype.itemsize for v in values)))
         new = {v: Value(v.type.with_shape((lanes,))) for v in values}
         nodes = [self._kernel(m, new, lanes) for m in body.nodes]
         if None in nodes:

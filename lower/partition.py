@@ -25,6 +25,7 @@ from loopwright.lower.grouping import Group, Grouping, moves_nothing
 from loopwright.lower.hoisting import hoist
 from loopwright.lower.kernel import kernel, merged, region_of
 from loopwright.lower.lanes import is_of_elements, lane_schedule
+from loopwright.lower.little_products import without_little_products
 from loopwright.lower.patterns import occurrences, with_users_kernels
 from loopwright.lower.preparation import prepare
 from loopwright.lower.rules import chain_schedule, default_schedule
@@ -102,7 +103,7 @@ class _Partition:
 
     def whole(self, g: Graph) -> Graph:
         """The partition, in which every decision has its node."""
-        made = self.graph(unstacked(without_complex(g)))
+        made = self.graph(unstacked(without_little_products(without_complex(g))))
         for x in self.decisions:
             if x not in self.used and not isinstance(x, Chaining):
                 raise ScheduleError(f"{x}: there is no such node.")

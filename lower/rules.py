@@ -47,7 +47,7 @@ from loopwright.lower.target import Target
 WORTH_KEEPING = 5  # of an element of a row: it is stored to and read from the first cache
 LONG = 1 << 15  # adds of a fold that may be worth several threads
 MOST_OF_SHORT_ROWS = 160  # cost of the code for them: it takes its time to compile
-TINY = 16  # elements of a value that may live in registers
+TINY, TINY_ROW = 64, 16  # elements of a value, and of its last axis, that may live in registers
 
 
 def default_schedule(region: Graph, target: Target) -> Schedule:
@@ -219,7 +219,9 @@ def _prefetch_rules(s: Survey, lanes: list[Instruction], target: Target) -> list
 
 def _is_tiny(region: Graph) -> bool:
     """Whether all that is computed is a few known numbers: a step of a loop, which keeps them in registers."""
-    return all(isinstance(v.type.size, int) and v.type.size <= TINY for n in region.nodes for v in (*n.inputs, *n.outputs))
+    types = [v.type for n in region.nodes for v in (*n.inputs, *n.outputs)]
+    return all(isinstance(t.size, int) and t.size <= TINY and all(isinstance(n, int) and n <= TINY_ROW for n in t.shape[-1:])
+               for t in types)
 
 
 def _tiny_lanes(s: Survey, placement: list[Instruction], lanes: int) -> list[Instruction]:

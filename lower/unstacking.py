@@ -162,6 +162,9 @@ class _Columns:
             return self._filled(n.outputs[0], n.attrs["value"])
         if n is not None and n.op is broadcast and v.type.rank - 1 not in n.attrs["axes"]:
             return self._emit(broadcast, [self._whole(n.inputs[0])], type, shape=type.shape, axes=n.attrs["axes"])
+        if n is not None and n.op is broadcast and n.inputs[0].type.shape[-1] == v.type.shape[-1]:  # along its last axis
+            column = self._column(n.inputs[0], j)
+            return self._emit(broadcast, [column], type, shape=type.shape, axes=n.attrs["axes"][:-1])
         rank = v.type.rank
         if v.type.shape[-1] != 1:
             shape = (*type.shape, 1)
