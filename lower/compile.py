@@ -7,7 +7,7 @@ own trace, also when the code came from the disk.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -26,10 +26,11 @@ from loopwright.lower.runtime import blas, cache, fallback
 from loopwright.lower.runtime.cache import Entry
 from loopwright.lower.runtime.canonical import lines, version_key
 from loopwright.lower.runtime.dispatcher import NativeFunction, set_versions
-from loopwright.lower.runtime.engine import Library, assembly
+from loopwright.lower.runtime.engine import Library, assemble, assembly
 from loopwright.lower.runtime.fallback import Miss
+from loopwright.lower.runtime.later import Later
 from loopwright.lower.runtime.lazy import lower_graph, module_of
-from loopwright.lower.runtime.linking import assembled, imported, is_native, link, module_texts
+from loopwright.lower.runtime.linking import assembled, imported, is_native, link, link_short, module_texts
 from loopwright.lower.target import Target, host_target
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class Compiled:
 
     @property
     def _texts(self) -> tuple[str, ...]:
-        return module_texts(self.version, self.program.text, self.donations)
+        short = (self.program.short,) if self.program.apart else ()
+        return *short, *module_texts(self.version, self.program.text, self.donations)
 
     @property
     def module(self) -> Graph:
@@ -76,7 +78,7 @@ class Compiled:
 
     @property
     def llvm(self) -> str:
-        """The modules: kernels and entry point; dispatch function."""
+        """The modules: what short rows need; kernels and entry point; dispatch function."""
         return "\n".join(self._texts)
 
     @property
@@ -143,20 +145,38 @@ def compile_version(version: Version) -> Compiled:
     target, use_blas = host_target(), blas.available()
     key = version_key(version, target, use_blas)
     entry = cache.read(key)
-    program = None
+    program: Program | None = None
+
+    def lowered() -> Program:
+        v = version
+        return program or lower_graph(v.graph, target, blas=use_blas, fast_math=v.fast_math, donated=v.donated)
+
     if entry is None:
-        program = lower_graph(version.graph, target, blas=use_blas, fast_math=version.fast_math, donated=version.donated)
+        program = lowered()
         texts = module_texts(version, program.text, program.donations)
         entry = Entry(assembled(texts, target), {"imports": imported(texts), "sites": _numbered(version.graph, program.sites),
-                                                 "donations": list(program.donations.items())})
+                                                 "donations": list(program.donations.items()), "short": list(program.apart)})
         cache.write(key, entry)
     errors = SiteErrors(_sources(version.graph, entry.metadata["sites"]), integer_powers(version.graph))
-    library = link(version, entry.code, entry.metadata["imports"], errors)
+    names = entry.metadata["short"]
+    later = Later(names, lambda functions: _load_short(key, functions, lowered, target)) if names else None
+    library = link(version, entry.code, entry.metadata["imports"], errors, later)
     donations = {int(k): int(a) for k, a in entry.metadata["donations"]}
     compiled = Compiled(version, target, use_blas, library, donations, from_cache=program is None)
     if program is not None:
         compiled.__dict__["program"] = program
     return compiled
+
+
+def _load_short(key: str, functions: Sequence[str], lowered: Callable[[], Program], target: Target) -> Library:
+    """What short rows need of a program: from the disk, too."""
+    key = cache.digest(key, "short rows")
+    entry = cache.read(key)
+    if entry is None:
+        text = lowered().short
+        entry = Entry(assemble(text, target), {"imports": imported([text])})
+        cache.write(key, entry)
+    return link_short(entry.code, entry.metadata["imports"], functions)
 
 
 def _numbered(g: Graph, sites: tuple[Source | None, ...]) -> list[int]:

@@ -6,8 +6,8 @@ with no dispatch of its own; scratch is returned on every exit.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loopwright.ir.attributes import attributes_key
@@ -16,7 +16,7 @@ from loopwright.ir.graph import Graph, Node
 from loopwright.ir.schedule import InPlace
 from loopwright.ir.source import Source
 from loopwright.lower.blocking import blocked
-from loopwright.lower.codegen import emit_nest
+from loopwright.lower.codegen import KernelText, emit_nest
 from loopwright.lower.control import is_control
 from loopwright.lower.covers import RULES, Cover, chosen, covered
 from loopwright.lower.decisions import InBlocks
@@ -40,27 +40,36 @@ from loopwright.lower.target import Target
 @dataclass(frozen=True)
 class Program:
     """LLVM text that defines `@entry` and its kernels; the user's line of each error site (site 0 is unknown); for each result
-    that lies in the memory of an argument, the argument's number."""
+    that lies in the memory of an argument, the argument's number; the kernels of which what short rows need stands apart."""
 
     text: str
     sites: tuple[Source | None, ...]
     kernels: Graph
     donations: Mapping[int, int]
+    apart: Mapping[str, Callable[[], KernelText]] = field(default_factory=dict)
+
+    @property
+    def short(self) -> str:
+        """LLVM text of what short rows need, one function for each of those kernels: see runtime/later.py."""
+        made = [kernel() for kernel in self.apart.values()]
+        shared = sorted({line for x in made for line in (*x.declarations, *x.globals)})
+        return "\n".join((*shared, *(x.text for x in made)))
 
 
 def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False, donated: Sequence[int] = (),
-                cover: Cover = RULES) -> Program:
-    """The program of a graph, of which results may lie in `donated` arguments, with what `cover` decides. DTypeError where it
-    holds a dtype that has no machine code, ScheduleError for a cover that does not fit."""
+                cover: Cover = RULES, apart: bool = False) -> Program:
+    """The program of a graph, of which results may lie in `donated` arguments, with what `cover` decides. apart: without what
+    only short rows need. DTypeError where it holds a dtype that has no machine code, ScheduleError for a cover that does not
+    fit."""
     if len(g.nodes) == 1 and g.nodes[0].op is program:
         once = g.nodes[0]
         if cover.partition:
             raise ScheduleError(f"{cover.partition[0]}: the graph is a program already, whose partition is decided.")
         kernels = covered(once.regions[0], cover.kernels)
-        made = lower_kernels(kernels, target, g.free_symbols, fast_math=once.attrs["fast_math"])
+        made = lower_kernels(kernels, target, g.free_symbols, fast_math=once.attrs["fast_math"], apart=apart)
         return replace(made, donations=dict(once.attrs["donations"]))
     kernels, donations = cover_graph(g, target, blas=blas, donated=donated, cover=cover)
-    made = lower_kernels(kernels, target, g.free_symbols, fast_math=fast_math)
+    made = lower_kernels(kernels, target, g.free_symbols, fast_math=fast_math, apart=apart)
     return replace(made, donations=donations)
 
 
@@ -78,20 +87,21 @@ def cover_graph(g: Graph, target: Target, *, blas: bool, donated: Sequence[int] 
     return covered(padded(kernels, target), cover.kernels), donations
 
 
-def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], *, fast_math: bool = False) -> Program:
+def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], *, fast_math: bool = False,
+                  apart: bool = False) -> Program:
     """The program of a partitioned graph. `symbols`: those of the graph that it was, in the order of the entry's sizes."""
-    module, made = _Module(target, fast_math), with_panels(kernels, target)
+    module, made = _Module(target, fast_math, {} if apart else None), with_panels(kernels, target)
     frame = _entry(made, symbols, module)
     whole = Node(kernel, made.params, {}, made.results, (made,))
     sites = (None, *(source_at(whole, path) for path in frame.sites[1:]))
-    return Program(module.text(frame), sites, kernels, {})
+    return Program(module.text(frame), sites, kernels, {}, module.apart or {})
 
 
 class _Module:
     """The functions of kernels and control flow by structure, and the declarations that they share."""
 
-    def __init__(self, target: Target, fast_math: bool) -> None:
-        self.target, self.fast_math = target, fast_math
+    def __init__(self, target: Target, fast_math: bool, apart: dict[str, Callable[[], KernelText]] | None) -> None:
+        self.target, self.fast_math, self.apart = target, fast_math, apart
         self.functions: dict[Any, Function] = {}
         self.texts: list[str] = []
         self.number = itertools.count()
@@ -116,7 +126,9 @@ class _Module:
             can_fail = text.count("%error") > 1  # once it is a parameter
             return Function(name, ((), ((0, 0),)) if can_fail else ((),), can_fail, is_small=False)
         scheduled = build_nest(n.regions[0], n.attrs["schedule"], name)
-        made = emit_nest(scheduled.nest, self.target, self.fast_math)
+        made = emit_nest(scheduled.nest, self.target, self.fast_math, apart=self.apart is not None)
+        if self.apart is not None and made.short is not None:
+            self.apart[name] = made.short
         sites = tuple([((0, stage),) for stage in scheduled.sites])
         updates = any(isinstance(x, InPlace) for x in n.attrs["schedule"])
         is_small = len(made.text) < SMALL_TEXT and (updates or all(on_stack(bytes_of(v)) for v in n.outputs))

@@ -4,7 +4,7 @@ Guarantees: memory is touched only where rows of the loop are; of a row nothing 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from loopwright.ir.loops import Load, minus
@@ -15,9 +15,38 @@ from loopwright.lower.codegen.memory import locate
 from loopwright.lower.codegen.spans import masked
 from loopwright.lower.codegen.text import Scope, loop
 from loopwright.lower.codegen.transposes import SIZES, WAYS, name_of
-from loopwright.lower.short_rows import ELEMENT, Beside, Panel
+from loopwright.lower.short_rows import ELEMENT, Beside, Panel, lengths
 
 Run = Callable[[Context, Sequence[Statement]], None]
+
+
+def choosing(statement: For) -> For | None:
+    """The rows in a loop that may go side by side, where these are all of one kind."""
+    found = [s for s in _loops(statement) if s.short is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def _loops(s: For) -> Iterator[For]:
+    yield s
+    for inner in s.body:
+        if isinstance(inner, For):
+            yield from _loops(inner)
+
+
+def test_of(context: Context, rows: For, is_short: bool | None = None) -> str | bool:
+    """Whether rows are to go side by side: the register that tells, or what is known, as in functions of one of both."""
+    assert rows.short is not None
+    _, below = rows.short
+    unknown = [n for n in dict.fromkeys(lengths(rows.body)) if not isinstance(n, int)]
+    if any(isinstance(n, int) and n >= below for n in lengths(rows.body)) or not unknown:
+        return not unknown
+    if is_short is not None:
+        return is_short
+    test = "true"
+    for n in unknown:
+        shorter = context.scope.emit(f"icmp slt i64 {context.kernel.extent(n)}, {below}")
+        test = shorter if test == "true" else context.scope.emit(f"and i1 {test}, {shorter}")
+    return test
 
 
 def side_by_side(context: Context, rows: Beside, span: tuple[str, str], run: Run) -> None:

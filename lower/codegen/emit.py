@@ -28,9 +28,9 @@ from loopwright.ir.nest import (
     one_pass,
 )
 from loopwright.ir.schedule import ShortRows
-from loopwright.lower.codegen.beside import side_by_side
+from loopwright.lower.codegen.beside import choosing, side_by_side, test_of
 from loopwright.lower.codegen.columns import in_stripes
-from loopwright.lower.codegen.context import Context, Kernel, Value
+from loopwright.lower.codegen.context import REPORT, Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate, remember
 from loopwright.lower.codegen.folds import Fold, fold, fold_together
 from loopwright.lower.codegen.forms import (
@@ -56,8 +56,9 @@ from loopwright.lower.codegen.tiles import in_tiles
 from loopwright.lower.codegen.whiles import repeated
 from loopwright.lower.codegen.work import maths_weight, work_of
 from loopwright.lower.fusing import writes
+from loopwright.lower.runtime.later import CHOSEN, MADE, place_of, short_of
 from loopwright.lower.runtime.pool_text import THRESHOLD
-from loopwright.lower.short_rows import beside, lengths
+from loopwright.lower.short_rows import beside
 from loopwright.lower.target import Target
 
 FEWEST_TILES = 12  # one below the other, of a thread: it reads all factors of the columns for them
@@ -69,34 +70,16 @@ FEW_VECTORS = 2  # of a row that is not worth loops of its own for what is done 
 STACK_BYTES = 1 << 15  # local buffers beyond this come from the scratch pool
 OUT_OF_MEMORY = -1  # what error[0] becomes when scratch memory cannot be had
 
-# Of several threads one stores its offence, whole.
-REPORT = f"""define internal void @{{name}}(ptr %error, i64 %site, i64 %index, i64 %axis, i64 %size) \
-noinline cold {ATTRIBUTES} {{{{
-entry:
-  %old = cmpxchg ptr %error, i64 0, i64 %site monotonic monotonic
-  %first = extractvalue {{{{ i64, i1 }}}} %old, 1
-  br i1 %first, label %store, label %done
-store:
-  %p1 = getelementptr i64, ptr %error, i64 1
-  store i64 %index, ptr %p1, align 8
-  %p2 = getelementptr i64, ptr %error, i64 2
-  store i64 %axis, ptr %p2, align 8
-  %p3 = getelementptr i64, ptr %error, i64 3
-  store i64 %size, ptr %p3, align 8
-  br label %done
-done:
-  ret void
-}}}}"""
-
-
 @dataclass(frozen=True)
 class KernelText:
-    """One kernel: its functions' text, and the lines that a module needs once: declarations and constants."""
+    """One kernel: its functions' text, and the lines that a module needs once: declarations and constants. `short`: its
+    function for short rows, where that stands apart."""
 
     name: str
     text: str
     declarations: frozenset[str]
     globals: frozenset[str]
+    short: Callable[[], KernelText] | None = None
 
 
 def stored(context: Context, statement: Store) -> None:
@@ -112,8 +95,10 @@ def stored(context: Context, statement: Store) -> None:
 class Generator:
     """The functions of one nest under construction."""
 
-    def __init__(self, nest: Nest, target: Target, fast_math: bool) -> None:
-        self.nest, self.target = nest, target
+    def __init__(self, nest: Nest, target: Target, fast_math: bool, apart: bool | None) -> None:
+        self.nest, self.target, self.apart = nest, target, apart
+        self.is_short: bool | None = None  # whether rows are, in a function of one of both
+        self.of_one: list[str] = []  # that function, and those of loops in it
         self.flags = "fast " if fast_math else ""
         self.declarations: set[str] = set()
         self.constants: set[str] = set()
@@ -137,8 +122,11 @@ class Generator:
         self.with_scratch(context, local_buffers(self.nest.body),
                           lambda inside: self.statements(inside, self.nest.body, parallel=True))
         self.finish(self.nest.name, kernel)
-        reports = any(f"@{self.report}(" in text for text in self.functions)
-        text = "\n\n".join([*([REPORT.format(name=self.report)] if reports else []), *self.functions])
+        return self.text(self.functions)
+
+    def text(self, functions: list[str]) -> KernelText:
+        reports = any(f"@{self.report}(" in text for text in functions)
+        text = "\n\n".join([*([REPORT.format(name=self.report)] if reports else []), *functions])
         return KernelText(self.nest.name, text + "\n", frozenset(self.declarations), frozenset(self.constants))
 
     def finish(self, name: str, kernel: Kernel) -> None:
@@ -308,25 +296,23 @@ class Generator:
     def either(self, context: Context, rows: For, span: Extent | tuple[str, str]) -> None:
         """A loop over rows: side by side where all are short, else one by one."""
         assert rows.short is not None
-        (lanes, below), kernel = rows.short, context.kernel
-        long, short = replace(rows, short=None), beside(rows, ShortRows(lanes, below))
-        assert short is not None
+        long, kernel = replace(rows, short=None), context.kernel
         whole = span if isinstance(span, tuple) else ("0", kernel.extent(span))
 
         def in_blocks(scope: Scope) -> Carried:
+            assert rows.short is not None
+            short = beside(rows, ShortRows(*rows.short))
+            assert short is not None
             side_by_side(context.at(scope), short, whole, lambda here, body: self.statements(here, tuple(body)))
             return ()
 
         def one_by_one(scope: Scope) -> Carried:
             self.counted(context.at(scope), long, span)
             return ()
-        unknown = [n for n in dict.fromkeys(lengths(rows.body)) if not isinstance(n, int)]
-        if any(isinstance(n, int) and n >= below for n in lengths(rows.body)) or not unknown:
-            (one_by_one if unknown else in_blocks)(context.scope)
+        test = test_of(context, rows, self.is_short)
+        if isinstance(test, bool):
+            (in_blocks if test else one_by_one)(context.scope)
             return
-        test = "true"
-        for n in unknown:
-            test = context.scope.emit(f"and i1 {test}, {context.scope.emit(f'icmp slt i64 {kernel.extent(n)}, {below}')}")
         branch(context.scope, test, in_blocks, one_by_one)
         kernel.forget()
 
@@ -389,10 +375,10 @@ class Generator:
                 self.pairs(inside, statement, pairs, (begin, end))
                 return
             inside, span = stretch(inside, statement, (begin, end))
-            own = local_buffers(statement.body)
+            own = [] if self.is_short and statement.short is not None else local_buffers(statement.body)
             self.with_scratch(inside, own, lambda here: self.counted(here, statement, span, parallel=True))
         kernel, scope = context.kernel, context.scope
-        name, block = self.outlined(context, (), run)
+        function, block = self.of_rows(context, statement, run) if pairs is None else self.outlined(context, (), run)
         n, units = unit_count(context, statement), max(statement.step // unit_of(statement), 1)
         each = kernel.extent(floordiv(work_of(statement.body), units) if pairs is None else work_of(pairs.body))
         if pairs is not None:
@@ -405,12 +391,12 @@ class Generator:
         few = scope.emit(f"icmp slt i64 {scope.emit(f'mul i64 {n}, {each}')}, {THRESHOLD}")
 
         def here(inside: Scope) -> Carried:  # a direct call: inside loops LLVM may put the body in its place
-            inside.do(f"call void @{name}(ptr {block}, i64 0, i64 {n})")
+            inside.do(f"call void {function}(ptr {block}, i64 0, i64 {n})")
             return ()
 
         def shared_out(inside: Scope) -> Carried:
             numbers = n, each, str(least), str(together)
-            given = [("ptr", f"@{name}"), ("ptr", block), *(("i64", x) for x in numbers)]
+            given = [("ptr", function), ("ptr", block), *(("i64", x) for x in numbers)]
             if may_not_end(statement.body):
                 self.declarations.add("declare i64 @lw_poll(ptr, ptr)")
                 inside.run("lw_watched_loop", [*given, ("ptr", "@lw_poll"), ("ptr", "%error")])
@@ -419,6 +405,23 @@ class Generator:
             return ()
         branch(scope, few, here, shared_out)
         kernel.forget()
+
+    def of_rows(self, context: Context, statement: For, run: Inside) -> tuple[str, str]:
+        """A parallel loop's function and block. Where rows may be short, and code for these stands apart, the function is
+        chosen here, before threads are."""
+        rows = choosing(statement) if self.apart is not None and self.is_short is None else None
+        test = None if rows is None else test_of(context, rows)
+        if not isinstance(test, str):
+            return self.outlined(context, (), run)
+        self.is_short, number = self.apart, len(self.functions)
+        function, block = self.outlined(context, (), run, short_of(self.nest.name) if self.apart else "")
+        self.is_short, self.of_one = None, self.functions[number:]
+        if self.apart:
+            return function, block
+        place = place_of(self.nest.name)
+        self.constants |= {CHOSEN, f"@{place} = external global ptr"}
+        self.declarations.add(f"declare void @{MADE}(ptr)")
+        return context.scope.emit(f"call ptr @lw_rows_chosen(i1 {test}, ptr @{place}, ptr {function})"), block
 
     def pairs(self, context: Context, outer: For, inner: For, span: tuple[str, str]) -> None:
         """Positions of two loops, numbered in order, from one to another: of the first and the last row a part."""
@@ -441,13 +444,13 @@ class Generator:
         return [*(("ptr", f"%b{k}") for k in range(len(self.nest.buffers))), *(("i64", n) for n in self.symbols.values()),
                 ("ptr", "%error")]
 
-    def outlined(self, context: Context, given: Given, run: Inside) -> tuple[str, str]:
+    def outlined(self, context: Context, given: Given, run: Inside, name: str = "") -> tuple[str, str]:
         """A function over [begin, end), and the block on this one's stack where it finds what it reads, and what is given."""
         kernel, scope = context.kernel, context.scope
         shared = [(name, value) for name, value in context.bindings.items() if not value.varies]
         local = [name for name in kernel.pointers if kernel.buffers[name].role == "local"]
         number = len(self.functions)
-        name = f"{self.nest.name}_range{number}"
+        name = name or f"{self.nest.name}_range{number}"
         self.functions.append("")  # its place: outlined functions stand before their caller
         self.functions[number] = self._range_function(context, name, shared, local, given, run)
         words = [*self._arguments(), *(("ptr", kernel.pointers[n]) for n in local),
@@ -455,7 +458,7 @@ class Generator:
         block = kernel.function.slot(len(words), "i64", 8)
         for k, (kind, register) in enumerate(words):
             scope.do(f"store {kind} {register}, ptr {_word(scope, block, k)}, align 8")
-        return name, block
+        return f"@{name}", block
 
     def _range_function(self, context: Context, name: str, shared: list[tuple[str, Value]], local: list[str], further: Given,
                         run: Inside) -> str:
@@ -482,6 +485,17 @@ def _word(scope: Scope, block: str, number: int) -> str:
     return scope.emit(f"getelementptr i64, ptr {block}, i64 {number}") if number else block
 
 
-def emit_nest(nest: Nest, target: Target, fast_math: bool = False) -> KernelText:
-    """The functions of a nest: `void @<name>(ptr buffers..., i64 symbols..., ptr %error)` and what it calls."""
-    return Generator(nest, target, fast_math).run()
+def emit_nest(nest: Nest, target: Target, fast_math: bool = False, *, apart: bool = False) -> KernelText:
+    """The functions of a nest: `void @<name>(ptr buffers..., i64 symbols..., ptr %error)` and what it calls. apart: without
+    what only short rows need, where the caller has a place for it."""
+    generator = Generator(nest, target, fast_math, False if apart else None)
+    made = generator.run()
+    if not apart or not generator.of_one:
+        return made
+
+    def short() -> KernelText:
+        inner = Generator(nest, target, fast_math, True)
+        inner.run()
+        made, name = inner.text(inner.of_one), f" void @{short_of(nest.name)}("
+        return replace(made, text=made.text.replace(f"define internal{name}", f"define{name}"))
+    return replace(made, short=short)

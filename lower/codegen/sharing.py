@@ -55,7 +55,7 @@ def fold_shared(context: Context, reductions: Sequence[Reduction], outline: Outl
             loop(inside.scope, begin, end, "1", (), one)
         name, block = outline(context.at(scope), [*(("ptr", s) for s in slots), ("i64", size), ("i64", n)], some)
         work = scope.emit(f"mul i64 {each}, {size}")
-        scope.run("lw_loop", [("ptr", f"@{name}"), ("ptr", block), ("i64", count), ("i64", work), ("i64", "1"), ("i64", "1")])
+        scope.run("lw_loop", [("ptr", name), ("ptr", block), ("i64", count), ("i64", work), ("i64", "1"), ("i64", "1")])
         return list(zip(kinds, _gathered(context, scope, joint, slots, count), strict=True))
     few = context.scope.emit(f"icmp slt i64 {context.scope.emit(f'mul i64 {n}, {each}')}, {THRESHOLD}")
     return joint.results(context, branch(context.scope, few, here, in_blocks))

@@ -56,9 +56,10 @@ def compile_version(version: Version) -> Compiled:
 
 
 def lower_graph(graph: Graph, target: Target, *, blas: bool, fast_math: bool, donated: Sequence[int]) -> Program:
-    """The program of a graph, of which versions that come from the disk need none: see lower.program."""
+    """The program of a graph, of which versions that come from the disk need none, what short rows need apart: see
+    lower.program."""
     from loopwright.lower.program import lower_graph
-    return lower_graph(graph, target, blas=blas, fast_math=fast_math, donated=donated)
+    return lower_graph(graph, target, blas=blas, fast_math=fast_math, donated=donated, apart=True)
 
 
 def module_of(graph: Graph, program: Callable[[], Program], fast_math: bool) -> Graph:

@@ -10,6 +10,7 @@ from loopwright.ir.signature import Version
 from loopwright.lower.runtime import lazy, natives, objects, support
 from loopwright.lower.runtime.dispatch_text import bound_objects, dispatch_text, weights_text
 from loopwright.lower.runtime.engine import Library, assemble, load
+from loopwright.lower.runtime.later import Later
 from loopwright.lower.target import Target
 
 _DECLARED = re.compile(r"declare [^@]*@([\w.$]+)\(|@([\w.$]+) = external ")
@@ -47,12 +48,21 @@ def imported(texts: Sequence[str]) -> list[str]:
     return sorted(name for name in found if name.startswith(("lw_", "Py")))
 
 
-def link(version: Version, code: bytes, imports: Sequence[str], raise_error: Callable[[bytes], Any]) -> Library:
-    """Load a version's object code; the library keeps alive every object that the code names."""
+def link(version: Version, code: bytes, imports: Sequence[str], raise_error: Callable[[bytes], Any],
+         later: Later | None = None) -> Library:
+    """Load a version's object code; the library keeps alive every object that the code names. `later`: what is compiled when it
+    is needed."""
     bound = bound_objects(version, raise_error)
     brought = dict(natives.functions(version.graph)) if any(name.startswith(natives.PREFIX) for name in imports) else {}
+    if later is not None:
+        brought, bound = {**brought, **later.addresses()}, {**bound, "later": later}
     where = {name: brought[name] if name in brought else _address(name, bound) for name in imports}
     return load(code, where, ["entry", "dispatch"] if is_native() else ["entry"], bound)
+
+
+def link_short(code: bytes, imports: Sequence[str], names: Sequence[str]) -> Library:
+    """Load what short rows need of a program: these functions."""
+    return load(code, {name: _address(name, {}) for name in imports}, names)
 
 
 def _address(name: str, bound: Mapping[str, Any]) -> int:

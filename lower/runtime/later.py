@@ -1,0 +1,87 @@
+"""Functions of a program that are compiled when a call first needs them: those for short rows.
+
+The program has a place for the address of each; where it finds none it asks Python, once, before threads share the loop.
+
+Guarantees: rows that are short are always done by that function, unless there is no memory to compile it; the code lives as
+long as the program's.
+"""
+from __future__ import annotations
+
+import _thread
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from weakref import WeakValueDictionary
+
+from loopwright.lower.runtime.engine import Library
+
+MADE = "lw_rows_made"
+CHOSEN = f"""define internal ptr @lw_rows_chosen(i1 %short, ptr %place, ptr %long) nounwind {{
+entry:
+  br i1 %short, label %look, label %usual
+look:
+  %there = load atomic ptr, ptr %place acquire, align 8
+  %missing = icmp eq ptr %there, null
+  br i1 %missing, label %make, label %known
+make:
+  call void @{MADE}(ptr %place)
+  %made = load ptr, ptr %place, align 8
+  %none = icmp eq ptr %made, null
+  br i1 %none, label %usual, label %done
+done:
+  ret ptr %made
+known:
+  ret ptr %there
+usual:
+  ret ptr %long
+}}"""
+
+
+def short_of(kernel: str) -> str:
+    """The function of a kernel for short rows."""
+    return f"{kernel}_short"
+
+
+def place_of(kernel: str) -> str:
+    """Where the program finds its address."""
+    return f"lw_rows_of_{kernel}"
+
+
+class Later:
+    """The functions of `kernels`, which `load_code` loads, given their names."""
+
+    def __init__(self, kernels: Sequence[str], load_code: Callable[[Sequence[str]], Library]) -> None:
+        self.kernels, self.load_code = kernels, load_code
+        self.places = (ctypes.c_void_p * len(kernels))()
+        self.libraries: list[Library] = []  # of two threads that asked at once both
+        for address in self.addresses().values():
+            _known[address] = self
+
+    def addresses(self) -> Mapping[str, int]:
+        """By symbol."""
+        first, size = ctypes.addressof(self.places), ctypes.sizeof(ctypes.c_void_p)
+        return {place_of(name): first + k * size for k, name in enumerate(self.kernels)}
+
+    def make(self) -> None:
+        names = [short_of(name) for name in self.kernels]
+        library = self.load_code(names)
+        self.libraries.append(library)
+        for k, name in enumerate(names):
+            self.places[k] = library[name]
+
+
+_known: WeakValueDictionary[int, Later] = WeakValueDictionary()  # by the address of each place
+
+
+def _made(place: int) -> None:
+    try:
+        _known[place].make()
+    except KeyboardInterrupt:  # it cannot pass through compiled code: another thread raises it again when Python goes on
+        _thread.start_new_thread(_thread.interrupt_main, ())
+
+
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_made)
+
+
+def address(name: str) -> int:
+    """Of what compiled code calls to ask for such a function."""
+    return ctypes.cast(_CALLBACK, ctypes.c_void_p).value or 0
