@@ -29,12 +29,11 @@ from loopwright.ir.loops import (
     Size,
     When,
 )
+from loopwright.ir.monoids import COMBINING, identity
 from loopwright.ir.op import Op
 from loopwright.ir.ops import TABLE
 from loopwright.ir.ops.selection import bitcast, convert
-from loopwright.ir.types import BF16, F16, F32, INTEGERS, ArrayType, is_inexact
-
-FOLDS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bitwise_or", "all": "bitwise_and"}
+from loopwright.ir.types import BF16, F16, F32, ArrayType, is_inexact
 
 
 @dataclass(frozen=True)
@@ -165,21 +164,13 @@ def _fold(expr: Reduce | Prefix, values: list[Any]) -> Any:
     if expr.monoid in ("argmax", "argmin"):
         return np.int64(getattr(np, expr.monoid)(np.array(values, expr.body.dtype)))
     wide = F32 if expr.dtype in (F16, BF16) and expr.monoid == "sum" else expr.dtype
-    total = identity(expr.monoid, wide)
+    total = np.array(identity(expr.monoid, wide), wide)[()]
     if isinstance(expr, Prefix) and expr.monoid == "sum" and is_inexact(wide):
         total = -total  # -0.0, which leaves -0.0 as it is
     for x in values:
         assert x.dtype == expr.dtype, f"a {expr.monoid} at {expr.dtype} of {x.dtype}"
-        total = apply(TABLE[FOLDS[expr.monoid]], [total, x.astype(wide)], wide)
+        total = apply(TABLE[COMBINING[expr.monoid]], [total, x.astype(wide)], wide)
     return total.astype(expr.dtype)
-
-
-def identity(monoid: str, dtype: np.dtype) -> Any:
-    """What a fold of nothing gives."""
-    if monoid in ("max", "min") and dtype in INTEGERS:
-        return dtype.type(np.iinfo(dtype).min if monoid == "max" else np.iinfo(dtype).max)
-    value = {"sum": 0, "prod": 1, "max": -np.inf, "min": np.inf, "any": False, "all": True}[monoid]
-    return np.array(value > 0, dtype)[()] if dtype.kind == "b" else np.array(value, dtype)[()]
 
 
 def _scatter(expr: Scatter, result: ArrayType, environment: Environment) -> np.ndarray:

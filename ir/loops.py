@@ -186,7 +186,6 @@ class Local:
 
 
 Expr = Index | Literal | Size | Load | Apply | When | Bounded | Reduce | Prefix | PartitionPoint | Scatter | Local
-Monoids = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ import dataclasses
 import numpy as np
 
 from loopwright.ir.dims import evaluate
-from loopwright.ir.loop_interpreter import FOLDS, Environment, apply, evaluate_expr
+from loopwright.ir.loop_interpreter import Environment, apply, evaluate_expr
 from loopwright.ir.loops import Apply, Literal, Local, Reduce, transform
+from loopwright.ir.monoids import COMBINING
 from loopwright.ir.nest import Allocate, Contract, For, Let, Passes, Prefetch, Reduction, Scan, Store, While
 from loopwright.ir.ops import TABLE
 from loopwright.ir.types import BF16
@@ -146,5 +147,5 @@ def _scan(s, env):
     for i in range(evaluate(s.extent, env.sizes)):
         here = env.at({s.index.name: i})
         value = evaluate_expr(s.body, here)
-        total = value if total is None else apply(TABLE[FOLDS[s.monoid]], [total, value], s.dtype)
+        total = value if total is None else apply(TABLE[COMBINING[s.monoid]], [total, value], s.dtype)
         env.arrays[s.buffer][tuple(int(evaluate_expr(x, here)) for x in s.at)] = total

@@ -14,6 +14,7 @@ import numpy as np
 
 from loopwright.ir.dims import Extent
 from loopwright.ir.loops import Index, When
+from loopwright.ir.monoids import COMBINING, identity
 from loopwright.ir.nest import Prefetch, Reduction, Store
 from loopwright.ir.types import BOOL, F32, I64, U8, is_float
 from loopwright.lower.codegen.arithmetic import Lanes, emitter
@@ -30,7 +31,6 @@ from loopwright.lower.codegen.text import Arm, Scope, branch, loop
 BLOCKS = (16, 16, 16, 16)  # additions in a row: blocks of blocks, blocks, iterations
 Over = tuple[tuple[Index, Extent], ...]
 State = list[str]  # registers: all parts of the first component, then of the second (arg folds: value, position)
-FUNCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bitwise_or", "all": "bitwise_and"}
 
 
 class Fold:
@@ -53,7 +53,7 @@ class Fold:
         if self.positions or self.also or not isinstance(self.body.expr, When):
             return self, span
         fold = copy(self)
-        fold.body, span = narrowed(context, self.body, _identity(self.monoid, self.work), index, span, place)
+        fold.body, span = narrowed(context, self.body, identity(self.monoid, self.work), index, span, place)
         return fold, span
 
     def types(self, context: Context) -> list[str]:
@@ -64,7 +64,7 @@ class Fold:
     def zero(self, context: Context) -> State:
         """The identity. Positions start at the first element that a lane takes, so that an array of the identity alone is
         right."""
-        value = constant_text(_identity(self.monoid, self.work), register_type(self.work), context.lanes)
+        value = constant_text(identity(self.monoid, self.work), register_type(self.work), context.lanes)
         if not self.positions:
             return [value] * context.parts
         if not self.over_lanes:
@@ -125,7 +125,7 @@ class Fold:
     def combine(self, at: Lanes, acc: str, x: str) -> str:
         if self.monoid in ("max", "min") and is_float(self.work):
             return _extreme(at.machine, self.monoid, x, acc)  # what is asked of x does not wait for acc
-        return emitter(FUNCTIONS[self.monoid], self.work)(at, acc, x)
+        return emitter(COMBINING[self.monoid], self.work)(at, acc, x)
 
     def join(self, scope: Scope, state: State, lanes: int) -> State:
         """All parts into one, as a tree."""
@@ -165,19 +165,6 @@ def _half(scope: Scope, element: str, register: str, lanes: int, start: int) -> 
         return scope.emit(f"extractelement {kind} {register}, i32 {start}")
     order = ", ".join(f"i32 {start + k}" for k in range(half))
     return scope.emit(f"shufflevector {kind} {register}, {kind} poison, <{half} x i32> <{order}>")
-
-
-def _identity(monoid: str, dtype: np.dtype) -> float | int | bool:
-    if monoid in ("sum", "any"):
-        return 0
-    if monoid in ("prod", "all"):
-        return 1
-    lowest = monoid in ("max", "argmax")
-    if dtype == BOOL:
-        return not lowest
-    if is_float(dtype):
-        return float("-inf") if lowest else float("inf")
-    return int(np.iinfo(dtype).min if lowest else np.iinfo(dtype).max)
 
 
 def _extreme(m: Machine, monoid: str, acc: str, x: str) -> str:

@@ -10,11 +10,11 @@ from hashlib import sha256
 import numpy as np
 
 from loopwright.ir.types import BF16, BOOL, F16, F32, F64
+from loopwright.kernels import maths_bits
 from loopwright.lower.codegen.constants import array_text, constant_text
 from loopwright.lower.codegen.text import Function, Scope, branch, repeat
 from loopwright.lower.target import Target
 
-INF, NAN = float("inf"), float("nan")
 WHOLE_BITS = 512  # of a register
 # Of every function of the generator. Registers that do not fit lie on the stack, in lines of the cache: which caller it was no
 # longer decides whether each load of one takes two.
@@ -262,12 +262,7 @@ class Machine:
         """a * 2^n for an integer-valued float n whose result may overflow or be denormal; |n| below 2 * 1022 (126)."""
         if self._is_whole:
             return self._in_rows(Machine._scaled, (self.element, a), (self.element, n))
-        bias, shift = (127, 23) if self.bits == 32 else (1023, 52)
-        whole = self.to_int(n)
-        half = self.ashr(whole, 1)
-        first = self.from_bits(self.shl(self.iadd(half, bias), shift))
-        second = self.from_bits(self.shl(self.iadd(self.isub(whole, half), bias), shift))
-        return self.mul(self.mul(a, first), second)
+        return maths_bits.scale(self, a, n)
 
     def scale_down(self, a: str, n: str) -> str:
         """a * 2^floor(n), for n as in `scale` but not an integer."""
@@ -279,28 +274,13 @@ class Machine:
             kind = self.element, a
             z = self._in_rows(Machine._significand, kind)
             return self.sub(self._in_rows(Machine._exponent, kind), self._in_rows(Machine._exponent, (self.element, z))), z
-        bias, mantissa = (127, 23) if self.bits == 32 else (1023, 52)
-        tiny = self.compare("lt", a, 2.0 ** (1 - bias))
-        bits = self.bits_of(self.select(tiny, self.mul(a, 2.0 ** (mantissa + 2)), a))
-        first = (bias << mantissa) - (1 << (mantissa - 1))  # the bits of 3/4
-        whole = self.ashr(self.isub(bits, first), mantissa)
-        z = self.from_bits(self.isub(bits, self.shl(whole, mantissa)))
-        k = self.sub(self.to_float(whole), self.select(tiny, mantissa + 2.0, 0.0))
-        k = self.select(self.compare("eq", a, INF), INF, k)
-        return self.select(self.compare("eq", a, 0.0), -INF, k), self.select(self.compare("ge", a, 0.0), z, NAN)
+        return maths_bits.parts(self, a)
 
     def exponent(self, a: str) -> str:
         """floor(log2 |a|) as a float; -inf for zeros, inf for infinities."""
         if self._is_whole:
             return self._in_rows(Machine._exponent, (self.element, a))
-        bias, mantissa = (127, 23) if self.bits == 32 else (1023, 52)
-        size = self.abs(a)
-        tiny = self.compare("lt", size, 2.0 ** (1 - bias))
-        bits = self.bits_of(self.select(tiny, self.mul(size, 2.0 ** (mantissa + 2)), size))
-        k = self.to_float(self.isub(self.lshr(bits, mantissa), bias))
-        k = self.sub(k, self.select(tiny, mantissa + 2.0, 0.0))
-        k = self.select(self.compare("lt", size, INF), k, size)
-        return self.select(self.compare("eq", size, 0.0), -INF, k)
+        return maths_bits.exponent(self, a)
 
     def table(self, values: tuple[float, ...], index: str) -> str:
         """values[index mod their number], a power of two."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from loopwright.kernels import maths, maths_special
+from loopwright.kernels import maths, maths_bits, maths_special
 from loopwright.lower.cuda.text import Block, float_literal
 
 FORMULAS: dict[str, Callable[..., str]] = {**maths.FUNCTIONS, **maths_special.FUNCTIONS}
@@ -217,39 +217,18 @@ class Machine:
 
     def scale(self, a: str, n: str) -> str:
         """a * 2^n for an integer-valued float n whose result may overflow or be denormal."""
-        bias, shift = (127, 23) if self.bits == 32 else (1023, 52)
-        whole = self.to_int(n)
-        half = self.ashr(whole, 1)
-        first = self.from_bits(self.shl(self.iadd(half, bias), shift))
-        second = self.from_bits(self.shl(self.iadd(self.isub(whole, half), bias), shift))
-        return self.mul(self.mul(a, first), second)
+        return maths_bits.scale(self, a, n)
 
     def scale_down(self, a: str, n: str) -> str:
         return self.scale(a, self.floor(n))
 
     def parts(self, a: str) -> tuple[str, str]:
         """k and z in [3/4, 3/2) with a = z 2^k; k is -inf for zeros and inf for inf, z is NaN below 0."""
-        bias, mantissa = (127, 23) if self.bits == 32 else (1023, 52)
-        tiny = self.compare("lt", a, 2.0 ** (1 - bias))
-        bits = self.bits_of(self.select(tiny, self.mul(a, 2.0 ** (mantissa + 2)), a))
-        first = (bias << mantissa) - (1 << (mantissa - 1))  # the bits of 3/4
-        whole = self.ashr(self.isub(bits, first), mantissa)
-        z = self.from_bits(self.isub(bits, self.shl(whole, mantissa)))
-        k = self.sub(self.to_float(whole), self.select(tiny, mantissa + 2.0, 0.0))
-        k = self.select(self.compare("eq", a, float("inf")), float("inf"), k)
-        k = self.select(self.compare("eq", a, 0.0), float("-inf"), k)
-        return k, self.select(self.compare("ge", a, 0.0), z, float("nan"))
+        return maths_bits.parts(self, a)
 
     def exponent(self, a: str) -> str:
         """floor(log2 |a|) as a float; -inf for zeros, inf for infinities."""
-        bias, mantissa = (127, 23) if self.bits == 32 else (1023, 52)
-        size = self.abs(a)
-        tiny = self.compare("lt", size, 2.0 ** (1 - bias))
-        bits = self.bits_of(self.select(tiny, self.mul(size, 2.0 ** (mantissa + 2)), size))
-        k = self.to_float(self.isub(self.lshr(bits, mantissa), bias))
-        k = self.sub(k, self.select(tiny, mantissa + 2.0, 0.0))
-        k = self.select(self.compare("lt", size, float("inf")), k, size)
-        return self.select(self.compare("eq", size, 0.0), float("-inf"), k)
+        return maths_bits.exponent(self, a)
 
     def table(self, values: tuple[float, ...], index: str) -> str:
         """values[index mod their number], a power of two."""

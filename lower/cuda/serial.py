@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from loopwright.ir.loops import PartitionPoint, Prefix, Reduce
+from loopwright.ir.monoids import COMBINING, identity
 from loopwright.ir.types import BOOL, F32, F64, I64, U8, is_float
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.cuda import arithmetic
@@ -19,7 +20,6 @@ from loopwright.lower.cuda.maths import Library
 from loopwright.lower.cuda.text import HALF, Block, literal, register_type
 
 Evaluate = Callable[[Context, Term], str]
-FUNCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bitwise_or", "all": "bitwise_and"}
 ADD_EXACTLY = """__device__ __forceinline__ void lw_add(T& sum, T& lost, T x) {
     const T next = sum + x;
     const T part = next - sum;
@@ -67,7 +67,7 @@ class Fold:
     @property
     def identity(self) -> float | int | bool:
         """What leaves any other number as it is; a sum of no numbers is 0.0, which makes 0.0 of -0.0, but for a running one."""
-        return -0.0 if self.running and self.keeps else _identity(self.monoid, self.work)
+        return -0.0 if self.running and self.keeps else identity(self.monoid, self.work)
 
     def zero(self) -> tuple[str, ...]:
         """The identity; positions start behind all others."""
@@ -101,7 +101,7 @@ class Fold:
         self.library.add(f"lw_add_{name}", ADD_EXACTLY.replace("T", name))
 
     def combined(self, a: str, b: str) -> str:
-        return arithmetic.applied(self.library, FUNCTIONS[self.monoid], self.work, [a, b])
+        return arithmetic.applied(self.library, COMBINING[self.monoid], self.work, [a, b])
 
     def merge_into(self, block: Block, a: tuple[str, ...], b: tuple[str, ...]) -> None:
         """a = a and b, variables of two states."""
@@ -138,19 +138,6 @@ class Fold:
         text = arithmetic.rounded(self.library, found[0], self.dtype) if self.dtype in HALF else \
             arithmetic.convert(self.library, found[0], self.work, self.dtype)
         return block.let(register_type(self.dtype), text)
-
-
-def _identity(monoid: str, dtype: np.dtype) -> float | int | bool:
-    if monoid in ("sum", "any"):
-        return 0
-    if monoid in ("prod", "all"):
-        return 1
-    lowest = monoid in ("max", "argmax")
-    if dtype == BOOL:
-        return not lowest
-    if is_float(dtype):
-        return float("-inf") if lowest else float("inf")
-    return int(np.iinfo(dtype).min if lowest else np.iinfo(dtype).max)
 
 
 def element(context: Context, fold: Fold, body: Term, evaluate: Evaluate) -> str:
