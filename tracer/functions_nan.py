@@ -17,7 +17,21 @@ from loopwright.ir.ops.selection import select
 from loopwright.ir.source import user_source
 from loopwright.ir.types import is_inexact
 from loopwright.tracer.axes import NO_VALUE, as_tracer, is_given, refuse
-from loopwright.tracer.functions_reduce import all_, cumprod, cumsum, degrees, max_, mean, min_, prod, root, sum_, var
+from loopwright.tracer.functions_reduce import (
+    all_,
+    argmax,
+    argmin,
+    cumprod,
+    cumsum,
+    degrees,
+    max_,
+    mean,
+    min_,
+    prod,
+    root,
+    sum_,
+    var,
+)
 from loopwright.tracer.promotion import as_dtype
 from loopwright.tracer.tables import Traced, implements, xp
 from loopwright.tracer.tracer import Tracer
@@ -112,6 +126,21 @@ def nanmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = NO_VALUE,
            where: Any = NO_VALUE) -> Traced:
     refuse("nanmax", out=out)
     return _nan_extreme(max_, -math.inf, a, axis, initial, keepdims=keepdims, where=where)
+
+
+def _nan_position(rule: Callable[..., Tracer], worst: float, a: Any, axis: Any, out: None, keepdims: Any) -> Traced:
+    """Of nothing but NaN it is the first place, where NumPy raises."""
+    return rule(_numbers(a, worst)[0], axis, out, keepdims=keepdims)
+
+
+@implements(np.nanargmax)
+def nanargmax(a: Any, axis: Any = None, out: None = None, *, keepdims: Any = NO_VALUE) -> Traced:
+    return _nan_position(argmax, -math.inf, a, axis, out, keepdims)
+
+
+@implements(np.nanargmin)
+def nanargmin(a: Any, axis: Any = None, out: None = None, *, keepdims: Any = NO_VALUE) -> Traced:
+    return _nan_position(argmin, math.inf, a, axis, out, keepdims)
 
 
 @implements(np.nanmin)

@@ -358,9 +358,19 @@ def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Trace
     return _split(ary, indices_or_sections, axis, exact=False)
 
 
-implements(np.vsplit)(lambda ary, sections: split(ary, sections, 0))
-implements(np.dsplit)(lambda ary, sections: split(ary, sections, 2))
-implements(np.hsplit)(lambda ary, sections: split(ary, sections, 1 if xp.ndim(ary) > 1 else 0))
+def _split_of_rank(name: str, rank: int, ary: Any, sections: Any, axis: int) -> Any:
+    if xp.ndim(ary) < rank:
+        raise ValueError(f"{user_source()}: {name} only works on arrays of {rank} or more dimensions")
+    return split(ary, sections, axis)
+
+
+implements(np.vsplit)(lambda ary, sections: _split_of_rank("vsplit", 2, ary, sections, 0))
+implements(np.dsplit)(lambda ary, sections: _split_of_rank("dsplit", 3, ary, sections, 2))
+implements(np.hsplit)(lambda ary, sections: _split_of_rank("hsplit", 1, ary, sections, 1 if xp.ndim(ary) > 1 else 0))
+
+
+if hasattr(np, "unstack"):  # from NumPy 2.1
+    implements(np.unstack)(lambda x, /, *, axis=0: tuple(xp.moveaxis(as_tracer(x), axis, 0)))
 
 
 @implements(np.shape)
