@@ -171,7 +171,7 @@ class Operators:
         return _operate(np.divmod, other, self, other)
 
     def __hash__(self) -> int:
-        raise TypeError(f"{user_source()}: a traced array does not hash, so it is in no set and no key of a dict: its value "
+        raise TypeError(f"{user_source()}: a traced array is unhashable, so it is in no set and no key of a dict: its value "
                         f"is not known. Choose by value with np.where, or with lax.switch on an integer.")
 
     def __eq__(self, other: object) -> Any:
