@@ -261,6 +261,12 @@ def _evaluate_atom(a: Atom, sizes: Mapping[str, int]) -> int:
     return FUNCTIONS[a.fn](evaluate(a.args[0], sizes), evaluate(a.args[1], sizes))
 
 
+def largest(x: Extent) -> int:
+    """The largest number, without its sign, that x is written with."""
+    inner = [y for atoms, _ in terms_of(x) for a in atoms if isinstance(a, Call) for y in a.args]
+    return max([abs(c) for _, c in terms_of(x)] + [largest(y) for y in inner])
+
+
 def symbols_in(x: Extent) -> frozenset[str]:
     """The names of every symbol in x."""
     if isinstance(x, int):

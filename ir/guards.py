@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from loopwright.ir.dims import Dim, Extent, Shape, evaluate, substitute, symbols_in
+from loopwright.ir.dims import Dim, Extent, Shape, evaluate, largest, substitute, symbol, symbols_in
 from loopwright.ir.facts import Constraint, Facts
 from loopwright.ir.source import Source, user_source
 
@@ -74,8 +74,11 @@ class Scope:
             return self.decide("<=", a + 1, b)
         constraint = Constraint(relation, a, b)
         answer = constraint.holds(self.hints)
-        if relation != "divides" and any(isinstance(x, int) and abs(x) >= BEYOND for x in (a, b)):
+        large = [x for x in (a, b) if largest(x) >= BEYOND]
+        if relation != "divides" and len(large) == 1 and isinstance(large[0], int):
             return answer  # that of all sizes
+        if large:  # no compiled guard computes it
+            return Constraint(relation, self.settled(a), self.settled(b)).holds({})
         if not answer:
             constraint = self._refuted(relation, a, b)
         self.guards.append(Guard(constraint, user_source()))
@@ -105,6 +108,10 @@ class Scope:
         assert isinstance(value, int)
         self.decide("==", x, value)
         return value
+
+    def settled(self, x: Extent) -> int:
+        """The integer that x is, however large, at the price of specialising each size that it is made of."""
+        return evaluate(x, {s: self.value(symbol(s)) for s in symbols_in(x)})
 
     def hint(self, x: Extent) -> int:
         """The integer that x is for this call's sizes; records nothing, so it may steer nothing but messages."""

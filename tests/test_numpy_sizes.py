@@ -143,3 +143,32 @@ def test_a_product_of_sizes_that_is_one_makes_each_one():
     facts = Facts()
     facts.learn(Constraint("==", n * m, 1))
     assert facts.canonical(n + 2 * m) == 3
+
+
+# ---- numbers beyond int64 ---------------------------------------------------------------------------
+@pytest.mark.parametrize("f", [
+    lambda x: np.roll(x, 2**70), lambda x: np.roll(x, -2**70), lambda x: np.roll(x, x.shape[0] * 2**70 + 1),
+    lambda x: x * (x.shape[0] * 2**70), lambda x: x * (x.shape[0] * 2**62), lambda x: x + (x.shape[0] + 2**70),
+    lambda x: x * (x.shape[0] * x.shape[0] * 2**60), lambda x: x[:x.shape[0] * 2**70], lambda x: x * 1j * (x.shape[0] - 2**65),
+    lambda x: x if x.shape[0] * 2**70 > 2**73 else -x, lambda x: x * (2**70 % x.shape[0]), lambda x: x[2**70 % x.shape[0]:]])
+def test_sizes_times_large_numbers_are_pythons_numbers(f):
+    g = lw.jit(f)
+    for n in (5, 7, 12):
+        np.testing.assert_array_equal(g(np.arange(float(n))), f(np.arange(float(n))))
+
+
+def test_large_sizes_of_integer_arrays_name_the_line():
+    with pytest.raises(OverflowError, match=r"test_numpy_sizes.py:\d+: Python integer 5902958103587056517120 out of bounds"):
+        lw.jit(lambda x: x * (x.shape[0] * 2**70))(np.arange(5))
+
+
+def test_powers_of_sizes_do_not_wrap():
+    """One version serves the sizes whose powers int64 holds."""
+    def f(x):
+        n = x.shape[0]
+        return x[:2] * n**3, x[:2] / ((n - 1) * (n - 2) * (n - 3)), x[:2] * (n * n)
+    g = lw.jit(f)
+    for n in (5, 7, 1000, 1_000_000, 2_500_000, 3_000_000, 9):
+        for a, b in zip(g(np.ones(n)), f(np.ones(n)), strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert g.compiles == 4

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.exceptions import AxisError
 
 from loopwright.ir.builder import Ref
-from loopwright.ir.dims import Call, Extent, Shape, floordiv, modulo, product, terms_of
+from loopwright.ir.dims import Call, Extent, Shape, floordiv, largest, modulo, product, terms_of
 from loopwright.ir.errors import ShapeError
 from loopwright.ir.guards import BEYOND, Scope
 from loopwright.ir.ops.structural import reverse, section, transpose
@@ -304,6 +304,9 @@ def _rolled(x: Tracer, shift: Any, axis: int) -> Traced:
     by = as_extent(shift)
     if by is None:
         return xp.take(x, _wrapped_positions(x, shift, n), axis=axis)
+    if largest(by) >= BEYOND:
+        n = scope.settled(n)
+        by = scope.settled(by) % n
     cut = scope.canonical(by * -1 if scope.decide("<=", by, 0) else n - by)
     if not (scope.decide("<=", 0, cut) and scope.decide("<=", cut, n)):
         cut = scope.canonical((by * -1) % n)

@@ -13,9 +13,9 @@ import numpy as np
 
 from loopwright.ir import types
 from loopwright.ir.builder import Builder, Ref, innermost
-from loopwright.ir.dims import Dim, Extent, Shape, symbol, symbols_in, terms_of
+from loopwright.ir.dims import Dim, Extent, Shape, largest, symbol, symbols_in, terms_of
 from loopwright.ir.errors import ArgumentError, DTypeError, LeakedValueError, ShapeError
-from loopwright.ir.guards import Scope
+from loopwright.ir.guards import BEYOND, Scope
 from loopwright.ir.ops import TABLE
 from loopwright.ir.ops.construct import scalar
 from loopwright.ir.source import user_source
@@ -26,6 +26,7 @@ from loopwright.tracer.tracer import Tracer
 Kind = Any  # np.dtype, or int, float, complex: the Python number that a weak scalar is
 WEAK: dict[str, Kind] = {"i": int, "u": int, "f": float, "c": complex}
 DEFAULT: dict[Any, np.dtype] = {int: I64, float: F64, complex: C128}
+USUAL = 1 << 30  # what sizes are below that are multiplied with each other
 
 
 # ---- kinds and dtypes ---------------------------------------------------------------------------
@@ -253,15 +254,32 @@ def lift(x: Any, dtype: np.dtype, builder: Builder) -> Ref:
         native(x.dtype)
         return convert(builder.capture(x), dtype)
     if isinstance(x, Size):
-        return convert(_size_value(x, builder), dtype)
+        return _lifted_size(x, dtype, builder)
     return constant(x, dtype, (), builder)
 
 
-def _size_value(x: Size, builder: Builder) -> Ref:
-    extent = x.extent
+def _lifted_size(x: Size, dtype: np.dtype, builder: Builder) -> Ref:
+    """A size as a number: counted in i64 where sizes up to a bound, which is a guard, are not too large for that; else it is
+    this call's number."""
+    extent, scope = x.extent, builder.scope
     if isinstance(extent, int):
-        return constant(extent, I64, (), builder)
-    return TABLE["size_value"](into=builder, size=extent)
+        return convert(constant(extent, dtype if abs(extent) >= BEYOND else I64, (), builder), dtype)
+    powers = _highest_powers(extent)
+    weight = sum(abs(c) for _, c in extent.terms)
+    most = min(USUAL, int((2.0**63 / weight) ** (1 / max(powers.values()))) - 1)
+    within = largest(extent) < BEYOND and (most == USUAL or all(scope.decide("<=", symbol(s), most) for s in powers))
+    if not within:
+        return constant(scope.settled(extent), dtype, (), builder)
+    return convert(TABLE["size_value"](into=builder, size=extent), dtype)
+
+
+def _highest_powers(x: Dim) -> dict[str, int]:
+    """In which power a term of x holds each symbol. Different symbols are those of one array, which memory holds, or of few."""
+    found = dict.fromkeys(symbols_in(x), 1)
+    for atoms, _ in x.terms:
+        for s in found:
+            found[s] = max(found[s], sum(s in symbols_in(Dim((((a,), 1),))) for a in atoms))
+    return found
 
 
 def lift_to(x: Any, dtype: np.dtype, shape: Shape, builder: Builder) -> Ref:
