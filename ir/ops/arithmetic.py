@@ -160,7 +160,7 @@ sign = elementwise("sign", np.sign, 1, REAL, doc="-1, 0 or 1; NaN stays.", jvp=n
 copysign: Op = elementwise(
     "copysign", np.copysign, 2, FLOATS, doc="|x| with the sign bit of y.",
     jvp=lambda primals, tangents, out: along(
-        tangents[:1], lambda t: mul(t, mul(sign(primals[0]), copysign(full_like(out, 1), primals[1])))),
+        tangents[:1], lambda t: mul(_abs_jvp(primals[:1], (t,), out), copysign(full_like(out, 1), primals[1]))),
 )
 
 
