@@ -253,21 +253,25 @@ class Fused:
     def of(cls, nest: Nest, loops: Loops) -> Fused:
         return cls(loops, together(nest, loops))
 
+    @property
+    def index(self) -> Index:
+        """That of the one loop."""
+        return Index("_".join(k.name for k, _ in self.loops))
+
 
 def fuse_loops(nest: Nest, known: Fused) -> Nest | None:
     """The nest with these adjacent loops as one, or None where an access does not allow it."""
     if known.begins is None or len(known.loops) < 2:
         return None
-    return _Fuser(known.loops, known.begins, known.done).nest(nest)
+    return _Fuser(known, known.begins).nest(nest)
 
 
 class _Fuser:
-    def __init__(self, loops: Loops, begins: dict[str, int], done: dict[int, tuple[Expr, Expr]]) -> None:
-        self.run, self.begins = [k for k, _ in loops], begins
-        self.extent = product(n for _, n in loops)
-        self.row = product(n for _, n in loops[1:])
-        self.index = Index("_".join(k.name for k in self.run))
-        self.done = done
+    def __init__(self, known: Fused, begins: dict[str, int]) -> None:
+        self.run, self.begins = [k for k, _ in known.loops], begins
+        self.extent = product(n for _, n in known.loops)
+        self.row = product(n for _, n in known.loops[1:])
+        self.index, self.done = known.index, known.done
 
     def nest(self, nest: Nest) -> Nest:
         return Nest(nest.name, tuple(map(self.buffer, nest.buffers)), nest.symbols, self.body(nest.body))

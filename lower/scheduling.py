@@ -5,7 +5,7 @@ does not find raises ScheduleError naming the instruction. There is no other way
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -57,13 +57,13 @@ from loopwright.lower.placing import Placed, Places, check, place
 from loopwright.lower.row_passes import in_passes
 from loopwright.lower.row_products import row_products
 from loopwright.lower.short_rows import in_short_rows
-from loopwright.lower.tiling import reorder, shared_out, split, tensorize, unpacked
+from loopwright.lower.tiling import every, reorder, shared_out, split, tensorize, unpacked
 
 T = TypeVar("T")
 R = TypeVar("R")
 Blocking = Split | Reorder | Distribute | Tensorize | Pack
 Steps = dict[Blocking, tuple[Nest, "Steps"]]
-Looped = tuple[object, ...]  # a nest's name, its lanes and vectors in flight, threads, and loops made one
+Looped = tuple[object, ...]  # a nest's name, its lanes, threads, and loops made one
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
 MOST_COLUMNS = 16  # of a stack of columns, or of one column again and again, which vectors put together
 
@@ -215,7 +215,7 @@ class _NestBuilder:
 
     def build(self, name: str) -> Scheduled:
         d = self.d
-        key = (name, tuple(d.vector.items()), tuple(d.unroll.items()), d.parallel == Parallel(), tuple(d.bound), tuple(d.fused))
+        key = (name, tuple(d.vector.items()), d.parallel == Parallel(), tuple(d.bound), tuple(d.fused))
         if key not in self.known:
             self.known[key] = self._looped(name), {}
         nest, steps = self.known[key]
@@ -223,6 +223,7 @@ class _NestBuilder:
             if instruction not in steps:
                 steps[instruction] = _agreed(instruction, _blocked, nest), {}
             nest, steps = steps[instruction]
+        nest = altered(nest, body=_in_flight(nest.body, self._flying()))  # late: schedules share what is above it
         if tiles := [x for x in d.blocks if isinstance(x, Tensorize)]:
             check(not unpacked(nest), tiles[0], "its tiles read packed sides: see Pack")
         if d.parallel:
@@ -268,27 +269,36 @@ class _NestBuilder:
         return nest
 
     def _in_lanes(self, body: Sequence[Statement], around: Vectorize | None = None) -> tuple[Statement, ...]:
-        """The statements with the lanes of their loops, and the vectors in flight. `around`: a loop has lanes already."""
+        """The statements with the lanes of their loops. `around`: a loop has lanes already."""
         out: list[Statement] = []
         for s in body:
             if around is not None:
                 check(not isinstance(s, Allocate | Reduction), around, "a row, or a loop of a reduction alone, is inside")
             if isinstance(s, For):
-                stage, loop, unrolls = self.placed.loops.get(s.index, (-1, 0, False))
+                stage, loop, _ = self.placed.loops.get(s.index, (-1, 0, False))
                 lanes = self.d.vector.get((stage, loop), 1)
                 inside = self._in_lanes(s.body, Vectorize(stage, loop, lanes) if lanes > 1 else around)
                 check(lanes == 1 or not _meet(s.body, s.index), Vectorize(stage, loop, lanes),
                       "lanes may meet in one element of what a store combines")
-                unroll = self.d.unroll.get(stage, 1) if unrolls and lanes > 1 else 1
-                s = For(s.index, s.extent, inside, lanes, unroll, by_owner=s.by_owner, any_order=s.any_order, copy=s.copy,
-                        loose=s.loose)
+                s = altered(s, body=inside, lanes=lanes)
             elif isinstance(s, Reduction):
                 stage = int(s.name[1:])
                 last = self.region.nodes[stage].outputs[0].type.rank + len(s.over) - 1
-                lanes, unroll = self.d.vector.get((stage, last), 1), self.d.unroll.get(stage, 1)
-                s = Reduction(s.name, s.monoid, s.over, s.body, s.dtype, lanes, unroll, s.also)
+                s = altered(s, lanes=self.d.vector.get((stage, last), 1))
             out.append(s)
         return tuple(out)
+
+    def _flying(self) -> dict[str, int]:
+        """How many vectors are in flight in reductions, and in loops whose lanes the schedule says, by name."""
+        folds = [s.name for s in every(self.placed.statements) if isinstance(s, Reduction)]
+        found = {name: self.d.unroll[int(name[1:])] for name in folds if int(name[1:]) in self.d.unroll}
+        found |= {k.name: self.d.unroll[stage] for k, (stage, loop, unrolls) in self.placed.loops.items()
+                  if unrolls and stage in self.d.unroll and (stage, loop) in self.d.vector}
+        for k in range(len(self.d.fused)):
+            fused = self.fused[(*self.d.bound, *self.d.fused[:k + 1])]
+            if fused.loops[-1][0].name in found:
+                found[fused.index.name] = found[fused.loops[-1][0].name]
+        return found
 
     def _on_threads(self, nest: Nest) -> Nest:
         """The nest for blocks of threads, if the schedule has any."""
@@ -320,6 +330,16 @@ class _NestBuilder:
         shape = self.region.nodes[stage].outputs[0].type.shape
         own = [(Index(f"i{a}"), n) for a, n in enumerate(shape[:self.region.results[0].type.rank])]
         return (*own, *self.placed.folds.get(stage, ()))
+
+
+def _in_flight(body: tuple[Statement, ...], flying: Mapping[str, int]) -> tuple[Statement, ...]:
+    """The statements with so many vectors in flight, by the names of loops with lanes and of reductions."""
+    def done(s: Statement) -> Statement:
+        if isinstance(s, For):
+            s = s.with_body(_in_flight(s.body, flying))
+            return altered(s, unroll=flying[s.index.name]) if s.lanes > 1 and s.index.name in flying else s
+        return altered(s, unroll=flying[s.name]) if isinstance(s, Reduction) and s.name in flying else s
+    return tuple(map(done, body))
 
 
 def _meet(body: Sequence[Statement], lane: Index) -> bool:
