@@ -99,3 +99,15 @@ def test_the_schedule_says_so():
     (region, _), = kernels(lambda x: x + 1, np.ones(40, "f4"))
     plain = Inline(0), Vectorize(0, 0, 8), Parallel()
     assert build_nest(region, (*plain, ShortRows(8, 8)), "k").nest == build_nest(region, plain, "k").nest
+
+
+@pytest.mark.parametrize(("terms", "columns"), [(8, 100), (100, 8), (8, 8), (15, 17)])
+def test_known_rows_of_which_one_is_long(terms, columns):
+    """A loop over a row that is known to be long beside a fold that is short."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(50, terms)).astype("f4"), rng.normal(size=(terms, columns)).astype("f4")
+
+    def f(x, y):
+        x, y = np.reshape(x, (50, terms)), np.reshape(y, (terms, columns))
+        return np.sqrt(((x[:, :, None] - y[None]) ** 2).sum(1))
+    np.testing.assert_allclose(lw.jit(f)(x, y), f(x, y), rtol=1e-5)

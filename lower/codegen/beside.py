@@ -38,8 +38,10 @@ def test_of(context: Context, rows: For, is_short: bool | None = None) -> str | 
     assert rows.short is not None
     _, below = rows.short
     unknown = [n for n in dict.fromkeys(lengths(rows.body)) if not isinstance(n, int)]
-    if any(isinstance(n, int) and n >= below for n in lengths(rows.body)) or not unknown:
-        return not unknown
+    if any(isinstance(n, int) and n >= below for n in lengths(rows.body)):
+        return False
+    if not unknown:
+        return True
     if is_short is not None:
         return is_short
     test = "true"
