@@ -11,11 +11,12 @@ import hashlib
 import json
 import os
 import platform
+import re
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -36,6 +37,7 @@ STALE_AFTER = 3600.0  # seconds until the unfinished file of a writer that died 
 _MAGIC = b"loopwright object 1\n"
 _SUFFIX = ".object"
 _UNFINISHED = ".unfinished-"
+_EXPORTED = re.compile(r"^define (?!internal )[^@\n]*@(lw_\w+)\(", re.MULTILINE)
 
 _checked: dict[str, bool] = {}  # directory -> whether it may be used
 
@@ -202,10 +204,16 @@ def prune(folder: Path, most: int = MOST_BYTES) -> None:
 
 def assembled(text: str, target: Target | None = None) -> bytes:
     """The object file of LLVM text, from the disk where it is known."""
-    target = target or host_target()
-    key = digest(text, repr(target), environment(), source_digest())
+    return library_entry(text, lambda: text, target or host_target()).code
+
+
+def library_entry(name: str, text: Callable[[], str], target: Target) -> Entry:
+    """The object file of the text that our sources make under this name, which is made where the disk does not know it; its
+    `exports` are the functions of ours that others may call."""
+    key = digest(name, repr(target), environment(), source_digest())
     entry = read(key)
     if entry is None:
-        entry = Entry(assemble(text, target))
+        made = text()
+        entry = Entry(assemble(made, target), {"exports": _EXPORTED.findall(made)})
         write(key, entry)
-    return entry.code
+    return entry

@@ -26,7 +26,7 @@ from loopwright.ir.types import BY_SHORT
 from loopwright.lower.runtime import blas, pool, scratch
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lapack_text import ROUTINES, lapack_text
-from loopwright.lower.runtime.lazy import assembled, factoring_text
+from loopwright.lower.runtime.lazy import assembled, factoring_entry
 from loopwright.lower.target import Target, host_target
 
 OPERATIONS = ("cholesky", "solve", "slogdet", "eigh", "svd", "qr", "pinv", "triangular_solve")
@@ -91,8 +91,7 @@ def one_by_one(found: blas.Blas, suffix: str) -> Library:
 def _batches(found: blas.Blas, suffix: str, target: Target) -> Library:
     known, ends = one_by_one(found, suffix), [f"{op}_{suffix}" for op in OPERATIONS]
     imports = {f"lw_{end}": known[f"lw_{end}"] for end in ends} | _memory() | {"lw_loop": pool.library()["lw_loop"]}
-    text = factoring_text(BY_SHORT[suffix], target)
-    return load(assembled(text, target), imports, [f"lw_{end}_batch" for end in ends])
+    return load(factoring_entry(BY_SHORT[suffix], target).code, imports, [f"lw_{end}_batch" for end in ends])
 
 
 def _memory() -> dict[str, int]:

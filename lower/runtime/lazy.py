@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from loopwright.lower.cuda.driver import Driver
     from loopwright.lower.cuda.launcher import Launcher
     from loopwright.lower.program import Program
+    from loopwright.lower.runtime.cache import Entry
     from loopwright.lower.target import Target
     from loopwright.lower.tuning.stored import Program as Tuned
     from loopwright.lower.tuning.stored import Stored, TunedRecord
@@ -113,22 +114,34 @@ def assembled(text: str, target: Target | None = None) -> bytes:
     return assembled(text, target)
 
 
-def factoring_text(dtype: np.dtype, target: Target) -> str:
-    """The text of batches of small factorisations: see lower.codegen.factoring."""
-    from loopwright.lower.codegen.factoring import factoring_text
-    return factoring_text(dtype, target)
+def _library(name: str, text: Callable[[], str], target: Target) -> Entry:
+    """The object code of a library, whose text is made where the disk does not know it: see cache.py."""
+    from loopwright.lower.runtime.cache import library_entry
+    return library_entry(name, text, target)
 
 
-def products_text(dtype: np.dtype, target: Target) -> str:
-    """The text of matrix products: see lower.codegen.products."""
-    from loopwright.lower.codegen.products import products_text
-    return products_text(dtype, target)
+def factoring_entry(dtype: np.dtype, target: Target) -> Entry:
+    """The object code of batches of small factorisations: see lower.codegen.factoring."""
+    def text() -> str:
+        from loopwright.lower.codegen.factoring import factoring_text
+        return factoring_text(dtype, target)
+    return _library(f"factoring {dtype.str}", text, target)
 
 
-def transposes_text(target: Target) -> str:
-    """The text of transposed rows: see lower.codegen.transposes."""
-    from loopwright.lower.codegen.transposes import transposes_text
-    return transposes_text(target)
+def products_entry(dtype: np.dtype, target: Target) -> Entry:
+    """The object code of matrix products: see lower.codegen.products."""
+    def text() -> str:
+        from loopwright.lower.codegen.products import products_text
+        return products_text(dtype, target)
+    return _library(f"products {dtype.str}", text, target)
+
+
+def transposes_entry(target: Target) -> Entry:
+    """The object code of transposed rows: see lower.codegen.transposes."""
+    def text() -> str:
+        from loopwright.lower.codegen.transposes import transposes_text
+        return transposes_text(target)
+    return _library("transposes", text, target)
 
 
 def stored_programs(version: Version, files: Sequence[Path], more: Sequence[Stored],

@@ -8,7 +8,7 @@ import numpy as np
 from loopwright.ir.types import F32, F64
 from loopwright.lower.runtime import blas, pool, scratch
 from loopwright.lower.runtime.engine import Library, load
-from loopwright.lower.runtime.lazy import assembled, products_text
+from loopwright.lower.runtime.lazy import products_entry
 from loopwright.lower.target import Target, host_target
 
 FORMS = ("nn", "nt", "tn", "tt")  # which sides are stored transposed
@@ -26,7 +26,7 @@ def address(name: str) -> int | None:
 @cache
 def library(found: blas.Blas, dtype: np.dtype, target: Target) -> Library:
     """The compiled functions of one dtype, over the BLAS that was found."""
-    text, gemm = products_text(dtype, target), f"lw_gemm_f{8 * dtype.itemsize}"
+    entry, gemm = products_entry(dtype, target), f"lw_gemm_f{8 * dtype.itemsize}"
     imports = {gemm: blas.address(gemm) or 0, "lw_loop": pool.library()["lw_loop"],
                **{name: scratch.library()[name] for name in ("lw_scratch_acquire", "lw_scratch_release")}}
-    return load(assembled(text, target), imports, [name for name in NAMES if f"@{name}(" in text])
+    return load(entry.code, imports, [name for name in NAMES if name in entry.metadata["exports"]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 from functools import cache
 
 from loopwright.lower.runtime.engine import Library, load
-from loopwright.lower.runtime.lazy import assembled, transposes_text
+from loopwright.lower.runtime.lazy import transposes_entry
 from loopwright.lower.target import Target, host_target
 
 WAYS = ("columns_of_rows", "rows_of_columns")
@@ -18,5 +18,5 @@ def address(name: str) -> int:
 
 @cache
 def _library(target: Target) -> Library:
-    text = transposes_text(target)
-    return load(assembled(text, target), {}, [name for name in NAMES if f"@{name}(" in text])
+    entry = transposes_entry(target)
+    return load(entry.code, {}, entry.metadata["exports"])
