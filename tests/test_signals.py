@@ -83,7 +83,7 @@ TICKER = """
 TICKED = """
     done = True
     ticker.join()
-    assert len(ticks) > 50, len(ticks)
+    assert len(ticks) > 20, len(ticks)  # of 200 on an idle machine, none if nobody else ran
 """
 
 

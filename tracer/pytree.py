@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.errors import ArgumentError
+from loopwright.ir.source import user_source
 
 _NONE = type(None)
 
@@ -77,7 +78,7 @@ def register_pytree_node(type: type, flatten: Callable[[Any], _Parts], unflatten
     array([2., 2.])
     """
     if type in _BUILT_IN or type in _registered:
-        raise ValueError(f"{type.__name__} is a pytree container already")
+        raise ValueError(f"{user_source()}: {type.__name__} is a pytree container already.")
     _registered[type] = flatten, unflatten
 
 
