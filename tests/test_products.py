@@ -60,9 +60,9 @@ def test_products_of_any_sizes(kind, form, batch, m, n, k):
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 @pytest.mark.parametrize("form", products.FORMS)
 @pytest.mark.parametrize(("batch", "m", "n", "k"), [(1, 291, 1100, 141), (2, 600, 203, 300), (1, 281, 65, 530),
-                                                    (1, 9, 1100, 541), (1, 33, 1031, 700), (2, 64, 1024, 600),
-                                                    (1, 200, 1024, 140), (1, 270, 300, 600), (1, 563, 197, 101),
-                                                    (1, 300, 90, 530)])
+                                                    (1, 3, 1101, 541), (1, 9, 1100, 541), (1, 33, 1031, 700),
+                                                    (2, 64, 1024, 600), (1, 200, 1024, 140), (1, 270, 300, 600),
+                                                    (1, 563, 197, 101), (1, 300, 90, 530)])
 def test_large_products(kind, form, batch, m, n, k):
     """More columns than a block of them, more terms than a block of those, batches; rows with terms far apart; few columns; few
     rows and a right side that no cache holds."""
@@ -85,7 +85,7 @@ def test_special_values_are_those_of_the_terms(form):
 
 @needs_blas
 @pytest.mark.parametrize("shapes", [((80, 30, 33), (80, 33, 28)), ((120, 150), (150, 333)), ((30, 90, 200), (30, 200, 100)),
-                                    ((20, 541), (541, 1100)),
+                                    ((20, 541), (541, 1100)), ((5, 541), (541, 1100)),
                                     ((5003, 64), (64, 61)), ((1500, 128), (128, 65)), ((260, 900), (900, 60)),
                                     ((30011, 70), (70, 3)), ((700, 300), (300, 1100))])
 def test_threads_share_out_a_batch_or_columns_or_rows_and_change_no_bit(shapes):

@@ -46,6 +46,11 @@ def terms_of(target: Target) -> int:
     return LONG if 3 * LONG * WIDEST * target.vector_bits // 8 <= 2 * target.near_cache_bytes else SHORT
 
 
+def stays(dtype: np.dtype, target: Target) -> list[tuple[str, str, int]]:
+    """Tests of sizes, one of which holds where a right side comes from a cache, or lies along memory in one panel."""
+    return [("nk", "sle", target.cache_bytes // 2 // dtype.itemsize), ("n", "sle", WIDEST * target.lanes(dtype))]
+
+
 def name_of(dtype: np.dtype, turned: bool) -> str:
     """The function's name."""
     return f"lw_chunks_f{8 * dtype.itemsize}_{'nt'[turned]}"
@@ -90,9 +95,9 @@ class _Chunks:
 
     def _depth(self, scope: Scope) -> str:
         """The terms of a block: few where few rows wait for B, which is read row by row then, panel after panel."""
-        size = scope.emit(f"mul i64 {scope.emit('mul i64 %n, %k')}, {self.dtype.itemsize}")
-        found, wide = str(DEPTH), scope.emit(f"icmp sgt i64 %n, {WIDEST * self.lanes}")
-        far = scope.emit(f"and i1 {wide}, {scope.emit(f'icmp sgt i64 {size}, {self.target.cache_bytes // 2}')}")
+        sizes, found, far = {"n": "%n", "nk": scope.emit("mul i64 %n, %k")}, str(DEPTH), "true"
+        for side, _, most in stays(self.dtype, self.target):
+            far = scope.emit(f"and i1 {far}, {scope.emit(f'icmp sgt i64 {sizes[side]}, {most}')}")
         for terms in (2 * SOON, SOON):
             few = scope.emit(f"and i1 {far}, {scope.emit(f'icmp sle i64 %m, {terms}')}")
             found = scope.emit(f"select i1 {few}, i64 {terms}, i64 {found}")

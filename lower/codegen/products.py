@@ -27,7 +27,7 @@ from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.target import Target
 
-FEW = 8  # rows that are not worth a copy of the other side
+FEW = 8  # rows that are not worth a copy of the other side, if that is in a cache
 ALONG = 16  # rows, or columns, for which sums go along the terms, where both sides lie so
 MANY = 192  # rows for which a few columns are worth turning
 BRIEF = 128  # terms, with no more than which the library's copies of both sides cost as much as what it does better
@@ -81,7 +81,7 @@ class _Product:
         self.name, self.bytes, self.lanes = name_of(dtype, form), dtype.itemsize, target.lanes(dtype)
         self.declarations, self.constants = declarations, constants
         self.in_blocks = has_blocks(dtype, target)
-        self.ways, self.together = (self._ways(), self._together()) if has_own(dtype, target) else ([], [])
+        self.ways, self.together = (self._ways(target), self._together()) if has_own(dtype, target) else ([], [])
 
     # ---- functions --------------------------------------------------------------------------------
     def text(self) -> str:
@@ -213,7 +213,7 @@ class _Product:
         return []
 
     # ---- which way --------------------------------------------------------------------------------
-    def _ways(self) -> list[Way]:
+    def _ways(self, target: Target) -> list[Way]:
         """Our own code, and for which sizes; the last is that by chunks."""
         half, lanes, wide = self.lanes // 2, self.lanes, 2 * self.lanes
         both: list[Test] = [("m", "sge", 2), ("n", "sge", 2)]
@@ -221,20 +221,23 @@ class _Product:
         some: list[Test] = [("m", "sle", chunks.ROWS), *([("page", "ne", 0)] if self.in_blocks else [])]
         limits: list[list[Test]] = [[("m", "sle", APART)], some, [("k", "sle", BRIEF)],
                                     *([] if self.form[0] else [[("n", "sle", NARROW)]])]
-        in_chunks: Way = [[("m", "sge", FEW), ("n", "sge", least), ("k", "sge", 1), *limit] for limit in limits], self._chunks
+        low = FEW if self.form[1] else 2
+        in_chunks: Way = [[("m", "sge", low), ("n", "sge", least), ("k", "sge", 1), *limit] for limit in limits], self._chunks
         if self.form[1]:
             short = ("m", ALONG, lanes), ("n", ALONG, 4 * lanes), ("n", half - 1, lanes)
             along: Way = [[*both, (side, "sle", most), ("k", "sge", terms)] for side, most, terms in short], self._dots
             return [in_chunks] if self.form[0] else [along, in_chunks]
         near: Test = "nk", "sle", NEAR // self.bytes
         fits: Test = "nk", "sle", SMALL // self.bytes
-        straight = [[*both, ("m", "slt", FEW), ("n", "sge", half)], [near, ("n", "sge", least)],  # of one row, too
+        few: list[Test] = [*both, ("m", "slt", FEW), ("n", "sge", half)]
+        straight = [*([*few, test] for test in chunks.stays(self.dtype, target)),
+                    [near, ("n", "sge", least)],  # of one row, too
                     [*both, fits, ("m", "slt", 2 * FEW), ("n", "sge", half)]]
         if self.form[0]:
             return [(straight, self._small), in_chunks]
         straight.append([fits, ("m", "sgt", chunks.ROWS), ("k", "sgt", BRIEF), ("n", "sge", least)])
-        few: Way = [[*both, ("n", "slt", half), ("m", "sge", MANY), ("k", "sge", wide)]], self._turned
-        return [(straight, self._small), few, in_chunks]
+        narrow: Way = [[*both, ("n", "slt", half), ("m", "sge", MANY), ("k", "sge", wide)]], self._turned
+        return [(straight, self._small), narrow, in_chunks]
 
     def _together(self) -> list[tuple[list[list[Test]], str]]:
         """What multiplies many matrices together, and for which sizes, as far as these say. Where columns fill vectors,
