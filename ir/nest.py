@@ -100,8 +100,8 @@ class Store:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """Bring near the line that holds the same element of buffer[index] of the next row, to be read or to be written. Where rows
-    of `row` elements are too long for the caches, it is a line of the same row, further on. Changes no value."""
+    """Bring near the line that holds the same element of buffer[index] of a later row, `row` elements on, to be read or to be
+    written. Where that is too far for the caches, it is a line that comes earlier. Changes no value."""
 
     buffer: str
     index: tuple[Expr, ...]

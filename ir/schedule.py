@@ -181,8 +181,8 @@ class Rfactor:
 
 @dataclass(frozen=True)
 class PrefetchRow:
-    """While the reduction `stage` runs over a row, ask the caches for the next row of all that has been read of this one; the
-    root's loop over a row, if it has one, asks for its own next row.
+    """While the reduction `stage` runs over a row, ask the caches for the next row of all that has been read of this one, for
+    one further on where nothing else goes over rows; the root's loop over a row, if it has one, asks for its own next row.
 
     before: for i: { s = sum(x[i, :]);  for j: y[i, j] = ... }
     after:  for i: { s = sum(x[i, :]), prefetching x[i+1, :];  for j: { prefetch y[i+1, j];  y[i, j] = ... } }

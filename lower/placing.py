@@ -30,6 +30,8 @@ from loopwright.lower.composition import Composer, Position, fresh_indices, read
 from loopwright.lower.partials import block_of
 from loopwright.lower.row_products import row_products, row_sums
 
+ROWS_AHEAD = 16  # that what goes over rows once asks for
+
 
 @dataclass(frozen=True)
 class Places:
@@ -219,16 +221,21 @@ class _Placer:
         return [fold], Local(name, value.dtype)
 
     def _prefetches(self, stage: int) -> list[Prefetch]:
-        """The lines that the next row will want of what reductions over such rows have read so far, each at its own point."""
+        """The lines that the next row will want of what reductions over such rows have read so far, each at its own point;
+        those of a row further on where rows are gone over once."""
         self.asked.add(stage)
         level, extents = self.region.nodes[stage].outputs[0].type.rank, [n for _, n in self.over[stage]]
         check(0 < level <= self.level, PrefetchRow(stage), "the reduction does not run over rows")
         found: dict[str, None] = {}
+        passes = 0
         for k, values in self.passes.items():
             at = (*self.index[:level], *(j for j, _ in self.over[k]))
             if [n for _, n in self.over[k]] == extents:
+                passes += 1
                 found |= {str(x.array): None for e in values for x in walk(e) if isinstance(x, Load) and x.index == at}
-        return [Prefetch(name, at, product(extents), write=False) for name in found if name in self.names.values()]
+        once = passes == 1 and self.level == len(self.loops)
+        further = product(extents) * (ROWS_AHEAD if once else 1)
+        return [Prefetch(name, at, further, write=False) for name in found if name in self.names.values()]
 
     def _again(self, stage: int) -> Reduce:
         node = self.region.nodes[stage]

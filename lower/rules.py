@@ -206,15 +206,14 @@ def _filled_alone(s: Survey, placement: list[Instruction]) -> list[tuple[int, in
 
 
 def _prefetch_rules(s: Survey, lanes: list[Instruction], target: Target) -> list[Instruction]:
-    """Where several passes go over each row, only the first waits for memory: the last reduction asks for the next row, unless
-    the processor is better left alone with that."""
+    """The last reduction that goes over each row asks for a later one, unless the processor is better left alone with that. Of
+    several passes only the first waits for memory; what reads ahead of a single one by itself stops where a page ends."""
     if target.reads_ahead:
         return []
-    wide = {x.stage for x in lanes if isinstance(x, Vectorize)}
+    wide = {x.stage for x in lanes if isinstance(x, Vectorize) and x.loop >= s.level}
     folds = [k for k, reading in enumerate(s.stages)
              if isinstance(reading.expr, Reduce) and k in wide and reading.node.outputs[0].type.rank == s.level]
-    passes = len(folds) + (s.level < s.loops)
-    return [PrefetchRow(folds[-1])] if folds and s.level and passes > 1 else []
+    return [PrefetchRow(folds[-1])] if folds and s.level else []
 
 
 def _is_tiny(region: Graph) -> bool:

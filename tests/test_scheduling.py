@@ -260,8 +260,13 @@ def test_the_last_of_several_passes_over_a_row_asks_for_the_next_row():
     assert [(x.buffer, x.write) for x in asked] == [("x0", False)]
     stores = nest.body[0].body[-1].body
     assert [(type(x), x.buffer) for x in stores] == [(Prefetch, "y0"), (Store, "y0")]
-    only = partition(build(lambda x: [reduce_sum(x, axes=(1,))], [ROWS]), TARGET, blas=False).nodes[0]
-    assert not any(isinstance(x, PrefetchRow) for x in only.attrs["schedule"])
+
+
+def test_the_only_pass_over_a_row_asks_for_a_row_further_on():
+    [kernel] = partition(build(lambda x: [reduce_sum(x, axes=(1,))], [ROWS]), TARGET, blas=False).nodes
+    nest = build_nest(kernel.regions[0], kernel.attrs["schedule"], "k").nest
+    asked = [x for s in nest.body[0].body if isinstance(s, Reduction) for x in s.also if isinstance(x, Prefetch)]
+    assert [(x.buffer, x.row, x.write) for x in asked] == [("x0", 16 * ROWS.shape[1], False)]
 
 
 def test_schedules_are_json():
