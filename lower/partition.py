@@ -31,6 +31,7 @@ from loopwright.lower.preparation import prepare
 from loopwright.lower.rules import chain_schedule, default_schedule
 from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import Target
+from loopwright.lower.turning import turned, with_copies
 from loopwright.lower.unstacking import unstacked
 
 ChainRule = Callable[[Graph], Schedule | None]  # the schedule of a region that is a chain of products; None: it is no kernel
@@ -113,6 +114,7 @@ class _Partition:
         """g as kernels, reshapes, and control flow whose regions are of the same kind."""
         g = split_at_trips(g)
         g = _with_copies(prepare(hoist(g) if self.blas else g, self.blas, self.match))
+        g = turned(g) if self.in_chain is None else g
         decided = Decided(g, self.decisions, at)
         self.used |= decided.used
         if not self.is_scheduled:
@@ -131,7 +133,8 @@ class _Partition:
             if group.root in grouping.lone:
                 out += self._by_rows(self._lone(group.root, made, grouping.place(group.root)))
             else:
-                out += self._by_rows(self._kernel(group, grouping, made))
+                n = self._kernel(group, grouping, made)
+                out += self._by_rows(n) if group.root in grouping.updates else self._chosen(n)
                 if group.root in grouping.updates:
                     updates[out[-1]] = made[grouping.updates[group.root][0]]
             if not at:
@@ -166,6 +169,13 @@ class _Partition:
 
     def _of_target(self, region: Graph) -> Schedule | None:
         return None if self.blas and has_few_rows(region) else chain_schedule(region, self.target)
+
+    def _chosen(self, n: Node) -> list[Node]:
+        """A kernel, with what computes the same at other sizes."""
+        return with_copies(n, self.target, self.is_scheduled) if self._is_plain(n) else self._by_rows(n)
+
+    def _is_plain(self, n: Node) -> bool:
+        return self.in_chain is None and self.chains.get(n.regions[0].key) is None
 
     def _by_rows(self, n: Node) -> list[Node]:
         """A kernel; of a chain that may have few rows, with what computes it then."""
