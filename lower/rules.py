@@ -12,7 +12,7 @@ from itertools import pairwise
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
-from loopwright.ir.nest import For, Nest
+from loopwright.ir.nest import For, Nest, Prefetch, Reduction
 from loopwright.ir.schedule import (
     AddAlong,
     ByRows,
@@ -43,6 +43,7 @@ from loopwright.lower.scheduling import MOST_COLUMNS, MOST_INTERLEAVED, Schedule
 from loopwright.lower.short_rows import beside, gathers, rows_of
 from loopwright.lower.survey import EXPENSIVE, Reading, Survey, own_cost, survey
 from loopwright.lower.target import Target
+from loopwright.lower.tiling import every
 
 WORTH_KEEPING = 5  # of an element of a row: it is stored to and read from the first cache
 LONG = 1 << 15  # adds of a fold that may be worth several threads
@@ -67,6 +68,8 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     parallel: list[Instruction] = [Parallel()] if loops and not _is_tiny(region) else []
     schedule = (*placement, *interleave, *lanes, *_prefetch_rules(s, lanes, target), *parallel)
     scheduled = build_nest(region, schedule, "probe")
+    if not _prefetches(scheduled.nest):  # no array lies as the rows do
+        schedule = tuple([x for x in schedule if not isinstance(x, PrefetchRow)])
     schedule = (*schedule, *fuse_rules(s, scheduled))
     schedule = (*schedule, *_pass_rules(s, schedule, scheduled))
     return (*schedule, *_short_rows(s, schedule, target), *_shared_folds(s, schedule))
@@ -214,6 +217,11 @@ def _prefetch_rules(s: Survey, lanes: list[Instruction], target: Target) -> list
     folds = [k for k, reading in enumerate(s.stages)
              if isinstance(reading.expr, Reduce) and k in wide and reading.node.outputs[0].type.rank == s.level]
     return [PrefetchRow(folds[-1])] if folds and s.level else []
+
+
+def _prefetches(nest: Nest) -> bool:
+    """Whether some reduction asks for what is read later."""
+    return any(isinstance(x, Prefetch) for r in every(nest.body) if isinstance(r, Reduction) for x in r.also)
 
 
 def _is_tiny(region: Graph) -> bool:

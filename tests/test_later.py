@@ -1,6 +1,7 @@
 """What short rows need is compiled when such rows come: by the call that has them, once, and found on the disk."""
 import gc
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -94,9 +95,11 @@ def test_an_interrupt_waits_for_the_end_of_the_call(monkeypatch):
     def interrupted(self):
         raise KeyboardInterrupt
     monkeypatch.setattr(later.Later, "make", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it otherwise
     with pytest.raises(KeyboardInterrupt):
         np.testing.assert_allclose(f(SHORT), softmax(SHORT) * 5, rtol=1e-5)
         time.sleep(10)
+    signal.signal(signal.SIGINT, before)
     monkeypatch.setattr(later.Later, "make", make)
     np.testing.assert_allclose(f(SHORT), softmax(SHORT) * 5, rtol=1e-5)
 

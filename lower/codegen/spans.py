@@ -11,6 +11,7 @@ from loopwright.ir.types import BOOL, I64
 from loopwright.lower.codegen.arithmetic import Lanes
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.context import Context, Mask, Value, splat_register
+from loopwright.lower.codegen.machine import vector_type
 from loopwright.lower.codegen.text import Scope
 
 Span = tuple[str, str]  # from one position to before another
@@ -90,9 +91,25 @@ def short_spans(extent: int, lanes: int) -> list[VectorSpan]:
 
 def masked(context: Context, index: str, end: str, place: Scope | None = None) -> Context:
     """The context with the lanes at or past `end` inactive; `place` is where `end` is known, the whole function by default."""
+    lanes, base = context.lanes, context.bindings[index]
+    if index == context.vector and lanes > 8 and context.kernel.target.has_masks:
+        return replace(context, mask=Mask(_first_lanes(context, base, end), context.mask))
     here = context.index_vector(index)
-    at = Lanes(here.scope, I64, context.lanes, context.kernel.target)
-    bound = constant_text(int(end), "i64", context.lanes) if end.isdigit() else \
-        splat_register(place or context.kernel.root, "i64", end, context.lanes)
-    parts = tuple(at.compare("lt", r, bound) for r in here.parts)
-    return replace(context, mask=Mask(Value(parts, BOOL, context.lanes, here.scope), context.mask))
+    at = Lanes(here.scope, I64, lanes, context.kernel.target)
+    bound = constant_text(int(end), "i64", lanes) if end.isdigit() else \
+        splat_register(place or context.kernel.root, "i64", end, lanes)
+    parts = tuple([at.compare("lt", r, bound) for r in here.parts])
+    return replace(context, mask=Mask(Value(parts, BOOL, lanes, here.scope), context.mask))
+
+
+def _first_lanes(context: Context, base: Value, end: str) -> Value:
+    """The lanes that lie before `end`, by how many these are: bytes are compared, not positions."""
+    lanes, scope, kind = context.lanes, base.scope, vector_type("i8", context.lanes)
+    left = scope.emit(f"sub nsw i64 {end}, {base.parts[0]}")
+    order, found = ", ".join(f"i8 {k}" for k in range(lanes)), []
+    for part in range(context.parts):
+        some = scope.emit(f"sub nsw i64 {left}, {part * lanes}") if part else left
+        some = scope.call("i64", "llvm.smax.i64", [("i64", some), ("i64", "0")])
+        some = scope.emit(f"trunc i64 {scope.call('i64', 'llvm.smin.i64', [('i64', some), ('i64', str(lanes))])} to i8")
+        found.append(scope.emit(f"icmp ult {kind} <{order}>, {splat_register(scope, 'i8', some, lanes)}"))
+    return Value(tuple(found), BOOL, lanes, scope)
