@@ -101,7 +101,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("folder")
     parser.add_argument("names", nargs="*", metavar="name")
     parser.add_argument("--tune", type=float, default=0.0, metavar="SECONDS")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     os.environ["LOOPWRIGHT_TUNE"] = "off"
     print(f"{'':52}" + "".join(f"{x:>10}" for x in ("frozen", "default", "tuned", "d/frozen", "t/frozen")))
     for name, e in entries().items():
