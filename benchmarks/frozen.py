@@ -23,7 +23,7 @@ from benchmarks import graphs, harness, networks, products
 from benchmarks.contest import Entry, noted
 
 SECONDS = 0.02  # of a sample
-PAUSE = 0.2  # seconds before one: threads of the other process, such as OpenBLAS's, spin for a while after its own
+BEFORE = 0.2  # seconds of runs before one: threads of the other process, such as OpenBLAS's, spin for a while after its own
 ROUNDS = 15
 
 
@@ -43,8 +43,9 @@ def sampled(run: Callable[[], object]) -> Callable[[], float]:
     repeats = max(1, int(SECONDS / max(time.perf_counter() - start, 1e-7)))
 
     def sample() -> float:
-        time.sleep(PAUSE)
-        run()  # after whoever ran before
+        start = time.perf_counter()
+        while time.perf_counter() - start < BEFORE:
+            run()
         start = time.perf_counter()
         for _ in range(repeats):
             run()
