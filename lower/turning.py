@@ -110,7 +110,6 @@ def _perm(rank: int) -> tuple[int, ...]:
     return *range(rank - 2), rank - 1, rank - 2
 
 
-
 # ---- kernels ------------------------------------------------------------------------------------
 def with_copies(n: Node, target: Target, is_scheduled: bool) -> list[Node]:
     """A kernel; where it reads arrays across their memory for such folds with copies of these, or both and what chooses."""

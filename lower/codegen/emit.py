@@ -70,6 +70,7 @@ FEW_VECTORS = 2  # of a row that is not worth loops of its own for what is done 
 STACK_BYTES = 1 << 15  # local buffers beyond this come from the scratch pool
 OUT_OF_MEMORY = -1  # what error[0] becomes when scratch memory cannot be had
 
+
 @dataclass(frozen=True)
 class KernelText:
     """One kernel: its functions' text, and the lines that a module needs once: declarations and constants. `short`: its
@@ -296,12 +297,11 @@ class Generator:
     def either(self, context: Context, rows: For, span: Extent | tuple[str, str]) -> None:
         """A loop over rows: side by side where all are short, else one by one."""
         assert rows.short is not None
-        long, kernel = replace(rows, short=None), context.kernel
+        long, way, kernel = replace(rows, short=None), ShortRows(*rows.short), context.kernel
         whole = span if isinstance(span, tuple) else ("0", kernel.extent(span))
 
         def in_blocks(scope: Scope) -> Carried:
-            assert rows.short is not None
-            short = beside(rows, ShortRows(*rows.short))
+            short = beside(rows, way)
             assert short is not None
             side_by_side(context.at(scope), short, whole, lambda here, body: self.statements(here, tuple(body)))
             return ()
