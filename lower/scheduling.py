@@ -63,7 +63,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 Blocking = Split | Reorder | Distribute | Tensorize | Pack
 Steps = dict[Blocking, tuple[Nest, "Steps"]]
-Looped = tuple[object, ...]  # a nest's name, its lanes, threads, and loops made one
+Looped = tuple[object, ...]  # a nest's name, which of its loops have lanes, threads, and loops made one
+SOME = 2  # lanes of a loop that has any, before it is said how many
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
 MOST_COLUMNS = 16  # of a stack of columns, or of one column again and again, which vectors put together
 
@@ -215,7 +216,8 @@ class _NestBuilder:
 
     def build(self, name: str) -> Scheduled:
         d = self.d
-        key = (name, tuple(d.vector.items()), d.parallel == Parallel(), tuple(d.bound), tuple(d.fused))
+        wide = frozenset([loop for loop, lanes in d.vector.items() if lanes > 1])
+        key = (name, wide, d.parallel == Parallel(), tuple(d.bound), tuple(d.fused))
         if key not in self.known:
             self.known[key] = self._looped(name), {}
         nest, steps = self.known[key]
@@ -223,7 +225,7 @@ class _NestBuilder:
             if instruction not in steps:
                 steps[instruction] = _agreed(instruction, _blocked, nest), {}
             nest, steps = steps[instruction]
-        nest = altered(nest, body=_in_flight(nest.body, self._flying()))  # late: schedules share what is above it
+        nest = altered(nest, body=_in_vectors(nest.body, self._vectors()))  # late: schedules share what is above it
         if tiles := [x for x in d.blocks if isinstance(x, Tensorize)]:
             check(not unpacked(nest), tiles[0], "its tiles read packed sides: see Pack")
         if d.parallel:
@@ -269,7 +271,7 @@ class _NestBuilder:
         return nest
 
     def _in_lanes(self, body: Sequence[Statement], around: Vectorize | None = None) -> tuple[Statement, ...]:
-        """The statements with the lanes of their loops. `around`: a loop has lanes already."""
+        """The statements with some lanes where loops have any. `around`: a loop has lanes already."""
         out: list[Statement] = []
         for s in body:
             if around is not None:
@@ -280,20 +282,24 @@ class _NestBuilder:
                 inside = self._in_lanes(s.body, Vectorize(stage, loop, lanes) if lanes > 1 else around)
                 check(lanes == 1 or not _meet(s.body, s.index), Vectorize(stage, loop, lanes),
                       "lanes may meet in one element of what a store combines")
-                s = altered(s, body=inside, lanes=lanes)
+                s = altered(s, body=inside, lanes=min(lanes, SOME))
             elif isinstance(s, Reduction):
-                stage = int(s.name[1:])
-                last = self.region.nodes[stage].outputs[0].type.rank + len(s.over) - 1
-                s = altered(s, lanes=self.d.vector.get((stage, last), 1))
+                s = altered(s, lanes=min(self.d.vector.get(self._last(s), 1), SOME))
             out.append(s)
         return tuple(out)
 
-    def _flying(self) -> dict[str, int]:
-        """How many vectors are in flight in reductions, and in loops whose lanes the schedule says, by name."""
-        folds = [s.name for s in every(self.placed.statements) if isinstance(s, Reduction)]
-        found = {name: self.d.unroll[int(name[1:])] for name in folds if int(name[1:]) in self.d.unroll}
-        found |= {k.name: self.d.unroll[stage] for k, (stage, loop, unrolls) in self.placed.loops.items()
-                  if unrolls and stage in self.d.unroll and (stage, loop) in self.d.vector}
+    def _last(self, s: Reduction) -> tuple[int, int]:
+        """The stage of a reduction and the last of its loops, which may have lanes."""
+        stage = int(s.name[1:])
+        return stage, self.region.nodes[stage].outputs[0].type.rank + len(s.over) - 1
+
+    def _vectors(self) -> dict[str, dict[str, int]]:
+        """Of reductions, and of loops whose lanes the schedule says, by name: how many these are, and how many vectors are in
+        flight."""
+        folds = [(s.name, *self._last(s), True) for s in every(self.placed.statements) if isinstance(s, Reduction)]
+        loops = [(k.name, *of) for k, of in self.placed.loops.items() if self.d.vector.get(of[:2], 1) > 1]
+        found = {name: {"lanes": self.d.vector.get((stage, loop), 1)} | ({"unroll": self.d.unroll[stage]}
+                 if unrolls and stage in self.d.unroll else {}) for name, stage, loop, unrolls in (*folds, *loops)}
         for k in range(len(self.d.fused)):
             fused = self.fused[(*self.d.bound, *self.d.fused[:k + 1])]
             if fused.loops[-1][0].name in found:
@@ -332,13 +338,13 @@ class _NestBuilder:
         return (*own, *self.placed.folds.get(stage, ()))
 
 
-def _in_flight(body: tuple[Statement, ...], flying: Mapping[str, int]) -> tuple[Statement, ...]:
-    """The statements with so many vectors in flight, by the names of loops with lanes and of reductions."""
+def _in_vectors(body: tuple[Statement, ...], vectors: Mapping[str, dict[str, int]]) -> tuple[Statement, ...]:
+    """The statements with so many lanes and vectors in flight, by the names of loops with lanes and of reductions."""
     def done(s: Statement) -> Statement:
         if isinstance(s, For):
-            s = s.with_body(_in_flight(s.body, flying))
-            return altered(s, unroll=flying[s.index.name]) if s.lanes > 1 and s.index.name in flying else s
-        return altered(s, unroll=flying[s.name]) if isinstance(s, Reduction) and s.name in flying else s
+            s = s.with_body(_in_vectors(s.body, vectors))
+            return altered(s, **vectors[s.index.name]) if s.lanes > 1 and s.index.name in vectors else s
+        return altered(s, **vectors[s.name]) if isinstance(s, Reduction) and s.name in vectors else s
     return tuple(map(done, body))
 
 
