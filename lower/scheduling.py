@@ -164,8 +164,9 @@ def is_short(shape: Shape, most: int = MOST_INTERLEAVED) -> bool:
 
 
 def _adds_rows(region: Graph, node: Node) -> bool:
-    rows, root = node.inputs[0].type.shape, region.results[0].type.shape
-    return (node.op is block_sums and rows == root) or (node.op is row_products and rows[:-1] == root[:-1])
+    root = region.results[0].type.shape
+    return (node.op is block_sums and node.inputs[0].type.shape == root) or (
+        node.op is row_products and node.inputs[0].type.shape[:-1] == root[:-1])
 
 
 @dataclass
@@ -262,7 +263,9 @@ class _NestBuilder:
         for k, fuse in enumerate(self.d.fused):
             key = (*self.d.bound, *self.d.fused[:k + 1])  # accesses do not depend on lanes
             if key not in self.fused:
-                loops = self._loops(fuse.stage)[fuse.loop:fuse.loop + fuse.count]
+                every = self._loops(fuse.stage)
+                loops = every[fuse.loop:fuse.loop + fuse.count]
+                check(0 < fuse.count == len(loops), fuse, f"stage {fuse.stage} has {len(every)} loops to be made one")
                 self.fused[key] = Fused.of(nest, loops)
             fused = fuse_loops(nest, self.fused[key])
             check(fused is not None, fuse, "some access does not keep these loops together")

@@ -67,6 +67,8 @@ def split(nest: Nest, name: str, size: int) -> Nest:
 
 def reorder(nest: Nest, names: Sequence[str]) -> Nest:
     """Loops directly inside one another, in this order from the outside: those around statements, or those of a sum."""
+    if not names:
+        raise ValueError("it names no loops")
     outermost = next((f.index.name for f in loops(nest.body) if f.index.name in names), None)
     if outermost is None:
         return altered(nest, body=_summed_in_order(nest.body, names))

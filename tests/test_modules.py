@@ -81,6 +81,7 @@ FUNCTIONS = {
     "loop": (loop, (np.abs(normal(5)),)),
     "scan": (lambda x: lw.lax.scan(lambda c, r: (c * r + 1, np.sum(c)), x[0], x), (normal(6, 3),)),
     "branch": (lambda p, x: lw.lax.cond(p, np.sin, lambda x: x @ x.T @ x, x), (np.bool_(True), normal(3, 3))),
+    "predicate": (lambda x: lw.lax.cond(np.sum(x) > 0, np.sin, np.cos, x), (normal(5, 4),)),
     "gradient": (lambda x, w: lw.grad(lambda w: np.sum(np.tanh(x @ w) ** 2))(w), (normal(5, 4), normal(4, 3))),
     "sizes": (lambda x: x[: x.shape[0] // 2] * x.shape[0], (normal(9),)),
     "indices": (lambda x, i: x[i], (normal(9), np.array([1, -2, 3]))),
