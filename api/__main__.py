@@ -37,7 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     at = given.index("--") if "--" in given else len(given)
     options = _parser().parse_args(given[:at])
     options.rest = given[at + 1:]
-    code: int = options.run(options)
+    try:
+        code: int = options.run(options)
+    except (TuningError, _NotFound) as error:
+        return _failed(str(error))
     return code
 
 
@@ -72,11 +75,11 @@ def _parser() -> argparse.ArgumentParser:
 
 # ---- tune -------------------------------------------------------------------------------------------
 class _Finished(BaseException):
-    """The script has called the function, which is tuned: it ends here."""
+    """The script has called the function, which is tuned: it ends here, at this call, or a later one where it catches this."""
 
 
 class _NotFound(Exception):
-    """There is no function of that name, or no call of it; what there is, in words."""
+    """What the command line names is not there: a function, a call of it, arguments, a file; what there is, in words."""
 
 
 def _tune(options: argparse.Namespace) -> int:
@@ -87,9 +90,8 @@ def _tune(options: argparse.Namespace) -> int:
     sys.argv = [script, *options.rest]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     try:
-        found = _tuned_by_arguments(script, name, options) if options.args else _tuned_by_running(script, name, options)
-    except (TuningError, _NotFound) as error:
-        return _failed(str(error))
+        by = _tuned_by_running if options.args is None else _tuned_by_arguments
+        found = by(script, name, options)
     except KeyboardInterrupt:
         return INTERRUPTED
     print(found.report(options.report))
@@ -102,27 +104,35 @@ def _tuned_by_arguments(script: str, name: str, options: argparse.Namespace) -> 
     f = _found(SimpleNamespace(**names), name)
     if f is None:
         raise _NotFound(f"{script} has no {name}")
-    args, kwargs = eval(f"_arguments({options.args})", {"np": np, **names, "_arguments": lambda *xs, **named: (xs, named)})
+    try:
+        args, kwargs = eval(f"_arguments({options.args})", {"np": np, **names, "_arguments": lambda *xs, **named: (xs, named)})
+    except Exception as error:  # whatever the text raises is about the text
+        raise _NotFound(f"--args {options.args!r} gives no arguments: {type(error).__name__}: {error}") from None
     return tune(f, *args, **kwargs, seconds=options.seconds, file=options.file, progress=True)
 
 
 def _tuned_by_running(script: str, name: str, options: argparse.Namespace) -> TuningResult:
     """The function of the script, which runs until it calls it."""
     others: dict[str, None] = {}
+    done: list[TuningResult] = []
 
     def met(versions: Versions, call: Call, draft: Draft) -> Sequence[Program]:
-        if _is(versions, script, name):
+        if not done and _is(versions, script, name):
             found = tuned_at(versions, call, draft, options.seconds, files_of(draft, options.file), True)
-            raise _Finished(TuningResult(versions.function, (found,)))
+            done.append(TuningResult(versions.function, (found,)))
+        if done:
+            raise _Finished
         others[versions.parameters.name] = None
         return as_recorded.met(versions, call, draft)
     as_recorded = Tuning(0.0, options.file, None)
     try:
-        with meeting(met), contextlib.suppress(SystemExit):
+        with meeting(met), contextlib.suppress(SystemExit, _Finished):
             runpy.run_path(script, run_name="__main__")
-    except _Finished as finished:
-        found: TuningResult = finished.args[0]
-        return found
+    except Exception:
+        if not done:
+            raise
+    if done:  # also where the script caught what ends it
+        return done[0]
     raise _NotFound(f"{script} ended without a call of a jitted function {name}. It compiled {', '.join(others) or 'none'}; "
                     f"what these call is part of them. --args gives arguments to a function that the script does not call.")
 
@@ -208,7 +218,9 @@ def _files(options: argparse.Namespace) -> list[RecordFile]:
     """The files that a command is about."""
     if options.file is None:
         return list(map(RecordFile, files_in(tuned.directory())))
-    return [RecordFile(Path(options.file))] if os.path.isfile(options.file) else []
+    if not os.path.isfile(options.file):
+        raise _NotFound(f"there is no file {options.file}")
+    return [RecordFile(Path(options.file))]
 
 
 def _kernels(options: argparse.Namespace) -> list[Records]:

@@ -458,6 +458,24 @@ def test_a_function_that_is_not_there(search, script, capsys, target, message):
     assert main(["tune", f"{script}:none", "--args", "1.0"]) == 2 and "script.py has no none" in capsys.readouterr().err
 
 
+def test_a_script_that_catches_everything(search, script, capsys):
+    catching = "    try:\n        renamed(x)\n    except:\n        print('caught')\n"
+    script.write_text(script.read_text().replace("    renamed(x)\n", catching))
+    assert main(["tune", f"{script}:renamed"]) == 0
+    told = capsys.readouterr().out
+    assert "caught" in told and "2.00 times as fast" in told and len(search.asked) == len(records()) == 1
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["tune", "SCRIPT:plain", "--args", "np.ones(4"], "--args 'np.ones(4' gives no arguments: SyntaxError"),
+    (["tune", "SCRIPT:plain", "--args", "unknown"], "gives no arguments: NameError: name 'unknown'"),
+    (["records", "list", "--file", "none.jsonl"], "there is no file none.jsonl"),
+    (["records", "prune", "--file", "none.jsonl"], "there is no file none.jsonl")])
+def test_what_the_command_line_names_and_is_not_there(script, capsys, arguments, message):
+    assert main([x.replace("SCRIPT", str(script)) for x in arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_records_are_listed_shown_merged_and_pruned(search, capsys, tmp_path):
     assert main(["records", "list"]) == 0 and not capsys.readouterr().out
     path = tmp_path / "kept.jsonl"

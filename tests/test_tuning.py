@@ -182,6 +182,16 @@ def test_programs_of_several_kernels_and_in_place_results():
     np.testing.assert_allclose(made.results[0], made.given[0] * 2 + 1)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_checks_of_a_program_are_made(workers, sign):
+    def f(x):
+        lw.check(np.sum(x * x) * sign >= 0, "the sum is {}", np.sum(x * x))
+        return x * 2
+    g = lw.parse(lw.jit(f).lower(np.ones(5)).module)
+    outcome, = workers.measure([Candidate.of(g, {"n": 9})], 5)
+    assert (outcome.seconds > 0) if sign > 0 else "reported an error" in outcome.failure
+
+
 def test_programs_that_compute_the_like_share_their_arrays():
     """But for arguments of which results take the memory."""
     g, shared = doubled(), cache(lambda arrays: arrays)

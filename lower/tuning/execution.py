@@ -15,7 +15,7 @@ import numpy as np
 from loopwright.ir.cached import cached_property
 from loopwright.ir.graph import Graph
 from loopwright.lower.program import lower_graph
-from loopwright.lower.runtime import blas, cache, natives, support
+from loopwright.lower.runtime import blas, cache, callbacks, natives, support
 from loopwright.lower.runtime.cache import Entry
 from loopwright.lower.runtime.dispatch_text import ERROR_WORDS
 from loopwright.lower.runtime.engine import assemble, load
@@ -68,7 +68,8 @@ class Executable:
         g, sizes = candidate.parsed(), dict(candidate.sizes)
         code = _code(candidate, g)
         self.graph = g
-        known = dict(natives.functions(g))
+        self.called = dict(callbacks.functions(g))
+        known = {**dict(natives.functions(g)), **{name: id(f) for name, f in self.called.items()}}
         where = {name: known[name] if name in known else support.address(name) or 0 for name in code.metadata["imports"]}
         self.library = load(code.code, where, ["repeat"])
         arrays = shared(Arrays(kinds_of(g.params, sizes), kinds_of(g.results, sizes), candidate.values))
