@@ -132,7 +132,7 @@ class _Module:
         sites = tuple([((0, stage),) for stage in scheduled.sites])
         updates = any(isinstance(x, InPlace) for x in n.attrs["schedule"])
         is_small = len(made.text) < SMALL_TEXT and (updates or all(on_stack(bytes_of(v)) for v in n.outputs))
-        can_fail = f"call void @{name}_report(" in made.text or "@lw_poll(" in made.text
+        can_fail = "call void @lw_report(" in made.text or "@lw_poll(" in made.text
         text = made.text if is_small or f"@{name}_range" not in made.text else quickly(made.text)
         self._add(text, (*sorted(made.declarations), *sorted(made.globals)))
         return Function(name, sites, can_fail, is_small)

@@ -66,6 +66,7 @@ Steps = dict[Blocking, tuple[Nest, "Steps"]]
 Looped = tuple[object, ...]  # a nest's name, which of its loops have lanes, threads, and loops made one
 SOME = 2  # lanes of a loop that has any, before it is said how many
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
+MOST_RECENT = 16  # regions of which it is remembered what schedules made of them
 MOST_COLUMNS = 16  # of a stack of columns, or of one column again and again, which vectors put together
 
 
@@ -177,6 +178,18 @@ class Known:
     placed: dict[Places, tuple[Placed, dict[Looped, tuple[Nest, Steps]], dict[Looped, Fused]]] = field(default_factory=dict)
 
 
+_recent: list[tuple[Graph, Known]] = []  # regions that nests were made of last
+
+
+def _known_of(region: Graph) -> Known:
+    """What is known of a region: rules ask about it again and again, and then it is compiled."""
+    found = [known for g, known in tuple(_recent) if g is region]  # equal ones may have other names for their sizes
+    if not found:
+        found = [Known()]
+        _recent[:] = (region, found[0]), *_recent[:MOST_RECENT - 1]
+    return found[0]
+
+
 def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None = None) -> Scheduled:
     """The nest that `schedule` makes of `region`. `known`: what others made of this region, which this one adds to."""
     if region.nodes[0].op is scan:
@@ -184,7 +197,7 @@ def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None
             return Scheduled(lane_nest(region, schedule, name), (-1,), {})
         except ValueError as error:
             raise ScheduleError(str(error)) from None
-    d, known = decisions_of(region, schedule), Known() if known is None else known
+    d, known = decisions_of(region, schedule), _known_of(region) if known is None else known
     places = _places(region, d)
     if places not in known.placed:
         known.placed[places] = place(region, places), {}, {}

@@ -8,7 +8,8 @@ from loopwright.ir.dims import symbol
 from loopwright.ir.loops import Apply, Index, Load
 from loopwright.ir.nest import Buffer, For, Nest, Store
 from loopwright.lower.codegen import emit_nest
-from loopwright.lower.runtime import engine
+from loopwright.lower.runtime import engine, support
+from loopwright.lower.runtime.linking import imported
 from loopwright.lower.target import Target, host_target
 
 N = symbol("n")
@@ -58,8 +59,8 @@ def module_text(nest: Nest, target: Target) -> str:
 
 def compile_nest(nest: Nest, target: Target):
     """call(*arrays, sizes=()) -> the four error words."""
-    code = engine.assemble(module_text(nest, target), target)
-    library = engine.load(code, {}, ["run"])
+    text = module_text(nest, target)
+    library = engine.load(engine.assemble(text, target), {name: support.address(name) for name in imported([text])}, ["run"])
     count = len(nest.buffers)
     kinds = [ctypes.c_void_p] * count + [ctypes.c_int64] * len(nest.symbols) + [ctypes.c_void_p]
     function = ctypes.CFUNCTYPE(None, *kinds)(library["run"])

@@ -16,7 +16,7 @@ from loopwright.ir.nest import Buffer, Store
 from loopwright.ir.types import I64
 from loopwright.lower.codegen.arithmetic import Lanes
 from loopwright.lower.codegen.constants import constant_text
-from loopwright.lower.codegen.machine import ATTRIBUTES, any_lane, register_type, vector_type
+from loopwright.lower.codegen.machine import any_lane, register_type, vector_type
 from loopwright.lower.codegen.terms import Term, Terms
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, deepest
 from loopwright.lower.target import Target
@@ -60,7 +60,6 @@ class Kernel:
     buffers: dict[str, Buffer]
     symbols: dict[str, str]
     pointers: dict[str, str]
-    report: str
     evaluator: Callable[[Context, Term], Value]
     store: Callable[[Context, Store], None]
     maths_apart: bool  # whether it calls its formulas, or has them in its own text
@@ -256,36 +255,18 @@ def active_only(context: Context, scope: Scope, masks: tuple[str, ...]) -> tuple
 
 
 # Of several threads one stores its offence, whole.
-REPORT = f"""define internal void @{{name}}(ptr %error, i64 %site, i64 %index, i64 %axis, i64 %size) \
-noinline cold {ATTRIBUTES} {{{{
-entry:
-  %old = cmpxchg ptr %error, i64 0, i64 %site monotonic monotonic
-  %first = extractvalue {{{{ i64, i1 }}}} %old, 1
-  br i1 %first, label %store, label %done
-store:
-  %p1 = getelementptr i64, ptr %error, i64 1
-  store i64 %index, ptr %p1, align 8
-  %p2 = getelementptr i64, ptr %error, i64 2
-  store i64 %axis, ptr %p2, align 8
-  %p3 = getelementptr i64, ptr %error, i64 3
-  store i64 %size, ptr %p3, align 8
-  br label %done
-done:
-  ret void
-}}}}"""
 
 
 def raise_where(context: Context, scope: Scope, bad: tuple[str, ...], lanes: int, index: tuple[str, ...] | None,
                 numbers: tuple[str, str, str]) -> None:
     """Report (site + 1, index of the first bad lane, axis, size) if any lane is bad; code for it stands apart."""
     site, axis, size = numbers
-    kernel = context.kernel
 
     def report_part(inner: Scope, part: int) -> Carried:
         at = "0" if index is None else index[part]
         if lanes > 1 and index is not None:
             at = _first_lane(inner, bad[part], index[part], lanes)
-        inner.do(f"call void @{kernel.report}(ptr %error, i64 {site}, i64 {at}, i64 {axis}, i64 {size})")
+        inner.run("lw_report", [("ptr", "%error"), ("i64", site), ("i64", at), ("i64", axis), ("i64", size)])
         return ()
 
     def report(inner: Scope) -> Carried:

@@ -30,7 +30,7 @@ from loopwright.ir.nest import (
 from loopwright.ir.schedule import ShortRows
 from loopwright.lower.codegen.beside import choosing, side_by_side, test_of
 from loopwright.lower.codegen.columns import in_stripes
-from loopwright.lower.codegen.context import REPORT, Context, Kernel, Value
+from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate, remember
 from loopwright.lower.codegen.folds import Fold, fold, fold_together
 from loopwright.lower.codegen.forms import (
@@ -56,7 +56,7 @@ from loopwright.lower.codegen.tiles import in_tiles
 from loopwright.lower.codegen.whiles import repeated
 from loopwright.lower.codegen.work import maths_weight, work_of
 from loopwright.lower.fusing import writes
-from loopwright.lower.runtime.later import CHOSEN, MADE, place_of, short_of
+from loopwright.lower.runtime.later import CHOSEN, place_of, short_of
 from loopwright.lower.runtime.pool_text import THRESHOLD
 from loopwright.lower.short_rows import beside
 from loopwright.lower.target import Target
@@ -105,7 +105,6 @@ class Generator:
         self.constants: set[str] = set()
         self.functions: list[str] = []
         self.terms = Terms()
-        self.report = f"{nest.name}_report"
         self.symbols = {name: f"%n{k}" for k, name in enumerate(nest.symbols)}
         self.maths_apart = maths_weight(nest.body) > MOST_IN_PLACE
         sizes = [product(b.shape) for b in nest.buffers]
@@ -114,7 +113,7 @@ class Generator:
     def kernel(self, buffers: dict[str, Buffer], pointers: dict[str, str]) -> Kernel:
         """A fresh function that sees these buffers."""
         return Kernel(self.nest.name, Function(self.declarations, self.constants), self.terms, self.target, self.flags,
-                      buffers, self.symbols, pointers, self.report, evaluate, stored, self.maths_apart)
+                      buffers, self.symbols, pointers, evaluate, stored, self.maths_apart)
 
     def run(self) -> KernelText:
         buffers = {b.name: b for b in self.nest.buffers}
@@ -126,9 +125,8 @@ class Generator:
         return self.text(self.functions)
 
     def text(self, functions: list[str]) -> KernelText:
-        reports = any(f"@{self.report}(" in text for text in functions)
-        text = "\n\n".join([*([REPORT.format(name=self.report)] if reports else []), *functions])
-        return KernelText(self.nest.name, text + "\n", frozenset(self.declarations), frozenset(self.constants))
+        text = "\n\n".join(functions) + "\n"
+        return KernelText(self.nest.name, text, frozenset(self.declarations), frozenset(self.constants))
 
     def finish(self, name: str, kernel: Kernel) -> None:
         listed = ", ".join(f"{kind} {register}" for kind, register in self._arguments()).replace("ptr %b", "ptr noalias %b")
@@ -163,7 +161,7 @@ class Generator:
         missing = root.emit(f"icmp eq ptr {block}, null")
 
         def without(scope: Scope) -> Carried:
-            scope.do(f"call void @{self.report}(ptr %error, i64 {OUT_OF_MEMORY}, i64 0, i64 0, i64 0)")
+            scope.run("lw_report", [("ptr", "%error"), ("i64", str(OUT_OF_MEMORY)), *[("i64", "0")] * 3])
             return ()
 
         def within(scope: Scope) -> Carried:
@@ -419,9 +417,8 @@ class Generator:
         if self.apart:
             return function, block
         place = place_of(self.nest.name)
-        self.constants |= {CHOSEN, f"@{place} = external global ptr"}
-        self.declarations.add(f"declare void @{MADE}(ptr)")
-        return context.scope.emit(f"call ptr @lw_rows_chosen(i1 {test}, ptr @{place}, ptr {function})"), block
+        self.constants.add(f"@{place} = external global ptr")
+        return context.scope.call("ptr", CHOSEN, [("i1", test), ("ptr", f"@{place}"), ("ptr", function)]), block
 
     def pairs(self, context: Context, outer: For, inner: For, span: tuple[str, str]) -> None:
         """Positions of two loops, numbered in order, from one to another: of the first and the last row a part."""

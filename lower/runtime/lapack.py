@@ -83,16 +83,12 @@ def one_by_one(found: blas.Blas, suffix: str) -> Library:
     where = _routines(found, suffix)
     assert where is not None
     names = [f"lw_{op}_{suffix}" for op in OPERATIONS]
-    imports = {f"lapack_{name}": at for name, at in where.items()} | _memory()
+    imports = {f"lapack_{name}": at for name, at in where.items()} | scratch.imports()
     return load(assembled(lapack_text(suffix, found.bits)), imports, names)
 
 
 @cache
 def _batches(found: blas.Blas, suffix: str, target: Target) -> Library:
     known, ends = one_by_one(found, suffix), [f"{op}_{suffix}" for op in OPERATIONS]
-    imports = {f"lw_{end}": known[f"lw_{end}"] for end in ends} | _memory() | {"lw_loop": pool.library()["lw_loop"]}
+    imports = {f"lw_{end}": known[f"lw_{end}"] for end in ends} | scratch.imports() | {"lw_loop": pool.library()["lw_loop"]}
     return load(factoring_entry(BY_SHORT[suffix], target).code, imports, [f"lw_{end}_batch" for end in ends])
-
-
-def _memory() -> dict[str, int]:
-    return {name: scratch.library()[name] for name in ("lw_scratch_acquire", "lw_scratch_release")}

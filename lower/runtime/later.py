@@ -1,5 +1,7 @@
 """Functions of a program that are compiled when a call first needs them: those for short rows.
 
+    ptr @lw_rows_chosen(i1 short, ptr place, ptr long)
+
 The program has a place for the address of each; where it finds none it asks Python, once, before threads share the loop.
 
 Guarantees: rows that are short are always done by that function, unless there is no memory to compile it; the code lives as
@@ -15,7 +17,10 @@ from weakref import WeakValueDictionary
 from loopwright.lower.runtime.engine import Library
 
 MADE = "lw_rows_made"
-CHOSEN = f"""define internal ptr @lw_rows_chosen(i1 %short, ptr %place, ptr %long) nounwind {{
+CHOSEN = "lw_rows_chosen"
+CHOSEN_TEXT = f"""
+declare void @{MADE}(ptr)
+define ptr @{CHOSEN}(i1 %short, ptr %place, ptr %long) nounwind {{
 entry:
   br i1 %short, label %look, label %usual
 look:
@@ -33,7 +38,8 @@ known:
   ret ptr %there
 usual:
   ret ptr %long
-}}"""
+}}
+"""
 
 
 def short_of(kernel: str) -> str:
@@ -82,6 +88,6 @@ def _made(place: int) -> None:
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_made)
 
 
-def address(name: str) -> int:
-    """Of what compiled code calls to ask for such a function."""
+def asking() -> int:
+    """The address of what compiled code calls to ask for such a function."""
     return ctypes.cast(_CALLBACK, ctypes.c_void_p).value or 0

@@ -5,6 +5,7 @@
     void @lw_watched_loop(..., ptr poll, ptr error)      the same, of loops that may not end: see signals.py
     void @lw_parallel_for(ptr body, ptr context, i64 n, i64 grain)
                                                                        body: void (ptr context, i64 begin, i64 end)
+    ptr  @lw_rows_chosen(...)                            the body of a loop over rows: see later.py
 
 A loop over n indices, each of which is `each` units of work, runs where it is, or in chunks where there is enough to do; or it
 runs in chunks of `grain` indices. The workers are daemon Python threads inside a compiled loop, without Python's lock. Chunks
@@ -30,6 +31,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from loopwright.lower.runtime import later
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled
 from loopwright.lower.runtime.pool_text import EXPORTS, PARALLEL, SERIAL, pool_text
@@ -120,8 +122,9 @@ def load_pool(futex: int | None, start: Callable[[], None]) -> Library:
     """A pool of its own; `start` is called at the first loop of more than one chunk."""
     callback = ctypes.CFUNCTYPE(None)(start)
     text = pool_text(_PROCESSOR.get(platform.machine(), ""), futex, *_SYSTEM[sys.platform == "win32"])
-    entry = ctypes.cast(callback, ctypes.c_void_p).value or 0
-    return load(assembled(text), {"lw_pool_start": entry, **_windows_functions()}, EXPORTS, {"callback": callback})
+    where = {"lw_pool_start": ctypes.cast(callback, ctypes.c_void_p).value or 0, later.MADE: later.asking()}
+    return load(assembled(text + later.CHOSEN_TEXT), {**where, **_windows_functions()}, (*EXPORTS, later.CHOSEN),
+                {"callback": callback})
 
 
 _SYSTEM = {False: ("sched_yield", "usleep"), True: ("SwitchToThread", "Sleep")}

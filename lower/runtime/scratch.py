@@ -1,9 +1,10 @@
-"""Memory of compiled code: scratch for its activations, and large results.
+"""Memory of compiled code: scratch for its activations, large results, and the error that it reports.
 
     ptr  @lw_scratch_acquire(i64 bytes)     64-byte aligned; null when out of memory
     ptr  @lw_result_acquire(i64 bytes)      the same, of a block that is hardly larger: results may live long
     ptr  @lw_result_resize(ptr, i64 bytes)  what realloc does
     void @lw_scratch_release(ptr)
+    void @lw_report(ptr error, i64 site, i64 index, i64 axis, i64 size)     the first report stays
 
 Guarantees: a block has one owner from acquire to release; any thread may release it; blocks are kept for reuse up to
 about `MOST_KEPT` bytes and handed over by atomic exchange, so there is no lock that a fork could leave held.
@@ -23,14 +24,19 @@ LARGEST = 1 << 46  # bytes that a request can be, far above any memory
 GRANULE = 4096  # capacities are multiples of it, so that nearly equal sizes share blocks
 HEADER = 64  # bytes before a block: malloc's pointer, then the capacity
 HUGE_PAGES = 4 << 20  # bytes from which on Linux is asked for large pages, as NumPy does
-_EXPORTS = ("lw_scratch_acquire", "lw_result_acquire", "lw_result_resize", "lw_scratch_release", "lw_scratch_trim",
-            "lw_scratch_kept")
+IMPORTS = ("lw_scratch_acquire", "lw_scratch_release", "lw_report")
+_EXPORTS = (*IMPORTS, "lw_result_acquire", "lw_result_resize", "lw_scratch_trim", "lw_scratch_kept")
 
 
 @cache
 def library() -> Library:
     """The compiled functions, with `lw_scratch_trim`, which frees every kept block, and the count of kept bytes."""
     return load(assembled(_text(sys.platform == "linux")), {}, _EXPORTS)
+
+
+def imports() -> dict[str, int]:
+    """What compiled code may call, by name."""
+    return {name: library()[name] for name in IMPORTS}
 
 
 def trim() -> None:
@@ -255,6 +261,23 @@ give.up:
   call void @discard(ptr %block)
   br label %out
 out:
+  ret void
+}}
+
+define void @lw_report(ptr %error, i64 %site, i64 %index, i64 %axis, i64 %size) nounwind {{
+entry:
+  %old = cmpxchg ptr %error, i64 0, i64 %site monotonic monotonic
+  %first = extractvalue {{ i64, i1 }} %old, 1
+  br i1 %first, label %store, label %done
+store:
+  %p1 = getelementptr i64, ptr %error, i64 1
+  store i64 %index, ptr %p1, align 8
+  %p2 = getelementptr i64, ptr %error, i64 2
+  store i64 %axis, ptr %p2, align 8
+  %p3 = getelementptr i64, ptr %error, i64 3
+  store i64 %size, ptr %p3, align 8
+  br label %done
+done:
   ret void
 }}
 

@@ -20,13 +20,11 @@ from loopwright.lower.runtime import (
 from loopwright.lower.runtime.pool_text import LOOPS
 
 _FUNCTIONS: dict[str, Callable[[str], int | None]] = {
-    **dict.fromkeys(LOOPS, lambda name: pool.library()[name]),
-    "lw_scratch_acquire": lambda name: scratch.library()[name],
-    "lw_scratch_release": lambda name: scratch.library()[name],
+    **dict.fromkeys((*LOOPS, later.CHOSEN), lambda name: pool.library()[name]),
+    **dict.fromkeys(scratch.IMPORTS, lambda name: scratch.library()[name]),
     "lw_new_array": lambda name: results.library()[name],
     "lw_poll": lambda name: signals.library()[name],
     "lw_call_python": lambda name: callbacks.library()[name],
-    later.MADE: later.address,
     "lw_gemm_f32": blas.address,
     "lw_gemm_f64": blas.address,
     **dict.fromkeys(products.NAMES, products.address),
