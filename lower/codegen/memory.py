@@ -23,7 +23,7 @@ from loopwright.lower.codegen.terms import Linear, Term, add_linear, scale_linea
 from loopwright.lower.codegen.text import STREAMED, STREAMED_METADATA, Carried, Scope, branch, deepest
 
 LEAST_GATHERED = 8  # lanes that are gathered together where an element is smaller than what a gather reads
-NEAR_BYTES = 1 << 13  # that are brought near before they are needed: rows of that many, of which four fit a first cache
+AHEAD_BYTES = 1 << 12, 1 << 13  # how far on lines are brought near: less comes too late, and four of the most fit a first cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -408,20 +408,22 @@ def prefetch(context: Context, statement: Prefetch) -> None:
     if context.mask is not None or address.offsets is not None or address.stride != 1:
         return
     element = memory_type(buffer.dtype)
-    ahead = _least(kernel.root, kernel.extent(statement.row), NEAR_BYTES // width(element))
+    ahead = _ahead(kernel.root, kernel.extent(statement.row), width(element))
     pointer = scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {ahead}")
     for part in range(context.parts):
         line = _vector_pointer(scope, element, replace(address, pointer=pointer), part, context.lanes)
         scope.run("llvm.prefetch.p0", [("ptr", line), ("i32", str(int(statement.write))), ("i32", "3"), ("i32", "1")])
 
 
-def _least(root: Scope, size: str, most: int) -> str:
-    """A size, but at most so much; asked once."""
-    if size.isdigit():
-        return str(min(int(size), most))
-    key = ("at most", size, most)
+def _ahead(root: Scope, row: str, size: int) -> str:
+    """How many elements further on is brought near: a row, within limits; asked once."""
+    least, most = (limit // size for limit in AHEAD_BYTES)
+    if row.isdigit():
+        return str(min(max(int(row), least), most))
+    key = ("ahead", row, size)
     if key not in root.values:
-        root.values[key] = root.call("i64", "llvm.smin.i64", [("i64", size), ("i64", str(most))])
+        enough = root.call("i64", "llvm.smax.i64", [("i64", row), ("i64", str(least))])
+        root.values[key] = root.call("i64", "llvm.smin.i64", [("i64", enough), ("i64", str(most))])
     return str(root.values[key])
 
 
