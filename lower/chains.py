@@ -14,7 +14,7 @@ from loopwright.ir.nest import Allocate, For, Nest, Reduction, Statement
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.schedule import Distribute, Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
 from loopwright.ir.types import BF16, F16, ArrayType
-from loopwright.lower.contractions import DEPTH, FEWEST, ROW_BYTES, Tile, is_contraction, tile_of
+from loopwright.lower.contractions import FEWEST, ROW_BYTES, Tile, is_contraction, tile_of
 from loopwright.lower.kernel import MOST_NODES
 from loopwright.lower.row_products import row_products
 from loopwright.lower.scheduling import build_nest
@@ -137,7 +137,7 @@ def _row_sums(stage: int, nest: Nest, tile: Tile, bytes_each: int) -> list[Instr
     wide, high = _width(columns.extent, tile, bytes_each), MOST_SUMS // tile.heights[0] * tile.heights[0]
     return [Split(row, high), Split(column, wide),
             Reorder((block_of(column, wide).name, block_of(row, high).name, row, column, term.index.name)),
-            Tensorize(stage, tile.heights, tile.columns, tile.lanes, DEPTH, 2), Pack("right", term.origin.name, stage)]
+            Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2), Pack("right", term.origin.name, stage)]
 
 
 def _width(extent: Extent, tile: Tile, bytes_each: int) -> int:
@@ -151,5 +151,5 @@ def _product(stage: int, rows: For, columns: For, fold: Reduction, outer: str, t
     row, column, term = rows.index.name, columns.index.name, fold.over[-1][0].name
     wide = _width(columns.extent, tile, bytes_each)
     return [Split(column, wide), Reorder((block_of(column, wide).name, row, column)),
-            Tensorize(stage, tile.heights, tile.columns, tile.lanes, DEPTH, 2),
-            Pack("right", outer, stage), Pack("left", block_of(term, DEPTH).name)]
+            Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2),
+            Pack("right", outer, stage), Pack("left", block_of(term, tile.depth).name)]

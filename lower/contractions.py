@@ -21,10 +21,11 @@ from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import block_of, factors, go_in_pairs, loops, pairs_of
 
-DEPTH = 256  # terms: a tile's sums are added to memory once in so many, a tile's rows stay in the first cache
+MOST_TERMS = 256  # after which a tile's sums are added to memory
+PANEL_BYTES = 1 << 15  # of the columns' factors, which stay in the first cache from tile to tile
 ROW_BYTES = 4096  # of a block's sums, which stay in the second cache with the factors of its rows
 FEATURE_BYTES = 256  # of a row of a convolution's factors: those of 9 positions and 512 terms stay in the second cache
-ROWS_OF_BLOCK = 84  # that take the columns' factors one tile after the other
+BLOCK_TERMS = 84 * 256  # of rows that take the columns' factors one tile after the other, from the second cache
 FEWEST = 4  # rows, columns and terms: with fewer of any, what is copied in order is used too little
 
 
@@ -97,10 +98,12 @@ def _loops_of(nest: Nest, stage: int) -> tuple[list[For], Reduction] | None:
 
 
 class Tile:
-    """Of the registers: how many rows, in descending steps, by how many columns of how many lanes."""
+    """Of the registers: how many rows, in descending steps, by how many columns of how many lanes; after how many terms sums
+    are added to memory."""
 
-    def __init__(self, heights: tuple[int, ...], lanes: int, vectors: int) -> None:
+    def __init__(self, heights: tuple[int, ...], lanes: int, vectors: int, bytes_each: int) -> None:
         self.heights, self.lanes, self.columns = heights, lanes, lanes * vectors
+        self.depth = min(PANEL_BYTES // (self.columns * bytes_each), MOST_TERMS)
 
 
 def tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
@@ -110,7 +113,8 @@ def tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
     most = 4 if target.vector_registers > 16 else 2
     vectors = next((v for v in (1, 2) if isinstance(columns, int) and columns <= v * lanes and v < most), most)
     height = (target.vector_registers - vectors - 1) // vectors
-    return Tile(tuple(sorted({height, min(height, 2 if vectors > 2 else 4), 1}, reverse=True)), lanes, vectors)
+    return Tile(tuple(sorted({height, min(height, 2 if vectors > 2 else 4), 1}, reverse=True)), lanes, vectors,
+                bytes_each)
 
 
 def high_tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
@@ -120,7 +124,7 @@ def high_tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
     if target.vector_registers <= 16 or tile.columns < 2 * tile.lanes:
         return tile
     height = (target.vector_registers - 3) // 2
-    return Tile((height, height // 2, height // 4, 1), tile.lanes, 2)
+    return Tile((height, height // 2, height // 4, 1), tile.lanes, 2, bytes_each)
 
 
 def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str, read: set[Index], tile: Tile,
@@ -130,11 +134,11 @@ def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str
     column, row = columns.index.name, rows.index.name
     if isinstance(columns.extent, int):
         wide = min(wide, -(-columns.extent // tile.columns) * tile.columns)
-    high = ROWS_OF_BLOCK // tile.heights[0] * tile.heights[0]
+    high = BLOCK_TERMS // tile.depth // tile.heights[0] * tile.heights[0]
     block, stripe = block_of(column, wide).name, block_of(row, high).name
     around = [f.index.name for f in outer if f.index in read]
     inside = [f.index.name for f in outer if f.index not in read]
     shared = tuple(around[:1] or inside[-1:]) or (stripe,)
     return [Split(column, wide), Split(row, high), Reorder((*around, block, *inside, stripe, row, column)),
-            Tensorize(stage, tile.heights, tile.columns, tile.lanes, DEPTH, 2, pairs), Pack("right", block),
-            Pack("left", block_of(term, DEPTH).name), Parallel(shared)]
+            Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2, pairs), Pack("right", block),
+            Pack("left", block_of(term, tile.depth).name), Parallel(shared)]

@@ -16,6 +16,7 @@ from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, v
 from loopwright.lower.codegen.text import Body, Carried, Function, Scope, branch, loop
 from loopwright.lower.target import Target
 
+LINE_BYTES = 64  # that a cache moves
 
 @dataclass(frozen=True)
 class TileShape:
@@ -51,9 +52,10 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
     root, count = function.root, shape.height * shape.parts
     together = 2 if shape.ahead and target.vector_registers - count >= 8 else 1  # terms: of the next, factors need registers
     terms = _Terms(shape, target, together, root.emit(f"and i64 %count, {-together}"))
+    rows = _rows_of_sums(root, shape)
     zeros = ["zeroinitializer"] * count
     sums = terms.of_nested_groups(root, zeros) if shape.nested else terms.of_groups(root, zeros, ("%left", "%right", "%ahead"))
-    _store(root, shape, target, sums)
+    _store(root, shape, target, rows, sums)
     jumps = "i64 %jumps, i64 %left.jump, i64 %right.jump, " * shape.nested
     parameters = f"ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %count, {jumps}i64 %groups, i64 %left.step, " \
         "i64 %right.step, i1 %fresh, i64 %apart" + ", i64 %pace" * (shape.pace is None) + ", ptr %ahead" * bool(shape.ahead)
@@ -116,13 +118,22 @@ class _Terms:
         return loop(scope, low, high, str(step), [(kind, x) for x in state], body)
 
 
-def _store(root: Scope, shape: TileShape, target: Target, sums: Sequence[str]) -> None:
+def _rows_of_sums(root: Scope, shape: TileShape) -> list[str]:
+    """Where the rows of sums are; the caches are asked for them while terms are added."""
+    rows = ["%sums"]
+    for _ in range(1, shape.height):
+        rows.append(root.emit(f"getelementptr {memory_type(shape.dtype)}, ptr {rows[-1]}, i64 %apart"))
+    for row in rows:
+        for past in range(0, shape.parts * shape.lanes * shape.dtype.itemsize, LINE_BYTES):
+            line = root.emit(f"getelementptr i8, ptr {row}, i64 {past}")
+            root.run("llvm.prefetch.p0", [("ptr", line), ("i32", "1"), ("i32", "3"), ("i32", "1")])
+    return rows
+
+
+def _store(root: Scope, shape: TileShape, target: Target, rows: Sequence[str], sums: Sequence[str]) -> None:
     """Store the sums, or add them to what is there."""
     element, bits = memory_type(shape.dtype), 8 * shape.dtype.itemsize
     kind = vector_type(element, shape.lanes)
-    rows = ["%sums"]
-    for _ in range(1, shape.height):
-        rows.append(root.emit(f"getelementptr {element}, ptr {rows[-1]}, i64 %apart"))
 
     def stored(scope: Scope, fresh: bool) -> Carried:
         machine = Machine(scope, bits, shape.lanes, target)
