@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, NoReturn
 
 from loopwright.ir.errors import ArgumentError
 from loopwright.ir.graph import Graph
@@ -62,6 +62,9 @@ class Lowered:
     llvm: str
     asm: str
 
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _no_stage(self, name, "cuda", "f.lower(*args, device='gpu') has the CUDA text")
+
 
 @dataclass(frozen=True)
 class LoweredForGPU:
@@ -71,6 +74,15 @@ class LoweredForGPU:
     graph: str
     kernels: str
     cuda: str
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _no_stage(self, name, "module llvm asm", "f.lower(*args) has the stages for this machine's processor")
+
+
+def _no_stage(made: Any, name: str, others: str, where: str) -> AttributeError:
+    stages = ", ".join(f.name for f in fields(made))
+    return AttributeError(f"{user_source()}: there is no stage {name!r}; there are {stages}."
+                          f"{f' {where}.' if name in others.split() else ''}", name=name, obj=made)
 
 
 def lowered(versions: Versions, args: Sequence[Any], kwargs: Mapping[str, Any], device: str) -> Lowered | LoweredForGPU:

@@ -165,6 +165,8 @@ class Element:
     __and__, __rand__ = _operator(lambda a, b: _apply("bitwise_and", a, b))
     __or__, __ror__ = _operator(lambda a, b: _apply("bitwise_or", a, b))
     __xor__, __rxor__ = _operator(lambda a, b: _apply("bitwise_xor", a, b))
+    __lshift__, __rlshift__ = _operator(lambda a, b: _apply("left_shift", a, b))
+    __rshift__, __rrshift__ = _operator(lambda a, b: _apply("right_shift", a, b))
     __lt__, __gt__ = _operator(lambda a, b: _apply("lt", a, b))
     __le__, __ge__ = _operator(lambda a, b: _apply("le", a, b))
     __eq__ = _operator(lambda a, b: _apply("eq", a, b))[0]

@@ -28,7 +28,7 @@ from loopwright.ir.ops.callbacks import callback_of
 from loopwright.ir.ops.regions import newest
 from loopwright.ir.parser import parse_type
 from loopwright.ir.source import Source, user_source
-from loopwright.ir.types import COMPLEX, ArrayType
+from loopwright.ir.types import COMPLEX, ArrayType, is_integer
 from loopwright.kernel_patterns import compete
 from loopwright.lower.natives import Code, Group, LoopFunction, user_kernel
 from loopwright.lower.runtime import natives
@@ -281,7 +281,8 @@ class Kernel:
     def __call__(self, *args: Any) -> Any:
         why = f"kernel {self.name}"
         if self._jvp is not None and levels(self) >= 1:
-            return call_with_jvp(self, self._emitted, self._jvp, args, why)
+            floating = [_floating(x, t) for x, t in zip(args, self.signature.operands, strict=False)]
+            return call_with_jvp(self, self._emitted, self._jvp, (*floating, *args[len(floating):]), why)
         return self._emitted(*args)
 
     def _emitted(self, *args: Any) -> Any:
@@ -412,6 +413,14 @@ class Kernel:
             return fitted(found, _structure(len(results)), types, "result", why,
                           "the kernel's results")
         return _inlined(run, args, why)
+
+
+def _floating(x: Any, t: ArrayType) -> Any:
+    """An integer without a dtype at the one declared, so that rules are given tangents of it."""
+    is_number = type(x) is int or (isinstance(x, Tracer) and is_integer(x.dtype) and x.type.weak)
+    if not (is_number and t.is_inexact):
+        return x
+    return t.dtype.type(x) if isinstance(x, int) else x.astype(t.dtype)
 
 
 def _struct(t: ArrayType, scope: Any) -> ShapeDtypeStruct:

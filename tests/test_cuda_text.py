@@ -116,6 +116,15 @@ def test_devices_are_told_apart():
     assert lw.jit(lambda x: x + 1).lower(np.ones(3), device="cpu").llvm
 
 
+def test_stages_of_the_other_device_are_named():
+    f = lw.jit(lambda x: x + 1)
+    on_cpu, on_gpu = f.lower(np.ones(3)), f.lower(np.ones(3), device="gpu")
+    for made, name, message in ((on_cpu, "cuda", r"there are graph, .*, asm\. f\.lower\(\*args, device='gpu'\) has"),
+                                (on_gpu, "llvm", r"there are graph, kernels, cuda\. f\.lower\(\*args\) has")):
+        with pytest.raises(AttributeError, match=f"test_cuda_text.py:.* no stage '{name}'; {message}"):
+            getattr(made, name)
+
+
 def test_products_of_matrices_are_not_unrolled_into_threads():
     graph = expanded(lw.make_graph(lambda x, y: x @ y)(np.ones((3, 4)), np.ones((4, 5))))
     assert not lower_cuda(graph, {}).made

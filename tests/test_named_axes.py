@@ -56,6 +56,7 @@ def test_means_bools_numbers_and_containers():
     assert over(lambda x: lax.pmax((x, 7), "i"), out_axes=None)(x) == (6, 7)
     assert over(lambda x: lax.psum(x, ()))(x).tolist() == [1, 2, 6]
     assert np.isnan(over(lambda x: lax.pmax(x, "i"))(np.array([1.0, np.nan]))).all()
+    assert np.isnan(lw.grad(lambda x: np.sum(over(lambda x: lax.pmax(x, "i"))(x)))(np.array([1.0, np.nan]))).all()
 
 
 def test_places_of_elements():

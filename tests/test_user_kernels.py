@@ -352,6 +352,28 @@ def test_a_jvp_rule_serves_both_modes():
     np.testing.assert_allclose(rows, 3 * normal(3, 2) ** 2, rtol=1e-12)
 
 
+def test_a_rule_is_given_integers_as_the_kernel_declares_them():
+    @lw.kernel("f64[], f64[n] -> f64[n]")
+    def times(a, x, y):
+        for i in loops.loop(x.shape[0]):
+            y[i] = a[()] * x[i]
+    times.defjvp(lambda p, t: (times(*p), t[0] * p[1] + p[0] * t[1]))
+    x = normal(3)
+    np.testing.assert_array_equal(lw.grad(lambda x: np.sum(times(2, x)))(x), np.full(3, 2.0))
+    slope = lw.grad(lambda x: np.sum(lw.lax.fori_loop(0, 3, lambda i, c: times(i + 1, c), x)))
+    for f in (slope, lw.jit(slope)):
+        np.testing.assert_array_equal(f(x), np.full(3, 6.0))
+
+
+def test_integers_are_shifted():
+    @lw.kernel("i32[n] -> i32[n]")
+    def shifted(x, y):
+        for i in loops.loop(x.shape[0], lanes=8):
+            y[i] = (x[i] << 2) + (x[i] >> 1) + (1 << (x[i] & 3))
+    x = np.arange(-9, 9, dtype=np.int32)
+    np.testing.assert_array_equal(shifted(x), (x << 2) + (x >> 1) + (1 << (x & 3)))
+
+
 def test_a_kernel_that_is_its_own_transpose():
     flip = lw.kernel("f64[n] -> f64[n]")(lambda x, y: [y.__setitem__(i, x[x.shape[0] - 1 - i]) for i in loops.loop(x.shape[0])])
     flip.deftranspose(0)(lambda ct, x: flip(ct))

@@ -20,8 +20,8 @@ from loopwright.ir.graph import Graph, Node
 from loopwright.ir.op import Engine, Flags, NodeRules, Op
 from loopwright.ir.ops.arithmetic import div, mul
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum, spread
-from loopwright.ir.ops.comparison import eq
-from loopwright.ir.ops.construct import size_value, zeros_like
+from loopwright.ir.ops.comparison import eq, lt
+from loopwright.ir.ops.construct import full_like, size_value, zeros_like
 from loopwright.ir.ops.indexing import gather
 from loopwright.ir.ops.reductions import reduce_max, reduce_min
 from loopwright.ir.ops.selection import convert, select
@@ -129,17 +129,16 @@ psum: Op = _collective(
 )
 
 
-def _extreme_tangent(primals: Sequence[Ref], t: Ref, out: Ref, axis: str) -> Ref:
-    """As of reduce_max: the elements that have the extreme share the derivative."""
-    x, index = primals
-    is_extreme = eq(x, out)
-    count = psum(convert(is_extreme, dtype=x.dtype), index, axis=axis)
-    return div(psum(select(is_extreme, t, zeros_like(t)), index, axis=axis), count)
-
-
 def _extreme(name: str, reduce: Op, doc: str) -> Op:
+    def tangent(primals: Sequence[Ref], t: Ref, out: Ref, axis: str) -> Ref:
+        """As of reduce_max: the elements that have the extreme share the derivative."""
+        x, index = primals
+        is_other, nothing = lt(x, out) if reduce is reduce_max else lt(out, x), zeros_like(x)
+        count = psum(select(is_other, nothing, full_like(x, 1)), index, axis=axis)
+        shared = psum(select(is_other, nothing, t), index, axis=axis)
+        return div(shared, select(eq(out, out), count, full_like(out, np.nan)))
     return _collective(name, doc, together=lambda x, index, axis: reduce(x, axes=(0,)), same=lambda x, size: x,
-                       infer=_same_type(name), alike=True, tangent=_extreme_tangent)
+                       infer=_same_type(name), alike=True, tangent=tangent)
 
 
 pmax = _extreme("pmax", reduce_max, "pmax(x, index): the greatest x of all elements of a mapped axis; ties share a cotangent.")

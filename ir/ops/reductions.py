@@ -1,7 +1,8 @@
 """Reductions over axes other than the sum, and running sums and products.
 
 Guarantees: extremes propagate NaN; f16 and bf16 accumulate in f32 and round once; the derivatives of products are right
-with zeros among the factors; ties share a cotangent evenly; every derivative can be differentiated again.
+with zeros among the factors; ties share a cotangent evenly, of an extreme that is NaN each has NaN; every derivative can be
+differentiated again.
 """
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from loopwright.ir.ops.broadcasting import broadcast, converted, fold, operand_d
 from loopwright.ir.ops.comparison import eq, lt
 from loopwright.ir.ops.construct import full_like, iota, zeros_like
 from loopwright.ir.ops.elementwise import between
-from loopwright.ir.ops.selection import convert, select
+from loopwright.ir.ops.selection import select
 from loopwright.ir.ops.structural import move_axis, pad, permute, reshape, reverse, section
 from loopwright.ir.types import BF16, BOOL, COMPLEX, F16, F32, I64, ArrayType
 
@@ -66,9 +67,11 @@ def _extreme(name: str, monoid: str, numpy: Callable[..., Any], noun: str, doc: 
         return fold(context, index, axes, monoid if dtype != BOOL else "any" if monoid == "max" else "all", dtype)
 
     def jvp(primals: tuple[Ref, ...], tangents: tuple[Ref, ...], out: Ref, axes: tuple[int, ...]) -> Ref:
-        is_extreme = eq(primals[0], restore(out, primals[0], axes))
-        count = reduce_sum(convert(is_extreme, dtype=out.dtype), axes=axes)
-        return div(reduce_sum(select(is_extreme, tangents[0], zeros_like(tangents[0])), axes=axes), count)
+        whole = restore(out, primals[0], axes)
+        is_other = lt(primals[0], whole) if monoid == "max" else lt(whole, primals[0])  # nothing is beside NaN: all share NaN
+        shares = select(is_other, zeros_like(whole), full_like(whole, 1))
+        count = select(eq(out, out), reduce_sum(shares, axes=axes), full_like(out, np.nan))
+        return div(reduce_sum(select(is_other, zeros_like(tangents[0]), tangents[0]), axes=axes), count)
 
     return _reduction(
         name, loop, doc=doc, shape=shape, dtype=ordered_dtype(name), jvp=jvp,
