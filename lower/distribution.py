@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from loopwright.ir.loops import Expr, Index, Load, Local, Reduce, minus, transform, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Statement, Store, altered
 from loopwright.lower.fusing import expressions
-from loopwright.lower.tiling import at_loop, block_of
+from loopwright.lower.tiling import Done, at_loop, block_of
 
 Body = tuple[Statement, ...]
 
 
-def distribute(nest: Nest, name: str, size: int) -> Nest:
+def distribute(nest: Nest, name: str, size: int, done: Done) -> Nest:
     """The nest with the loop over an index in blocks, of which every inner loop, and what stands between two of them, has a
     loop of its own. Their indices are numbered."""
     if size < 1:
         raise ValueError("a block has at least one position")
-    return altered(nest, body=at_loop(nest.body, name, lambda f: _distributed(f, size)))
+    return altered(nest, body=at_loop(nest.body, name, lambda f: _distributed(f, size), done))
 
 
 def _distributed(f: For, size: int) -> For:

@@ -4,7 +4,7 @@ Guarantees: each function checks, then does; ValueError says why a nest does not
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -28,22 +28,21 @@ from loopwright.ir.loops import (
 from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Nest, Statement, Store, altered
 from loopwright.ir.ops.construct import scalar
 from loopwright.ir.types import I64
-from loopwright.lower.fusing import expressions, transposed_loads, writes
-from loopwright.lower.tiling import KNOWN, Body, at_loop, every, loops, read_by
+from loopwright.lower.fusing import expressions, transposed_loads
+from loopwright.lower.tiling import KNOWN, Body, Done, at_loop, loops, may_name, named, read_by
 
 
-def pack(nest: Nest, side: str, name: str, number: int | None) -> Nest:
+def pack(nest: Nest, side: str, name: str, number: int | None, done: Done) -> Nest:
     """One side of the only product of blocks, or of one by its stage, copied inside the loop of this name (none: once) to where
     its tiles read it in order."""
     def packed(body: Body, f: For | None) -> Body:
-        names = None if number is None else (f"s{number}_sums", f"r{number}_sums", f"t{number}")
-        inside = [(k, s) for k, x in enumerate(body) for s in every((x,))]
-        products = [(k, s) for k, s in inside if isinstance(s, Contract) and (names is None or s.buffer in names)]
+        wanted = None if number is None else (f"s{number}_sums", f"r{number}_sums", f"t{number}")
+        products = [(k, s) for k, x in enumerate(body) for s in _products((x,), wanted)]
         if len(products) != 1:
             raise ValueError("there is no product in it, or more than one")
         at, s = products[0]
-        copy = _left(s, f) if side == "left" else _right(s, f, [x for _, x in inside if isinstance(x, For)])
-        _check_bound(copy, [x for k, x in inside if k >= at])
+        copy = _left(s, f) if side == "left" else _right(s, f, body)
+        _check_bound(copy, body[at:])
         read = Load(copy.buffer.name, (copy.place,), copy.buffer.dtype)
         new = altered(s, left=read) if side == "left" else altered(s, right=read)
         return (*body[:at], Allocate(copy.buffer), copy.fill, *_replaced(body[at:at + 1], s, new), *body[at + 1:])
@@ -51,7 +50,16 @@ def pack(nest: Nest, side: str, name: str, number: int | None) -> Nest:
         raise ValueError("a product has a left and a right side")
     if not name:
         return altered(nest, body=packed(nest.body, None))
-    return altered(nest, body=at_loop(nest.body, name, lambda f: f.with_body(packed(f.body, f))))
+    return altered(nest, body=at_loop(nest.body, name, lambda f: f.with_body(packed(f.body, f)), done))
+
+
+def _products(body: Sequence[Statement], wanted: Sequence[str] | None) -> Iterator[Contract]:
+    """The products of blocks whose sums are in these buffers, or all."""
+    for s in body:
+        if isinstance(s, For) and (wanted is None or may_name(s, wanted)):
+            yield from _products(s.body, wanted)
+        elif isinstance(s, Contract) and (wanted is None or s.buffer in wanted):
+            yield s
 
 
 @dataclass(frozen=True)
@@ -62,22 +70,21 @@ class _Copy:
     buffer: Buffer
     fill: Statement
     place: Expr
-    indices: frozenset[Index]
+    indices: frozenset[str]
     buffers: frozenset[str]
 
     @classmethod
     def of(cls, buffer: Buffer, fill: Statement, place: Expr) -> _Copy:
         read = [read_by(e) for e in expressions((fill,))]
-        indices, own = {k for indices, _ in read for k in indices}, {f.index for f in loops((fill,))}
-        return cls(buffer, fill, place, frozenset(indices - own), frozenset([x for _, buffers in read for x in buffers]))
+        indices = {k.name for indices, _ in read for k in indices} - {f.index.name for f in loops((fill,))}
+        return cls(buffer, fill, place, frozenset(indices), frozenset([x for _, buffers in read for x in buffers]))
 
 
 def _check_bound(copy: _Copy, after: Sequence[Statement]) -> None:
-    """ValueError where what is copied before statements depends on a loop inside them, or on what they make; `after`: all of
-    them."""
-    if late := sorted(f.index.name for f in after if isinstance(f, For) and f.index in copy.indices):
+    """ValueError where what is copied before statements depends on a loop inside them, or on what they make."""
+    if late := sorted(named(after, copy.indices)):
         raise ValueError(f"what is packed depends on the loop {late[0]}, which is inside")
-    if later := sorted(name for name, _ in writes([s for s in after if not isinstance(s, For)]) if name in copy.buffers):
+    if later := sorted(named(after, copy.buffers)):
         raise ValueError(f"what is packed is read from {later[0]}, which is made there")
 
 
@@ -168,9 +175,9 @@ def _linear(e: Expr) -> dict[Index, Extent] | None:
     return None
 
 
-def _right(s: Contract, f: For | None, inside: Sequence[For]) -> _Copy:
-    """The right side packed in the body of f. inside: all loops there."""
-    first, count = _columns_of(s, f, inside)
+def _right(s: Contract, f: For | None, body: Body) -> _Copy:
+    """The right side packed in the body of f."""
+    first, count = _columns_of(s, f, body)
     return _right_copy(s, first, count, f is not None and f.index == s.over[-1].origin)
 
 
@@ -201,18 +208,27 @@ def _right_copy(s: Contract, first: Index | None, count: Extent, in_blocks: bool
     return _Copy.of(buffer, body, place)
 
 
-def _columns_of(s: Contract, f: For | None, inside: Sequence[For]) -> tuple[Index | None, Extent]:
+def _columns_of(s: Contract, f: For | None, body: Body) -> tuple[Index | None, Extent]:
     """Where the columns begin whose factors are packed in the body of f, and how many there is room for: a block, or all."""
-    width = s.columns.length
-    block = next((x.origin for x in inside if x.index == s.columns.origin), None)
+    width, panel = s.columns.length, s.columns.origin
+    assert width and panel
+    block = next((x.origin for x in _loops(body, panel)), None)
     if block is None:
         raise ValueError("the loop over the product's columns, in a block of them, is not inside")
-    assert width
     if f is not None and f.index == block and f.step > 1 and f.step % width == 0:
         return block, f.step
-    if not any(x.index == block and x.step % width == 0 for x in inside):
+    if not any(x.step % width == 0 for x in _loops(body, block)):
         raise ValueError("the right side is packed for a block of columns, or for all blocks of whole panels")
     return None, floordiv(s.columns.extent + (width - 1), width) * width
+
+
+def _loops(body: Sequence[Statement], index: Index) -> Iterator[For]:
+    """The loops over an index, outer ones first."""
+    for s in body:
+        if isinstance(s, For) and may_name(s, (index.name,)):
+            if s.index == index:
+                yield s
+            yield from _loops(s.body, index)
 
 
 def _around(blocks: Sequence[Block], s: Statement) -> Statement:
@@ -235,5 +251,6 @@ def _across(f: For) -> For:
     return altered(f, tiled=True) if transposed_loads(f) else f
 
 
-def _replaced(body: Body, old: Statement, new: Statement) -> Body:
-    return tuple([s.with_body(_replaced(s.body, old, new)) if isinstance(s, For) else new if s is old else s for s in body])
+def _replaced(body: Body, old: Contract, new: Contract) -> Body:
+    return tuple([new if s is old else s.with_body(_replaced(s.body, old, new))
+                  if isinstance(s, For) and may_name(s, (old.buffer,)) else s for s in body])

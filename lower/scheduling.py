@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from loopwright.ir.dims import Extent, Shape
@@ -57,13 +58,14 @@ from loopwright.lower.placing import Placed, Places, check, place
 from loopwright.lower.row_passes import in_passes
 from loopwright.lower.row_products import row_products
 from loopwright.lower.short_rows import in_short_rows
-from loopwright.lower.tiling import every, reorder, shared_out, split, tensorize, unpacked
+from loopwright.lower.tiling import Done, every, reorder, shared_out, split, tensorize, unpacked
 
 T = TypeVar("T")
 R = TypeVar("R")
 Blocking = Split | Reorder | Distribute | Tensorize | Pack
 Steps = dict[Blocking, tuple[Nest, "Steps"]]
 Looped = tuple[object, ...]  # a nest's name, which of its loops have lanes, threads, and loops made one
+MOST_DONE = 256  # loops of which it is known what an instruction makes of each
 SOME = 2  # lanes of a loop that has any, before it is said how many
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
 MOST_RECENT = 16  # regions of which it is remembered what schedules made of them
@@ -173,9 +175,11 @@ def _adds_rows(region: Graph, node: Node) -> bool:
 @dataclass
 class Known:
     """What schedules made of one region, for others that begin alike: statements, by where things are computed; of these nests
-    before blocks, by what decides them, and what each instruction about blocks made of one, and others of that."""
+    before blocks, by what decides them, and what each instruction about blocks made of one, and others of that; and of single
+    loops."""
 
     placed: dict[Places, tuple[Placed, dict[Looped, tuple[Nest, Steps]], dict[Looped, Fused]]] = field(default_factory=dict)
+    done: dict[Blocking, Done] = field(default_factory=dict)
 
 
 _recent: list[tuple[Graph, Known]] = []  # regions that nests were made of last
@@ -201,7 +205,7 @@ def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None
     places = _places(region, d)
     if places not in known.placed:
         known.placed[places] = place(region, places), {}, {}
-    return _NestBuilder(region, d, *known.placed[places]).build(name)
+    return _NestBuilder(region, d, *known.placed[places], known.done).build(name)
 
 
 def fits(region: Graph, schedule: Schedule) -> bool:
@@ -225,8 +229,8 @@ def _places(region: Graph, d: Decisions) -> Places:
 
 class _NestBuilder:
     def __init__(self, region: Graph, decisions: Decisions, placed: Placed, known: dict[Looped, tuple[Nest, Steps]],
-                 fused: dict[Looped, Fused]) -> None:
-        self.region, self.d, self.placed, self.known, self.fused = region, decisions, placed, known, fused
+                 fused: dict[Looped, Fused], done: dict[Blocking, Done]) -> None:
+        self.region, self.d, self.placed, self.known, self.fused, self.done = region, decisions, placed, known, fused, done
 
     def build(self, name: str) -> Scheduled:
         d = self.d
@@ -237,7 +241,10 @@ class _NestBuilder:
         nest, steps = self.known[key]
         for instruction in d.blocks:
             if instruction not in steps:
-                steps[instruction] = _agreed(instruction, _blocked, nest), {}
+                done = self.done.setdefault(instruction, {})
+                if len(done) > MOST_DONE:
+                    done.clear()
+                steps[instruction] = _agreed(instruction, partial(_blocked, done=done), nest), {}
             nest, steps = steps[instruction]
         nest = altered(nest, body=_in_vectors(nest.body, self._vectors()))  # late: schedules share what is above it
         if tiles := [x for x in d.blocks if isinstance(x, Tensorize)]:
@@ -385,19 +392,19 @@ def _agreed(x: T, change: Callable[[Nest, T], R], nest: Nest) -> R:
         raise ScheduleError(f"{x}: {why}") from None
 
 
-def _blocked(nest: Nest, x: Blocking) -> Nest:
+def _blocked(nest: Nest, x: Blocking, done: Done) -> Nest:
     """The nest with one instruction done."""
     match x:
         case Distribute(loop, size):
-            return distribute(nest, loop, size)
+            return distribute(nest, loop, size, done)
         case Split(loop, size):
-            return split(nest, loop, size)
+            return split(nest, loop, size, done)
         case Reorder(names):
-            return reorder(nest, names)
+            return reorder(nest, names, done)
         case Tensorize():
-            return tensorize(nest, x)
+            return tensorize(nest, x, done)
         case Pack(side, loop, product):
-            return pack(nest, side, loop, product)
+            return pack(nest, side, loop, product, done)
 
 
 def _kept_near(nest: Nest, x: InShared | InRegisters | InTiles | InPasses) -> Nest:

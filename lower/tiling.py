@@ -6,7 +6,7 @@ the same positions in blocks, so that no access changes.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
 
 import numpy as np
@@ -31,15 +31,20 @@ from loopwright.ir.loops import (
 from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Reduction, Statement, Store, altered
 from loopwright.ir.schedule import Parallel, Tensorize
 from loopwright.ir.types import BF16, BOOL, F32, I8, I16, I32, I64, U8, U16
+from loopwright.lower.fusing import writes
 
 Body = tuple[Statement, ...]
+Done = dict[int, tuple[For, For, Buffer | None]]  # loops by number, what an instruction made of each, and a buffer it widens
+FEW = 8  # statements of a loop: nests that follow from each other share most of such loops, and seldom others
 KNOWN = 1 << 10  # products of which it is known how they are tiled and packed: schedules that follow from each other share them
+
+_KNOWN_NAMES: dict[int, tuple[For, frozenset[str]]] = {}  # by number; the loop is kept, so that the number stays its own
 
 
 def shared_out(nest: Nest, x: Parallel) -> Nest:
     """The nest with loops that the pool shares out."""
     for name in x.loops:
-        nest = altered(nest, body=at_loop(nest.body, name, lambda f: altered(f, parallel=True)))
+        nest = altered(nest, body=at_loop(nest.body, name, lambda f: altered(f, parallel=True), {}))
     return nest
 
 
@@ -49,7 +54,7 @@ def block_of(name: str, size: int) -> Index:
     return Index(f"{name}_by{size}")
 
 
-def split(nest: Nest, name: str, size: int) -> Nest:
+def split(nest: Nest, name: str, size: int, done: Done) -> Nest:
     """The loop over an index as one over the starts of its blocks, and one inside a block."""
     if size < 1:
         raise ValueError("a block has at least one position")
@@ -62,14 +67,14 @@ def split(nest: Nest, name: str, size: int) -> Nest:
         if f.step > 1:
             raise ValueError("the loop goes from block to block itself")
         return altered(f, index=outer, step=size, body=(inner,))
-    return altered(nest, body=at_loop(nest.body, name, blocks))
+    return altered(nest, body=at_loop(nest.body, name, blocks, done))
 
 
-def reorder(nest: Nest, names: Sequence[str]) -> Nest:
+def reorder(nest: Nest, names: Sequence[str], done: Done) -> Nest:
     """Loops directly inside one another, in this order from the outside: those around statements, or those of a sum."""
     if not names:
         raise ValueError("it names no loops")
-    outermost = next((f.index.name for f in loops(nest.body) if f.index.name in names), None)
+    outermost = _first(nest.body, names)
     if outermost is None:
         return altered(nest, body=_summed_in_order(nest.body, names))
     def ordered(outer: For) -> For:
@@ -89,7 +94,15 @@ def reorder(nest: Nest, names: Sequence[str]) -> Nest:
             body = (found[name].with_body(body),)
         assert isinstance(body[0], For)
         return body[0]
-    return altered(nest, body=at_loop(nest.body, outermost, ordered))
+    return altered(nest, body=at_loop(nest.body, outermost, ordered, done))
+
+
+def _first(body: Body, wanted: Sequence[str]) -> str | None:
+    """Of these loops the one that comes first."""
+    for s in body:
+        if isinstance(s, For) and may_name(s, wanted):
+            return s.index.name if s.index.name in wanted else _first(s.body, wanted)
+    return None
 
 
 def _summed_in_order(body: Body, names: Sequence[str]) -> Body:
@@ -138,6 +151,46 @@ def every(body: Sequence[Statement]) -> list[Statement]:
     return found
 
 
+def named(body: Sequence[Statement], wanted: Collection[str]) -> set[str]:
+    """Which of these names loops among statements have, or reductions, or buffers that are stored to or brought near."""
+    found = set[str]()
+    for s in body:
+        if not isinstance(s, For):
+            found.update([x for x in _own(s) if x in wanted])
+        elif len(s.body) <= FEW:
+            found |= _names(s).intersection(wanted)
+        else:
+            found |= named(s.body, wanted)
+            if s.index.name in wanted:
+                found.add(s.index.name)
+    return found
+
+
+def may_name(f: For, wanted: Collection[str]) -> bool:
+    """Whether a loop may be that of one of these names, or hold it, see `named`."""
+    return len(f.body) > FEW or not _names(f).isdisjoint(wanted)
+
+
+def _names(f: For) -> frozenset[str]:
+    """All that is named in a loop, which is found once."""
+    found = _KNOWN_NAMES.get(id(f))
+    if found is None:
+        if len(_KNOWN_NAMES) >= KNOWN:
+            _KNOWN_NAMES.clear()
+        inner = [_names(s) if isinstance(s, For) else _own(s) for s in f.body]
+        found = _KNOWN_NAMES[id(f)] = f, frozenset((f.index.name,)).union(*inner)
+    return found[1]
+
+
+def _own(s: Statement) -> Sequence[str]:
+    """What a statement that is no loop names."""
+    if isinstance(s, Allocate | Let):
+        return ()
+    if isinstance(s, Store):
+        return (s.buffer,)
+    return [*([s.name] if isinstance(s, Reduction) else []), *(name for name, _ in writes((s,)))]
+
+
 @lru_cache(1 << 12)
 def read_by(e: Expr) -> tuple[frozenset[Index], frozenset[str]]:
     """The indices in an expression, and the buffers that it reads."""
@@ -146,36 +199,52 @@ def read_by(e: Expr) -> tuple[frozenset[Index], frozenset[str]]:
             frozenset([x.array for x in found if isinstance(x, Load) and isinstance(x.array, str)]))
 
 
-def at_loop(body: Body, name: str, change: Callable[[For], For]) -> Body:
+def at_loop(body: Body, name: str, change: Callable[[For], For], done: Done) -> Body:
     """The statements with the loop of that index changed."""
-    def visit(body: Body) -> Body:
-        made = list(body)
-        for k, s in enumerate(body):
-            if isinstance(s, For):
-                made[k] = change(s) if s.index.name == name else s if (inner := visit(s.body)) is s.body else s.with_body(inner)
-        return body if all(map(operator.is_, made, body)) else tuple(made)
-    found = visit(body)
+    found, _ = _changed(body, (name,), lambda f: (change(f), None) if f.index.name == name else None, done)
     if found is body:
         raise ValueError(f"there is no loop {name!r}")
     return found
 
 
+def _changed(body: Body, wanted: Sequence[str], change: Callable[[For], tuple[For, Buffer | None] | None],
+             done: Done) -> tuple[Body, Buffer | None]:
+    """The statements with what `change` makes of loops that name something which is wanted, outer ones first, and the buffer
+    that it gives. `done`: what it made of loops before."""
+    made, widened = list(body), None
+    for k, s in enumerate(body):
+        if isinstance(s, For) and may_name(s, wanted):
+            known = done.get(id(s))
+            if known is None:
+                new = change(s)
+                if new is None:
+                    inner, buffer = _changed(s.body, wanted, change, done)
+                    new = s if inner is s.body else altered(s, body=inner), buffer
+                done[id(s)] = known = s, *new
+            if known[1] is not s:
+                made[k], widened = known[1:]
+    return body if all(map(operator.is_, made, body)) else tuple(made), widened
+
+
 # ---- products in registers --------------------------------------------------------------------------
-def tensorize(nest: Nest, x: Tensorize) -> Nest:
+def tensorize(nest: Nest, x: Tensorize, done: Done) -> Nest:
     """The reduction of a stage, a sum of products that stands in a loop over a block of rows and, inside, one over a block of
     columns, as sums of whole blocks; what follows it reads the sums. So are products that a loop adds up in place."""
-    names = f"s{x.stage}", f"r{x.stage}"
-    every = loops(nest.body)
-    found = [f for f in every if any(isinstance(s, Reduction) and s.name in names for s in f.body)
-             or _added(f, f"t{x.stage}") is not None]
-    rows = next((f for f in every if found and len(f.body) == 1 and f.body[0] is found[0]), None)
-    around = next((f for f in every if len(f.body) == 1 and f.body[0] is rows), None)
-    if rows is None or around is None:
+    sums, row = (f"s{x.stage}", f"r{x.stage}"), f"t{x.stage}"
+
+    def tiled(around: For) -> tuple[For, Buffer] | None:
+        match around.body:
+            case (For(body=(For() as columns,)) as rows,):
+                added = _added(columns, row)
+                if added is None and not any(isinstance(s, Reduction) and s.name in sums for s in columns.body):
+                    return None
+                made, tile = _tiled_body(rows, columns, sums, x) if added is None else _tiled_sums(rows, columns, added, x)
+                return around.with_body(made), tile
+        return None
+    body, tile = _changed(nest.body, (*sums, row), tiled, done)
+    if tile is None:
         raise ValueError("it does not stand in two loops, that of the columns inside that of the rows, inside a block")
-    added = _added(found[0], f"t{x.stage}")
-    made, sums = _tiled_body(rows, found[0], names, x) if added is None else _tiled_sums(rows, found[0], added, x)
-    body = at_loop(nest.body, around.index.name, lambda f: f.with_body(made))
-    return altered(nest, body=_widened(body, sums))
+    return altered(nest, body=_widened(body, nest.body, tile))
 
 
 def _added(columns: For, buffer: str) -> For | None:
@@ -221,13 +290,15 @@ def _whole(f: For) -> int:
     return f.length
 
 
-def _widened(body: Body, buffer: Buffer) -> Body:
-    """The statements with a buffer of that name as large as this one."""
-    def visit(s: Statement) -> Statement:
-        if isinstance(s, Allocate) and s.buffer.name == buffer.name:
-            return Allocate(buffer)
-        return s.with_body(tuple(map(visit, s.body))) if isinstance(s, For) else s
-    return tuple(map(visit, body))
+def _widened(body: Body, old: Body, buffer: Buffer) -> Body:
+    """The statements, of which those around a product are not the old ones, with its buffer as large as this one."""
+    def visit(s: Statement, before: Statement) -> Statement:
+        if isinstance(s, Allocate):
+            return Allocate(buffer) if s.buffer.name == buffer.name else s
+        if s is before or not isinstance(s, For) or not isinstance(before, For) or len(s.body) != len(before.body):
+            return s
+        return s.with_body(_widened(s.body, before.body, buffer))
+    return tuple(map(visit, body, old))
 
 
 @lru_cache(KNOWN)
