@@ -28,8 +28,17 @@ def by_one_divisor(context: Context, x: Value, y: Value) -> Value | None:
     kernel = context.kernel
     if y.varies or not x.varies or x.dtype not in LIMIT or kernel.flags or not kernel.target.has_fma:
         return None
-    if x.lanes * x.dtype.itemsize * 8 != WIDE:
+    if x.lanes * x.dtype.itemsize * 8 != WIDE or context.mask is not None:  # the rest of a row is a vector or two
         return None
+    key = "reciprocal", y.parts[0], x.dtype, x.lanes
+    if (steps := y.scope.find(key)) is None:
+        steps = y.scope.values[key] = _reciprocal(context, x, y)
+    at = context.writer(x.dtype, x.scope if x.scope.depth > y.scope.depth else y.scope, x.lanes).machine
+    return Value(_quotients(at, x.parts, *steps), x.dtype, x.lanes, at.scope)
+
+
+def _reciprocal(context: Context, x: Value, y: Value) -> tuple[str, tuple[str, str], str, int]:
+    """In all lanes: the divisor; r and s; the bit that exponents in the middle have, or 0 where y is outside. That bit."""
     alone = context.writer(y.dtype, y.scope, 1).machine
     kind, divisor = alone.element, y.parts[0]
     near = alone.div(1.0, divisor)
@@ -40,8 +49,7 @@ def by_one_divisor(context: Context, x: Value, y: Value) -> Value | None:
     top = 1 << (x.dtype.itemsize * 8 - 2)
     wanted = splat_register(y.scope, alone.int_type, alone.iselect(fits, top, 0), x.lanes)
     divisors = splat_register(y.scope, kind, divisor, x.lanes) if divisor.startswith("%") else f"splat ({kind} {divisor})"
-    at = context.writer(x.dtype, x.scope if x.scope.depth > y.scope.depth else y.scope, x.lanes).machine
-    return Value(_quotients(at, x.parts, divisors, reciprocal, wanted, top), x.dtype, x.lanes, at.scope)
+    return divisors, reciprocal, wanted, top
 
 
 def _range(dtype: np.dtype) -> tuple[int, int]:
