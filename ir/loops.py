@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -262,24 +263,20 @@ def less(a: Expr, b: Expr) -> Expr:
 
 def parts(e: Expr) -> tuple[Expr, ...]:
     """The expressions directly inside e, indices of loops it declares aside."""
-    match e:
-        case Load():
-            return e.index
-        case Apply():
-            return e.args
-        case When():
-            return e.cond, e.then, e.other
-        case Bounded():
-            return (e.index,)
-        case Reduce():
-            return (e.body,)
-        case Prefix():
-            return e.last, e.body
-        case PartitionPoint():
-            return (e.test,)
-        case Scatter():
-            return (e.base, *e.target, e.value) if e.when is None else (e.base, *e.target, e.value, e.when)
-    return ()
+    return _PARTS[type(e)](e)
+
+
+_PARTS: dict[type, Callable[[Any], tuple[Expr, ...]]] = {  # the busiest function of a compile
+    Load: attrgetter("index"),
+    Apply: attrgetter("args"),
+    When: attrgetter("cond", "then", "other"),
+    Bounded: lambda e: (e.index,),
+    Reduce: lambda e: (e.body,),
+    Prefix: attrgetter("last", "body"),
+    PartitionPoint: lambda e: (e.test,),
+    Scatter: lambda e: (e.base, *e.target, e.value) if e.when is None else (e.base, *e.target, e.value, e.when),
+    **dict.fromkeys((Index, Literal, Size, Local), lambda e: ()),
+}
 
 
 def with_parts(e: Expr, new: tuple[Expr, ...]) -> Expr:

@@ -9,6 +9,7 @@ from hashlib import sha256
 
 import numpy as np
 
+from loopwright.ir.cached import cached_property
 from loopwright.ir.types import BF16, BOOL, F16, F32, F64
 from loopwright.kernels import maths_bits
 from loopwright.lower.codegen.constants import array_text, constant_text
@@ -42,6 +43,7 @@ def vector_type(element: str, lanes: int) -> str:
     return element if lanes == 1 else f"<{lanes} x {element}>"
 
 
+@lru_cache(maxsize=256)
 def suffix(kind: str) -> str:
     """How intrinsics spell a type: v16f32."""
     lanes, element = kind[1:-1].split(" x ") if kind.startswith("<") else ("", kind)
@@ -64,19 +66,19 @@ class Machine:
     target: Target
     flags: str = ""  # fast-math flags, with a blank after them
 
-    @property
+    @cached_property
     def element(self) -> str:
         return "float" if self.bits == 32 else "double"
 
-    @property
+    @cached_property
     def float_type(self) -> str:
         return vector_type(self.element, self.lanes)
 
-    @property
+    @cached_property
     def int_type(self) -> str:
         return vector_type(f"i{self.bits}", self.lanes)
 
-    @property
+    @cached_property
     def mask_type(self) -> str:
         return vector_type("i1", self.lanes)
 

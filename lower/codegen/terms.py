@@ -24,7 +24,7 @@ from loopwright.ir.loops import (
     Reduce,
     Scatter,
     Size,
-    When,
+    parts,
 )
 from loopwright.ir.types import COMPLEX, INTEGERS
 
@@ -68,7 +68,8 @@ class Terms:
 
     def _intern(self, expr: Expr) -> Term:
         assert expr.dtype not in COMPLEX, "complex numbers are pairs of real ones before there are kernels"
-        args = tuple(self.of(a) for a in _children(expr))
+        assert not isinstance(expr, Scatter), "a Scatter is scheduled as loops of stores; a nest holds none"
+        args = tuple([self.of(a) for a in parts(expr)])
         key = (type(expr), _attributes(expr), tuple(a.number for a in args))
         if key not in self._by_key:
             self._by_key[key] = _term(len(self._by_key), expr, args)
@@ -114,27 +115,6 @@ def add_linear(a: Linear, b: Linear) -> Linear:
 def scale_linear(a: Linear, by: Extent) -> Linear:
     """The product with a constant size."""
     return add_linear(({t: c * by for t, c in a[0].items()}, a[1] * by), ({}, 0))
-
-
-def _children(expr: Expr) -> tuple[Expr, ...]:
-    match expr:
-        case Load(index=index):
-            return index
-        case Apply(args=args):
-            return args
-        case When(cond=cond, then=then, other=other):
-            return cond, then, other
-        case Bounded(index=at):
-            return (at,)
-        case Reduce(body=body):
-            return (body,)
-        case Prefix(last=last, body=body):
-            return last, body
-        case PartitionPoint(test=test):
-            return (test,)
-        case Scatter():
-            raise TypeError("a Scatter is scheduled as loops of stores; a nest holds none")
-    return ()
 
 
 def _attributes(expr: Expr) -> object:

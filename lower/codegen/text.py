@@ -28,6 +28,7 @@ class Function:
     def __init__(self, declarations: set[str], constants: set[str]) -> None:
         self.declarations = declarations
         self.constants = constants
+        self.declared: set[str] = set()  # names in declarations
         self.slots: list[str] = []
         self.count = 0
         self.root = Scope(self, None, "entry", conditional=True)
@@ -39,6 +40,12 @@ class Function:
     def label(self, hint: str) -> str:
         self.count += 1
         return f"{hint}{self.count}"
+
+    def declare(self, result: str, name: str, arguments: Carried) -> None:
+        """Let the module declare a function of these types, which a name always has."""
+        if name not in self.declared:
+            self.declared.add(name)
+            self.declarations.add(f"declare {result} @{name}({', '.join([t for t, _ in arguments])})")
 
     def slot(self, count: int, element: str, align: int) -> str:
         """A stack array, reserved once for the whole function."""
@@ -81,13 +88,13 @@ class Scope:
 
     def call(self, result: str, name: str, arguments: Sequence[tuple[str, str]], flags: str = "") -> str:
         """Call a declared function or intrinsic; the register of its result."""
-        self.function.declarations.add(f"declare {result} @{name}({', '.join(t for t, _ in arguments)})")
-        return self.emit(f"call {flags}{result} @{name}({', '.join(f'{t} {v}' for t, v in arguments)})")
+        self.function.declare(result, name, arguments)
+        return self.emit(f"call {flags}{result} @{name}({', '.join([f'{t} {v}' for t, v in arguments])})")
 
     def run(self, name: str, arguments: Sequence[tuple[str, str]]) -> None:
         """Call a declared function that returns nothing."""
-        self.function.declarations.add(f"declare void @{name}({', '.join(t for t, _ in arguments)})")
-        self.do(f"call void @{name}({', '.join(f'{t} {v}' for t, v in arguments)})")
+        self.function.declare("void", name, arguments)
+        self.do(f"call void @{name}({', '.join([f'{t} {v}' for t, v in arguments])})")
 
     def find(self, key: Any) -> Any:
         """What was computed under key here or in an enclosing scope, or None."""
@@ -134,9 +141,13 @@ def with_numbers_in_registers(lines: Sequence[str], texts: set[str]) -> tuple[li
             return found.setdefault((m[1], lanes[1], m[2]), f"%k{len(found)}")
         return name
 
-    made = [_SPLAT.sub(register(line), line) if "splat (" in line else line for line in lines]
-    if not found or len(found) > MOST_IN_REGISTERS:
-        return list(lines), []
+    made: list[str] = []
+    for line in lines:
+        made.append(_SPLAT.sub(register(line), line) if "splat (" in line else line)
+        if len(found) > MOST_IN_REGISTERS:
+            return list(lines), []
+    if not found:
+        return made, []
     numbers = sorted({(element, number) for element, _, number in found}, key=lambda x: (-_BYTES[x[0]], x))
     kind, values = f"<{{ {', '.join(e for e, _ in numbers)} }}>", f"<{{ {', '.join(f'{e} {x}' for e, x in numbers)} }}>"
     place = f"@numbers_{sha256(values.encode()).hexdigest()[:16]}"

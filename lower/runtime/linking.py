@@ -13,7 +13,7 @@ from loopwright.lower.runtime.engine import Library, assemble, load
 from loopwright.lower.runtime.later import Later
 from loopwright.lower.target import Target
 
-_DECLARED = re.compile(r"declare [^@]*@([\w.$]+)\(|@([\w.$]+) = external ")
+_DECLARED = re.compile(r"declare [^@\n]*@([\w.$]+)\(|@([\w.$]+) = external ")
 
 
 def is_native() -> bool:
@@ -43,7 +43,7 @@ def _dispatch_code(text: str, target: Target) -> bytes:
 
 def imported(texts: Sequence[str]) -> list[str]:
     """The symbols to look up when the code is loaded; others (libc's, libm's) are the process's own."""
-    lines = [line for text in texts for line in text.split("\n") if line.startswith(("declare ", "@"))]
+    lines = [begin + line for text in texts for begin in ("declare ", "@") for line in f"\n{text}".split(f"\n{begin}")[1:]]
     found = {m[1] or m[2] for line in lines if (m := _DECLARED.match(line))}
     return sorted(name for name in found if name.startswith(("lw_", "Py")))
 

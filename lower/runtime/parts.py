@@ -16,9 +16,8 @@ import re
 from loopwright.lower.runtime.writer import QUICKLY
 
 _FUNCTION = re.compile(r"^define (internal )?([^@\n]*@([\w.$]+)\([^\n]*\))[^\n]*\{\n", re.MULTILINE)
-_SHARED = re.compile(r"^(?:declare [^@\n]*@([\w.$]+)\([^\n]*|@([\w.$]+) = [^\n]*|!\d+ = [^\n]*)$", re.MULTILINE)
+_SHARED = re.compile(r"(?:declare [^@\n]*@([\w.$]+)\([^\n]*|@([\w.$]+) = [^\n]*|!\d+ = [^\n]*)")
 _NAME = re.compile(r"@([\w.$]+)")
-_CALL = re.compile(r"@([\w.$]+)\(")
 _END = "\n}\n"
 
 
@@ -27,24 +26,36 @@ def parts(text: str) -> tuple[str, str]:
     short: list[str] = []
     long: list[str] = []
     headers: tuple[dict[str, str], dict[str, str]] = {}, {}
-    start = 0
-    while (found := _FUNCTION.search(text, start)) is not None:
+    internal: dict[str, str] = {}  # how functions begin
+    done = 0
+    while (found := _FUNCTION.match(text, _next_function(text, done))) is not None:
         end = text.find(_END, found.end() - 1) % len(text) + len(_END)  # one at the very end may lack its newline
         is_long = found[1] is None and " optnone {" in found[0]
         headers[is_long][found[3]] = found[2]
-        short.append(text[start:found.start() if is_long else end])
+        if found[1]:
+            internal[found[3]] = found[0]
+        short.append(text[done:found.start() if is_long else end])
         long += [text[found.start():end]] if is_long else []
-        start = end
+        done = end
     if not long:
         return text, ""
-    rest, longs = "".join((*short, text[start:])), "".join(long)
+    rest, longs = "".join((*short, text[done:])), "".join(long)
     used = set(_NAME.findall(longs))
-    rest = _FUNCTION.sub(lambda m: m[0].replace("internal ", "", 1) if m[1] and m[3] in used else m[0], rest)
-    calls = set(_CALL.findall(rest))
-    called = [f"declare {header}" for name, header in headers[1].items() if name in calls]
+    for name in used & internal.keys():
+        rest = rest.replace(internal[name], internal[name].replace("internal ", "", 1), 1)
+    called = [f"declare {header}" for name, header in headers[1].items() if f"@{name}(" in rest]
     wanted = [f"declare {header}" for name, header in headers[0].items() if name in used]
-    wanted += [m[0] for m in _SHARED.finditer(rest) if m[0][0] == "!" or (m[1] or m[2]) in used]
+    lines = [begin + line for begin in ("declare ", "@", "!") for line in f"\n{rest}".split(f"\n{begin}")[1:]]
+    wanted += [m[0] for m in map(_SHARED.match, lines) if m is not None and (m[0][0] == "!" or (m[1] or m[2]) in used)]
     return "\n".join((*called, rest)), "\n".join((*wanted, *map(_with_addresses_at_hand, long)))
+
+
+def _next_function(text: str, start: int) -> int:
+    """Where the next line begins that defines something; the end where none does."""
+    if text.startswith("define ", start):
+        return start
+    before = text.find("\ndefine ", start)
+    return len(text) if before < 0 else before + 1
 
 
 def quickly(text: str) -> str:
