@@ -42,6 +42,16 @@ def test_memory_is_used_again_when_nobody_has_it():
     assert first in {f(x).ctypes.data for _ in range(2)}
 
 
+def test_many_results_are_made_in_the_memory_that_as_many_left():
+    scratch.trim()
+    small, large = np.ones(results.LARGE // 8), np.ones(results.LARGE // 2)
+
+    def places():
+        return {x.ctypes.data for x in [f(x) for _ in range(scratch.PLACES // 2 - 4) for x in (small, large)]}
+    first = places()
+    assert first == places() and len(first) == scratch.PLACES - 8
+
+
 def test_blocks_of_other_sizes_are_not_wasted_on_results():
     scratch.trim()
     del_me = f(np.ones(2 * N))

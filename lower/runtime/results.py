@@ -4,8 +4,8 @@
 
 Guarantees: the arrays own their memory, like any of NumPy's; it comes from and goes back to the blocks of
 `scratch` (64-byte aligned, kept up to its limit), through NumPy's own hook for allocators. A program that set an allocator of
-its own has that one. Without this, the system clears the pages of results beyond 32 MB at every call, which can take longer
-than to compute them.
+its own has that one. Without this, the system clears the pages of results beyond 32 MB at every call, and those of smaller ones
+where several are given up at once, which can take longer than to compute them.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopwright.lower.runtime import objects, scratch
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled
 
-LARGE = 1 << 20  # bytes; choosing an allocator takes 0.1 us
+LARGE = 1 << 16  # bytes; choosing an allocator takes 0.1 us
 _NEEDED = ("PyArray_NewFromDescr", "PyDataMem_SetHandler", "PyDataMem_DefaultHandler", "Py_DecRef")
 _MEMORY = ("lw_result_acquire", "lw_result_resize", "lw_scratch_release")
 _EXPORTS = ("lw_new_array", "lw_allocate", "lw_allocate_zeroed", "lw_reallocate", "lw_free")

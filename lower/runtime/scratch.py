@@ -18,7 +18,7 @@ from functools import cache
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled
 
-PLACES = 16  # blocks kept at most; a power of two
+PLACES = 64  # blocks kept at most; a power of two
 MOST_KEPT = 256 << 20  # bytes
 LARGEST = 1 << 46  # bytes that a request can be, far above any memory
 GRANULE = 4096  # capacities are multiples of it, so that nearly equal sizes share blocks
@@ -82,6 +82,7 @@ def _text(is_linux: bool) -> str:
 
 _TEXT = f"""
 @places = internal global [{PLACES} x ptr] zeroinitializer, align 64
+@sizes = internal global [{PLACES} x i64] zeroinitializer, align 64 ; what is, or was a moment ago, the capacity in each place
 @turn = internal global i64 0
 @lw_scratch_kept = global i64 0
 declare ptr @malloc(i64)
@@ -131,6 +132,14 @@ exchange:
   %done = extractvalue {{ ptr, i1 }} %pair, 1
   br i1 %done, label %kept, label %undo
 kept:
+  %size.at = getelementptr i64, ptr @sizes, i64 %k
+  %size = load atomic i64, ptr %size.at monotonic, align 8
+  %same = icmp eq i64 %size, %capacity
+  br i1 %same, label %done.it, label %tell
+tell:
+  store atomic i64 %capacity, ptr %size.at monotonic, align 8
+  br label %done.it
+done.it:
   ret i1 true
 undo:
   %again = atomicrmw sub ptr @lw_scratch_kept, i64 %capacity monotonic, align 8
@@ -168,7 +177,7 @@ out:
 declare i64 @llvm.umin.i64(i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
-; At most `need >> share` bytes, and a little, more than are needed.
+; At most `need >> share` bytes, and a little, more than are needed. Places whose blocks do not fit are passed by.
 define internal ptr @acquire(i64 %bytes, i64 %share) nounwind {{
 entry:
   %huge = icmp ugt i64 %bytes, {LARGEST}
@@ -176,12 +185,18 @@ entry:
 size:
   %padded = add i64 %bytes, {GRANULE}
   %need = and i64 %padded, {-GRANULE}
-  %more.most = lshr i64 %need, %share
-  %slack = add i64 %more.most, 65536
+  %as.much = add i64 %need, 65536
+  %slack = lshr i64 %as.much, %share
   %most = add i64 %need, %slack
   br label %look
 look:
   %k = phi i64 [ 0, %size ], [ %following, %onwards ]
+  %size.at = getelementptr i64, ptr @sizes, i64 %k
+  %seen = load atomic i64, ptr %size.at monotonic, align 8
+  %seen.over = sub i64 %seen, %need
+  %likely = icmp ule i64 %seen.over, %slack
+  br i1 %likely, label %try, label %onwards
+try:
   %block = call ptr @take(i64 %k)
   %nothing = icmp eq ptr %block, null
   br i1 %nothing, label %onwards, label %measure
