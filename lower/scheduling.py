@@ -58,13 +58,15 @@ from loopwright.lower.placing import Placed, Places, check, place
 from loopwright.lower.row_passes import in_passes
 from loopwright.lower.row_products import row_products
 from loopwright.lower.short_rows import in_short_rows
-from loopwright.lower.tiling import Done, every, reorder, shared_out, split, tensorize, unpacked
+from loopwright.lower.tiling import FEW, Done, every, may_name, named, reorder, shared_out, split, tensorize, unpacked
 
 T = TypeVar("T")
 R = TypeVar("R")
 Blocking = Split | Reorder | Distribute | Tensorize | Pack
 Steps = dict[Blocking, tuple[Nest, "Steps"]]
 Looped = tuple[object, ...]  # a nest's name, which of its loops have lanes, threads, and loops made one
+Wide = dict[tuple[object, ...], tuple[For, For]]  # loops by number and by what is said of their vectors, without and with these
+MOST_WIDE = 1 << 10
 MOST_DONE = 256  # loops of which it is known what an instruction makes of each
 SOME = 2  # lanes of a loop that has any, before it is said how many
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
@@ -180,6 +182,7 @@ class Known:
 
     placed: dict[Places, tuple[Placed, dict[Looped, tuple[Nest, Steps]], dict[Looped, Fused]]] = field(default_factory=dict)
     done: dict[Blocking, Done] = field(default_factory=dict)
+    wide: Wide = field(default_factory=dict)
 
 
 _recent: list[tuple[Graph, Known]] = []  # regions that nests were made of last
@@ -205,7 +208,7 @@ def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None
     places = _places(region, d)
     if places not in known.placed:
         known.placed[places] = place(region, places), {}, {}
-    return _NestBuilder(region, d, *known.placed[places], known.done).build(name)
+    return _NestBuilder(region, d, *known.placed[places], known.done, known.wide).build(name)
 
 
 def fits(region: Graph, schedule: Schedule) -> bool:
@@ -229,8 +232,9 @@ def _places(region: Graph, d: Decisions) -> Places:
 
 class _NestBuilder:
     def __init__(self, region: Graph, decisions: Decisions, placed: Placed, known: dict[Looped, tuple[Nest, Steps]],
-                 fused: dict[Looped, Fused], done: dict[Blocking, Done]) -> None:
-        self.region, self.d, self.placed, self.known, self.fused, self.done = region, decisions, placed, known, fused, done
+                 fused: dict[Looped, Fused], done: dict[Blocking, Done], wide: Wide) -> None:
+        self.region, self.d, self.placed = region, decisions, placed
+        self.known, self.fused, self.done, self.wide = known, fused, done, wide
 
     def build(self, name: str) -> Scheduled:
         d = self.d
@@ -246,7 +250,7 @@ class _NestBuilder:
                     done.clear()
                 steps[instruction] = _agreed(instruction, partial(_blocked, done=done), nest), {}
             nest, steps = steps[instruction]
-        nest = altered(nest, body=_in_vectors(nest.body, self._vectors()))  # late: schedules share what is above it
+        nest = altered(nest, body=_in_vectors(nest.body, self._vectors(), self.wide))  # late: schedules share what is above it
         if tiles := [x for x in d.blocks if isinstance(x, Tensorize)]:
             check(not unpacked(nest), tiles[0], "its tiles read packed sides: see Pack")
         if d.parallel:
@@ -361,13 +365,26 @@ class _NestBuilder:
         return (*own, *self.placed.folds.get(stage, ()))
 
 
-def _in_vectors(body: tuple[Statement, ...], vectors: Mapping[str, dict[str, int]]) -> tuple[Statement, ...]:
-    """The statements with so many lanes and vectors in flight, by the names of loops with lanes and of reductions."""
+def _in_vectors(body: tuple[Statement, ...], vectors: Mapping[str, dict[str, int]], known: Wide) -> tuple[Statement, ...]:
+    """The statements with so many lanes and vectors in flight, by the names of loops with lanes and of reductions. `known`:
+    loops that have got some."""
+    def altogether(f: For) -> For:
+        f = f.with_body(_in_vectors(f.body, vectors, known))
+        return altered(f, **vectors[f.index.name]) if f.lanes > 1 and f.index.name in vectors else f
+
     def done(s: Statement) -> Statement:
-        if isinstance(s, For):
-            s = s.with_body(_in_vectors(s.body, vectors))
-            return altered(s, **vectors[s.index.name]) if s.lanes > 1 and s.index.name in vectors else s
-        return altered(s, **vectors[s.name]) if isinstance(s, Reduction) and s.name in vectors else s
+        if isinstance(s, Reduction) and s.name in vectors:
+            return altered(s, **vectors[s.name])
+        if not isinstance(s, For) or not may_name(s, vectors):
+            return s
+        if len(s.body) > FEW:
+            return altogether(s)
+        key = id(s), *[(name, *vectors[name].items()) for name in sorted(named((s,), vectors))]
+        if key not in known:
+            if len(known) >= MOST_WIDE:
+                known.clear()
+            known[key] = s, altogether(s)  # s is kept, so that its id stays its own
+        return known[key][1]
     return tuple(map(done, body))
 
 

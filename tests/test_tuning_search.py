@@ -232,6 +232,22 @@ def test_features_are_finite_and_the_same_again(name, seed):
         schedule = changed if space.replay(changed) is not None else schedule
 
 
+@examples(6)
+@given(st.sampled_from(["attention", *sorted(KERNELS)]), st.integers(0, 2**32 - 1))
+def test_nests_and_features_do_not_depend_on_what_came_before(name, seed):
+    """Schedules that follow from each other share what instructions made of loops, and what these loops do."""
+    node, rng = attention_node() if name == "attention" else node_of(name), np.random.default_rng(seed)
+    space, pool = Space(node.regions[0], host_target()), [node.attrs["schedule"]]
+    for _ in range(20):
+        old = pool[int(rng.integers(len(pool)))]
+        new = space.mutated(old, space.replay(old), rng)
+        made, alone_ = space.replay(new), Space(node.regions[0], host_target()).replay(new)
+        assert (made and made.nest) == (alone_ and alone_.nest)
+        if made is not None:
+            pool.append(new)
+            assert np.array_equal(*(features(x.nest, sizes_of(node), host_target()) for x in (made, alone_)))
+
+
 @pytest.mark.parametrize("name", ["rows", "layernorm", "convolution", "attention"])
 def test_candidates_take_few_calls_of_functions(name):
     """Some five thousand take a millisecond: what a candidate may, its replay and its features together."""

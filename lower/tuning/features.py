@@ -38,6 +38,7 @@ FIRST_CACHE = 1 << 15  # bytes
 LAST_CACHE = 16  # times the second one: what processors share
 TRIPS = 16  # of a loop that ends on a condition: nobody knows
 STRIPE = 2048  # positions of a loop by rows
+MOST_SEEN = 1 << 11  # loops that are remembered
 
 NAMES = (
     "work", "dear",  # operations, by their costs and a vector at a time; those of exp and the like
@@ -50,13 +51,14 @@ NAMES = (
     "statements", "kept", "passes", "prefetches",  # of which kept: bytes of rows; passes: reductions with loops of their own
     "tile_rows", "tile_columns", "tile_sums")  # of products: a tile of registers, and its vectors
 COLUMN = {name: k for k, name in enumerate(NAMES)}
+MOST = frozenset(("parallel", "lanes", "in_flight", "innermost", "depth", "tile_rows", "tile_columns", "tile_sums"))  # no sums
 Steps = Mapping[str, int]  # how far an index moves for a step of each loop
 Chain = tuple[str, int, Any]  # a loop's index, its trips, and the chain of the loop around it, or None
 
 
 def features(nest: Nest, sizes: Mapping[str, int], target: Target) -> np.ndarray:
     """f64[len(NAMES)]: what the nest does at these sizes."""
-    walk = _Walk(sizes, target, {b.name: b for b in nest.buffers})
+    walk = _Walk(sizes, target, {b.name: b for b in nest.buffers}, _known(tuple(sizes.items()), target))
     root = _Loop("", 1)
     walk.body(nest.body, root)
     total = walk.total
@@ -110,24 +112,62 @@ class _Loop:
         return self.trips * (sum(self.own.values()) + sum([x.moved(cache) for x in self.inside]))
 
 
+@dataclass(frozen=True)
+class _Described:
+    """What a loop does inside a chain of others. total, met: as of `_Walk`, nothing else; around: what it meets in one trip of
+    each loop around it, outwards, and in all; inside: that loop; read: buffers of others that it reads or writes."""
+
+    chain: Chain
+    wide: tuple[tuple[str, int], ...]
+    lanes: int
+    total: dict[str, float]
+    met: dict[str, float]
+    around: tuple[tuple[dict[str, float], dict[str, float]], ...]
+    inside: list[_Loop]
+    read: dict[str, Buffer]
+
+
+@dataclass
+class _Seen:
+    """A loop of a nest before, and what it did if it came again: nests that follow from each other share most."""
+
+    loop: For
+    does: _Described | None = None
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Loops that were described at some sizes, by number, and what extents are there."""
+
+    loops: dict[int, _Seen] = field(default_factory=dict)
+    numbers: dict[Extent, int] = field(default_factory=dict)
+
+
+@lru_cache(4)
+def _known(sizes: tuple[tuple[str, int], ...], target: Target) -> _Known:
+    return _Known()
+
+
 @dataclass
 class _Walk:
     sizes: Mapping[str, int]
     target: Target
     buffers: dict[str, Buffer]
+    known: _Known
     total: dict[str, float] = field(default_factory=lambda: {**dict.fromkeys(NAMES, 0.0), "parallel": 1.0})
-    known: dict[Extent, int] = field(default_factory=dict)
     met: dict[str, float] = field(default_factory=dict)  # of each operand and result, where no numbers decide which
     last_fold: _Loop | None = None
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of buffers
+    read: dict[str, Buffer] | None = None  # by the loop that is being described to be remembered, if one is
 
     def number(self, n: Extent) -> int:
         """A size as a number."""
         if isinstance(n, int):
             return n
-        if n not in self.known:
-            self.known[n] = evaluate(n, self.sizes)
-        return self.known[n]
+        found = self.known.numbers.get(n)
+        if found is None:
+            found = self.known.numbers[n] = evaluate(n, self.sizes)
+        return found
 
     def most(self, name: str, x: float) -> None:
         if x > self.total[name]:
@@ -173,6 +213,58 @@ class _Walk:
                 self.total["prefetches"] += 1
 
     def loop(self, s: For, around: _Loop) -> None:
+        """A loop. One that comes again is remembered."""
+        loops = self.known.loops
+        seen = loops.get(id(s))
+        if seen is None:
+            if len(loops) >= MOST_SEEN:
+                loops.clear()
+            loops[id(s)] = _Seen(s)  # it is kept, so that the number stays its own
+        if seen is None or self.read is not None:
+            self.described(s, around)
+            return
+        if seen.does is None or not self.is_same(seen.does, around):
+            seen.does = self.remembered(s, around)
+        self.add(seen.does, around)
+
+    def is_same(self, x: _Described, around: _Loop) -> bool:
+        """Whether a loop does the same inside these loops."""
+        fits = x.chain == around.chain and x.wide == around.wide and x.lanes == around.lanes
+        return fits and all(b is (now := self.buffers.get(name)) or b == now for name, b in x.read.items())
+
+    def remembered(self, s: For, around: _Loop) -> _Described:
+        """What a loop does, alone inside the loops around it."""
+        alone = _Walk(self.sizes, self.target, dict(self.buffers), self.known, dict.fromkeys(NAMES, 0.0), read={})
+        outer = [around]
+        while outer[-1].parent:
+            outer.append(outer[-1].parent)
+        inner: _Loop | None = None
+        for x in reversed(outer):
+            inner = _Loop(x.index, x.trips, inner, x.wide, x.lanes)
+        assert inner is not None and alone.read is not None
+        inside = inner.inside
+        alone.described(s, inner)
+        found = []
+        while inner:
+            found.append((inner.one, inner.all))
+            inner = inner.parent
+        return _Described(around.chain, around.wide, around.lanes, {k: x for k, x in alone.total.items() if x}, alone.met,
+                          tuple(found), inside, {k: b for k, b in alone.read.items() if self.buffers.get(k) == b})
+
+    def add(self, x: _Described, around: _Loop) -> None:
+        """Note what a loop does."""
+        for name, n in x.total.items():
+            self.total[name] = max(self.total[name], n) if name in MOST else self.total[name] + n
+        _raise(self.met, x.met)
+        around.inside += x.inside
+        loop: _Loop | None = around
+        for one, all_ in x.around:
+            assert loop is not None
+            _raise(loop.one, one)
+            _raise(loop.all, all_)
+            loop = loop.parent
+
+    def described(self, s: For, around: _Loop) -> None:
         trips = -(-self.positions(s) // s.step)
         if s.parallel:
             self.most("parallel", trips)
@@ -248,6 +340,8 @@ class _Walk:
     def access(self, name: str, index: tuple[Expr, ...], around: _Loop, kind: str) -> None:
         """Note a read or write."""
         b = self.buffers[name]
+        if self.read is not None:
+            self.read[name] = b
         if around.lanes > 1 and around.wide and _is_scattered(index, around.wide[-1][0]):
             self.total["scattered"] += around.points
         self.total[kind] += around.points / min(around.lanes, self.target.lanes(b.dtype))
@@ -256,6 +350,13 @@ class _Walk:
         met = around.access(name, b.dtype.itemsize, self.shapes[name], index)
         if b.role != "local" and not any(map(_is_read, index)):
             self.met[name] = max(self.met.get(name, 0.0), met)
+
+
+def _raise(x: dict[str, float], y: Mapping[str, float]) -> None:
+    """The larger ones."""
+    for name, n in y.items():
+        if n > x.get(name, 0.0):
+            x[name] = n
 
 
 # ---- what nests that follow from each other share: their expressions, and most of their loops -------------
