@@ -12,7 +12,7 @@ from itertools import pairwise
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
-from loopwright.ir.nest import For, Nest, Prefetch, Reduction
+from loopwright.ir.nest import Allocate, For, Nest, Prefetch, Reduction
 from loopwright.ir.schedule import (
     AddAlong,
     ByRows,
@@ -233,12 +233,17 @@ def _is_tiny(region: Graph) -> bool:
 
 def _tiny_lanes(s: Survey, placement: list[Instruction], lanes: int) -> list[Instruction]:
     """As many as there are elements, or fewer: a masked store is slow to read back, so the last elements have shorter vectors.
-    Where some element is not read beside the one before it, as from the other end, each is better off alone."""
+    Where some element is not read beside the one before it, as from the other end, each is better off alone; where it has
+    folds or a row of its own, it must be."""
     if not s.index or isinstance(s.root.expr, Prefix | Scatter):
         return []
     size = s.root.node.outputs[0].type.shape[-1]
     fitting = min(lanes, 1 << size.bit_length() - 1) if isinstance(size, int) and size else 1  # none may have other axes
-    if fitting == 1 or not _side_by_side(expressions(_probe(s, placement).body), s.index[-1]):
+    if fitting == 1:
+        return []
+    body = _probe(s, placement).body
+    inside = [x for f in every(body) if isinstance(f, For) and f.index == s.index[-1] for x in every(f.body)]
+    if any(isinstance(x, Allocate | Reduction) for x in inside) or not _side_by_side(expressions(body), s.index[-1]):
         return []
     return [Vectorize(_number(s), len(s.index) - 1, fitting)]
 

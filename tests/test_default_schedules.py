@@ -427,3 +427,12 @@ def test_each_pass_over_a_row_has_vectors_in_flight_by_what_it_computes():
     assert [i.factor for i in schedule if isinstance(i, Unroll)] == [8, 2, 4]  # the greatest; exponentials; quotients
     (_, shared), = schedules(lambda x: np.sum(np.exp(x), 1) + np.sum(x, 1), x)
     assert [i.factor for i in shared if isinstance(i, Unroll)] == [2, 2] and any(isinstance(i, OnePass) for i in shared)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 8, 9])
+def test_a_few_known_rows_that_are_kept_are_computed_one_after_the_other(n):
+    def f(x):
+        rows = np.sin(x[:, None] * x)
+        return np.sum(rows / (1 + np.sqrt(np.sum(rows * rows, axis=1)))[:, None], axis=1)
+    x = np.random.default_rng(0).normal(size=n)
+    np.testing.assert_allclose(lw.jit(f, dynamic=False)(x), f(x), rtol=1e-12)

@@ -383,14 +383,15 @@ def test_lines_that_are_no_records():
     record, file = keep(again(curve), normal(5))
     good = file.path.read_bytes()
     file.append([dataclasses.replace(record, best=0.0), dataclasses.replace(record, module=3)])
-    bad = [b"not json", b"[1]", b'{"format": 0}', good[:200], *file.path.read_bytes().splitlines()[1:], b"\xff\xfe"]
+    bad = [b"not json", b"[1]", b'{"format": 0}', good[:200], *file.path.read_bytes().splitlines()[1:], b"\xff\xfe",
+           b"[" * 100_000]
     file.path.write_bytes(b"\n".join(bad) + b"\n" + good)
-    assert [s.record for s in file.read()] == [record] and file.read()[0].where.line == 8
-    assert [where.line for where, _ in file.ignored] == [1, 2, 3, 4, 5, 6, 7]
+    assert [s.record for s in file.read()] == [record] and file.read()[0].where.line == 9
+    assert [where.line for where, _ in file.ignored] == [1, 2, 3, 4, 5, 6, 7, 8]
     f = again(curve)
     f(normal(3))
-    assert is_tuned(f, normal(3)) and f.explain().count(": it is no record: ") == 7
-    assert file.prune() == (1, 7) and file.path.read_bytes() == good
+    assert is_tuned(f, normal(3)) and f.explain().count(": it is no record: ") == 8
+    assert file.prune() == (1, 8) and file.path.read_bytes() == good
 
 
 @given(data=st.data())

@@ -369,6 +369,7 @@ def test_lines_that_are_no_records_are_left_out_with_a_reason(tmp_path):
     assert records.read() == [good]
     assert [n for n, _ in records.ignored] == [2, 3, 4, 5] and all(reason for _, reason in records.ignored)
     assert Records(tmp_path / "none.jsonl").read() == []
+    assert (folder := Records(tmp_path)).read() == [] and "directory" in folder.ignored[0][1]
     assert Record("s", (), "m", ()).seconds == float("inf")
 
 

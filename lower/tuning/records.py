@@ -93,14 +93,19 @@ class Records:
     def read(self) -> list[Record]:
         """All records of this format, oldest first."""
         self.ignored.clear()
-        if not self.path.exists():
+        try:
+            text = self.path.read_text("utf-8", errors="replace")
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self.ignored.append((0, str(error)))
             return []
         found = []
-        for number, line in enumerate(self.path.read_text("utf-8", errors="replace").splitlines(), 1):
+        for number, line in enumerate(text.splitlines(), 1):
             try:
                 found.append(_parsed(json.loads(line)))
-            except (ValueError, TypeError, KeyError) as error:
-                self.ignored.append((number, str(error).splitlines()[0]))
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                self.ignored.append((number, (str(error) or type(error).__name__).splitlines()[0]))
         return found
 
     def prune(self, foreign: bool = False) -> tuple[int, int]:

@@ -259,7 +259,7 @@ class RecordFile:
                 where = Source(str(self.path), number)
                 try:
                     found.append(Stored(_parsed(json.loads(line)), where))
-                except (ValueError, TypeError, KeyError) as error:
+                except (ValueError, TypeError, KeyError, RecursionError) as error:
                     self.ignored.append((where, f"it is no record: {reason(error)}"))
         return found
 
