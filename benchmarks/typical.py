@@ -1,10 +1,13 @@
 """Programs as people write them in NumPy's names, at sizes that are not round."""
 from __future__ import annotations
 
+import numpy as np
+
 from benchmarks.harness import Timing
 from benchmarks.rows import ascending, below, held, normal, plain, positive, regular
 
 FLOATS = ("float32", "float64")
+MEANS, SCALES = np.array([0.485, 0.456, 0.406], "float32"), np.array([0.229, 0.224, 0.225], "float32")  # of photographs
 
 
 # ---- rows and columns -----------------------------------------------------------------------------
@@ -92,6 +95,11 @@ def elements() -> list[Timing]:
         plain("bytes of an image to float32, 224x224x3", (below(256, 224, 224, 3, dtype="uint8"),),
               lambda xp: lambda x: (x.astype("float32") / 255 - 0.5) * 2, dtype="uint8",
               torch=lambda torch: lambda x: (x.float() / 255 - 0.5) * 2),
+        plain("channels brought to mean 0, 224x224x3 u8 to", (below(256, 224, 224, 3, dtype="uint8"),),
+              lambda xp: lambda x: (x.astype("float32") / 255 - MEANS) / SCALES,
+              torch=lambda torch: lambda x: (x.float() / 255 - torch.from_numpy(MEANS)) / torch.from_numpy(SCALES)),
+        plain("channels in the other order, 224x224x3", (below(256, 224, 224, 3, dtype="uint8"),),
+              lambda xp: lambda x: x[:, :, ::-1] | 1, dtype="uint8", torch=lambda torch: lambda x: x.flip(2) | 1),
         plain("Laplacian, 1000x1000", (normal(1000, 1000),), _laplacian, torch=_laplacian),
         plain("Adam, 1e6", weights, _adam, torch=_adam),
         plain("rotary embedding, 8x4x512x64", (normal(8, 4, 512, 64), normal(512, 32), normal(512, 32)), _rotated,

@@ -422,15 +422,17 @@ def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instructi
 
 
 def _short_maps(s: Survey, schedule: Schedule, lanes: int, target: Target) -> list[Instruction]:
-    """Rows of maps that are read across, more than from row to row, or in elements that lanes read one by one."""
+    """Rows of maps that are read across, more than from row to row, or in elements that lanes read one by one; rows of which a
+    vector has few if their elements are worth more than bringing them side by side."""
     rows = None if isinstance(s.root.expr, Scatter | Prefix) else rows_of(build_nest(s.region, schedule, "probe").nest)
     if rows is None or not isinstance(inner := rows.body[0], For):
         return []
     read = list(expressions(inner.body))
     along, down = _scattered(read, {inner.index}), _scattered(read, {rows.index})
-    if along <= (down if _widest(s, in_memory=True) >= 4 else 0):
+    across = along > (down if _widest(s, in_memory=True) >= 4 else 0)
+    if not across and sum(own_cost(r.expr) for r in s.stages) < WORTH_KEEPING:
         return []
-    short = ShortRows(min(lanes, target.vector_bits // 32), lanes)
+    short = ShortRows(min(lanes, target.vector_bits // 32), lanes if across else lanes // 2)
     is_long = isinstance(inner.extent, int) and inner.extent >= lanes
     return [] if is_long or beside(rows, short) is None else [short]
 

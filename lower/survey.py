@@ -70,6 +70,7 @@ def survey(region: Graph, columns: int = MOST_INTERLEAVED) -> Survey:
     readers: list[list[tuple[int, Position]]] = [[] for _ in region.nodes]
     fresh, last = fresh_indices(), index[-1] if index else None
     along = False  # whether something is chosen by, or read at, the position along the last axis
+    uneven = False  # whether something is read in another order than the root is stored in
     for k, node in reversed(list(enumerate(region.nodes))):
         v = node.outputs[0]
         own = (*index[:v.type.rank], *(Index(f"a{a}") for a in range(len(index), v.type.rank)))
@@ -90,14 +91,17 @@ def survey(region: Graph, columns: int = MOST_INTERLEAVED) -> Survey:
             along = along or _chooses(there, last)
             for operand, found in read:
                 producer = node.inputs[operand]
-                along = along or (producer not in number and any(last in walk(x) for x in found))
+                if producer not in number:
+                    along = along or any(last in walk(x) for x in found)
+                    uneven = uneven or (found != index and any(isinstance(y, Index) for x in found for y in walk(x)))
                 if producer in number:
                     at.setdefault(producer, {})[found] = None
                     readers[number[producer]].append((k, found))
         stages[k] = Reading(node, expr, readers[k])
     kept = [s for s in stages if s is not None]
     levels = [s.node.outputs[0].type.rank for s in kept if isinstance(s.expr, Reduce)]
-    short = _interleaves(region, index, fresh, columns) or (not along and not levels and _repeats(kept, region, columns))
+    most = columns if not along else MOST_INTERLEAVED if uneven else 0
+    short = _interleaves(region, index, fresh, columns) or (not levels and _repeats(kept, region, most))
     loops = len(index) - (len(index) not in levels and short)
     return Survey(region, index, kept, min(levels, default=loops), loops)
 
@@ -108,7 +112,7 @@ def _chooses(e: Expr, by: Index | None) -> bool:
 
 
 def _repeats(stages: list[Reading], region: Graph, columns: int) -> bool:
-    """Whether all columns of a short last axis may be the same, as nothing differs along it."""
+    """Whether the columns of a short last axis may be spelled out, one beside the other."""
     shape = region.results[0].type.shape
     folds = any(isinstance(s.expr, Prefix | Scatter) for s in stages)
     return is_short(shape, columns) and len(region.results) == 1 and len(shape) > 1 and not folds

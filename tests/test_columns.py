@@ -1,4 +1,7 @@
 """Short last axes and small elements: stacks of columns, repeats, rows read across, with NumPy's values at every length."""
+import ctypes
+import mmap
+import sys
 from functools import cache
 
 import numpy as np
@@ -16,6 +19,13 @@ MOVES = {
     "down": lambda x: x[..., ::-1, :], "both": lambda x: np.swapaxes(x, -1, -2)[..., ::-1, ::2],
     "last axis first": lambda x: np.moveaxis(x, -1, 0), "channels": lambda x: x[..., 0] & x[..., -1] if x.dtype.kind != "f"
     else x[..., 0] - x[..., -1],
+}
+PIXELS = {  # maps of pixels whose channels are of known number
+    "scaled": lambda x, w: x * w, "moved": lambda x, w: (x - w) * w + x, "mirrored": lambda x, w: x[:, ::-1] + w,
+    "channels back": lambda x, w: x[..., ::-1], "every second": lambda x, w: x[::2, ::2] * w,
+    "crop": lambda x, w: x[1:, :-1] - w,
+    "masked": lambda x, w: np.where(x[..., :1] > w[0], x, w), "converted": lambda x, w: x.astype("f4") / np.float32(3) - w,
+    "one channel": lambda x, w: x[..., 0] + w[0], "alike": lambda x, w: x + x, "far back": lambda x, w: x[:, ::-2, ::-1] * w,
 }
 MACHINES = {"host": {}, "without masks": {"LOOPWRIGHT_VECTOR_BITS": "256"}}
 
@@ -88,6 +98,41 @@ def test_rows_of_small_elements(machine, name):
     def check(n, m, dtype, rows, seed):
         x = array((*rows, n, m), dtype, seed)
         same([moves(name, machine, dtype, rows)(x)], [MOVES[name](x)])
+    check()
+
+
+@cache
+def pixels(name, channels, *call):
+    return lw.jit(PIXELS[name], shapes=(f"h w {channels}", str(channels)))
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """A function that copies an array to where a page of its own begins, or ends: memory around it is nobody's."""
+    page, pages, libc = mmap.PAGESIZE, 64, ctypes.CDLL(None)
+    memory = mmap.mmap(-1, (pages + 2) * page)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    if sys.platform == "linux":
+        for k in (0, pages + 1):
+            assert libc.mprotect(ctypes.c_void_p(address + k * page), page, 0) == 0
+
+    def copy(x, at_end):
+        placed = np.frombuffer(memory, x.dtype, x.size, page + at_end * (pages * page - x.nbytes)).reshape(x.shape)
+        placed[...] = x
+        return placed
+    return copy
+
+
+@pytest.mark.parametrize("channels", [2, 3, 4, 5])
+@pytest.mark.parametrize("name", PIXELS)
+def test_pixels(machine, alone, name, channels):
+    @examples(12)
+    @given(h=st.integers(1, 5), w=st.one_of(st.integers(1, 20), st.integers(1, 70)), dtype=st.sampled_from(DTYPES[:-1]),
+           at_end=st.booleans(), seed=st.integers(0, 99))
+    def check(h, w, dtype, at_end, seed):
+        image, weights = alone(array((h, w, channels), dtype, seed), at_end), array(channels, dtype, seed + 1)
+        with np.errstate(over="ignore"):
+            same([pixels(name, channels, machine, dtype)(image, weights)], [PIXELS[name](image, weights)])
     check()
 
 

@@ -22,6 +22,7 @@ from loopwright.lower.codegen.machine import memory_type, suffix, vector_type
 from loopwright.lower.codegen.terms import Linear, Term, add_linear, scale_linear
 from loopwright.lower.codegen.text import STREAMED, STREAMED_METADATA, Carried, Scope, branch, deepest
 
+MOST_APART = 4  # elements that vectors are loaded for side by side, to take each so many; twice as many of 1 or 2 bytes
 LEAST_GATHERED = 8  # lanes that are gathered together where an element is smaller than what a gather reads
 AHEAD_BYTES = 1 << 12, 1 << 13  # how far on lines are brought near: less comes too late, and four of the most fit a first cache
 
@@ -185,8 +186,9 @@ def _load_part(context: Context, scope: Scope, dtype: np.dtype, address: Address
         return _load_scalar(context, scope, element, _lane_pointer(context, scope, element, address, part), mask)
     if address.offsets is None and isinstance(address.stride, int) and abs(address.stride) == 1:
         return _load_consecutive(scope, dtype, address, part, lanes, mask)
-    if address.offsets is None and address.stride == 2 and mask is None:
-        return _load_every_second(scope, element, address, part, lanes)
+    if address.offsets is None and mask is None and isinstance(address.stride, int) \
+            and 2 <= abs(address.stride) <= (MOST_APART if width(element) >= 4 else 2 * MOST_APART):
+        return _load_every_few(scope, element, address, part, lanes)
     return _gather(context, scope, dtype, address, part, mask)
 
 
@@ -234,14 +236,29 @@ def _load_consecutive(scope: Scope, dtype: np.dtype, address: Address, part: int
     return reverse(scope, element, value, lanes) if back else value
 
 
-def _load_every_second(scope: Scope, element: str, address: Address, part: int, lanes: int) -> str:
-    """Two vectors that end with the last element wanted, so that nothing past it is read, and the lanes among them."""
-    kind = vector_type(element, lanes)
-    first = _vector_pointer_at(scope, element, address, 2 * part * lanes)
-    second = _vector_pointer_at(scope, element, address, 2 * part * lanes + lanes - 1)
-    low, high = (scope.emit(f"load {kind}, ptr {p}, align {width(element)}") for p in (first, second))
-    places = (2 * lane if 2 * lane < lanes else 2 * lane + 1 for lane in range(lanes))  # high begins with low's last element
-    return scope.emit(f"shufflevector {kind} {low}, {kind} {high}, <{lanes} x i32> <{', '.join(f'i32 {x}' for x in places)}>")
+def _load_every_few(scope: Scope, element: str, address: Address, part: int, lanes: int) -> str:
+    """Vectors one after the other, of which the last ends with the last element wanted, so that nothing past it is read, and
+    the lanes among them."""
+    stride = address.stride
+    assert isinstance(stride, int)
+    apart, kind = abs(stride), vector_type(element, lanes)
+    last = (apart - 1) * (lanes - 1)  # where the last vector begins
+    lowest = stride * part * lanes - (apart * (lanes - 1) if stride < 0 else 0)
+    found = ""
+    for number in range(apart):
+        begin = min(number * lanes, last)
+        pointer = _vector_pointer_at(scope, element, address, lowest + begin)
+        vector = scope.emit(f"load {kind}, ptr {pointer}, align {width(element)}")
+        order = ["poison"] * lanes
+        for lane in range(lanes):
+            place = apart * (lanes - 1 - lane if stride < 0 else lane)
+            if place < number * lanes:
+                order[lane] = str(lane)
+            elif place < (number + 1) * lanes:
+                order[lane] = str(place - begin + (lanes if number else 0))
+        places = ", ".join(f"i32 {x}" for x in order)
+        found = scope.emit(f"shufflevector {kind} {found or vector}, {kind} {vector}, <{lanes} x i32> <{places}>")
+    return found
 
 
 def _vector_pointer_at(scope: Scope, element: str, address: Address, offset: int) -> str:
