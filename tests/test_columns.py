@@ -20,11 +20,12 @@ MOVES = {
     "last axis first": lambda x: np.moveaxis(x, -1, 0), "channels": lambda x: x[..., 0] & x[..., -1] if x.dtype.kind != "f"
     else x[..., 0] - x[..., -1],
 }
-PIXELS = {  # maps of pixels whose channels are of known number
+PIXELS = {  # maps of pixels
     "scaled": lambda x, w: x * w, "moved": lambda x, w: (x - w) * w + x, "mirrored": lambda x, w: x[:, ::-1] + w,
     "channels back": lambda x, w: x[..., ::-1], "every second": lambda x, w: x[::2, ::2] * w,
     "crop": lambda x, w: x[1:, :-1] - w,
     "masked": lambda x, w: np.where(x[..., :1] > w[0], x, w), "converted": lambda x, w: x.astype("f4") / np.float32(3) - w,
+    "divided": lambda x, w: np.sqrt(x.astype("f8") / (w + np.float32(1)) + 1) / x.shape[2],
     "one channel": lambda x, w: x[..., 0] + w[0], "alike": lambda x, w: x + x, "far back": lambda x, w: x[:, ::-2, ::-1] * w,
 }
 MACHINES = {"host": {}, "without masks": {"LOOPWRIGHT_VECTOR_BITS": "256"}}
@@ -102,8 +103,8 @@ def test_rows_of_small_elements(machine, name):
 
 
 @cache
-def pixels(name, channels, *call):
-    return lw.jit(PIXELS[name], shapes=(f"h w {channels}", str(channels)))
+def pixels(name, channels, is_known, *call):
+    return lw.jit(PIXELS[name], shapes=(f"h w {channels}", str(channels)) if is_known else None)
 
 
 @pytest.fixture(scope="module")
@@ -123,16 +124,17 @@ def alone():
     return copy
 
 
+@pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("channels", [2, 3, 4, 5])
 @pytest.mark.parametrize("name", PIXELS)
-def test_pixels(machine, alone, name, channels):
+def test_pixels(machine, alone, name, channels, is_known):
     @examples(12)
     @given(h=st.integers(1, 5), w=st.one_of(st.integers(1, 20), st.integers(1, 70)), dtype=st.sampled_from(DTYPES[:-1]),
            at_end=st.booleans(), seed=st.integers(0, 99))
     def check(h, w, dtype, at_end, seed):
         image, weights = alone(array((h, w, channels), dtype, seed), at_end), array(channels, dtype, seed + 1)
         with np.errstate(over="ignore"):
-            same([pixels(name, channels, machine, dtype)(image, weights)], [PIXELS[name](image, weights)])
+            same([pixels(name, channels, is_known, machine, dtype)(image, weights)], [PIXELS[name](image, weights)])
     check()
 
 
