@@ -118,14 +118,18 @@ class Schedules:
         """Take the schedules that `save` wrote for kernels of the same structure. ScheduleError for one that does not fit,
         ArgumentError for a file that holds none for any kernel here."""
         with open(path, encoding="utf-8") as file:
-            records = [json.loads(line) for line in file if line.strip()]
-        known = {r["structure"]: r["schedule"] for r in records}
+            records = [line for line in file if line.strip()]
+        try:
+            known = {r["structure"]: instructions.from_json(json.dumps(r["schedule"])) for r in map(json.loads, records)}
+        except (ValueError, TypeError, KeyError) as error:
+            raise ArgumentError(f"{user_source()}: {os.fspath(path)} is no file of schedules, as `save` writes it: "
+                                f"{type(error).__name__}: {error}.") from None
         found = [k for k in self.kernels if k.is_generated and k.structure in known]
         if not found:
             raise ArgumentError(f"{user_source()}: {os.fspath(path)} holds schedules of {len(records)} kernels, and none of "
                                 f"them is one of these: they are of another function, or of another version of loopwright.")
         for k in found:
-            k.set(instructions.from_json(json.dumps(known[k.structure])))
+            k.set(known[k.structure])
         return self
 
 

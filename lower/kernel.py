@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.attributes import attributes_key
+from loopwright.ir.errors import ShapeError
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.interpreter import evaluate
 from loopwright.ir.op import Op
@@ -17,7 +18,10 @@ from loopwright.ir.types import ArrayType
 MOST_NODES = 64  # that one kernel computes: bounds register pressure and the depth of expressions
 
 
-def _result_types(types: Sequence[ArrayType], regions: tuple[Graph, ...], **attrs: Any) -> tuple[ArrayType, ...]:
+def _result_types(types: Sequence[ArrayType], regions: tuple[Graph, ...], implementation: str,
+                  **attrs: Any) -> tuple[ArrayType, ...]:
+    if implementation == "generated" and "schedule" not in attrs:
+        raise ShapeError("kernel: what is generated needs a schedule")
     return tuple(v.type for v in regions[0].results)
 
 
@@ -36,7 +40,7 @@ kernel = Op(
 
 
 def _types(types: Sequence[ArrayType], regions: tuple[Graph, ...], pairs: tuple[int, ...],
-           **attrs: Any) -> tuple[ArrayType, ...]:
+           donations: tuple[tuple[int, int], ...], fast_math: bool) -> tuple[ArrayType, ...]:
     return tuple([whole_type(v.type, len(types) + k in pairs) for k, v in enumerate(regions[0].results)])
 
 

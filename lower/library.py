@@ -320,4 +320,5 @@ _IMPLEMENTATIONS: Mapping[str, Callable[[Writer, Sizes, Node, list[str]], tuple[
     **{op.name: _linear_algebra for op in LAPACK_CALLS},
     debug_callback.name: _python, pure_callback.name: _python, check.name: _check,
 }
+IMPLEMENTATIONS = frozenset(("generated", native.name, *_IMPLEMENTATIONS))
 MAY_RAISE = frozenset((transform.name,))  # implementations that may leave an exception pending in this thread

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from loopwright.ir.attributes import Attributes
-from loopwright.ir.errors import ScheduleError
+from loopwright.ir.errors import ScheduleError, VerificationError
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.nest import Nest
 from loopwright.ir.op import Op
@@ -36,6 +36,7 @@ from loopwright.lower import covers
 from loopwright.lower.control import carried_by
 from loopwright.lower.covers import remade
 from loopwright.lower.kernel import kernel, program
+from loopwright.lower.library import IMPLEMENTATIONS
 from loopwright.lower.program import Program
 from loopwright.lower.scheduling import Scheduled, build_nest
 
@@ -110,6 +111,8 @@ def check_schedules(g: Graph, is_written: bool = True, for_gpu: bool = False) ->
     that somebody wrote each instruction must change something. for_gpu: a program for a GPU, which has threads."""
     numbers = {n: k for k, n in enumerate(kernels_of(g))}
     for n, number in numbers.items():
+        if not for_gpu and n.attrs["implementation"] not in IMPLEMENTATIONS:
+            raise ScheduleError(f"{described(number, n)}: there is no implementation {n.attrs['implementation']!r}.")
         if n.attrs["implementation"] == "generated":
             schedule = n.attrs["schedule"]
             if for_gpu:
@@ -119,6 +122,8 @@ def check_schedules(g: Graph, is_written: bool = True, for_gpu: bool = False) ->
             new = schedule if is_written and not interleaves else ()
             check_schedule(n.regions[0], schedule, described(number, n), new)
     whole = g.nodes[0]
+    if (*g.params, *g.results) != (*whole.inputs, *whole.outputs):
+        raise VerificationError(f"the graph around a program takes its operands and returns its results, in their order\n{g}")
     region = whole.regions[0]
     _check_places(region, [(region.params[a], region.results[k]) for k, a in whole.attrs["donations"]], numbers)
 

@@ -213,9 +213,25 @@ def test_text_that_is_none(old, new, message):
         edited(old, new)
 
 
-def test_a_program_that_is_not_valid():
-    with pytest.raises(lw.VerificationError, match="reduce_sum"):
-        edited("{axes=(1,)}", "{axes=(5,)}")
+@pytest.mark.parametrize(("old", "new", "error", "message"), [
+    ("{axes=(1,)}", "{axes=(5,)}", lw.VerificationError, "reduce_sum"),
+    ("donations=", "donation=", lw.VerificationError, "donation"),
+    ("implementation=", "implemented=", lw.VerificationError, "implementation"),
+    ("schedule=", "scheduled=", lw.VerificationError, "what is generated needs a schedule"),
+    ('"generated"', '"generate"', lw.ScheduleError, r"kernel 0 \(.*\): there is no implementation 'generate'")])
+def test_a_program_that_is_not_valid(old, new, error, message):
+    with pytest.raises(error, match=message):
+        edited(old, new)
+
+
+def test_what_is_around_a_program_takes_and_returns_what_it_does():
+    text = lw.jit(lambda x, y: (x - y, y + 1)).lower(normal(3), normal(3)).module
+    head, _, tail = text.rpartition("return %0, %1")
+    exchanged = text.replace("program(%x0, %x1)", "program(%x1, %x0)")
+    for changed in (f"{head}return{tail}", f"{head}return %1, %0{tail}", exchanged):
+        assert changed != text
+        with pytest.raises(lw.VerificationError, match="the graph around a program"):
+            lw.parse(changed).compile()
 
 
 @pytest.mark.parametrize(("args", "error", "message"), [

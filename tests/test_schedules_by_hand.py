@@ -170,6 +170,10 @@ def test_schedules_are_kept_by_structure(tmp_path):
     assert t.kernel(1).schedule == s.kernel(1).schedule
     with pytest.raises(lw.ArgumentError, match="holds schedules of 2 kernels, and none of them"):
         lw.schedule(lambda x: np.sin(x), normal(3)).load(path)
+    for text in ("no json", "[]", "{}", '{"structure": "s", "schedule": [["Zz", {}]]}'):
+        (tmp_path / "other").write_text(text)
+        with pytest.raises(lw.ArgumentError, match="other is no file of schedules"):
+            lw.schedule(g, normal(9, 8), normal(8, 7)).load(tmp_path / "other")
     path.write_text(path.read_text().replace('"lanes": 4', '"lanes": 5'))
     with pytest.raises(lw.ScheduleError, match="lanes must be a power of two"):
         lw.schedule(g, normal(9, 8), normal(8, 7)).load(path)
