@@ -56,7 +56,7 @@ class Dim:
         return self._hash
 
     def __add__(self, other: Extent) -> Extent:
-        return polynomial((*self.terms, *terms_of(other)))
+        return _plus(self, other)
 
     def __neg__(self) -> Extent:
         return self * -1
@@ -130,7 +130,12 @@ def polynomial(parts: Iterable[tuple[Monomial, int]]) -> Extent:
     return Dim(tuple(sorted(kept, key=lambda term: (-len(term[0]), str(term[0])))))
 
 
-@lru_cache(maxsize=1 << 14)  # a trace multiplies the same few sizes over and over
+@lru_cache(maxsize=1 << 14)  # a trace adds and multiplies the same few sizes over and over
+def _plus(a: Dim, b: Extent) -> Extent:
+    return polynomial((*a.terms, *terms_of(b)))
+
+
+@lru_cache(maxsize=1 << 14)
 def _times(a: Dim, b: Extent) -> Extent:
     return polynomial((tuple(sorted(x + y, key=str)), c * d) for x, c in a.terms for y, d in terms_of(b))
 

@@ -6,13 +6,13 @@ lanes and copies is kept as one scalar and broadcast where it meets a vector.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
 from loopwright.ir.dims import Call, Extent, Symbol, terms_of
-from loopwright.ir.nest import Buffer, Store
+from loopwright.ir.nest import Buffer, Store, altered
 from loopwright.ir.types import I64
 from loopwright.lower.codegen.arithmetic import Lanes
 from loopwright.lower.codegen.constants import constant_text
@@ -140,18 +140,18 @@ class Context:
         return self.kernel.evaluator(self, term)
 
     def at(self, scope: Scope) -> Context:
-        return replace(self, scope=scope)
+        return altered(self, scope=scope)
 
     def bind(self, name: str, value: Value) -> Context:
-        return replace(self, bindings={**self.bindings, name: value})
+        return altered(self, bindings={**self.bindings, name: value})
 
     def bind_index(self, name: str, register: str, scope: Scope) -> Context:
         """Inside a loop: its scope, and the loop's index there."""
-        return replace(self, scope=scope, bindings={**self.bindings, name: Value((register,), I64, 1, scope)})
+        return altered(self, scope=scope, bindings={**self.bindings, name: Value((register,), I64, 1, scope)})
 
     def scalar(self) -> Context:
         """The same place without lanes. The caller knows that at least one lane is active."""
-        return replace(self, lanes=1, parts=1, vector=None, mask=None)
+        return altered(self, lanes=1, parts=1, vector=None, mask=None)
 
     def varies(self, term: Term) -> bool:
         """Whether the term differs between lanes or parts."""

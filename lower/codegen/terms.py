@@ -106,6 +106,8 @@ class Terms:
 
 def add_linear(a: Linear, b: Linear) -> Linear:
     """The sum; atoms that cancel vanish."""
+    if not b[0] or not a[0]:
+        return a[0] or b[0], a[1] + b[1]
     total = dict(a[0])
     for term, coefficient in b[0].items():
         total[term] = total.get(term, 0) + coefficient
@@ -114,7 +116,9 @@ def add_linear(a: Linear, b: Linear) -> Linear:
 
 def scale_linear(a: Linear, by: Extent) -> Linear:
     """The product with a constant size."""
-    return add_linear(({t: c * by for t, c in a[0].items()}, a[1] * by), ({}, 0))
+    if isinstance(by, int) and by in (0, 1):
+        return a if by else ({}, 0)
+    return {t: c * by for t, c in a[0].items()}, a[1] * by  # a size is not 0 everywhere
 
 
 def _attributes(expr: Expr) -> object:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 from loopwright.ir.nest import For
 from loopwright.lower.codegen.context import Context, Value
@@ -180,13 +181,20 @@ def transposed(scope: Scope, kind: str, registers: list[str]) -> list[str]:
         for k in range(lanes):
             if k & size == 0:
                 a, b = found[k], found[k + size]
-                low = [x if x & size == 0 else lanes + x - size for x in range(lanes)]
-                high = [x + size if x & size == 0 else lanes + x for x in range(lanes)]
-                found[k], found[k + size] = (scope.emit(
-                    f"shufflevector {kind} {a}, {kind} {b}, <{lanes} x i32> <{', '.join(f'i32 {x}' for x in order)}>")
-                    for order in (low, high))
+                found[k], found[k + size] = (scope.emit(f"shufflevector {kind} {a}, {kind} {b}, <{lanes} x i32> <{order}>")
+                                             for order in _exchanged(lanes, size))
         size *= 2
     return found
+
+
+@cache
+def _exchanged(lanes: int, size: int) -> tuple[str, str]:
+    """Where the elements of two vectors come from that change places in blocks of this size: those of the first, and of the
+    second."""
+    low = [x if x & size == 0 else lanes + x - size for x in range(lanes)]
+    high = [x + size if x & size == 0 else lanes + x for x in range(lanes)]
+    first, second = (", ".join([f"i32 {x}" for x in order]) for order in (low, high))
+    return first, second
 
 
 def _end(scope: Scope, begin: str, size: int, high: str) -> str:
