@@ -412,12 +412,20 @@ def to_json(schedule: Schedule) -> str:
 
 
 def from_json(text: str) -> Schedule:
-    """The schedule that `to_json` wrote. ValueError for an instruction that is not known."""
-    parts = json.loads(text)
-    for name, _ in parts:
-        if name not in _KINDS:
-            raise ValueError(f"unknown schedule instruction {name!r}; known: {', '.join(_KINDS)}")
-    return tuple(_KINDS[name](**_tuples(fields)) for name, fields in parts)
+    """The schedule that `to_json` wrote. ValueError for an instruction that is not known, and for what is none."""
+    return tuple(map(_instruction, json.loads(text)))
+
+
+def _instruction(part: Any) -> Instruction:
+    if not (isinstance(part, list) and len(part) == 2 and isinstance(part[0], str) and isinstance(part[1], dict)):
+        raise ValueError(f"{part!r} is no schedule instruction, which is its name and its fields")
+    name, fields = part
+    if name not in _KINDS:
+        raise ValueError(f"unknown schedule instruction {name!r}; known: {', '.join(_KINDS)}")
+    try:
+        return _KINDS[name](**_tuples(fields))
+    except TypeError as error:
+        raise ValueError(f"schedule instruction {name}: {error}") from error
 
 
 def _tuples(fields: dict[str, Any]) -> Any:

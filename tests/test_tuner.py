@@ -1,4 +1,5 @@
 """The loop of the tuner: what it keeps, between which sizes, what it tells, and how it ends."""
+import json
 import math
 from itertools import pairwise
 
@@ -14,7 +15,7 @@ from loopwright.lower.modules import kernels_of
 from loopwright.lower.target import host_target
 from loopwright.lower.tuning import kernels, tuner
 from loopwright.lower.tuning.ranges import corners, ranges_of
-from loopwright.lower.tuning.records import Records
+from loopwright.lower.tuning.records import Records, machine
 from loopwright.lower.tuning.sites import sites_of
 from loopwright.lower.tuning.workers import Outcome
 
@@ -268,6 +269,16 @@ def test_kernels_are_remembered_for_other_programs(tmp_path):
     kernel, = {t.kernel for t in first.trials if t.what == "kernel"}
     again = [t.seconds for t in second.trials if t.kernel == kernel]
     assert min(again[:kernels.BATCH]) == 1e-3
+
+
+@pytest.mark.parametrize("kernels", [[0.0], [["generated"]], [["generated", 3]], [["generated", [["Unroll", {"stage": 0}]]]],
+                                     [["generated", [["Unroll", 1]]]], [["generated", [4]]], [["generated", [["None", {}]]]]])
+def test_a_kernel_that_is_no_record_is_left_out(tmp_path, kernels):
+    records = Records(tmp_path / "kernels.jsonl")
+    line = {"structure": "s", "sizes": [1], "machine": machine(), "kernels": kernels, "samples": [1e-3], "noise": 0.0,
+            "failure": None, "format": 1}
+    records.path.write_text(json.dumps(line) + "\n")
+    assert records.made("s") == [] and len(records.ignored) + len(records.read()) == 1
 
 
 # ---- sizes ------------------------------------------------------------------------------------------

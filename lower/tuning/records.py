@@ -150,5 +150,7 @@ def _parsed(x: Mapping[str, Any]) -> Record:
         raise ValueError(f"the format is not {FORMAT}")
     if not all(isinstance(s, (int, float)) and s > 0 for s in x["samples"]):
         raise ValueError("samples must be seconds")
+    if not all(isinstance(k, list) and len(k) == 2 and isinstance(k[0], str) and isinstance(k[1], list) for k in x["kernels"]):
+        raise ValueError("a kernel is an implementation and a list of instructions")
     return Record(str(x["structure"]), tuple(map(int, x["sizes"])), str(x["machine"]), tuple(x["kernels"]), tuple(x["samples"]),
                   float(x["noise"]), x["failure"])
