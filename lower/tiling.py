@@ -101,7 +101,9 @@ def _first(body: Body, wanted: Sequence[str]) -> str | None:
     """Of these loops the one that comes first."""
     for s in body:
         if isinstance(s, For) and may_name(s, wanted):
-            return s.index.name if s.index.name in wanted else _first(s.body, wanted)
+            found = s.index.name if s.index.name in wanted else _first(s.body, wanted)
+            if found is not None:
+                return found
     return None
 
 
