@@ -46,6 +46,7 @@ from loopwright.lower.tuning.edits import BLOCKS, FACTORS, Edit, changed, of_kin
 from loopwright.lower.tuning.product_space import block_order, block_sizes, tile_shapes
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)  # of blocks of a plain loop
+MOST_NESTS = 1 << 12  # that a space remembers, and what they share: then it begins anew
 
 
 class Space:
@@ -72,6 +73,8 @@ class Space:
         """The nest of a schedule; None where it is not legal."""
         made = self._nests.get(schedule, ...)
         if made is ...:
+            if len(self._nests) >= MOST_NESTS:
+                self._nests, self._known = {}, Known()
             try:
                 made = build_nest(self.region, schedule, "kernel", self._known)
             except ScheduleError:
