@@ -53,7 +53,7 @@ TINY, TINY_ROW = 64, 16  # elements of a value, and of its last axis, that may l
 
 def default_schedule(region: Graph, target: Target) -> Schedule:
     """The schedule of a region that nobody has tuned."""
-    s = survey(region, MOST_COLUMNS if target.has_masks else MOST_INTERLEAVED)
+    s = survey(region, MOST_COLUMNS if target.has_masks else MOST_INTERLEAVED, MOST_INTERLEAVED)
     placement = [placement_of(s, k) for k in range(len(s.stages))]
     if sum(map(is_contraction, region.nodes)) > 1 and (chain := chain_schedule(region, target)) is not None:
         return chain

@@ -61,8 +61,9 @@ def root_index(region: Graph) -> tuple[Index, ...]:
     return tuple(Index(f"i{a}") for a in range(region.results[0].type.rank))
 
 
-def survey(region: Graph, columns: int = MOST_INTERLEAVED) -> Survey:
-    """Follow the reads from the root back to the parameters. `columns`: of how many of them at most a stack is spelled out."""
+def survey(region: Graph, columns: int = MOST_INTERLEAVED, channels: int = 0) -> Survey:
+    """Follow the reads from the root back to the parameters. `columns`: of how many of them at most a stack is spelled out;
+    `channels`: likewise of what is read in another order than it is stored in."""
     index = root_index(region)
     number = {n.outputs[0]: k for k, n in enumerate(region.nodes)}
     at: dict[Value, dict[Position, None]] = {v: {index[:v.type.rank]: None} for v in region.results}
@@ -100,7 +101,7 @@ def survey(region: Graph, columns: int = MOST_INTERLEAVED) -> Survey:
         stages[k] = Reading(node, expr, readers[k])
     kept = [s for s in stages if s is not None]
     levels = [s.node.outputs[0].type.rank for s in kept if isinstance(s.expr, Reduce)]
-    most = columns if not along else MOST_INTERLEAVED if uneven else 0
+    most = columns if not along else channels if uneven else 0
     short = _interleaves(region, index, fresh, columns) or (not levels and _repeats(kept, region, most))
     loops = len(index) - (len(index) not in levels and short)
     return Survey(region, index, kept, min(levels, default=loops), loops)
