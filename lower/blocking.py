@@ -17,7 +17,7 @@ from loopwright.ir.dims import Dim, Extent, floordiv, maximum, minimum, product,
 from loopwright.ir.errors import DTypeError, ScheduleError, ShapeError
 from loopwright.ir.graph import Graph, Node, Value, fresh_symbol
 from loopwright.ir.loops import Expr, Index, Load, Scatter, parts
-from loopwright.ir.schedule import InPlace
+from loopwright.ir.schedule import InPlace, Interleave
 from loopwright.ir.types import I64, ArrayType
 from loopwright.lower.composition import fresh_indices, reads
 from loopwright.lower.control import blocks, sized
@@ -127,8 +127,11 @@ class KnownAxes:
 
     def node_axes(self, n: Node, axis: int) -> Axes | None:
         """For each operand of a kernel, the axis that goes along with `axis` of all results; None if there is no such axis."""
-        if n.op is not kernel or "code" in n.attrs or any(isinstance(x, InPlace) for x in n.attrs.get("schedule", ())):
+        schedule = n.attrs.get("schedule", ())
+        if n.op is not kernel or "code" in n.attrs or any(isinstance(x, InPlace) for x in schedule):
             return None
+        if Interleave() in schedule and axis == n.outputs[0].type.rank - 1:
+            return None  # the size of that axis is spelled out
         region = n.regions[0]
         key = region.key, axis
         if key not in self._axes:
