@@ -41,7 +41,7 @@ from loopwright.lower.passes import goes_by_rows, goes_in_tiles, one_pass_rules
 from loopwright.lower.row_products import row_products
 from loopwright.lower.scheduling import MOST_COLUMNS, MOST_INTERLEAVED, Scheduled, ScheduleError, build_nest
 from loopwright.lower.short_rows import beside, gathers, rows_of
-from loopwright.lower.survey import EXPENSIVE, Reading, Survey, own_cost, survey
+from loopwright.lower.survey import EXPENSIVE, WEIGHTS, Reading, Survey, own_cost, survey
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import every
 
@@ -422,15 +422,16 @@ def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instructi
 
 
 def _short_maps(s: Survey, schedule: Schedule, lanes: int, target: Target) -> list[Instruction]:
-    """Rows of maps that are read across, more than from row to row, or in elements that lanes read one by one; rows of which a
-    vector has few if their elements are worth more than bringing them side by side."""
+    """Rows of maps that are read across, more than from row to row, or in elements that lanes read one by one; rows of few
+    elements, which take longer than bringing them side by side does."""
     rows = None if isinstance(s.root.expr, Scatter | Prefix) else rows_of(build_nest(s.region, schedule, "probe").nest)
     if rows is None or not isinstance(inner := rows.body[0], For):
         return []
     read = list(expressions(inner.body))
     along, down = _scattered(read, {inner.index}), _scattered(read, {rows.index})
     across = along > (down if _widest(s, in_memory=True) >= 4 else 0)
-    if not across and sum(own_cost(r.expr) for r in s.stages) < WORTH_KEEPING:
+    slow = any(isinstance(x, Apply) and x.dtype.kind == "f" and x.fn in WEIGHTS for r in s.stages for x in walk(r.expr))
+    if not across and not slow:
         return []
     short = ShortRows(min(lanes, target.vector_bits // 32), lanes if across else lanes // 2)
     is_long = isinstance(inner.extent, int) and inner.extent >= lanes

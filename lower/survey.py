@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from loopwright.ir.dims import Shape
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, PartitionPoint, Prefix, Reduce, Scatter, When, parts, walk
 from loopwright.ir.ops.structural import concatenate
@@ -71,7 +72,7 @@ def survey(region: Graph, columns: int = MOST_INTERLEAVED, channels: int = 0) ->
     readers: list[list[tuple[int, Position]]] = [[] for _ in region.nodes]
     fresh, last = fresh_indices(), index[-1] if index else None
     along = False  # whether something is chosen by, or read at, the position along the last axis
-    uneven = False  # whether something is read in another order than the root is stored in
+    uneven, apart = False, False  # whether something is read in another order than the root is stored in, and at far places
     for k, node in reversed(list(enumerate(region.nodes))):
         v = node.outputs[0]
         own = (*index[:v.type.rank], *(Index(f"a{a}") for a in range(len(index), v.type.rank)))
@@ -95,13 +96,14 @@ def survey(region: Graph, columns: int = MOST_INTERLEAVED, channels: int = 0) ->
                 if producer not in number:
                     along = along or any(last in walk(x) for x in found)
                     uneven = uneven or (found != index and any(isinstance(y, Index) for x in found for y in walk(x)))
+                    apart = apart or _lie_apart(producer.type.shape, found, index[-2:-1])
                 if producer in number:
                     at.setdefault(producer, {})[found] = None
                     readers[number[producer]].append((k, found))
         stages[k] = Reading(node, expr, readers[k])
     kept = [s for s in stages if s is not None]
     levels = [s.node.outputs[0].type.rank for s in kept if isinstance(s.expr, Reduce)]
-    most = columns if not along else channels if uneven else 0
+    most = columns if not along else channels if uneven and not apart else 0
     short = _interleaves(region, index, fresh, columns) or (not levels and _repeats(kept, region, most))
     loops = len(index) - (len(index) not in levels and short)
     return Survey(region, index, kept, min(levels, default=loops), loops)
@@ -110,6 +112,13 @@ def survey(region: Graph, columns: int = MOST_INTERLEAVED, channels: int = 0) ->
 def _chooses(e: Expr, by: Index | None) -> bool:
     """Whether an expression depends on an index other than by what it reads there."""
     return e == by or (not isinstance(e, Load) and any(_chooses(x, by) for x in parts(e)))
+
+
+def _lie_apart(shape: Shape, position: Position, pixels: Position) -> bool:
+    """Whether neighbours along an index, if there is one, are read at places far apart: neither side by side nor with a few
+    numbers between."""
+    moved = [k for k, x in enumerate(position) if not set(pixels).isdisjoint(walk(x))]
+    return bool(moved) and moved != [len(shape) - 1] and not is_short(shape)
 
 
 def _repeats(stages: list[Reading], region: Graph, columns: int) -> bool:
