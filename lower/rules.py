@@ -423,7 +423,7 @@ def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instructi
 
 def _short_maps(s: Survey, schedule: Schedule, lanes: int, target: Target) -> list[Instruction]:
     """Rows of maps that are read across, more than from row to row, or in elements that lanes read one by one; rows of few
-    elements, which take longer than bringing them side by side does."""
+    elements, where what is done to each takes longer than bringing them side by side."""
     rows = None if isinstance(s.root.expr, Scatter | Prefix) else rows_of(build_nest(s.region, schedule, "probe").nest)
     if rows is None or not isinstance(inner := rows.body[0], For):
         return []
