@@ -248,13 +248,15 @@ Statement = For | Store | Prefetch | Let | Reduction | Scan | While | Allocate |
 @dataclass(frozen=True)
 class Nest:
     """One kernel. `buffers` are its parameters: inputs, then outputs; `symbols` its sizes, i64 parameters after them. threads:
-    of a block of a GPU, along x and y, where loops are bound to them."""
+    of a block of a GPU, along x and y, where loops are bound to them. few: the symbol by which the kernel has bodies of its own
+    for few columns, and for which values."""
 
     name: str
     buffers: tuple[Buffer, ...]
     symbols: tuple[str, ...]
     body: tuple[Statement, ...]
     threads: tuple[int, int] | None = None
+    few: tuple[str, tuple[int, ...]] | None = None
 
 
 def one_pass(body: Sequence[Statement], at: int) -> list[Reduction]:

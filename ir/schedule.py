@@ -217,6 +217,21 @@ class ShortRows:
 
 
 @dataclass(frozen=True)
+class FewColumns:
+    """Where the root's last axis, of symbolic size, has from 2 to 4 positions, store them all in one step of the loops before
+    it, of which the last has `lanes`, with `unroll` vectors in flight. Which size it is, is asked at run time.
+
+    before: for i: for k < n: y[i, k] = x[i, n - 1 - k]
+    after:  if n == 2: for i by 16: { y[i:i+16, 0] = x[i:i+16, 1];  y[i:i+16, 1] = x[i:i+16, 0] }
+            else if n == 3: ...
+            else: as before
+    """
+
+    lanes: int
+    unroll: int
+
+
+@dataclass(frozen=True)
 class AddAlong:
     """Add `stage`, whose elements are sums of blocks of the root's rows, or of products over all of them, up in the root's own
     loops, which go past all that it reads.
@@ -397,13 +412,13 @@ class InAnyOrder:
 
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Distribute | Tensorize | Pack \
-    | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | AddAlong | OnePass | Tiles | InPlace | Threads | Bind \
-    | InShared | InRegisters | InTiles | InPasses | ByOwner | InAnyOrder
+    | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | FewColumns | AddAlong | OnePass | Tiles | InPlace | Threads \
+    | Bind | InShared | InRegisters | InTiles | InPasses | ByOwner | InAnyOrder
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
     Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Distribute, Tensorize, Pack, Parallel, Rfactor,
-    PrefetchRow, ByRows, ShortRows, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared, InRegisters, InTiles, InPasses,
-    ByOwner, InAnyOrder)}
+    PrefetchRow, ByRows, ShortRows, FewColumns, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared, InRegisters,
+    InTiles, InPasses, ByOwner, InAnyOrder)}
 
 
 def to_json(schedule: Schedule) -> str:

@@ -28,9 +28,9 @@ from loopwright.lower.runtime.canonical import lines, version_key
 from loopwright.lower.runtime.dispatcher import NativeFunction, set_versions
 from loopwright.lower.runtime.engine import Library, assemble, assembly
 from loopwright.lower.runtime.fallback import Miss
-from loopwright.lower.runtime.later import Later
+from loopwright.lower.runtime.later import Later, kind_of
 from loopwright.lower.runtime.lazy import lower_graph, module_of
-from loopwright.lower.runtime.linking import assembled, imported, is_native, link, link_short, module_texts
+from loopwright.lower.runtime.linking import assembled, imported, is_native, link, link_later, module_texts
 from loopwright.lower.target import Target, host_target
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class Compiled:
 
     @property
     def _texts(self) -> tuple[str, ...]:
-        short = (self.program.short,) if self.program.apart else ()
-        return *short, *module_texts(self.version, self.program.text, self.donations)
+        later = (self.program.short,) if self.program.apart else ()
+        return *later, *module_texts(self.version, self.program.text, self.donations)
 
     @property
     def module(self) -> Graph:
@@ -78,7 +78,7 @@ class Compiled:
 
     @property
     def llvm(self) -> str:
-        """The modules: what short rows need; kernels and entry point; dispatch function."""
+        """The modules: what calls may need later; kernels and entry point; dispatch function."""
         return "\n".join(self._texts)
 
     @property
@@ -155,11 +155,11 @@ def compile_version(version: Version) -> Compiled:
         program = lowered()
         texts = module_texts(version, program.text, program.donations)
         entry = Entry(assembled(texts, target), {"imports": imported(texts), "sites": _numbered(version.graph, program.sites),
-                                                 "donations": list(program.donations.items()), "short": list(program.apart)})
+                                                 "donations": list(program.donations.items()), "later": list(program.apart)})
         cache.write(key, entry)
     errors = SiteErrors(_sources(version.graph, entry.metadata["sites"]), integer_powers(version.graph))
-    names = entry.metadata["short"]
-    later = Later(names, lambda functions: _load_short(key, functions, lowered, target)) if names else None
+    names = entry.metadata["later"]
+    later = Later(names, lambda functions: _load_later(key, functions, lowered, target)) if names else None
     library = link(version, entry.code, entry.metadata["imports"], errors, later)
     donations = {int(k): int(a) for k, a in entry.metadata["donations"]}
     compiled = Compiled(version, target, use_blas, library, donations, from_cache=program is None)
@@ -168,15 +168,15 @@ def compile_version(version: Version) -> Compiled:
     return compiled
 
 
-def _load_short(key: str, functions: Sequence[str], lowered: Callable[[], Program], target: Target) -> Library:
-    """What short rows need of a program: from the disk, too."""
-    key = cache.digest(key, "short rows")
+def _load_later(key: str, functions: Sequence[str], lowered: Callable[[], Program], target: Target) -> Library:
+    """What a program needs of that kind: from the disk, too."""
+    key = cache.digest(key, kind_of(functions[0]))
     entry = cache.read(key)
     if entry is None:
-        text = lowered().short
+        text = lowered().later(functions)
         entry = Entry(assemble(text, target), {"imports": imported([text])})
         cache.write(key, entry)
-    return link_short(entry.code, entry.metadata["imports"], functions)
+    return link_later(entry.code, entry.metadata["imports"], functions)
 
 
 def _numbered(g: Graph, sites: tuple[Source | None, ...]) -> list[int]:

@@ -8,19 +8,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from loopwright.ir.attributes import attributes_key
 from loopwright.ir.errors import ScheduleError
-from loopwright.ir.graph import Graph, Node
-from loopwright.ir.schedule import InPlace
+from loopwright.ir.graph import Graph, Node, substitute_graph
+from loopwright.ir.nest import Nest, altered
+from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.ir.source import Source
 from loopwright.lower.blocking import blocked
-from loopwright.lower.codegen import KernelText, emit_nest
+from loopwright.lower.codegen import KernelText, emit_nest, exported
 from loopwright.lower.control import is_control
 from loopwright.lower.covers import RULES, Cover, chosen, covered
 from loopwright.lower.decisions import InBlocks
 from loopwright.lower.donation import donate
+from loopwright.lower.few_columns import spelled_out
 from loopwright.lower.functions import INTERRUPTED, OUT_OF_MEMORY, Frame, Function, source_at
 from loopwright.lower.kernel import kernel, program, region_of
 from loopwright.lower.library import MAY_RAISE, library_text
@@ -31,6 +34,7 @@ from loopwright.lower.plan import Argument, Place, ResultMemory, bytes_of, on_st
 from loopwright.lower.regions import SMALL_TEXT, control_function
 from loopwright.lower.runtime.engine import CONTROL
 from loopwright.lower.runtime.fourier import RAISED
+from loopwright.lower.runtime.later import few_of
 from loopwright.lower.runtime.parts import quickly
 from loopwright.lower.runtime.writer import Writer
 from loopwright.lower.scheduling import build_nest
@@ -40,7 +44,7 @@ from loopwright.lower.target import Target
 @dataclass(frozen=True)
 class Program:
     """LLVM text that defines `@entry` and its kernels; the user's line of each error site (site 0 is unknown); for each result
-    that lies in the memory of an argument, the argument's number; the kernels of which what short rows need stands apart."""
+    that lies in the memory of an argument, the argument's number; by name the functions that are made when calls need them."""
 
     text: str
     sites: tuple[Source | None, ...]
@@ -50,8 +54,12 @@ class Program:
 
     @property
     def short(self) -> str:
-        """LLVM text of what short rows need, one function for each of those kernels: see runtime/later.py."""
-        made = [kernel() for kernel in self.apart.values()]
+        """LLVM text of all of these."""
+        return self.later(self.apart)
+
+    def later(self, functions: Iterable[str]) -> str:
+        """LLVM text of some of these: see runtime/later.py."""
+        made = [self.apart[name]() for name in functions]
         shared = sorted({line for x in made for line in (*x.declarations, *x.globals)})
         return "\n".join((*shared, *(x.text for x in made)))
 
@@ -127,8 +135,11 @@ class _Module:
             return Function(name, ((), ((0, 0),)) if can_fail else ((),), can_fail, is_small=False)
         scheduled = build_nest(n.regions[0], n.attrs["schedule"], name)
         made = emit_nest(scheduled.nest, self.target, self.fast_math, apart=self.apart is not None)
-        if self.apart is not None and made.short is not None:
-            self.apart[name] = made.short
+        later = {**made.apart, **self._few_columns(n.regions[0], n.attrs["schedule"], scheduled.nest)}
+        if self.apart is not None:
+            self.apart.update(later)
+        for one in [] if self.apart is not None else [make() for make in later.values()]:
+            self._add(one.text, (*sorted(one.declarations), *sorted(one.globals)))
         sites = tuple([((0, stage),) for stage in scheduled.sites])
         updates = any(isinstance(x, InPlace) for x in n.attrs["schedule"])
         is_small = len(made.text) < SMALL_TEXT and (updates or all(on_stack(bytes_of(v)) for v in n.outputs))
@@ -136,6 +147,15 @@ class _Module:
         text = made.text if is_small or f"@{name}_range" not in made.text else quickly(made.text)
         self._add(text, (*sorted(made.declarations), *sorted(made.globals)))
         return Function(name, sites, can_fail, is_small)
+
+    def _few_columns(self, region: Graph, schedule: Schedule, nest: Nest) -> dict[str, Callable[[], KernelText]]:
+        """A kernel's functions for few columns."""
+        def made(name: str, few: Graph) -> KernelText:
+            inner = altered(build_nest(few, spelled_out(schedule, few), name).nest, symbols=nest.symbols)
+            return exported(emit_nest(inner, self.target, self.fast_math), name)
+        symbol, values = nest.few or ("", ())
+        return {name: partial(made, name, substitute_graph(region, {symbol: k}))
+                for k in values for name in [few_of(nest.name, k)]}
 
     def _control(self, whole: Graph) -> Function:
         f, text, shared = control_function(whole, f"{CONTROL}{next(self.number)}", self.function)

@@ -17,6 +17,7 @@ from loopwright.ir.schedule import (
     AddAlong,
     ByRows,
     ComputeAt,
+    FewColumns,
     Fuse,
     Inline,
     Instruction,
@@ -35,6 +36,7 @@ from loopwright.ir.types import BF16, F16
 from loopwright.lower.chains import blocks_of_rows
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.contractions import is_contraction, product_schedule
+from loopwright.lower.few_columns import one_of_few_columns
 from loopwright.lower.fusing import expressions, together
 from loopwright.lower.partials import block_sums
 from loopwright.lower.passes import goes_by_rows, goes_in_tiles, one_pass_rules
@@ -53,7 +55,7 @@ TINY, TINY_ROW = 64, 16  # elements of a value, and of its last axis, that may l
 
 def default_schedule(region: Graph, target: Target) -> Schedule:
     """The schedule of a region that nobody has tuned."""
-    s = survey(region, MOST_COLUMNS if target.has_masks else MOST_INTERLEAVED, MOST_INTERLEAVED)
+    s = _surveyed(region, target)
     placement = [placement_of(s, k) for k in range(len(s.stages))]
     if sum(map(is_contraction, region.nodes)) > 1 and (chain := chain_schedule(region, target)) is not None:
         return chain
@@ -72,7 +74,12 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
         schedule = tuple([x for x in schedule if not isinstance(x, PrefetchRow)])
     schedule = (*schedule, *fuse_rules(s, scheduled))
     schedule = (*schedule, *_pass_rules(s, schedule, scheduled))
-    return (*schedule, *_short_rows(s, schedule, target), *_shared_folds(s, schedule))
+    schedule = (*schedule, *_short_rows(s, schedule, target), *_shared_folds(s, schedule))
+    return (*schedule, *_few_columns(s, schedule, scheduled, target))
+
+
+def _surveyed(region: Graph, target: Target) -> Survey:
+    return survey(region, MOST_COLUMNS if target.has_masks else MOST_INTERLEAVED, MOST_INTERLEAVED)
 
 
 def chain_schedule(region: Graph, target: Target) -> Schedule | None:
@@ -436,6 +443,18 @@ def _short_maps(s: Survey, schedule: Schedule, lanes: int, target: Target) -> li
     short = ShortRows(min(lanes, target.vector_bits // 32), lanes if across else lanes // 2)
     is_long = isinstance(inner.extent, int) and inner.extent >= lanes
     return [] if is_long or beside(rows, short) is None else [short]
+
+
+# ---- few columns --------------------------------------------------------------------------------
+def _few_columns(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Target) -> list[Instruction]:
+    """Maps whose last loop may turn out to have few positions, if these are spelled out where they are known."""
+    maps = len(s.region.results) == 1 and not any(isinstance(r.expr, Reduce | Prefix | Scatter) for r in s.stages)
+    region = one_of_few_columns(s.region, schedule) if maps and len(scheduled.sites) == 1 else None
+    known = None if region is None else _surveyed(region, target)
+    if known is None or known.loops == len(s.index):
+        return []
+    lanes = _lanes_rules(known, [Inline(k) for k in range(len(s.stages))], target)
+    return [FewColumns(x.lanes, y.factor) for x in lanes if isinstance(x, Vectorize) for y in lanes if isinstance(y, Unroll)]
 
 
 # ---- folds of everything -----------------------------------------------------------------------

@@ -6,7 +6,7 @@ does not find raises ScheduleError naming the instruction. There is no other way
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from loopwright.ir.schedule import (
     ByRows,
     ComputeAt,
     Distribute,
+    FewColumns,
     Fuse,
     InAnyOrder,
     Inline,
@@ -49,6 +50,7 @@ from loopwright.ir.schedule import (
 )
 from loopwright.lower import binding, blocks, registers
 from loopwright.lower.distribution import distribute
+from loopwright.lower.few_columns import few_columns
 from loopwright.lower.fusing import Fused, by_rows, fuse_loops, transposed_loads
 from loopwright.lower.joining import join
 from loopwright.lower.lanes import lane_nest
@@ -97,6 +99,7 @@ class Decisions:
     parallel: Parallel | None = None
     by_rows: bool = False
     short: ShortRows | None = None
+    few: FewColumns | None = None
     tiled: bool = False
     blocks: list[Blocking] = field(default_factory=list)
     joined: list[OnePass] = field(default_factory=list)
@@ -144,6 +147,8 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.by_rows = True
             case ShortRows():
                 d.short = x
+            case FewColumns():
+                d.few = x
             case Tiles():
                 d.tiled = True
             case OnePass():
@@ -208,7 +213,20 @@ def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None
     places = _places(region, d)
     if places not in known.placed:
         known.placed[places] = place(region, places), {}, {}
-    return _NestBuilder(region, d, *known.placed[places], known.done, known.wide).build(name)
+    made = _NestBuilder(region, d, *known.placed[places], known.done, known.wide).build(name)
+    return replace(made, nest=_with_few_columns(region, d, d.few, made)) if d.few else made
+
+
+def _with_few_columns(region: Graph, d: Decisions, x: FewColumns, made: Scheduled) -> Nest:
+    """The nest that has other bodies for few columns, unless these could not do all that it does."""
+    few, kept = few_columns(region), d.placed or d.along or len(region.results) > 1
+    check(few is not None, x, "the root's last axis is not one that may turn out to be short")
+    check(not kept and _is_map(made.nest.body) and len(made.sites) == 1, x, "the kernel does more than a map, or may fail")
+    return altered(made.nest, few=few)
+
+
+def _is_map(body: Sequence[Statement]) -> bool:
+    return all(_is_map(s.body) if isinstance(s, For) else isinstance(s, Store) and s.combine == "set" for s in body)
 
 
 def fits(region: Graph, schedule: Schedule) -> bool:

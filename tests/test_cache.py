@@ -295,7 +295,7 @@ def test_no_address_and_no_path_is_stored(folder):
     for path in folder.glob("*.object"):
         data = path.read_bytes()
         told = json.loads(data.split(b"\n")[2])
-        assert b"file.py" not in data and set(told["metadata"]) <= {"imports", "sites", "donations", "short"}
+        assert b"file.py" not in data and set(told["metadata"]) <= {"imports", "sites", "donations", "later"}
 
 
 def test_a_broken_environment_is_another_key(monkeypatch):

@@ -28,7 +28,7 @@ def softmax(x):
 def made(monkeypatch):
     """How often functions for short rows were loaded, after that program's first call with long ones."""
     counted, make = [], later.Later.make
-    monkeypatch.setattr(later.Later, "make", lambda self: (counted.append(self), make(self))[1])
+    monkeypatch.setattr(later.Later, "make", lambda self, place: (counted.append(self), make(self, place))[1])
     return counted
 
 
@@ -92,7 +92,7 @@ def test_a_child_compiles_its_own():
 def test_an_interrupt_waits_for_the_end_of_the_call(monkeypatch):
     f, make = lw.jit(lambda x: softmax(x) * 5), later.Later.make
 
-    def interrupted(self):
+    def interrupted(self, place):
         raise KeyboardInterrupt
     monkeypatch.setattr(later.Later, "make", interrupted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it otherwise

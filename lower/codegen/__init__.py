@@ -1,4 +1,4 @@
 """Scheduled nests to LLVM IR text with explicit vectors."""
-from loopwright.lower.codegen.emit import KernelText, emit_nest
+from loopwright.lower.codegen.emit import KernelText, emit_nest, exported
 
-__all__ = ["KernelText", "emit_nest"]
+__all__ = ["KernelText", "emit_nest", "exported"]

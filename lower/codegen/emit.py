@@ -6,8 +6,8 @@ whether a parallel loop runs in one piece or in chunks.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from loopwright.ir.dims import Extent, floordiv, product
@@ -29,6 +29,7 @@ from loopwright.ir.nest import (
 )
 from loopwright.ir.schedule import ShortRows
 from loopwright.lower.codegen.beside import choosing, side_by_side, test_of
+from loopwright.lower.codegen.bodies import in_few_columns
 from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate, remember
@@ -73,14 +74,14 @@ OUT_OF_MEMORY = -1  # what error[0] becomes when scratch memory cannot be had
 
 @dataclass(frozen=True)
 class KernelText:
-    """One kernel: its functions' text, and the lines that a module needs once: declarations and constants. `short`: its
-    function for short rows, where that stands apart."""
+    """One kernel: its functions' text, and the lines that a module needs once: declarations and constants. `apart`: other
+    functions that it calls, which are made when calls need them."""
 
     name: str
     text: str
     declarations: frozenset[str]
     globals: frozenset[str]
-    short: Callable[[], KernelText] | None = None
+    apart: Mapping[str, Callable[[], KernelText]] = field(default_factory=dict)
 
 
 def stored(context: Context, statement: Store) -> None:
@@ -119,8 +120,15 @@ class Generator:
         buffers = {b.name: b for b in self.nest.buffers}
         kernel = self.kernel(buffers, {b.name: f"%b{k}" for k, b in enumerate(self.nest.buffers)})
         context = Context(kernel, kernel.root, {})
-        self.with_scratch(context, local_buffers(self.nest.body),
-                          lambda inside: self.statements(inside, self.nest.body, parallel=True))
+
+        def usual(scope: Scope) -> Carried:
+            self.with_scratch(context.at(scope), local_buffers(self.nest.body),
+                              lambda inside: self.statements(inside, self.nest.body, parallel=True))
+            return ()
+        if self.nest.few is None:
+            usual(context.scope)
+        else:
+            in_few_columns(context, self.nest, self._arguments(), usual, apart=self.apart is not None)
         self.finish(self.nest.name, kernel)
         return self.text(self.functions)
 
@@ -416,7 +424,7 @@ class Generator:
         self.is_short, self.of_one = None, self.functions[number:]
         if self.apart:
             return function, block
-        place = place_of(self.nest.name)
+        place = place_of(short_of(self.nest.name))
         self.constants.add(f"@{place} = external global ptr")
         return context.scope.call("ptr", CHOSEN, [("i1", test), ("ptr", f"@{place}"), ("ptr", function)]), block
 
@@ -491,8 +499,12 @@ def emit_nest(nest: Nest, target: Target, fast_math: bool = False, *, apart: boo
         return made
 
     def short() -> KernelText:
-        inner = Generator(nest, target, fast_math, True)
+        inner = Generator(replace(nest, few=None), target, fast_math, True)
         inner.run()
-        made, name = inner.text(inner.of_one), f" void @{short_of(nest.name)}("
-        return replace(made, text=made.text.replace(f"define internal{name}", f"define{name}"))
-    return replace(made, short=short)
+        return exported(inner.text(inner.of_one), short_of(nest.name))
+    return replace(made, apart={short_of(nest.name): short})
+
+
+def exported(made: KernelText, name: str) -> KernelText:
+    """The text with one of its functions for others to call."""
+    return replace(made, text=made.text.replace(f"define internal void @{name}(", f"define void @{name}("))

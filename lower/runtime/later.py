@@ -1,8 +1,9 @@
-"""Functions of a program that are compiled when a call first needs them: those for short rows.
+"""Functions of a program that are compiled when a call first needs them: those for short rows, and for few columns.
 
     ptr @lw_rows_chosen(i1 short, ptr place, ptr long)
 
-The program has a place for the address of each; where it finds none it asks Python, once, before threads share the loop.
+The program has a place for the address of each; where it finds none it asks Python, once, before threads share the loop. All
+of a kind are compiled at once: those that have a word in common, the last one of their names.
 
 Guarantees: rows that are short are always done by that function, unless there is no memory to compile it; the code lives as
 long as the program's.
@@ -47,17 +48,27 @@ def short_of(kernel: str) -> str:
     return f"{kernel}_short"
 
 
-def place_of(kernel: str) -> str:
+def few_of(kernel: str, value: int) -> str:
+    """The function of a kernel for few columns, by what says how many."""
+    return f"{kernel}_few{value}"
+
+
+def place_of(function: str) -> str:
     """Where the program finds its address."""
-    return f"lw_rows_of_{kernel}"
+    return f"lw_rows_of_{function}"
+
+
+def kind_of(function: str) -> str:
+    """What is compiled at once."""
+    return function.rpartition("_")[2]
 
 
 class Later:
-    """The functions of `kernels`, which `load_code` loads, given their names."""
+    """Such functions, which `load_code` loads, given names of one kind."""
 
-    def __init__(self, kernels: Sequence[str], load_code: Callable[[Sequence[str]], Library]) -> None:
-        self.kernels, self.load_code = kernels, load_code
-        self.places = (ctypes.c_void_p * len(kernels))()
+    def __init__(self, functions: Sequence[str], load_code: Callable[[Sequence[str]], Library]) -> None:
+        self.functions, self.load_code = functions, load_code
+        self.places = (ctypes.c_void_p * len(functions))()
         self.libraries: list[Library] = []  # of two threads that asked at once both
         for address in self.addresses().values():
             _known[address] = self
@@ -65,14 +76,16 @@ class Later:
     def addresses(self) -> Mapping[str, int]:
         """By symbol."""
         first, size = ctypes.addressof(self.places), ctypes.sizeof(ctypes.c_void_p)
-        return {place_of(name): first + k * size for k, name in enumerate(self.kernels)}
+        return {place_of(name): first + k * size for k, name in enumerate(self.functions)}
 
-    def make(self) -> None:
-        names = [short_of(name) for name in self.kernels]
+    def make(self, place: int) -> None:
+        """Those of the kind that the address of a place asks for."""
+        asked = (place - ctypes.addressof(self.places)) // ctypes.sizeof(ctypes.c_void_p)
+        names = [name for name in self.functions if kind_of(name) == kind_of(self.functions[asked])]
         library = self.load_code(names)
         self.libraries.append(library)
-        for k, name in enumerate(names):
-            self.places[k] = library[name]
+        for name in names:
+            self.places[self.functions.index(name)] = library[name]
 
 
 _known: WeakValueDictionary[int, Later] = WeakValueDictionary()  # by the address of each place
@@ -80,7 +93,7 @@ _known: WeakValueDictionary[int, Later] = WeakValueDictionary()  # by the addres
 
 def _made(place: int) -> None:
     try:
-        _known[place].make()
+        _known[place].make(place)
     except KeyboardInterrupt:  # it cannot pass through compiled code: another thread raises it again when Python goes on
         _thread.start_new_thread(_thread.interrupt_main, ())
 

@@ -60,8 +60,8 @@ def link(version: Version, code: bytes, imports: Sequence[str], raise_error: Cal
     return load(code, where, ["entry", "dispatch"] if is_native() else ["entry"], bound)
 
 
-def link_short(code: bytes, imports: Sequence[str], names: Sequence[str]) -> Library:
-    """Load what short rows need of a program: these functions."""
+def link_later(code: bytes, imports: Sequence[str], names: Sequence[str]) -> Library:
+    """Load functions that a program needs later."""
     return load(code, {name: _address(name, {}) for name in imports}, names)
 
 

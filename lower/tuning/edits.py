@@ -11,6 +11,7 @@ from loopwright.ir.schedule import (
     ByRows,
     ComputeAt,
     Distribute,
+    FewColumns,
     Fuse,
     InAnyOrder,
     Inline,
@@ -38,7 +39,8 @@ from loopwright.ir.schedule import (
 
 _ORDER: tuple[tuple[type[Instruction], ...], ...] = (
     (Inline, ComputeAt, AddAlong), (Interleave,), (Threads,), (Bind,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,), (Rfactor,),
-    (Split, Reorder, Distribute, Tensorize, Pack), (Parallel,), (ByRows,), (OnePass,), (ShortRows,), (Tiles,),
+    (Split, Reorder, Distribute, Tensorize, Pack), (Parallel,), (ByRows,), (OnePass,), (ShortRows,), (FewColumns,),
+    (Tiles,),
     (InShared, InRegisters, InTiles, ByOwner, InAnyOrder), (InPlace,))
 _RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
 LAST = _RANK[Tiles]  # whatever else there is stands beside these, in its own order
@@ -67,7 +69,7 @@ def topic(x: Instruction) -> object:
             return "threads"
         case PrefetchRow(stage) | OnePass(stage) | Rfactor(stage):
             return type(x), stage
-        case ByRows() | ShortRows() | Tiles():
+        case ByRows() | ShortRows() | FewColumns() | Tiles():
             return type(x)
     return "loops"
 

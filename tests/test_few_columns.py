@@ -1,0 +1,155 @@
+"""Images of which the number of channels is known at the call only: one compile for all, NumPy's values."""
+import mmap
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import loopwright as lw
+from loopwright.ir.errors import ScheduleError
+from loopwright.ir.expansion import expanded
+from loopwright.ir.schedule import FewColumns, Inline, from_json, to_json
+from loopwright.lower import program
+from loopwright.lower.codegen import bodies
+from loopwright.lower.partition import partition
+from loopwright.lower.runtime import later
+from loopwright.lower.scheduling import build_nest
+from loopwright.lower.target import host_target
+from tests.scale import examples
+
+FUNCTIONS = {
+    "channels reversed": lambda x: x[..., ::-1], "columns reversed": lambda x: x[:, ::-1], "turned": lambda x: np.rot90(x),
+    "side by side": lambda x: np.concatenate([x, x[:, :1]], axis=1), "twice": lambda x: np.repeat(x, 2, axis=2),
+    "one more": lambda x: np.concatenate([x, x[..., :1]], axis=-1), "one less": lambda x: x[..., :-1] * x[..., -1:],
+    "padded": lambda x: np.pad(x, ((1, 1), (2, 1), (0, 0)), mode="edge"), "masked": lambda x: x * x[..., :1],
+    "scaled": lambda x: x * (np.arange(x.shape[-1], like=x) + 1).astype(x.dtype), "shifted": lambda x: x[:, 1:] - x[:, :-1],
+    "divided": lambda x: (x.astype("float32") / np.float32(9) - 1) / (np.arange(x.shape[-1], like=x) + 1).astype("float32"),
+    "chosen": lambda x: np.where(np.arange(x.shape[-1], like=x) > 0, x, 0), "rolled": lambda x: np.roll(x, 1, axis=-1),
+    "every other": lambda x: x[::2, ::2],
+}
+JITTED = {name: lw.jit(lambda x, f=f: f(x)) for name, f in FUNCTIONS.items()}
+WIDE = lw.jit(lambda x: x[..., ::-1] * np.arange(x.shape[-1], like=x).astype("float32"))
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The names of what was loaded since."""
+    loaded, make = [], later.Later.make
+
+    def counted(self, place):
+        before = len(self.libraries)
+        make(self, place)
+        loaded.extend(name for name, at in zip(self.functions, self.places, strict=True) if at and len(self.libraries) > before)
+    monkeypatch.setattr(later.Later, "make", counted)
+    return loaded
+
+
+def view(x, kind):
+    """The same numbers, lying otherwise."""
+    if kind == "steps":
+        y = np.zeros((x.shape[0], x.shape[1], 2 * x.shape[2] + 1), x.dtype)[..., 1::2]
+        y[...] = x
+        return y
+    if kind == "offset":
+        y = np.zeros(x.size + 3, x.dtype)[3:].reshape(x.shape)
+        y[...] = x
+        return y
+    return np.asfortranarray(x) if kind == "fortran" else x
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@examples(12)
+@given(c=st.integers(1, 6), n=st.integers(0, 45), m=st.integers(2, 70), seed=st.integers(0, 99),
+       dtype=st.sampled_from(["u1", "f4", "f8", "i2"]), kind=st.sampled_from(["", "steps", "offset", "fortran"]))
+def test_images_of_any_number_of_channels(name, c, n, m, seed, dtype, kind):
+    x = (np.random.default_rng(seed).normal(size=(n + (name == "padded"), m, c)) * 50).astype("i4").astype(dtype)
+    expected, found = FUNCTIONS[name](x), JITTED[name](view(x, kind))
+    assert found.dtype == expected.dtype and found.shape == expected.shape
+    if name == "divided":
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    else:
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("c", [2, 3, 4])
+def test_bits_are_those_of_the_usual_body(c, monkeypatch):
+    x = np.random.default_rng(c).normal(size=(64, 80, c)).astype("f4")
+
+    def f(x):
+        return np.tanh(x[:, ::-1] / 3) * np.exp(x[..., ::-1])
+    few = lw.jit(lambda x: f(x))(x)
+    monkeypatch.setattr(bodies, "MANY", 1 << 40)
+    np.testing.assert_array_equal(lw.jit(lambda x: f(x) + 0)(x), few)
+
+
+def test_the_first_call_with_so_many_channels_compiles_for_them(made):
+    f = lw.jit(lambda x: x[..., ::-1] + 1)
+    for c in (7, 3, 3, 2, 9, 4, 3):
+        x = np.random.default_rng(c).normal(size=(60, 50, c))
+        np.testing.assert_array_equal(f(x), x[..., ::-1] + 1)
+    assert f.compiles == 1 and sorted(set(made)) == ["kernel_0_few2", "kernel_0_few3", "kernel_0_few4"]
+    assert "kernel_0_few3" in f.lower(x).llvm
+
+
+def test_small_images_do_without(made):
+    x = np.arange(30.0).reshape(2, 5, 3)
+    np.testing.assert_array_equal(lw.jit(lambda x: x[..., ::-1] + 2)(x), x[..., ::-1] + 2)
+    assert not made
+
+
+def test_threads_share_the_pixels():
+    x, found = np.random.default_rng(0).normal(size=(700, 400, 3)).astype("f4"), []
+    for count in (1, 3):
+        lw.set_threads(count)
+        found.append(WIDE(x))
+    lw.set_threads(None)
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("c", [2, 3, 4])
+def test_nothing_past_the_end_is_read(c):
+    size = c * 4096
+    page = mmap.mmap(-1, 2 * size + mmap.PAGESIZE)
+    x = np.frombuffer(page, "u1", size, len(page) - size).reshape(64, 64, c)
+    for name in ("channels reversed", "columns reversed", "one more", "one less", "every other"):
+        np.testing.assert_array_equal(JITTED[name](x), FUNCTIONS[name](x))
+    del x
+
+
+def test_results_in_donated_arguments():
+    f = lw.jit(lambda x: x * (np.arange(x.shape[-1], like=x) + 2).astype(x.dtype), donate_argnums=0)
+    for c in (3, 5):
+        x = np.random.default_rng(c).normal(size=(60, 50, c))
+        expected = x * (np.arange(c) + 2)
+        np.testing.assert_array_equal(f(x), expected)
+
+
+def kernels(f, *args):
+    graph = partition(expanded(lw.make_graph(f)(*args)), host_target(), blas=True)
+    return [(k.regions[0], k.attrs["schedule"]) for k in graph.nodes if k.regions]
+
+
+def test_the_schedule_says_so():
+    (region, schedule), = kernels(FUNCTIONS["columns reversed"], np.ones((5, 6, 7), "f4"))
+    few, = [x for x in schedule if isinstance(x, FewColumns)]
+    assert from_json(to_json(schedule)) == schedule
+    assert build_nest(region, schedule, "k").nest.few == ("k", (2, 3, 4))
+    for f in (lambda x: x[::-1] + 1, lambda x: np.sum(x, axis=0), lambda x: np.ravel(x)[::-1]):  # one loop, a fold, one axis
+        assert not any(isinstance(x, FewColumns) for _, schedule in kernels(f, np.ones((5, 6, 7), "f4")) for x in schedule)
+    (region, _), = kernels(lambda x: np.sum(x, axis=-1), np.ones((5, 6, 7), "f4"))
+    with pytest.raises(ScheduleError, match="more than a map"):
+        build_nest(region, (Inline(0), FewColumns(8, 2)), "k")
+    (region, _), = kernels(lambda x: x + 1, np.ones(40, "f4"))
+    with pytest.raises(ScheduleError, match="turn out to be short"):
+        build_nest(region, (*map(Inline, range(len(region.nodes))), few), "k")
+
+
+def test_all_bodies_at_once():
+    """As candidates of tuning are made, in one text."""
+    graph = expanded(lw.make_graph(FUNCTIONS["columns reversed"])(np.ones((5, 6, 7), "f4")))
+    made = program.lower_graph(graph, host_target(), blas=True)
+    assert not made.apart and all(f"define void @kernel_0_few{k}(" in made.text for k in (2, 3, 4))
+    once = program.lower_graph(graph, host_target(), blas=True, apart=True)
+    assert set(once.apart) == {f"kernel_0_few{k}" for k in (2, 3, 4)} and "few2(" not in once.text
+    assert once.short.count("define void @") == 3
