@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -134,6 +135,41 @@ def _flash(torch):
     return torch.nn.functional.scaled_dot_product_attention
 
 
+def _causal(xp, softmax):
+    """Attention in which no position sees those after it."""
+    def f(q, k, v):
+        s = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5
+        return softmax(xp.where(xp.arange(s.shape[-1]) <= xp.arange(s.shape[-2])[:, None], s, -np.inf)) @ v
+    return f
+
+
+def _causal_slopes(q, k, v, w):
+    scale = q.shape[-1] ** -0.5
+    p = _softmax(np.where(np.tri(q.shape[-2], dtype=bool), q @ k.swapaxes(-1, -2) * scale, -np.inf))
+    dp = w @ v.swapaxes(-1, -2)
+    ds = p * (dp - np.sum(dp * p, axis=-1, keepdims=True)) * scale
+    return ds @ k, ds.swapaxes(-1, -2) @ q, p.swapaxes(-1, -2) @ w
+
+
+def causal_attention() -> list[Timing]:
+    """Causal attention of 12 heads, 1000 positions of 64 float32, and the gradients."""
+    q, k, v, w = args = tuple(np.random.default_rng(0).normal(size=(4, 1, 12, 1000, 64)).astype("float32"))
+    wide = [a.astype("float64") for a in args]
+    forward = contest("causal attention, 12x1000x64 f32", (q, k, v), _causal(lw.numpy, nn.softmax), numpy=_causal(np, _softmax),
+                      expected=lambda: _causal(np, _softmax)(*wide[:3]), tolerance=1e-4,
+                      jax=lambda jax: _causal(jax.numpy, jax.nn.softmax), torch=lambda torch, _: _causal_flash(torch))
+    return forward + contest(
+        "gradient of causal attention, 12x1000x64 f32", (q, k, v, w),
+        gradient(lw.numpy, lw.grad, _causal(lw.numpy, nn.softmax), 3), numpy=_causal_slopes,
+        expected=lambda: _causal_slopes(*wide), tolerance=1e-4,
+        jax=lambda jax: gradient(jax.numpy, jax.grad, _causal(jax.numpy, jax.nn.softmax), 3),
+        torch=lambda torch, _: torch_gradient(torch, _causal_flash(torch), 3))
+
+
+def _causal_flash(torch):
+    return partial(torch.nn.functional.scaled_dot_product_attention, is_causal=True)
+
+
 # ---- recurrent networks -------------------------------------------------------------------------
 def _recurrent(scan, tanh):
     """All states of h = tanh(h w + x_t)."""
@@ -190,4 +226,4 @@ def rnn() -> list[Timing]:
         torch=lambda torch, optimised: torch_gradient(torch, _torch_recurrent(torch), 3))
 
 
-WORKLOADS = (digits_step, mlp, attention, rnn)
+WORKLOADS = (digits_step, mlp, attention, causal_attention, rnn)

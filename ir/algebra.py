@@ -119,6 +119,13 @@ def _swapped(m: Rewriter, p: Value, a: Value, b: Value) -> Found:
     return None if under is None else new("select", under, b, a)
 
 
+def _predicate(m: Rewriter, p: Value, a: Value, b: Value) -> Found:
+    first, second = constant(m, a), constant(m, b)
+    if a.type != p.type or first is None or second is None or first == second:
+        return None
+    return p if first else new("bitwise_not", p)
+
+
 def _is_real(v: Value) -> bool:
     return v.type.dtype not in COMPLEX
 
@@ -165,6 +172,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         lambda m, p, a, b: when(a is b, a),                                              # p ? a : a = a
         _chosen,                                                                         # true ? a : b = a
         _swapped,                                                                        # ~p ? a : b = p ? b : a
+        _predicate,                                                                      # p ? true : false = p
     ),
     "convert": (
         lambda m, x, **attrs: x,                                                         # to its own dtype (types agree)

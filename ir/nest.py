@@ -192,7 +192,8 @@ class Contract:
     tile, which may store any number past their extent, up to the block's length. pairs: both sides are words of two numbers
     of 16 bits (bf16 where sums are f32), and a product of words is the sum of the products of their halves. depth: of a GPU's
     block, which copies so many terms at a time; each thread then has one height by as many lanes of the sums. unit: the
-    instruction that multiplies tiles of them, if it is not one product at a time. stages: copies of a depth."""
+    instruction that multiplies tiles of them, if it is not one product at a time. stages: copies of a depth. Where `when` does
+    not hold nothing happens."""
 
     buffer: str
     at: tuple[Expr, ...]
@@ -209,6 +210,7 @@ class Contract:
     depth: int = 0
     unit: str = ""
     stages: int = 2
+    when: Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -158,6 +158,19 @@ class Pack:
 
 
 @dataclass(frozen=True)
+class Skip:
+    """Go past the blocks of a tensorized and packed product `stage` that masks leave out: where all of a block's sums are
+    replaced by something else in whatever reads them, and where all terms of one side are zeros that a mask makes, while the
+    other side is finite, which is found out first.
+
+    before: for j0 by 64: t += a[...] @ p[...];  for i: for j: y[i, j] = select(j <= i, t[i, j], -inf)
+    after:  for j0 by 64: if j0 <= I+29: t += a[...] @ p[...];  for i: for j: y[i, j] = select(j <= i, t[i, j], -inf)
+    """
+
+    stage: int
+
+
+@dataclass(frozen=True)
 class Parallel:
     """Let the pool share out the root's outermost loop, or loops by name.
 
@@ -412,13 +425,13 @@ class InAnyOrder:
 
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Distribute | Tensorize | Pack \
-    | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | FewColumns | AddAlong | OnePass | Tiles | InPlace | Threads \
-    | Bind | InShared | InRegisters | InTiles | InPasses | ByOwner | InAnyOrder
+    | Skip | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | FewColumns | AddAlong | OnePass | Tiles | InPlace \
+    | Threads | Bind | InShared | InRegisters | InTiles | InPasses | ByOwner | InAnyOrder
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
-    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Distribute, Tensorize, Pack, Parallel, Rfactor,
-    PrefetchRow, ByRows, ShortRows, FewColumns, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared, InRegisters,
-    InTiles, InPasses, ByOwner, InAnyOrder)}
+    Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Distribute, Tensorize, Pack, Skip, Parallel,
+    Rfactor, PrefetchRow, ByRows, ShortRows, FewColumns, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared,
+    InRegisters, InTiles, InPasses, ByOwner, InAnyOrder)}
 
 
 def to_json(schedule: Schedule) -> str:

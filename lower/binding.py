@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, walk
-from loopwright.ir.nest import Allocate, For, Nest, Reduction, Scan, Statement, Store
+from loopwright.ir.nest import Allocate, Contract, For, Nest, Reduction, Scan, Statement, Store
 from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.ir.types import F32, F64, is_float
 
@@ -88,6 +88,8 @@ def _check_shape(body: Sequence[Statement], x: int, y: int) -> None:
     for s in body:
         if isinstance(s, Scan) and s.bind and x < WARP:
             raise ValueError(f"fold {s.buffer}: whole warps along x run over it")
+        if isinstance(s, Contract) and s.when is not None:
+            raise ValueError(f"product {s.buffer}: threads of a block go past no blocks of a product")
         if isinstance(s, Store) and s.combine != "set" and y > 1:
             raise ValueError(f"updates of {s.buffer} are those of threads along x alone")
         if isinstance(s, For):

@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from loopwright.ir.dims import Extent
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.nest import Allocate, For, Nest, Reduction, Statement
+from loopwright.ir.ops.construct import iota
 from loopwright.ir.ops.contraction import dot_general
-from loopwright.ir.schedule import Distribute, Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
+from loopwright.ir.schedule import Distribute, Instruction, Pack, Parallel, Reorder, Schedule, Skip, Split, Tensorize
 from loopwright.ir.types import BF16, F16, ArrayType
 from loopwright.lower.contractions import FEWEST, ROW_BYTES, Tile, is_contraction, tile_of
 from loopwright.lower.kernel import MOST_NODES
+from loopwright.lower.masking import leaves_out
 from loopwright.lower.row_products import row_products
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import Target
@@ -100,8 +102,11 @@ def blocks_of_rows(region: Graph, placed: Schedule, target: Target) -> Schedule 
     for k in sums:
         schedule += _row_sums(k, nest, tile, bytes_each)
     shared = *[f.index.name for f in around[:1]], *([] if sums else [block_of(rows.index.name, high).name])
-    build_nest(region, (*schedule, Parallel(shared)), "probe")
-    return (*schedule, Parallel(shared))
+    nest = build_nest(region, (*schedule, Parallel(shared)), "probe").nest
+    has_positions = any(n.op is iota for n in region.nodes)
+    masked = [Skip(k) for k, n in enumerate(region.nodes)
+              if has_positions and (k in sums or is_contraction(n)) and leaves_out(nest, k)]
+    return (*schedule, *masked, Parallel(shared))
 
 
 def _chain(nest: Nest, row: str) -> list[For]:

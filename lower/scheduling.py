@@ -41,6 +41,7 @@ from loopwright.ir.schedule import (
     Rfactor,
     Schedule,
     ShortRows,
+    Skip,
     Split,
     Tensorize,
     Threads,
@@ -54,6 +55,7 @@ from loopwright.lower.few_columns import few_columns
 from loopwright.lower.fusing import Fused, by_rows, fuse_loops, transposed_loads
 from loopwright.lower.joining import join
 from loopwright.lower.lanes import lane_nest
+from loopwright.lower.masking import skip
 from loopwright.lower.packing import pack
 from loopwright.lower.partials import ROWS, block_sums
 from loopwright.lower.placing import Placed, Places, check, place
@@ -64,7 +66,7 @@ from loopwright.lower.tiling import FEW, Done, every, may_name, named, reorder, 
 
 T = TypeVar("T")
 R = TypeVar("R")
-Blocking = Split | Reorder | Distribute | Tensorize | Pack
+Blocking = Split | Reorder | Distribute | Tensorize | Pack | Skip
 Steps = dict[Blocking, tuple[Nest, "Steps"]]
 Looped = tuple[object, ...]  # a nest's name, which of its loops have lanes, threads, and loops made one
 Wide = dict[tuple[object, ...], tuple[For, For]]  # loops by number and by what is said of their vectors, without and with these
@@ -139,7 +141,7 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 fits = is_short(region.results[0].type.shape, MOST_COLUMNS)
                 check(fits, x, "the root's last axis has no small constant size")
                 d.interleave = True
-            case Split() | Reorder() | Distribute() | Tensorize() | Pack():
+            case Split() | Reorder() | Distribute() | Tensorize() | Pack() | Skip():
                 d.blocks.append(x)
             case Parallel():
                 d.parallel = x
@@ -440,6 +442,8 @@ def _blocked(nest: Nest, x: Blocking, done: Done) -> Nest:
             return tensorize(nest, x, done)
         case Pack(side, loop, product):
             return pack(nest, side, loop, product, done)
+        case Skip(stage):
+            return skip(nest, stage)
 
 
 def _kept_near(nest: Nest, x: InShared | InRegisters | InTiles | InPasses) -> Nest:

@@ -75,3 +75,52 @@ def test_gradients_of_padding(mode):
     slope = lw.jit(lw.grad(lambda x: np.sum(np.pad(x, (2, 3), mode=mode) * w)))(x)
     expected = np.array([np.sum((np.pad(np.eye(6)[k], (2, 3), mode=mode)) * w) for k in range(6)])
     np.testing.assert_allclose(slope, expected)
+
+
+MASKED = {
+    "lower": lambda x, xp: xp.tril(x), "upper": lambda x, xp: xp.triu(x, 2) * 2, "below": lambda x, xp: xp.tril(x, -3) + x,
+    "exp": lambda x, xp: xp.exp(xp.where(at(x, xp)[1] <= at(x, xp)[0], x * 0.1, -np.inf)),
+    "band": lambda x, xp: xp.where((at(x, xp)[1] <= at(x, xp)[0] + 2) & (at(x, xp)[0] < at(x, xp)[1] + 20), x, 1),
+    "both": lambda x, xp: xp.where(at(x, xp)[1] > 7, x, -x) + xp.where(at(x, xp)[1] >= at(x, xp)[0], 1, 2),
+    "sum": lambda x, xp: xp.sum(xp.tril(x), -1), "sum of others": lambda x, xp: xp.sum(xp.where(at(x, xp)[1] < 9, x, 1), -1),
+    "product": lambda x, xp: xp.prod(xp.where(at(x, xp)[1] >= at(x, xp)[0] + 5, x * 0.001 + 1, 1), -1),
+    "max": lambda x, xp: xp.max(xp.where(at(x, xp)[0] >= at(x, xp)[1], x, -np.inf), -1),
+    "min": lambda x, xp: xp.min(xp.where(at(x, xp)[0] >= at(x, xp)[1], 2, x), -1),
+    "argmax": lambda x, xp: xp.argmax(xp.where(at(x, xp)[0] < at(x, xp)[1], x, -np.inf), -1),
+    "any": lambda x, xp: xp.any(xp.where(at(x, xp)[0] < at(x, xp)[1], x > 50, False), -1),
+    "softmax": lambda x, xp: softmax(xp.where(at(x, xp)[1] <= at(x, xp)[0], x * 0.1, -np.inf), xp),
+    "down": lambda x, xp: xp.sum(xp.tril(x), 0), "all": lambda x, xp: xp.sum(xp.triu(x)),
+}
+
+
+def at(x, xp):
+    """Rows' and columns' numbers."""
+    return xp.arange(x.shape[0])[:, None], xp.arange(x.shape[1])
+
+
+def softmax(s, xp):
+    e = xp.exp(s - xp.max(s, axis=-1, keepdims=True))
+    return e / xp.sum(e, axis=-1, keepdims=True)
+
+
+@cache
+def masked(name):
+    return lw.jit(lambda x: MASKED[name](x, lw.numpy))
+
+
+@pytest.mark.parametrize("name", MASKED)
+@examples(20)
+@given(n=st.one_of(st.integers(1, 12), st.integers(1, 300)), m=st.one_of(st.integers(1, 9), st.integers(1, 300)),
+       dtype=st.sampled_from(["f4", "f8"]), seed=st.integers(0, 99))
+def test_masks_of_rows_and_columns(name, n, m, dtype, seed):
+    x = array((n, m), dtype, seed)
+    found, expected = masked(name)(x), MASKED[name](x, np)
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-4 if dtype == "f4" else 1e-12)
+
+
+def test_an_index_where_a_mask_hides_it_is_checked():
+    f = lw.jit(lambda x, k: lw.numpy.where(lw.numpy.arange(x.shape[0]) < 3, x[k], 0.0))
+    x, k = np.arange(5.0), np.array([0, 1, 2, 3, 9])
+    with pytest.raises(IndexError, match="9"):
+        f(x, k)

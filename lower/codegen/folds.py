@@ -13,7 +13,7 @@ from functools import reduce
 import numpy as np
 
 from loopwright.ir.dims import Extent
-from loopwright.ir.loops import Index, When
+from loopwright.ir.loops import Expr, Index, Literal, When
 from loopwright.ir.monoids import COMBINING, identity
 from loopwright.ir.nest import Prefetch, Reduction, Store
 from loopwright.ir.types import BOOL, F32, I64, U8, is_float
@@ -25,8 +25,10 @@ from loopwright.lower.codegen.machine import Machine, register_type, vector_type
 from loopwright.lower.codegen.memory import prefetch
 from loopwright.lower.codegen.narrowing import narrowed
 from loopwright.lower.codegen.spans import Span, VectorSpan, masked, vector_spans
-from loopwright.lower.codegen.terms import Term
+from loopwright.lower.codegen.stretches import Turn, chosen, settled, turn_of, turned
+from loopwright.lower.codegen.terms import Term, union
 from loopwright.lower.codegen.text import Arm, Scope, branch, loop
+from loopwright.lower.fusing import values, writes
 
 BLOCKS = (16, 16, 16, 16)  # additions in a row: blocks of blocks, blocks, iterations
 Over = tuple[tuple[Index, Extent], ...]
@@ -55,6 +57,24 @@ class Fold:
         fold = copy(self)
         fold.body, span = narrowed(context, self.body, identity(self.monoid, self.work), index, span, place)
         return fold, span
+
+    def expressions(self) -> list[Expr]:
+        """What is computed at each point."""
+        return [self.body.expr, *values(self.also), *(e for _, index in writes(self.also) for e in index)]
+
+    def on_one_side(self, turn: Turn, behind: bool) -> Fold:
+        """The fold as it is before a turn, or behind it, where it asks for no memory ahead that it does not read."""
+        fold, terms = copy(self), self.kernel.terms
+        fold.body = terms.of(chosen(self.body.expr, turn, behind))
+        also = [settled(s, turn, behind) if isinstance(s, Store) else s for s in self.also]
+        read = union([fold.body.buffers, *(terms.of(s.value).buffers for s in also if isinstance(s, Store))])
+        fold.also = tuple([s for s in also if isinstance(s, Store) or s.write or s.buffer in read])
+        return fold
+
+    def is_nothing(self) -> bool:
+        """Whether each point is the identity, and nothing else is done there."""
+        nothing = isinstance(e := self.body.expr, Literal) and bool(np.equal(e.value, identity(self.monoid, self.work)))
+        return nothing and not self.also and not self.positions
 
     def types(self, context: Context) -> list[str]:
         value = vector_type(register_type(self.work), context.lanes)
@@ -205,6 +225,15 @@ class Joint:
         fold, span = self.folds[0].narrowed(context, index, span, place)
         return Joint([fold]), span
 
+    def expressions(self) -> list[Expr]:
+        return [e for f in self.folds for e in f.expressions()]
+
+    def on_one_side(self, turn: Turn, behind: bool) -> Joint:
+        return Joint([f.on_one_side(turn, behind) for f in self.folds])
+
+    def is_nothing(self) -> bool:
+        return all(f.is_nothing() for f in self.folds)
+
     def split(self, state: State) -> list[State]:
         """Each fold's own registers."""
         shares = [2 if f.positions else 1 for f in self.folds]
@@ -345,8 +374,23 @@ def cascade(scope: Scope, span: Span, blocks: tuple[int, ...], zero: Sequence[tu
 
 
 def _vector_total(context: Context, folding: Fold | Joint, index: Index, extent: Extent, lanes: int, unroll: int,
-                  stretch: Span | None) -> State:
-    """The last index over the lanes: unrolled vectors, then single ones, then a masked one."""
+                  span: Span | None) -> State:
+    """The last index over the lanes, in two stretches where a comparison that turns on the way chooses what is folded."""
+    turn = turn_of(context, index, folding.expressions())
+    if turn is None:
+        return _stretch(context, folding, index, extent, lanes, unroll, span)
+    sides = turned(context, turn, span or ("0", context.kernel.extent(extent)))
+    folds = [folding.on_one_side(turn, behind) for behind in (False, True)]
+    found = [_stretch(context, f, index, extent, lanes, unroll, side)
+             for f, side in zip(folds, sides, strict=True) if not f.is_nothing()]
+    if not found:
+        return folding.zero(replace(context, lanes=lanes, parts=1))
+    return reduce(lambda a, b: folding.merge(context.scope, a, b, lanes), found)
+
+
+def _stretch(context: Context, folding: Fold | Joint, index: Index, extent: Extent, lanes: int, unroll: int,
+             stretch: Span | None) -> State:
+    """A stretch of it: unrolled vectors, then single ones, then a masked one."""
     state: State | None = None
     for span in vector_spans(context, stretch or extent, lanes, unroll, one_loop=not folding.also):
         if state is None and not span.masked:

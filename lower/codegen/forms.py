@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from loopwright.ir.loops import Bounded, Expr, Load, Local, Prefix, Reduce, walk
+from loopwright.ir.loops import Bounded, Expr, Load, Prefix, Reduce, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Reduction, Scan, Statement, Store, While
 from loopwright.lower.fusing import expressions, writes
 
@@ -29,7 +29,7 @@ def condition_of(statement: For) -> Expr | None:
     if not isinstance(inner, Store) or inner.when is None:
         return None
     found = walk(inner.when)
-    return None if any(x in indices or isinstance(x, Bounded | Local) for x in found) else inner.when
+    return None if any(x in indices or isinstance(x, Bounded) for x in found) else inner.when
 
 
 def without_condition(statement: For) -> For:

@@ -6,15 +6,17 @@ Guarantees: the same positions in the same order; what is computed at each is wh
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from loopwright.ir.loops import Apply, Expr, Prefix, Reduce, When, transform, walk
+from loopwright.ir.loops import Apply, Bounded, Expr, Index, Prefix, Reduce, When, transform, walk
 from loopwright.ir.nest import For, Let, Statement, Store, altered
+from loopwright.ir.types import INTEGERS
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.spans import Span
 from loopwright.lower.codegen.terms import Linear, add_linear, scale_linear
 from loopwright.lower.fusing import expressions
 
+COMPARISONS = ("lt", "le", "gt", "ge")
 MOST_STRETCHES = 6  # each is a loop's text, with vectors in flight and a rest
 Turn = tuple[Expr, bool, Linear]  # a comparison, whether it holds from the turn on or before it, and where that is
 
@@ -31,11 +33,17 @@ def in_stretches(context: Context, f: For, span: Span, run: Callable[[For, Span]
     if turn is None:
         run(f, span)
         return
+    before, behind = turned(context, turn, span)
+    in_stretches(context, _known(f, turn, False), before, run)
+    in_stretches(context, _known(f, turn, True), behind, run)
+
+
+def turned(context: Context, turn: Turn, span: Span) -> tuple[Span, Span]:
+    """A span before a turn, and behind it."""
     scope, (low, high) = context.scope, span
     at = scope.call("i64", "llvm.smin.i64", [("i64", _number(context, turn[2])), ("i64", high)])
     at = scope.call("i64", "llvm.smax.i64", [("i64", at), ("i64", low)])
-    in_stretches(context, _known(f, turn, False), (low, at), run)
-    in_stretches(context, _known(f, turn, True), (at, high), run)
+    return (low, at), (at, high)
 
 
 def _count(context: Context, f: For, most: int) -> int:
@@ -51,17 +59,23 @@ def _count(context: Context, f: For, most: int) -> int:
 
 def _first(context: Context, f: For) -> Turn | None:
     """The first comparison by which the body chooses, and that turns once on the way through the loop."""
-    found = [x for e in expressions(f.body) for x in walk(e)]
-    if any(isinstance(x, Reduce | Prefix) for x in found):
+    return turn_of(context, f.index, expressions(f.body))
+
+
+def turn_of(context: Context, index: Index, found: Iterable[Expr]) -> Turn | None:
+    """The first comparison by which expressions choose, and that turns once as an index grows."""
+    inside = [x for e in found for x in walk(e)]
+    if any(isinstance(x, Reduce | Prefix) for x in inside):
         return None
-    terms = context.kernel.terms
-    for test in dict.fromkeys(x.cond for x in found if isinstance(x, When)):
-        if not isinstance(test, Apply) or test.fn != "lt" or test.args[0].dtype != terms.of(f.index).dtype:
+    for test in dict.fromkeys([c for x in inside if (c := _choice(x)) is not None]):
+        less, more, past = ordered(test)
+        if less.dtype != context.kernel.terms.of(index).dtype:
             continue
-        distance = add_linear(terms.linear(terms.of(test.args[0])), scale_linear(terms.linear(terms.of(test.args[1])), -1))
-        step = distance[0].get(terms.of(f.index))
-        rest = {t: c for t, c in distance[0].items() if t.expr != f.index}, distance[1]
-        if any(t.effects or f.index.name in t.free or not t.free <= context.bindings.keys() or context.varies(t)
+        terms = context.kernel.terms
+        distance = add_linear(terms.linear(terms.of(less)), scale_linear(terms.linear(terms.of(more)), -1))
+        step = distance[0].get(terms.of(index))
+        rest = {t: c for t, c in distance[0].items() if t.expr != index}, distance[1] - past
+        if any(t.effects or index.name in t.free or not t.free <= context.bindings.keys() or context.varies(t)
                for t in rest[0]):
             continue
         if step == 1:  # i + rest < 0
@@ -71,21 +85,53 @@ def _first(context: Context, f: For) -> Turn | None:
     return None
 
 
-def _known(f: For, turn: Turn, behind: bool) -> For:
-    """The loop as it is before the turn, or behind it."""
+def _choice(e: Expr) -> Apply | None:
+    """The comparison of positions by which an expression chooses one of two, where the other need not be computed."""
+    match e:
+        case When(Apply(fn=fn) as test) if fn in COMPARISONS:
+            return test
+        case Apply(fn="select", args=(Apply(fn=fn) as test, *both)) if fn in COMPARISONS:
+            return None if any(map(_may_fail, both)) else test
+    return None
+
+
+def _may_fail(e: Expr) -> bool:
+    """Whether an expression checks what it computes."""
+    return any(isinstance(x, Bounded) or (isinstance(x, Apply) and x.fn == "power" and x.dtype in INTEGERS) for x in walk(e))
+
+
+def ordered(test: Apply) -> tuple[Expr, Expr, int]:
+    """Two numbers and how much the first must be less than the second plus that, where a comparison holds."""
+    a, b = test.args
+    less, more = (a, b) if test.fn in ("lt", "le") else (b, a)
+    return less, more, int(test.fn in ("le", "ge"))
+
+
+def chosen(e: Expr, turn: Turn, behind: bool) -> Expr:
+    """An expression as it is before a turn, or behind it."""
     test, rises, _ = turn
     holds = rises == behind
 
-    def chosen(e: Expr) -> Expr | None:
-        return transform(e.then if holds else e.other, chosen) if isinstance(e, When) and e.cond == test else None
+    def settled(x: Expr) -> Expr | None:
+        match x:
+            case When(cond, then, other) | Apply(fn="select", args=(cond, then, other)) if cond == test:
+                return transform(then if holds else other, settled)
+        return None
+    return transform(e, settled)
 
-    def settled(s: Statement) -> Statement:
-        if isinstance(s, Let):
-            return altered(s, value=transform(s.value, chosen))
-        assert isinstance(s, Store)
-        return altered(s, index=tuple([transform(e, chosen) for e in s.index]), value=transform(s.value, chosen),
-                       when=None if s.when is None else transform(s.when, chosen))
-    return f.with_body(tuple(map(settled, f.body)))
+
+def settled(s: Store, turn: Turn, behind: bool) -> Store:
+    """A store as it is before a turn, or behind it."""
+    return altered(s, index=tuple([chosen(e, turn, behind) for e in s.index]), value=chosen(s.value, turn, behind),
+                   when=None if s.when is None else chosen(s.when, turn, behind))
+
+
+def _known(f: For, turn: Turn, behind: bool) -> For:
+    """The loop as it is before the turn, or behind it."""
+    def one(s: Statement) -> Statement:
+        assert isinstance(s, Let | Store)
+        return settled(s, turn, behind) if isinstance(s, Store) else altered(s, value=chosen(s.value, turn, behind))
+    return f.with_body(tuple(map(one, f.body)))
 
 
 def _number(context: Context, place: Linear) -> str:

@@ -93,6 +93,12 @@ def padded(context: Context, statement: For, run: Callable[[Context], None]) -> 
 # ---- products -----------------------------------------------------------------------------------
 def contract(context: Context, s: Contract) -> None:
     """Tiles of the first height, then of the next."""
+    if s.when is not None:
+        def within(scope: Scope) -> Carried:
+            contract(context.at(scope), replace(s, when=None))
+            return ()
+        branch(context.scope, context.evaluate(context.kernel.terms.of(s.when)).parts[0], within)
+        return
     assert s.columns.length is not None
     low, high = block_span(context, s.rows)
     for height in s.heights:

@@ -29,6 +29,7 @@ from loopwright.ir.schedule import (
     Rfactor,
     Schedule,
     ShortRows,
+    Skip,
     Split,
     Tensorize,
     Threads,
@@ -39,14 +40,14 @@ from loopwright.ir.schedule import (
 
 _ORDER: tuple[tuple[type[Instruction], ...], ...] = (
     (Inline, ComputeAt, AddAlong), (Interleave,), (Threads,), (Bind,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,), (Rfactor,),
-    (Split, Reorder, Distribute, Tensorize, Pack), (Parallel,), (ByRows,), (OnePass,), (ShortRows,), (FewColumns,),
+    (Split, Reorder, Distribute, Tensorize, Pack, Skip), (Parallel,), (ByRows,), (OnePass,), (ShortRows,), (FewColumns,),
     (Tiles,),
     (InShared, InRegisters, InTiles, ByOwner, InAnyOrder), (InPlace,))
 _RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
 LAST = _RANK[Tiles]  # whatever else there is stands beside these, in its own order
 FACTORS = (1, 2, 4, 8, 16)  # vectors in flight
 Edit = tuple[Sequence[Instruction], Sequence[Instruction]]  # of a schedule: what is taken out, and what is put there
-BLOCKS = (Split, Reorder, Distribute, Tensorize, Pack)
+BLOCKS = (Split, Reorder, Distribute, Tensorize, Pack, Skip)
 
 
 def ordered(schedule: Sequence[Instruction]) -> Schedule:
