@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from loopwright.ir.loops import Expr, Index, Load, Local, Reduce, minus, transform, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Statement, Store, altered
 from loopwright.lower.fusing import expressions
-from loopwright.lower.tiling import Done, at_loop, block_of
+from loopwright.lower.tiling import KNOWN, Done, at_loop, block_of
 
 Body = tuple[Statement, ...]
+
+_KNOWN_PARTS: dict[tuple[object, ...], tuple[list[Statement], For]] = {}  # by the numbers of their statements, and all else
 
 
 def distribute(nest: Nest, name: str, size: int, done: Done) -> Nest:
@@ -34,14 +36,26 @@ def _distributed(f: For, size: int) -> For:
     rows = {s.buffer.name: s.buffer for s in f.body if isinstance(s, Allocate)}
     numbers = _shared(parts)
     kept = [*rows.values(), *(Buffer(_all_of(x.name), (), x.dtype, "local") for x in numbers.values())]
-    loops = []
-    for k, part in enumerate(parts):
-        part = [*map(_with_sums, part)]
-        change = _Part(f.index, Index(f"{f.index.name}_{k}"), block, frozenset(rows), numbers, _named(part))
-        body = (*map(change.statement, part), *(change.keep(x) for x in numbers.values() if x.name in _named(part)))
-        loops.append(altered(f, index=change.new, body=body, origin=block, length=size))
+    empty = [altered(f, index=Index(f"{f.index.name}_{k}"), body=(), origin=block, length=size) for k in range(len(parts))]
+    shared = frozenset(rows), tuple(numbers.items())
+    loops = [_loop_of(part, loop, f.index, *shared) for part, loop in zip(parts, empty, strict=True)]
     allocated = [Allocate(altered(b, shape=(size, *b.shape))) for b in kept]
     return altered(f, index=block, step=size, body=(*allocated, *loops))
+
+
+def _loop_of(part: list[Statement], loop: For, old: Index, rows: frozenset[str], numbers: tuple[tuple[str, Local], ...]) -> For:
+    """The loop with one part of the body, found once: nests that follow from each other share most parts."""
+    key = tuple(map(id, part)), loop, old, rows, numbers
+    known = _KNOWN_PARTS.get(key)
+    if known is None:
+        if len(_KNOWN_PARTS) >= KNOWN:
+            _KNOWN_PARTS.clear()
+        sums = [*map(_with_sums, part)]
+        assert loop.origin is not None
+        change = _Part(old, loop.index, loop.origin, rows, dict(numbers), _named(sums))
+        body = (*map(change.statement, sums), *(change.keep(x) for name, x in numbers if name in change.own))
+        known = _KNOWN_PARTS[key] = part, loop.with_body(body)  # the part is kept, so that its numbers stay its own
+    return known[1]
 
 
 def _parts(body: Sequence[Statement]) -> list[list[Statement]]:

@@ -242,12 +242,13 @@ def _direct(x: Expr) -> Iterator[Expr]:
 
 @dataclass(frozen=True)
 class Fused:
-    """What nests with the same accesses share when adjacent loops of theirs become one: see `together`; and expressions, as
-    they were and are, by number."""
+    """What nests with the same accesses share when adjacent loops of theirs become one: see `together`; and expressions
+    and statements, as they were and are, by number."""
 
     loops: Loops
     begins: dict[str, int] | None
     done: dict[int, tuple[Expr, Expr]] = field(default_factory=dict)
+    statements: dict[int, tuple[Statement, tuple[Statement, ...]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, nest: Nest, loops: Loops) -> Fused:
@@ -268,6 +269,7 @@ def fuse_loops(nest: Nest, known: Fused) -> Nest | None:
 
 class _Fuser:
     def __init__(self, known: Fused, begins: dict[str, int]) -> None:
+        self.known = known
         self.run, self.begins = [k for k, _ in known.loops], begins
         self.extent = product(n for _, n in known.loops)
         self.row = product(n for _, n in known.loops[1:])
@@ -315,6 +317,12 @@ class _Fuser:
         return tuple(x for s in statements for x in self.statement(s))
 
     def statement(self, s: Statement) -> tuple[Statement, ...]:
+        found = self.known.statements.get(id(s))
+        if found is None:
+            found = self.known.statements[id(s)] = s, self._statement(s)  # s is kept, so that its id stays its own
+        return found[1]
+
+    def _statement(self, s: Statement) -> tuple[Statement, ...]:
         match s:
             case For() if s.index == self.run[-1]:
                 return (dataclasses.replace(s, index=self.index, extent=self.extent, body=self.body(s.body)),)

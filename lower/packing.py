@@ -5,7 +5,7 @@ Guarantees: each function checks, then does; ValueError says why a nest does not
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from loopwright.ir.dims import Extent, floordiv, product
@@ -37,15 +37,18 @@ def pack(nest: Nest, side: str, name: str, number: int | None, done: Done) -> Ne
     its tiles read it in order."""
     def packed(body: Body, f: For | None) -> Body:
         wanted = None if number is None else (f"s{number}_sums", f"r{number}_sums", f"t{number}")
-        products = [(k, s) for k, x in enumerate(body) for s in _products((x,), wanted)]
+        products = [(k, s) for k, x in enumerate(body) for s in _products(x, wanted)]
         if len(products) != 1:
             raise ValueError("there is no product in it, or more than one")
         at, s = products[0]
-        copy = _left(s, f) if side == "left" else _right(s, f, body)
+        copy = _left(s, f) if side == "left" else _right(s, f, body[at:at + 1])
         _check_bound(copy, body[at:])
-        read = Load(copy.buffer.name, (copy.place,), copy.buffer.dtype)
-        new = altered(s, left=read) if side == "left" else altered(s, right=read)
-        return (*body[:at], Allocate(copy.buffer), copy.fill, *_replaced(body[at:at + 1], s, new), *body[at + 1:])
+        known = copy.read.get(id(body[at]))
+        if known is None:
+            read = Load(copy.buffer.name, (copy.place,), copy.buffer.dtype)
+            new = altered(s, left=read) if side == "left" else altered(s, right=read)
+            known = copy.read[id(body[at])] = body[at], _replaced(body[at], s, new)
+        return (*body[:at], Allocate(copy.buffer), copy.fill, known[1], *body[at + 1:])
     if side not in ("left", "right"):
         raise ValueError("a product has a left and a right side")
     if not name:
@@ -53,25 +56,24 @@ def pack(nest: Nest, side: str, name: str, number: int | None, done: Done) -> Ne
     return altered(nest, body=at_loop(nest.body, name, lambda f: f.with_body(packed(f.body, f)), done))
 
 
-def _products(body: Sequence[Statement], wanted: Sequence[str] | None) -> Iterator[Contract]:
+def _products(s: Statement, wanted: Sequence[str] | None) -> list[Contract]:
     """The products of blocks whose sums are in these buffers, or all."""
-    for s in body:
-        if isinstance(s, For) and (wanted is None or may_name(s, wanted)):
-            yield from _products(s.body, wanted)
-        elif isinstance(s, Contract) and (wanted is None or s.buffer in wanted):
-            yield s
+    if isinstance(s, For) and (wanted is None or may_name(s, wanted)):
+        return [x for inner in s.body for x in _products(inner, wanted)]
+    return [s] if isinstance(s, Contract) and (wanted is None or s.buffer in wanted) else []
 
 
 @dataclass(frozen=True)
 class _Copy:
     """Where one side of a product is packed, what packs it, where the product reads it; the loops and the buffers that it is
-    copied from."""
+    copied from; and statements as they were and are with the product reading it, by number."""
 
     buffer: Buffer
     fill: Statement
     place: Expr
     indices: frozenset[str]
     buffers: frozenset[str]
+    read: dict[int, tuple[Statement, Statement]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, buffer: Buffer, fill: Statement, place: Expr) -> _Copy:
@@ -82,10 +84,11 @@ class _Copy:
 
 def _check_bound(copy: _Copy, after: Sequence[Statement]) -> None:
     """ValueError where what is copied before statements depends on a loop inside them, or on what they make."""
-    if late := sorted(named(after, copy.indices)):
+    found = named(after, copy.indices | copy.buffers)
+    if late := sorted(found & copy.indices):
         raise ValueError(f"what is packed depends on the loop {late[0]}, which is inside")
-    if later := sorted(named(after, copy.buffers)):
-        raise ValueError(f"what is packed is read from {later[0]}, which is made there")
+    if found:
+        raise ValueError(f"what is packed is read from {min(found)}, which is made there")
 
 
 def _left(s: Contract, f: For | None) -> _Copy:
@@ -251,6 +254,7 @@ def _across(f: For) -> For:
     return altered(f, tiled=True) if transposed_loads(f) else f
 
 
-def _replaced(body: Body, old: Contract, new: Contract) -> Body:
-    return tuple([new if s is old else s.with_body(_replaced(s.body, old, new))
-                  if isinstance(s, For) and may_name(s, (old.buffer,)) else s for s in body])
+def _replaced(s: Statement, old: Contract, new: Contract) -> Statement:
+    if isinstance(s, For) and may_name(s, (old.buffer,)):
+        return s.with_body(tuple([_replaced(x, old, new) for x in s.body]))
+    return new if s is old else s

@@ -6,7 +6,7 @@ schedules which differ in these alone have the same statements.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -14,7 +14,7 @@ from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.graph import Graph, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, Local, Prefix, Reduce, Scatter, integer, walk
-from loopwright.ir.nest import Allocate, Buffer, For, Let, Prefetch, Reduction, Scan, Statement, Store
+from loopwright.ir.nest import Allocate, Buffer, For, Let, Prefetch, Reduction, Scan, Statement, Store, altered
 from loopwright.ir.schedule import (
     AddAlong,
     ByOwner,
@@ -41,7 +41,6 @@ class Places:
     kept: tuple[ComputeAt, ...] = ()
     along: tuple[AddAlong, ...] = ()
     in_place: tuple[InPlace, ...] = ()
-    prefetched: frozenset[int] = frozenset()
     interleave: bool = False
     updates: ByOwner | InAnyOrder | None = None
     across: bool = False
@@ -50,10 +49,13 @@ class Places:
 
 @dataclass(frozen=True)
 class Placed:
-    """The statements; of each error site its stage; the loops of each reduction stage; which loop of which stage a variable is
-    of, and whether several of its vectors may be in flight; the axis of a running fold, and its variable."""
+    """The statements; the level of rows, and what is computed at the points of each reduction with a loop of its own, in order;
+    of each error site its stage; the loops of each reduction stage; which loop of which stage a variable is of, and whether
+    several of its vectors may be in flight; the axis of a running fold, and its variable."""
 
     statements: tuple[Statement, ...]
+    level: int
+    passes: dict[int, Sequence[Expr]]
     sites: tuple[int, ...]
     folds: dict[int, tuple[tuple[Index, Extent], ...]]
     loops: dict[Index, tuple[int, int, bool]]
@@ -85,7 +87,6 @@ class _Placer:
         self.outputs = {v: f"y{k}" for k, v in reversed(list(enumerate(region.results)))}
         self.composer = Composer(region, self.names, self.kept)
         self.over: dict[int, tuple[tuple[Index, Extent], ...]] = {}  # of each reduction stage
-        self.asked: set[int] = set()  # the stages whose loops prefetch
         self.passes: dict[int, Sequence[Expr]] = {}  # what is computed at the points of each reduction so far
         self.loops = self.index[:-1] if places.interleave else self.index
         self.variables = {k: (self.root_stage, a, True) for a, k in enumerate(self.loops) if a == len(self.loops) - 1}
@@ -95,9 +96,7 @@ class _Placer:
     def placed(self) -> Placed:
         self._check_places()
         body = self._body()
-        for stage in self.places.prefetched:
-            check(stage in self.asked, PrefetchRow(stage), "it is no reduction in a loop of its own")
-        return Placed(body, tuple(self.composer.sites), self.over, self.variables, self.running)
+        return Placed(body, self.level, self.passes, tuple(self.composer.sites), self.over, self.variables, self.running)
 
     def _check_places(self) -> None:
         """Stages are kept where the loops go through just their positions, and every result is stored."""
@@ -184,9 +183,7 @@ class _Placer:
             return [*held, *[Store(output, at, value) for at, value in zip(self.stored(), values, strict=True)]]
         value = self.composer.compute(self.root, self.index)
         lets, value = self._fold(self.root_stage, f"r{self.root_stage}", value)
-        asked = [Prefetch(output, self.index, product(self.root.type.shape[self.level:]), write=True)] \
-            if self.places.prefetched and self.level < len(self.loops) else []
-        return [*lets, *asked, Store(output, self.index, value),
+        return [*lets, Store(output, self.index, value),
                 *[self._add_along(x.stage) for x in self.places.along if not self._sums_rows(x)]]
 
     def _add_along(self, stage: int) -> Store:
@@ -216,26 +213,8 @@ class _Placer:
         if stores:  # the fold now reads what the stores keep
             value = self._again(stage)
         self.passes[stage] = (value.body, *(s.value for s in stores))
-        also = (*stores, *(self._prefetches(stage) if stage in self.places.prefetched else ()))
-        fold = Reduction(name, value.monoid, value.over, value.body, value.dtype, also=also)
+        fold = Reduction(name, value.monoid, value.over, value.body, value.dtype, also=tuple(stores))
         return [fold], Local(name, value.dtype)
-
-    def _prefetches(self, stage: int) -> list[Prefetch]:
-        """The lines that the next row will want of what reductions over such rows have read so far, each at its own point;
-        those of a row further on where rows are gone over once."""
-        self.asked.add(stage)
-        level, extents = self.region.nodes[stage].outputs[0].type.rank, [n for _, n in self.over[stage]]
-        check(0 < level <= self.level, PrefetchRow(stage), "the reduction does not run over rows")
-        found: dict[str, None] = {}
-        passes = 0
-        for k, values in self.passes.items():
-            at = (*self.index[:level], *(j for j, _ in self.over[k]))
-            if [n for _, n in self.over[k]] == extents:
-                passes += 1
-                found |= {str(x.array): None for e in values for x in walk(e) if isinstance(x, Load) and x.index == at}
-        once = passes == 1 and self.level == len(self.loops)
-        further = product(extents) * (ROWS_AHEAD if once else 1)
-        return [Prefetch(name, at, further, write=False) for name in found if name in self.names.values()]
 
     def _again(self, stage: int) -> Reduce:
         node = self.region.nodes[stage]
@@ -325,6 +304,53 @@ class _Placer:
             self.variables[self.index[a]] = self.root_stage, a, False
             body = [For(self.index[a], shape[a], tuple(body))]
         return tuple(body)
+
+
+# ---- rows further on ---------------------------------------------------------------------------
+def prefetching(region: Graph, places: Places, placed: Placed, stages: Collection[int]) -> tuple[Statement, ...]:
+    """The statements, in which the loops of these reductions ask for the rows that come later, and the root's for where it will
+    store them. Late: schedules that differ in this alone share all else."""
+    if not stages:
+        return placed.statements
+    root, shape = region.results[0], region.results[0].type.shape
+    loops = len(shape) - places.interleave
+    for k in stages:
+        check(k in placed.passes, PrefetchRow(k), "it is no reduction in a loop of its own")
+    asked = {f"{'r' if root in region.nodes[k].outputs else 's'}{k}": _rows_ahead(region, places, placed, k, loops)
+             for k in stages}
+    place = tuple([Index(f"i{a}") for a in range(len(shape))])
+    written = [Prefetch("y0", place, product(shape[placed.level:]), write=True)] if placed.level < loops else []
+
+    def visit(s: Statement) -> Sequence[Statement]:
+        match s:
+            case For():
+                return [s.with_body(tuple([x for inner in s.body for x in visit(inner)]))]
+            case Reduction() if s.name in asked:
+                return [altered(s, also=(*s.also, *asked[s.name]))]
+            case Store() if (s.buffer, s.index) == ("y0", place):
+                return [*written, s]
+        return [s]
+    return tuple([x for s in placed.statements for x in visit(s)])
+
+
+def _rows_ahead(region: Graph, places: Places, placed: Placed, stage: int, loops: int) -> list[Prefetch]:
+    """The lines that the next row will want of what reductions over such rows have read so far, each at its own point;
+    those of a row further on where rows are gone over once."""
+    level, extents = region.nodes[stage].outputs[0].type.rank, [n for _, n in placed.folds[stage]]
+    check(0 < level <= placed.level, PrefetchRow(stage), "the reduction does not run over rows")
+    operands = {*(f"x{k}" for k in range(len(region.params))), *(f"y{x.output}" for x in places.in_place)}
+    found: dict[str, None] = {}
+    passes = 0
+    for k, values in placed.passes.items():
+        at = (*[Index(f"i{a}") for a in range(level)], *(j for j, _ in placed.folds[k]))
+        if [n for _, n in placed.folds[k]] == extents:
+            passes += 1
+            found |= {str(x.array): None for e in values for x in walk(e) if isinstance(x, Load) and x.index == at}
+        if k == stage:
+            break
+    once = passes == 1 and placed.level == loops
+    further = product(extents) * (ROWS_AHEAD if once else 1)
+    return [Prefetch(name, at, further, write=False) for name in found if name in operands]
 
 
 # ---- reading and storing in one buffer -------------------------------------------------------------

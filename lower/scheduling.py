@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
+from loopwright.ir.cached import cached_property
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.errors import ScheduleError as ScheduleError
 from loopwright.ir.graph import Graph, Node
@@ -58,23 +59,19 @@ from loopwright.lower.lanes import lane_nest
 from loopwright.lower.masking import skip
 from loopwright.lower.packing import pack
 from loopwright.lower.partials import ROWS, block_sums
-from loopwright.lower.placing import Placed, Places, check, place
+from loopwright.lower.placing import Places, check, place, prefetching
 from loopwright.lower.row_passes import in_passes
 from loopwright.lower.row_products import row_products
+from loopwright.lower.sharing import Begun, Blocking, Known, Step, Wide, known_of
 from loopwright.lower.short_rows import in_short_rows
-from loopwright.lower.tiling import FEW, Done, every, may_name, named, reorder, shared_out, split, tensorize, unpacked
+from loopwright.lower.tiling import FEW, Done, may_name, named, reorder, shared_out, split, tensorize, unpacked
 
 T = TypeVar("T")
 R = TypeVar("R")
-Blocking = Split | Reorder | Distribute | Tensorize | Pack | Skip
-Steps = dict[Blocking, tuple[Nest, "Steps"]]
-Looped = tuple[object, ...]  # a nest's name, which of its loops have lanes, threads, and loops made one
-Wide = dict[tuple[object, ...], tuple[For, For]]  # loops by number and by what is said of their vectors, without and with these
 MOST_WIDE = 1 << 10
 MOST_DONE = 256  # loops of which it is known what an instruction makes of each
 SOME = 2  # lanes of a loop that has any, before it is said how many
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
-MOST_RECENT = 16  # regions of which it is remembered what schedules made of them
 MOST_COLUMNS = 16  # of a stack of columns, or of one column again and again, which vectors put together
 
 
@@ -127,6 +124,8 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 elif isinstance(x, AddAlong):
                     check(_adds_rows(region, region.nodes[stage]), x, "it sums neither the root's rows nor blocks of them")
                     d.along[stage] = x
+            case Split() | Reorder() | Distribute() | Tensorize() | Pack() | Skip():
+                d.blocks.append(x)
             case Vectorize(stage, loop, lanes):
                 d.vector[stage, loop] = lanes
             case Unroll(stage, factor):
@@ -141,8 +140,6 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 fits = is_short(region.results[0].type.shape, MOST_COLUMNS)
                 check(fits, x, "the root's last axis has no small constant size")
                 d.interleave = True
-            case Split() | Reorder() | Distribute() | Tensorize() | Pack() | Skip():
-                d.blocks.append(x)
             case Parallel():
                 d.parallel = x
             case ByRows():
@@ -181,29 +178,6 @@ def _adds_rows(region: Graph, node: Node) -> bool:
         node.op is row_products and node.inputs[0].type.shape[:-1] == root[:-1])
 
 
-@dataclass
-class Known:
-    """What schedules made of one region, for others that begin alike: statements, by where things are computed; of these nests
-    before blocks, by what decides them, and what each instruction about blocks made of one, and others of that; and of single
-    loops."""
-
-    placed: dict[Places, tuple[Placed, dict[Looped, tuple[Nest, Steps]], dict[Looped, Fused]]] = field(default_factory=dict)
-    done: dict[Blocking, Done] = field(default_factory=dict)
-    wide: Wide = field(default_factory=dict)
-
-
-_recent: list[tuple[Graph, Known]] = []  # regions that nests were made of last
-
-
-def _known_of(region: Graph) -> Known:
-    """What is known of a region: rules ask about it again and again, and then it is compiled."""
-    found = [known for g, known in tuple(_recent) if g is region]  # equal ones may have other names for their sizes
-    if not found:
-        found = [Known()]
-        _recent[:] = (region, found[0]), *_recent[:MOST_RECENT - 1]
-    return found[0]
-
-
 def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None = None) -> Scheduled:
     """The nest that `schedule` makes of `region`. `known`: what others made of this region, which this one adds to."""
     if region.nodes[0].op is scan:
@@ -211,11 +185,12 @@ def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None
             return Scheduled(lane_nest(region, schedule, name), (-1,), {})
         except ValueError as error:
             raise ScheduleError(str(error)) from None
-    d, known = decisions_of(region, schedule), _known_of(region) if known is None else known
+    d, known = decisions_of(region, schedule), known_of(region) if known is None else known
     places = _places(region, d)
-    if places not in known.placed:
-        known.placed[places] = place(region, places), {}, {}
-    made = _NestBuilder(region, d, *known.placed[places], known.done, known.wide).build(name)
+    begun = known.begun.get(places)
+    if begun is None:
+        begun = known.begun[places] = Begun(place(region, places))
+    made = _NestBuilder(region, d, places, begun, known).build(name)
     return replace(made, nest=_with_few_columns(region, d, d.few, made)) if d.few else made
 
 
@@ -246,33 +221,30 @@ def _places(region: Graph, d: Decisions) -> Places:
     loops = region.results[0].type.rank - d.interleave
     outermost = frozenset([x.loop for x in d.bound if x.stage == root])
     across = loops > 0 and (root, loops - 1) in d.vector
-    return Places(tuple(d.placed.values()), tuple(d.along.values()), tuple(d.in_place), frozenset(d.prefetched), d.interleave,
-                  d.updates, across, outermost)
+    return Places(tuple(d.placed.values()), tuple(d.along.values()), tuple(d.in_place), d.interleave, d.updates, across,
+                  outermost)
 
 
 class _NestBuilder:
-    def __init__(self, region: Graph, decisions: Decisions, placed: Placed, known: dict[Looped, tuple[Nest, Steps]],
-                 fused: dict[Looped, Fused], done: dict[Blocking, Done], wide: Wide) -> None:
-        self.region, self.d, self.placed = region, decisions, placed
-        self.known, self.fused, self.done, self.wide = known, fused, done, wide
+    def __init__(self, region: Graph, decisions: Decisions, places: Places, begun: Begun, known: Known) -> None:
+        self.region, self.d, self.places, self.placed = region, decisions, places, begun.placed
+        self.begun, self.fused, self.known = begun, begun.fused, known
 
     def build(self, name: str) -> Scheduled:
         d = self.d
         wide = frozenset([loop for loop, lanes in d.vector.items() if lanes > 1])
-        key = (name, wide, d.parallel == Parallel(), tuple(d.bound), tuple(d.fused))
-        if key not in self.known:
-            self.known[key] = self._looped(name), {}
-        nest, steps = self.known[key]
+        key = (name, wide, frozenset(d.prefetched), d.parallel == Parallel(), tuple(d.bound), tuple(d.fused))
+        step = self.begun.nests.get(key)
+        if step is None:
+            step = self.begun.nests[key] = Step(self._looped(name))
         for instruction in d.blocks:
-            if instruction not in steps:
-                done = self.done.setdefault(instruction, {})
-                if len(done) > MOST_DONE:
-                    done.clear()
-                steps[instruction] = _agreed(instruction, partial(_blocked, done=done), nest), {}
-            nest, steps = steps[instruction]
-        nest = altered(nest, body=_in_vectors(nest.body, self._vectors(), self.wide))  # late: schedules share what is above it
+            step = step.after.get(instruction) or self._blocked(step, instruction)
+        body = _in_vectors(step.nest.body, self._vectors(), self.known.wide)  # late: schedules share what is above it
+        nest = altered(step.nest, body=body)
         if tiles := [x for x in d.blocks if isinstance(x, Tensorize)]:
-            check(not unpacked(nest), tiles[0], "its tiles read packed sides: see Pack")
+            if step.packed is None:
+                step.packed = not unpacked(step.nest)
+            check(step.packed, tiles[0], "its tiles read packed sides: see Pack")
         if d.parallel:
             nest = _agreed(d.parallel, shared_out, nest)
         if d.by_rows:
@@ -292,9 +264,17 @@ class _NestBuilder:
             nest = altered(nest, body=tuple(map(_tiled, nest.body)))
         return Scheduled(self._on_threads(nest), self.placed.sites, self.placed.folds)
 
+    def _blocked(self, step: Step, x: Blocking) -> Step:
+        """One instruction about blocks done."""
+        done = self.known.done.setdefault(x, {})
+        if len(done) > MOST_DONE:
+            done.clear()
+        made = step.after[x] = Step(_agreed(x, partial(_blocked, done=done), step.nest))
+        return made
+
     def _looped(self, name: str) -> Nest:
         """The nest before blocks."""
-        body = self._in_lanes(self.placed.statements)
+        body = self._in_lanes(prefetching(self.region, self.places, self.placed, self.d.prefetched))
         if self.d.parallel == Parallel():
             check(len(body) == 1 and isinstance(body[0], For), Parallel(), "the root has no outermost loop of its own")
             together = max([ROWS for k in self.d.along if len(self.region.nodes[k].attrs["axes"]) == 1], default=1)
@@ -319,21 +299,36 @@ class _NestBuilder:
 
     def _in_lanes(self, body: Sequence[Statement], around: Vectorize | None = None) -> tuple[Statement, ...]:
         """The statements with some lanes where loops have any. `around`: a loop has lanes already."""
+        wide = self._wide
         out: list[Statement] = []
         for s in body:
             if around is not None:
                 check(not isinstance(s, Allocate | Reduction), around, "a row, or a loop of a reduction alone, is inside")
-            if isinstance(s, For):
-                stage, loop, _ = self.placed.loops.get(s.index, (-1, 0, False))
-                lanes = self.d.vector.get((stage, loop), 1)
-                inside = self._in_lanes(s.body, Vectorize(stage, loop, lanes) if lanes > 1 else around)
-                check(lanes == 1 or not _meet(s.body, s.index), Vectorize(stage, loop, lanes),
-                      "lanes may meet in one element of what a store combines")
-                s = altered(s, body=inside, lanes=min(lanes, SOME))
-            elif isinstance(s, Reduction):
-                s = altered(s, lanes=min(self.d.vector.get(self._last(s), 1), SOME))
+            if isinstance(s, For | Reduction):
+                key = id(s), around is None, *sorted(named((s,), wide))
+                known = self.begun.wide.get(key)
+                if known is None:
+                    known = self.begun.wide[key] = s, self._with_lanes(s, around)
+                s = known[1]
             out.append(s)
         return tuple(out)
+
+    def _with_lanes(self, s: For | Reduction, around: Vectorize | None) -> Statement:
+        if isinstance(s, Reduction):
+            return altered(s, lanes=min(self.d.vector.get(self._last(s), 1), SOME))
+        stage, loop, _ = self.placed.loops.get(s.index, (-1, 0, False))
+        lanes = self.d.vector.get((stage, loop), 1)
+        inside = self._in_lanes(s.body, Vectorize(stage, loop, lanes) if lanes > 1 else around)
+        check(lanes == 1 or not _meet(s.body, s.index), Vectorize(stage, loop, lanes),
+              "lanes may meet in one element of what a store combines")
+        return altered(s, body=inside, lanes=min(lanes, SOME))
+
+    @cached_property
+    def _wide(self) -> set[str]:
+        """The names of reductions, and of indices of loops, that have lanes."""
+        vector = self.d.vector
+        return {*(s.name for s in self.begun.reductions if vector.get(self._last(s), 1) > 1),
+                *(k.name for k, (stage, loop, _) in self.placed.loops.items() if vector.get((stage, loop), 1) > 1)}
 
     def _last(self, s: Reduction) -> tuple[int, int]:
         """The stage of a reduction and the last of its loops, which may have lanes."""
@@ -343,7 +338,7 @@ class _NestBuilder:
     def _vectors(self) -> dict[str, dict[str, int]]:
         """Of reductions, and of loops whose lanes the schedule says, by name: how many these are, and how many vectors are in
         flight."""
-        folds = [(s.name, *self._last(s), True) for s in every(self.placed.statements) if isinstance(s, Reduction)]
+        folds = [(s.name, *self._last(s), True) for s in self.begun.reductions]
         loops = [(k.name, *of) for k, of in self.placed.loops.items() if self.d.vector.get(of[:2], 1) > 1]
         found = {name: {"lanes": self.d.vector.get((stage, loop), 1)} | ({"unroll": self.d.unroll[stage]}
                  if unrolls and stage in self.d.unroll else {}) for name, stage, loop, unrolls in (*folds, *loops)}

@@ -159,6 +159,8 @@ def named(body: Sequence[Statement], wanted: Collection[str]) -> set[str]:
     for s in body:
         if not isinstance(s, For):
             found.update([x for x in _own(s) if x in wanted])
+        elif not may_name(s, wanted):
+            continue
         elif len(s.body) <= FEW:
             found |= _names(s).intersection(wanted)
         else:
@@ -170,7 +172,10 @@ def named(body: Sequence[Statement], wanted: Collection[str]) -> set[str]:
 
 def may_name(f: For, wanted: Collection[str]) -> bool:
     """Whether a loop may be that of one of these names, or hold it, see `named`."""
-    return len(f.body) > FEW or not _names(f).isdisjoint(wanted)
+    found = _KNOWN_NAMES.get(id(f))
+    if found is None and len(f.body) > FEW:
+        return True
+    return not (_names(f) if found is None else found[1]).isdisjoint(wanted)
 
 
 def _names(f: For) -> frozenset[str]:
@@ -212,20 +217,24 @@ def at_loop(body: Body, name: str, change: Callable[[For], For], done: Done) -> 
 def _changed(body: Body, wanted: Sequence[str], change: Callable[[For], tuple[For, Buffer | None] | None],
              done: Done) -> tuple[Body, Buffer | None]:
     """The statements with what `change` makes of loops that name something which is wanted, outer ones first, and the buffer
-    that it gives. `done`: what it made of loops before."""
+    that it gives. `done`: what became of loops before."""
     made, widened = list(body), None
     for k, s in enumerate(body):
-        if isinstance(s, For) and may_name(s, wanted):
-            known = done.get(id(s))
-            if known is None:
-                new = change(s)
-                if new is None:
-                    inner, buffer = _changed(s.body, wanted, change, done)
-                    new = s if inner is s.body else altered(s, body=inner), buffer
-                done[id(s)] = known = s, *new
-            if known[1] is not s:
-                made[k], widened = known[1:]
+        if not isinstance(s, For) or not may_name(s, wanted):
+            continue
+        known = done.get(id(s))
+        if known is None:
+            done[id(s)] = known = s, *(change(s) or _inside(s, wanted, change, done))
+        if known[1] is not s:
+            made[k], widened = known[1:]
     return body if all(map(operator.is_, made, body)) else tuple(made), widened
+
+
+def _inside(s: For, wanted: Sequence[str], change: Callable[[For], tuple[For, Buffer | None] | None],
+            done: Done) -> tuple[For, Buffer | None]:
+    """A loop with its body changed, see `_changed`."""
+    body, widened = _changed(s.body, wanted, change, done)
+    return s if body is s.body else altered(s, body=body), widened
 
 
 # ---- products in registers --------------------------------------------------------------------------
@@ -294,13 +303,14 @@ def _whole(f: For) -> int:
 
 def _widened(body: Body, old: Body, buffer: Buffer) -> Body:
     """The statements, of which those around a product are not the old ones, with its buffer as large as this one."""
-    def visit(s: Statement, before: Statement) -> Statement:
+    made = list(body)
+    for k, (s, before) in enumerate(zip(body, old, strict=True)):
         if isinstance(s, Allocate):
-            return Allocate(buffer) if s.buffer.name == buffer.name else s
-        if s is before or not isinstance(s, For) or not isinstance(before, For) or len(s.body) != len(before.body):
-            return s
-        return s.with_body(_widened(s.body, before.body, buffer))
-    return tuple(map(visit, body, old))
+            if s.buffer.name == buffer.name:
+                made[k] = Allocate(buffer)
+        elif s is not before and isinstance(s, For) and isinstance(before, For) and len(s.body) == len(before.body):
+            made[k] = s.with_body(_widened(s.body, before.body, buffer))
+    return tuple(made)
 
 
 @lru_cache(KNOWN)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.ir.dims import Extent, evaluate
+from loopwright.ir.dims import Extent, Shape, evaluate
 from loopwright.ir.loops import Apply, Bounded, Expr, Index, Literal, Load, Local, Prefix, Reduce, Size, parts, walk
 from loopwright.ir.nest import (
     Allocate,
@@ -63,15 +63,17 @@ def features(nest: Nest, sizes: Mapping[str, int], target: Target) -> np.ndarray
     walk.body(nest.body, root)
     total = walk.total
     total["bytes"] = sum(walk.met.values())
-    for name, cache in (("past_first", FIRST_CACHE), ("past_second", target.cache_bytes),
-                        ("past_last", LAST_CACHE * target.cache_bytes)):
-        total[name] = root.moved(cache)
+    total["past_first"], total["past_second"], total["past_last"] = root.moved(
+        (FIRST_CACHE, target.cache_bytes, LAST_CACHE * target.cache_bytes))
     return np.array([total[name] for name in NAMES])
 
 
 class _Loop:
     """A loop around statements. runs: how often its body runs in all, a step at a time; wide: the positions of one step along
     each index; one, all: of each buffer the bytes that one trip meets, and all trips; own: those of its own statements."""
+
+    __slots__ = ("_moved", "all", "chain", "depth", "index", "inside", "lanes", "one", "own", "parent", "points", "runs",
+                 "trips", "wide")
 
     def __init__(self, index: str, trips: int, parent: _Loop | None = None, wide: tuple[tuple[str, int], ...] = (),
                  lanes: int = 1) -> None:
@@ -84,6 +86,7 @@ class _Loop:
         self.all: dict[str, float] = {}
         self.own: dict[str, float] = {}
         self.inside: list[_Loop] = []
+        self._moved: tuple[float, ...] | None = None
         if parent:
             parent.inside.append(self)
 
@@ -105,24 +108,29 @@ class _Loop:
             loop = loop.parent
         return bytes_
 
-    def moved(self, cache: float) -> float:
-        """The bytes that come from beyond a cache: if a single trip fits everything is fetched once, else by every trip."""
-        if sum(self.one.values()) <= cache:
-            return sum(self.all.values())
-        return self.trips * (sum(self.own.values()) + sum([x.moved(cache) for x in self.inside]))
+    def moved(self, caches: tuple[int, ...]) -> tuple[float, ...]:
+        """The bytes that come from beyond each cache, found once, when all is noted: if a single trip fits everything is
+        fetched once, else by every trip."""
+        if self._moved is None:
+            one, whole = sum(self.one.values()), sum(self.all.values())
+            inside = [x.moved(caches) for x in self.inside] if one > min(caches) else []
+            own = sum(self.own.values())
+            self._moved = tuple([whole if one <= cache else self.trips * (own + sum([x[k] for x in inside]))
+                                 for k, cache in enumerate(caches)])
+        return self._moved
 
 
 @dataclass(frozen=True)
 class _Described:
     """What a loop does inside a chain of others. total, met: as of `_Walk`, nothing else; around: what it meets in one trip of
-    each loop around it, outwards, and in all; inside: that loop; read: buffers of others that it reads or writes."""
+    the loop around it, and in all of each, outwards; inside: that loop; read: buffers of others that it reads or writes."""
 
     chain: Chain
     wide: tuple[tuple[str, int], ...]
     lanes: int
     total: dict[str, float]
     met: dict[str, float]
-    around: tuple[tuple[dict[str, float], dict[str, float]], ...]
+    around: tuple[dict[str, float], ...]
     inside: list[_Loop]
     read: dict[str, Buffer]
 
@@ -137,10 +145,11 @@ class _Seen:
 
 @dataclass(frozen=True)
 class _Known:
-    """Loops that were described at some sizes, by number, and what extents are there."""
+    """Loops that were described at some sizes, by number, and what extents and shapes are there."""
 
     loops: dict[int, _Seen] = field(default_factory=dict)
     numbers: dict[Extent, int] = field(default_factory=dict)
+    shapes: dict[Shape, tuple[int, ...]] = field(default_factory=dict)
 
 
 @lru_cache(4)
@@ -157,7 +166,6 @@ class _Walk:
     total: dict[str, float] = field(default_factory=lambda: {**dict.fromkeys(NAMES, 0.0), "parallel": 1.0})
     met: dict[str, float] = field(default_factory=dict)  # of each operand and result, where no numbers decide which
     last_fold: _Loop | None = None
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of buffers
     read: dict[str, Buffer] | None = None  # by the loop that is being described to be remembered, if one is
 
     def number(self, n: Extent) -> int:
@@ -167,6 +175,13 @@ class _Walk:
         found = self.known.numbers.get(n)
         if found is None:
             found = self.known.numbers[n] = evaluate(n, self.sizes)
+        return found
+
+    def shape(self, b: Buffer) -> tuple[int, ...]:
+        """A buffer's, as numbers."""
+        found = self.known.shapes.get(b.shape)
+        if found is None:
+            found = self.known.shapes[b.shape] = tuple([self.number(n) for n in b.shape])
         return found
 
     def most(self, name: str, x: float) -> None:
@@ -207,8 +222,7 @@ class _Walk:
                 self.contract(s, around)
             case Allocate():
                 self.buffers[s.buffer.name] = s.buffer
-                self.shapes.pop(s.buffer.name, None)
-                self.total["kept"] += math.prod(map(self.number, s.buffer.shape)) * s.buffer.dtype.itemsize
+                self.total["kept"] += math.prod(self.shape(s.buffer)) * s.buffer.dtype.itemsize
             case Prefetch():
                 self.total["prefetches"] += 1
 
@@ -244,9 +258,9 @@ class _Walk:
         assert inner is not None and alone.read is not None
         inside = inner.inside
         alone.described(s, inner)
-        found = []
+        found = [inner.one]
         while inner:
-            found.append((inner.one, inner.all))
+            found.append(inner.all)
             inner = inner.parent
         return _Described(around.chain, around.wide, around.lanes, {k: x for k, x in alone.total.items() if x}, alone.met,
                           tuple(found), inside, {k: b for k, b in alone.read.items() if self.buffers.get(k) == b})
@@ -257,12 +271,16 @@ class _Walk:
             self.total[name] = max(self.total[name], n) if name in MOST else self.total[name] + n
         _raise(self.met, x.met)
         around.inside += x.inside
-        loop: _Loop | None = around
-        for one, all_ in x.around:
-            assert loop is not None
-            _raise(loop.one, one)
-            _raise(loop.all, all_)
-            loop = loop.parent
+        _raise(around.one, x.around[0])
+        loop = around
+        for met in x.around[1:]:
+            outer = loop.parent
+            for name, n in met.items():
+                if n > loop.all.get(name, 0.0):
+                    loop.all[name] = n
+                    if outer and n > outer.one.get(name, 0.0):
+                        outer.one[name] = n
+            loop = outer or loop
 
     def described(self, s: For, around: _Loop) -> None:
         trips = -(-self.positions(s) // s.step)
@@ -345,9 +363,7 @@ class _Walk:
         if around.lanes > 1 and around.wide and _is_scattered(index, around.wide[-1][0]):
             self.total["scattered"] += around.points
         self.total[kind] += around.points / min(around.lanes, self.target.lanes(b.dtype))
-        if name not in self.shapes:
-            self.shapes[name] = tuple([self.number(n) for n in b.shape])
-        met = around.access(name, b.dtype.itemsize, self.shapes[name], index)
+        met = around.access(name, b.dtype.itemsize, self.shape(b), index)
         if b.role != "local" and not any(map(_is_read, index)):
             self.met[name] = max(self.met.get(name, 0.0), met)
 

@@ -38,7 +38,8 @@ from loopwright.ir.schedule import (
     Vectorize,
 )
 from loopwright.lower.modules import MOST_LANES
-from loopwright.lower.scheduling import Known, Scheduled, build_nest
+from loopwright.lower.scheduling import Scheduled, build_nest
+from loopwright.lower.sharing import Known
 from loopwright.lower.survey import survey
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import block_of
@@ -67,20 +68,19 @@ class Space:
         self.most_lanes = min(MOST_LANES, 2 * target.vector_bits // (8 * max(min(widths, default=4), 1)))
         self.lanes = [1 << k for k in range(1, self.most_lanes.bit_length())]
         self._known = Known()
-        self._nests: dict[Schedule, Scheduled | None] = {}
+        self._nests: dict[Schedule, list[Scheduled | None]] = {}  # of each its own, once it is known
 
     def replay(self, schedule: Schedule) -> Scheduled | None:
         """The nest of a schedule; None where it is not legal."""
-        made = self._nests.get(schedule, ...)
-        if made is ...:
-            if len(self._nests) >= MOST_NESTS:
-                self._nests, self._known = {}, Known()
+        if len(self._nests) >= MOST_NESTS:
+            self._nests, self._known = {}, Known()
+        made = self._nests.setdefault(schedule, [])  # a schedule's hash takes a while: once is enough
+        if not made:
             try:
-                made = build_nest(self.region, schedule, "kernel", self._known)
+                made.append(build_nest(self.region, schedule, "kernel", self._known))
             except ScheduleError:
-                made = None
-            self._nests[schedule] = made
-        return made
+                made.append(None)
+        return made[0]
 
     def neighbours(self, schedule: Schedule, made: Scheduled) -> list[Schedule]:
         """Schedules that differ from one by one decision, legal or not, none twice; `made`: the nest of that one."""
