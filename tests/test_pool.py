@@ -221,7 +221,7 @@ def test_naps_where_there_is_no_futex():
             thread = threading.Thread(target=ctypes.CFUNCTYPE(None, SIZE)(library["lw_pool_work"]), args=(k,), daemon=True)
             thread.start()
             started.append(thread)
-        ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int64)(library["lw_pool_open"])(2, 3)
+        ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)(library["lw_pool_open"])(2, 3, 100)
 
     library = pool.load_pool(None, start)
     assert all(library[name] for name in EXPORTS)

@@ -27,6 +27,7 @@ import os
 import platform
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -38,6 +39,8 @@ from loopwright.lower.runtime.pool_text import EXPORTS, PARALLEL, SERIAL, pool_t
 
 VARIABLE = "LOOPWRIGHT_NUM_THREADS"
 JOIN_SECONDS = 1.0  # how long the end of the process waits for a worker
+SPIN_SECONDS = 1e-4  # how long a worker spins before it sleeps
+TRIAL = 500  # pauses that are timed
 _FUTEX_CALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _PROCESSOR = {"x86_64": "x86", "AMD64": "x86", "aarch64": "arm64", "arm64": "arm64", "ARM64": "arm64"}
 
@@ -58,8 +61,8 @@ class _Pool:
             # The interpreter may be ending, or the system have no more threads: those that started serve.
             with contextlib.suppress(RuntimeError):
                 self._start(threads())
-            opened = _control("lw_pool_open", ctypes.c_int32, ctypes.c_int64)
-            opened(PARALLEL if self.workers else SERIAL, 1 + len(self.workers))
+            opened = _control("lw_pool_open", ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)
+            opened(PARALLEL if self.workers else SERIAL, 1 + len(self.workers), _pauses(SPIN_SECONDS))
 
     def _start(self, count: int) -> None:
         work = _control("lw_pool_work", ctypes.c_int64)
@@ -139,6 +142,16 @@ def _windows_functions() -> dict[str, int]:
 
 def _control(name: str, *types: type) -> Any:
     return ctypes.CFUNCTYPE(None, *types)(library()[name])
+
+
+def _pauses(seconds: float) -> int:
+    """How many of the processor's pauses last so long."""
+    pause, times = _control("lw_pool_pause", ctypes.c_int64), []
+    for _ in range(3):
+        start = time.perf_counter()
+        pause(TRIAL)
+        times.append(time.perf_counter() - start)
+    return int(seconds / max(min(times), 1e-9) * TRIAL)
 
 
 def _start_from_compiled_code() -> None:

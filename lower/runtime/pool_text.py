@@ -10,8 +10,7 @@ had it seen any word of a newer job, the ticket it holds is closed already and t
 """
 from __future__ import annotations
 
-WORKER_SPINS = 2000  # pauses, about 0.1 ms, before a worker sleeps
-CALLER_SPINS = 500  # pauses before the caller yields its core to those it waits for
+CALLER_SHARE = 4  # how much less patient the caller is, which yields its core to those it waits for
 NAPS = (50, 1000)  # microseconds of the first and of the longest sleep, where there is no futex
 CORES = 1024  # on machines of more, workers stay where the system wakes them
 MOST_CHUNKS_BITS = 15
@@ -21,7 +20,7 @@ THRESHOLD = 4 * CHUNK  # loops of less work run where they are
 MOST_CHUNKS = 128  # long stretches of memory are read faster than short ones; it says nothing of how many threads there are
 UNSTARTED, SERIAL, PARALLEL = 0, 1, 2
 LOOPS = ("lw_loop", "lw_wide_loop", "lw_watched_loop")
-EXPORTS = (*LOOPS, "lw_parallel_for", "lw_pool_work", "lw_pool_open", "lw_pool_close", "lw_pool_reset")
+EXPORTS = (*LOOPS, "lw_parallel_for", "lw_pool_work", "lw_pool_open", "lw_pool_close", "lw_pool_reset", "lw_pool_pause")
 
 _PAUSES = {"x86": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
            "arm64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
@@ -45,6 +44,7 @@ _STATE = f"""
 @busy = internal global i32 0, align 64
 @mode = internal global i32 0, align 64
 @threads = internal global i64 1, align 8
+@patience = internal global i64 0, align 8
 @ranges = internal global i64 1, align 8
 @core = internal global i32 -1, align 64
 @body = internal global ptr null, align 64
@@ -271,6 +271,8 @@ entry:
   %clock = alloca [3 x i64], align 8
   store [3 x i64] [i64 1, i64 0, i64 0], ptr %clock, align 8
   %watched = icmp ne ptr %poll, null
+  %patience.all = load atomic i64, ptr @patience monotonic, align 8
+  %patience.callers = udiv i64 %patience.all, {CALLER_SHARE}
   br label %wait
 wait:
   %spins = phi i64 [ 0, %entry ], [ %spins.next, %spin ], [ 0, %yield ], [ 0, %ask ]
@@ -279,7 +281,7 @@ wait:
   br i1 %all, label %out, label %patience
 patience:
   %spins.next = add i64 %spins, 1
-  %tired = icmp ugt i64 %spins, {CALLER_SPINS}
+  %tired = icmp ugt i64 %spins, %patience.callers
   br i1 %tired, label %yield, label %spin
 spin:
   {pause}
@@ -406,6 +408,20 @@ chunks:
 
 def _worker_text(pause: str) -> str:
     return f"""
+; So many pauses, whose time is measured: they last from 10 to 150 cycles.
+define void @lw_pool_pause(i64 %count) nounwind {{
+entry:
+  br label %again
+again:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %again ]
+  {pause}
+  %k.next = add i64 %k, 1
+  %more = icmp ult i64 %k.next, %count
+  br i1 %more, label %again, label %out
+out:
+  ret void
+}}
+
 define void @lw_pool_work(i64 %thread) nounwind {{
 entry:
   br label %idle
@@ -419,7 +435,8 @@ spin:
   br i1 %new, label %called, label %patience
 patience:
   %spins.next = add i64 %spins, 1
-  %tired = icmp ugt i64 %spins, {WORKER_SPINS}
+  %most = load atomic i64, ptr @patience monotonic, align 8
+  %tired = icmp ugt i64 %spins, %most
   br i1 %tired, label %asleep, label %again
 again:
   {pause}
@@ -456,9 +473,10 @@ stop:
   ret void
 }}
 
-; The workers are there (or cannot be); so many threads with the caller's.
-define void @lw_pool_open(i32 %mode, i64 %threads) nounwind {{
+; The workers are there (or cannot be); so many threads with the caller's. A worker pauses so often before it sleeps.
+define void @lw_pool_open(i32 %mode, i64 %threads, i64 %patience) nounwind {{
   store atomic i64 %threads, ptr @threads monotonic, align 8
+  store atomic i64 %patience, ptr @patience monotonic, align 8
   %ranges = call i64 @llvm.umin.i64(i64 %threads, i64 {MOST_RANGES})
   store atomic i64 %ranges, ptr @ranges monotonic, align 8
   store atomic i32 %mode, ptr @mode seq_cst, align 4
