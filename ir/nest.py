@@ -251,7 +251,7 @@ Statement = For | Store | Prefetch | Let | Reduction | Scan | While | Allocate |
 class Nest:
     """One kernel. `buffers` are its parameters: inputs, then outputs; `symbols` its sizes, i64 parameters after them. threads:
     of a block of a GPU, along x and y, where loops are bound to them. few: the symbol by which the kernel has bodies of its own
-    for few columns, and for which values."""
+    where an axis has few positions, and for which values."""
 
     name: str
     buffers: tuple[Buffer, ...]

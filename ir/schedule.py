@@ -245,6 +245,20 @@ class FewColumns:
 
 
 @dataclass(frozen=True)
+class FewSteps:
+    """Where the last axis of `operand`, of symbolic size, has from 2 to 4 positions, do the same with its size known: lanes
+    that step over it load all of it. Which size it is, is asked at run time.
+
+    before: for i by 16: y[i:i+16] = x[i:i+16, 0], one by one
+    after:  if n == 2: for i by 16: y[i:i+16] = x[i:i+16, 0:2][:, 0]
+            else if n == 3: ...
+            else: as before
+    """
+
+    operand: int
+
+
+@dataclass(frozen=True)
 class AddAlong:
     """Add `stage`, whose elements are sums of blocks of the root's rows, or of products over all of them, up in the root's own
     loops, which go past all that it reads.
@@ -425,12 +439,12 @@ class InAnyOrder:
 
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Distribute | Tensorize | Pack \
-    | Skip | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | FewColumns | AddAlong | OnePass | Tiles | InPlace \
-    | Threads | Bind | InShared | InRegisters | InTiles | InPasses | ByOwner | InAnyOrder
+    | Skip | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | FewColumns | FewSteps | AddAlong | OnePass | Tiles \
+    | InPlace | Threads | Bind | InShared | InRegisters | InTiles | InPasses | ByOwner | InAnyOrder
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
     Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Distribute, Tensorize, Pack, Skip, Parallel,
-    Rfactor, PrefetchRow, ByRows, ShortRows, FewColumns, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared,
+    Rfactor, PrefetchRow, ByRows, ShortRows, FewColumns, FewSteps, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared,
     InRegisters, InTiles, InPasses, ByOwner, InAnyOrder)}
 
 

@@ -1,7 +1,8 @@
-"""Loops along a last axis that turns out to have few elements, as the channels of images: bodies of their own for these.
+"""Loops along, and steps over, a last axis that turns out to have few elements, as the channels of images.
 
-A loop over three elements inside one over pixels costs more than what it does. Where the number of elements is known, they are
-spelled out and lanes run from pixel to pixel; where it is known at the call only, a kernel has such bodies beside its own.
+A loop over three elements inside one over pixels costs more than what it does, and short numbers that lie three apart are
+loaded one by one. Where the number of elements is known, they are spelled out, with lanes from pixel to pixel; where it is
+known at the call only, a kernel has such bodies beside its own.
 
 Guarantees: every element is computed by the same expression.
 """
@@ -9,14 +10,27 @@ from __future__ import annotations
 
 from loopwright.ir.dims import Dim, substitute, symbols_in
 from loopwright.ir.graph import Graph, substitute_graph
-from loopwright.ir.schedule import FewColumns, Fuse, Inline, InPlace, Interleave, Parallel, Schedule, Unroll, Vectorize
+from loopwright.ir.schedule import (
+    FewColumns,
+    FewSteps,
+    Fuse,
+    Inline,
+    InPlace,
+    Interleave,
+    Parallel,
+    Schedule,
+    ShortRows,
+    Tiles,
+    Unroll,
+    Vectorize,
+)
 
 COUNTS = range(2, 5)  # of elements that are spelled out
 
 
-def few_columns(region: Graph) -> tuple[str, tuple[int, ...]] | None:
-    """The symbol that says, alone, how many elements the root's last axis has, and its values where these are few."""
-    shape = region.results[0].type.shape
+def few_positions(region: Graph, x: FewColumns | FewSteps) -> tuple[str, tuple[int, ...]] | None:
+    """The symbol that says, alone, how many elements that axis has, and its values where these are few."""
+    shape = (region.results[0] if isinstance(x, FewColumns) else region.params[x.operand]).type.shape
     names = sorted(symbols_in(shape[-1])) if len(shape) > 1 and isinstance(shape[-1], Dim) else []
     if len(names) != 1:
         return None
@@ -24,18 +38,17 @@ def few_columns(region: Graph) -> tuple[str, tuple[int, ...]] | None:
     return (names[0], values) if values else None
 
 
-def one_of_few_columns(region: Graph, schedule: Schedule) -> Graph | None:
-    """The region where it has some of these; None where the loop along the axis is made one with another."""
-    few, rank = few_columns(region), region.results[0].type.rank
-    if few is None or any(isinstance(x, Fuse) and x.loop + x.count == rank for x in schedule):
-        return None
-    name, values = few
-    return substitute_graph(region, {name: values[len(values) // 2]})
+def one_of_few(region: Graph, x: FewColumns | FewSteps) -> Graph | None:
+    """The region where that axis has some such number of elements."""
+    few = few_positions(region, x)
+    return None if few is None else substitute_graph(region, {few[0]: few[1][len(few[1]) // 2]})
 
 
 def spelled_out(schedule: Schedule, region: Graph) -> Schedule:
-    """The schedule of such a region, of a kernel with this one: lanes run along the axis before."""
-    few = next(x for x in schedule if isinstance(x, FewColumns))
+    """The schedule of such a region, of a kernel with this one: where columns are few, lanes run along the axis before."""
+    few = next(x for x in schedule if isinstance(x, FewColumns | FewSteps))
+    if isinstance(few, FewSteps):
+        return tuple([x for x in schedule if not isinstance(x, FewSteps | Tiles | ShortRows)])
     root = next(k for k, n in enumerate(region.nodes) if region.results[0] in n.outputs)
     loop = region.results[0].type.rank - 2
     lanes = Vectorize(root, loop, few.lanes), Unroll(root, few.unroll)

@@ -1,12 +1,16 @@
 """In which order fused loops go through what they read: columns row by row, reductions side by side, tiles."""
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+from loopwright.ir.loops import Apply, Expr, Index, Load, Reduce, walk
 from loopwright.ir.nest import For, Nest
-from loopwright.ir.schedule import Instruction, OnePass
-from loopwright.lower.fusing import by_rows, transposed_loads
+from loopwright.ir.schedule import Instruction, Interleave, OnePass
+from loopwright.lower.fusing import by_rows, expressions, transposed_loads
 from loopwright.lower.joining import join
+from loopwright.lower.scheduling import build_nest
+from loopwright.lower.survey import Survey
 
 FEW_ROWS = 16  # that reductions of columns fold in registers
 MOST_JOINED = 4  # reductions that share a pass
@@ -48,3 +52,46 @@ def goes_in_tiles(nest: Nest) -> bool:
             whole = all(not isinstance(n, int) or n >= inner.lanes for n in (outer.extent, inner.extent))
             return whole and 0 < len(transposed_loads(outer)) <= MOST_TRANSPOSED
     return False
+
+
+def goes_across(s: Survey, placement: list[Instruction]) -> bool:
+    """Whether lanes across the root's last axis, with serial reductions inside, read memory better than lanes along the
+    reductions: the fewer scattered reads win, and a tie goes to the reductions."""
+    if not s.loops or s.level != s.loops:
+        return False
+    composed = list(expressions(probe(s, placement).body))
+    folds = [x for e in composed for x in walk(e) if isinstance(x, Reduce)]
+    lasts = {s.index[s.loops - 1]}
+    inner = _fold_indices(s, placement, folds)
+    return scattered(composed, lasts) < scattered(composed, inner)
+
+
+def probe(s: Survey, placement: list[Instruction]) -> Nest:
+    interleave = (Interleave(),) if s.loops < len(s.index) else ()
+    return build_nest(s.region, (*placement, *interleave), "probe").nest
+
+
+def _fold_indices(s: Survey, placement: list[Instruction], folds: list[Reduce]) -> set[Index]:
+    nest = probe(s, placement)
+    found = {f.over[-1][0] for f in folds if f.over}
+    todo = list(nest.body)
+    while todo:
+        statement = todo.pop()
+        todo.extend(getattr(statement, "body", ()) if isinstance(getattr(statement, "body", ()), tuple) else ())
+        over = getattr(statement, "over", ())
+        found |= {over[-1][0]} if over else set()
+    return found
+
+
+def scattered(composed: Iterable[Expr], along: set[Index]) -> int:
+    """Distinct loads that an index of `along` steps through other than one element at a time."""
+    loads = {id(x): x for e in composed for x in walk(e) if isinstance(x, Load)}.values()
+    return sum(1 for x in loads if any(k in along for part in x.index for k in walk(part)) and not _contiguous(x, along))
+
+
+def _contiguous(x: Load, along: set[Index]) -> bool:
+    front = any(k in along for part in x.index[:-1] for k in walk(part))
+    first = x.index[-1]
+    while isinstance(first, Apply) and first.fn == "add":  # a window's place, its offset, and what lies outside
+        first = first.args[0]
+    return first in along and not front

@@ -18,6 +18,7 @@ from loopwright.ir.schedule import (
     ByRows,
     ComputeAt,
     FewColumns,
+    FewSteps,
     Fuse,
     Inline,
     Instruction,
@@ -36,10 +37,10 @@ from loopwright.ir.types import BF16, F16
 from loopwright.lower.chains import blocks_of_rows
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.contractions import is_contraction, product_schedule
-from loopwright.lower.few_columns import one_of_few_columns
+from loopwright.lower.few_columns import few_positions, one_of_few
 from loopwright.lower.fusing import expressions, together
 from loopwright.lower.partials import block_sums
-from loopwright.lower.passes import goes_by_rows, goes_in_tiles, one_pass_rules
+from loopwright.lower.passes import goes_across, goes_by_rows, goes_in_tiles, one_pass_rules, probe, scattered
 from loopwright.lower.row_products import row_products
 from loopwright.lower.scheduling import MOST_COLUMNS, MOST_INTERLEAVED, Scheduled, ScheduleError, build_nest
 from loopwright.lower.short_rows import beside, gathers, rows_of
@@ -248,7 +249,7 @@ def _tiny_lanes(s: Survey, placement: list[Instruction], lanes: int) -> list[Ins
     fitting = min(lanes, 1 << size.bit_length() - 1) if isinstance(size, int) and size else 1  # none may have other axes
     if fitting == 1:
         return []
-    body = _probe(s, placement).body
+    body = probe(s, placement).body
     inside = [x for f in every(body) if isinstance(f, For) and f.index == s.index[-1] for x in every(f.body)]
     if any(isinstance(x, Allocate | Reduction) for x in inside) or not _side_by_side(expressions(body), s.index[-1]):
         return []
@@ -346,49 +347,6 @@ def _scatter_lanes(s: Survey, e: Scatter, lanes: int) -> list[Instruction]:
     return out
 
 
-def goes_across(s: Survey, placement: list[Instruction]) -> bool:
-    """Whether lanes across the root's last axis, with serial reductions inside, read memory better than lanes along the
-    reductions: the fewer scattered reads win, and a tie goes to the reductions."""
-    if not s.loops or s.level != s.loops:
-        return False
-    composed = list(expressions(_probe(s, placement).body))
-    folds = [x for e in composed for x in walk(e) if isinstance(x, Reduce)]
-    lasts = {s.index[s.loops - 1]}
-    inner = _fold_indices(s, placement, folds)
-    return _scattered(composed, lasts) < _scattered(composed, inner)
-
-
-def _probe(s: Survey, placement: list[Instruction]) -> Nest:
-    interleave = (Interleave(),) if s.loops < len(s.index) else ()
-    return build_nest(s.region, (*placement, *interleave), "probe").nest
-
-
-def _fold_indices(s: Survey, placement: list[Instruction], folds: list[Reduce]) -> set[Index]:
-    nest = _probe(s, placement)
-    found = {f.over[-1][0] for f in folds if f.over}
-    todo = list(nest.body)
-    while todo:
-        statement = todo.pop()
-        todo.extend(getattr(statement, "body", ()) if isinstance(getattr(statement, "body", ()), tuple) else ())
-        over = getattr(statement, "over", ())
-        found |= {over[-1][0]} if over else set()
-    return found
-
-
-def _scattered(composed: Iterable[Expr], along: set[Index]) -> int:
-    """Distinct loads that an index of `along` steps through other than one element at a time."""
-    loads = {id(x): x for e in composed for x in walk(e) if isinstance(x, Load)}.values()
-    return sum(1 for x in loads if any(k in along for part in x.index for k in walk(part)) and not _contiguous(x, along))
-
-
-def _contiguous(x: Load, along: set[Index]) -> bool:
-    front = any(k in along for part in x.index[:-1] for k in walk(part))
-    first = x.index[-1]
-    while isinstance(first, Apply) and first.fn == "add":  # a window's place, its offset, and what lies outside
-        first = first.args[0]
-    return first in along and not front
-
-
 # ---- fused loops --------------------------------------------------------------------------------
 def fuse_rules(s: Survey, scheduled: Scheduled) -> list[Instruction]:
     """Fuse each maximal run of loops that every access keeps together."""
@@ -435,7 +393,7 @@ def _short_maps(s: Survey, schedule: Schedule, lanes: int, target: Target) -> li
     if rows is None or not isinstance(inner := rows.body[0], For):
         return []
     read = list(expressions(inner.body))
-    along, down = _scattered(read, {inner.index}), _scattered(read, {rows.index})
+    along, down = scattered(read, {inner.index}), scattered(read, {rows.index})
     across = along > (down if _widest(s, in_memory=True) >= 4 else 0)
     slow = any(isinstance(x, Apply) and x.dtype.kind == "f" and x.fn in WEIGHTS for r in s.stages for x in walk(r.expr))
     if not across and not slow:
@@ -447,14 +405,28 @@ def _short_maps(s: Survey, schedule: Schedule, lanes: int, target: Target) -> li
 
 # ---- few columns --------------------------------------------------------------------------------
 def _few_columns(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Target) -> list[Instruction]:
-    """Maps whose last loop may turn out to have few positions, if these are spelled out where they are known."""
-    maps = len(s.region.results) == 1 and not any(isinstance(r.expr, Reduce | Prefix | Scatter) for r in s.stages)
-    region = one_of_few_columns(s.region, schedule) if maps and len(scheduled.sites) == 1 else None
-    known = None if region is None else _surveyed(region, target)
-    if known is None or known.loops == len(s.index):
+    """Maps whose last loop may turn out to have few positions, if these are spelled out where they are known; which read short
+    numbers that lie as far apart as a last axis is long, which may turn out to be little."""
+    rank, folds = len(s.index), any(isinstance(r.expr, Reduce | Prefix | Scatter) for r in s.stages)
+    if len(s.region.results) > 1 or folds or len(scheduled.sites) > 1:
         return []
-    lanes = _lanes_rules(known, [Inline(k) for k in range(len(s.stages))], target)
-    return [FewColumns(x.lanes, y.factor) for x in lanes if isinstance(x, Vectorize) for y in lanes if isinstance(y, Unroll)]
+    fused = any(isinstance(x, Fuse) and x.loop + x.count == rank for x in schedule)
+    region = None if fused else one_of_few(s.region, FewColumns(1, 1))
+    known = None if region is None else _surveyed(region, target)
+    if known is not None and known.loops < rank:
+        lanes = _lanes_rules(known, [Inline(k) for k in range(len(s.stages))], target)
+        both = ((x, y) for x in lanes for y in lanes)
+        return [FewColumns(x.lanes, y.factor) for x, y in both if isinstance(x, Vectorize) and isinstance(y, Unroll)]
+    return _few_steps(s, scheduled)
+
+
+def _few_steps(s: Survey, scheduled: Scheduled) -> list[Instruction]:
+    """Such steps over the last axis of an operand. Words and longer numbers are gathered by an instruction."""
+    lane = s.index[s.loops - 1] if s.loops else None
+    loads = [x for e in expressions(scheduled.nest.body) for x in walk(e) if isinstance(x, Load) and x.dtype.itemsize < 4]
+    apart = {x.array for x in loads if any(lane in walk(part) for part in x.index[:-1]) and lane not in walk(x.index[-1])}
+    steps = [FewSteps(k) for k in range(len(s.region.params)) if f"x{k}" in apart]
+    return [*[x for x in steps if few_positions(s.region, x)][:1]]
 
 
 # ---- folds of everything -----------------------------------------------------------------------

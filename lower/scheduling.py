@@ -25,6 +25,7 @@ from loopwright.ir.schedule import (
     ComputeAt,
     Distribute,
     FewColumns,
+    FewSteps,
     Fuse,
     InAnyOrder,
     Inline,
@@ -52,7 +53,7 @@ from loopwright.ir.schedule import (
 )
 from loopwright.lower import binding, blocks, registers
 from loopwright.lower.distribution import distribute
-from loopwright.lower.few_columns import few_columns
+from loopwright.lower.few_columns import few_positions
 from loopwright.lower.fusing import Fused, by_rows, fuse_loops, transposed_loads
 from loopwright.lower.joining import join
 from loopwright.lower.lanes import lane_nest
@@ -98,7 +99,7 @@ class Decisions:
     parallel: Parallel | None = None
     by_rows: bool = False
     short: ShortRows | None = None
-    few: FewColumns | None = None
+    few: FewColumns | FewSteps | None = None
     tiled: bool = False
     blocks: list[Blocking] = field(default_factory=list)
     joined: list[OnePass] = field(default_factory=list)
@@ -146,7 +147,8 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.by_rows = True
             case ShortRows():
                 d.short = x
-            case FewColumns():
+            case FewColumns() | FewSteps():
+                check(d.few is None, x, "one axis has few positions")
                 d.few = x
             case Tiles():
                 d.tiled = True
@@ -191,13 +193,13 @@ def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None
     if begun is None:
         begun = known.begun[places] = Begun(place(region, places))
     made = _NestBuilder(region, d, places, begun, known).build(name)
-    return replace(made, nest=_with_few_columns(region, d, d.few, made)) if d.few else made
+    return replace(made, nest=_with_few(region, d, d.few, made)) if d.few else made
 
 
-def _with_few_columns(region: Graph, d: Decisions, x: FewColumns, made: Scheduled) -> Nest:
-    """The nest that has other bodies for few columns, unless these could not do all that it does."""
-    few, kept = few_columns(region), d.placed or d.along or len(region.results) > 1
-    check(few is not None, x, "the root's last axis is not one that may turn out to be short")
+def _with_few(region: Graph, d: Decisions, x: FewColumns | FewSteps, made: Scheduled) -> Nest:
+    """The nest that has other bodies for few positions, unless these could not do all that it does."""
+    few, kept = few_positions(region, x), d.placed or d.along or len(region.results) > 1
+    check(few is not None, x, "that axis is not one that may turn out to be short")
     check(not kept and _is_map(made.nest.body) and len(made.sites) == 1, x, "the kernel does more than a map, or may fail")
     return altered(made.nest, few=few)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import loopwright as lw
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.expansion import expanded
-from loopwright.ir.schedule import FewColumns, Inline, from_json, to_json
+from loopwright.ir.schedule import FewColumns, FewSteps, Inline, from_json, to_json
 from loopwright.lower import program
 from loopwright.lower.codegen import bodies
 from loopwright.lower.partition import partition
@@ -26,7 +26,10 @@ FUNCTIONS = {
     "scaled": lambda x: x * (np.arange(x.shape[-1], like=x) + 1).astype(x.dtype), "shifted": lambda x: x[:, 1:] - x[:, :-1],
     "divided": lambda x: (x.astype("float32") / np.float32(9) - 1) / (np.arange(x.shape[-1], like=x) + 1).astype("float32"),
     "chosen": lambda x: np.where(np.arange(x.shape[-1], like=x) > 0, x, 0), "rolled": lambda x: np.roll(x, 1, axis=-1),
-    "every other": lambda x: x[::2, ::2],
+    "every other": lambda x: x[::2, ::2], "first": lambda x: x[..., 0] + 1,
+    "planes": lambda x: np.transpose(x[:, ::-1], (2, 0, 1)) + 1,
+    "last and first": lambda x: np.stack([x[..., -1], x[..., 0]], axis=-1), "turned planes": lambda x: np.transpose(x) * 2,
+    "table": lambda x: np.reshape(x, (-1, x.shape[-1]))[:, -1] * 3,
 }
 JITTED = {name: lw.jit(lambda x, f=f: f(x)) for name, f in FUNCTIONS.items()}
 WIDE = lw.jit(lambda x: x[..., ::-1] * np.arange(x.shape[-1], like=x).astype("float32"))
@@ -60,7 +63,7 @@ def view(x, kind):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @examples(12)
-@given(c=st.integers(1, 6), n=st.integers(0, 45), m=st.integers(2, 70), seed=st.integers(0, 99),
+@given(c=st.integers(1, 6), n=st.integers(0, 95), m=st.integers(2, 70), seed=st.integers(0, 99),
        dtype=st.sampled_from(["u1", "f4", "f8", "i2"]), kind=st.sampled_from(["", "steps", "offset", "fortran"]))
 def test_images_of_any_number_of_channels(name, c, n, m, seed, dtype, kind):
     x = (np.random.default_rng(seed).normal(size=(n + (name == "padded"), m, c)) * 50).astype("i4").astype(dtype)
@@ -90,6 +93,14 @@ def test_the_first_call_with_so_many_channels_compiles_for_them(made):
         np.testing.assert_array_equal(f(x), x[..., ::-1] + 1)
     assert f.compiles == 1 and sorted(set(made)) == ["kernel_0_few2", "kernel_0_few3", "kernel_0_few4"]
     assert "kernel_0_few3" in f.lower(x).llvm
+
+
+def test_steps_are_known_by_the_first_call_with_such(made):
+    f = lw.jit(lambda x: x[..., 0] + 1)
+    for c in (7, 3, 9, 3):
+        x = (np.arange(60 * 90 * c).reshape(60, 90, c) % 251).astype("u1")
+        np.testing.assert_array_equal(f(x), x[..., 0] + 1)
+    assert f.compiles == 1 and set(made) == {"kernel_0_few3"}
 
 
 def test_small_images_do_without(made):
@@ -135,6 +146,11 @@ def test_the_schedule_says_so():
     few, = [x for x in schedule if isinstance(x, FewColumns)]
     assert from_json(to_json(schedule)) == schedule
     assert build_nest(region, schedule, "k").nest.few == ("k", (2, 3, 4))
+    (region, schedule), = kernels(FUNCTIONS["planes"], np.ones((5, 6, 7), "u1"))
+    assert from_json(to_json(schedule)) == schedule and FewSteps(0) in schedule
+    assert build_nest(region, schedule, "k").nest.few == ("k", (2, 3, 4))
+    with pytest.raises(ScheduleError, match="one axis"):
+        build_nest(region, (*schedule, few), "k")
     for f in (lambda x: x[::-1] + 1, lambda x: np.sum(x, axis=0), lambda x: np.ravel(x)[::-1]):  # one loop, a fold, one axis
         assert not any(isinstance(x, FewColumns) for _, schedule in kernels(f, np.ones((5, 6, 7), "f4")) for x in schedule)
     (region, _), = kernels(lambda x: np.sum(x, axis=-1), np.ones((5, 6, 7), "f4"))

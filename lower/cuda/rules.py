@@ -45,9 +45,9 @@ from loopwright.lower.convolution import MOST_POSITIONS, grouped, one_feature, o
 from loopwright.lower.cuda.chain_rules import chain_in_passes
 from loopwright.lower.fusing import expressions, transposed_loads
 from loopwright.lower.lanes import lane_schedule
-from loopwright.lower.passes import MOST_JOINED
+from loopwright.lower.passes import MOST_JOINED, goes_across
 from loopwright.lower.registers import perfect
-from loopwright.lower.rules import fuse_rules, goes_across, placement_of
+from loopwright.lower.rules import fuse_rules, placement_of
 from loopwright.lower.scheduling import build_nest, fits
 from loopwright.lower.survey import EXPENSIVE, Survey, own_cost, survey
 from loopwright.lower.target import Target

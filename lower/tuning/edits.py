@@ -12,6 +12,7 @@ from loopwright.ir.schedule import (
     ComputeAt,
     Distribute,
     FewColumns,
+    FewSteps,
     Fuse,
     InAnyOrder,
     Inline,
@@ -40,7 +41,8 @@ from loopwright.ir.schedule import (
 
 _ORDER: tuple[tuple[type[Instruction], ...], ...] = (
     (Inline, ComputeAt, AddAlong), (Interleave,), (Threads,), (Bind,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,), (Rfactor,),
-    (Split, Reorder, Distribute, Tensorize, Pack, Skip), (Parallel,), (ByRows,), (OnePass,), (ShortRows,), (FewColumns,),
+    (Split, Reorder, Distribute, Tensorize, Pack, Skip), (Parallel,), (ByRows,), (OnePass,), (ShortRows,),
+    (FewColumns, FewSteps),
     (Tiles,),
     (InShared, InRegisters, InTiles, ByOwner, InAnyOrder), (InPlace,))
 _RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
@@ -70,7 +72,7 @@ def topic(x: Instruction) -> object:
             return "threads"
         case PrefetchRow(stage) | OnePass(stage) | Rfactor(stage):
             return type(x), stage
-        case ByRows() | ShortRows() | FewColumns() | Tiles():
+        case ByRows() | ShortRows() | FewColumns() | FewSteps() | Tiles():
             return type(x)
     return "loops"
 
