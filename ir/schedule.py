@@ -231,8 +231,9 @@ class ShortRows:
 
 @dataclass(frozen=True)
 class FewColumns:
-    """Where the root's last axis, of symbolic size, has from 2 to 4 positions, store them all in one step of the loops before
-    it, of which the last has `lanes`, with `unroll` vectors in flight. Which size it is, is asked at run time.
+    """Where the root's last axis, of symbolic size, has at most 8 positions, for a symbol from 1 to 4, store them all in one
+    step of the loops before it, of which the last has `lanes`, with `unroll` vectors in flight. Which size it is, is asked at
+    run time.
 
     before: for i: for k < n: y[i, k] = x[i, n - 1 - k]
     after:  if n == 2: for i by 16: { y[i:i+16, 0] = x[i:i+16, 1];  y[i:i+16, 1] = x[i:i+16, 0] }
@@ -246,8 +247,8 @@ class FewColumns:
 
 @dataclass(frozen=True)
 class FewSteps:
-    """Where the last axis of `operand`, of symbolic size, has from 2 to 4 positions, do the same with its size known: lanes
-    that step over it load all of it. Which size it is, is asked at run time.
+    """Where the last axis of `operand`, of symbolic size, has at most 8 positions, for a symbol from 1 to 4, do the same with
+    its size known: lanes that step over it load all of it. Which size it is, is asked at run time.
 
     before: for i by 16: y[i:i+16] = x[i:i+16, 0], one by one
     after:  if n == 2: for i by 16: y[i:i+16] = x[i:i+16, 0:2][:, 0]

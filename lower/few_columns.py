@@ -25,7 +25,8 @@ from loopwright.ir.schedule import (
     Vectorize,
 )
 
-COUNTS = range(2, 5)  # of elements that are spelled out
+VALUES = range(1, 5)  # of the symbol
+COUNTS = range(1, 9)  # of elements that are spelled out
 
 
 def few_positions(region: Graph, x: FewColumns | FewSteps) -> tuple[str, tuple[int, ...]] | None:
@@ -34,7 +35,7 @@ def few_positions(region: Graph, x: FewColumns | FewSteps) -> tuple[str, tuple[i
     names = sorted(symbols_in(shape[-1])) if len(shape) > 1 and isinstance(shape[-1], Dim) else []
     if len(names) != 1:
         return None
-    values = tuple([k for k in range(1, COUNTS.stop + 1) if substitute(shape[-1], {names[0]: k}) in COUNTS])
+    values = tuple([k for k in VALUES if substitute(shape[-1], {names[0]: k}) in COUNTS])
     return (names[0], values) if values else None
 
 

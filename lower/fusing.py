@@ -166,7 +166,7 @@ def together(nest: Nest, loops: Loops) -> dict[str, int] | None:
         if list(index[first + 1:first + len(run)]) != run[1:] or begins.setdefault(name, first) != first:
             return None
         whole, shape = tuple(n for _, n in loops), tuple(buffers[name].shape[first:first + len(run)])
-        if shape[1:] != whole[1:] or (index[first] in run and (index[first] != run[0] or shape != whole)):
+        if shape[1:] != whole[1:] or (index[first] in run and index[first] != run[0]):
             return None
     if set(plain) & set(begins) or _used_as_number(nest, set(run), run[0]):
         return None

@@ -42,7 +42,7 @@ from loopwright.lower.fusing import expressions, together
 from loopwright.lower.partials import block_sums
 from loopwright.lower.passes import goes_across, goes_by_rows, goes_in_tiles, one_pass_rules, probe, scattered
 from loopwright.lower.row_products import row_products
-from loopwright.lower.scheduling import MOST_COLUMNS, MOST_INTERLEAVED, Scheduled, ScheduleError, build_nest
+from loopwright.lower.scheduling import MOST_CHANNELS, MOST_COLUMNS, MOST_INTERLEAVED, Scheduled, ScheduleError, build_nest
 from loopwright.lower.short_rows import beside, gathers, rows_of
 from loopwright.lower.survey import EXPENSIVE, WEIGHTS, Reading, Survey, own_cost, survey
 from loopwright.lower.target import Target
@@ -80,7 +80,13 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
 
 
 def _surveyed(region: Graph, target: Target) -> Survey:
-    return survey(region, MOST_COLUMNS if target.has_masks else MOST_INTERLEAVED, MOST_INTERLEAVED)
+    """What is read, with a short last axis spelled out, unless its loop can be made one with the one around it."""
+    s = survey(region, *((MOST_COLUMNS, MOST_CHANNELS) if target.has_masks else (MOST_INTERLEAVED, MOST_INTERLEAVED)))
+    flat, rank = survey(region, 0) if s.loops < len(s.index) else s, len(s.index)
+    if flat.loops == s.loops:
+        return s
+    whole = fuse_rules(flat, build_nest(region, tuple(map(Inline, range(len(flat.stages)))), "probe"))
+    return flat if any(isinstance(x, Fuse) and x.loop + x.count == rank for x in whole) else s
 
 
 def chain_schedule(region: Graph, target: Target) -> Schedule | None:

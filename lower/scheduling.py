@@ -73,6 +73,7 @@ MOST_WIDE = 1 << 10
 MOST_DONE = 256  # loops of which it is known what an instruction makes of each
 SOME = 2  # lanes of a loop that has any, before it is said how many
 MOST_INTERLEAVED = 4  # positions that a loop's body spells out: the parts of a complex number, a few channels
+MOST_CHANNELS = 8  # of what reads few in another order
 MOST_COLUMNS = 16  # of a stack of columns, or of one column again and again, which vectors put together
 
 
