@@ -15,6 +15,7 @@ from loopwright.lower.survey import Survey
 FEW_ROWS = 16  # that reductions of columns fold in registers
 MOST_JOINED = 4  # reductions that share a pass
 MOST_TRANSPOSED = 4  # arrays of which a tile is kept
+WORD = 4  # bytes: shorter numbers that lie few apart are loaded with those between them
 
 
 def goes_by_rows(nest: Nest) -> bool:
@@ -43,14 +44,19 @@ def one_pass_rules(nest: Nest, alike: list[tuple[int, int]]) -> list[Instruction
     return out
 
 
-def goes_in_tiles(nest: Nest) -> bool:
-    """Whether the last two loops read a few arrays across, and may make whole tiles."""
+def goes_in_tiles(nest: Nest, cache_bytes: int) -> bool:
+    """Whether the last two loops read a few arrays across, and may make whole tiles. Of fewer rows than lanes only where each
+    would read words that the one before it has driven out of the cache."""
     body = nest.body
     while len(body) == 1 and isinstance(outer := body[0], For):
         inner, body = outer.body[0], outer.body
         if isinstance(inner, For) and inner.lanes > 1:
-            whole = all(not isinstance(n, int) or n >= inner.lanes for n in (outer.extent, inner.extent))
-            return whole and 0 < len(transposed_loads(outer)) <= MOST_TRANSPOSED
+            loads, (rows, columns) = transposed_loads(outer), (outer.extent, inner.extent)
+            if not 0 < len(loads) <= MOST_TRANSPOSED or (isinstance(columns, int) and columns < inner.lanes):
+                return False
+            size, elements = min(x.dtype.itemsize for x in loads), rows * columns
+            driven_out = not isinstance(elements, int) or 2 * size * elements > cache_bytes  # with what is stored
+            return not isinstance(rows, int) or rows >= inner.lanes or (rows > 1 and size >= WORD and driven_out)
     return False
 
 

@@ -74,7 +74,7 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     if not _prefetches(scheduled.nest):  # no array lies as the rows do
         schedule = tuple([x for x in schedule if not isinstance(x, PrefetchRow)])
     schedule = (*schedule, *fuse_rules(s, scheduled))
-    schedule = (*schedule, *_pass_rules(s, schedule, scheduled))
+    schedule = (*schedule, *_pass_rules(s, schedule, scheduled, target))
     schedule = (*schedule, *_short_rows(s, schedule, target), *_shared_folds(s, schedule))
     return (*schedule, *_few_columns(s, schedule, scheduled, target))
 
@@ -450,7 +450,7 @@ def _is_long(e: Reduce) -> bool:
 
 
 # ---- passes over memory -------------------------------------------------------------------------
-def _pass_rules(s: Survey, schedule: Schedule, scheduled: Scheduled) -> list[Instruction]:
+def _pass_rules(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Target) -> list[Instruction]:
     """In which order the fused loops go through what they read, where it is not the plain one."""
     folds = [(k, r.node.outputs[0].type.rank, [n for _, n in r.expr.over]) for k, r in enumerate(s.stages)
              if isinstance(r.expr, Reduce)]
@@ -462,7 +462,7 @@ def _pass_rules(s: Survey, schedule: Schedule, scheduled: Scheduled) -> list[Ins
     if across and goes_by_rows(nest):
         return [ByRows()]
     along = any(isinstance(x, AddAlong) for x in schedule)  # rows are added up in their order
-    return [*one_pass_rules(nest, alike), *([Tiles()] if not along and goes_in_tiles(nest) else [])]
+    return [*one_pass_rules(nest, alike), *([Tiles()] if not along and goes_in_tiles(nest, target.cache_bytes) else [])]
 
 
 def _reads_across(s: Survey, nest: Nest) -> bool:

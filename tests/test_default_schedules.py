@@ -1,5 +1,6 @@
 """The default schedules have the properties that make their kernels fast, and keep the meaning over sizes."""
 import contextlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from loopwright.ir.dims import floordiv, symbol
 from loopwright.ir.expansion import expanded
 from loopwright.ir.loops import Index, Load, Local, integer, minus
 from loopwright.ir.nest import Let, Reduction, Store
-from loopwright.ir.ops.arithmetic import sub
+from loopwright.ir.ops.arithmetic import add, sub
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
 from loopwright.ir.ops.reductions import reduce_max
 from loopwright.ir.ops.structural import transpose
@@ -30,7 +31,7 @@ from loopwright.ir.schedule import (
     from_json,
     to_json,
 )
-from loopwright.ir.types import F32, ArrayType
+from loopwright.ir.types import F32, F64, U8, ArrayType
 from loopwright.lower.joining import join
 from loopwright.lower.partition import partition
 from loopwright.lower.scheduling import ScheduleError, build_nest
@@ -231,12 +232,29 @@ def test_arrays_that_are_read_across_the_loops_are_read_in_tiles(f):
 
 def test_what_is_read_along_the_loops_or_is_short_has_no_tiles():
     assert all(Tiles() not in schedule for _, schedule in schedules(lambda x: x + x[0], np.ones((3, 4), "f4")))
-    short = build(lambda x: [transpose(x, perm=(1, 0))], [ArrayType((symbol("n"), 3), F32)])
+    short = build(lambda x: [transpose(x, perm=(1, 0))], [ArrayType((symbol("n"), 3), U8)])
     along = build(lambda x: [tanh(x)], [ArrayType((symbol("n"), symbol("m")), F32)])
     for graph in (short, along):
         assert Tiles() not in partition(graph, host_target(), blas=True).nodes[0].attrs["schedule"]
     with pytest.raises(ScheduleError, match="across the root's last two loops"):
         build_nest(along, (Inline(0), Vectorize(0, 1, 8), Tiles()), "k")
+
+
+@pytest.mark.parametrize(("n", "c", "dtype", "tiles"), [
+    (1 << 22, 3, F32, True), (symbol("n"), 3, F32, True), (1 << 22, 2, F64, True), (100, 3, F32, False),
+    (1 << 22, 3, U8, False), (1 << 22, 1, F32, False)])
+def test_few_rows_are_in_tiles_where_each_would_read_memory_again(n, c, dtype, tiles):
+    graph = build(lambda x: [add(transpose(x, perm=(1, 0)), transpose(x, perm=(1, 0)))], [ArrayType((n, c), dtype)])
+    kernel, = partition(graph, replace(host_target(), cache_bytes=1 << 20), blas=True).nodes
+    assert (Tiles() in kernel.attrs["schedule"]) == tiles
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "u1"])
+@pytest.mark.parametrize("c", [2, 3, 5])
+def test_planes_of_images_beyond_the_cache(c, dtype):
+    x = (np.arange(801 * 803 * c).reshape(801, 803, c) % 251).astype(dtype)
+    planes = lw.jit(lambda x: np.transpose(x, (2, 0, 1)) + 1, dynamic=False)
+    np.testing.assert_array_equal(planes(x), np.transpose(x, (2, 0, 1)) + 1)
 
 
 @examples(25)
