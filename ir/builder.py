@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.ir.attributes import extents_in, map_extents
-from loopwright.ir.dims import Dim, Extent, Shape, evaluate, symbols_in
+from loopwright.ir.dims import Dim, Extent, Shape, symbol, symbols_in
 from loopwright.ir.errors import LeakedValueError
 from loopwright.ir.graph import Graph, Node, Value, binding, renewed, settle, silent, substitute_graph, symbols_of
 from loopwright.ir.guards import Scope
@@ -234,7 +234,8 @@ class Builder:
     def concrete(self, v: Value) -> Any:
         """The array v stands for in this call, or None. Runs only what v needs, with an explicit stack for long chains.
         Every builder asked on the way remembers that its trace depends on numbers. Inside a sealed trace nothing from
-        outside it has a value: neither outer traces nor captured arrays, whose contents may change."""
+        outside it has a value: neither outer traces nor captured arrays, whose contents may change; and what is computed of
+        sizes fixes these, for it serves other calls."""
         sealed = _state.sealed
         if sealed is not None and self.serial < sealed.serial:
             return None
@@ -262,8 +263,11 @@ class Builder:
     def _run(self, node: Node) -> None:
         inputs = [self.known[i] for i in node.inputs]
         self._count(node)
-        attrs = {k: _sizes(a, self.scope) for k, a in node.attrs.items()}
+        number = self.scope.hint if _state.sealed is None else self.scope.value
+        attrs = {k: _sizes(a, self.scope, number) for k, a in node.attrs.items()}
         if node.regions:
+            for s in symbols_of(node):
+                number(symbol(s))
             attrs |= {"regions": tuple(map(silent, node.regions)), "sizes": self.scope.hints}  # it will run in full later
         with np.errstate(all="ignore"):
             out = node.op.numpy(*inputs, **attrs)
@@ -291,10 +295,10 @@ class Builder:
         return Graph(params, tuple(self.nodes), values, self.scope.constraints()), outer
 
 
-def _sizes(a: Any, scope: Scope) -> Any:
+def _sizes(a: Any, scope: Scope, number: Callable[[Extent], int]) -> Any:
     if isinstance(a, Dim):
-        return evaluate(scope.canonical(a), scope.hints)
-    return tuple([_sizes(x, scope) for x in a]) if isinstance(a, tuple) else a
+        return number(scope.canonical(a))
+    return tuple([_sizes(x, scope, number) for x in a]) if isinstance(a, tuple) else a
 
 
 def inline(g: Graph, args: Sequence[Ref | np.ndarray], into: Builder, sizes: Mapping[str, Extent] | None = None) -> list[Ref]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.ir.builder import Builder, Ref, innermost
+from loopwright.ir.builder import Builder, Ref, innermost, is_sealed
 from loopwright.ir.dims import Shape
 from loopwright.ir.errors import DTypeError, ShapeError, WriteError
 from loopwright.ir.ops.construct import full
@@ -61,7 +61,7 @@ def _why(builder: Builder | None) -> str:
 def setitem(x: Tracer, key: Any, value: Any) -> None:
     """x[key] = value."""
     check_writable(x, "x[...] = v")
-    mask = _traced_mask(key)
+    mask = _traced_mask(key, value)
     if mask is not None:
         return x.set_ref(_masked(x.ref, mask, value))
     guard_masks(key, x.ref.builder)
@@ -69,13 +69,16 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
     x.set_ref(write(x.ref, p, _updates(x, value, p.shape)))
 
 
-def _traced_mask(key: Any) -> Traced | None:
-    """The key, if it is one traced boolean array whose values are not known."""
+def _traced_mask(key: Any, value: Any) -> Traced | None:
+    """The key, if it is one traced boolean array whose values are not known, or need not be: those computed of sizes would fix
+    these, and one number goes to all elements."""
     if isinstance(key, tuple) and len(key) == 1:
         key = key[0]
     if not isinstance(key, Tracer) or key.dtype != BOOL:
         return None
-    return key if not key.ndim or key.ref.builder.concrete(key.ref.value) is None else None
+    if not key.ndim or (is_sealed() and isinstance(value, int | float | complex | np.generic)):
+        return key
+    return key if key.ref.builder.concrete(key.ref.value) is None else None
 
 
 def _updates(x: Tracer, value: Any, shape: Shape) -> Ref:

@@ -1,0 +1,38 @@
+"""Numbers computed of sizes that Python asks for under jit: each size has a trace of its own then, and none gets another's."""
+import numpy as np
+import pytest
+
+import loopwright as lw
+
+PROGRAMS = {
+    "a branch": lambda x, xp: x * 2 if x.shape[0] / 2 > 3 else x,
+    "a float": lambda x, xp: x * float(x.shape[0] / 2),
+    "an integer": lambda x, xp: x[:int(x.shape[0] / 2)],
+    "a power": lambda x, xp: x * int(2.0 ** x.shape[0]),
+    "a comparison of np.arange": lambda x, xp: np.where(np.arange(x.shape[0]) > 0, x, 0),
+    "a sum": lambda x, xp: x if xp.sum(xp.arange(x.shape[0])) > 20 else -x,
+    "positions": lambda x, xp: x[xp.arange(x.shape[0]) % 2 == 0],
+    "a loop of a size": lambda x, xp: x + float(xp.sum(xp.cumsum(xp.ones(x.shape[0])))),
+}
+
+
+@pytest.mark.filterwarnings("ignore::loopwright.SpecialisationWarning")
+@pytest.mark.parametrize("sizes", [(10, 4, 7, 1, 10), (1, 3, 2), (3, 1, 8)])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_another_size_has_its_own(name, sizes):
+    f = lw.jit(lambda x: PROGRAMS[name](x, lw.numpy))
+    for n in sizes:
+        x = np.arange(1.0, n + 1)
+        np.testing.assert_allclose(f(x), PROGRAMS[name](x, np))
+
+
+def test_masks_of_positions_serve_all_sizes():
+    @lw.jit
+    def f(x):
+        x = x.copy()
+        x[lw.numpy.arange(x.shape[0]) % 2 == 0] = 0
+        return x
+    for n in (10, 4, 7, 1):
+        x = np.arange(1.0, n + 1)
+        np.testing.assert_array_equal(f(x), np.where(np.arange(n) % 2 == 0, 0, x))
+    assert f.compiles == 1
