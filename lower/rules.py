@@ -85,7 +85,8 @@ def _surveyed(region: Graph, target: Target) -> Survey:
     flat, rank = survey(region, 0) if s.loops < len(s.index) else s, len(s.index)
     if flat.loops == s.loops:
         return s
-    whole = fuse_rules(flat, build_nest(region, tuple(map(Inline, range(len(flat.stages)))), "probe"))
+    placement = [placement_of(flat, k) for k in range(len(flat.stages))]
+    whole = fuse_rules(flat, build_nest(region, tuple(placement), "probe"))
     return flat if any(isinstance(x, Fuse) and x.loop + x.count == rank for x in whole) else s
 
 

@@ -133,6 +133,20 @@ _COLUMNWISE = [np.sin, np.abs, np.negative, lambda x: x * 2 + 1, lambda x: np.wh
                lambda x: x.astype(np.float32)]
 
 
+def test_stacks_of_columns_with_sums_of_their_rows():
+    def f(x):
+        columns = [x[:, j] for j in range(5)]
+        columns.append(x[:, 0] + 1)
+        columns.append(x.sum(-1) + x[::-1, 0])
+        z = np.stack([columns[(2 + j) % 7] for j in range(5)], axis=-1)
+        columns.append(x[:, 0] + 1)
+        return z, columns[-1], x
+    for n in (0, 1, 7, 40):
+        x = np.random.default_rng(n).normal(size=(n, 5))
+        for got, expected in zip(lw.jit(f)(x), f(x), strict=True):
+            np.testing.assert_allclose(got, expected)
+
+
 @examples(40)
 @given(data=st.data())
 def test_random_programs(data: st.DataObject) -> None:
