@@ -13,6 +13,7 @@ from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
 from loopwright.ir.nest import Allocate, For, Nest, Prefetch, Reduction
+from loopwright.ir.ops.windows import windows
 from loopwright.ir.schedule import (
     AddAlong,
     ByRows,
@@ -413,9 +414,10 @@ def _short_maps(s: Survey, schedule: Schedule, lanes: int, target: Target) -> li
 # ---- few columns --------------------------------------------------------------------------------
 def _few_columns(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Target) -> list[Instruction]:
     """Maps whose last loop may turn out to have few positions, if these are spelled out where they are known; which read short
-    numbers that lie as far apart as a last axis is long, which may turn out to be little."""
+    numbers that lie as far apart as a last axis is long, which may turn out to be little. Windows' loops are divided where they
+    leave an array, which is worth more."""
     rank, folds = len(s.index), any(isinstance(r.expr, Reduce | Prefix | Scatter) for r in s.stages)
-    if len(s.region.results) > 1 or folds or len(scheduled.sites) > 1:
+    if len(s.region.results) > 1 or folds or len(scheduled.sites) > 1 or any(n.op is windows for n in s.region.nodes):
         return []
     fused = any(isinstance(x, Fuse) and x.loop + x.count == rank for x in schedule)
     region = None if fused else one_of_few(s.region, FewColumns(1, 1))
