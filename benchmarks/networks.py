@@ -109,30 +109,31 @@ def _softmax(x):
     return e / np.sum(e, axis=-1, keepdims=True)
 
 
-def _attention_slopes(q, k, v, w):
+def _attention_slopes(q, k, v, w, kept=None):
     scale = q.shape[-1] ** -0.5
-    p = _softmax(q @ k.swapaxes(-1, -2) * scale)
+    s = q @ k.swapaxes(-1, -2) * scale
+    p = _softmax(s if kept is None else np.where(kept, s, -np.inf))
     dp = w @ v.swapaxes(-1, -2)
     ds = p * (dp - np.sum(dp * p, axis=-1, keepdims=True)) * scale
     return ds @ k, ds.swapaxes(-1, -2) @ q, p.swapaxes(-1, -2) @ w
 
 
+def _with_gradients(name, args, program, slopes, flash):
+    """An attention and its gradients; program(library, softmax)."""
+    wide, ours = [a.astype("float64") for a in args], program(lw.numpy, nn.softmax)
+    forward = contest(name, args[:3], ours, numpy=program(np, _softmax), expected=lambda: program(np, _softmax)(*wide[:3]),
+                      tolerance=1e-4, jax=lambda jax: program(jax.numpy, jax.nn.softmax), torch=flash)
+    return forward + contest(f"gradient of {name}", args, gradient(np, lw.grad, ours, 3), numpy=slopes,
+                             expected=lambda: slopes(*wide), tolerance=1e-4,
+                             jax=lambda jax: gradient(jax.numpy, jax.grad, program(jax.numpy, jax.nn.softmax), 3),
+                             torch=lambda torch, optimised: torch_gradient(torch, flash(torch, optimised), 3))
+
+
 def attention() -> list[Timing]:
     """softmax(q k^T / 8) v for 4 sequences, 8 heads, 512 positions of 64 float32, and the gradients."""
-    q, k, v, w = args = tuple(np.random.default_rng(0).normal(size=(4, 4, 8, 512, 64)).astype("float32"))
-    wide = [a.astype("float64") for a in args]
-    forward = contest("attention, 4x8x512x64 f32", (q, k, v), _attention(nn.softmax), numpy=_attention(_softmax),
-                      expected=lambda: _attention(_softmax)(*wide[:3]), tolerance=1e-4,
-                      jax=lambda jax: _attention(jax.nn.softmax), torch=lambda torch, optimised: optimised(_flash(torch)))
-    return forward + contest(
-        "gradient of attention, 4x8x512x64 f32", (q, k, v, w), gradient(np, lw.grad, _attention(nn.softmax), 3),
-        numpy=_attention_slopes, expected=lambda: _attention_slopes(*wide), tolerance=1e-4,
-        jax=lambda jax: gradient(jax.numpy, jax.grad, _attention(jax.nn.softmax), 3),
-        torch=lambda torch, optimised: torch_gradient(torch, optimised(_flash(torch)), 3))
-
-
-def _flash(torch):
-    return torch.nn.functional.scaled_dot_product_attention
+    args = tuple(np.random.default_rng(0).normal(size=(4, 4, 8, 512, 64)).astype("float32"))
+    return _with_gradients("attention, 4x8x512x64 f32", args, lambda _, softmax: _attention(softmax), _attention_slopes,
+                           lambda torch, optimised: optimised(torch.nn.functional.scaled_dot_product_attention))
 
 
 def _causal(xp, softmax):
@@ -143,31 +144,12 @@ def _causal(xp, softmax):
     return f
 
 
-def _causal_slopes(q, k, v, w):
-    scale = q.shape[-1] ** -0.5
-    p = _softmax(np.where(np.tri(q.shape[-2], dtype=bool), q @ k.swapaxes(-1, -2) * scale, -np.inf))
-    dp = w @ v.swapaxes(-1, -2)
-    ds = p * (dp - np.sum(dp * p, axis=-1, keepdims=True)) * scale
-    return ds @ k, ds.swapaxes(-1, -2) @ q, p.swapaxes(-1, -2) @ w
-
-
 def causal_attention() -> list[Timing]:
-    """Causal attention of 12 heads, 1000 positions of 64 float32, and the gradients."""
-    q, k, v, w = args = tuple(np.random.default_rng(0).normal(size=(4, 1, 12, 1000, 64)).astype("float32"))
-    wide = [a.astype("float64") for a in args]
-    forward = contest("causal attention, 12x1000x64 f32", (q, k, v), _causal(lw.numpy, nn.softmax), numpy=_causal(np, _softmax),
-                      expected=lambda: _causal(np, _softmax)(*wide[:3]), tolerance=1e-4,
-                      jax=lambda jax: _causal(jax.numpy, jax.nn.softmax), torch=lambda torch, _: _causal_flash(torch))
-    return forward + contest(
-        "gradient of causal attention, 12x1000x64 f32", (q, k, v, w),
-        gradient(lw.numpy, lw.grad, _causal(lw.numpy, nn.softmax), 3), numpy=_causal_slopes,
-        expected=lambda: _causal_slopes(*wide), tolerance=1e-4,
-        jax=lambda jax: gradient(jax.numpy, jax.grad, _causal(jax.numpy, jax.nn.softmax), 3),
-        torch=lambda torch, _: torch_gradient(torch, _causal_flash(torch), 3))
-
-
-def _causal_flash(torch):
-    return partial(torch.nn.functional.scaled_dot_product_attention, is_causal=True)
+    """Causal attention of 12 heads, 1000 positions of 64 float32, and the gradients; PyTorch's as it is."""
+    args = tuple(np.random.default_rng(0).normal(size=(4, 1, 12, 1000, 64)).astype("float32"))
+    return _with_gradients(
+        "causal attention, 12x1000x64 f32", args, _causal, lambda *args: _attention_slopes(*args, np.tri(1000, dtype=bool)),
+        lambda torch, _: partial(torch.nn.functional.scaled_dot_product_attention, is_causal=True))
 
 
 # ---- recurrent networks -------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class Compiled:
 
     @property
     def _texts(self) -> tuple[str, ...]:
-        later = (self.program.short,) if self.program.apart else ()
+        later = (self.program.later(self.program.apart),) if self.program.apart else ()
         return *later, *module_texts(self.version, self.program.text, self.donations)
 
     @property

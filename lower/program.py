@@ -52,11 +52,6 @@ class Program:
     donations: Mapping[int, int]
     apart: Mapping[str, Callable[[], KernelText]] = field(default_factory=dict)
 
-    @property
-    def short(self) -> str:
-        """LLVM text of all of these."""
-        return self.later(self.apart)
-
     def later(self, functions: Iterable[str]) -> str:
         """LLVM text of some of these: see runtime/later.py."""
         made = [self.apart[name]() for name in functions]

@@ -6,8 +6,8 @@ whether a parallel loop runs in one piece or in chunks.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from loopwright.ir.dims import Extent, floordiv, product
@@ -44,6 +44,7 @@ from loopwright.lower.codegen.forms import (
     without_condition,
 )
 from loopwright.lower.codegen.interleaved import columns_at, store_columns
+from loopwright.lower.codegen.kernel_text import KernelText, exported
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.memory import prefetch, store
 from loopwright.lower.codegen.narrowing import copied
@@ -70,18 +71,6 @@ TINY = 16  # elements of a buffer that may live in registers
 FEW_VECTORS = 2  # of a row that is not worth loops of its own for what is done in stretches of it
 STACK_BYTES = 1 << 15  # local buffers beyond this come from the scratch pool
 OUT_OF_MEMORY = -1  # what error[0] becomes when scratch memory cannot be had
-
-
-@dataclass(frozen=True)
-class KernelText:
-    """One kernel: its functions' text, and the lines that a module needs once: declarations and constants. `apart`: other
-    functions that it calls, which are made when calls need them."""
-
-    name: str
-    text: str
-    declarations: frozenset[str]
-    globals: frozenset[str]
-    apart: Mapping[str, Callable[[], KernelText]] = field(default_factory=dict)
 
 
 def stored(context: Context, statement: Store) -> None:
@@ -503,8 +492,3 @@ def emit_nest(nest: Nest, target: Target, fast_math: bool = False, *, apart: boo
         inner.run()
         return exported(inner.text(inner.of_one), short_of(nest.name))
     return replace(made, apart={short_of(nest.name): short})
-
-
-def exported(made: KernelText, name: str) -> KernelText:
-    """The text with one of its functions for others to call."""
-    return replace(made, text=made.text.replace(f"define internal void @{name}(", f"define void @{name}("))

@@ -68,7 +68,7 @@ def turn_of(context: Context, index: Index, found: Iterable[Expr]) -> Turn | Non
     if any(isinstance(x, Reduce | Prefix) for x in inside):
         return None
     for test in dict.fromkeys([c for x in inside if (c := _choice(x)) is not None]):
-        less, more, past = ordered(test)
+        less, more, past = _ordered(test)
         if less.dtype != context.kernel.terms.of(index).dtype:
             continue
         terms = context.kernel.terms
@@ -100,7 +100,7 @@ def _may_fail(e: Expr) -> bool:
     return any(isinstance(x, Bounded) or (isinstance(x, Apply) and x.fn == "power" and x.dtype in INTEGERS) for x in walk(e))
 
 
-def ordered(test: Apply) -> tuple[Expr, Expr, int]:
+def _ordered(test: Apply) -> tuple[Expr, Expr, int]:
     """Two numbers and how much the first must be less than the second plus that, where a comparison holds."""
     a, b = test.args
     less, more = (a, b) if test.fn in ("lt", "le") else (b, a)
@@ -112,12 +112,12 @@ def chosen(e: Expr, turn: Turn, behind: bool) -> Expr:
     test, rises, _ = turn
     holds = rises == behind
 
-    def settled(x: Expr) -> Expr | None:
+    def one_of_both(x: Expr) -> Expr | None:
         match x:
             case When(cond, then, other) | Apply(fn="select", args=(cond, then, other)) if cond == test:
-                return transform(then if holds else other, settled)
+                return transform(then if holds else other, one_of_both)
         return None
-    return transform(e, settled)
+    return transform(e, one_of_both)
 
 
 def settled(s: Store, turn: Turn, behind: bool) -> Store:
