@@ -95,11 +95,7 @@ def contest(workload: str, args: tuple, ours: Program, *, expected: Any = None, 
             check(f"{workload}, {name}", run(), expected, tolerance)
     from benchmarks import roofline  # which an older loopwright has not all of (benchmarks.frozen)
     least = roofline.least_seconds(ours, args, harness.THREADS)
-    found = [*interleaved(workload, runs, rounds=rounds, notes=notes), Timing(workload, "roofline", least, least, least)]
-    if harness.TUNE:  # once more beside nobody else, whose threads spin for a while after a call
-        found += interleaved(workload, {name + harness.ALONE: runs[name] for name in ("loopwright", harness.TUNED)},
-                             rounds=2 * rounds)
-    return found
+    return [*interleaved(workload, runs, rounds=rounds, notes=notes), Timing(workload, "roofline", least, least, least)]
 
 
 def result(expected: Any, ours: Program, args: tuple) -> Any:

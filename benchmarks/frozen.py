@@ -23,7 +23,6 @@ from benchmarks import graphs, harness, networks, products
 from benchmarks.contest import Entry, noted
 
 SECONDS = 0.02  # of a sample
-BEFORE = 0.2  # seconds of runs before one: threads of the other process, such as OpenBLAS's, spin for a while after its own
 ROUNDS = 15
 
 
@@ -43,13 +42,13 @@ def sampled(run: Callable[[], object]) -> Callable[[], float]:
     repeats = max(1, int(SECONDS / max(time.perf_counter() - start, 1e-7)))
 
     def sample() -> float:
-        start = time.perf_counter()
-        while time.perf_counter() - start < BEFORE:
-            run()
+        harness.warm(run)
         start = time.perf_counter()
         for _ in range(repeats):
             run()
-        return (time.perf_counter() - start) / repeats
+        taken = (time.perf_counter() - start) / repeats
+        harness.rest()  # the other process is next
+        return taken
     return sample
 
 

@@ -1,5 +1,5 @@
 """Interleaved timing: every contender runs in every round, so that a slow moment of the machine hits all of them; in an order
-drawn anew for each round, since whoever follows a library whose threads still spin pays for them."""
+drawn anew for each round, and when threads of the one before, which spin for a while after a call, sleep."""
 from __future__ import annotations
 
 import gc
@@ -14,7 +14,7 @@ from types import ModuleType
 QUICK = False  # run everything just often enough to see that it runs
 THREADS = 1  # that every contender has
 TUNED = "loopwright tuned"
-ALONE = ", alone"  # contenders that take turns with none but each other
+WARM = 0.005  # seconds of calls before a sample
 TUNE = 0.0  # seconds for which programs are tuned, to take part beside the default ones
 
 
@@ -43,7 +43,8 @@ def optional(name: str) -> ModuleType | None:
 
 def interleaved(workload: str, contenders: Mapping[str, Callable[[], object]], *, rounds: int = 15,
                 seconds: float = 0.02, notes: Mapping[str, str] | None = None) -> list[Timing]:
-    """Time each contender in every round, each for about `seconds`, as its fastest call of three says; first a warm-up call."""
+    """Time each contender in every round, each for about `seconds`, as its fastest call of three says, after calls that do not
+    count."""
     rounds, seconds = (2, 0.0) if QUICK else (rounds, seconds)
     repeats = {}
     for name, f in contenders.items():
@@ -58,6 +59,8 @@ def interleaved(workload: str, contenders: Mapping[str, Callable[[], object]], *
             draw.shuffle(order)
             for name, f in order:
                 n = repeats[name]
+                rest()
+                warm(f)
                 start = time.perf_counter()
                 for _ in range(n):
                     f()
@@ -66,6 +69,24 @@ def interleaved(workload: str, contenders: Mapping[str, Callable[[], object]], *
         gc.enable()
     return [Timing(workload, name, statistics.median(t), *_quartiles(t), (notes or {}).get(name, ""))
             for name, t in taken.items()]
+
+
+def rest() -> None:
+    """Wait until other threads of this process sleep, a second at most: OpenBLAS's spin for a tenth of one after a call."""
+    end = time.perf_counter() + 1
+    while not QUICK and time.perf_counter() < end:
+        before = time.process_time()
+        time.sleep(0.005)
+        if time.process_time() - before < 0.001:
+            break
+
+
+def warm(f: Callable[[], object]) -> None:
+    """Call f for a while, once at least: what it reads is in the caches, and the clock runs again."""
+    start = time.perf_counter()
+    f()
+    while not QUICK and time.perf_counter() - start < WARM:
+        f()
 
 
 def _seconds(f: Callable[[], object]) -> float:
