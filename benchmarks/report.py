@@ -59,8 +59,8 @@ def summary(timings: list[Timing]) -> str:
 
 
 def tuned_summary(timings: list[Timing]) -> str:
-    """A table in Markdown of the programs that were tuned, beside the default one and the best peer, and how the search went; ""
-    without any."""
+    """A table in Markdown of the programs that were tuned, beside the default one and the best peer, and how the search went;
+    "" without any."""
     lines = ["| workload | default | tuned | tuned / default | tuned / best peer | | search |", "|---" * 7 + "|"]
     for row in rows(timings):
         of = {t.contender: t for t in timings if t.workload == row.workload}

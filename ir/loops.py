@@ -121,13 +121,15 @@ class Reduce:
     """Fold of body over every point of `over`, by a monoid: sum, prod, max, min, any, all, argmax, argmin.
 
     max and min propagate NaN. argmax and argmin run over one index, give the first position of the extreme (or of the
-    first NaN) and have dtype i64. Sums of f16 and bf16 accumulate in f32; integer sums wrap.
+    first NaN) and have dtype i64. Sums of f16 and bf16 accumulate in f32; integer sums wrap. fused: products that are summed
+    need not be rounded before, as those of contractions.
     """
 
     monoid: str
     over: tuple[tuple[Index, Extent], ...]
     body: Expr
     dtype: np.dtype
+    fused: bool = False
 
 
 @_hashed_once
@@ -291,7 +293,7 @@ def with_parts(e: Expr, new: tuple[Expr, ...]) -> Expr:
         case Bounded():
             return Bounded(new[0], e.extent, e.axis, e.site)
         case Reduce():
-            return Reduce(e.monoid, e.over, new[0], e.dtype)
+            return Reduce(e.monoid, e.over, new[0], e.dtype, e.fused)
         case Prefix():
             return Prefix(e.monoid, e.index, e.extent, new[0], new[1], e.dtype)
         case PartitionPoint():
@@ -319,9 +321,9 @@ def transform(e: Expr, change: Callable[[Expr], Expr | None], done: dict[int, tu
     return new
 
 
-def outermost(e: Expr, kind: type) -> list[Expr]:
+def outermost(e: Expr, kind: type[T]) -> list[T]:
     """Every distinct part of e of a kind that is in no other part of that kind."""
-    found: dict[Expr, None] = {}
+    found: dict[T, None] = {}
     todo, seen = [e], {id(e)}
     while todo:
         x = todo.pop()

@@ -44,19 +44,19 @@ class Buffer:
 
 @dataclass(frozen=True)
 class For:
-    """body for index in [0, extent), or in a block: from the index `origin` of a loop around it, `length` positions or as many
-    as there are; every `step`th. lanes > 1: `lanes` iterations at a time, `unroll` vectors in flight, masked tail (innermost
-    only, or around loops without lanes). parallel: iterations are independent and the pool may share them out (it may have
-    lanes as well; inside another such loop only where that one is in one piece). by_rows: the folds of the body go row by row
-    over stripes of the loop, not down each of its vectors (outermost loops with lanes only). short: lanes that the loop has
-    where all loops of its body have fewer trips than a number, see `lower/short_rows.py`. tiled: together with the loop of
-    vectors that is its body, in square tiles. padded: all positions of the block are stored to, those past the extent with any
-    number. together: so many
-    iterations, from a multiple of that on, belong to one thread. by_owner: a scatter's updates, each done by the warp that
-    owns the element, in order; any_order: by whichever thread comes, atomically, in copies of blocks where `copy` elements
-    suffice, and `loose` if sums of floats may depend on who does. bind: the axes of a GPU's blocks and threads that share out
-    the iterations; loops directly inside each other with the same axes are shared out as one. of: the loops whose iterations
-    these are, numbered in order; their indices have values, too."""
+    """body for index in [0, extent), or in a block: from the index `origin` of a loop around it, `length` positions or as
+    many as there are; every `step`th. lanes > 1: `lanes` iterations at a time, `unroll` vectors in flight, masked tail
+    (innermost only, or around loops without lanes). parallel: iterations are independent and the pool may share them out
+    (it may have lanes as well; inside another such loop only where that one is in one piece). by_rows: the folds of the
+    body go row by row over stripes of the loop, not down each of its vectors (outermost loops with lanes only). short:
+    lanes that the loop has where all loops of its body have fewer trips than a number, see `lower/short_rows.py`. tiled:
+    together with the loop of vectors that is its body, in square tiles. padded: all positions of the block are stored to,
+    those past the extent with any number. together: so many iterations, from a multiple of that on, belong to one thread.
+    jam: so many at once, in the loop of vectors that is the body. by_owner: a scatter's updates, each done by the warp
+    that owns the element, in order; any_order: by whichever thread comes, atomically, in copies of blocks where `copy`
+    elements suffice, and `loose` if sums of floats may depend on who does. bind: the axes of a GPU's blocks and threads
+    that share out the iterations; loops directly inside each other with the same axes are shared out as one. of: the
+    loops whose iterations these are, numbered in order; their indices have values, too."""
 
     index: Index
     extent: Extent
@@ -72,6 +72,7 @@ class For:
     step: int = 1
     padded: bool = False
     together: int = 1
+    jam: int = 1
     bind: tuple[str, ...] = ()
     by_owner: bool = False
     any_order: bool = False
@@ -123,7 +124,7 @@ class Reduction:
     accumulators when lanes > 1. `also` is done at each point on the way, before the fold reads: stores (exp(x - m) kept for
     the next pass) and prefetches. joined: in the same pass as the reduction before it, whose loops it has. bind: the axes that
     share out its points; all of their threads then have the value. shared: by the pool, in blocks, with those that are joined
-    to it."""
+    to it. fused: as of a Reduce."""
 
     name: str
     monoid: str
@@ -136,6 +137,7 @@ class Reduction:
     joined: bool = False
     bind: tuple[str, ...] = ()
     shared: bool = False
+    fused: bool = False
 
 
 @dataclass(frozen=True)

@@ -294,6 +294,19 @@ class Tiles:
 
 
 @dataclass(frozen=True)
+class Jam:
+    """Make `factor` positions at once of the loop whose body is the root's loop of vectors: folds there go past their points
+    once for all, and read once what is the same for all. Positions whose windows leave an array are made one by one.
+
+    before: for i: for j by 16: y[i, j] = sum(x[i + k, j] * w[k, j] for k)
+    after:  for i by 2: for j by 16: { for k: { s += x[i + k, j] * w[k, j];  t += x[i + 1 + k, j] * w[k, j] }
+                                       y[i, j] = s;  y[i + 1, j] = t }
+    """
+
+    factor: int
+
+
+@dataclass(frozen=True)
 class InPlace:
     """Let result number `output` lie in the bytes of the region's parameter number `operand`: the caller gives the same buffer
     for both. A root that updates a copy of the parameter then updates the parameter itself; elsewhere each element is read
@@ -441,12 +454,12 @@ class InAnyOrder:
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Distribute | Tensorize | Pack \
     | Skip | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | FewColumns | FewSteps | AddAlong | OnePass | Tiles \
-    | InPlace | Threads | Bind | InShared | InRegisters | InTiles | InPasses | ByOwner | InAnyOrder
+    | Jam | InPlace | Threads | Bind | InShared | InRegisters | InTiles | InPasses | ByOwner | InAnyOrder
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
     Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Distribute, Tensorize, Pack, Skip, Parallel,
-    Rfactor, PrefetchRow, ByRows, ShortRows, FewColumns, FewSteps, AddAlong, OnePass, Tiles, InPlace, Threads, Bind, InShared,
-    InRegisters, InTiles, InPasses, ByOwner, InAnyOrder)}
+    Rfactor, PrefetchRow, ByRows, ShortRows, FewColumns, FewSteps, AddAlong, OnePass, Tiles, Jam, InPlace, Threads, Bind,
+    InShared, InRegisters, InTiles, InPasses, ByOwner, InAnyOrder)}
 
 
 def to_json(schedule: Schedule) -> str:

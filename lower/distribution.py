@@ -77,7 +77,7 @@ def _with_sums(s: Statement) -> Statement:
     match s:
         case For(lanes=1, body=(Store(value=Reduce() as e) as store,)):
             name = store.buffer.replace("t", "r", 1)  # a stage's row and its sum
-            fold = Reduction(name, e.monoid, e.over, e.body, e.dtype)
+            fold = Reduction(name, e.monoid, e.over, e.body, e.dtype, fused=e.fused)
             return altered(s, body=(fold, altered(store, value=Local(name, e.dtype))))
     return s
 

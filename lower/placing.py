@@ -213,7 +213,8 @@ class _Placer:
         if stores:  # the fold now reads what the stores keep
             value = self._again(stage)
         self.passes[stage] = (value.body, *(s.value for s in stores))
-        fold = Reduction(name, value.monoid, value.over, value.body, value.dtype, also=tuple(stores))
+        fold = Reduction(name, value.monoid, value.over, value.body, value.dtype, also=tuple(stores),
+                         fused=value.fused)
         return [fold], Local(name, value.dtype)
 
     def _again(self, stage: int) -> Reduce:

@@ -53,7 +53,7 @@ def in_passes(nest: Nest, x: InPasses) -> Nest:
     columns, wide = block_of_loops(last.over, x.columns), block_of_loops([(inner.index, inner.extent)], x.width)
     products = tuple([_contract(nest, x, e, parts, rows, columns, f"p{k}")
                       for k, (e, parts) in enumerate(zip(chain.products, chain.sides, strict=True))])
-    whole = Reduce("sum", last.over, last.body, last.dtype)
+    whole = Reduce("sum", last.over, last.body, last.dtype, last.fused)
     total = _contract(nest, _of_last(x, left, right), whole, (left, right), rows, wide, f"{last.name}_sums")
     after = tuple([_with_values(s, _reads(last.name, total)) for s in inner.body[1:]])
     running = _running(groups, left) if x.running else None
@@ -132,7 +132,7 @@ class _Chain:
         if not isinstance(e, Reduce):
             return None
         to = {k: Index(f"{self.columns[0][0].name}_{a}") for a, (k, _) in enumerate(e.over)}
-        e = Reduce(e.monoid, tuple([(to[k], n) for k, n in e.over]), _at(e.body, to), e.dtype)
+        e = Reduce(e.monoid, tuple([(to[k], n) for k, n in e.over]), _at(e.body, to), e.dtype, e.fused)
         if e not in self.products:
             if e.monoid != "sum" or any(isinstance(y, Reduce | Prefix) for y in walk(e.body)):
                 raise ValueError("its rows are computed from folds that are no sums of products")

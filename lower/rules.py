@@ -24,6 +24,7 @@ from loopwright.ir.schedule import (
     Inline,
     Instruction,
     Interleave,
+    Jam,
     OnePass,
     Parallel,
     PrefetchRow,
@@ -40,6 +41,7 @@ from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.contractions import is_contraction, product_schedule
 from loopwright.lower.few_columns import few_positions, one_of_few
 from loopwright.lower.fusing import expressions, together
+from loopwright.lower.jamming import worth_of
 from loopwright.lower.partials import block_sums
 from loopwright.lower.passes import goes_across, goes_by_rows, goes_in_tiles, one_pass_rules, probe, scattered
 from loopwright.lower.row_products import row_products
@@ -77,6 +79,7 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     schedule = (*schedule, *fuse_rules(s, scheduled))
     schedule = (*schedule, *_pass_rules(s, schedule, scheduled, target))
     schedule = (*schedule, *_short_rows(s, schedule, target), *_shared_folds(s, schedule))
+    schedule = (*schedule, *_at_once(s, schedule, target))
     return (*schedule, *_few_columns(s, schedule, scheduled, target))
 
 
@@ -409,6 +412,15 @@ def _short_maps(s: Survey, schedule: Schedule, lanes: int, target: Target) -> li
     short = ShortRows(min(lanes, target.vector_bits // 32), lanes if across else lanes // 2)
     is_long = isinstance(inner.extent, int) and inner.extent >= lanes
     return [] if is_long or beside(rows, short) is None else [short]
+
+
+# ---- positions at once ------------------------------------------------------------------------
+def _at_once(s: Survey, schedule: Schedule, target: Target) -> list[Instruction]:
+    """Neighbours whose folds read alike, as many as have registers for their sums."""
+    if s.loops < 2 or s.level < s.loops or any(isinstance(x, ShortRows) for x in schedule):
+        return []
+    factor = worth_of(build_nest(s.region, schedule, "probe").nest, target.vector_registers)
+    return [Jam(factor)] if factor > 1 else []
 
 
 # ---- few columns --------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from loopwright.ir.schedule import (
     InShared,
     Interleave,
     InTiles,
+    Jam,
     OnePass,
     Pack,
     Parallel,
@@ -55,6 +56,7 @@ from loopwright.lower import binding, blocks, registers
 from loopwright.lower.distribution import distribute
 from loopwright.lower.few_columns import few_positions
 from loopwright.lower.fusing import Fused, by_rows, fuse_loops, transposed_loads
+from loopwright.lower.jamming import jam
 from loopwright.lower.joining import join
 from loopwright.lower.lanes import lane_nest
 from loopwright.lower.masking import skip
@@ -102,6 +104,7 @@ class Decisions:
     short: ShortRows | None = None
     few: FewColumns | FewSteps | None = None
     tiled: bool = False
+    jam: Jam | None = None
     blocks: list[Blocking] = field(default_factory=list)
     joined: list[OnePass] = field(default_factory=list)
     along: dict[int, AddAlong] = field(default_factory=dict)
@@ -153,6 +156,8 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.few = x
             case Tiles():
                 d.tiled = True
+            case Jam():
+                d.jam = x
             case OnePass():
                 d.joined.append(x)
             case Threads():
@@ -265,6 +270,8 @@ class _NestBuilder:
         if d.tiled:
             check(not d.along, Tiles(), "rows are added up in their order")
             nest = altered(nest, body=tuple(map(_tiled, nest.body)))
+        if d.jam:
+            nest = _agreed(d.jam, lambda nest, x: jam(nest, x.factor), nest)
         return Scheduled(self._on_threads(nest), self.placed.sites, self.placed.folds)
 
     def _blocked(self, step: Step, x: Blocking) -> Step:

@@ -99,7 +99,7 @@ def _dot_loop(context: LoopContext, index: tuple[Expr, ...], contract: Pairs, ba
 
     product: Expr = Apply("mul", (factor(0), factor(1)), accumulator)
     if inner:
-        product = Reduce("any" if accumulator == BOOL else "sum", inner, product, accumulator)
+        product = Reduce("any" if accumulator == BOOL else "sum", inner, product, accumulator, fused=True)
     return converted(product, result)
 
 

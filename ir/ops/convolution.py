@@ -101,7 +101,7 @@ def _conv_loop(context: LoopContext, index: tuple[Expr, ...], lhs_axes: Axes, rh
     right = context.load(1, tuple((kinds[GROUP], kinds[FEATURE], feature, *within)[k] for k in inverse(rhs_axes)))
     term = Apply("mul", (converted(left, inside), converted(right, inside)), inside)
     body = where_all(tests, term, Literal(scalar(0, inside), inside))
-    return converted(Reduce("any" if inside == BOOL else "sum", over, body, inside), context.result.dtype)
+    return converted(Reduce("any" if inside == BOOL else "sum", over, body, inside, fused=True), context.result.dtype)
 
 
 # ---- derivatives ----------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from loopwright.ir.nest import (
     one_pass,
 )
 from loopwright.ir.schedule import ShortRows
+from loopwright.lower.codegen.at_once import at_once
 from loopwright.lower.codegen.beside import choosing, side_by_side, test_of
 from loopwright.lower.codegen.bodies import in_few_columns
 from loopwright.lower.codegen.columns import in_stripes
@@ -208,7 +209,7 @@ class Generator:
                 return self.named(context, name, context.evaluate(kernel.terms.of(value)))
             case Reduction(name=name, monoid=monoid, over=over, body=expr, dtype=dtype):
                 folded = fold(context, monoid, over, kernel.terms.of(expr), dtype, also=statement.also,
-                             lanes=statement.lanes, unroll=statement.unroll)
+                             lanes=statement.lanes, unroll=statement.unroll, fused=statement.fused)
                 return self.named(context, name, folded)
             case Scan():
                 self.scan(context, statement)
@@ -239,7 +240,9 @@ class Generator:
             self.either(context, statement, span)
             return
         whole = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
-        if statement.tiled:
+        if statement.jam > 1:
+            at_once(context, statement, whole, partial(self.plain, parallel=parallel))
+        elif statement.tiled:
             in_tiles(context, statement, whole, lambda here, inner: self.statements(here, inner.body))
         elif statement.by_rows:
             in_stripes(context, statement, whole, partial(self.vectors, statement),
@@ -247,9 +250,9 @@ class Generator:
         elif statement.padded:
             padded(context, statement, lambda here: self.statements(here, statement.body))
         elif not self.copied(context, statement, whole):
-            self.plain(context, statement, span, parallel)
+            self.plain(context, statement, span, parallel=parallel)
 
-    def plain(self, context: Context, statement: For, span: Extent | tuple[str, str], parallel: bool) -> None:
+    def plain(self, context: Context, statement: For, span: Extent | tuple[str, str], *, parallel: bool) -> None:
         """A loop from its beginning to its end, in stretches where these do different things."""
         def run(f: For, part: Extent | tuple[str, str], here: Context = context) -> None:
             self.vectors(f, here, part, lambda inside: self.statements(inside, f.body, parallel=parallel))

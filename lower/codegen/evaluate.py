@@ -108,8 +108,8 @@ def _compute(context: Context, term: Term) -> Value:
             return _select(context, *(context.evaluate(a) for a in term.args))
         case Apply(fn=fn, dtype=dtype):
             return _apply(context, term, fn, dtype)
-        case Reduce(monoid=monoid, over=over, dtype=dtype):
-            return fold(_placed(context, term), monoid, over, term.args[0], dtype)
+        case Reduce(monoid=monoid, over=over, dtype=dtype, fused=fused):
+            return fold(_placed(context, term), monoid, over, term.args[0], dtype, fused=fused)
         case Prefix(monoid=monoid, index=index, dtype=dtype):
             return prefix(_placed(context, term), monoid, index, term.args[0], term.args[1], dtype)
         case PartitionPoint(index=index, extent=extent):

@@ -12,8 +12,8 @@ from functools import reduce
 
 import numpy as np
 
-from loopwright.ir.dims import Extent
-from loopwright.ir.loops import Expr, Index, Literal, When
+from loopwright.ir.dims import Extent, product
+from loopwright.ir.loops import Apply, Expr, Index, Literal, When
 from loopwright.ir.monoids import COMBINING, identity
 from loopwright.ir.nest import Prefetch, Reduction, Store
 from loopwright.ir.types import BOOL, F32, I64, U8, is_float
@@ -23,7 +23,7 @@ from loopwright.lower.codegen.context import Context, Value, counting
 from loopwright.lower.codegen.conversions import HALF, convert, rounded
 from loopwright.lower.codegen.machine import Machine, register_type, vector_type
 from loopwright.lower.codegen.memory import prefetch
-from loopwright.lower.codegen.narrowing import narrowed
+from loopwright.lower.codegen.narrowing import narrowed_together
 from loopwright.lower.codegen.spans import Span, VectorSpan, masked, vector_spans
 from loopwright.lower.codegen.stretches import Turn, chosen, settled, turn_of, turned
 from loopwright.lower.codegen.terms import Term, union
@@ -31,6 +31,7 @@ from loopwright.lower.codegen.text import Arm, Scope, branch, loop
 from loopwright.lower.fusing import values, writes
 
 BLOCKS = (16, 16, 16, 16)  # additions in a row: blocks of blocks, blocks, iterations
+FEW = 64  # of several loops, which need no blocks
 Over = tuple[tuple[Index, Extent], ...]
 State = list[str]  # registers: all parts of the first component, then of the second (arg folds: value, position)
 
@@ -39,7 +40,7 @@ class Fold:
     """One reduction: its components and how they combine. `wide` is the shape (lanes, parts) of the state."""
 
     def __init__(self, context: Context, monoid: str, body: Term, dtype: np.dtype, also: tuple[Store | Prefetch, ...],
-                 over_lanes: bool = False) -> None:
+                 over_lanes: bool = False, fused: bool = False) -> None:
         self.over_lanes = over_lanes  # the lanes are elements of one fold, not of the result
         self.monoid, self.body, self.dtype, self.also = monoid, body, dtype, also
         self.kernel = context.kernel
@@ -49,13 +50,11 @@ class Fold:
             wanted = U8
         self.work = F32 if wanted in HALF else wanted
         self.cascades = monoid == "sum" and is_float(self.work)
+        self.fused = fused and self.cascades
 
     def narrowed(self, context: Context, index: Index, span: Span, place: Scope) -> tuple[Fold, Span]:
         """The fold over what of a span, which `place` has, is not the identity by its position alone."""
-        if self.positions or self.also or not isinstance(self.body.expr, When):
-            return self, span
-        fold = copy(self)
-        fold.body, span = narrowed(context, self.body, identity(self.monoid, self.work), index, span, place)
+        (fold,), span = _narrowed([self], context, index, span, place)
         return fold, span
 
     def expressions(self) -> list[Expr]:
@@ -117,13 +116,22 @@ class Fold:
                 self.kernel.store(context, statement)
             else:
                 prefetch(context, statement)
-        new = self.merge(context.scope, state, self.element(context, index), context.lanes, ordered=True)
+        new = self._added(context, state) or \
+            self.merge(context.scope, state, self.element(context, index), context.lanes, ordered=True)
         active = context.active()
         if active is None:
             return new
         masks, kinds = vector_type("i1", context.lanes), self.types(context)
         return [context.scope.emit(f"select {masks} {active[k % context.parts]}, {kinds[k]} {a}, {kinds[k]} {b}")
                 for k, (a, b) in enumerate(zip(new, state, strict=True))]
+
+    def _added(self, context: Context, state: State) -> State | None:
+        """A sum with one more product, in one rounding where that is left open; None where it is no such sum."""
+        if not (self.fused and isinstance(e := self.body.expr, Apply) and e.fn == "mul" and e.dtype == self.work):
+            return None
+        a, b = (context.spread(context.evaluate(x)) for x in self.body.args)
+        machine = self.at(context.scope, context.lanes).machine
+        return [machine.fma(x, y, total) for x, y, total in zip(a, b, state, strict=True)]
 
     def merge(self, scope: Scope, a: State, b: State, lanes: int, *, ordered: bool = False) -> State:
         """Combine two states. ordered: every position of b comes after those of a."""
@@ -211,6 +219,18 @@ def _tied(at: Lanes, a: str, b: str) -> str:
     return m.either(m.compare("eq", a, b), nans)
 
 
+def _narrowed(folds: Sequence[Fold], context: Context, index: Index, span: Span, place: Scope) -> tuple[Sequence[Fold], Span]:
+    """Folds over what of a span, which `place` has, is not the identity of each by the position alone."""
+    if any(f.positions or f.also or not isinstance(f.body.expr, When) for f in folds):
+        return folds, span
+    found = [copy(f) for f in folds]
+    bodies, span = narrowed_together(context, [f.body for f in folds], [identity(f.monoid, f.work) for f in folds], index,
+                                     span, place)
+    for f, body in zip(found, bodies, strict=True):
+        f.body = body
+    return found, span
+
+
 class Joint:
     """Several folds in one pass: their states one after the other."""
 
@@ -219,11 +239,9 @@ class Joint:
         self.cascades = any(f.cascades for f in folds)
 
     def narrowed(self, context: Context, index: Index, span: Span, place: Scope) -> tuple[Joint, Span]:
-        """The same of a fold that is alone; others need not end together."""
-        if len(self.folds) > 1:
-            return self, span
-        fold, span = self.folds[0].narrowed(context, index, span, place)
-        return Joint([fold]), span
+        """The same of folds that ask the same."""
+        folds, span = _narrowed(self.folds, context, index, span, place)
+        return Joint(folds), span
 
     def expressions(self) -> list[Expr]:
         return [e for f in self.folds for e in f.expressions()]
@@ -272,9 +290,9 @@ Partial = Callable[[Scope, str, str, bool], State]  # the fold of [low, high), f
 
 
 def fold(context: Context, monoid: str, over: Over, body: Term, dtype: np.dtype, *, also: tuple[Store | Prefetch, ...] = (),
-         lanes: int = 1, unroll: int = 1) -> Value:
+         lanes: int = 1, unroll: int = 1, fused: bool = False) -> Value:
     """The reduction's value at the end of the context's scope. `lanes` > 1: the last index runs over the lanes."""
-    folding = Fold(context, monoid, body, dtype, also, over_lanes=lanes > 1 or unroll > 1)
+    folding = Fold(context, monoid, body, dtype, also, lanes > 1 or unroll > 1, fused)
     return folding.result(context, context.scope, folded(context, folding, over, lanes, unroll))
 
 
@@ -287,8 +305,8 @@ def fold_together(context: Context, reductions: Sequence[Reduction]) -> list[Val
 def folding_of(context: Context, reductions: Sequence[Reduction]) -> Joint:
     """Reductions that share one pass, as one fold."""
     first, terms = reductions[0], context.kernel.terms
-    return Joint([Fold(context, r.monoid, terms.of(r.body), r.dtype, r.also, over_lanes=first.lanes > 1 or first.unroll > 1)
-                  for r in reductions])
+    over_lanes = first.lanes > 1 or first.unroll > 1
+    return Joint([Fold(context, r.monoid, terms.of(r.body), r.dtype, r.also, over_lanes, r.fused) for r in reductions])
 
 
 def folded(context: Context, folding: Fold | Joint, over: Over, lanes: int, unroll: int,
@@ -307,16 +325,17 @@ def folded(context: Context, folding: Fold | Joint, over: Over, lanes: int, unro
 
 
 def _each(context: Context, folding: Fold | Joint, over: Over, span: Span | None) -> State:
-    """The fold over all of `over`, or a span of its first index, an element at a time. Where several unknown sizes turn out to
-    be few, as those of windows are, there are no blocks in the loops."""
-    unknown = [context.kernel.extent(n) for _, n in over if not isinstance(n, int)]
-    if not (folding.cascades and unknown and len(over) > 1):
+    """The fold over all of `over`, or a span of its first index, an element at a time. Where several sizes are few, or turn
+    out to be, as those of windows are, there are no blocks in the loops."""
+    if not folding.cascades or len(over) == 1:
         return _total(context, folding, over, 0, 1, span)
-    root, kinds = context.kernel.root, folding.types(context)
-    key = ("short", *unknown)
+    points, root, kinds = product(n for _, n in over), context.kernel.root, folding.types(context)
+    if isinstance(points, int):
+        return _total(context, folding, over, 0, 1, span, short=points <= FEW)
+    key = ("short", points)
     if key not in root.values:
-        tests = [root.emit(f"icmp sle i64 {n}, {BLOCKS[-1]}") for n in unknown]
-        root.values[key] = reduce(lambda a, b: root.emit(f"and i1 {a}, {b}"), tests)
+        few = [root.emit(f"icmp sle i64 {context.kernel.extent(n)}, {FEW}") for n in (*(n for _, n in over), points)]
+        root.values[key] = reduce(lambda a, b: root.emit(f"and i1 {a}, {b}"), few)
 
     def arm(short: bool) -> Arm:
         return lambda scope: list(zip(kinds, _total(context.at(scope), folding, over, 0, 1, span, short=short), strict=True))
@@ -324,14 +343,15 @@ def _each(context: Context, folding: Fold | Joint, over: Over, span: Span | None
 
 
 def _total(context: Context, folding: Fold | Joint, over: Over, lanes: int, unroll: int,
-           span: Span | None = None, *, short: bool = False) -> State:
-    """The fold over all of `over`, or a span of its first index, from the identity; with lanes, one part of that many lanes.
-    short: without blocks."""
+           span: Span | None = None, *, short: bool = False, start: State | None = None) -> State:
+    """The fold over all of `over`, or a span of its first index, from the identity, or from `start`; with lanes, one part of
+    that many lanes. short: without blocks."""
     (index, extent), rest = over[0], over[1:]
     if not rest and lanes:
         return _vector_total(context, folding, index, extent, lanes, unroll, span)
     shape = replace(context, lanes=lanes, parts=1) if lanes else context
-    kinds, zero = folding.types(shape), folding.zero(shape)
+    kinds, zero = folding.types(shape), start or folding.zero(shape)
+    goes_on = not lanes and (short or not folding.cascades)  # from one row of points to the next
 
     place = context.scope if span else context.kernel.root
     fewer, span = folding.narrowed(context, index, span or ("0", context.kernel.extent(extent)), place)
@@ -341,6 +361,8 @@ def _total(context: Context, folding: Fold | Joint, over: Over, lanes: int, unro
             here = context.bind_index(index.name, at, inner)
             if not rest:
                 return fewer.step(here, state, index.name)
+            if goes_on:
+                return _total(here, fewer, rest, 0, 1, short=short, start=state)
             return fewer.merge(inner, state, _total(here, fewer, rest, lanes, unroll, short=short), shape.lanes)
         return loop(scope, low, high, "1", list(zip(kinds, zero, strict=True)), body, runs=runs)
 

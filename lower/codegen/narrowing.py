@@ -6,8 +6,11 @@ folded in the same order.
 """
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
+from loopwright.ir.dims import Extent
 from loopwright.ir.loops import Apply, Index, Literal, When
 from loopwright.lower.codegen.context import Context, floor_divide
 from loopwright.lower.codegen.spans import Span
@@ -19,12 +22,22 @@ def narrowed(context: Context, body: Term, identity: complex, index: Index, span
              place: Scope) -> tuple[Term, Span]:
     """What a fold over `span` of an index folds, without the tests that only ask where the index is, and the part of the span
     where those hold. Tests that differ between lanes, or that wait for other indices, stay. `place` has the span."""
-    (low, high), kept = span, list[tuple[Term, Term]]()
-    while isinstance(body.expr, When) and _is(body.args[2], identity):
-        test, then, other = body.args
-        bound = _bound(context, test, index)
+    (body,), span = narrowed_together(context, [body], [identity], index, span, place)
+    return body, span
+
+
+def narrowed_together(context: Context, bodies: Sequence[Term], identities: Sequence[complex], index: Index, span: Span,
+                      place: Scope) -> tuple[list[Term], Span]:
+    """The same of several folds, as far as they ask the same."""
+    (low, high), kept, bodies = span, list[Term](), list(bodies)
+    others = [b.args[2] for b in bodies if isinstance(b.expr, When)]
+    while all(isinstance(b.expr, When) and _is(b.args[2], x) for b, x in zip(bodies, identities, strict=True)):
+        test = bodies[0].args[0]
+        if any(b.args[0] is not test for b in bodies):
+            break
+        bound = bound_of(context, test, index)
         if bound is None:
-            kept.append((test, other))
+            kept.append(test)
         else:
             is_least, value, scope = bound
             place = deepest(place, scope)
@@ -32,10 +45,11 @@ def narrowed(context: Context, body: Term, identity: complex, index: Index, span
                 low = place.call("i64", "llvm.smax.i64", [("i64", low), ("i64", value)])
             else:
                 high = place.call("i64", "llvm.smin.i64", [("i64", high), ("i64", value)])
-        body = then
-    for test, other in reversed(kept):
-        body = context.kernel.terms.of(When(test.expr, body.expr, other.expr))
-    return body, (low, high)
+        bodies = [b.args[1] for b in bodies]
+    for test in reversed(kept):
+        bodies = [context.kernel.terms.of(When(test.expr, b.expr, other.expr))
+                  for b, other in zip(bodies, others, strict=True)]
+    return bodies, (low, high)
 
 
 def copied(context: Context, value: Term, index: Index, span: Span) -> tuple[Term, Span] | None:
@@ -63,15 +77,21 @@ def _is(other: Term, identity: complex) -> bool:
     return isinstance(other.expr, Literal) and bool(np.equal(other.expr.value, identity))
 
 
-def _bound(context: Context, test: Term, index: Index) -> tuple[bool, str, Scope] | None:
+def bound_of(context: Context, test: Term, index: Index, over: Mapping[Index, Extent] | None = None,
+             ) -> tuple[bool, str, Scope] | None:
     """The least position at which a test holds (True), or the end of those where it does, and where that is known; None where
-    it is no such test."""
+    it is no such test. over: it holds there for all positions of these."""
     if not isinstance(test.expr, Apply) or test.expr.fn != "lt" or index.name not in test.free:
         return None
     terms = context.kernel.terms
     atoms, constant = add_linear(terms.linear(test.args[1]), scale_linear(terms.linear(test.args[0]), -1))  # it is positive
     by = next((c for t, c in atoms.items() if t.expr == index), 0)
-    rest = {t: c for t, c in atoms.items() if t.expr != index}
+    rest: dict[Term, Extent] = {}
+    for t, c in atoms.items():
+        if over and isinstance(t.expr, Index) and t.expr in over and isinstance(c, int):
+            constant += min(c, 0) * (over[t.expr] - 1)
+        elif t.expr != index:
+            rest[t] = c
     if not isinstance(by, int) or by == 0 or any(not _is_one(context, t, index) for t in rest):
         return None
     scope, value = _sum(context, (rest, constant))

@@ -22,6 +22,7 @@ from loopwright.ir.schedule import (
     Instruction,
     Interleave,
     InTiles,
+    Jam,
     OnePass,
     Pack,
     Parallel,
@@ -43,7 +44,7 @@ _ORDER: tuple[tuple[type[Instruction], ...], ...] = (
     (Inline, ComputeAt, AddAlong), (Interleave,), (Threads,), (Bind,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,), (Rfactor,),
     (Split, Reorder, Distribute, Tensorize, Pack, Skip), (Parallel,), (ByRows,), (OnePass,), (ShortRows,),
     (FewColumns, FewSteps),
-    (Tiles,),
+    (Tiles, Jam),
     (InShared, InRegisters, InTiles, ByOwner, InAnyOrder), (InPlace,))
 _RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
 LAST = _RANK[Tiles]  # whatever else there is stands beside these, in its own order
@@ -72,7 +73,7 @@ def topic(x: Instruction) -> object:
             return "threads"
         case PrefetchRow(stage) | OnePass(stage) | Rfactor(stage):
             return type(x), stage
-        case ByRows() | ShortRows() | FewColumns() | FewSteps() | Tiles():
+        case ByRows() | ShortRows() | FewColumns() | FewSteps() | Tiles() | Jam():
             return type(x)
     return "loops"
 

@@ -122,13 +122,15 @@ class _Loop:
 
 @dataclass(frozen=True)
 class _Described:
-    """What a loop does inside a chain of others. total, met: as of `_Walk`, nothing else; around: what it meets in one trip of
-    the loop around it, and in all of each, outwards; inside: that loop; read: buffers of others that it reads or writes."""
+    """What a loop does inside a chain of others. sums, most, met: as of `_Walk`, nothing else; around: what it meets in one
+    trip of the loop around it, and in all of each, outwards; inside: that loop; read: buffers of others that it reads or
+    writes."""
 
     chain: Chain
     wide: tuple[tuple[str, int], ...]
     lanes: int
-    total: dict[str, float]
+    sums: tuple[tuple[str, float], ...]
+    most: tuple[tuple[str, float], ...]
     met: dict[str, float]
     around: tuple[dict[str, float], ...]
     inside: list[_Loop]
@@ -198,6 +200,9 @@ class _Walk:
         match s:
             case For():
                 self.loop(s, around)
+            case Allocate():
+                self.buffers[s.buffer.name] = s.buffer
+                self.total["kept"] += math.prod(self.shape(s.buffer)) * s.buffer.dtype.itemsize
             case Store():
                 self.expression(s.value, around)
                 if s.when is not None:
@@ -220,9 +225,6 @@ class _Walk:
                 self.body(s.body, inside)
             case Contract():
                 self.contract(s, around)
-            case Allocate():
-                self.buffers[s.buffer.name] = s.buffer
-                self.total["kept"] += math.prod(self.shape(s.buffer)) * s.buffer.dtype.itemsize
             case Prefetch():
                 self.total["prefetches"] += 1
 
@@ -262,22 +264,28 @@ class _Walk:
         while inner:
             found.append(inner.all)
             inner = inner.parent
-        return _Described(around.chain, around.wide, around.lanes, {k: x for k, x in alone.total.items() if x}, alone.met,
-                          tuple(found), inside, {k: b for k, b in alone.read.items() if self.buffers.get(k) == b})
+        some = [(k, x) for k, x in alone.total.items() if x]
+        sums, most = (tuple([x for x in some if (x[0] in MOST) == is_most]) for is_most in (False, True))
+        return _Described(around.chain, around.wide, around.lanes, sums, most, alone.met, tuple(found), inside,
+                          {k: b for k, b in alone.read.items() if self.buffers.get(k) == b})
 
     def add(self, x: _Described, around: _Loop) -> None:
         """Note what a loop does."""
-        for name, n in x.total.items():
-            self.total[name] = max(self.total[name], n) if name in MOST else self.total[name] + n
+        total = self.total
+        for name, n in x.sums:
+            total[name] += n
+        for name, n in x.most:
+            if n > total[name]:
+                total[name] = n
         _raise(self.met, x.met)
         around.inside += x.inside
         _raise(around.one, x.around[0])
         loop = around
         for met in x.around[1:]:
-            outer = loop.parent
+            outer, whole = loop.parent, loop.all
             for name, n in met.items():
-                if n > loop.all.get(name, 0.0):
-                    loop.all[name] = n
+                if name not in whole or n > whole[name]:
+                    whole[name] = n
                     if outer and n > outer.one.get(name, 0.0):
                         outer.one[name] = n
             loop = outer or loop
@@ -371,7 +379,7 @@ class _Walk:
 def _raise(x: dict[str, float], y: Mapping[str, float]) -> None:
     """The larger ones."""
     for name, n in y.items():
-        if n > x.get(name, 0.0):
+        if name not in x or n > x[name]:
             x[name] = n
 
 

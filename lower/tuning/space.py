@@ -24,6 +24,7 @@ from loopwright.ir.schedule import (
     Inline,
     Instruction,
     Interleave,
+    Jam,
     OnePass,
     Parallel,
     PrefetchRow,
@@ -46,6 +47,7 @@ from loopwright.lower.tiling import block_of
 from loopwright.lower.tuning.edits import BLOCKS, FACTORS, Edit, changed, of_kind, ordered, topic
 from loopwright.lower.tuning.product_space import block_order, block_sizes, tile_shapes
 
+AT_ONCE = (1, 2, 3, 4, 6, 8)  # positions of a loop around one of vectors
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)  # of blocks of a plain loop
 MOST_NESTS = 1 << 12  # that a space remembers, and what they share: then it begins anew
 
@@ -246,5 +248,13 @@ def _passes(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]
         yield ([x], []) if x in schedule else ([], [x])
 
 
-RULES: tuple[Rule, ...] = (_lanes, in_flight, _across, _places, fused, _shared, _tiled_loops, _passes, block_sizes,
+def _at_once(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
+    """Another number of positions at once around the loop of vectors, or one."""
+    if space.is_plain and space.folds and not of_kind(schedule, *BLOCKS):
+        now = of_kind(schedule, Jam)
+        for factor in AT_ONCE:
+            yield now, [Jam(factor)] if factor > 1 else []
+
+
+RULES: tuple[Rule, ...] = (_lanes, in_flight, _at_once, _across, _places, fused, _shared, _tiled_loops, _passes, block_sizes,
                            tile_shapes, block_order)
