@@ -1,22 +1,37 @@
 """Matrix products by the library: which contractions are one, and the call.
 
 A contraction is a (batched) matrix product of contiguous arrays when its batch axes lead in order on both sides and the
-other axes of each side are its free axes and its contracted axes, one group after the other, paired in order.
+other axes of each side are its free axes and its contracted axes, one group after the other, paired in order. It is one of
+matrices that lie apart when each side's last axes are its free or its contracted ones, and each of these groups, as the batch
+axes or two runs of them, lies together.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from loopwright.ir.dims import Extent, product
+from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.graph import Node
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.types import BF16, F16, F32, F64
 
 
 @dataclass(frozen=True)
+class Apart:
+    """How many elements lines of the left and of the right side are apart, and matrices, in a batch of batches of `count`:
+    those of one batch, and batches."""
+
+    lines: tuple[Extent, Extent]
+    inner: tuple[Extent, Extent]
+    outer: tuple[Extent, Extent]
+    count: Extent
+
+
+@dataclass(frozen=True)
 class Gemm:
-    """C[batch, m, n] = op(A) op(B); `transposed` operands are stored k x m and n x k. suffix: the dtype that sums have."""
+    """C[batch, m, n] = op(A) op(B); `transposed` operands are stored k x m and n x k. suffix: the dtype that sums have; apart:
+    how operands lie that are not contiguous matrices."""
 
     suffix: str
     transposed: tuple[bool, bool]
@@ -24,6 +39,7 @@ class Gemm:
     m: Extent
     n: Extent
     k: Extent
+    apart: Apart | None = None
 
 
 Match = Callable[[Node], Gemm | None]
@@ -67,3 +83,56 @@ def _group(contracted: list[int], first: int, rank: int, *, last: bool) -> bool 
     if contracted == (at_end if last else at_start):
         return False
     return True if contracted == (at_start if last else at_end) else None
+
+
+# ---- matrices that lie apart -----------------------------------------------------------------------
+def match_apart(node: Node) -> Gemm | None:
+    """The product of f32 or f64 of matrices that lie apart that node is, or None."""
+    if node.op is not dot_general or node.inputs[0].type.dtype not in (F32, F64) or match_gemm(node) is not None:
+        return None
+    contract, batch = node.attrs["contract"], node.attrs["batch"]
+    shapes = [v.type.shape for v in node.inputs]
+    sides = [_sides(shape, [p[k] for p in batch], [p[k] for p in contract]) for k, shape in enumerate(shapes)]
+    split = next((s for s in range(len(batch)) if all(_together([p[k] for p in part]) for k in (0, 1)
+                                                      for part in (batch[:s], batch[s:]))), None)
+    if not contract or split is None or any(x is None for x in sides):
+        return None
+    (left, right), inner = [x for x in sides if x is not None], batch[split:]
+
+    def steps(part: Sequence[tuple[int, int]]) -> tuple[Extent, Extent]:
+        return _after(shapes[0], part[-1][0]) if part else 0, _after(shapes[1], part[-1][1]) if part else 0
+
+    def size(axes: Iterable[tuple[int, int]]) -> Extent:
+        return product(shapes[0][a] for a, _ in axes)
+    apart = Apart((left.line, right.line), steps(inner), steps(batch[:split]), size(inner))
+    suffix = "f64" if node.inputs[0].type.dtype == F64 else "f32"
+    return Gemm(suffix, (not left.terms_last, right.terms_last), size(batch), left.free, right.free, size(contract), apart)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One side of a product: how far its lines are apart, whether terms are what lies together in one, and how many free
+    positions there are."""
+
+    line: Extent
+    terms_last: bool
+    free: Extent
+
+
+def _sides(shape: Shape, batch: list[int], terms: list[int]) -> _Side | None:
+    """A side of which one group of axes is last, and each lies together; None where that is not so."""
+    free = [a for a in range(len(shape)) if a not in batch and a not in terms]
+    if not free or not terms or not _together(free) or not _together(terms) or len(shape) - 1 not in (free[-1], terms[-1]):
+        return None
+    terms_last = terms[-1] == len(shape) - 1
+    return _Side(_after(shape, (free if terms_last else terms)[-1]), terms_last, product(shape[a] for a in free))
+
+
+def _together(axes: Sequence[int]) -> bool:
+    """Whether axes lie one after the other."""
+    return all(b == a + 1 for a, b in pairwise(axes))
+
+
+def _after(shape: Shape, axis: int) -> Extent:
+    """How many elements positions of an axis are apart."""
+    return product(shape[axis + 1:])

@@ -16,7 +16,7 @@ from loopwright.ir.ops.callbacks import debug_callback, pure_callback, whole_typ
 from loopwright.ir.ops.checks import FAILED_AXIS, check
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.types import DTYPES, SHORT
-from loopwright.kernels.gemm import match_gemm
+from loopwright.kernels.gemm import match_apart, match_gemm
 from loopwright.kernels.selecting import scratch_bytes
 from loopwright.lower.fourier import layouts, transform, transform_block
 from loopwright.lower.natives import native, native_text
@@ -58,11 +58,15 @@ def _outputs(n: Node) -> list[str]:
 
 def _gemm(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
     """One call for all matrices of the batch."""
-    gemm = match_gemm(node)
+    gemm = match_gemm(node) or match_apart(node)
     assert gemm is not None
     numbers = [f"i64 {sizes.extent(x)}" for x in (gemm.batch, gemm.m, gemm.n, gemm.k)]
-    form = "".join("nt"[transposed] for transposed in gemm.transposed)
-    w.call("void", f"lw_product_{gemm.suffix}_{form}", *numbers, *(f"ptr {x}" for x in (*inputs, "%out")))
+    form, kind = "".join("nt"[transposed] for transposed in gemm.transposed), "product"
+    further: list[Extent] = []
+    if (apart := gemm.apart) is not None:
+        kind, further = "apart", [*apart.lines, *apart.outer, *apart.inner, apart.count]
+    w.call("void", f"lw_{kind}_{gemm.suffix}_{form}", *numbers, *(f"ptr {x}" for x in (*inputs, "%out")),
+           *(f"i64 {sizes.extent(x)}" for x in further))
     return ()
 
 

@@ -27,6 +27,7 @@ from loopwright.lower.few_columns import spelled_out
 from loopwright.lower.functions import INTERRUPTED, OUT_OF_MEMORY, Frame, Function, source_at
 from loopwright.lower.kernel import kernel, program, region_of
 from loopwright.lower.library import MAY_RAISE, library_text
+from loopwright.lower.operands import without_transposes
 from loopwright.lower.padding import padded
 from loopwright.lower.panels import with_panels
 from loopwright.lower.partition import partitioned
@@ -87,7 +88,7 @@ def cover_graph(g: Graph, target: Target, *, blas: bool, donated: Sequence[int] 
         kernels = blocked(kernels, target, choices)
     elif divided := [x for x in choices.values() if isinstance(x, InBlocks)]:
         raise ScheduleError(f"{divided[0]}: a result takes the memory of a donated argument: nothing is in blocks.")
-    return covered(padded(kernels, target), cover.kernels), donations
+    return covered(without_transposes(padded(kernels, target), target), cover.kernels), donations
 
 
 def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], *, fast_math: bool = False,

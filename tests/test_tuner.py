@@ -213,7 +213,7 @@ def test_a_stop_keeps_nothing_that_is_slower_where_it_is_used():
         def here(self, candidates, rounds, sample):
             return [Outcome(c, (1.0,) * 3, 0.01) for c in candidates]
     g, sizes = traced(softmax_and_more, normal(20, 30))
-    found = tuner._Tuner(tuner._Task(g, sizes, False, ()), 2.0, Elsewhere(lambda g: 1e-2 / (1 + len(kernels_of(g)))),
+    found = tuner._Tuner(tuner._Task(g, sizes, False, ()), 1000.0, Elsewhere(lambda g: 1e-2 / (1 + len(kernels_of(g)))),
                          lambda trial, progress: stop(progress.best < 0.9 * progress.default)).run(())
     assert found.interrupted and found.best is found.default and found.best_seconds == found.default_seconds == 1.0
 

@@ -1,8 +1,9 @@
 """Matrix products as text that copies one side in chunks of the first cache, each just before all rows are multiplied with it.
 
-    void @lw_chunks_f32_n(i64 m, i64 n, i64 k, ptr a, i64 a.row, i64 a.term, ptr b, ptr c, i64 begin, i64 end)
-    void @lw_chunks_f32_t(...), f64     some columns of C[m, n] = A B or A B^T: B and C contiguous, B stored as n x k for `_t`;
-                                        A's rows, and terms, any number of elements apart; columns from a whole panel's to one's
+    void @lw_chunks_f32_n(i64 m, i64 n, i64 k, ptr a, i64 a.row, i64 a.term, ptr b, i64 b.line, ptr c, i64 begin, i64 end)
+    void @lw_chunks_f32_t(...), f64     some columns of C[m, n] = A B or A B^T: C contiguous; lines of B, n x k for `_t`,
+                                        any number of elements apart, as are A's rows, and terms; columns from a whole panel's
+                                        to one's
 
 While tiles multiply with a chunk they ask the caches for the next.
 
@@ -90,7 +91,7 @@ class _Chunks:
         root = self.function.root
         branch(root, root.emit("icmp sgt i64 %end, %begin"), self._whole)
         header = f"void @{name_of(self.dtype, self.turned)}(i64 %m, i64 %n, i64 %k, ptr noalias %a, i64 %a.row, i64 %a.term, " \
-            "ptr noalias %b, ptr noalias %c, i64 %begin, i64 %end)"
+            "ptr noalias %b, i64 %b.line, ptr noalias %c, i64 %begin, i64 %end)"
         return f"define {header} {ATTRIBUTES} {{\n{self.function.body()}\n  ret void\n}}"
 
     def _depth(self, scope: Scope) -> str:
@@ -106,7 +107,7 @@ class _Chunks:
     def _length(self, scope: Scope) -> str:
         """The terms of a chunk: where rows of B are a large power of 2 apart no more than the few sets of the second cache hold
         where all of them go; whole chunks fill a block."""
-        step = scope.emit(f"mul i64 %n, {self.dtype.itemsize}")
+        step = scope.emit(f"mul i64 %b.line, {self.dtype.itemsize}")
         power = scope.emit(f"and i64 {step}, {scope.emit(f'sub i64 0, {step}')}")
         power = scope.call("i64", "llvm.umax.i64", [("i64", power), ("i64", "1")])
         fits = scope.emit(f"udiv i64 {self.target.cache_bytes // 2}, {power}")
@@ -172,12 +173,12 @@ class _Chunks:
             ahead = self._ahead(inner, v, at, term, block) if v == widths_of(self.target)[-1] else None
             if self.turned:
                 inner.do(f"call void @{name_of(self.dtype, True)}_copy(ptr {self.chunk}, i64 {wide}, ptr %b, i64 {term}, "
-                         f"i64 {many}, i64 {at}, i64 {v}, i64 %n, i64 %k)")
+                         f"i64 {many}, i64 {at}, i64 {v}, i64 %n, i64 %b.line)")
                 given = many, a, self.chunk, wide, sums, block.count, left, again
                 call_panel(inner, self.dtype, v, given, block.steps, ahead)
                 return []
-            b = element(inner, self.kind, "%b", inner.emit(f"add i64 {inner.emit(f'mul i64 {term}, %n')}, {at}"))
-            given = many, a, b, "%n", sums, block.count, left, again
+            b = element(inner, self.kind, "%b", inner.emit(f"add i64 {inner.emit(f'mul i64 {term}, %b.line')}, {at}"))
+            given = many, a, b, "%b.line", sums, block.count, left, again
             call_panel(inner, self.dtype, v, given, block.steps, ahead, self.chunk)
             height = heights(self.target, v)[0]
             a, c = (element(inner, self.kind, x, inner.emit(f"mul i64 {step}, {height}"))
@@ -197,15 +198,14 @@ class _Chunks:
         column = scope.emit(f"select i1 {here}, i64 {at}, i64 {further}")
         if self.turned:
             row, column = column, row
-        size = "%k" if self.turned else "%n"
         lines, each = (self.long, self.long // columns) if self.turned else (columns, 1)
         lines = lines * self.dtype.itemsize // LINE
-        place = element(scope, self.kind, "%b", scope.emit(f"add i64 {scope.emit(f'mul i64 {row}, {size}')}, {column}"))
+        place = element(scope, self.kind, "%b", scope.emit(f"add i64 {scope.emit(f'mul i64 {row}, %b.line')}, {column}"))
         height = heights(self.target, v)[0]
         tiles = scope.emit(f"udiv i64 {scope.emit(f'add i64 {block.count}, {height - 1}')}, {height}")
         more = scope.call("i64", "llvm.smax.i64", [("i64", scope.emit(f"sub i64 {lines}, {tiles}")), ("i64", "0")])
         more = _least(scope, more, 2)
-        step = scope.emit(f"mul i64 {size}, {self.dtype.itemsize}")
+        step = scope.emit(f"mul i64 %b.line, {self.dtype.itemsize}")
         return Ahead(place, step, lines, each.bit_length() - 1, "0", more)
 
 
@@ -225,7 +225,7 @@ def even(scope: Scope, size: str, most: int, step: int) -> str:
 
 class _Copy:
     """Copies some terms of a panel, `apart` elements from one to the next: `void (ptr chunk, i64 apart, ptr b, i64 term,
-    i64 count, i64 column, i64 vectors, i64 n, i64 k)`."""
+    i64 count, i64 column, i64 vectors, i64 n, i64 line)`; lines of B are so many elements apart."""
 
     def __init__(self, dtype: np.dtype, target: Target, turned: bool, function: Function) -> None:
         self.dtype, self.turned, self.function, self.lanes = dtype, turned, function, target.lanes(dtype)
@@ -236,7 +236,7 @@ class _Copy:
         root = self.function.root
         loop(root, "0", "%vectors", "1", (), self._vector)
         header = f"void @{name_of(self.dtype, self.turned)}_copy(ptr noalias %chunk, i64 %apart, ptr noalias %b, i64 %term, " \
-            "i64 %count, i64 %column, i64 %vectors, i64 %n, i64 %k)"
+            "i64 %count, i64 %column, i64 %vectors, i64 %n, i64 %line)"
         return f"define internal {header} noinline {ATTRIBUTES} {{\n{self.function.body()}\n  ret void\n}}"
 
     def _vector(self, scope: Scope, number: str, state: list[str]) -> list[str]:
@@ -247,10 +247,10 @@ class _Copy:
 
     def _along(self, scope: Scope, column: str, to: str) -> None:
         mask = first_lanes(scope, scope.emit(f"sub i64 %n, {column}"), self.lanes)
-        first = element(scope, self.element, "%b", scope.emit(f"add i64 {scope.emit('mul i64 %term, %n')}, {column}"))
+        first = element(scope, self.element, "%b", scope.emit(f"add i64 {scope.emit('mul i64 %term, %line')}, {column}"))
 
         def term(inner: Scope, at: str, state: list[str]) -> list[str]:
-            value = load_first(inner, self.kind, element(inner, self.element, first, inner.emit(f"mul i64 {at}, %n")), mask)
+            value = load_first(inner, self.kind, element(inner, self.element, first, inner.emit(f"mul i64 {at}, %line")), mask)
             self._store(inner, value, to, at)
             return []
         loop(scope, "0", "%count", "1", (), term)
@@ -260,7 +260,8 @@ class _Copy:
         last, lines = scope.emit("sub i64 %n, 1"), list[str]()
         for k in range(self.lanes):
             line = scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"add i64 {column}, {k}")), ("i64", last)])
-            lines.append(element(scope, self.element, "%b", scope.emit(f"add i64 {scope.emit(f'mul i64 {line}, %k')}, %term")))
+            first = scope.emit(f"mul i64 {line}, %line")
+            lines.append(element(scope, self.element, "%b", scope.emit(f"add i64 {first}, %term")))
 
         def square(inner: Scope, at: str, state: list[str]) -> list[str]:
             mask = first_lanes(inner, inner.emit(f"sub i64 %count, {at}"), self.lanes)

@@ -1,7 +1,8 @@
 """Matrix products as text that go along the terms: of few rows, or few columns, whose factors lie along memory on both sides.
 
-    void @lw_dots_f32(i64 m, i64 n, i64 k, ptr a, ptr b, ptr c)
-    void @lw_dots_f64(...)              C[m, n] = A B^T: all contiguous, B stored as n x k
+    void @lw_dots_f32(i64 m, i64 n, i64 k, ptr a, i64 a.row, ptr b, i64 b.row, ptr c)
+    void @lw_dots_f64(...)              C[m, n] = A B^T: C contiguous, and rows of A and of B, stored as n x k, which are any
+                                        number of elements apart
 
 Guarantees: nothing outside the matrices is read or written; an element's sum is made in one order, whatever m and n are; no
 terms make zeros.
@@ -30,7 +31,8 @@ def dots_text(dtype: np.dtype, target: Target) -> str:
     function = Function(set(), set())
     made = _Dots(dtype, target, function)
     made.tiles(function.root)
-    header = f"void @{name_of(dtype)}(i64 %m, i64 %n, i64 %k, ptr noalias %a, ptr noalias %b, ptr noalias %c)"
+    header = f"void @{name_of(dtype)}(i64 %m, i64 %n, i64 %k, ptr noalias %a, i64 %a.row, ptr noalias %b, " \
+        "i64 %b.row, ptr noalias %c)"
     text = f"define {header} {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
     return "\n".join([*sorted(function.declarations), *sorted(function.constants), text])
 
@@ -72,7 +74,7 @@ class _Dots:
         last, found = scope.emit(f"sub i64 {count}, 1"), list[str]()
         for k in range(many):
             line = scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"add i64 {first}, {k}")), ("i64", last)])
-            found.append(self._at(scope, base, scope.emit(f"mul i64 {line}, %k")))
+            found.append(self._at(scope, base, scope.emit(f"mul i64 {line}, {base}.row")))
         return found
 
     def _at(self, scope: Scope, base: str, place: str) -> str:

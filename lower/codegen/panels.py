@@ -63,7 +63,7 @@ class _Panels:
         def panel(scope: Scope, at: str, state: list[str]) -> list[str]:
             to = element(scope, self.kind, "%panels", scope.emit(f"mul i64 {at}, %k"))
             scope.do(f"call void @{chunks.name_of(self.dtype, False)}_copy(ptr {to}, i64 {self.wide}, ptr %b, i64 0, i64 %k, "
-                     f"i64 {at}, i64 {self._vectors(scope, at)}, i64 %n, i64 %k)")
+                     f"i64 {at}, i64 {self._vectors(scope, at)}, i64 %n, i64 %n)")
             return []
         loop(f.root, "0", "%n", str(self.wide), (), panel)
         return _defined(f"void @{name_of(self.dtype, 'panels')}(i64 %n, i64 %k, ptr %b, ptr %panels)", f)

@@ -2,6 +2,10 @@
 
     void @lw_product_f32_nn(i64 batch, i64 m, i64 n, i64 k, ptr a, ptr b, ptr c)    C[m, n] = A B for each matrix of a batch
     void @lw_product_f32_tn(...)                            all contiguous; t: that side is stored transposed; so _nt, _tt, f64
+    void @lw_apart_f32_nn(i64 batch, i64 m, i64 n, i64 k, ptr a, ptr b, ptr c, i64 a.line, i64 b.line, i64 a.outer, i64 b.outer,
+                          i64 a.inner, i64 b.inner, i64 inner)      the same where lines of both sides, which are contiguous,
+                                                            are any number of elements apart, and so are matrices, in a batch
+                                                            of batches of `inner` each
 
 The library (`lw_gemm_f32`) is made for large matrices and copies both sides first, as products in blocks do
 (`large_products.py`), which make large products where there are 32 registers. Other code of our own reads both sides where they
@@ -42,15 +46,17 @@ Test = tuple[str, str, int]  # a size (nk, mnk: a product; page: the columns pas
 Way = tuple[list[list[Test]], Callable[[Scope, list[str], str], None]]  # cases of tests that hold; what then multiplies
 
 
-def name_of(dtype: np.dtype, form: tuple[bool, bool]) -> str:
+def name_of(dtype: np.dtype, form: tuple[bool, bool], apart: bool = False) -> str:
     """The function for one form."""
-    return f"lw_product_f{8 * dtype.itemsize}_{''.join('nt'[side] for side in form)}"
+    return f"lw_{'apart' if apart else 'product'}_f{8 * dtype.itemsize}_{''.join('nt'[side] for side in form)}"
 
 
 def products_text(dtype: np.dtype, target: Target) -> str:
     """The functions for all forms, and those that they call but for the library's, the pool's and the scratch memory's."""
     declarations, constants = set[str](), set[str]()
     texts = [_Product(dtype, target, form, declarations, constants).text() for form in FORMS]
+    if has_own(dtype, target):
+        texts += [_Apart(dtype, target, form, declarations, constants).text() for form in FORMS]
     own = [small.small_text(dtype, target), dots.dots_text(dtype, target),
            *(chunks.chunks_text(dtype, target, turned) for turned in (False, True)),
            tiny.tiny_text(dtype, target), abreast.abreast_text(dtype, target),
@@ -75,19 +81,24 @@ def has_blocks(dtype: np.dtype, target: Target) -> bool:
 class _Product:
     """The functions for one form."""
 
+    apart = False  # whether lines and matrices are any number of elements apart
+    of_copies: list[Way] = []  # ways to multiply copies, beside its own
+    given = "i64 %m, i64 %n, i64 %k, ptr %a, ptr %b, ptr %c"
+
     def __init__(self, dtype: np.dtype, target: Target, form: tuple[bool, bool], declarations: set[str],
                  constants: set[str]) -> None:
         self.dtype, self.form, self.element = dtype, form, memory_type(dtype)
-        self.name, self.bytes, self.lanes = name_of(dtype, form), dtype.itemsize, target.lanes(dtype)
+        self.name, self.bytes, self.lanes = name_of(dtype, form, self.apart), dtype.itemsize, target.lanes(dtype)
         self.declarations, self.constants = declarations, constants
-        self.in_blocks = has_blocks(dtype, target)
+        self.in_blocks = has_blocks(dtype, target) and not self.apart
+        self.lines = ("%a.line", "%b.line") if self.apart else ("%m" if form[0] else "%k", "%k" if form[1] else "%n")
         self.ways, self.together = (self._ways(target), self._together()) if has_own(dtype, target) else ([], [])
 
     # ---- functions --------------------------------------------------------------------------------
     def text(self) -> str:
         """The function, over those for some matrices of a batch, some columns and some rows of one, and what the pool calls of
         each."""
-        one = "i64 %m, i64 %n, i64 %k, ptr %a, ptr %b, ptr %c"
+        one = self.given
         some, columns, rows, whole = (Function(self.declarations, self.constants) for _ in range(4))
         self._some(some.root)
         parts = [("some", some)]
@@ -162,7 +173,7 @@ class _Product:
     def _is_own(self, scope: Scope) -> str:
         """Whether code of our own multiplies."""
         own = "false"
-        for test, _ in self.ways:
+        for test, _ in (*self.ways, *self.of_copies):
             own = scope.emit(f"or i1 {own}, {self._holds(scope, test)}")
         return own
 
@@ -176,11 +187,14 @@ class _Product:
     def _rows(self, scope: Scope) -> None:
         """Some rows of one product, made in the way of all."""
         a, c = (element(scope, self.element, x, scope.emit(f"mul i64 %begin, {step}"))
-                for x, step in (("%a", "1" if self.form[0] else "%k"), ("%c", "%n")))
+                for x, step in (("%a", "1" if self.form[0] else self.lines[0]), ("%c", "%n")))
         self._first(scope, [a, "%b", c], scope.emit("sub i64 %end, %begin"), self.ways)
 
     def _some(self, scope: Scope) -> None:
         """Some products of a batch."""
+        if not self.together:
+            loop(scope, "%begin", "%end", "1", (), self._matrix)
+            return
         count = scope.emit("sub i64 %end, %begin")
         steps = ("1, i64 %m" if self.form[0] else "%k, i64 1"), ("%k, i64 1" if self.form[1] else "1, i64 %n")
         a, b, c = self._places(scope, "%begin")
@@ -215,7 +229,7 @@ class _Product:
     # ---- which way --------------------------------------------------------------------------------
     def _ways(self, target: Target) -> list[Way]:
         """Our own code, and for which sizes; the last is that by chunks."""
-        half, lanes, wide = self.lanes // 2, self.lanes, 2 * self.lanes
+        half, wide = self.lanes // 2, 2 * self.lanes
         both: list[Test] = [("m", "sge", 2), ("n", "sge", 2)]
         least = wide if self.form[0] else half  # where rows lie across memory it must be worth reading them
         some: list[Test] = [("m", "sle", chunks.ROWS), *([("page", "ne", 0)] if self.in_blocks else [])]
@@ -224,9 +238,7 @@ class _Product:
         low = FEW if self.form[1] else 2
         in_chunks: Way = [[("m", "sge", low), ("n", "sge", least), ("k", "sge", 1), *limit] for limit in limits], self._chunks
         if self.form[1]:
-            short = ("m", ALONG, lanes), ("n", ALONG, 4 * lanes), ("n", half - 1, lanes)
-            along: Way = [[*both, (side, "sle", most), ("k", "sge", terms)] for side, most, terms in short], self._dots
-            return [in_chunks] if self.form[0] else [along, in_chunks]
+            return [in_chunks] if self.form[0] else [(self._brief_sides(), self._dots), in_chunks]
         near: Test = "nk", "sle", NEAR // self.bytes
         fits: Test = "nk", "sle", SMALL // self.bytes
         few: list[Test] = [*both, ("m", "slt", FEW), ("n", "sge", half)]
@@ -238,6 +250,12 @@ class _Product:
         straight.append([fits, ("m", "sgt", chunks.ROWS), ("k", "sgt", BRIEF), ("n", "sge", least)])
         narrow: Way = [[*both, ("n", "slt", half), ("m", "sge", MANY), ("k", "sge", wide)]], self._turned
         return [(straight, self._small), narrow, in_chunks]
+
+    def _brief_sides(self) -> list[list[Test]]:
+        """Where sums go along the terms: few rows, or few columns."""
+        lanes, half = self.lanes, self.lanes // 2
+        short = ("m", ALONG, lanes), ("n", ALONG, 4 * lanes), ("n", half - 1, lanes)
+        return [[("m", "sge", 2), ("n", "sge", 2), (side, "sle", most), ("k", "sge", terms)] for side, most, terms in short]
 
     def _together(self) -> list[tuple[list[list[Test]], str]]:
         """What multiplies many matrices together, and for which sizes, as far as these say. Where columns fill vectors,
@@ -282,21 +300,22 @@ class _Product:
     @property
     def _steps(self) -> str:
         """How far apart rows and terms of the left side lie."""
-        return "i64 1, i64 %m" if self.form[0] else "i64 %k, i64 1"
+        return f"i64 1, i64 {self.lines[0]}" if self.form[0] else f"i64 {self.lines[0]}, i64 1"
 
     def _small(self, scope: Scope, places: list[str], rows: str) -> None:
         a, b, c = places
         scope.do(f"call void @{small.name_of(self.dtype)}(i64 {rows}, i64 %n, i64 %k, ptr {a}, {self._steps}, ptr {b}, "
-                 f"ptr {c})")
+                 f"i64 {self.lines[1]}, ptr {c})")
 
     def _chunks(self, scope: Scope, places: list[str], rows: str, span: tuple[str, str] = ("0", "%n")) -> None:
         a, b, c = places
         scope.do(f"call void @{chunks.name_of(self.dtype, self.form[1])}(i64 {rows}, i64 %n, i64 %k, ptr {a}, {self._steps}, "
-                 f"ptr {b}, ptr {c}, i64 {span[0]}, i64 {span[1]})")
+                 f"ptr {b}, i64 {self.lines[1]}, ptr {c}, i64 {span[0]}, i64 {span[1]})")
 
-    def _dots(self, scope: Scope, places: list[str], rows: str) -> None:
-        given = ", ".join(f"ptr {x}" for x in places)
-        scope.do(f"call void @{dots.name_of(self.dtype)}(i64 {rows}, i64 %n, i64 %k, {given})")
+    def _dots(self, scope: Scope, places: list[str], rows: str, line: str = "") -> None:
+        a, b, c = places
+        scope.do(f"call void @{dots.name_of(self.dtype)}(i64 {rows}, i64 %n, i64 %k, ptr {a}, i64 {self.lines[0]}, ptr {b}, "
+                 f"i64 {line or self.lines[1]}, ptr {c})")
 
     def _turned(self, scope: Scope, places: list[str], rows: str) -> None:
         """Few columns, first copied so that each lies along memory."""
@@ -305,7 +324,8 @@ class _Product:
 
         def column(outer: Scope, at: str, state: list[str]) -> list[str]:
             def term(inner: Scope, k: str, now: list[str]) -> list[str]:
-                source = element(inner, self.element, places[1], inner.emit(f"add i64 {inner.emit(f'mul i64 {k}, %n')}, {at}"))
+                down = inner.emit(f"mul i64 {k}, {self.lines[1]}")
+                source = element(inner, self.element, places[1], inner.emit(f"add i64 {down}, {at}"))
                 to = element(inner, self.element, copy, inner.emit(f"add i64 {inner.emit(f'mul i64 {at}, %k')}, {k}"))
                 inner.do(f"store {self.element} {inner.emit(f'load {self.element}, ptr {source}')}, ptr {to}")
                 return []
@@ -314,7 +334,7 @@ class _Product:
 
         def make(inner: Scope) -> Carried:
             loop(inner, "0", "%n", "1", (), column)
-            self._dots(inner, [places[0], copy, places[2]], rows)
+            self._dots(inner, [places[0], copy, places[2]], rows, "%k")
             inner.run("lw_scratch_release", [("ptr", copy)])
             return ()
 
@@ -344,8 +364,83 @@ class _Product:
 
     def _library(self, scope: Scope, places: list[str], rows: str) -> None:
         a, b, c = places
-        turned = [str(int(side)) for side in self.form]
-        lines = "%m" if self.form[0] else "%k", "%k" if self.form[1] else "%n"
+        turned, lines = [str(int(side)) for side in self.form], self.lines
         scope.run(f"lw_gemm_f{8 * self.bytes}", [
             ("i32", turned[0]), ("i32", turned[1]), ("i64", rows), ("i64", "%n"), ("i64", "%k"), ("ptr", a), ("i64", lines[0]),
             ("ptr", b), ("i64", lines[1]), ("ptr", c), ("i64", "%n")])
+
+
+class _Apart(_Product):
+    """The functions for one form of sides whose lines and matrices lie apart; what is read again and again is copied."""
+
+    apart = True
+    given = _Product.given + ", i64 %a.line, i64 %b.line, i64 %a.outer, i64 %b.outer, i64 %a.inner, i64 %b.inner, i64 %inner"
+
+    def _places(self, scope: Scope, number: str) -> list[str]:
+        quotient = scope.emit(f"udiv i64 {number}, %inner")
+        rest = scope.emit(f"sub i64 {number}, {scope.emit(f'mul i64 {quotient}, %inner')}")
+        places = []
+        for side in ("%a", "%b"):
+            outer, inner = scope.emit(f"mul i64 {quotient}, {side}.outer"), scope.emit(f"mul i64 {rest}, {side}.inner")
+            places.append(element(scope, self.element, side, scope.emit(f"add i64 {outer}, {inner}")))
+        size = scope.emit("mul i64 %m, %n")
+        return [*places, element(scope, self.element, "%c", scope.emit(f"mul i64 {number}, {size}"))]
+
+    def _together(self) -> list[tuple[list[list[Test]], str]]:
+        return []
+
+    def _ways(self, target: Target) -> list[Way]:
+        """Those that read lines of the right side once, or twice, or few."""
+        self.of_copies = super()._ways(target)
+        half = self.lanes // 2
+        least = 2 * self.lanes if self.form[0] else half
+        once: list[Test] = [("m", "sge", FEW), ("n", "sge", least), ("k", "sge", 1)]
+        in_chunks: Way = [[*once, ("m", "sle", chunks.ROWS)], *([[*once, ("k", "sle", BRIEF)]] if self.form[1] else [])], \
+            self._chunks
+        if self.form[1]:
+            return [in_chunks] if self.form[0] else [(self._brief_sides(), self._dots), in_chunks]
+        straight: list[list[Test]] = [[("m", "slt", FEW), ("n", "sge", half)],
+                                      [("nk", "sle", PAGE // self.bytes), ("n", "sge", least)]]
+        return [(straight, self._small), in_chunks]
+
+    def _large(self, scope: Scope, places: list[str], rows: str) -> None:
+        """As any product, of copies of sides whose lines are not one after the other; by the library where that is little, or
+        where there is no memory."""
+        lines = ("%k", rows) if self.form[0] else (rows, "%k"), ("%n", "%k") if self.form[1] else ("%k", "%n")
+        sizes = [scope.emit(f"mul i64 {count}, {length}") for count, length in lines]
+        size = scope.emit(f"mul i64 {scope.emit(f'add i64 {sizes[0]}, {sizes[1]}')}, {self.bytes}")
+        little = scope.emit(f"icmp sle i64 {product(scope, rows, '%n', '%k')}, {LITTLE}")
+
+        def acquired(inner: Scope) -> Carried:
+            return [("ptr", inner.call("ptr", "lw_scratch_acquire", [("i64", size)]))]
+        copy, = branch(scope, scope.emit(f"xor i1 {little}, true"), acquired, otherwise=[("ptr", "null")])
+
+        def by_library(inner: Scope) -> Carried:
+            self._library(inner, places, rows)
+            return ()
+
+        def by_copies(inner: Scope) -> Carried:
+            to = copy, element(inner, self.element, copy, sizes[0])
+            a, b = (self._in_order(inner, *x) for x in zip(places, to, self.lines, lines, strict=False))
+            inner.do(f"call void @{name_of(self.dtype, self.form)}(i64 1, i64 {rows}, i64 %n, i64 %k, ptr {a}, ptr {b}, "
+                     f"ptr {places[2]})")
+            inner.run("lw_scratch_release", [("ptr", copy)])
+            return ()
+        branch(scope, scope.emit(f"icmp eq ptr {copy}, null"), by_library, by_copies)
+
+    def _in_order(self, scope: Scope, side: str, to: str, step: str, line: tuple[str, str]) -> str:
+        """Where lines of a side, as many and as long, are one after the other."""
+        count, length = line
+
+        def one(inner: Scope, at: str, state: list[str]) -> list[str]:
+            target, source = (element(inner, self.element, x, inner.emit(f"mul i64 {at}, {n}"))
+                              for x, n in ((to, length), (side, step)))
+            size = inner.emit(f"mul i64 {length}, {self.bytes}")
+            inner.run("llvm.memcpy.p0.p0.i64", [("ptr", target), ("ptr", source), ("i64", size), ("i1", "false")])
+            return []
+
+        def copied(inner: Scope) -> Carried:
+            loop(inner, "0", count, "1", (), one)
+            return [("ptr", to)]
+        found, = branch(scope, scope.emit(f"icmp ne i64 {step}, {length}"), copied, otherwise=[("ptr", side)])
+        return found

@@ -1,7 +1,8 @@
 """Matrix products as text that copies nothing: of small matrices, or of few rows.
 
-    void @lw_small_f32(i64 m, i64 n, i64 k, ptr a, i64 a.row, i64 a.term, ptr b, ptr c)
-    void @lw_small_f64(...)             C[m, n] = A B: B and C contiguous; A's rows, and terms, any number of elements apart
+    void @lw_small_f32(i64 m, i64 n, i64 k, ptr a, i64 a.row, i64 a.term, ptr b, i64 b.term, ptr c)
+    void @lw_small_f64(...)             C[m, n] = A B: C contiguous, and B's rows; A's rows, and terms of both, any number of
+                                        elements apart
 
 Tiles of registers go down each panel of columns; factors come from where they lie.
 
@@ -127,7 +128,7 @@ def _whole(dtype: np.dtype, target: Target, function: Function) -> str:
 
         def run(inner: Scope, v: int, at: str, left: str) -> None:
             b, sums = (element(inner, kind, x, at) for x in ("%b", c))
-            call_panel(inner, dtype, v, ("%k", a, b, "%n", sums, rows, left, "false"))
+            call_panel(inner, dtype, v, ("%k", a, b, "%b.term", sums, rows, left, "false"))
         panels(scope, dtype, target, ("0", "%n"), run)
         return []
 
@@ -135,7 +136,7 @@ def _whole(dtype: np.dtype, target: Target, function: Function) -> str:
         loop(scope, "0", "%m", most, (), block)
         return ()
     branch(root, root.emit("icmp sgt i64 %n, 0"), blocks)
-    header = f"void @{name_of(dtype)}(i64 %m, i64 %n, {_MATRICES}, ptr noalias %c)"
+    header = f"void @{name_of(dtype)}(i64 %m, i64 %n, {_MATRICES}, i64 %b.term, ptr noalias %c)"
     return f"define {header} {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
 
 

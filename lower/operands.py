@@ -1,0 +1,61 @@
+"""Products that read their operands where they lie: kernels that only transpose for one go away, where its lines and matrices
+then are any number of elements apart, as heads side by side.
+
+Guarantees: the same values. What others read stays. It comes after all decisions about which nodes a kernel computes.
+"""
+from __future__ import annotations
+
+from collections import Counter
+
+from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.ops.contraction import dot_general
+from loopwright.ir.ops.structural import transpose
+from loopwright.kernels.gemm import match_apart
+from loopwright.lower.codegen.products import has_own
+from loopwright.lower.kernel import kernel
+from loopwright.lower.target import Target
+
+
+def without_transposes(g: Graph, target: Target) -> Graph:
+    """A partitioned graph whose products read their operands where they lie."""
+    read = Counter(v for n in g.nodes for v in n.inputs) + Counter(g.results)
+    moved = {n.outputs[0]: n for n in g.nodes if _only_transposes(n) and read[n.outputs[0]] == 1}
+    found = [_reading(n, moved, target) for n in g.nodes]
+    left = {*g.results, *(v for n in found for v in n.inputs)}
+    nodes = [n for n in found if n not in moved.values() or n.outputs[0] in left]
+    return g if tuple(nodes) == g.nodes else Graph(g.params, tuple(nodes), g.results, g.constraints)
+
+
+def _only_transposes(n: Node) -> bool:
+    return n.op is kernel and [m.op for m in n.regions[0].nodes] == [transpose] and len(n.outputs) == 1
+
+
+def _reading(n: Node, moved: dict[Value, Node], target: Target) -> Node:
+    """A node that reads what other kernels transpose for it alone, as far as its code may."""
+    if n.op is not kernel:
+        regions = tuple([without_transposes(r, target) for r in n.regions])
+        return n if regions == n.regions else Node(n.op, n.inputs, n.attrs, n.outputs, regions, n.source)
+    if n.attrs["implementation"] != "gemm" or not has_own(n.outputs[0].type.dtype, target):
+        return n
+    once, params = n.regions[0].nodes[0], n.regions[0].params
+    outer = [n.inputs[params.index(v)] for v in once.inputs]
+    for sides in ((0, 1), (0,), (1,)):
+        if outer[0] is not outer[1] and all(outer[k] in moved for k in sides):
+            made = _through(n, once, outer, {k: moved[outer[k]] for k in sides})
+            if match_apart(made.regions[0].nodes[0]) is not None:
+                return made
+    return n
+
+
+def _through(n: Node, once: Node, outer: list[Value], moved: dict[int, Node]) -> Node:
+    """A product's kernel that reads some sides before they are transposed."""
+    inputs, attrs = list(outer), dict(once.attrs)
+    for side, mover in moved.items():
+        perm, inputs[side] = mover.regions[0].nodes[0].attrs["perm"], mover.inputs[0]
+        for name in ("batch", "contract"):
+            attrs[name] = tuple([tuple([perm[a] if k == side else a for k, a in enumerate(pair)]) for pair in attrs[name]])
+    params = tuple([Value(v.type) for v in dict.fromkeys(inputs)])
+    inner = dict(zip(dict.fromkeys(inputs), params, strict=True))
+    result = Value(once.outputs[0].type)
+    made = Node(dot_general, tuple([inner[v] for v in inputs]), attrs, (result,), (), once.source)
+    return Node(n.op, tuple(inner), n.attrs, n.outputs, (Graph(params, (made,), (result,)),), n.source)
