@@ -1,5 +1,6 @@
-"""Products that read their operands where they lie: kernels that only transpose for one go away, where its lines and matrices
-then are any number of elements apart, as heads side by side.
+"""Products that read their operands where they lie, whose lines and matrices are any number of elements apart, as heads side by
+side: kernels that only transpose for one go away, and contractions that are such products (`einsum("thd,shd->hts")`) are no
+loops.
 
 Guarantees: the same values. What others read stays. It comes after all decisions about which nodes a kernel computes.
 """
@@ -10,6 +11,7 @@ from collections import Counter
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.structural import transpose
+from loopwright.ir.schedule import InPlace
 from loopwright.kernels.gemm import match_apart
 from loopwright.lower.codegen.products import has_own
 from loopwright.lower.kernel import kernel
@@ -31,13 +33,18 @@ def _only_transposes(n: Node) -> bool:
 
 
 def _reading(n: Node, moved: dict[Value, Node], target: Target) -> Node:
-    """A node that reads what other kernels transpose for it alone, as far as its code may."""
+    """A node, a product of which reads what other kernels transpose for it alone, as far as its code may."""
     if n.op is not kernel:
         regions = tuple([without_transposes(r, target) for r in n.regions])
         return n if regions == n.regions else Node(n.op, n.inputs, n.attrs, n.outputs, regions, n.source)
-    if n.attrs["implementation"] != "gemm" or not has_own(n.outputs[0].type.dtype, target):
-        return n
     once, params = n.regions[0].nodes[0], n.regions[0].params
+    if once.op is not dot_general or len(n.regions[0].nodes) > 1 or not has_own(n.outputs[0].type.dtype, target):
+        return n
+    updates = any(isinstance(x, InPlace) for x in n.attrs.get("schedule", ()))
+    if n.attrs["implementation"] == "generated" and not updates and match_apart(once) is not None:
+        return Node(n.op, n.inputs, {"implementation": "gemm"}, n.outputs, n.regions, n.source)
+    if n.attrs["implementation"] != "gemm":
+        return n
     outer = [n.inputs[params.index(v)] for v in once.inputs]
     for sides in ((0, 1), (0,), (1,)):
         if outer[0] is not outer[1] and all(outer[k] in moved for k in sides):

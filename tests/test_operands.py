@@ -22,6 +22,8 @@ PROGRAMS = {
     "both turned": (lambda a, b: a.transpose(1, 2, 0) @ b.transpose(1, 2, 0), ("thd", "sht")),
     "scores of a batch": (lambda q, k: q.transpose(0, 2, 1, 3) @ k.transpose(0, 2, 3, 1), ("bthd", "bshd")),
     "a batch inside": (lambda q, k: q.transpose(2, 0, 1, 3) @ k.transpose(2, 0, 3, 1), ("bthd", "bshd")),
+    "einsum": (lambda q, k: np.einsum("bthd,bshd->bhts", q, k), ("bthd", "bshd")),
+    "einsum of values": (lambda p, v: np.einsum("bhts,bshd->bhtd", p, v), ("bhts", "bshd")),
     "rows of two axes": (lambda q, k: np.tensordot(q.transpose(2, 0, 1, 3)[0], k, ((2,), (1,))), ("bthd", "sd")),
 }
 JITTED = {name: lw.jit(f) for name, (f, _) in PROGRAMS.items()}
@@ -51,7 +53,7 @@ def test_values(name, t, s, h, d, b, dtype):
 
 
 @pytest.mark.skipif(not has_own(np.dtype("f4"), host_target()), reason="the library multiplies, which reads whole matrices")
-@pytest.mark.parametrize("name", ["scores", "values", "terms first", "both turned", "scores of a batch"])
+@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"a batch inside", "rows of two axes"}))
 def test_nothing_is_transposed_before(name):
     args = arguments(name, {"t": 7, "s": 6, "h": 3, "d": 5, "b": 2}, "f4")
     found = kernels(JITTED[name], *args)
