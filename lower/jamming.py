@@ -50,7 +50,7 @@ def worth_of(nest: Nest, registers: int) -> int:
         if may_jam(f):
             inner, = f.body
             assert isinstance(inner, For)
-            row = -(-inner.extent // inner.lanes) if isinstance(inner.extent, int) else inner.unroll
+            row = max(-(-inner.extent // inner.lanes), 1) if isinstance(inner.extent, int) else inner.unroll
             return max(min(USUAL, registers // (2 * min(inner.unroll, row))), 1) if _are_alike(f) else 1
         body = f.body
     return 1

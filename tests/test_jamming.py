@@ -53,6 +53,11 @@ def test_a_rule_makes_neighbours_at_once(settings):
     assert not factors(lambda x: np.sum(x, axis=1), draw((3, 4, 5)))  # nothing is read twice
 
 
+def test_no_channels_are_no_vectors():
+    f = lw.jit(lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2, 3, 1), (1, 1, 1, 1), "SAME"), dynamic=False)
+    assert f(np.ones((1, 3, 4, 0))).shape == (1, 3, 4, 0)
+
+
 POOLS = {"largest": (lax.max, -np.inf, np.maximum), "sum": (lax.add, 0.0, np.add), "product": (lax.mul, 1.0, np.multiply)}
 POOLED = {name: lw.jit(lambda x, f=f, start=start: lax.reduce_window(x, start, f, (1, 2, 3, 1), (1, 1, 2, 1), "SAME"))
           for name, (f, start, _) in POOLS.items()}
