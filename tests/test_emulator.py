@@ -1,4 +1,5 @@
 """The emulator finds what it is there for: each fault is planted, and each must be found; without it the kernel is right."""
+import mmap
 import os
 import subprocess
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from tests.cuda_templates import TEMPLATES
 from tests.emulator import FORWARD, ORDERS, REVERSE, Emulator, EmulatorError, Guarded, races, require_compiler
+from tests.emulator.driver import EmulatorDriver
 from tests.scale import SCALE
 
 ROOT = Path(__file__).parent.parent
@@ -175,3 +177,13 @@ def test_atomic_operations_lose_nothing_and_let_others_go_on(order):
 def test_text_that_does_not_compile_is_shown():
     with pytest.raises(EmulatorError, match="nothing"):
         Emulator('extern "C" __global__ void bad(float* x) { x[0] = nothing; }', ["bad"])
+
+
+def test_memory_comes_again_whatever_else_the_process_maps():
+    driver, beside, seen = EmulatorDriver(), [], []
+    for _ in range(5):
+        held = [driver.allocate(100), driver.allocate(100), driver.allocate(9000)]
+        seen.append([x.address for x in held])
+        del held
+        beside.append(mmap.mmap(-1, 3 * mmap.PAGESIZE))  # it would lie where ours did, had that been unmapped
+    assert len(set(seen[1])) == 3 and all(x == seen[1] for x in seen[1:])  # the first were in the order that the system chose

@@ -5,12 +5,14 @@ what a kernel does not store is nonsense. g++ compiles; where it is missing test
 """
 import ctypes
 import hashlib
+import heapq
 import mmap
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,7 @@ FORWARD, REVERSE, SHUFFLED = 0, 1, 2
 ORDERS = (FORWARD, REVERSE, SHUFFLED)
 PAGE = mmap.PAGESIZE
 NONSENSE = 0xA5
+NOBODY = 0  # who may touch pages: PROT_NONE
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
 _LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
@@ -42,24 +45,46 @@ def require_compiler():
         pytest.skip(missing)
 
 
+class Places:
+    """Pages for arrays. Those that were given back are handed out again, the lowest first, as a device's pool of memory does:
+    calls that ask for the same have the same addresses, from the second on. Nobody may touch them meanwhile."""
+
+    def __init__(self):
+        self.free = defaultdict(list)  # heaps of addresses, by length
+
+    def take(self, length):
+        if self.free[length]:
+            base = heapq.heappop(self.free[length])
+        else:
+            base = _LIBC.mmap(None, length, NOBODY, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+        _LIBC.mprotect(base + PAGE, length - 2 * PAGE, mmap.PROT_READ | mmap.PROT_WRITE)
+        return base
+
+    def give_back(self, base, length):
+        _LIBC.mprotect(base, length, NOBODY)
+        heapq.heappush(self.free[length], base)
+
+    def __del__(self):
+        for length, heap in self.free.items():
+            for base in heap:
+                _LIBC.munmap(base, length)
+
+
 class Guarded:
     """An array between two pages that nobody may touch, as close to the one after it as 16 bytes allow, or just after one."""
 
-    def __init__(self, like, at_start):
+    def __init__(self, like, at_start, places=None):
         like = np.asarray(like, order="C")
-        self.like, size = like, like.nbytes
+        self.like, self.places, size = like, places or Places(), like.nbytes
         pages = -(-size // PAGE) + 1
         self.length = (pages + 2) * PAGE
-        access, kind = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        self.base = _LIBC.mmap(None, self.length, access, kind, -1, 0)
+        self.base = self.places.take(self.length)
         inner = (ctypes.c_uint8 * (pages * PAGE)).from_address(self.base + PAGE)
         self.bytes = np.frombuffer(inner, np.uint8)
         self.bytes[:] = NONSENSE
         self.start = 0 if at_start else (pages * PAGE - size) & -16
         self.stop = self.start + size
         self.bytes[self.start:self.stop] = like.reshape(-1).view(np.uint8)
-        _LIBC.mprotect(self.base, PAGE, 0)
-        _LIBC.mprotect(self.base + PAGE + pages * PAGE, PAGE, 0)
 
     @property
     def address(self):
@@ -74,7 +99,7 @@ class Guarded:
 
     def close(self):
         del self.bytes
-        _LIBC.munmap(self.base, self.length)
+        self.places.give_back(self.base, self.length)
 
 
 class Emulator:

@@ -8,8 +8,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from tests.emulator import FORWARD, Emulator
+from tests.emulator import FORWARD, Emulator, Places
 from tests.emulator.driver import Memory
+
+PLACES = Places()
 
 
 class ndarray(np.ndarray):
@@ -37,7 +39,7 @@ class UnownedMemory:
 
 
 def alloc(count):
-    memory = Memory(count)
+    memory = Memory(count, PLACES)
     memory.ptr = memory.address
     return MemoryPointer(memory, 0)
 

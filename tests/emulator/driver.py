@@ -10,14 +10,14 @@ import numpy as np
 from loopwright.ir.dims import evaluate
 from loopwright.ir.interpreter import evaluate as evaluate_graph
 from loopwright.lower.cuda.driver import Device
-from tests.emulator import FORWARD, REVERSE, Emulator, Guarded
+from tests.emulator import FORWARD, REVERSE, Emulator, Guarded, Places
 
 
 class Memory(Guarded):
-    """Bytes that are nonsense at first and unmapped when the last reference goes."""
+    """Bytes that are nonsense at first and given back when the last reference goes."""
 
-    def __init__(self, count, at_start=False):
-        super().__init__(np.full(count, 0xFF, np.uint8), at_start)
+    def __init__(self, count, places, at_start=False):
+        super().__init__(np.full(count, 0xFF, np.uint8), at_start, places)
 
     def __del__(self):
         self.array()  # raises where bytes beside it were written
@@ -61,7 +61,7 @@ class EmulatorDriver:
     """See `lower.cuda.driver.Driver`. `log`: what was done, by name, replays too."""
 
     def __init__(self, order=FORWARD, flags=("-O0",)):
-        self.order, self.options = order, flags
+        self.order, self.options, self.places = order, flags, Places()
         self.log, self.noted, self.number = [], None, 0
 
     origin = "tests.emulator.driver:EmulatorDriver"
@@ -126,7 +126,7 @@ class EmulatorDriver:
 
     def allocate(self, count):
         assert self.noted is None, "memory was asked for in a capture"
-        return Memory(count, self.order == REVERSE)
+        return Memory(count, self.places, self.order == REVERSE)
 
     def flags(self, count):
         return Flags(count)
@@ -152,7 +152,7 @@ class EmulatorDriver:
 
     def empty(self, shape, dtype):
         dtype, count = np.dtype(dtype), int(np.prod(shape, dtype=int))
-        memory = Memory(count * dtype.itemsize, self.order == REVERSE)
+        memory = Memory(count * dtype.itemsize, self.places, self.order == REVERSE)
         held = memory.bytes[memory.start:memory.stop]
         return Array(memory, held.view(dtype).reshape(shape))
 
