@@ -2,11 +2,13 @@
 side: kernels that only transpose for one go away, and contractions that are such products (`einsum("thd,shd->hts")`) are no
 loops.
 
-Guarantees: the same values. What others read stays. It comes after all decisions about which nodes a kernel computes.
+Guarantees: the same values. What others read stays, and so does what is read from memory that an update or a donation stores
+over: a product runs later than a transpose for it did. It comes after all decisions about which nodes a kernel computes.
 """
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.ops.contraction import dot_general
@@ -18,14 +20,28 @@ from loopwright.lower.kernel import kernel
 from loopwright.lower.target import Target
 
 
-def without_transposes(g: Graph, target: Target) -> Graph:
-    """A partitioned graph whose products read their operands where they lie."""
+def without_transposes(g: Graph, target: Target, donated: Iterable[Value] = ()) -> Graph:
+    """A partitioned graph whose products read their operands where they lie. donated: parameters
+    whose memory results take."""
     read = Counter(v for n in g.nodes for v in n.inputs) + Counter(g.results)
-    moved = {n.outputs[0]: n for n in g.nodes if _only_transposes(n) and read[n.outputs[0]] == 1}
+    changing = _changing(g, donated)
+    moved = {n.outputs[0]: n for n in g.nodes
+             if _only_transposes(n) and read[n.outputs[0]] == 1 and n.inputs[0] not in changing}
     found = [_reading(n, moved, target) for n in g.nodes]
     left = {*g.results, *(v for n in found for v in n.inputs)}
     nodes = [n for n in found if n not in moved.values() or n.outputs[0] in left]
     return g if tuple(nodes) == g.nodes else Graph(g.params, tuple(nodes), g.results, g.constraints)
+
+
+def _changing(g: Graph, donated: Iterable[Value]) -> set[Value]:
+    """The values whose bytes others take while the graph runs, and reshapes of them."""
+    updates = [(n, x.operand) for n in g.nodes if n.op is kernel for x in n.attrs.get("schedule", ()) if isinstance(x, InPlace)]
+    root: dict[Value, Value] = {}
+    for n in g.nodes:
+        if not n.regions:  # a reshape: the same bytes
+            root[n.outputs[0]] = root.get(n.inputs[0], n.inputs[0])
+    found = {root.get(v, v) for v in (*donated, *(n.inputs[k] for n, k in updates))}
+    return {*found, *(v for v, r in root.items() if r in found)}
 
 
 def _only_transposes(n: Node) -> bool:

@@ -89,7 +89,9 @@ def cover_graph(g: Graph, target: Target, *, blas: bool, donated: Sequence[int] 
     elif divided := [x for x in choices.values() if isinstance(x, InBlocks)]:
         raise ScheduleError(f"{divided[0]}: a result takes the memory of a donated argument: nothing is in blocks.")
     kernels = padded(kernels, target)
-    return covered(without_transposes(kernels, target) if blas else kernels, cover.kernels), donations
+    if blas:
+        kernels = without_transposes(kernels, target, [kernels.params[k] for k in donations.values()])
+    return covered(kernels, cover.kernels), donations
 
 
 def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], *, fast_math: bool = False,

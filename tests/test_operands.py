@@ -13,6 +13,7 @@ from loopwright.kernels.gemm import match_apart
 from loopwright.lower.codegen.products import has_own
 from loopwright.lower.target import host_target
 from tests.scale import examples
+from tests.threads import bits_of
 
 # of t positions against s, h heads of d numbers: the program, and the shapes of its arguments
 PROGRAMS = {
@@ -71,6 +72,16 @@ def test_threads_do_not_change_bits():
         lw.set_threads(None)
 
 
+@pytest.mark.parametrize("n", [3, 7, 40])
+def test_threads_do_not_change_bits_of_what_is_copied(n):
+    """Rows of one product of few columns: which way makes them is not a matter of how many a thread takes."""
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(600, 2, 500)).astype("f4"), rng.normal(size=(500, 2, n)).astype("f4")
+    for x, y in ((a, b), (a[:, :1], b[:, :1])):
+        found = bits_of(lambda a, b: a.transpose(1, 0, 2) @ b.transpose(1, 0, 2), x.copy(), y.copy())
+        assert found[0] == found[1] == found[2]
+
+
 def test_what_others_read_is_transposed():
     @lw.jit
     def f(q, k):
@@ -82,6 +93,43 @@ def test_what_others_read_is_transposed():
     same = lw.jit(lambda x: (lambda y: y @ y)(x.transpose(1, 0, 2)))
     x = q[:5].transpose(0, 1, 2)
     np.testing.assert_allclose(same(x), x.transpose(1, 0, 2) @ x.transpose(1, 0, 2), rtol=1e-5, atol=1e-5)
+
+
+def changed(x, v, b, i=0, reshapes=False):
+    """x with another matrix i, and a product of what it was."""
+    was = x.reshape(-1, *v.shape).transpose(1, 0, 2) if reshapes else x.transpose(1, 0, 2)
+    y = x.copy()
+    y[i] = v
+    return y, was @ b
+
+
+@pytest.mark.parametrize("reshapes", [False, True])
+@pytest.mark.parametrize("kind", ["donated", "donated to a loop", "a trip's", "a trip's of two updates"])
+def test_what_an_update_stores_over_is_transposed_before(kind, reshapes):
+    """The product runs after the update, the transpose before it."""
+    rng = np.random.default_rng(0)
+    x, v, b = rng.normal(size=(6, 3, 5)), rng.normal(size=(3, 5)), rng.normal(size=(3, 5, 4))
+
+    def once(x, v, b, i=0):
+        return changed(x, v, b, i, reshapes)
+
+    def carried(x, v, b):
+        return lw.lax.fori_loop(0, 3, lambda i, c: changed(c, v + i, b)[0], x), once(x, v, b)[1]
+
+    def trips(x, v, b):
+        return lw.lax.scan(lambda c, i: once(c, v, b, i), x, np.arange(3))
+
+    def twice(x, v, b):
+        def step(c, i):
+            y, was = once(c, v, b, i)
+            y[i + 1] += v
+            return y, was
+        return lw.lax.scan(step, x, np.arange(3))
+    f = {"donated": once, "donated to a loop": carried, "a trip's": trips, "a trip's of two updates": twice}[kind]
+    want = f(x, v, b)
+    got = lw.jit(f, donate_argnums=(0,) if kind.startswith("donated") else ())(x.copy(), v, b)
+    for a, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, w, rtol=1e-12)
 
 
 def test_loops_and_gradients_read_so_too():
