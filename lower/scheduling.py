@@ -254,7 +254,7 @@ class _NestBuilder:
                 step.packed = not unpacked(step.nest)
             check(step.packed, tiles[0], "its tiles read packed sides: see Pack")
         if d.parallel:
-            nest = _agreed(d.parallel, shared_out, nest)
+            nest = _agreed(d.parallel, partial(shared_out, together=self._together()), nest)
         if d.by_rows:
             outer = nest.body[0]
             fine = isinstance(outer, For) and outer.lanes > 1 and by_rows(outer.body)
@@ -282,12 +282,17 @@ class _NestBuilder:
         made = step.after[x] = Step(_agreed(x, partial(_blocked, done=done), step.nest))
         return made
 
+    def _together(self) -> dict[str, int]:
+        """By the index of rows that are added up in blocks, how many of these a block has: one thread adds them up."""
+        stages = [self.region.nodes[k] for k in self.d.along]
+        return {f"i{len(n.attrs['axes']) - 1}": ROWS for n in stages if n.op is block_sums}
+
     def _looped(self, name: str) -> Nest:
         """The nest before blocks."""
         body = self._in_lanes(prefetching(self.region, self.places, self.placed, self.d.prefetched))
         if self.d.parallel == Parallel():
             check(len(body) == 1 and isinstance(body[0], For), Parallel(), "the root has no outermost loop of its own")
-            together = max([ROWS for k in self.d.along if len(self.region.nodes[k].attrs["axes"]) == 1], default=1)
+            together = self._together().get("i0", 1)
             body = tuple([altered(s, parallel=True, together=together) for s in body if isinstance(s, For)])
         inputs = [Buffer(f"x{k}", v.type.shape, v.type.dtype, "input") for k, v in enumerate(self.region.params)]
         outputs = [Buffer(f"y{k}", v.type.shape, v.type.dtype, "output") for k, v in enumerate(self.region.results)]

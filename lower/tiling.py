@@ -41,10 +41,11 @@ KNOWN = 1 << 10  # products of which it is known how they are tiled and packed: 
 _KNOWN_NAMES: dict[int, tuple[For, frozenset[str]]] = {}  # by number; the loop is kept, so that the number stays its own
 
 
-def shared_out(nest: Nest, x: Parallel) -> Nest:
-    """The nest with loops that the pool shares out."""
+def shared_out(nest: Nest, x: Parallel, together: Mapping[str, int]) -> Nest:
+    """The nest with loops that the pool shares out. together: by an index, how many of its positions stay with one thread."""
     for name in x.loops:
-        nest = altered(nest, body=at_loop(nest.body, name, lambda f: altered(f, parallel=True), {}))
+        count = max([n for index, n in together.items() if name == index or name.startswith(f"{index}_by")], default=1)
+        nest = altered(nest, body=at_loop(nest.body, name, partial(altered, parallel=True, together=count), {}))
     return nest
 
 

@@ -12,18 +12,20 @@ from loopwright.ir.interpreter import evaluate
 from loopwright.ir.schedule import AddAlong, Tiles
 from loopwright.lower.partials import ROWS, block_sums
 from loopwright.lower.partition import partition
+from loopwright.lower.runtime.blas import VARIABLE
 from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import host_target
 from tests.scale import examples
+from tests.threads import bits_of
 
 
-def kernels(f, *args):
-    return partition(expanded(lw.make_graph(f)(*args)), host_target(), blas=True).nodes
+def kernels(f, *args, blas=True):
+    return partition(expanded(lw.make_graph(f)(*args)), host_target(), blas=blas).nodes
 
 
-def adding(f, *args):
+def adding(f, *args, blas=True):
     """Of the kernels, the ones that add up along their loops, with how many sums."""
-    counts = [sum(isinstance(x, AddAlong) for x in n.attrs.get("schedule", ())) for n in kernels(f, *args)]
+    counts = [sum(isinstance(x, AddAlong) for x in n.attrs.get("schedule", ())) for n in kernels(f, *args, blas=blas)]
     return [c for c in counts if c]
 
 
@@ -134,6 +136,23 @@ def test_threads_do_not_change_a_bit():
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(("shape", "others"), [((128, 10), 512), ((100, 512), 512), ((1000, 40), 70), ((3, 90, 60), 300)])
+def test_blocks_of_products_in_tiles_stay_with_one_thread(monkeypatch, shape, others):
+    """Threads share out tiles of a few rows; rows of a block of sums are of several tiles."""
+    monkeypatch.setenv(VARIABLE, "none")  # so that the product is made in the kernel that adds up
+
+    def slopes(g, w, h):
+        s = (g @ w.T) * (h > 0)
+        return s, s.sum(tuple(range(s.ndim - 1)))
+    rng = np.random.default_rng(0)
+    args = [rng.normal(size=s).astype("f4") for s in (shape, (others, shape[-1]), (*shape[:-1], others))]
+    assert adding(slopes, *args, blas=False)
+    found = bits_of(slopes, *args)
+    assert found[0] == found[1] == found[2]
+    for got, want in zip(lw.jit(slopes)(*args), slopes(*(x.astype("f8") for x in args)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
 
 
 def test_long_sums_are_as_exact_as_numpys():

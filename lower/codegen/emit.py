@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from math import lcm
 
 from loopwright.ir.dims import Extent, floordiv, product
 from loopwright.ir.loops import Load, Local, When
@@ -377,11 +378,13 @@ class Generator:
             self.with_scratch(inside, own, lambda here: self.counted(here, statement, span, parallel=True))
         kernel, scope = context.kernel, context.scope
         function, block = self.of_rows(context, statement, run) if pairs is None else self.outlined(context, (), run)
-        n, units = unit_count(context, statement), max(statement.step // unit_of(statement), 1)
+        n, unit = unit_count(context, statement), unit_of(statement)
+        units = max(statement.step // unit, 1)
         each = kernel.extent(floordiv(work_of(statement.body), units) if pairs is None else work_of(pairs.body))
         if pairs is not None:
             n = scope.emit(f"mul i64 {n}, {kernel.extent(pairs.extent)}")
-        together = max(s.lanes for s in statement.body if isinstance(s, For)) if statement.tiled else statement.together
+        together = max(s.lanes for s in statement.body if isinstance(s, For)) if statement.tiled else \
+            lcm(statement.together, unit) // unit
         if statement.lanes > 1:
             stored = [kernel.buffers[b].dtype.itemsize for b, _ in writes(statement.body)]
             together = max(together, statement.lanes, LINE // min(stored, default=LINE))
