@@ -158,8 +158,8 @@ def small_products() -> list[Timing]:
         *(plain(f"10,000 products, {m}x{n} by {n}x{k}", (normal(10_000, m, n), normal(10_000, n, k)), product, torch=product)
           for m, n, k in ((2, 2, 2), (3, 3, 3), (4, 4, 1))),
         plain("200 products, 20x30x25", (normal(200, 20, 30), normal(200, 30, 25)), product, torch=product, tolerance=1e-4),
-        plain("x.T @ x, 5000x50", (normal(5000, 50),), lambda xp: lambda x: x.T @ x, torch=lambda torch: lambda x: x.T @ x,
-              tolerance=1e-4))
+        *(plain(f"x.T @ x, 5000x{n}", (normal(5000, n),), lambda xp: lambda x: x.T @ x, torch=lambda torch: lambda x: x.T @ x,
+                tolerance=1e-4) for n in (50, 300)))
 
 
 def small_systems() -> list[Timing]:

@@ -25,14 +25,14 @@ def multiply(function, a, b, ta, tb, pad=0):
     wide = [np.pad(x, ((0, 0), (0, pad)), constant_values=np.nan) for x in (a, b)]
     c = np.full((m, n + pad), np.nan, a.dtype)
     leads = [max(1, x.shape[1]) for x in (*wide, c)]
-    function(ta, tb, m, n, k, wide[0].ctypes.data, leads[0], wide[1].ctypes.data, leads[1], c.ctypes.data, leads[2])
+    function(ta, tb, m, n, k, wide[0].ctypes.data, leads[0], wide[1].ctypes.data, leads[1], c.ctypes.data, leads[2], 2)
     assert np.isnan(c[:, n:]).all()
     return c[:, :n]
 
 
 def shim(address):
     pairs = [ctypes.c_void_p, ctypes.c_int64] * 3
-    return ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32, *[ctypes.c_int64] * 3, *pairs)(address)
+    return ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32, *[ctypes.c_int64] * 3, *pairs, ctypes.c_int32)(address)
 
 
 def check(find, dtype, m, n, k, ta, tb, pad):
@@ -60,7 +60,7 @@ def test_products(dtype, m, n, k, ta, tb, pad):
 def test_one_row_or_column_with_and_without_a_product_for_vectors(vectors):
     """Whatever order matrices are stored in, wherever their rows begin."""
     found = blas.found()
-    library = blas._library(found if vectors else dataclasses.replace(found, sgemv=0, dgemv=0))
+    library = blas.library(found if vectors else dataclasses.replace(found, sgemv=0, dgemv=0))
     for dtype, (m, n), ta, tb in itertools.product((np.float32, np.float64), ((1, 9), (9, 1), (1, 1)), (0, 1), (0, 1)):
         for k, pad in ((1, 0), (1, 3), (40, 0), (40, 3)):
             check(library.__getitem__, dtype, m, n, k, ta, tb, pad)
@@ -75,8 +75,8 @@ def test_both_integer_widths_of_installed_libraries(bits):
         pytest.skip(f"no BLAS with {bits}-bit integers is installed")
     for library in libraries:
         for case in ((3, 4, 5, False, True, 1), (7, 1, 2, True, False, 0), (2, 3, 0, False, False, 0)):
-            check(blas._library(library).__getitem__, np.float32, *case)
-            check(blas._library(library).__getitem__, np.float64, *case)
+            check(blas.library(library).__getitem__, np.float32, *case)
+            check(blas.library(library).__getitem__, np.float64, *case)
 
 
 @needs_blas
@@ -85,8 +85,8 @@ def test_sizes_beyond_32_bits_do_not_reach_the_library():
     found = blas.found()
     never = Blas("nowhere", 1, 1, 32)  # calling it would crash
     a, b, c = np.array([2.0, 3.0]), np.array([5.0, 7.0]), np.full(1, np.nan)
-    gemm = shim(blas._library(never)["lw_gemm_f64"])
-    gemm(0, 1, 1, 1, 2, a.ctypes.data, 1 << 40, b.ctypes.data, 1 << 40, c.ctypes.data, 1 << 40)
+    gemm = shim(blas.library(never)["lw_gemm_f64"])
+    gemm(0, 1, 1, 1, 2, a.ctypes.data, 1 << 40, b.ctypes.data, 1 << 40, c.ctypes.data, 1 << 40, 2)
     assert c[0] == 31 and found is not None
 
 

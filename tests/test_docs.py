@@ -15,7 +15,7 @@ FENCE = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @pytest.mark.parametrize("name", [
     "README.md", "docs/adding_an_op.md", "docs/debugging.md", "docs/gradients.md", "docs/kernels.md",
-    "docs/memory.md"])
+    "docs/memory.md", "docs/threads.md"])
 def test_the_code_of_a_document_runs(name, capsys):
     """All its python blocks in order, in one module, with the document's line numbers; text blocks are what they print."""
     text = (ROOT / name).read_text()

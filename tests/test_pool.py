@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright.lower.runtime import pool, scratch
+from loopwright.lower.runtime import pool, scratch, threads
 from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.engine import load
 from loopwright.lower.runtime.pool_text import EXPORTS, THRESHOLD
@@ -221,7 +221,8 @@ def test_naps_where_there_is_no_futex():
             thread = threading.Thread(target=ctypes.CFUNCTYPE(None, SIZE)(library["lw_pool_work"]), args=(k,), daemon=True)
             thread.start()
             started.append(thread)
-        ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)(library["lw_pool_open"])(2, 3, 100)
+        opened = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int32)
+        opened(library["lw_pool_open"])(2, 3, 100, None, 0)
 
     library = pool.load_pool(None, start)
     assert all(library[name] for name in EXPORTS)
@@ -275,13 +276,13 @@ def test_fork_while_another_thread_loops(loops):
 
 
 def test_number_of_threads(monkeypatch):
-    monkeypatch.delenv(pool.VARIABLE, raising=False)
-    assert 1 <= pool.threads() <= (os.cpu_count() or 1)
-    monkeypatch.setenv(pool.VARIABLE, "7")
-    assert pool.threads() == 7
-    monkeypatch.setenv(pool.VARIABLE, "0")
+    monkeypatch.delenv(threads.VARIABLE, raising=False)
+    assert 1 <= threads.threads() <= (os.cpu_count() or 1)
+    monkeypatch.setenv(threads.VARIABLE, "7")
+    assert threads.threads() == 7
+    monkeypatch.setenv(threads.VARIABLE, "0")
     with pytest.raises(ValueError, match="at least 1"):
-        pool.threads()
+        threads.threads()
     with pytest.raises(ValueError, match="at least 1"):
         pool.set_threads(0)
 

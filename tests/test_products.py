@@ -87,13 +87,55 @@ def test_special_values_are_those_of_the_terms(form):
 @pytest.mark.parametrize("shapes", [((80, 30, 33), (80, 33, 28)), ((120, 150), (150, 333)), ((30, 90, 200), (30, 200, 100)),
                                     ((20, 541), (541, 1100)), ((5, 541), (541, 1100)),
                                     ((5003, 64), (64, 61)), ((1500, 128), (128, 65)), ((260, 900), (900, 60)),
-                                    ((30011, 70), (70, 3)), ((700, 300), (300, 1100))])
+                                    ((30011, 70), (70, 3)), ((700, 300), (300, 1100)), ((9, 320, 65), (9, 65, 320)),
+                                    ((10, 300, 70), (10, 70, 5))])
 def test_threads_share_out_a_batch_or_columns_or_rows_and_change_no_bit(shapes):
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype("f4") for shape in shapes)
     found = bits_of(np.matmul, a, b)
     assert found[0] == found[1] == found[2]
     np.testing.assert_allclose(lw.jit(np.matmul)(a, b), a.astype("f8") @ b.astype("f8"), rtol=1e-4, atol=1e-4)
+
+
+@needs_blas
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("form", products.FORMS)
+@pytest.mark.parametrize(("m", "n", "k"), [(50, 50, 1535), (50, 50, 1543), (128, 200, 4001), (4, 4, 200_003), (1, 700, 5000),
+                                           (256, 3, 9000), (192, 5, 40_000), (30, 30, 140_001)])
+def test_many_terms_are_shared_out(form, m, n, k, dtype):
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
+    stored = [np.ascontiguousarray(x.T) if side == "t" else x for x, side in zip((a, b), form, strict=True)]
+
+    def f(a, b):
+        return (a.T if form[0] == "t" else a) @ (b.T if form[1] == "t" else b)
+    found = bits_of(f, *stored)
+    assert found[0] == found[1] == found[2]
+    near = (3e-5 if dtype == "f4" else 1e-13) * k ** 0.5
+    np.testing.assert_allclose(lw.jit(f)(*stored), a.astype("f8") @ b.astype("f8"), rtol=near, atol=near)
+
+
+@needs_blas
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("n", "k"), [(95, 200), (96, 64), (97, 63), (130, 300), (128, 2000), (333, 65), (700, 100)])
+def test_a_matrix_times_its_transpose_is_symmetric(n, k, dtype):
+    """And what is not only alike is multiplied whole: another matrix of as many rows, the same one in another order."""
+    x = np.random.default_rng(0).standard_normal((3, k, n)).astype(dtype)
+    turned = np.ascontiguousarray(x.swapaxes(1, 2))
+    want = turned.astype("f8") @ x.astype("f8")
+    near = (3e-5 if dtype == "f4" else 1e-13) * k ** 0.5
+    programs = [(lambda x, y: x[0].T @ x[0], want[0]), (lambda x, y: y[0] @ y[0].T, want[0]),
+                (lambda x, y: y @ y.swapaxes(1, 2), want), (lambda x, y: x.swapaxes(1, 2) @ x, want)]
+    for f, expected in programs:
+        made = bits_of(f, x, turned)
+        assert made[0] == made[1] == made[2]
+        found = lw.jit(f)(x, turned)
+        np.testing.assert_array_equal(found, found.swapaxes(-1, -2))
+        np.testing.assert_allclose(found, expected, rtol=near, atol=near)
+    np.testing.assert_allclose(lw.jit(lambda x: x[0].T @ x[1])(x), turned[0].astype("f8") @ x[1], rtol=near, atol=near)
+    whole = x[0, :min(n, k), :min(n, k)].copy()
+    for f in (lambda x: x @ x, lambda x: x.T @ x.T):
+        np.testing.assert_allclose(lw.jit(f)(whole), f(whole.astype("f8")), rtol=near, atol=near)
 
 
 @pytest.mark.parametrize(("features", "bits", "own"), [

@@ -153,8 +153,13 @@ def _batch(lanes: Lanes, operation: Operation) -> str:
         def alone(inner: Scope) -> Carried:
             inner.do(f"call void {name}_matrices(ptr {context}, i64 0, i64 %count)")
             return ()
+        def one_thread_each(inner: Scope) -> Carried:
+            inner.run("lw_blas_enter", [("i32", "1")])
+            shared(inner, "matrices", product(inner, one, "64"), 1)
+            inner.run("lw_blas_leave", [])
+            return ()
         is_small = scope.emit(f"icmp sle i64 {columns}, {2 * LARGEST[0]}")
-        branch(scope, is_small, partial(shared, kind="matrices", each=product(scope, one, "64"), together=1), alone)
+        branch(scope, is_small, one_thread_each, alone)
         return ()
     if operation.block:
         branch(root, _suits(root, lanes, operation, columns), in_lanes, by_lapack)

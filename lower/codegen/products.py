@@ -11,10 +11,13 @@ The library (`lw_gemm_f32`) is made for large matrices and copies both sides fir
 (`large_products.py`), which make large products where there are 32 registers. Other code of our own reads both sides where they
 lie, if its target has vectors that may be cut: many tiny products together by `tiny.py` and `abreast.py`, small ones by
 `small.py`, sums of which both factors lie along memory by `dots.py`; or copies one side bit by bit, where there are not too
-many rows or terms, by `chunks.py`. All of these are shared out to threads, by matrices of a batch, columns or rows. The library
-has threads of its own, which spin when they are done: what our threads do next waits for them.
+many rows or terms, by `chunks.py`, which makes half of a matrix times its transpose (`squares.py`); `product_sizes.py` has the
+sizes for each. All of these are shared out to threads, by matrices of a batch, columns or rows, many terms of few results by
+terms (`long_sums.py`), and so is what the library makes (`library_products.py`), but where it makes all large products: there
+it has threads of its own.
 
-Guarantees: equal inputs give equal bits, however many threads there are; sizes of zero are made here, too.
+Guarantees: equal inputs give equal bits, however many threads there are, but where the library has its own; sizes of zero are
+made here, too.
 """
 from __future__ import annotations
 
@@ -24,26 +27,20 @@ from functools import partial
 import numpy as np
 
 from loopwright.lower import large_products
-from loopwright.lower.codegen import abreast, chunks, dots, panels, small, tiny
+from loopwright.lower.codegen import abreast, chunks, dots, library_products, long_sums, panels, small, squares, tiny
 from loopwright.lower.codegen.interleaving import product
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
+from loopwright.lower.codegen.product_sizes import Cases, Sizes, Way, holds
 from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
+from loopwright.lower.runtime.blas_threads import MOST
 from loopwright.lower.target import Target
 
-FEW = 8  # rows that are not worth a copy of the other side, if that is in a cache
-ALONG = 16  # rows, or columns, for which sums go along the terms, where both sides lie so
-MANY = 192  # rows for which a few columns are worth turning
-BRIEF = 128  # terms, with no more than which the library's copies of both sides cost as much as what it does better
-NARROW = 128  # columns, for no more than which rows that lie along memory are not worth a copy
-BLOCKS = 64  # rows, columns and terms, with fewer of any of which copies of both sides are used too little
 LITTLE = 1 << 16  # multiplications, which no threads share
 LEAST_ROWS = 96  # that a thread takes
-NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
+MATRICES, SHARED = 8, 1 << 18  # products with no more results, no fewer of which threads take whole
 FORMS = tuple((left, right) for left in (False, True) for right in (False, True))  # whether each side is stored transposed
-PAGE, APART = 4096, 192  # bytes; rows, with more of which results whole pages apart, in few sets of a cache, are made in blocks
-Test = tuple[str, str, int]  # a size (nk, mnk: a product; page: the columns past whole pages), how it compares, with what
-Way = tuple[list[list[Test]], Callable[[Scope, list[str], str], None]]  # cases of tests that hold; what then multiplies
+Code = Callable[[Scope, list[str], str], None]  # places, rows
 
 
 def name_of(dtype: np.dtype, form: tuple[bool, bool], apart: bool = False) -> str:
@@ -57,11 +54,14 @@ def products_text(dtype: np.dtype, target: Target) -> str:
     texts = [_Product(dtype, target, form, declarations, constants).text() for form in FORMS]
     if has_own(dtype, target):
         texts += [_Apart(dtype, target, form, declarations, constants).text() for form in FORMS]
+        texts += [long_sums.long_sums_text(dtype, target.lanes(dtype), form, name_of(dtype, form),
+                                           name_of(dtype, form, apart=True), declarations, constants) for form in FORMS]
     own = [small.small_text(dtype, target), dots.dots_text(dtype, target),
            *(chunks.chunks_text(dtype, target, turned) for turned in (False, True)),
            tiny.tiny_text(dtype, target), abreast.abreast_text(dtype, target),
            panels.panels_text(dtype, target, declarations, constants),
-           *([large_products.large_products_text(dtype, target, FORMS, declarations, constants)]
+           *([large_products.large_products_text(dtype, target, FORMS, declarations, constants),
+              library_products.library_products_text(dtype, declarations, constants)]
              if has_blocks(dtype, target) else [])] if has_own(dtype, target) else []
     declared = {line for text in own for line in text.split("\n") if line.startswith("declare ")} | declarations
     defined = ["\n".join(line for line in text.split("\n") if not line.startswith("declare ")) for text in own]
@@ -82,7 +82,6 @@ class _Product:
     """The functions for one form."""
 
     apart = False  # whether lines and matrices are any number of elements apart
-    of_copies: list[Way] = []  # ways to multiply copies, beside its own
     given = "i64 %m, i64 %n, i64 %k, ptr %a, ptr %b, ptr %c"
 
     def __init__(self, dtype: np.dtype, target: Target, form: tuple[bool, bool], declarations: set[str],
@@ -90,9 +89,17 @@ class _Product:
         self.dtype, self.form, self.element = dtype, form, memory_type(dtype)
         self.name, self.bytes, self.lanes = name_of(dtype, form, self.apart), dtype.itemsize, target.lanes(dtype)
         self.declarations, self.constants = declarations, constants
-        self.in_blocks = has_blocks(dtype, target) and not self.apart
+        self.shares_library = has_blocks(dtype, target)
+        self.panel = small.WIDEST * self.lanes
+        self.may_square = has_own(dtype, target) and form[0] != form[1] and not self.apart
+        self.in_blocks = self.shares_library and not self.apart
         self.lines = ("%a.line", "%b.line") if self.apart else ("%m" if form[0] else "%k", "%k" if form[1] else "%n")
-        self.ways, self.together = (self._ways(target), self._together()) if has_own(dtype, target) else ([], [])
+        self.sizes = Sizes(dtype, target, form)
+        self.ways, self.of_copies, self.together = self._ways() if has_own(dtype, target) else ([], [], [])
+
+    def _ways(self) -> tuple[list[Way], list[Way], list[tuple[Cases, str]]]:
+        """Ways of its own, those of what it does with copies, and what multiplies matrices together."""
+        return self.sizes.ways(self.in_blocks), [], self.sizes.together()
 
     # ---- functions --------------------------------------------------------------------------------
     def text(self) -> str:
@@ -106,8 +113,12 @@ class _Product:
             self._columns(columns.root)
             self._rows(rows.root)
             parts += [("columns", columns), ("rows", rows)]
+        if self.may_square:
+            square = Function(self.declarations, self.constants)
+            squares.some_blocks(square.root, self.element, self.form[0], self.panel, self._chunks)
+            parts += [("square", square)]
         given = [text.split() for text in one.split(", ")]
-        self._whole(whole, given)
+        _Whole(self, whole, given).make()
         texts = [(f"internal void @{self.name}_{kind}({one}, i64 %begin, i64 %end)", f) for kind, f in parts]
         texts += [(f"internal void @{self.name}_{kind}_shared(ptr %context, i64 %begin, i64 %end)", self._shared(kind, given))
                   for kind, _ in parts]
@@ -123,64 +134,9 @@ class _Product:
         f.root.do(f"call void @{self.name}_{kind}({listed}, i64 %begin, i64 %end)")
         return f
 
-    def _whole(self, f: Function, given: list[list[str]]) -> None:
-        """All matrices of a batch, or all of one: by the pool, unless the library multiplies, which has threads too."""
-        root, wide = f.root, small.WIDEST * self.lanes
-
-        def shared(kind: str, count: str, work: Sequence[str], least: tuple[int, int], scope: Scope) -> Carried:
-            context = f.slot(len(given), "i64", 8)
-            for k, (type, x) in enumerate(given):
-                scope.do(f"store {type} {x}, ptr {element(scope, 'i64', context, str(k))}")
-            each = scope.emit(f"mul i64 {scope.emit(f'mul i64 {work[0]}, {work[1]}')}, %k")
-            units = scope.emit(f"udiv i64 {each}, {self.lanes // 2}")  # as many multiplications take as long as other work
-            scope.run("lw_loop", [("ptr", f"@{self.name}_{kind}_shared"), ("ptr", context), ("i64", count), ("i64", units),
-                                  *(("i64", str(x)) for x in least)])
-            return ()
-
-        def alone(scope: Scope) -> Carried:
-            scope.do(f"call void @{self.name}_some({', '.join(map(' '.join, given))}, i64 0, i64 %batch)")
-            return ()
-
-        def one(scope: Scope) -> Carried:
-            count = scope.emit(f"udiv i64 {scope.emit(f'add i64 %n, {wide - 1}')}, {wide}")
-            *before, last = [self._holds(scope, test) for test, _ in self.ways]
-            for x in before:
-                last = scope.emit(f"and i1 {last}, {scope.emit(f'xor i1 {x}, true')}")
-            last = scope.emit(f"and i1 {last}, {scope.emit(f'icmp sgt i64 {count}, 1')}")
-            branch(scope, last, partial(shared, "columns", count, ("%m", str(wide)), (1, 1)), rows)
-            return ()
-
-        def rows(scope: Scope) -> Carried:
-            work, least = ("1", "%n"), (LEAST_ROWS, small.HIGHEST)
-            branch(scope, self._is_own(scope), partial(shared, "rows", "%m", work, least), alone)
-            return ()
-
-        def several(scope: Scope) -> Carried:
-            own = self._is_own(scope)
-            for cases, _ in self.together:
-                own = scope.emit(f"or i1 {own}, {self._holds(scope, cases)}")
-            branch(scope, own, partial(shared, "some", "%batch", ("%m", "%n"), (1, 1)), alone)
-            return ()
-
-        def by_pool(scope: Scope) -> Carried:
-            branch(scope, scope.emit("icmp eq i64 %batch, 1"), one, several)
-            return ()
-        if self.ways:
-            branch(root, root.emit(f"icmp sle i64 {product(root, '%batch', '%m', '%n', '%k')}, {LITTLE}"), alone, by_pool)
-        else:
-            alone(root)
-
-    def _is_own(self, scope: Scope) -> str:
-        """Whether code of our own multiplies."""
-        own = "false"
-        for test, _ in (*self.ways, *self.of_copies):
-            own = scope.emit(f"or i1 {own}, {self._holds(scope, test)}")
-        return own
-
     def _columns(self, scope: Scope) -> None:
         """Some panels of one product."""
-        wide = small.WIDEST * self.lanes
-        begin, end = (scope.emit(f"mul i64 %{x}, {wide}") for x in ("begin", "end"))
+        begin, end = (scope.emit(f"mul i64 %{x}, {self.panel}") for x in ("begin", "end"))
         end = scope.call("i64", "llvm.smin.i64", [("i64", end), ("i64", "%n")])
         self._chunks(scope, ["%a", "%b", "%c"], "%m", (begin, end))
 
@@ -200,7 +156,7 @@ class _Product:
         a, b, c = self._places(scope, "%begin")
         given = f"i64 {count}, i64 %m, i64 %n, i64 %k, ptr {a}, i64 {steps[0]}, ptr {b}, i64 {steps[1]}, ptr {c}"
 
-        def first(ways: Sequence[tuple[list[list[Test]], str]], inner: Scope) -> Carried:
+        def first(ways: Sequence[tuple[Cases, str]], inner: Scope) -> Carried:
             if not ways:
                 loop(inner, "%begin", "%end", "1", (), self._matrix)
                 return ()
@@ -208,7 +164,7 @@ class _Product:
 
             def call(here: Scope) -> Carried:
                 return [("i1", here.emit(f"call i1 @{name}({given})"))]
-            done, = branch(inner, self._holds(inner, cases), call, otherwise=[("i1", "false")])
+            done, = branch(inner, self.holds(inner, cases), call, otherwise=[("i1", "false")])
             branch(inner, inner.emit(f"xor i1 {done}, true"), partial(first, others))
             return ()
         first(self.together, scope)
@@ -223,57 +179,36 @@ class _Product:
 
     def _matrix(self, scope: Scope, number: str, state: list[str]) -> list[str]:
         """One product of a batch."""
-        self._first(scope, self._places(scope, number), "%m", self.ways)
+        places = self._places(scope, number)
+        if not self.may_square:
+            self._first(scope, places, "%m", self.ways)
+            return []
+
+        def square(inner: Scope) -> Carried:
+            listed, blocks = ", ".join(f"ptr {x}" for x in places), squares.blocks_of(inner, self.panel)
+            inner.do(f"call void @{self.name}_square(i64 %m, i64 %n, i64 %k, {listed}, i64 0, i64 {blocks})")
+            return ()
+
+        def unlike(inner: Scope) -> Carried:
+            self._first(inner, places, "%m", self.ways)
+            return ()
+        branch(scope, self.is_square(scope), square, unlike)
         return []
 
+    def is_square(self, scope: Scope) -> str:
+        """Whether the sides are one matrix, so that results on both sides of the diagonal are alike."""
+        same, sides = scope.emit("icmp eq ptr %a, %b"), scope.emit("icmp eq i64 %m, %n")
+        enough = self.holds(scope, self.sizes.square())
+        return scope.emit(f"and i1 {scope.emit(f'and i1 {same}, {sides}')}, {enough}")
+
     # ---- which way --------------------------------------------------------------------------------
-    def _ways(self, target: Target) -> list[Way]:
-        """Our own code, and for which sizes; the last is that by chunks."""
-        half, wide = self.lanes // 2, 2 * self.lanes
-        both: list[Test] = [("m", "sge", 2), ("n", "sge", 2)]
-        least = wide if self.form[0] else half  # where rows lie across memory it must be worth reading them
-        some: list[Test] = [("m", "sle", chunks.ROWS), *([("page", "ne", 0)] if self.in_blocks else [])]
-        limits: list[list[Test]] = [[("m", "sle", APART)], some, [("k", "sle", BRIEF)],
-                                    *([] if self.form[0] else [[("n", "sle", NARROW)]])]
-        low = FEW if self.form[1] else 2
-        in_chunks: Way = [[("m", "sge", low), ("n", "sge", least), ("k", "sge", 1), *limit] for limit in limits], self._chunks
-        if self.form[1]:
-            return [in_chunks] if self.form[0] else [(self._brief_sides(), self._dots), in_chunks]
-        near: Test = "nk", "sle", NEAR // self.bytes
-        fits: Test = "nk", "sle", SMALL // self.bytes
-        few: list[Test] = [*both, ("m", "slt", FEW), ("n", "sge", half)]
-        straight = [*([*few, test] for test in chunks.stays(self.dtype, target)),
-                    [near, ("n", "sge", least)],  # of one row, too
-                    [*both, fits, ("m", "slt", 2 * FEW), ("n", "sge", half)]]
-        if self.form[0]:
-            return [(straight, self._small), in_chunks]
-        straight.append([fits, ("m", "sgt", chunks.ROWS), ("k", "sgt", BRIEF), ("n", "sge", least)])
-        narrow: Way = [[*both, ("n", "slt", half), ("m", "sge", MANY), ("k", "sge", wide)]], self._turned
-        return [(straight, self._small), narrow, in_chunks]
-
-    def _brief_sides(self) -> list[list[Test]]:
-        """Where sums go along the terms: few rows, or few columns."""
-        lanes, half = self.lanes, self.lanes // 2
-        short = ("m", ALONG, lanes), ("n", ALONG, 4 * lanes), ("n", half - 1, lanes)
-        return [[("m", "sge", 2), ("n", "sge", 2), (side, "sle", most), ("k", "sge", terms)] for side, most, terms in short]
-
-    def _together(self) -> list[tuple[list[list[Test]], str]]:
-        """What multiplies many matrices together, and for which sizes, as far as these say. Where columns fill vectors,
-        matrices one by one soon take no longer."""
-        sides: list[Test] = [(side, "sge", 1) for side in "mnk"]
-
-        def up_to(narrow: int, terms: int, others: int) -> list[list[Test]]:
-            few: list[Test] = [] if self.form[1] else [("n", "slt", narrow)]
-            return [[*sides, *few, ("mnk", "sle", terms * self.lanes)], [*sides, ("mnk", "sle", others * self.lanes)]]
-        return [(up_to(self.lanes, 16, 8), tiny.name_of(self.dtype)),
-                (up_to(self.lanes // 2, 32, 12), abreast.name_of(self.dtype))]
-
     def _first(self, scope: Scope, places: list[str], rows: str, ways: Sequence[Way]) -> None:
         """The first way whose test holds, else that of large products, for so many rows from where the places are."""
         if not ways:
             self._large(scope, places, rows)
             return
-        (test, run), *others = ways
+        (test, code), *others = ways
+        run: Code = {"small": self._small, "chunks": self._chunks, "dots": self._dots, "turned": self._turned}[code]
 
         def this(inner: Scope) -> Carried:
             run(inner, places, rows)
@@ -282,19 +217,11 @@ class _Product:
         def next_one(inner: Scope) -> Carried:
             self._first(inner, places, rows, others)
             return ()
-        branch(scope, self._holds(scope, test), this, next_one)
+        branch(scope, self.holds(scope, test), this, next_one)
 
-    def _holds(self, scope: Scope, cases: list[list[Test]]) -> str:
+    def holds(self, scope: Scope, cases: Cases) -> str:
         """Whether all tests of one of some cases hold."""
-        found = "false"
-        for case in cases:
-            all_of = "true"
-            for size, relation, bound in case:
-                value = product(scope, *(f"%{x}" for x in size)) if size in ("nk", "mnk") else \
-                    scope.emit(f"and i64 %n, {PAGE // self.bytes - 1}") if size == "page" else f"%{size}"
-                all_of = scope.emit(f"and i1 {all_of}, {scope.emit(f'icmp {relation} i64 {value}, {bound}')}")
-            found = scope.emit(f"or i1 {found}, {all_of}")
-        return found
+        return holds(scope, cases, self.dtype)
 
     # ---- ways -------------------------------------------------------------------------------------
     @property
@@ -356,18 +283,19 @@ class _Product:
             branch(inner, inner.emit(f"icmp ne i64 {inner.emit(f'load i64, ptr {error}')}, 0"), by_library, rare=True)
             return ()
         if self.in_blocks:
-            columns = MANY if self.form[0] else BLOCKS  # rows that lie across memory take longer to copy
-            test: list[Test] = [("m", "sge", BLOCKS), ("n", "sge", columns), ("k", "sge", BLOCKS)]
-            branch(scope, self._holds(scope, [test]), in_blocks, by_library)
+            branch(scope, self.holds(scope, self.sizes.fill_blocks()), in_blocks, by_library)
         else:
             by_library(scope)
 
     def _library(self, scope: Scope, places: list[str], rows: str) -> None:
         a, b, c = places
         turned, lines = [str(int(side)) for side in self.form], self.lines
-        scope.run(f"lw_gemm_f{8 * self.bytes}", [
-            ("i32", turned[0]), ("i32", turned[1]), ("i64", rows), ("i64", "%n"), ("i64", "%k"), ("ptr", a), ("i64", lines[0]),
-            ("ptr", b), ("i64", lines[1]), ("ptr", c), ("i64", "%n")])
+        given = [("i32", turned[0]), ("i32", turned[1]), ("i64", rows), ("i64", "%n"), ("i64", "%k"), ("ptr", a),
+                 ("i64", lines[0]), ("ptr", b), ("i64", lines[1]), ("ptr", c), ("i64", "%n")]
+        if self.shares_library:
+            scope.do(f"call void @{library_products.name_of(self.dtype)}({', '.join(map(' '.join, given))})")
+        else:
+            scope.run(f"lw_gemm_f{8 * self.bytes}", [*given, ("i32", str(MOST))])
 
 
 class _Apart(_Product):
@@ -375,6 +303,9 @@ class _Apart(_Product):
 
     apart = True
     given = _Product.given + ", i64 %a.line, i64 %b.line, i64 %a.outer, i64 %b.outer, i64 %a.inner, i64 %b.inner, i64 %inner"
+
+    def _ways(self) -> tuple[list[Way], list[Way], list[tuple[Cases, str]]]:
+        return self.sizes.ways_apart(), self.sizes.ways(self.in_blocks), []
 
     def _places(self, scope: Scope, number: str) -> list[str]:
         quotient = scope.emit(f"udiv i64 {number}, %inner")
@@ -385,23 +316,6 @@ class _Apart(_Product):
             places.append(element(scope, self.element, side, scope.emit(f"add i64 {outer}, {inner}")))
         size = scope.emit("mul i64 %m, %n")
         return [*places, element(scope, self.element, "%c", scope.emit(f"mul i64 {number}, {size}"))]
-
-    def _together(self) -> list[tuple[list[list[Test]], str]]:
-        return []
-
-    def _ways(self, target: Target) -> list[Way]:
-        """Those that read lines of the right side once, or twice, or few."""
-        self.of_copies = super()._ways(target)
-        half = self.lanes // 2
-        least = 2 * self.lanes if self.form[0] else half
-        once: list[Test] = [("m", "sge", FEW), ("n", "sge", least), ("k", "sge", 1)]
-        in_chunks: Way = [[*once, ("m", "sle", chunks.ROWS)], *([[*once, ("k", "sle", BRIEF)]] if self.form[1] else [])], \
-            self._chunks
-        if self.form[1]:
-            return [in_chunks] if self.form[0] else [(self._brief_sides(), self._dots), in_chunks]
-        straight: list[list[Test]] = [[("m", "slt", FEW), ("n", "sge", half)],
-                                      [("nk", "sle", PAGE // self.bytes), ("n", "sge", least)]]
-        return [(straight, self._small), in_chunks]
 
     def _large(self, scope: Scope, places: list[str], rows: str) -> None:
         """As any product, of copies of sides whose lines are not one after the other; by the library where that is little, or
@@ -444,3 +358,88 @@ class _Apart(_Product):
             return [("ptr", to)]
         found, = branch(scope, scope.emit(f"icmp ne i64 {step}, {length}"), copied, otherwise=[("ptr", side)])
         return found
+
+
+class _Whole:
+    """All matrices of a batch, or all of one: by the pool, unless blocks or the library's products share themselves out."""
+
+    def __init__(self, product: _Product, function: Function, given: list[list[str]]) -> None:
+        self.product, self.function, self.given = product, function, given
+
+    def make(self) -> None:
+        """The function: little is done where it is."""
+        root = self.function.root
+        if self.product.ways:
+            little = root.emit(f"icmp sle i64 {product(root, '%batch', '%m', '%n', '%k')}, {LITTLE}")
+            branch(root, little, self._alone, self._by_pool)
+        else:
+            self._alone(root)
+
+    def _alone(self, scope: Scope) -> Carried:
+        scope.do(f"call void @{self.product.name}_some({', '.join(map(' '.join, self.given))}, i64 0, i64 %batch)")
+        return ()
+
+    def _by_pool(self, scope: Scope) -> Carried:
+        one = self._at_once if self.product.apart else self._one
+        branch(scope, scope.emit("icmp eq i64 %batch, 1"), one, self._several)
+        return ()
+
+    def _shared(self, scope: Scope, kind: str, count: str, work: Sequence[str], least: tuple[int, int] = (1, 1)) -> Carried:
+        """Parts of one kind, by the pool; each as much work as a product of two sizes and the terms."""
+        context = self.function.slot(len(self.given), "i64", 8)
+        for k, (type, x) in enumerate(self.given):
+            scope.do(f"store {type} {x}, ptr {element(scope, 'i64', context, str(k))}")
+        units = scope.emit(f"udiv i64 {product(scope, *work, '%k')}, {self.product.lanes // 2}")  # as long as other work
+        scope.run("lw_loop", [("ptr", f"@{self.product.name}_{kind}_shared"), ("ptr", context), ("i64", count), ("i64", units),
+                              *(("i64", str(x)) for x in least)])
+        return ()
+
+    def _several(self, scope: Scope) -> Carried:
+        made = self.product
+        own = self._is_one_of(scope, [*made.ways, *made.of_copies, *made.together])
+        if made.in_blocks:  # few large ones share themselves out
+            some = scope.emit(f"icmp sge i64 %batch, {MATRICES}")
+            some = scope.emit(f"and i1 {some}, {made.holds(scope, [[('mn', 'sle', SHARED)]])}")
+            own = scope.emit(f"or i1 {own}, {some}")
+        branch(scope, own, partial(self._shared, kind="some", count="%batch", work=("%m", "%n")), self._alone)
+        return ()
+
+    def _one(self, scope: Scope) -> Carried:
+        def by_terms(inner: Scope) -> Carried:
+            return [("i1", inner.emit(f"call i1 @{self.product.name}_long({self.product.given})"))]
+        done, = branch(scope, self.product.holds(scope, long_sums.tests()), by_terms, otherwise=[("i1", "false")])
+        branch(scope, scope.emit(f"xor i1 {done}, true"), self._at_once)
+        return ()
+
+    def _at_once(self, scope: Scope) -> Carried:
+        panel = self.product.panel
+        if not self.product.may_square:
+            return self._unlike(scope)
+
+        def square(inner: Scope) -> Carried:
+            half = inner.emit(f"udiv i64 {squares.width_of(inner, panel)}, 2")
+            return self._shared(inner, "square", squares.blocks_of(inner, panel), ("%n", half))
+        branch(scope, self.product.is_square(scope), square, self._unlike)
+        return ()
+
+    def _unlike(self, scope: Scope) -> Carried:
+        """By columns, where the last way is taken, else by rows, where another is."""
+        made, panel = self.product, self.product.panel
+        count = scope.emit(f"udiv i64 {scope.emit(f'add i64 %n, {panel - 1}')}, {panel}")
+        *before, last = [made.holds(scope, cases) for cases, _ in made.ways]
+        for x in before:
+            last = scope.emit(f"and i1 {last}, {scope.emit(f'xor i1 {x}, true')}")
+        last = scope.emit(f"and i1 {last}, {scope.emit(f'icmp sgt i64 {count}, 1')}")
+
+        def rows(inner: Scope) -> Carried:
+            by_rows = partial(self._shared, kind="rows", count="%m", work=("1", "%n"), least=(LEAST_ROWS, small.HIGHEST))
+            branch(inner, self._is_one_of(inner, made.ways), by_rows, self._alone)
+            return ()
+        branch(scope, last, partial(self._shared, kind="columns", count=count, work=("%m", str(panel))), rows)
+        return ()
+
+    def _is_one_of(self, scope: Scope, ways: Sequence[tuple[Cases, str]]) -> str:
+        own = "false"
+        for cases, _ in ways:
+            own = scope.emit(f"or i1 {own}, {self.product.holds(scope, cases)}")
+        return own

@@ -1,16 +1,18 @@
 """Matrix products by the BLAS that is already there, found by a probed list.
 
-    void @lw_gemm_f32(i32 ta, i32 tb, i64 m, i64 n, i64 k, ptr a, i64 lda, ptr b, i64 ldb, ptr c, i64 ldc)
-    void @lw_gemm_f64(...)                       row-major C = op(A) op(B)
+    void @lw_gemm_f32(i32 ta, i32 tb, i64 m, i64 n, i64 k, ptr a, i64 lda, ptr b, i64 ldb, ptr c, i64 ldc, i32 most)
+    void @lw_gemm_f64(...)                       row-major C = op(A) op(B), by at most so many threads of the library
 
 Guarantees: a library is used only after it multiplied a small matrix rightly; sizes of zero, and sizes beyond a
 32-bit interface, are computed here; what C held before does not matter. A matrix of one row or column goes to the library's
-product of a matrix and a vector, where that passed, too: general products are two to four times slower there.
+product of a matrix and a vector, where that passed, too: general products are two to four times slower there. A library has
+no more threads than were chosen for us: see blas_threads.py.
 """
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -20,12 +22,15 @@ from typing import Any
 
 import numpy as np
 
+from loopwright.lower.runtime.blas_threads import EXPORTS, MOST, blas_threads_text
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled
 from loopwright.lower.runtime.objects import numpy_core
+from loopwright.lower.runtime.threads import chosen
 
 VARIABLE = "LOOPWRIGHT_BLAS"
-_PARAMETERS = "i32 %ta, i32 %tb, i64 %m, i64 %n, i64 %k, ptr %a, i64 %lda, ptr %b, i64 %ldb, ptr %c, i64 %ldc"
+_PARAMETERS = "i32 %ta, i32 %tb, i64 %m, i64 %n, i64 %k, ptr %a, i64 %lda, ptr %b, i64 %ldb, ptr %c, i64 %ldc, i32 %most"
+BRIEF = 1 << 12  # multiplications, for fewer of which OpenBLAS never has several threads
 _ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112
 # Names of sgemm and dgemm, and the bits of the integers they take.
 _SPELLINGS = (("scipy_cblas_{}gemm64_", 64), ("cblas_{}gemm64_", 64), ("cblas_{}gemm$NEWLAPACK$ILP64", 64),
@@ -35,7 +40,7 @@ _SPELLINGS = (("scipy_cblas_{}gemm64_", 64), ("cblas_{}gemm64_", 64), ("cblas_{}
 @dataclass(frozen=True)
 class Blas:
     """A library that passed: where it is, the functions' addresses, the bits of its integers; products with vectors are 0 where
-    it has none that passed."""
+    it has none that passed, and so is what says how many threads it has. It never has more than most_threads."""
 
     path: str
     sgemm: int
@@ -43,6 +48,9 @@ class Blas:
     bits: int
     sgemv: int = 0
     dgemv: int = 0
+    get_threads: int = 0
+    set_threads: int = 0
+    most_threads: int = MOST
 
 
 def available() -> bool:
@@ -89,9 +97,27 @@ def _probe(path: str) -> Blas | None:
             vectors = [getattr(library, spelling.replace("gemm", "gemv").format(kind), None) for kind in "sd"]
             if not all(f and _applies(f, bits, dtype) for f, dtype in zip(vectors, (np.float32, np.float64), strict=True)):
                 vectors = [None, None]
-            addresses = [ctypes.cast(f, ctypes.c_void_p).value or 0 for f in (single, double, *vectors)]
-            return Blas(path, addresses[0], addresses[1], bits, addresses[2], addresses[3])
+            counts = [_of_threads(library, spelling, name) for name in ("get_num_threads", "set_num_threads")]
+            where = [ctypes.cast(f, ctypes.c_void_p).value or 0 if f else 0 for f in (single, double, *vectors, *counts)]
+            most = _most_threads(library, spelling)
+            return Blas(path, where[0], where[1], bits, where[2], where[3], where[4], where[5], most)
     return None
+
+
+def _of_threads(library: ctypes.CDLL, spelling: str, name: str) -> Any:
+    """A function of OpenBLAS by its name: spelled as its products are, or plainly."""
+    spelled = spelling.replace("cblas_{}gemm", f"openblas_{name}")
+    return getattr(library, spelled, None) or getattr(library, f"openblas_{name}", None)
+
+
+def _most_threads(library: ctypes.CDLL, spelling: str) -> int:
+    """What OpenBLAS was built for."""
+    config = _of_threads(library, spelling, "get_config")
+    if config is None:
+        return MOST
+    config.restype = ctypes.c_char_p
+    found = re.search(rb"MAX_THREADS=(\d+)", config() or b"")
+    return int(found[1]) if found else MOST
 
 
 def _multiplies(function: Any, bits: int, dtype: type) -> bool:
@@ -123,17 +149,36 @@ def _applies(function: Any, bits: int, dtype: type) -> bool:
 def address(name: str) -> int | None:
     """The address of `lw_gemm_f32` or `lw_gemm_f64`; None when there is no BLAS."""
     blas = found()
-    return None if blas is None else _library(blas)[name]
+    return None if blas is None else library(blas)[name]
+
+
+def limit_threads() -> None:
+    """Let the library in use have no more threads than are chosen now while it computes for us."""
+    if library.cache_info().currsize and (blas := found()) is not None:
+        _limit(library(blas))
+
+
+def _limit(loaded: Library) -> None:
+    count = chosen()
+    ctypes.CFUNCTYPE(None, ctypes.c_int32)(loaded["lw_blas_limit"])(MOST if count is None else min(count, MOST))
 
 
 @cache
-def _library(blas: Blas) -> Library:
+def library(blas: Blas) -> Library:
+    """The compiled functions, over a library, with those of `blas_threads.py`."""
     known = {"blas_f32": blas.sgemm, "blas_f64": blas.dgemm}
     if blas.sgemv and blas.dgemv:
         known |= {"vector_f32": blas.sgemv, "vector_f64": blas.dgemv}
+    is_known = bool(blas.get_threads and blas.set_threads)
+    if is_known:
+        known |= {"blas_get_threads": blas.get_threads, "blas_set_threads": blas.set_threads}
     kinds = (("f32", "float"), ("f64", "double"))
-    text = "\n".join([_text(name, real, blas.bits, f"vector_{name}" in known) for name, real in kinds])
-    return load(assembled(text), known, ["lw_gemm_f32", "lw_gemm_f64"])
+    texts = [_text(name, real, blas.bits, f"vector_{name}" in known) for name, real in kinds]
+    loaded = load(assembled("\n".join([blas_threads_text(is_known), *texts])), known, ["lw_gemm_f32", "lw_gemm_f64", *EXPORTS])
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=ctypes.CFUNCTYPE(None)(loaded["lw_blas_reset"]))
+    _limit(loaded)
+    return loaded
 
 
 def _vectors(suffix: str, real: str, bits: int, size: dict[str, str]) -> str:
@@ -151,14 +196,14 @@ ptr %{matrix}, {lead}, ptr %{vector}, i{bits} {step}, {real} 0.0, ptr %c, """
   br i1 %one.column, label %column, label %several
 column:
   %b.step = select i1 %tb.set, i{bits} 1, i{bits} {ldb}{call("column", "ta", "a", size["lda"], "b", "%b.step", m)}i{bits} {ldc})
-  br label %out
+  br label %made
 several:
   %one.row = icmp eq i64 %m, 1
   br i1 %one.row, label %row, label %matrices
 row:
   %not.set = xor i1 %tb.set, true
   %a.step = select i1 %ta.set, i{bits} {lda}, i{bits} 1{call("row", "not", "b", size["ldb"], "a", "%a.step", n)}i{bits} 1)
-  br label %out
+  br label %made
 matrices:
 """
 
@@ -196,7 +241,20 @@ library:
   %tb.set = icmp ne i32 %tb, 0
   %ta.name = select i1 %ta.set, i32 {_TRANSPOSED}, i32 {_PLAIN}
   %tb.name = select i1 %tb.set, i32 {_TRANSPOSED}, i32 {_PLAIN}
-{narrow}{_vectors(suffix, real, bits, size) if vectors else ""}  call void @blas_{suffix}({arguments})
+{narrow}  %elements = mul i64 %m, %n
+  %work = mul i64 %elements, %k
+  %brief = icmp slt i64 %work, {BRIEF}
+  br i1 %brief, label %call, label %enter
+enter:
+  call void @lw_blas_enter(i32 %most)
+  br label %call
+call:
+{_vectors(suffix, real, bits, size) if vectors else ""}  call void @blas_{suffix}({arguments})
+  br label %made
+made:
+  br i1 %brief, label %out, label %leave
+leave:
+  call void @lw_blas_leave()
   br label %out
 plain:
   call void @plain_{suffix}({_PARAMETERS})

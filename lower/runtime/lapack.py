@@ -77,18 +77,23 @@ def _works(found: blas.Blas, suffix: str) -> bool:
     return status == 0 and np.allclose(a @ x, b)
 
 
+def _of_threads(found: blas.Blas) -> dict[str, int]:
+    return {name: blas.library(found)[name] for name in ("lw_blas_enter", "lw_blas_leave")}
+
+
 @cache
 def one_by_one(found: blas.Blas, suffix: str) -> Library:
     """The functions for one matrix."""
     where = _routines(found, suffix)
     assert where is not None
     names = [f"lw_{op}_{suffix}" for op in OPERATIONS]
-    imports = {f"lapack_{name}": at for name, at in where.items()} | scratch.imports()
+    imports = {f"lapack_{name}": at for name, at in where.items()} | scratch.imports() | _of_threads(found)
     return load(assembled(lapack_text(suffix, found.bits)), imports, names)
 
 
 @cache
 def _batches(found: blas.Blas, suffix: str, target: Target) -> Library:
     known, ends = one_by_one(found, suffix), [f"{op}_{suffix}" for op in OPERATIONS]
-    imports = {f"lw_{end}": known[f"lw_{end}"] for end in ends} | scratch.imports() | {"lw_loop": pool.library()["lw_loop"]}
+    imports = {f"lw_{end}": known[f"lw_{end}"] for end in ends} | scratch.imports() | _of_threads(found)
+    imports["lw_loop"] = pool.library()["lw_loop"]
     return load(factoring_entry(BY_SHORT[suffix], target).code, imports, [f"lw_{end}_batch" for end in ends])

@@ -1,11 +1,13 @@
 """The text of the functions of `lapack.py`: each copies its matrices into column-major order, calls LAPACK, and copies back.
 
-Guarantees: one piece of scratch memory for each call, given back on every way out.
+Guarantees: one piece of scratch memory for each call, given back on every way out; the library's threads are limited meanwhile
+(blas_threads.py).
 """
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from loopwright.lower.runtime.blas_threads import MOST
 from loopwright.lower.runtime.writer import Writer
 
 ROUTINES = ("potrf", "getrf", "getrs", "syevd", "gesdd", "geqrf", "orgqr", "trsm", "gemm")
@@ -35,12 +37,14 @@ class _Shim:
         self.status, self.block = self.w.slot("i64"), self.w.slot("ptr")
         self.w.store("i64", "0", self.status)
         self.w.store("ptr", "null", self.block)
+        self.w.call("void", "lw_blas_enter", f"i32 {MOST}")
 
     def end(self, name: str, *parameters: str) -> None:
         """Give memory back and answer."""
         w = self.w
         w.jump("leave")
         w.label("leave")
+        w.call("void", "lw_blas_leave")
         block = w.load("ptr", self.block)
         w.branch(w.let(f"icmp eq ptr {block}, null"), "answer", "release")
         w.label("release")

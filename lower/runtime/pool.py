@@ -15,7 +15,8 @@ another.
 
 Guarantees: the chunks are [k * grain, (k + 1) * grain) whoever runs them and however many threads there are, one by one
 in order when there is one; a call made inside a body, or while another thread's loop runs, is run by its own thread;
-threads are started at the first loop of more than one chunk; a forked child starts its own; at exit they are stopped.
+threads are started at the first loop of more than one chunk; a forked child starts its own; at exit they are stopped. Where
+somebody lets NumPy's OpenBLAS have fewer threads (`threadpoolctl`, OPENBLAS_NUM_THREADS), a loop that begins then has no more.
 """
 from __future__ import annotations
 
@@ -32,12 +33,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from loopwright.lower.runtime import later
+from loopwright.lower.runtime import blas, later
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled
 from loopwright.lower.runtime.pool_text import EXPORTS, PARALLEL, SERIAL, pool_text
+from loopwright.lower.runtime.threads import choose, chosen, threads
 
-VARIABLE = "LOOPWRIGHT_NUM_THREADS"
 JOIN_SECONDS = 1.0  # how long the end of the process waits for a worker
 SPIN_SECONDS = 1e-4  # how long a worker spins before it sleeps
 TRIAL = 500  # pauses that are timed
@@ -50,19 +51,19 @@ class _Pool:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.wanted: int | None = None
         self.workers: list[threading.Thread] = []
 
     def start(self) -> None:
         """Start the workers, if nobody did meanwhile."""
+        others = _others()
         with self.lock:
             if self.workers:
                 return
             # The interpreter may be ending, or the system have no more threads: those that started serve.
             with contextlib.suppress(RuntimeError):
                 self._start(threads())
-            opened = _control("lw_pool_open", ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)
-            opened(PARALLEL if self.workers else SERIAL, 1 + len(self.workers), _pauses(SPIN_SECONDS))
+            opened = _control("lw_pool_open", ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int32)
+            opened(PARALLEL if self.workers else SERIAL, 1 + len(self.workers), _pauses(SPIN_SECONDS), *others)
 
     def _start(self, count: int) -> None:
         work = _control("lw_pool_work", ctypes.c_int64)
@@ -83,31 +84,15 @@ class _Pool:
 _pool = _Pool()
 
 
-def threads() -> int:
-    """How many threads run a parallel loop, the caller's included."""
-    if _pool.wanted is not None:
-        return _pool.wanted
-    chosen = os.environ.get(VARIABLE)
-    if chosen:
-        return _positive(int(chosen), VARIABLE)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def set_threads(count: int | None) -> None:
     """Use this many threads from now on; None: as many as the process may use. Waits for the loop that runs. ValueError for a
-    count below 1. `LOOPWRIGHT_NUM_THREADS` says the same for a whole process."""
-    _pool.wanted = None if count is None else _positive(count, "the number of threads")
+    count below 1. `LOOPWRIGHT_NUM_THREADS` says the same for a whole process. Libraries that compiled code calls have no more
+    threads either; NumPy's own calls of them keep theirs."""
+    choose(count)
+    blas.limit_threads()
     if library.cache_info().currsize:
         _pool.stop()
         _control("lw_pool_reset")()
-
-
-def _positive(count: int, what: str) -> int:
-    if count < 1:
-        raise ValueError(f"{what} must be at least 1, got {count}")
-    return count
 
 
 @cache
@@ -152,6 +137,17 @@ def _pauses(seconds: float) -> int:
         pause(TRIAL)
         times.append(time.perf_counter() - start)
     return int(seconds / max(min(times), 1e-9) * TRIAL)
+
+
+def _others() -> tuple[int, int]:
+    """What tells how many threads OpenBLAS may have, and the number below which it means the pool, too: somebody chose fewer.
+    What was chosen for us holds against what OpenBLAS had before. 0 where there is no OpenBLAS."""
+    found = blas.found()
+    if found is None or not found.get_threads:
+        return 0, 0
+    allowed = blas.library(found)["lw_blas_allowed"]
+    now = ctypes.CFUNCTYPE(ctypes.c_int32)(allowed)()
+    return allowed, now if chosen() is not None else min(threads(), found.most_threads)
 
 
 def _start_from_compiled_code() -> None:

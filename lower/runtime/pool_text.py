@@ -46,6 +46,9 @@ _STATE = f"""
 @threads = internal global i64 1, align 8
 @patience = internal global i64 0, align 8
 @ranges = internal global i64 1, align 8
+@others = internal global ptr null, align 8
+@usual = internal global i32 0, align 4
+@members = internal global i64 0, align 8
 @core = internal global i32 -1, align 64
 @body = internal global ptr null, align 64
 @context = internal global ptr null
@@ -299,6 +302,25 @@ out:
 
 
 _FOR = f"""
+; How many threads a loop may have: all, unless the others' number, as a library's, is less than usual.
+define internal i64 @allowed() nounwind {{
+entry:
+  %others = load atomic ptr, ptr @others monotonic, align 8
+  %none = icmp eq ptr %others, null
+  br i1 %none, label %all, label %ask
+ask:
+  %now = call i32 %others()
+  %usual = load atomic i32, ptr @usual monotonic, align 4
+  %fewer = icmp slt i32 %now, %usual
+  br i1 %fewer, label %some, label %all
+some:
+  %count = sext i32 %now to i64
+  ret i64 %count
+all:
+  %threads = load atomic i64, ptr @threads monotonic, align 8
+  ret i64 %threads
+}}
+
 define void @lw_parallel_for(ptr %body, ptr %context, i64 %n, i64 %wanted) nounwind {{
   call void @share(ptr %body, ptr %context, i64 %n, i64 %wanted, ptr null, ptr null)
   ret void
@@ -337,20 +359,25 @@ start:
 started:
   %now = load atomic i32, ptr @mode acquire, align 4
   %parallel = icmp eq i32 %now, {PARALLEL}
-  br i1 %parallel, label %acquire, label %serial
+  br i1 %parallel, label %ask, label %serial
+ask:
+  %members = call i64 @allowed()
+  %several = icmp sgt i64 %members, 1
+  br i1 %several, label %acquire, label %serial
 acquire:
   %pair = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic, align 4
   %free = extractvalue {{ i32, i1 }} %pair, 1
   br i1 %free, label %publish, label %serial
 publish:
   call void @settle()
+  store atomic i64 %members, ptr @members monotonic, align 8
   %generation = call i32 @publish(ptr %body, ptr %context, i64 %n, i64 %grain, i64 %chunks)
   call void @drain(i32 %generation, i64 0)
   call void @wait(i64 %chunks, ptr %poll, ptr %error)
   store atomic i32 0, ptr @busy release, align 4
   br label %out
 serial:
-  %k = phi i64 [ 0, %split ], [ 0, %started ], [ 0, %acquire ], [ %k.next, %serial ]
+  %k = phi i64 [ 0, %split ], [ 0, %started ], [ 0, %ask ], [ 0, %acquire ], [ %k.next, %serial ]
   call void @chunk(ptr %body, ptr %context, i64 %k, i64 %n, i64 %grain)
   %k.next = add i64 %k, 1
   %more = icmp ult i64 %k.next, %chunks
@@ -426,7 +453,7 @@ define void @lw_pool_work(i64 %thread) nounwind {{
 entry:
   br label %idle
 idle:
-  %last = phi i32 [ 0, %entry ], [ %generation, %work ]
+  %last = phi i32 [ 0, %entry ], [ %generation, %work ], [ %generation, %share ]
   br label %spin
 spin:
   %spins = phi i64 [ 0, %idle ], [ %spins.next, %again ], [ 0, %asleep ]
@@ -448,6 +475,10 @@ called:
   %stop = icmp eq i32 %generation, -1
   br i1 %stop, label %out, label %work
 work:
+  %members = load atomic i64, ptr @members monotonic, align 8
+  %member = icmp slt i64 %thread, %members
+  br i1 %member, label %share, label %idle
+share:
   call void @apart()
   call void @drain(i32 %generation, i64 %thread)
   br label %idle
@@ -473,8 +504,11 @@ stop:
   ret void
 }}
 
-; The workers are there (or cannot be); so many threads with the caller's. A worker pauses so often before it sleeps.
-define void @lw_pool_open(i32 %mode, i64 %threads, i64 %patience) nounwind {{
+; The workers are there (or cannot be); so many threads with the caller's. A worker pauses so often before it sleeps. `others`,
+; if not null, tells how many threads a library may have: where these are fewer than usual, so many threads have a loop.
+define void @lw_pool_open(i32 %mode, i64 %threads, i64 %patience, ptr %others, i32 %usual) nounwind {{
+  store atomic i32 %usual, ptr @usual monotonic, align 4
+  store atomic ptr %others, ptr @others monotonic, align 8
   store atomic i64 %threads, ptr @threads monotonic, align 8
   store atomic i64 %patience, ptr @patience monotonic, align 8
   %ranges = call i64 @llvm.umin.i64(i64 %threads, i64 {MOST_RANGES})

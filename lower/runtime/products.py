@@ -27,5 +27,6 @@ def address(name: str) -> int | None:
 def library(found: blas.Blas, dtype: np.dtype, target: Target) -> Library:
     """The compiled functions of one dtype, over the BLAS that was found."""
     entry, gemm = products_entry(dtype, target), f"lw_gemm_f{8 * dtype.itemsize}"
-    imports = {gemm: blas.address(gemm) or 0, "lw_loop": pool.library()["lw_loop"], **scratch.imports()}
+    loops = {name: pool.library()[name] for name in ("lw_loop", "lw_parallel_for")}
+    imports = {gemm: blas.library(found)[gemm], **loops, **scratch.imports()}
     return load(entry.code, imports, [name for name in NAMES if name in entry.metadata["exports"]])

@@ -23,7 +23,7 @@ from loopwright.lower.cuda.program import HOST, alternatives_cuda, cover_cuda
 from loopwright.lower.modules import module_of_kernels
 from loopwright.lower.program import cover_graph
 from loopwright.lower.runtime import blas
-from loopwright.lower.runtime.pool import threads
+from loopwright.lower.runtime.threads import threads
 from loopwright.lower.target import host_target
 from loopwright.lower.tuning import features, gpu_features
 from loopwright.lower.tuning.gpu_space import GPU_RULES, ways

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from loopwright.ir.dims import evaluate, symbols_in
 from loopwright.ir.schedule import Distribute, Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
-from loopwright.lower.runtime.pool import threads
+from loopwright.lower.runtime.threads import threads
 from loopwright.lower.scheduling import Scheduled
 from loopwright.lower.tiling import block_of, loops
 from loopwright.lower.tuning.edits import FACTORS, Edit, changed, of_kind, renamed

@@ -20,7 +20,7 @@ from functools import cache
 from queue import SimpleQueue
 from typing import Any
 
-from loopwright.lower.runtime.pool import threads
+from loopwright.lower.runtime.threads import threads
 from loopwright.lower.tuning.candidates import Candidate
 from loopwright.lower.tuning.execution import Arrays, Executable
 from loopwright.lower.tuning.timing import MOST_ROUNDS, SAMPLE_SECONDS, centre, interleaved, is_faster

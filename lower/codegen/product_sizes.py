@@ -1,0 +1,116 @@
+"""For which sizes which code makes a product of matrices, as it was measured (decision 020).
+
+Guarantees: sizes that no test here holds for are those of large products.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from loopwright.lower.codegen import abreast, chunks, squares, tiny
+from loopwright.lower.codegen.interleaving import product
+from loopwright.lower.codegen.text import Scope
+from loopwright.lower.target import Target
+
+FEW = 8  # rows that are not worth a copy of the other side, if that is in a cache
+ALONG = 16  # rows, or columns, for which sums go along the terms, where both sides lie so
+MANY = 192  # rows for which a few columns are worth turning
+BRIEF = 128  # terms, with no more than which the library's copies of both sides cost as much as what it does better
+NARROW = 128  # columns, for no more than which rows that lie along memory are not worth a copy
+BLOCKS = 64  # rows, columns and terms, with fewer of any of which copies of both sides are used too little
+NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
+PAGE, APART = 4096, 192  # bytes; rows, with more of which results whole pages apart, in few sets of a cache, are made in blocks
+Test = tuple[str, str, int]  # a size (mn, nk, mnk: a product; page: the columns past whole pages), how it compares, with what
+Cases = list[list[Test]]  # all tests of one of which hold
+Way = tuple[Cases, str]  # when, and what then multiplies: small, chunks, dots or turned
+
+
+def holds(scope: Scope, cases: Cases, dtype: np.dtype) -> str:
+    """Whether all tests of one of some cases hold for %m, %n and %k."""
+    found = "false"
+    for case in cases:
+        all_of = "true"
+        for size, relation, bound in case:
+            value = product(scope, *(f"%{x}" for x in size)) if size in ("mn", "nk", "mnk") else \
+                scope.emit(f"and i64 %n, {PAGE // dtype.itemsize - 1}") if size == "page" else f"%{size}"
+            all_of = scope.emit(f"and i1 {all_of}, {scope.emit(f'icmp {relation} i64 {value}, {bound}')}")
+        found = scope.emit(f"or i1 {found}, {all_of}")
+    return found
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The tables of one form: whether each side is stored transposed."""
+
+    dtype: np.dtype
+    target: Target
+    form: tuple[bool, bool]
+
+    @property
+    def lanes(self) -> int:
+        return self.target.lanes(self.dtype)
+
+    @property
+    def least(self) -> int:
+        """Columns; where rows lie across memory it must be worth reading them."""
+        return 2 * self.lanes if self.form[0] else self.lanes // 2
+
+    def ways(self, in_blocks: bool) -> list[Way]:
+        """Our own code for contiguous matrices; the last is that by chunks. in_blocks: blocks make what is left."""
+        half, wide, least = self.lanes // 2, 2 * self.lanes, self.least
+        both: list[Test] = [("m", "sge", 2), ("n", "sge", 2)]
+        some: list[Test] = [("m", "sle", chunks.ROWS), *([("page", "ne", 0)] if in_blocks else [])]
+        narrow: Cases = [] if self.form[0] else [[("n", "sle", NARROW)]]
+        limits = [[("m", "sle", APART)], some, [("k", "sle", BRIEF)], *narrow]
+        low = FEW if self.form[1] else 2
+        in_chunks: Way = [[("m", "sge", low), ("n", "sge", least), ("k", "sge", 1), *limit] for limit in limits], "chunks"
+        if self.form[1]:
+            return [in_chunks] if self.form[0] else [(self._brief_sides(), "dots"), in_chunks]
+        near: Test = "nk", "sle", NEAR // self.dtype.itemsize
+        fits: Test = "nk", "sle", SMALL // self.dtype.itemsize
+        few: list[Test] = [*both, ("m", "slt", FEW), ("n", "sge", half)]
+        straight = [*([*few, test] for test in chunks.stays(self.dtype, self.target)),
+                    [near, ("n", "sge", least)],  # of one row, too
+                    [*both, fits, ("m", "slt", 2 * FEW), ("n", "sge", half)]]
+        if self.form[0]:
+            return [(straight, "small"), in_chunks]
+        straight.append([fits, ("m", "sgt", chunks.ROWS), ("k", "sgt", BRIEF), ("n", "sge", least)])
+        turned: Way = [[*both, ("n", "slt", half), ("m", "sge", MANY), ("k", "sge", wide)]], "turned"
+        return [(straight, "small"), turned, in_chunks]
+
+    def ways_apart(self) -> list[Way]:
+        """Those that read lines of the right side, which lie anywhere, once, or twice, or few."""
+        once: list[Test] = [("m", "sge", FEW), ("n", "sge", self.least), ("k", "sge", 1)]
+        briefly: Cases = [[*once, ("k", "sle", BRIEF)]] if self.form[1] else []
+        in_chunks: Way = [[*once, ("m", "sle", chunks.ROWS)], *briefly], "chunks"
+        if self.form[1]:
+            return [in_chunks] if self.form[0] else [(self._brief_sides(), "dots"), in_chunks]
+        straight: Cases = [[("m", "slt", FEW), ("n", "sge", self.lanes // 2)],
+                           [("nk", "sle", PAGE // self.dtype.itemsize), ("n", "sge", self.least)]]
+        return [(straight, "small"), in_chunks]
+
+    def _brief_sides(self) -> Cases:
+        """Where sums go along the terms: few rows, or few columns."""
+        lanes, half = self.lanes, self.lanes // 2
+        short = ("m", ALONG, lanes), ("n", ALONG, 4 * lanes), ("n", half - 1, lanes)
+        return [[("m", "sge", 2), ("n", "sge", 2), (side, "sle", most), ("k", "sge", terms)] for side, most, terms in short]
+
+    def together(self) -> list[tuple[Cases, str]]:
+        """The functions that multiply many matrices together, and for which sizes, as far as these say. Where columns fill
+        vectors, matrices one by one soon take no longer."""
+        sides: list[Test] = [(side, "sge", 1) for side in "mnk"]
+
+        def up_to(narrow: int, terms: int, others: int) -> Cases:
+            few: list[Test] = [] if self.form[1] else [("n", "slt", narrow)]
+            return [[*sides, *few, ("mnk", "sle", terms * self.lanes)], [*sides, ("mnk", "sle", others * self.lanes)]]
+        return [(up_to(self.lanes, 16, 8), tiny.name_of(self.dtype)),
+                (up_to(self.lanes // 2, 32, 12), abreast.name_of(self.dtype))]
+
+    def fill_blocks(self) -> Cases:
+        """Large products that are worth copies of both sides; rows that lie across memory take longer to copy."""
+        return [[("m", "sge", BLOCKS), ("n", "sge", MANY if self.form[0] else BLOCKS), ("k", "sge", BLOCKS)]]
+
+    def square(self) -> Cases:
+        """Products of a matrix and its transpose of which half are made."""
+        return [[("n", "sge", squares.LEAST), ("k", "sge", BLOCKS)]]
