@@ -1,4 +1,4 @@
-"""The thread pool in LLVM text: the job, the claiming of chunks, the workers' loop and their sleep.
+"""The thread pool in LLVM text: the job, the claiming of chunks and the workers' loop.
 
 Each thread has a range of the chunks, in the same order for all jobs: what a loop left in the caches of a core is there when
 the next one goes through it. A range's ticket is (generation << 32 | end << 16 | next); its thread claims from the front,
@@ -10,9 +10,9 @@ had it seen any word of a newer job, the ticket it holds is closed already and t
 """
 from __future__ import annotations
 
+from loopwright.lower.runtime.sleep_text import sleep_text
+
 CALLER_SHARE = 4  # how much less patient the caller is, which yields its core to those it waits for
-NAPS = (50, 1000)  # microseconds of the first and of the longest sleep, where there is no futex
-CORES = 1024  # on machines of more, workers stay where the system wakes them
 MOST_CHUNKS_BITS = 15
 MOST_RANGES = 16  # more threads have them in common
 CHUNK = 1 << 16  # units of work: some 16k elements of light work
@@ -28,12 +28,10 @@ _PAUSES = {"x86": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.s
 
 
 def pool_text(processor: str, futex: int | None, yield_function: str, nap_function: str) -> str:
-    """processor: `x86`, `arm64` or empty. futex: the number of Linux's system call, or None to sleep in naps by
-    `void nap_function(i32 microseconds)`. yield_function: `i32 ()`."""
+    """processor: `x86`, `arm64` or empty. futex, nap_function: see `sleep_text`. yield_function: `i32 ()`."""
     declaration, pause = _PAUSES[processor]
-    sleep = _nap_text(nap_function) if futex is None else _futex_text(futex) + _CORES
-    return "\n".join((declaration, _STATE, sleep, _DRAIN, _PUBLISH, _wait_text(pause, yield_function), _FOR,
-                      *map(_loop_text, LOOPS), _worker_text(pause), _CONTROL))
+    return "\n".join((declaration, _STATE, sleep_text(futex, nap_function), _DRAIN, _PUBLISH,
+                      _wait_text(pause, yield_function), _FOR, *map(_loop_text, LOOPS), _worker_text(pause), _CONTROL))
 
 
 _STATE = f"""
@@ -57,102 +55,6 @@ _STATE = f"""
 declare void @lw_pool_start()
 declare i64 @llvm.umax.i64(i64, i64)
 declare i64 @llvm.umin.i64(i64, i64)
-"""
-
-
-def _futex_text(number: int) -> str:
-    return f"""
-declare i64 @syscall(i64, ...)
-define internal void @sleep(i32 %last) nounwind {{
-  %more = atomicrmw add ptr @sleepers, i32 1 seq_cst
-  %woken = call i64 (i64, ...) @syscall(i64 {number}, ptr @signal, i64 128, i32 %last, ptr null, ptr null, i64 0)
-  %less = atomicrmw sub ptr @sleepers, i32 1 seq_cst
-  ret void
-}}
-define internal void @wake() nounwind {{
-  %asleep = load atomic i32, ptr @sleepers seq_cst, align 4
-  %any = icmp ne i32 %asleep, 0
-  br i1 %any, label %call, label %out
-call:
-  %woken = call i64 (i64, ...) @syscall(i64 {number}, ptr @signal, i64 129, i32 2147483647, ptr null, ptr null, i64 0)
-  br label %out
-out:
-  ret void
-}}
-"""
-
-
-_CORES = f"""
-declare i32 @sched_getcpu()
-declare i32 @sched_getaffinity(i32, i64, ptr)
-declare i32 @sched_setaffinity(i32, i64, ptr)
-; Note the core of a loop's caller.
-define internal void @settle() nounwind {{
-  %here = call i32 @sched_getcpu()
-  store atomic i32 %here, ptr @core release, align 4
-  ret void
-}}
-
-; A worker that the system woke on the caller's core goes to another. Where other threads have every core, as those of a library
-; that spin, the system often wakes it there; the two would take turns. It may run afterwards where it might before.
-define internal void @apart() nounwind {{
-  %cores = alloca [{CORES // 64} x i64], align 8
-  %here = call i32 @sched_getcpu()
-  %callers = load atomic i32, ptr @core acquire, align 4
-  %same = icmp eq i32 %here, %callers
-  %known = icmp ult i32 %here, {CORES}
-  %move = and i1 %same, %known
-  br i1 %move, label %look, label %out
-look:
-  %failed = call i32 @sched_getaffinity(i32 0, i64 {CORES // 8}, ptr %cores)
-  %some = icmp eq i32 %failed, 0
-  br i1 %some, label %leave, label %out
-leave:
-  %word = lshr i32 %here, 6
-  %at = getelementptr i64, ptr %cores, i32 %word
-  %place = and i32 %here, 63
-  %shift = zext i32 %place to i64
-  %bit = shl i64 1, %shift
-  %allowed = load i64, ptr %at, align 8
-  %others = xor i64 %allowed, %bit
-  store i64 %others, ptr %at, align 8
-  %left = call i32 @sched_setaffinity(i32 0, i64 {CORES // 8}, ptr %cores)
-  store i64 %allowed, ptr %at, align 8
-  %back = call i32 @sched_setaffinity(i32 0, i64 {CORES // 8}, ptr %cores)
-  br label %out
-out:
-  ret void
-}}
-"""
-
-
-def _nap_text(nap: str) -> str:
-    return f"""
-declare void @{nap}(i32)
-define internal void @sleep(i32 %last) nounwind {{
-entry:
-  br label %nap
-nap:
-  %long = phi i32 [ {NAPS[0]}, %entry ], [ %longer, %nap ]
-  call void @{nap}(i32 %long)
-  %double = shl i32 %long, 1
-  %limit = icmp ugt i32 %double, {NAPS[1]}
-  %longer = select i1 %limit, i32 {NAPS[1]}, i32 %double
-  %now = load atomic i32, ptr @signal acquire, align 4
-  %same = icmp eq i32 %now, %last
-  br i1 %same, label %nap, label %out
-out:
-  ret void
-}}
-define internal void @wake() nounwind {{
-  ret void
-}}
-define internal void @settle() nounwind {{
-  ret void
-}}
-define internal void @apart() nounwind {{
-  ret void
-}}
 """
 
 
