@@ -229,6 +229,18 @@ def test_whole_powers_known_when_compiled(dtype, bits, monkeypatch):
             assert worst_ulp(lambda v, n=n: mp.power(v, n), got, x) <= LIMIT
 
 
+@pytest.mark.parametrize("n", [3, 4, -2])
+def test_powers_by_plain_products_at_every_significand(n):
+    """Their error is the same at all exponents."""
+    x = np.arange(1 << 23, dtype=np.uint32)
+    for exponent in (127, 128):
+        x = (x & np.uint32((1 << 23) - 1) | np.uint32(exponent << 23)).view(F32)
+        exact = x.astype(F64) ** n
+        error = np.abs(lw.jit(lambda x: x ** n)(x) - exact) / np.spacing(exact.astype(F32))
+        assert error.max() <= LIMIT
+        x = x.view(np.uint32)
+
+
 def test_whole_powers_of_integers_known_when_compiled():
     x = np.random.default_rng(4).integers(-2**31, 2**31, 999).astype(np.int32)
     for n in (0, 1, 2, 3, 5, 8, 31, 64, 65):
