@@ -197,13 +197,16 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
     folds = [k for k, reading in enumerate(s.stages) if isinstance(reading.expr, Reduce)]
     out: list[Instruction] = []
     across = bool(folds) and goes_across(s, placement)
+    if folds and not across and s.level == s.loops:
+        lanes = target.vector_bits // (8 * _widest(s, rows=s.level))
     if not across and _waits_for_memory(s):
         lanes = min(lanes, target.memory_bits // (8 * _widest(s, in_memory=True)))
     if folds and not across:
         for k in folds:
             e = s.stages[k].expr
             assert isinstance(e, Reduce)
-            each, unroll = lanes, _in_flight(s, 8, _pass_of(s, placement, k))
+            most = 4 if e.monoid in ("argmax", "argmin") else 8
+            each, unroll = lanes, _in_flight(s, most, _pass_of(s, placement, k))
             if s.level < s.loops and _row_cost(s, k) < WORTH_KEEPING:
                 each = min(lanes, target.memory_bits // (8 * _widest(s, in_memory=True)))
                 unroll = unroll if each == lanes else max(unroll, 4)
@@ -337,12 +340,13 @@ def _row_cost(s: Survey, stage: int) -> int:
     return sum(own_cost(s.stages[k].expr) for k in _read_by(s, stage, lambda k: _has_rows(s, k)))
 
 
-def _widest(s: Survey, in_memory: bool = False) -> int:
+def _widest(s: Survey, in_memory: bool = False, rows: int | None = None) -> int:
     """Bytes of the widest element computed with in lanes, or as it lies in memory; a bool is one byte. Single numbers are no
-    vectors, nor is what a row has one of where lanes run along rows."""
+    vectors, nor is what a row has one of where lanes run along rows, whose loops are so many."""
     region = s.region
     values = [*region.params, *(n.outputs[0] for n in region.nodes)]
-    rows = s.level if s.level < s.loops else 0
+    if rows is None:
+        rows = s.level if s.level < s.loops else 0
     values = [v for v in values if v.type.rank > rows and product(v.type.shape[rows:]) != 1] \
         or [v for v in values if v.type.rank] or values
     halves = () if in_memory else (F16, BF16)  # these compute in f32

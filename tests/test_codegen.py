@@ -12,8 +12,24 @@ from loopwright.ir.dims import symbol
 from loopwright.ir.errors import DTypeError
 from loopwright.ir.loops import Apply, Bounded, Index, Literal, Load, Local, Reduce, Size, When, integer, less, minus, plus
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Reduction, Scan, Store
-from loopwright.ir.types import BF16, BOOL, DTYPES, F16, F32, F64, FLOATS, I8, I32, I64, INTEGERS, SHORT, U8, U64
-from loopwright.lower.codegen import emit_nest, streams
+from loopwright.ir.types import (
+    BF16,
+    BOOL,
+    DTYPES,
+    F16,
+    F32,
+    F64,
+    FLOATS,
+    I8,
+    I32,
+    I64,
+    INTEGERS,
+    SHORT,
+    U8,
+    U64,
+    is_float,
+)
+from loopwright.lower.codegen import emit_nest, folds, streams
 from loopwright.lower.runtime.lazy import llvm
 from loopwright.lower.target import Target, host_target
 from tests.kernels import compile_nest, elementwise_nest, module_text, run_elementwise, target_of
@@ -221,6 +237,22 @@ def test_row_reductions(monoid, dtype, bits, monkeypatch):
                 f(x, y, sizes=(n, m))
                 keyword = {} if monoid in ("max", "min", "argmax", "argmin") else {"dtype": dtype}
                 assert np.array_equal(y, getattr(np, monoid)(x, axis=1, **keyword), equal_nan=dtype in FLOATS and result != I64)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, I8], ids=str)
+def test_positions_of_rows_of_more_turns_than_are_counted(dtype, monkeypatch):
+    """After so many turns the numbers of vectors begin anew; among equals, and among NaNs, the first counts."""
+    monkeypatch.setattr(folds, "COUNTED", 3)
+    rng, target = np.random.default_rng(5), host_target()
+    f = {m: compile_nest(row_reduction(m, dtype, I64, target.lanes(dtype), 4), target) for m in ("argmax", "argmin")}
+    for n in (1, 63, 64, 700, 5000):
+        x = rng.integers(0, 40, (30, n)).astype(dtype)
+        if is_float(dtype):
+            x[rng.random((30, n)) < 1 / n] = np.nan
+        for monoid, kernel in f.items():
+            got = np.zeros(30, I64)
+            kernel(x, got, sizes=(30, n))
+            assert np.array_equal(got, getattr(np, monoid)(x, axis=1)), (monoid, n)
 
 
 def test_argmax_of_nothing_but_the_identity():

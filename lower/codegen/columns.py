@@ -15,7 +15,8 @@ from loopwright.ir.loops import Expr, Index, Load, Local, Reduce, transform, wal
 from loopwright.ir.nest import For, Statement
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.evaluate import remember
-from loopwright.lower.codegen.folds import Fold, Joint, State, cascade
+from loopwright.lower.codegen.fold_states import Fold, Joint, State
+from loopwright.lower.codegen.folds import cascade
 from loopwright.lower.codegen.machine import register_type
 from loopwright.lower.codegen.spans import Span
 from loopwright.lower.codegen.terms import Term

@@ -35,7 +35,8 @@ from loopwright.lower.codegen.bodies import in_few_columns
 from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate, remember
-from loopwright.lower.codegen.folds import Fold, fold, fold_together
+from loopwright.lower.codegen.fold_states import Fold
+from loopwright.lower.codegen.folds import fold, fold_together
 from loopwright.lower.codegen.forms import (
     condition_of,
     goes_down,

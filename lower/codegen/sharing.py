@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from loopwright.ir.nest import Reduction
 from loopwright.lower.codegen.context import Context, Value
-from loopwright.lower.codegen.folds import Joint, State, cascade, folded, folding_of
+from loopwright.lower.codegen.fold_states import Joint, State
+from loopwright.lower.codegen.folds import cascade, folded, folding_of
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 from loopwright.lower.codegen.work import work_of
 from loopwright.lower.runtime.pool_text import THRESHOLD
