@@ -20,7 +20,7 @@ from loopwright.lower.cuda.rules import gpu_schedule
 from loopwright.lower.modules import alone, check_schedules, kernels_of, rescheduled
 from loopwright.lower.runtime import lazy
 from loopwright.lower.scheduling import build_nest
-from loopwright.lower.tuning.candidates import Candidate, arguments, difference, reference, terms
+from loopwright.lower.tuning.candidates import Candidate, arguments, difference, reference, roundings
 from loopwright.lower.tuning.gpu_features import NAMES
 from loopwright.lower.tuning.gpu_space import ways
 from loopwright.lower.tuning.platforms import GPU
@@ -211,10 +211,10 @@ def test_schedules_far_from_the_default_compute_what_the_region_means(name, seed
     emulator = Emulator("\n".join([*library.texts.values(), *(k.text for k in texts)]),
                         [x.name for k in texts for x in k.launches], ("-O0",))
     args = arguments(alone(n), sizes)
-    want, summed = reference(region, args, sizes), terms(region, args, sizes)
+    want, rounded = reference(region, args, sizes), roundings(region, args, sizes)
     for schedule, k in zip(chosen, texts, strict=True):
         outs = run_kernel(emulator, k, args, [nonsense(v.type, sizes) for v in region.results], sizes, order)
-        assert difference(outs, want, summed) is None, schedule
+        assert difference(outs, want, rounded) is None, schedule
 
 
 @pytest.mark.parametrize("name", [name for name in NAMED if "halves" in name])

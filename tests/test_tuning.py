@@ -18,7 +18,7 @@ from loopwright.ir.schedule import Unroll, Vectorize
 from loopwright.lower.modules import alone, kernels_of, rescheduled
 from loopwright.lower.runtime.natives import LlvmFunction
 from loopwright.lower.tuning import execution
-from loopwright.lower.tuning.candidates import Candidate, arguments, difference, reference, structure_of, terms
+from loopwright.lower.tuning.candidates import Candidate, arguments, difference, reference, roundings, structure_of
 from loopwright.lower.tuning.execution import Executable
 from loopwright.lower.tuning.records import Record, Records, machine, record_of
 from loopwright.lower.tuning.timing import FEWEST_ROUNDS, centre, interleaved, is_faster
@@ -267,13 +267,34 @@ def test_sums_that_cancel_are_right_but_for_their_roundings(workers):
     g = lw.parse(lw.jit(zeros).lower(x, x).module)
     sizes = dict(zip(g.free_symbols, (5, 70), strict=True))
     args = arguments(g, sizes)
-    found, summed = reference(g, args, sizes), terms(g, args, sizes)
+    found, rounded = reference(g, args, sizes), roundings(g, args, sizes)
     exactly = [np.zeros(5, "f4"), found[1]]
-    assert difference(exactly, found) is not None and difference(exactly, found, summed) is None
+    assert difference(exactly, found) is not None and difference(exactly, found, rounded) is None
     wrong = [np.full(5, 1e-3, "f4"), found[1]], [found[0], found[1] * np.float32(1 + 1e-3)]
-    assert all(difference(x, found, summed) is not None for x in wrong)
+    assert all(difference(x, found, rounded) is not None for x in wrong)
     in_another_order, = workers.measure([Candidate.of(g, sizes)], 5)
     assert in_another_order.failure is None
+
+
+def shares(x, y):
+    """Rows over their sums, some of which come near 0 where terms have both signs; and which elements are positive."""
+    return x / np.sum(x, axis=1, keepdims=True) * y, np.where(x > 0, y, -y)
+
+
+def test_quotients_by_sums_that_cancel_are_right_but_for_their_roundings():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(6, 512)).astype("f4")
+    x[:, -1] -= np.sum(x, axis=1) + np.float32([0.5, 0.5, 1e-5, 0.5, 0.5, 0.5])
+    y = rng.normal(size=x.shape).astype("f4")
+    g = lw.parse(lw.jit(shares).lower(x, y).module)
+    sizes = dict(zip(g.free_symbols, x.shape, strict=True))
+    found, rounded = reference(g, [x, y], sizes), roundings(g, [x, y], sizes)
+    backwards = shares(x[:, ::-1], y[:, ::-1])[0][:, ::-1]
+    assert difference([backwards, found[1]], found) is not None, "nothing cancels"
+    assert difference([backwards, found[1]], found, rounded) is None
+    flipped = found[1].copy()
+    flipped[3, 5] *= -1
+    assert difference([found[0], flipped], found, rounded) is not None
 
 
 # ---- timing -----------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ LEAST = 0.25  # of them: quotients by a number near 0 would show each rounding o
 MOST_INDEX = 100  # of integers: they may be indices
 Kinds = tuple[tuple[np.dtype, tuple[int, ...]], ...]  # the dtypes and shapes of arrays
 DRAWS = 4  # of arguments whose last bits are others
+MOVES = 16  # times as far as such arguments move an element may another order of additions
 LAST_BITS = {F16: 2.0**-10, BF16: 2.0**-7, F32: 2.0**-23, np.dtype(np.complex64): 2.0**-23}  # others 2**-52
 TOLERANCES = {F16: 1e-2, BF16: 5e-2, F32: 1e-4, np.dtype(np.complex64): 1e-4}  # of the largest element; others 1e-9
 
@@ -112,19 +113,28 @@ def reference(g: Graph, args: Sequence[np.ndarray], sizes: Mapping[str, int]) ->
     return [np.array(x) for x in interpret(g, args, sizes)]
 
 
-def terms(g: Graph, args: Sequence[np.ndarray], sizes: Mapping[str, int]) -> list[float]:
-    """How large what each result is summed from seems to be: what it changes by when arguments change by their last bit, over
-    that bit; at most the largest argument. Sums that cancel, as that of a row of a softmax's gradient, are their roundings."""
-    rng, found = np.random.default_rng(SEED), [0.0] * len(g.results)
-    expected = reference(g, args, sizes)
-    inexact = [x for x in args if x.dtype.kind not in "biu"]
-    most = max([_largest(x) for x in inexact], default=0.0)
+@dataclass(frozen=True)
+class Roundings:
+    """What a result owes to rounding. moved: how far each element moves when arguments change by their last bit; terms: how
+    large what it is summed from seems to be, which is that over the bit, at most the largest argument. Sums that cancel, as
+    that of a row of a softmax's gradient, are their roundings; quotients by such sums move far."""
+
+    moved: np.ndarray
+    terms: float
+
+
+def roundings(g: Graph, args: Sequence[np.ndarray], sizes: Mapping[str, int]) -> list[Roundings]:
+    """Those of each result."""
+    rng, expected = np.random.default_rng(SEED), reference(g, args, sizes)
+    most = max([_largest(x) for x in args if x.dtype.kind not in "biu"], default=0.0)
+    moved = [np.zeros(x.shape, np.float32) for x in expected]
     for _ in range(DRAWS):
-        moved = [x if x.dtype.kind in "biu" else _moved(rng, x) for x in args]
-        for k, (a, b) in enumerate(zip(reference(g, moved, sizes), expected, strict=True)):
+        near = [x if x.dtype.kind in "biu" else _moved(rng, x) for x in args]
+        for k, (a, b) in enumerate(zip(reference(g, near, sizes), expected, strict=True)):
             if b.dtype.kind not in "biu":
-                found[k] = max(found[k], min(_largest(_wide(a) - _wide(b)) / _last_bit(b.dtype), most))
-    return found
+                with np.errstate(all="ignore"):
+                    moved[k] = np.fmax(moved[k], np.abs(_wide(a) - _wide(b))).astype(np.float32)
+    return [Roundings(x, min(_largest(x) / _last_bit(b.dtype), most)) for x, b in zip(moved, expected, strict=True)]
 
 
 def _moved(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
@@ -146,15 +156,15 @@ def _largest(x: np.ndarray) -> float:
     return float(np.max(size, initial=0.0, where=np.isfinite(size)))
 
 
-def difference(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], summed: Sequence[float] = ()) -> str | None:
-    """Where results are not the expected ones, within what the order of additions may change; None where they are. summed:
-    the magnitude of each result's terms, where that is known to be another than its own."""
+def difference(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], rounded: Sequence[Roundings] = ()) -> str | None:
+    """Where results are not the expected ones, within what the order of additions may change; None where they are. rounded:
+    what each result owes to rounding, where that is known."""
     for k, (a, b) in enumerate(zip(found, expected, strict=True)):
         tolerance = TOLERANCES.get(b.dtype, 1e-9)
         exact = b.dtype.kind in "biu"
         if not exact and _is_near(a, b, tolerance):
             continue
-        wrong = a != b if exact else _off(a, b, tolerance, summed[k] if summed else 0.0)
+        wrong = a != b if exact else _off(a, b, tolerance, rounded[k] if rounded else None)
         if np.any(wrong):
             at = tuple([int(i) for i in np.argwhere(np.atleast_1d(wrong))[0]])
             return f"result {k} is wrong at {at}: {np.atleast_1d(a)[at]}, expected {np.atleast_1d(b)[at]}"
@@ -168,9 +178,11 @@ def _is_near(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
         return bool(np.max(np.abs(a - b), initial=0.0) <= tolerance / 2 * largest < np.inf)
 
 
-def _off(a: np.ndarray, b: np.ndarray, tolerance: float, least: float) -> Any:
-    x, y = _wide(a), _wide(b)
+def _off(a: np.ndarray, b: np.ndarray, tolerance: float, rounded: Roundings | None) -> Any:
+    x, y, least = _wide(a), _wide(b), float(np.finfo(np.float32).tiny)
     with np.errstate(all="ignore"):
         finite = np.isfinite(y)
-        near = np.abs(x - y) <= tolerance * max(_largest(y), least, float(np.finfo(np.float32).tiny))
+        near = np.abs(x - y) <= tolerance * max(_largest(y), rounded.terms if rounded else 0.0, least)
+        if rounded:
+            near |= np.abs(x - y) <= MOVES * rounded.moved
         return ~(np.where(finite, near, (x == y) | (np.isnan(x) & np.isnan(y))))

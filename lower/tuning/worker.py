@@ -27,13 +27,14 @@ from loopwright.lower.runtime.pool import set_threads
 from loopwright.lower.tuning.candidates import (
     KNOWN,
     Candidate,
+    Roundings,
     arguments,
     difference,
     loaded,
     reference,
+    roundings,
     save,
     structure_of,
-    terms,
 )
 from loopwright.lower.tuning.execution import Arrays, Executable
 from loopwright.lower.tuning.gpu_execution import DeviceExecutable
@@ -147,9 +148,9 @@ def _expected(what: _Computation) -> list[np.ndarray]:
 
 
 @lru_cache(maxsize=KNOWN)
-def _summed(what: _Computation) -> list[float]:
+def _roundings(what: _Computation) -> list[Roundings]:
     sizes = dict(what.sizes)
-    return terms(what.graph, arguments(what.graph, sizes, what.values), sizes)
+    return roundings(what.graph, arguments(what.graph, sizes, what.values), sizes)
 
 
 def _results(candidate: Candidate, g: Graph) -> list[np.ndarray]:
@@ -170,6 +171,6 @@ def _checked(candidate: Candidate) -> str | None:
         expected = _results(candidate, made.graph)
         if difference(made.results, expected) is None:
             return None
-        return difference(made.results, expected, _summed(_computation(candidate, made.graph)))
+        return difference(made.results, expected, _roundings(_computation(candidate, made.graph)))
     except Exception as error:
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
