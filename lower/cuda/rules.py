@@ -44,10 +44,11 @@ from loopwright.lower.contractions import is_contraction
 from loopwright.lower.convolution import MOST_POSITIONS, grouped, one_feature, one_group
 from loopwright.lower.cuda.chain_rules import chain_in_passes
 from loopwright.lower.fusing import expressions, transposed_loads
+from loopwright.lower.keeping import placement_of
 from loopwright.lower.lanes import lane_schedule
 from loopwright.lower.passes import MOST_JOINED, goes_across
 from loopwright.lower.registers import perfect
-from loopwright.lower.rules import fuse_rules, placement_of
+from loopwright.lower.rules import fuse_rules
 from loopwright.lower.scheduling import build_nest, fits
 from loopwright.lower.survey import EXPENSIVE, Survey, own_cost, survey
 from loopwright.lower.target import Target
