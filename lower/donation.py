@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from loopwright.ir.graph import Graph, Node, Value, acts
-from loopwright.ir.schedule import InPlace
+from loopwright.ir.schedule import InPlace, Schedule
 from loopwright.lower.control import initial_carries, is_control
 from loopwright.lower.kernel import kernel
-from loopwright.lower.scheduling import ScheduleError, build_nest
+from loopwright.lower.scheduling import with_in_place
 
 
 def donate(g: Graph, whole: Graph, donated: Sequence[int]) -> tuple[Graph, dict[int, int]]:
@@ -100,11 +100,7 @@ class _Finder:
         if n.attrs["implementation"] != "generated":
             return None
         step = InPlace(n.inputs.index(v), n.outputs.index(r))
-        try:
-            build_nest(n.regions[0], (*n.attrs["schedule"], step), "trial")
-        except ScheduleError:
-            return None
-        return ((n, step),)
+        return None if with_in_place(n.regions[0], n.attrs["schedule"], step) is None else ((n, step),)
 
 
 def _carries(n: Node, v: Value, r: Value) -> bool:
@@ -161,9 +157,10 @@ class _Order:
 
 def _rewritten(g: Graph, order: Iterable[Node], steps: Iterable[tuple[Node, InPlace]]) -> Graph:
     """g in this order, with these steps at the end of the schedules of its kernels."""
-    more: dict[Node, tuple[InPlace, ...]] = {}
+    schedules: dict[Node, Schedule] = {}
     for n, step in steps:
-        more[n] = (*more.get(n, ()), step)
-    nodes = [Node(kernel, n.inputs, {**n.attrs, "schedule": (*n.attrs["schedule"], *more[n])}, n.outputs, n.regions, n.source)
-             if n in more else n for n in order]
+        now = schedules.get(n, n.attrs["schedule"])
+        schedules[n] = with_in_place(n.regions[0], now, step) or (*now, step)
+    nodes = [Node(kernel, n.inputs, {**n.attrs, "schedule": schedules[n]}, n.outputs, n.regions, n.source)
+             if n in schedules else n for n in order]
     return Graph(g.params, tuple(nodes), g.results, g.constraints)

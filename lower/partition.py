@@ -29,7 +29,7 @@ from loopwright.lower.little_products import without_little_products
 from loopwright.lower.patterns import occurrences, with_users_kernels
 from loopwright.lower.preparation import prepare
 from loopwright.lower.rules import chain_schedule, default_schedule
-from loopwright.lower.scheduling import ScheduleError, build_nest
+from loopwright.lower.scheduling import ScheduleError, with_in_place
 from loopwright.lower.target import Target
 from loopwright.lower.turning import turned, with_copies
 from loopwright.lower.unstacking import unstacked
@@ -230,12 +230,8 @@ def _in_place(nodes: Sequence[Node], k: int, v: Value) -> Node:
     n = nodes[k]
     if not is_last_use(nodes, k, v):
         return n
-    schedule = (*n.attrs["schedule"], InPlace(n.inputs.index(v)))
-    try:
-        build_nest(n.regions[0], schedule, "trial")
-    except ScheduleError:
-        return n
-    return Node(n.op, n.inputs, {**n.attrs, "schedule": schedule}, n.outputs, n.regions, n.source)
+    schedule = with_in_place(n.regions[0], n.attrs["schedule"], InPlace(n.inputs.index(v)))
+    return n if schedule is None else Node(n.op, n.inputs, {**n.attrs, "schedule": schedule}, n.outputs, n.regions, n.source)
 
 
 def _sorted(groups: list[Group], position: dict[Node, int]) -> list[Group]:

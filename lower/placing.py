@@ -51,7 +51,8 @@ class Places:
 class Placed:
     """The statements; the level of rows, and what is computed at the points of each reduction with a loop of its own, in order;
     of each error site its stage; the loops of each reduction stage; which loop of which stage a variable is of, and whether
-    several of its vectors may be in flight; the axis of a running fold, and its variable."""
+    several of its vectors may be in flight; the axis of a running fold, and its variable; whether the last statement is the
+    updates of a scatter."""
 
     statements: tuple[Statement, ...]
     level: int
@@ -60,6 +61,7 @@ class Placed:
     folds: dict[int, tuple[tuple[Index, Extent], ...]]
     loops: dict[Index, tuple[int, int, bool]]
     running: tuple[int, Index] | None
+    scatters: bool
 
 
 def place(region: Graph, places: Places) -> Placed:
@@ -92,11 +94,13 @@ class _Placer:
         self.variables = {k: (self.root_stage, a, True) for a, k in enumerate(self.loops) if a == len(self.loops) - 1}
         self.level = min(self.at.values(), key=lambda x: x.level).level if self.at else len(self.loops)
         self.running: tuple[int, Index] | None = None  # the axis of a running fold, and its variable
+        self.scatters = False
 
     def placed(self) -> Placed:
         self._check_places()
         body = self._body()
-        return Placed(body, self.level, self.passes, tuple(self.composer.sites), self.over, self.variables, self.running)
+        return Placed(body, self.level, self.passes, tuple(self.composer.sites), self.over, self.variables, self.running,
+                      self.scatters)
 
     def _check_places(self) -> None:
         """Stages are kept where the loops go through just their positions, and every result is stored."""
@@ -270,7 +274,7 @@ class _Placer:
     # ---- whole-array forms ---------------------------------------------------------------------
     def _scatter(self, s: Scatter) -> tuple[Statement, ...]:
         """Start as the base, then update in C order."""
-        out = self.outputs[self.root]
+        out, self.scatters = self.outputs[self.root], True
         start = [] if self.places.in_place else self._loop_over(range(len(self.index)), [Store(out, self.index, s.base)])
         for x in self.places.in_place:
             check(x.output == 0 and s.base == Load(out, self.index, s.dtype), x, "the root does not start as that parameter")

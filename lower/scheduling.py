@@ -186,6 +186,21 @@ def _adds_rows(region: Graph, node: Node) -> bool:
         node.op is row_products and node.inputs[0].type.shape[:-1] == root[:-1])
 
 
+def with_in_place(region: Graph, schedule: Schedule, step: InPlace) -> Schedule | None:
+    """The schedule with a result in an operand's memory, without lanes of loops that are then gone; None where that is not
+    allowed."""
+    try:
+        made = build_nest(region, (*schedule, step), "trial").nest
+    except ScheduleError:
+        return None
+    kept = list(schedule)
+    for x in [x for x in schedule if isinstance(x, Vectorize) and x.loop < region.results[0].type.rank]:
+        fewer = [y for y in kept if y is not x]
+        if build_nest(region, (*fewer, step), "trial").nest == made:
+            kept = fewer
+    return (*kept, step)
+
+
 def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None = None) -> Scheduled:
     """The nest that `schedule` makes of `region`. `known`: what others made of this region, which this one adds to."""
     if region.nodes[0].op is scan:
@@ -291,6 +306,7 @@ class _NestBuilder:
         """The nest before blocks."""
         body = self._in_lanes(prefetching(self.region, self.places, self.placed, self.d.prefetched))
         if self.d.parallel == Parallel():
+            check(not self.placed.scatters, Parallel(), "updates of a scatter come in their order")
             check(len(body) == 1 and isinstance(body[0], For), Parallel(), "the root has no outermost loop of its own")
             together = self._together().get("i0", 1)
             body = tuple([altered(s, parallel=True, together=together) for s in body if isinstance(s, For)])

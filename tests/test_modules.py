@@ -11,6 +11,7 @@ import pytest
 import loopwright as lw
 from benchmarks import contest, harness
 from benchmarks.workloads import WORKLOADS
+from loopwright import lax
 from loopwright.ir.interpreter import evaluate
 from loopwright.ir.verifier import verify
 from loopwright.lower.compile import compile_version
@@ -202,6 +203,25 @@ def test_work_in_place_is_where_the_program_says_so():
     text = lw.jit(lambda x: x * 2).lower(normal(3)).module
     with pytest.raises(lw.ScheduleError, match="the operand and the result are not one buffer here"):
         lw.parse(text.replace("Parallel(loops=())", "Parallel(loops=()), InPlace(operand=0, output=0)")).compile()
+
+
+def updated_thrice(y, i, v):
+    def body(k, y):
+        y = y.copy()
+        y[i + k] += v
+        return y
+    return lax.fori_loop(0, 3, body, y)
+
+
+def test_updates_in_place_parse_back_and_stay_in_their_order():
+    y, i, v = np.zeros((50, 40), "f4"), np.arange(9) % 4, normal(9, 40).astype("f4")
+    f = lw.jit(updated_thrice)
+    text = f.lower(y, i, v).module
+    assert "InPlace" in text
+    want = f(y, i, v)
+    np.testing.assert_array_equal(lw.parse(text).compile()(y, i, v), want)
+    with pytest.raises(lw.ScheduleError, match="updates of a scatter come in their order"):
+        lw.parse(text.replace("InPlace(", "Parallel(loops=()), InPlace(")).compile()
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [
