@@ -73,7 +73,7 @@ def _with_copies(g: Graph) -> Graph:
         root = roots.get(v, v)
         if root in g.params or root in taken:
             copy = Value(v.type)
-            nodes.append(Node(convert, (v,), {"dtype": v.type.dtype}, (copy,)))
+            nodes.append(Node(convert, (v,), {"dtype": v.type.dtype, "weak": v.type.weak}, (copy,)))
             v = root = copy
         taken.add(root)
         results.append(v)

@@ -205,6 +205,11 @@ def test_work_in_place_is_where_the_program_says_so():
         lw.parse(text.replace("Parallel(loops=())", "Parallel(loops=()), InPlace(operand=0, output=0)")).compile()
 
 
+def test_a_number_that_is_returned_as_it_came_parses_back():
+    text = lw.jit(lambda x, a: (x * a, a)).lower(normal(3), 2.0).module
+    assert lw.parse(text).compile()(np.ones(3), np.asarray(2.0))[1] == 2.0
+
+
 def updated_thrice(y, i, v):
     def body(k, y):
         y = y.copy()
