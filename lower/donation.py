@@ -159,7 +159,7 @@ def _rewritten(g: Graph, order: Iterable[Node], steps: Iterable[tuple[Node, InPl
     """g in this order, with these steps at the end of the schedules of its kernels."""
     schedules: dict[Node, Schedule] = {}
     for n, step in steps:
-        now = schedules.get(n, n.attrs["schedule"])
+        now: Schedule = schedules[n] if n in schedules else n.attrs["schedule"]
         schedules[n] = with_in_place(n.regions[0], now, step) or (*now, step)
     nodes = [Node(kernel, n.inputs, {**n.attrs, "schedule": schedules[n]}, n.outputs, n.regions, n.source)
              if n in schedules else n for n in order]
