@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from loopwright.ir.attributes import Attributes
 from loopwright.ir.errors import ScheduleError, VerificationError
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.nest import Nest
 from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
@@ -38,7 +37,7 @@ from loopwright.lower.covers import remade
 from loopwright.lower.kernel import kernel, program
 from loopwright.lower.library import IMPLEMENTATIONS
 from loopwright.lower.program import Program
-from loopwright.lower.scheduling import Scheduled, build_nest
+from loopwright.lower.scheduling import Scheduled, build_nest, nest_or_none
 
 MOST_LANES = 64
 _FOR_GPU = (Threads, Bind, InShared, InRegisters, InTiles, InPasses, ByOwner, InAnyOrder)
@@ -161,7 +160,7 @@ def check_schedule(region: Graph, instructions: Schedule, who: str, new: Sequenc
     for x in instructions:
         _check_loops(region, made, x, who)
     for x in new:
-        if not _says_nothing(x) and _nest_or_none(region, tuple([y for y in instructions if y is not x])) == made.nest:
+        if not _says_nothing(x) and nest_or_none(region, tuple([y for y in instructions if y is not x])) == made.nest:
             raise ScheduleError(f"{who}: {x}: it changes nothing. Vectors run along the last axis of a stage, or the last "
                                 f"loop of its reduction; what an instruction names must be a loop of its own.")
 
@@ -205,10 +204,3 @@ def _check_loops(region: Graph, made: Scheduled, x: Instruction, who: str) -> No
 def _says_nothing(x: Instruction) -> bool:
     """Whether the instruction may stand where it is the rule anyway."""
     return isinstance(x, Inline) or 1 in (getattr(x, "factor", 0), getattr(x, "lanes", 0))
-
-
-def _nest_or_none(region: Graph, instructions: Schedule) -> Nest | None:
-    try:
-        return build_nest(region, instructions, "trial").nest
-    except ScheduleError:
-        return None

@@ -189,16 +189,23 @@ def _adds_rows(region: Graph, node: Node) -> bool:
 def with_in_place(region: Graph, schedule: Schedule, step: InPlace) -> Schedule | None:
     """The schedule with a result in an operand's memory, without lanes of loops that are then gone; None where that is not
     allowed."""
-    try:
-        made = build_nest(region, (*schedule, step), "trial").nest
-    except ScheduleError:
+    made = nest_or_none(region, (*schedule, step))
+    if made is None:
         return None
     kept = list(schedule)
     for x in [x for x in schedule if isinstance(x, Vectorize) and x.loop < region.results[0].type.rank]:
         fewer = [y for y in kept if y is not x]
-        if build_nest(region, (*fewer, step), "trial").nest == made:
+        if nest_or_none(region, (*fewer, step)) == made:
             kept = fewer
     return (*kept, step)
+
+
+def nest_or_none(region: Graph, schedule: Schedule) -> Nest | None:
+    """The nest that a schedule makes, if it is allowed."""
+    try:
+        return build_nest(region, schedule, "trial").nest
+    except ScheduleError:
+        return None
 
 
 def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None = None) -> Scheduled:
