@@ -362,12 +362,14 @@ def _at_once(s: Survey, schedule: Schedule, target: Target) -> list[Instruction]
 
 # ---- few columns --------------------------------------------------------------------------------
 def _few_columns(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Target) -> list[Instruction]:
-    """Maps whose last loop may turn out to have few positions, if these are spelled out where they are known; which read short
-    numbers that lie as far apart as a last axis is long, which may turn out to be little. Windows' loops are divided where they
-    leave an array, which is worth more."""
+    """Maps whose last loop may turn out to have few positions, if these are spelled out where they are known; what reads
+    numbers that lie as far apart as a last axis is long, which may turn out to be little. Windows' loops are divided where
+    they leave an array, which is worth more."""
     rank, folds = len(s.index), any(isinstance(r.expr, Reduce | Prefix | Scatter) for r in s.stages)
-    if len(s.region.results) > 1 or folds or len(scheduled.sites) > 1 or any(n.op is windows for n in s.region.nodes):
+    if len(scheduled.sites) > 1 or any(n.op is windows for n in s.region.nodes):
         return []
+    if len(s.region.results) > 1 or folds:
+        return _few_steps(s, schedule, scheduled)
     fused = any(isinstance(x, Fuse) and x.loop + x.count == rank for x in schedule)
     region = None if fused else one_of_few(s.region, FewColumns(1, 1))
     known = None if region is None else _surveyed(region, target)
@@ -375,14 +377,20 @@ def _few_columns(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Ta
         lanes = _lanes_rules(known, [Inline(k) for k in range(len(s.stages))], target)
         both = ((x, y) for x in lanes for y in lanes)
         return [FewColumns(x.lanes, y.factor) for x, y in both if isinstance(x, Vectorize) and isinstance(y, Unroll)]
-    return _few_steps(s, scheduled)
+    return _few_steps(s, schedule, scheduled)
 
 
-def _few_steps(s: Survey, scheduled: Scheduled) -> list[Instruction]:
-    """Such steps over the last axis of an operand. Words and longer numbers are gathered by an instruction."""
-    lane = s.index[s.loops - 1] if s.loops else None
-    loads = [x for e in expressions(scheduled.nest.body) for x in walk(e) if isinstance(x, Load) and x.dtype.itemsize < 4]
-    apart = {x.array for x in loads if any(lane in walk(part) for part in x.index[:-1]) and lane not in walk(x.index[-1])}
+def _few_steps(s: Survey, schedule: Schedule, scheduled: Scheduled) -> list[Instruction]:
+    """Such steps over the last axis of an operand."""
+    body = scheduled.nest.body
+    folds = any(isinstance(x, Reduction) for x in every(body))
+    if isinstance(s.root.expr, Scatter) or (folds and any(isinstance(x, ShortRows) for x in schedule)):
+        return []
+    lanes = {s.index[s.loops - 1]} if s.loops else set()
+    lanes |= {x.over[-1][0] for x in every(body) if isinstance(x, Reduction) and x.lanes > 1}
+    loads = [x for e in expressions(body) for x in walk(e) if isinstance(x, Load) and x.index]
+    apart = {x.array for x in loads for lane in lanes
+             if lane not in walk(x.index[-1]) and any(lane in walk(part) for part in x.index[:-1])}
     steps = [FewSteps(k) for k in range(len(s.region.params)) if f"x{k}" in apart]
     return [*[x for x in steps if few_positions(s.region, x)][:1]]
 

@@ -67,7 +67,7 @@ from loopwright.lower.row_passes import in_passes
 from loopwright.lower.row_products import row_products
 from loopwright.lower.sharing import Begun, Blocking, Known, Step, Wide, known_of
 from loopwright.lower.short_rows import in_short_rows
-from loopwright.lower.tiling import FEW, Done, may_name, named, reorder, shared_out, split, tensorize, unpacked
+from loopwright.lower.tiling import FEW, Done, every, may_name, named, reorder, shared_out, split, tensorize, unpacked
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -226,14 +226,16 @@ def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None
 
 def _with_few(region: Graph, d: Decisions, x: FewColumns | FewSteps, made: Scheduled) -> Nest:
     """The nest that has other bodies for few positions, unless these could not do all that it does."""
-    few, kept = few_positions(region, x), d.placed or d.along or len(region.results) > 1
+    few = few_positions(region, x)
     check(few is not None, x, "that axis is not one that may turn out to be short")
-    check(not kept and _is_map(made.nest.body) and len(made.sites) == 1, x, "the kernel does more than a map, or may fail")
+    check(len(made.sites) == 1, x, "the kernel may fail")
+    inside = every(made.nest.body)
+    is_map = all(isinstance(s, For | Store) for s in inside)
+    check(all(s.combine == "set" for s in inside if isinstance(s, Store)), x, "the kernel updates what is there")
+    if isinstance(x, FewColumns):
+        check(is_map and len(region.results) == 1, x, "the kernel does more than a map")
+    check(is_map or d.short is None, x, "the kernel has ways of its own for short rows, which round otherwise")
     return altered(made.nest, few=few)
-
-
-def _is_map(body: Sequence[Statement]) -> bool:
-    return all(_is_map(s.body) if isinstance(s, For) else isinstance(s, Store) and s.combine == "set" for s in body)
 
 
 def fits(region: Graph, schedule: Schedule) -> bool:

@@ -32,7 +32,15 @@ FUNCTIONS = {
     "last and first": lambda x: np.stack([x[..., -1], x[..., 0]], axis=-1), "turned planes": lambda x: np.transpose(x) * 2,
     "table": lambda x: np.reshape(x, (-1, x.shape[-1]))[:, -1] * 3,
 }
+FOLDS = {
+    "product of channels": lambda x: np.sum(x[..., 0] * x[..., -1]), "two results": lambda x: (x[..., 0] + 1, x[..., 0] * 2),
+    "extremes": lambda x: (np.min(x[..., 0]), np.max(x[..., -1])), "rows": lambda x: np.sum(x[:, :, 0], axis=1),
+    "columns": lambda x: np.mean(x[:, :, -1], axis=0), "least": lambda x: np.argmin(x[..., 0], axis=1),
+    "running": lambda x: np.cumsum(x[..., 0], axis=1),
+    "scaled": lambda x: x[..., 0] / np.max(x[..., -1], axis=1, keepdims=True),
+}
 JITTED = {name: lw.jit(lambda x, f=f: f(x)) for name, f in FUNCTIONS.items()}
+FOLDED = {name: lw.jit(lambda x, f=f: f(x)) for name, f in FOLDS.items()}
 WIDE = lw.jit(lambda x: x[..., ::-1] * np.arange(x.shape[-1], like=x).astype("float32"))
 
 
@@ -104,6 +112,30 @@ def test_steps_are_known_by_the_first_call_with_such(made):
     assert f.compiles == 1 and set(made) == {"kernel_0_few3"}
 
 
+@pytest.mark.parametrize("name", FOLDS)
+@examples(12)
+@given(c=st.integers(1, 6), n=st.integers(1, 95), m=st.integers(1, 90), seed=st.integers(0, 99),
+       dtype=st.sampled_from(["f4", "f8", "i4", "u1"]))
+def test_folds_of_channels(name, c, n, m, seed, dtype):
+    x = (np.random.default_rng(seed).normal(size=(n, m, c)) * 9 + 40).astype(dtype)
+    expected, found = FOLDS[name](x), FOLDED[name](x)
+    for a, b in zip(*(y if isinstance(y, tuple) else (y,) for y in (expected, found)), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(b, a, rtol=1e-5)
+
+
+@pytest.mark.parametrize("c", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", ["product of channels", "two results", "extremes"])
+def test_bits_of_folds_are_those_of_the_usual_body(name, c, monkeypatch, made):
+    x = np.random.default_rng(c).normal(size=(80, 90, c)).astype("f4")
+    few = lw.jit(lambda x: FOLDS[name](x))(x)
+    assert made
+    monkeypatch.setattr(bodies, "MANY", 1 << 40)
+    usual = lw.jit(lambda x: FOLDS[name](x + 0))(x)
+    for a, b in zip(*(y if isinstance(y, tuple) else (y,) for y in (few, usual)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_small_images_do_without(made):
     x = np.arange(30.0).reshape(2, 5, 3)
     np.testing.assert_array_equal(lw.jit(lambda x: x[..., ::-1] + 2)(x), x[..., ::-1] + 2)
@@ -117,6 +149,20 @@ def test_threads_share_the_pixels():
         found.append(WIDE(x))
     lw.set_threads(None)
     np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
+@pytest.mark.parametrize("step", [2, 3, 4, -2, -3, -4])
+def test_steps_at_a_pages_end(step, dtype):
+    """Rows of every length, of which vectors reach past the end, and before the beginning."""
+    page = mmap.mmap(-1, 8192 + mmap.PAGESIZE)
+    f = lw.jit(lambda x: x[:, ::step] * 2)
+    for n in range(1, 80):
+        size = 5 * n
+        x = np.frombuffer(page, dtype, size, len(page) - size * np.dtype(dtype).itemsize).reshape(5, n)
+        x[...] = np.arange(size).reshape(5, n)
+        np.testing.assert_array_equal(f(x), x[:, ::step] * 2)
+    del x
 
 
 @pytest.mark.parametrize("c", [1, 2, 3, 4])
@@ -152,11 +198,18 @@ def test_the_schedule_says_so():
     assert build_nest(region, schedule, "k").nest.few == ("k", (1, 2, 3, 4))
     with pytest.raises(ScheduleError, match="one axis"):
         build_nest(region, (*schedule, few), "k")
+    (_, schedule), = kernels(FUNCTIONS["first"], np.ones((5, 6, 7)))
+    assert FewSteps(0) in schedule
+    (_, schedule), = kernels(FOLDS["product of channels"], np.ones((5, 6, 7)))
+    assert FewSteps(0) in schedule
     for f in (lambda x: x[::-1] + 1, lambda x: np.sum(x, axis=0), lambda x: np.ravel(x)[::-1]):  # one loop, a fold, one axis
         assert not any(isinstance(x, FewColumns) for _, schedule in kernels(f, np.ones((5, 6, 7), "f4")) for x in schedule)
     (region, _), = kernels(lambda x: np.sum(x, axis=-1), np.ones((5, 6, 7), "f4"))
     with pytest.raises(ScheduleError, match="more than a map"):
         build_nest(region, (Inline(0), FewColumns(8, 2)), "k")
+    (region, schedule), = kernels(FOLDS["rows"], np.ones((5, 6, 7), "f4"))
+    with pytest.raises(ScheduleError, match="short rows"):
+        build_nest(region, (*schedule, FewSteps(0)), "k")
     (region, _), = kernels(lambda x: x + 1, np.ones(40, "f4"))
     with pytest.raises(ScheduleError, match="turn out to be short"):
         build_nest(region, (*map(Inline, range(len(region.nodes))), few), "k")

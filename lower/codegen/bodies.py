@@ -27,7 +27,8 @@ def in_few_columns(context: Context, nest: Nest, given: Sequence[tuple[str, str]
             name = place_of(name)
             kernel.function.constants.add(f"@{name} = external global ptr")
         place = scope.emit(f"select i1 {scope.emit(f'icmp eq i64 {kernel.symbols[symbol]}, {k}')}, ptr @{name}, ptr {place}")
-    many = scope.emit(f"icmp sge i64 {kernel.extent(product(nest.buffers[-1].shape))}, {MANY}")
+    points = max((b.shape for b in nest.buffers), key=len)
+    many = scope.emit(f"icmp sge i64 {kernel.extent(product(points))}, {MANY}")
     few = scope.emit(f"and i1 {scope.emit(f'icmp ne ptr {place}, null')}, {many}")
     body = scope.call("ptr", CHOSEN, [("i1", few), ("ptr", place), ("ptr", "null")]) if apart else \
         scope.emit(f"select i1 {few}, ptr {place}, ptr null")

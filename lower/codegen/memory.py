@@ -186,9 +186,10 @@ def _load_part(context: Context, scope: Scope, dtype: np.dtype, address: Address
         return _load_scalar(context, scope, element, _lane_pointer(context, scope, element, address, part), mask)
     if address.offsets is None and isinstance(address.stride, int) and abs(address.stride) == 1:
         return _load_consecutive(scope, dtype, address, part, lanes, mask)
-    if address.offsets is None and mask is None and isinstance(address.stride, int) \
-            and 2 <= abs(address.stride) <= (MOST_APART if width(element) >= 4 else 2 * MOST_APART):
-        return _load_every_few(scope, element, address, part, lanes)
+    words = width(element) >= 4
+    if address.offsets is None and (mask is None or (words and context.kernel.target.has_masks)) \
+            and isinstance(address.stride, int) and 2 <= abs(address.stride) <= (MOST_APART if words else 2 * MOST_APART):
+        return _load_every_few(scope, element, address, part, lanes, mask)
     return _gather(context, scope, dtype, address, part, mask)
 
 
@@ -236,26 +237,33 @@ def _load_consecutive(scope: Scope, dtype: np.dtype, address: Address, part: int
     return reverse(scope, element, value, lanes) if back else value
 
 
-def _load_every_few(scope: Scope, element: str, address: Address, part: int, lanes: int) -> str:
+def _load_every_few(scope: Scope, element: str, address: Address, part: int, lanes: int, mask: str | None) -> str:
     """Vectors one after the other, of which the last ends with the last element wanted, so that nothing past it is read, and
-    the lanes among them."""
+    the lanes among them. With a mask, of lanes, only elements that are wanted."""
     stride = address.stride
     assert isinstance(stride, int)
-    apart, kind = abs(stride), vector_type(element, lanes)
+    apart, kind, bits = abs(stride), vector_type(element, lanes), vector_type("i1", lanes)
     last = (apart - 1) * (lanes - 1)  # where the last vector begins
     lowest = stride * part * lanes - (apart * (lanes - 1) if stride < 0 else 0)
     found = ""
     for number in range(apart):
         begin = min(number * lanes, last)
         pointer = _vector_pointer_at(scope, element, address, lowest + begin)
-        vector = scope.emit(f"load {kind}, ptr {pointer}, align {width(element)}")
-        order = ["poison"] * lanes
+        order, wanted = ["poison"] * lanes, [str(lanes)] * lanes  # of the loaded, each lane's; of lanes, each loaded one's
         for lane in range(lanes):
             place = apart * (lanes - 1 - lane if stride < 0 else lane)
             if place < number * lanes:
                 order[lane] = str(lane)
             elif place < (number + 1) * lanes:
                 order[lane] = str(place - begin + (lanes if number else 0))
+                wanted[place - begin] = str(lane)
+        if mask is None:
+            vector = scope.emit(f"load {kind}, ptr {pointer}, align {width(element)}")
+        else:
+            places = ", ".join(f"i32 {x}" for x in wanted)
+            some = scope.emit(f"shufflevector {bits} {mask}, {bits} zeroinitializer, <{lanes} x i32> <{places}>")
+            vector = scope.call(kind, f"llvm.masked.load.{suffix(kind)}.p0", [
+                ("ptr", pointer), ("i32", str(width(element))), (bits, some), (kind, "zeroinitializer")])
         places = ", ".join(f"i32 {x}" for x in order)
         found = scope.emit(f"shufflevector {kind} {found or vector}, {kind} {vector}, <{lanes} x i32> <{places}>")
     return found
