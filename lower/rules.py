@@ -45,7 +45,7 @@ from loopwright.lower.keeping import WORTH_KEEPING, placement_of
 from loopwright.lower.passes import goes_across, goes_by_rows, goes_in_tiles, one_pass_rules, probe, scattered
 from loopwright.lower.row_products import row_products
 from loopwright.lower.scheduling import MOST_CHANNELS, MOST_COLUMNS, MOST_INTERLEAVED, Scheduled, ScheduleError, build_nest
-from loopwright.lower.short_rows import beside, gathers, rows_of
+from loopwright.lower.short_rows import beside, reads_once, rows_of
 from loopwright.lower.survey import EXPENSIVE, WEIGHTS, Survey, own_cost, survey
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import every
@@ -313,7 +313,7 @@ def fuse_rules(s: Survey, scheduled: Scheduled) -> list[Instruction]:
 # ---- short rows ---------------------------------------------------------------------------------
 def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instruction]:
     """Where rows are a few vectors at most lanes go from row to row; where they are shorter than vectors, if what is done is
-    cheap for rows along memory, or if rows would be gathered in each pass."""
+    cheap for rows along memory, or if a copy of them would be read once."""
     folds = [r for r in s.stages if isinstance(r.expr, Reduce)]
     cost = sum(own_cost(r.expr) for r in s.stages)
     lanes = target.vector_bits // (8 * _widest(s))
@@ -327,7 +327,7 @@ def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instructi
     outer = build_nest(s.region, (*schedule, short), "probe").nest.body[0]
     if not isinstance(outer, For) or outer.short is None or (rows := beside(outer, short)) is None:
         return []
-    if s.level < s.loops and gathers(rows):
+    if s.level < s.loops and reads_once(rows):
         short = ShortRows(lanes, lanes)
     if any(isinstance(n, int) and n >= short.below for r in folds if isinstance(r.expr, Reduce) for _, n in r.expr.over):
         return []

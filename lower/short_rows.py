@@ -80,12 +80,13 @@ def beside(rows: For, x: ShortRows) -> Beside | None:
         return None
 
 
-def gathers(b: Beside) -> bool:
-    """Whether the body reads rows element by element of all rows where they are."""
+def reads_once(b: Beside) -> bool:
+    """Whether the body has rows of which it reads each element in one pass only, from a panel or where it is."""
     loads = {x for e in expressions(b.body) for x in walk(e) if isinstance(x, Load)}
     inside = {i for i, _ in _loops(b.body)}
-    return any(b.row in (found := set(walk(x))) and found & inside and x.index[-1] != b.row and b.block not in found
-               for x in loads)
+    there = any(b.row in (found := set(walk(x))) and found & inside and x.index[-1] != b.row and b.block not in found
+                for x in loads)
+    return there or any(sum(x.array == p.buffer.name for x in loads) == 1 for p in b.read)
 
 
 def lengths(body: tuple[Statement, ...]) -> Iterator[Extent]:
@@ -125,7 +126,7 @@ class _Rows:
         self.stored = set(_stored(body))
         found = dict.fromkeys(x for e in expressions(body) for x in _always_read(e))
         panels = [self.panel(x) for x in found if x.array not in self.stored]
-        self.panels = {p.at: p for p in panels if p is not None and panels.count(p) > 1}  # one pass gathers as it goes
+        self.panels = {p.at: p for p in panels if p is not None}
         read = tuple(self.panels.values())
         new = self.statements(body)
         written = tuple(self.panels.values())[len(read):]

@@ -1,4 +1,7 @@
 """Rows of every length, shorter than vectors and longer: one compile for all, NumPy's values."""
+import ctypes
+import mmap
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +10,9 @@ from hypothesis import strategies as st
 import loopwright as lw
 from loopwright.ir.expansion import expanded
 from loopwright.ir.schedule import Inline, Parallel, ShortRows, Vectorize, from_json, to_json
+from loopwright.lower.codegen.transposes import SIZES, WAYS, name_of
 from loopwright.lower.partition import partition
+from loopwright.lower.runtime import transposes
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import host_target
 from tests.scale import examples
@@ -62,6 +67,30 @@ def test_rows_of_every_length(name, n, m, dtype, outer, seed):
         x[..., seed % max(n, 1):, seed % m] = np.nan
     with np.errstate(all="ignore"):
         close(JITTED[name, dtype, x.ndim](x), FUNCTIONS[name](x), dtype)
+
+
+@pytest.mark.parametrize(("size", "lanes"), [x for x in SIZES if 8 * x[0] * x[1] <= host_target().vector_bits])
+def test_rows_become_columns_and_come_back(size, lanes):
+    """Of the rows nothing else is written, and nothing past the last, which a page ends with, is read."""
+    to, back = (ctypes.CFUNCTYPE(None, *[ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_void_p])(
+        transposes.address(name_of(way, size, lanes))) for way in WAYS)
+    page, dtype = mmap.mmap(-1, 16384 + mmap.PAGESIZE), f"i{size}"
+    for n in range(1, 2 * lanes + 2):
+        for count in (1, 2, lanes - 1, lanes, lanes + 3):
+            for step in (n, n + 2):
+                length, some = (count - 1) * step + n, min(count, lanes)
+                rows = np.frombuffer(page, dtype, length, len(page) - size * length)
+                rows[:] = np.arange(length) + 1
+                columns = np.zeros((n + lanes, lanes), dtype)
+                to(rows.ctypes.data, step, count, n, columns.ctypes.data)
+                expected = np.lib.stride_tricks.as_strided(rows, (some, n), (step * size, size)).T
+                np.testing.assert_array_equal(columns[:n, :some], expected)
+                target = -rows
+                back(target.ctypes.data, step, count, n, columns.ctypes.data)
+                for at in range(length):
+                    row, column = divmod(at, step)
+                    assert target[at] == (rows[at] if row < some and column < n else -rows[at])
+    del rows
 
 
 @pytest.mark.parametrize("m", [1, 2, 5, 10, 33])

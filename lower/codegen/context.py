@@ -196,11 +196,11 @@ class Context:
         return Value(tuple(parts), I64, self.lanes, scope)
 
 
-def counting(first: int, lanes: int) -> str:
-    """The constant first, first + 1, ... of i64."""
+def counting(first: int, lanes: int, element: str = "i64") -> str:
+    """The constant first, first + 1, ..."""
     if lanes == 1:
         return str(first)
-    return f"<{', '.join(f'i64 {first + lane}' for lane in range(lanes))}>"
+    return f"<{', '.join(f'{element} {first + lane}' for lane in range(lanes))}>"
 
 
 def splat(value: Value, lanes: int) -> str:

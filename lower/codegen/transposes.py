@@ -10,6 +10,7 @@ Guarantees: of rows nothing is touched but their elements; lanes without a row g
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from loopwright.lower.codegen.context import counting, splat_register
@@ -21,6 +22,7 @@ from loopwright.lower.target import Target
 WAYS = ("columns_of_rows", "rows_of_columns")
 SIZES = tuple((size, lanes) for size in (4, 8) for lanes in (4, 8, 16) if size * lanes <= 64)
 FEWEST = 4  # elements of a row, of a register's 16, up to which columns are gathered one by one
+NARROW = range(1, 5)  # elements of rows that lie side by side, which are as many vectors as they have elements
 
 
 def name_of(way: str, size: int, lanes: int) -> str:
@@ -45,19 +47,66 @@ class _Transpose:
 
     def text(self, way: str) -> str:
         root, back = self.function.root, way == WAYS[1]
-
-        def few(scope: Scope) -> Carried:
-            self._one_by_one(scope, back)
-            return ()
-
-        def tiles(scope: Scope) -> Carried:
-            loop(scope, "0", "%n", str(self.lanes), (), self._rows_of if back else self._columns_of)
-            return ()
-        is_few = root.emit(f"icmp sle i64 %n, {self.lanes * FEWEST // 16}")
-        branch(root, is_few, few, tiles)
+        ways: list[tuple[str, Callable[[Scope], None]]] = [("true", partial(self._tiles, back=back))]
+        ways.append((root.emit(f"icmp sle i64 %n, {self.lanes * FEWEST // 16}"), partial(self._one_by_one, back=back)))
+        dense = root.emit("icmp eq i64 %step, %n")
+        ways += [(root.emit(f"and i1 {dense}, {root.emit(f'icmp eq i64 %n, {n}')}"), partial(self._narrow, n=n, back=back))
+                 for n in NARROW]
+        self._first_of(root, ways)
         header = f"void @{name_of(way, self.size, self.lanes)}(ptr %rows, i64 %step, i64 %count, i64 %n, ptr %columns)"
         self.function, done = Function(root.function.declarations, set()), self.function
         return f"define {header} {ATTRIBUTES} {{\n{done.body()}\n  ret void\n}}"
+
+    def _first_of(self, scope: Scope, ways: Sequence[tuple[str, Callable[[Scope], None]]]) -> None:
+        """The last way whose condition holds; the first one's does."""
+        *others, (condition, way) = ways
+
+        def chosen(inside: Scope) -> Carried:
+            way(inside)
+            return ()
+
+        def next_one(inside: Scope) -> Carried:
+            self._first_of(inside, others)
+            return ()
+        if others:
+            branch(scope, condition, chosen, next_one)
+        else:
+            way(scope)
+
+    def _tiles(self, scope: Scope, back: bool) -> None:
+        loop(scope, "0", "%n", str(self.lanes), (), self._rows_of if back else self._columns_of)
+
+    def _narrow(self, scope: Scope, n: int, back: bool) -> None:
+        """Rows of n elements, one right behind the other: n vectors in memory, of which the columns are woven."""
+        rows = scope.call("i64", "llvm.smin.i64", [("i64", "%count"), ("i64", str(self.lanes))])
+        total = scope.emit(f"trunc i64 {scope.emit(f'mul i64 {rows}, {n}')} to i32")
+        words, ends = vector_type("i32", self.lanes), [("i32", str(self.size))]
+        limit = splat_register(scope, "i32", total, self.lanes)
+        places = [scope.emit(f"getelementptr {self.element}, ptr %rows, i64 {k * self.lanes}") for k in range(n)]
+        masks = [scope.emit(f"icmp slt {words} {counting(k * self.lanes, self.lanes, 'i32')}, {limit}") for k in range(n)]
+        if back:
+            columns = [self._load(scope, self._column(scope, "0", k)) for k in range(n)]
+            for k, (place, mask) in enumerate(zip(places, masks, strict=True)):
+                order = [divmod(k * self.lanes + at, n)[::-1] for at in range(self.lanes)]
+                scope.run(f"llvm.masked.store.{suffix(self.kind)}.p0", [
+                    (self.kind, self._woven(scope, columns, order)), ("ptr", place), *ends, (self.mask, mask)])
+        else:
+            vectors = [scope.call(self.kind, f"llvm.masked.load.{suffix(self.kind)}.p0", [
+                ("ptr", place), *ends, (self.mask, mask), (self.kind, "zeroinitializer")])
+                for place, mask in zip(places, masks, strict=True)]
+            for k in range(n):
+                order = [divmod(row * n + k, self.lanes) for row in range(self.lanes)]
+                self._store(scope, self._woven(scope, vectors, order), self._column(scope, "0", k))
+
+    def _woven(self, scope: Scope, vectors: Sequence[str], order: Sequence[tuple[int, int]]) -> str:
+        """A vector of elements of others: of which, and which."""
+        found = vectors[0]
+        for k, vector in enumerate(vectors[1:], 1):
+            places = [at + self.lanes if which == k else at if which == 0 and k == 1 else lane
+                      for lane, (which, at) in enumerate(order)]
+            text = ", ".join(f"i32 {x}" for x in places)
+            found = scope.emit(f"shufflevector {self.kind} {found}, {self.kind} {vector}, <{self.lanes} x i32> <{text}>")
+        return found
 
     def _one_by_one(self, scope: Scope, back: bool) -> None:
         """Elements of all rows, one after the other."""
