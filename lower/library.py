@@ -314,9 +314,12 @@ LAPACK_CALLS: Mapping[Op, LapackCall] = {
     linalg.triangular_solve: LapackCall(_right_sides, linalg.SINGULAR),
     linalg.slogdet: LapackCall(_order, linalg.SINGULAR),
     linalg.eigh: LapackCall(_order, linalg.NO_EIGENVALUES),
+    linalg.eigenvalues: LapackCall(_order, linalg.NO_EIGENVALUES),
     linalg.svd: LapackCall(_rows_and_columns, linalg.NO_SINGULAR_VALUES),
+    linalg.singular_values: LapackCall(_rows_and_columns, linalg.NO_SINGULAR_VALUES),
     linalg.pinv: LapackCall(_rows_and_columns, linalg.NO_SINGULAR_VALUES),
     linalg.qr: LapackCall(_rows_and_columns, linalg.SINGULAR),
+    linalg.qr_triangle: LapackCall(_rows_and_columns, linalg.SINGULAR),
 }
 _IMPLEMENTATIONS: Mapping[str, Callable[[Writer, Sizes, Node, list[str]], tuple[str, ...]]] = {
     "gemm": _gemm, panels.name: _panels, panel_product.name: _panel_product,

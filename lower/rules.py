@@ -12,7 +12,7 @@ from itertools import pairwise
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph
 from loopwright.ir.loops import Apply, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
-from loopwright.ir.nest import Allocate, For, Nest, Prefetch, Reduction
+from loopwright.ir.nest import Allocate, For, Nest, Prefetch, Reduction, Store
 from loopwright.ir.ops.windows import windows
 from loopwright.ir.schedule import (
     AddAlong,
@@ -383,8 +383,8 @@ def _few_columns(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Ta
 def _few_steps(s: Survey, schedule: Schedule, scheduled: Scheduled) -> list[Instruction]:
     """Such steps over the last axis of an operand."""
     body = scheduled.nest.body
-    folds = any(isinstance(x, Reduction) for x in every(body))
-    if isinstance(s.root.expr, Scatter) or (folds and any(isinstance(x, ShortRows) for x in schedule)):
+    is_map = all(isinstance(x, For | Store) for x in every(body))
+    if isinstance(s.root.expr, Scatter) or (not is_map and any(isinstance(x, ShortRows) for x in schedule)):
         return []
     lanes = {s.index[s.loops - 1]} if s.loops else set()
     lanes |= {x.over[-1][0] for x in every(body) if isinstance(x, Reduction) and x.lanes > 1}

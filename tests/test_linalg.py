@@ -113,6 +113,28 @@ def test_factors_multiply_to_the_matrix(shape):
                 np.eye(basis.shape[-1]), (*shape[:-2], *[basis.shape[-1]] * 2)), atol=1e-12)
 
 
+@pytest.mark.parametrize(("f", "alone"), [
+    (lambda a: np.linalg.svd(a)[1], "singular_values"), (np.linalg.svdvals, "singular_values"),
+    (lambda a: np.linalg.eigh(a)[0], "eigenvalues"), (np.linalg.eigvalsh, "eigenvalues"),
+    (lambda a: np.abs(np.linalg.qr(a)[1]), "qr_triangle"), (lambda a: np.abs(np.linalg.qr(a, "r")), "qr_triangle"),
+], ids=["svd", "svdvals", "eigh", "eigvalsh", "qr", "r"])
+@pytest.mark.parametrize("shape", [(4, 4), (60, 5, 5), (0, 0), (2, 0, 0)])
+def test_one_result_is_found_alone(f, alone, shape):
+    """And where a derivative needs the others all of them are, once."""
+    a = spd(draw(shape))
+    assert_same(f, a)
+    assert f'implementation="{alone}"' in compiled(f).lower(a).module
+    np.testing.assert_allclose(lw.vmap(f)(np.stack([a, a + a]))[1], f(a + a), rtol=1e-10, atol=1e-12)
+    if shape == (4, 4):
+        both = lw.jit(lw.value_and_grad(lambda a: np.sum(f(a) ** 3)))
+        value, slope = both(a)
+        assert sum(f'"{name}"' in both.lower(a).module for name in (alone, "svd", "eigh", "qr")) == 1
+        np.testing.assert_allclose(value, np.sum(f(a) ** 3))
+        step = 1e-5 * spd(draw((4, 4), seed=2))
+        change = np.sum(f(a + step) ** 3) - np.sum(f(a - step) ** 3)
+        np.testing.assert_allclose(np.sum(slope * step) * 2, change, rtol=1e-5)
+
+
 @pytest.mark.parametrize("n", [50, 130])
 def test_larger_matrices(n):
     a, b = draw((n, n)), draw((n, 7), seed=1)

@@ -188,8 +188,9 @@ pinv: Op = Op(
 Derivative = Callable[..., Pair]
 
 
-def _rules(op: Callable[[], Op], derivative: Derivative) -> NodeRules:
-    """The rules of an op of one matrix: `derivative(da, a, *results, **attrs)` gives the tangents."""
+def _rules(op: Callable[[], Op], derivative: Derivative, alone: Callable[[], Op] | None = None, kept: int = 0) -> NodeRules:
+    """The rules of an op of one matrix: `derivative(da, a, *results, **attrs)` gives the tangents. alone: the op that gives the
+    result `kept` and no other."""
     def jvp(engine: Engine, n: Node, primals: list[Ref], tangents: Pair) -> tuple[list[Ref], Pair]:
         a, da = primals[0], tangents[0]
         out = op().all(a, **n.attrs)
@@ -206,7 +207,32 @@ def _rules(op: Callable[[], Op], derivative: Derivative) -> NodeRules:
     def reach(n: Node, flags: Flags, through: Callable[[Graph, Flags], list[bool]]) -> list[bool]:
         return [flags[0]] * len(n.outputs)
 
-    return NodeRules(jvp=jvp, linearize=linearize, batch=batch, reach=reach)
+    def prune(n: Node, wanted: Flags) -> Node | None:
+        if alone is None or any(is_wanted != (k == kept) for k, is_wanted in enumerate(wanted)):
+            return None
+        return Node(alone(), n.inputs, n.attrs, (n.outputs[kept],), (), n.source)
+
+    return NodeRules(jvp=jvp, linearize=linearize, batch=batch, reach=reach, prune=prune)
+
+
+def _alone(name: str, doc: str, whole: Op, kept: int, numpy: Callable[..., Any]) -> Op:
+    """The op that gives one result of another: as soon as it has a tangent, it is that other one."""
+    def infer(types: Sequence[ArrayType], regions: tuple[Graph, ...], **attrs: Any) -> tuple[ArrayType, ...]:
+        return (whole.result_types(types, regions, attrs)[kept],)
+
+    def jvp(engine: Engine, n: Node, primals: list[Ref], tangents: Pair) -> tuple[list[Ref], Pair]:
+        assert whole.rules is not None
+        if tangents[0] is None:
+            return own.all(primals[0], **n.attrs), [None]
+        out, moved = whole.rules.jvp(engine, n, primals, tangents)
+        return [out[kept]], [moved[kept]]
+
+    def linearize(engine: Engine, n: Node, primals: list[Ref], tangents: Pair, behind: Builder) -> tuple[list[Ref], Pair]:
+        return jvp(engine, n, primals, tangents)
+    plain = _rules(lambda: own, lambda *args, **attrs: [None])
+    own = Op(name=name, doc=doc, infer=infer, numpy=lambda a, **attrs: (numpy(a, **attrs),),
+             rules=NodeRules(jvp=jvp, linearize=linearize, batch=plain.batch, reach=plain.reach))
+    return own
 
 
 def _symmetric(x: Ref) -> Ref:
@@ -273,8 +299,10 @@ eigh: Op = Op(
     doc="The eigenvalues of a symmetric matrix, rising, and its eigenvectors as columns; from a's lower triangle.",
     infer=_eigh_infer,
     numpy=lambda a: tuple(np.linalg.eigh(a)),
-    rules=_rules(lambda: eigh, _eigh_tangents),
+    rules=_rules(lambda: eigh, _eigh_tangents, lambda: eigenvalues),
 )
+eigenvalues: Op = _alone("eigenvalues", "The eigenvalues of a symmetric matrix, rising; from a's lower triangle.", eigh, 0,
+                         np.linalg.eigvalsh)
 
 
 def _svd_infer(types: Sequence[ArrayType], regions: tuple[Graph, ...], full: bool) -> tuple[ArrayType, ...]:
@@ -319,8 +347,10 @@ svd: Op = Op(
     doc="u, s, v^T with u diag(s) v^T = a, and s falling; min(m, n) columns of u and rows of v^T, or all if full.",
     infer=_svd_infer,
     numpy=lambda a, full: tuple(np.linalg.svd(a, full_matrices=full)),
-    rules=_rules(lambda: svd, _svd_tangents),
+    rules=_rules(lambda: svd, _svd_tangents, lambda: singular_values, 1),
 )
+singular_values: Op = _alone("singular_values", "The singular values of a, falling. full: of which svd they are.", svd, 1,
+                             lambda a, full: np.linalg.svd(a, compute_uv=False))
 
 
 def _qr_infer(types: Sequence[ArrayType], regions: tuple[Graph, ...], full: bool) -> tuple[ArrayType, ...]:
@@ -352,5 +382,7 @@ qr: Op = Op(
     doc="q, r with q r = a, q's columns orthonormal and r upper triangular; min(m, n) columns of q, or m if full.",
     infer=_qr_infer,
     numpy=lambda a, full: tuple(np.linalg.qr(a, mode="complete" if full else "reduced")),
-    rules=_rules(lambda: qr, _qr_tangents),
+    rules=_rules(lambda: qr, _qr_tangents, lambda: qr_triangle, 1),
 )
+qr_triangle: Op = _alone("qr_triangle", "r with q r = a, upper triangular; min(m, n) rows, or m if full.", qr, 1,
+                         lambda a, full: np.linalg.qr(a, mode="complete" if full else "reduced")[1])

@@ -282,7 +282,10 @@ OPERATIONS = (
     Operation("slogdet", ("nn", "", ""), ("n",), _slogdet, 8),
     Operation("cholesky", ("nn", "nn"), ("n",), _cholesky, 3),
     Operation("eigh", ("nn", "n", "nn"), ("n",)),
+    Operation("eigenvalues", ("nn", "n"), ("n",)),
     Operation("svd", ("mn", "mu", "l", "vn"), ("m", "n", "full")),
+    Operation("singular_values", ("mn", "l"), ("m", "n", "full")),
     Operation("qr", ("mn", "mu", "un"), ("m", "n", "full")),
+    Operation("qr_triangle", ("mn", "un"), ("m", "n", "full")),
     Operation("pinv", ("mn", "", "nm"), ("m", "n")),
 )

@@ -91,10 +91,20 @@ def _qr(cupy: Any, once: Node, outputs: Sequence[Any], x: Any) -> Any:
     return tuple(cupy.linalg.qr(x, mode="complete" if once.attrs["full"] else "reduced"))
 
 
+def _qr_triangle(cupy: Any, once: Node, outputs: Sequence[Any], x: Any) -> Any:
+    return cupy.linalg.qr(x, mode="complete")[1] if once.attrs["full"] else cupy.linalg.qr(x, mode="r")
+
+
+def _singular_values(cupy: Any, once: Node, outputs: Sequence[Any], x: Any) -> Any:
+    with cupyx().errstate(linalg="raise"):
+        return cupy.linalg.svd(x, compute_uv=False)
+
+
 _FUNCTIONS: Mapping[str, Function] = {
     "transform": _transform, "running_product": _running_product,
     "sort": _sorted("sort"), "argsort": _sorted("argsort"), "top_k": _top_k,
     "cholesky": _strict("cholesky"), "solve": _strict("solve"), "eigh": _strict("eigh"), "slogdet": _strict("slogdet"),
     "svd": _strict("svd", full_matrices="full"), "pinv": _strict("pinv"), "qr": _qr,
+    "eigenvalues": _strict("eigvalsh"), "singular_values": _singular_values, "qr_triangle": _qr_triangle,
     "triangular_solve": _triangular,
 }

@@ -4,8 +4,11 @@
     i64 @lw_solve_t(ptr a, ptr b, ptr out, i64 n, i64 k)
     i64 @lw_slogdet_t(ptr a, ptr sign, ptr log, i64 n)
     i64 @lw_eigh_t(ptr a, ptr values, ptr vectors, i64 n)
+    i64 @lw_eigenvalues_t(ptr a, ptr values, i64 n)
     i64 @lw_svd_t(ptr a, ptr u, ptr s, ptr vt, i64 m, i64 n, i64 full)
+    i64 @lw_singular_values_t(ptr a, ptr s, i64 m, i64 n, i64 full)
     i64 @lw_qr_t(ptr a, ptr q, ptr r, i64 m, i64 n, i64 full)
+    i64 @lw_qr_triangle_t(ptr a, ptr r, i64 m, i64 n, i64 full)
     i64 @lw_pinv_t(ptr a, ptr rcond, ptr out, i64 m, i64 n)
     i64 @lw_triangular_solve_t(ptr a, ptr b, ptr out, i64 n, i64 k, i64 lower, i64 transposed, i64 unit)
     i64 @lw_solve_t_batch(i64 count, ptr a, ...) and so for all             of count matrices: see lower/codegen/batches.py
@@ -29,7 +32,8 @@ from loopwright.lower.runtime.lapack_text import ROUTINES, lapack_text
 from loopwright.lower.runtime.lazy import assembled, factoring_entry
 from loopwright.lower.target import Target, host_target
 
-OPERATIONS = ("cholesky", "solve", "slogdet", "eigh", "svd", "qr", "pinv", "triangular_solve")
+OPERATIONS = ("cholesky", "solve", "slogdet", "eigh", "eigenvalues", "svd", "singular_values", "qr", "qr_triangle", "pinv",
+              "triangular_solve")
 NAMES = frozenset(f"lw_{op}_{t}_batch" for op in OPERATIONS for t in ("f32", "f64"))
 _SPELLINGS = {64: ("scipy_{}_64_", "{}_64_", "{}$NEWLAPACK$ILP64"), 32: ("scipy_{}_", "{}_")}
 _KINDS = {"f32": "s", "f64": "d"}

@@ -16,7 +16,8 @@ _LARGEST_32 = 2**31 - 1
 
 def lapack_text(suffix: str, bits: int) -> str:
     """All functions for f32 or f64, for a library with integers of so many bits."""
-    makers: tuple[Callable[[_Shim], None], ...] = (_cholesky, _solve, _slogdet, _eigh, _svd, _qr, _pinv, _triangular_solve)
+    makers: tuple[Callable[[_Shim], None], ...] = (
+        _cholesky, _solve, _slogdet, _eigh, _eigenvalues, _svd, _singular_values, _qr, _qr_triangle, _pinv, _triangular_solve)
     shims = [_Shim(suffix, bits) for _ in makers]
     texts = []
     for shim, make in zip(shims, makers, strict=True):
@@ -282,10 +283,22 @@ def _slogdet(s: _Shim) -> None:
 
 
 def _eigh(s: _Shim) -> None:
+    v = _decomposed(s, "V")
+    s.flip("%vectors", v, "%n", "%n")
+    s.end("eigh", "ptr %a", "ptr %values", "ptr %vectors", "i64 %n")
+
+
+def _eigenvalues(s: _Shim) -> None:
+    _decomposed(s, "N")
+    s.end("eigenvalues", "ptr %a", "ptr %values", "i64 %n")
+
+
+def _decomposed(s: _Shim, job: str) -> str:
+    """The eigenvalues where they belong, and the place of the vectors, if the job is to find them."""
     s.leave_if(s.equal("%n", "0"))
     s.check_sizes("%n")
     n, answer, whole = s.by_reference("%n"), s.w.slot(s.real), s.w.slot(f"i{s.bits}")
-    letters, ask = [s.name("V"), s.name("L")], s.by_reference("-1")
+    letters, ask = [s.name(job), s.name("L")], s.by_reference("-1")
     s.lapack("syevd", letters, n, answer, n, answer, answer, ask, whole, ask)
     work, integers = s.asked(answer), s.w.load(f"i{s.bits}", whole)
     integers = integers if s.bits == 64 else s.w.let(f"sext i32 {integers} to i64")
@@ -293,8 +306,7 @@ def _eigh(s: _Shim) -> None:
     s.flip(v, "%a", "%n", "%n")
     info = s.lapack("syevd", letters, n, v, n, "%values", place, s.by_reference(work), order, s.by_reference(integers))
     s.fail_if(info)
-    s.flip("%vectors", v, "%n", "%n")
-    s.end("eigh", "ptr %a", "ptr %values", "ptr %vectors", "i64 %n")
+    return v
 
 
 def _identity(s: _Shim, target: str, n: str) -> None:
@@ -336,15 +348,28 @@ def _svd(s: _Shim) -> None:
     s.end("svd", "ptr %a", "ptr %u", "ptr %s", "ptr %vt", "i64 %m", "i64 %n", "i64 %full")
 
 
+def _singular_values(s: _Shim) -> None:
+    least = s.extreme("smin", "%m", "%n")
+    s.leave_if(s.equal(least, "0"))
+    s.check_sizes("%m", "%n")
+    m, n, one, job = s.by_reference("%m"), s.by_reference("%n"), s.by_reference("1"), s.name("N")
+    answer, ask = s.w.slot(s.real), s.by_reference("-1")
+    s.lapack("gesdd", [job], m, n, answer, m, answer, answer, one, answer, one, answer, ask, answer)
+    work = s.asked(answer)
+    a, place, order = s.acquire(s.mul("%m", "%n"), work, s.mul(least, 64 // s.size))
+    s.flip(a, "%a", "%m", "%n")
+    s.fail_if(s.lapack("gesdd", [job], m, n, a, m, "%s", answer, one, answer, one, place, s.by_reference(work), order))
+    s.end("singular_values", "ptr %a", "ptr %s", "i64 %m", "i64 %n", "i64 %full")
+
+
 def _qr(s: _Shim) -> None:
     """Householder reflections in place, then q made from them."""
-    w = s.w
-    is_full, least = w.let("icmp ne i64 %full, 0"), s.extreme("smin", "%m", "%n")
+    is_full, least = s.w.let("icmp ne i64 %full, 0"), s.extreme("smin", "%m", "%n")
     columns = s.select(is_full, "%m", least)
     _if_empty(s, s.equal(least, "0"), lambda: _identity(s, "%q", s.select(is_full, "%m", "0")))
     s.check_sizes("%m", "%n")
     m, n, k, kq = (s.by_reference(x) for x in ("%m", "%n", least, columns))
-    answer, other, ask = w.slot(s.real), w.slot(s.real), s.by_reference("-1")
+    answer, other, ask = s.w.slot(s.real), s.w.slot(s.real), s.by_reference("-1")
     s.lapack("geqrf", [], m, n, answer, m, answer, answer, ask)
     s.lapack("orgqr", [], m, kq, k, answer, m, answer, other, ask)
     work = s.extreme("smax", s.asked(answer), s.asked(other))
@@ -352,6 +377,29 @@ def _qr(s: _Shim) -> None:
     size = s.by_reference(work)
     s.flip(a, "%a", "%m", "%n")
     s.lapack("geqrf", [], m, n, a, m, tau, place, size)
+    _upper(s, a, columns)
+    s.lapack("orgqr", [], m, kq, k, a, m, tau, place, size)
+    s.flip("%q", a, columns, "%m")
+    s.end("qr", "ptr %a", "ptr %q", "ptr %r", "i64 %m", "i64 %n", "i64 %full")
+
+
+def _qr_triangle(s: _Shim) -> None:
+    least = s.extreme("smin", "%m", "%n")
+    s.leave_if(s.equal(least, "0"))
+    s.check_sizes("%m", "%n")
+    m, n, answer = s.by_reference("%m"), s.by_reference("%n"), s.w.slot(s.real)
+    s.lapack("geqrf", [], m, n, answer, m, answer, answer, s.by_reference("-1"))
+    work = s.asked(answer)
+    a, tau, place = s.acquire(s.mul("%m", "%n"), least, work)
+    s.flip(a, "%a", "%m", "%n")
+    s.lapack("geqrf", [], m, n, a, m, tau, place, s.by_reference(work))
+    _upper(s, a, s.select(s.w.let("icmp ne i64 %full, 0"), "%m", least))
+    s.end("qr_triangle", "ptr %a", "ptr %r", "i64 %m", "i64 %n", "i64 %full")
+
+
+def _upper(s: _Shim, a: str, rows: str) -> None:
+    """So many rows of the upper triangle of a factored matrix, to r."""
+    w = s.w
 
     def row(i: str) -> None:
         def one(j: str) -> None:
@@ -359,10 +407,7 @@ def _qr(s: _Shim) -> None:
             kept = w.let(f"select i1 {w.let(f'icmp sle i64 {i}, {j}')}, {s.real} {value}, {s.real} 0.0")
             w.store(s.real, kept, s.element("%r", s.add(s.mul(i, "%n"), j)))
         s.loop("%n", one)
-    s.loop(columns, row)
-    s.lapack("orgqr", [], m, kq, k, a, m, tau, place, size)
-    s.flip("%q", a, columns, "%m")
-    s.end("qr", "ptr %a", "ptr %q", "ptr %r", "i64 %m", "i64 %n", "i64 %full")
+    s.loop(rows, row)
 
 
 def _pinv(s: _Shim) -> None:
