@@ -149,7 +149,8 @@ class _Rows:
         return found if found.extent == self.extents[last] else None
 
     def buffer(self, name: str, dtype: np.dtype) -> Buffer:
-        return Buffer(f"p_{name}", (self.x.below, self.x.lanes), dtype, "local", "panel")
+        room = -(-self.x.below // self.x.lanes) * self.x.lanes  # rows are copied in squares
+        return Buffer(f"p_{name}", (room, self.x.lanes), dtype, "local", "panel")
 
     def at(self, element: Expr) -> tuple[Expr, Expr]:
         return element, minus(self.rows.index, self.block)

@@ -93,6 +93,18 @@ def test_rows_become_columns_and_come_back(size, lanes):
     del rows
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_panels_have_room_for_squares(dtype):
+    """Of maps whose rows count as short where they are half a vector long."""
+    f = lw.jit(lambda x: x[:, -1] / np.sum(x[0, -1]))
+    for m in range(1, 20):
+        x = np.random.default_rng(m).uniform(1, 2, size=(40, 3, m)).astype(dtype)
+        np.testing.assert_allclose(f(x), x[:, -1] / np.sum(x[0, -1]), rtol=1e-6)
+    (_, schedule), = kernels(lambda x, y: x[:, -1] / y[0], np.ones((5, 6, 7), dtype), np.ones(3, dtype))
+    short, = [x for x in schedule if isinstance(x, ShortRows)]
+    assert short.below < short.lanes
+
+
 @pytest.mark.parametrize("m", [1, 2, 5, 10, 33])
 @pytest.mark.parametrize("name", ["softmax", "layernorm", "logsumexp", "argmax"])
 def test_bits_do_not_depend_on_threads(name, m):
