@@ -52,6 +52,7 @@ from loopwright.lower.tiling import every
 
 LONG = 1 << 15  # adds of a fold that may be worth several threads
 MOST_OF_SHORT_ROWS = 160  # cost of the code for them: it takes its time to compile
+ACROSS, ACROSS_SLOW = 3, 4  # elements, with fewer of which lanes go from row to row where rows lie along memory, not their folds
 TINY, TINY_ROW = 64, 16  # elements of a value, and of its last axis, that may live in registers
 
 
@@ -313,7 +314,8 @@ def fuse_rules(s: Survey, scheduled: Scheduled) -> list[Instruction]:
 # ---- short rows ---------------------------------------------------------------------------------
 def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instruction]:
     """Where rows are a few vectors at most lanes go from row to row; where they are shorter than vectors, if what is done is
-    cheap for rows along memory, or if a copy of them would be read once."""
+    cheap for rows along memory, or if a copy of them would be read once; where they are a few elements, if they are what lies
+    along memory and folds go across: vectors are gathered then, which takes longer than masked ones that are little used."""
     folds = [r for r in s.stages if isinstance(r.expr, Reduce)]
     cost = sum(own_cost(r.expr) for r in s.stages)
     lanes = target.vector_bits // (8 * _widest(s))
@@ -321,9 +323,11 @@ def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instructi
         return _short_maps(s, schedule, lanes, target)
     if lanes < 2 or not folds or not s.level or isinstance(s.root.expr, Scatter | Prefix) or cost > MOST_OF_SHORT_ROWS:
         return []
-    searched = any(isinstance(r.expr, Reduce) and r.expr.monoid in ("max", "min", "argmax", "argmin") for r in folds)
-    longer = cost >= EXPENSIVE or (target.has_masks if s.level < s.loops else searched)
+    monoids = {r.expr.monoid for r in folds if isinstance(r.expr, Reduce)}
+    longer = cost >= EXPENSIVE or (target.has_masks if s.level < s.loops else monoids & {"max", "min", "argmax", "argmin"})
     short = ShortRows(lanes, 4 * lanes if longer else lanes)
+    if _across_lanes(s, schedule):
+        short = ShortRows(lanes, ACROSS_SLOW if cost >= EXPENSIVE or monoids & {"argmax", "argmin"} else ACROSS)
     outer = build_nest(s.region, (*schedule, short), "probe").nest.body[0]
     if not isinstance(outer, For) or outer.short is None or (rows := beside(outer, short)) is None:
         return []
