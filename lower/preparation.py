@@ -121,12 +121,12 @@ def _run_wide(n: Node) -> list[Node]:
 
 
 def _by_elements(n: Node) -> list[Node]:
-    """A product of which neither operand has an axis to itself (`einsum("bi,bi->b")`) is a sum of products of elements, which
-    fuses with what is around it. Not that of two vectors, nor where sums are wider than their terms."""
+    """A product of which neither operand has an axis to itself (`einsum("bi,bi->b")`, two vectors) is a sum of products of
+    elements, which fuses with what is around it. Not where sums are wider than their terms."""
     (x, y), batch, contract, dtype = n.inputs, n.attrs["batch"], n.attrs["contract"], n.outputs[0].type.dtype
     pairs = (*batch, *contract)
     alike = x.type.dtype == dtype == product_dtype(dtype) != BOOL
-    if not batch or not alike or {x.type.rank, y.type.rank} != {len(pairs)}:
+    if not alike or {x.type.rank, y.type.rank} != {len(pairs)}:
         return []
     before, factors = [], []
     for side, v in enumerate((x, y)):
