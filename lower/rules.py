@@ -52,7 +52,7 @@ from loopwright.lower.tiling import every
 
 LONG = 1 << 15  # adds of a fold that may be worth several threads
 MOST_OF_SHORT_ROWS = 160  # cost of the code for them: it takes its time to compile
-ACROSS, ACROSS_SLOW = 3, 4  # elements, with fewer of which lanes go from row to row where rows lie along memory, not their folds
+ACROSS = 4  # elements that lie along memory, with fewer of which lanes go from row to row where folds go across
 TINY, TINY_ROW = 64, 16  # elements of a value, and of its last axis, that may live in registers
 
 
@@ -327,7 +327,7 @@ def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instructi
     longer = cost >= EXPENSIVE or (target.has_masks if s.level < s.loops else monoids & {"max", "min", "argmax", "argmin"})
     short = ShortRows(lanes, 4 * lanes if longer else lanes)
     if _across_lanes(s, schedule):
-        short = ShortRows(lanes, ACROSS_SLOW if cost >= EXPENSIVE or monoids & {"argmax", "argmin"} else ACROSS)
+        short = ShortRows(lanes, ACROSS)
     outer = build_nest(s.region, (*schedule, short), "probe").nest.body[0]
     if not isinstance(outer, For) or outer.short is None or (rows := beside(outer, short)) is None:
         return []

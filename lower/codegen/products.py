@@ -389,7 +389,8 @@ class _Whole:
         context = self.function.slot(len(self.given), "i64", 8)
         for k, (type, x) in enumerate(self.given):
             scope.do(f"store {type} {x}, ptr {element(scope, 'i64', context, str(k))}")
-        units = scope.emit(f"udiv i64 {product(scope, *work, '%k')}, {max(2 * self.product.lanes // 5, 1)}")  # as long as other work
+        each = max(2 * self.product.lanes // 5, 1)  # so many take as long as other work
+        units = scope.emit(f"udiv i64 {product(scope, *work, '%k')}, {each}")
         scope.run("lw_loop", [("ptr", f"@{self.product.name}_{kind}_shared"), ("ptr", context), ("i64", count), ("i64", units),
                               *(("i64", str(x)) for x in least)])
         return ()
