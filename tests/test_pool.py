@@ -135,6 +135,20 @@ def test_loops_of_little_work_are_one_chunk_others_have_even_ones(loops, count_o
     assert len(lengths) == 1 or lengths[0] - lengths[-1] <= len(lengths) * together
 
 
+@of_threads
+def test_the_first_loop_may_be_a_wide_one(loops):
+    """It has a chunk for each thread, which have to be there to be counted."""
+    context = np.zeros(2 * 3000 + 1, np.int64)
+    context[0] = 3000
+    pool.set_threads(3)
+    try:
+        whole = ctypes.CFUNCTYPE(None, POINTER, POINTER, SIZE, SIZE, SIZE, SIZE)(pool.library()["lw_wide_loop"])
+        whole(loops.library["count"], context.ctypes.data, 3000, 10**6, 1, 1)
+        assert (context[1:3001] == 1).all() and np.count_nonzero(context[3001:]) == 3
+    finally:
+        pool.set_threads(None)
+
+
 def test_many_short_loops(loops, count_of_threads):
     counts, _ = loops.count(4, 1, 20_000)
     assert (counts == 20_000).all()

@@ -292,10 +292,17 @@ out:
 
 def _loop_text(name: str) -> str:
     """A whole loop of n indices, `each` units of work: here, or, where there are threads, in chunks of as many indices each,
-    a multiple of `together`, more than half of `least`. A wide one has a chunk for each thread. One that is watched may take
-    long: signals are asked for by `wait`."""
-    more = ", ptr %poll, ptr %error" if name == "lw_watched_loop" else ""
-    most = "load atomic i64, ptr @threads monotonic, align 8" if name == "lw_wide_loop" else f"add i64 {MOST_CHUNKS}, 0"
+    a multiple of `together`, more than half of `least`. A wide one has a chunk for each thread, so these are there first. One
+    that is watched may take long: signals are asked for by `wait`."""
+    more, is_wide = ", ptr %poll, ptr %error" if name == "lw_watched_loop" else "", name == "lw_wide_loop"
+    most = "load atomic i64, ptr @threads monotonic, align 8" if is_wide else f"add i64 {MOST_CHUNKS}, 0"
+    start = f"""
+  %unstarted = icmp eq i32 %mode, {UNSTARTED}
+  br i1 %unstarted, label %start, label %started
+start:
+  call void @lw_pool_start()
+  br label %started
+started:""" if is_wide else ""
     return f"""
 define void @{name}(ptr %body, ptr %context, i64 %n, i64 %each, i64 %least, i64 %together{more}) nounwind {{
 entry:
@@ -310,7 +317,7 @@ entry:
 whole:
   call void %body(ptr %context, i64 0, i64 %n)
   ret void
-chunks:
+chunks:{start}
   %light = udiv i64 {CHUNK}, %units
   %more = add i64 %light, 1
   %most = {most}
