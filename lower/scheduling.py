@@ -54,7 +54,7 @@ from loopwright.ir.schedule import (
 )
 from loopwright.lower import binding, blocks, registers
 from loopwright.lower.distribution import distribute
-from loopwright.lower.few_columns import few_positions
+from loopwright.lower.few_columns import with_few
 from loopwright.lower.fusing import Fused, by_rows, fuse_loops, transposed_loads
 from loopwright.lower.jamming import jam
 from loopwright.lower.joining import join
@@ -67,7 +67,7 @@ from loopwright.lower.row_passes import in_passes
 from loopwright.lower.row_products import row_products
 from loopwright.lower.sharing import Begun, Blocking, Known, Step, Wide, known_of
 from loopwright.lower.short_rows import in_short_rows
-from loopwright.lower.tiling import FEW, Done, every, may_name, named, reorder, shared_out, split, tensorize, unpacked
+from loopwright.lower.tiling import FEW, Done, may_name, named, reorder, shared_out, split, tensorize, unpacked
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -221,21 +221,9 @@ def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None
     if begun is None:
         begun = known.begun[places] = Begun(place(region, places))
     made = _NestBuilder(region, d, places, begun, known).build(name)
-    return replace(made, nest=_with_few(region, d, d.few, made)) if d.few else made
-
-
-def _with_few(region: Graph, d: Decisions, x: FewColumns | FewSteps, made: Scheduled) -> Nest:
-    """The nest that has other bodies for few positions, unless these could not do all that it does."""
-    few = few_positions(region, x)
-    check(few is not None, x, "that axis is not one that may turn out to be short")
-    check(len(made.sites) == 1, x, "the kernel may fail")
-    inside = every(made.nest.body)
-    is_map = all(isinstance(s, For | Store) for s in inside)
-    check(all(s.combine == "set" for s in inside if isinstance(s, Store)), x, "the kernel updates what is there")
-    if isinstance(x, FewColumns):
-        check(is_map and len(region.results) == 1, x, "the kernel does more than a map")
-    check(is_map or d.short is None, x, "the kernel has ways of its own for short rows, which round otherwise")
-    return altered(made.nest, few=few)
+    if d.few is None:
+        return made
+    return replace(made, nest=with_few(region, d.few, made.nest, may_fail=len(made.sites) > 1, has_short=d.short is not None))
 
 
 def fits(region: Graph, schedule: Schedule) -> bool:
