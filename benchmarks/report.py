@@ -1,9 +1,12 @@
-"""The tables of docs/performance.md, from results.json: every row of the last run of each workload, lost ones included."""
+"""The tables of docs/performance.md, from results.json: every row of the last run of each workload on each processor,
+lost ones included."""
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.chart import draw
 from benchmarks.goals import GOALS, Goal
@@ -11,6 +14,7 @@ from benchmarks.harness import TUNED, Timing, readable
 
 RESULTS = Path(__file__).parent / "results.json"
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+Machine = dict[str, Any]  # machine: what it is, its processor first; runs: by the number of threads, timings
 BEGIN, END = "<!-- from benchmarks/results.json: begin -->\n", "<!-- end -->\n"
 
 
@@ -88,36 +92,47 @@ def _verdict(goal: Goal | None, row: Row) -> str:
     return "" if row.ratio is None or goal.ratio is None else "met" if row.ratio <= goal.ratio else "**missed**"
 
 
-def merged(old: dict, timings: list[Timing], threads: int, machine: dict) -> dict:
-    """results.json with a run's timings in place of earlier ones of the same workloads; another machine starts anew."""
-    runs = dict(old.get("runs", {})) if old.get("machine") == machine else {}
+def merged(old: list[Machine], timings: list[Timing], threads: int, machine: dict[str, str]) -> list[Machine]:
+    """results.json with a run's timings in place of earlier ones of the same workloads on the same machine. Of a processor only
+    the last state of its libraries is kept."""
+    runs = next((dict(x["runs"]) for x in old if x["machine"] == machine), {})
     again = {t.workload for t in timings}
     kept = [t for t in runs.get(str(threads), []) if t["workload"] not in again]
     runs[str(threads)] = kept + [t.as_dict() for t in timings]
-    return {"machine": machine, "runs": runs}
+    others = [x for x in old if x["machine"]["processor"] != machine["processor"]]
+    return sorted([*others, {"machine": machine, "runs": runs}], key=lambda x: x["machine"]["processor"], reverse=True)
 
 
-def page(text: str, results: dict) -> str:
+def page(text: str, results: list[Machine]) -> str:
     """docs/performance.md with its tables made anew."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    machine = ", ".join(f"{name} {value}" for name, value in results["machine"].items())
-    parts = [f"Machine: {machine}.\n"]
-    for threads, timings in sorted(results["runs"].items()):
-        title = "One thread" if threads == "1" else f"{threads} threads"
-        found = [Timing(**t) for t in timings]
-        picture = f"performance-{threads}.png"
-        shown = f"![]({picture})\n\n" if (PAGE.parent / picture).exists() else ""
-        parts.append(f"### {title}\n\n{shown}{summary(found)}")
-        if tuned := tuned_summary(found):
-            parts.append(f"### {title}, tuned\n\n{tuned}")
+    parts = []
+    for found in results:
+        processor, *others = found["machine"].items()
+        parts.append(f"### {processor[1]}\n\n{', '.join(f'{name} {value}' for name, value in others)}.\n")
+        parts += [_section(found, threads, [Timing(**t) for t in runs]) for threads, runs in sorted(found["runs"].items())]
     return before + BEGIN + "\n".join(parts) + END + after
 
 
-def write(timings: list[Timing], threads: int, machine: dict) -> None:
+def _section(of: Machine, threads: str, timings: list[Timing]) -> str:
+    """The tables of a machine for so many threads."""
+    title, file = "One thread" if threads == "1" else f"{threads} threads", picture(of, threads)
+    shown = f"![]({file.name})\n\n" if file.exists() else ""
+    tuned = tuned_summary(timings)
+    return f"#### {title}\n\n{shown}{summary(timings)}" + (f"\n#### {title}, tuned\n\n{tuned}" if tuned else "")
+
+
+def picture(of: Machine, threads: str) -> Path:
+    """The bars of a machine for so many threads."""
+    words = re.findall(r"\w+", re.sub(r"\(\w+\)", "", of["machine"]["processor"]).lower())
+    return PAGE.parent / f"performance-{'-'.join(words)}-{threads}.png"
+
+
+def write(timings: list[Timing], threads: int, machine: dict[str, str]) -> None:
     """Keep a run's timings, and show them."""
-    results = merged(json.loads(RESULTS.read_text()) if RESULTS.exists() else {}, timings, threads, machine)
+    results = merged(json.loads(RESULTS.read_text()) if RESULTS.exists() else [], timings, threads, machine)
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    for count, found in results["runs"].items():
-        draw(rows([Timing(**t) for t in found]), PAGE.parent / f"performance-{count}.png")
+    mine = next(x for x in results if x["machine"] == machine)
+    draw(rows([Timing(**t) for t in mine["runs"][str(threads)]]), picture(mine, str(threads)))
     PAGE.write_text(page(PAGE.read_text(), results))

@@ -79,12 +79,16 @@ def test_a_search_is_told_beside_what_it_found(quick, monkeypatch):
     assert re.search(r"\d+ candidates a minute, replay and features \d+\.\d\d ms, text \d+ ms$", found["loopwright tuned"].note)
 
 
-def test_a_run_replaces_its_own_workloads_only():
-    old = report.merged({}, [timing("a", "loopwright", 1.0), timing("b", "loopwright", 1.0)], 1, {"processor": "p"})
-    new = report.merged(old, [timing("a", "loopwright", 2.0)], 1, {"processor": "p"})
-    assert [(t["workload"], t["median"]) for t in new["runs"]["1"]] == [("b", 1.0), ("a", 2.0)]
-    assert set(report.merged(new, [timing("a", "loopwright", 2.0)], 2, {"processor": "p"})["runs"]) == {"1", "2"}
-    assert set(report.merged(new, [timing("a", "loopwright", 2.0)], 2, {"processor": "q"})["runs"]) == {"2"}
+def test_a_run_replaces_its_own_workloads_on_its_machine_only():
+    one, two = {"processor": "p", "numpy": "2"}, {"processor": "q", "numpy": "2"}
+    old = report.merged([], [timing("a", "loopwright", 1.0), timing("b", "loopwright", 1.0)], 1, one)
+    new = report.merged(old, [timing("a", "loopwright", 2.0)], 1, one)
+    assert [(t["workload"], t["median"]) for t in new[0]["runs"]["1"]] == [("b", 1.0), ("a", 2.0)]
+    assert set(report.merged(new, [timing("a", "loopwright", 2.0)], 2, one)[0]["runs"]) == {"1", "2"}
+    both = report.merged(new, [timing("a", "loopwright", 2.0)], 2, two)
+    assert [(x["machine"], set(x["runs"])) for x in both] == [(two, {"2"}), (one, {"1"})]
+    later = report.merged(both, [timing("a", "loopwright", 2.0)], 2, {**two, "numpy": "3"})
+    assert [x["machine"]["numpy"] for x in later] == ["3", "2"] and later[1] == both[1]
 
 
 def test_the_page_shows_the_results_and_every_goal():
