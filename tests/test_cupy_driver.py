@@ -131,9 +131,13 @@ LIBRARY = {
     "product": lambda x: x @ x.T @ x,
     "batched product": lambda x: (x[None] * 2) @ x[None], "fft": lambda x: np.fft.fft(x, axis=0), "rfft": np.fft.rfft,
     "irfft": lambda x: np.fft.irfft(np.fft.rfft(x), 5), "cholesky": lambda x: np.linalg.cholesky(x @ x.T + 9 * np.eye(4)),
-    "solve": lambda x: np.linalg.solve(x @ x.T + 9 * np.eye(4), x), "svd": lambda x: np.linalg.svd(x)[1],
-    "qr": lambda x: np.abs(np.linalg.qr(x)[1]), "slogdet": lambda x: np.linalg.slogdet(x + 9 * np.eye(4))[1],
-    "eigh": lambda x: np.linalg.eigvalsh(x + x.T), "cumprod": lambda x: np.cumprod(x + 1j, axis=1),
+    "solve": lambda x: np.linalg.solve(x @ x.T + 9 * np.eye(4), x), "svdvals": lambda x: np.linalg.svd(x)[1],
+    "r": lambda x: np.abs(np.linalg.qr(x)[1]), "slogdet": lambda x: np.linalg.slogdet(x + 9 * np.eye(4))[1],
+    "eigvalsh": lambda x: np.linalg.eigvalsh(x + x.T),
+    "whole svd": lambda x: (lambda u, s, vt: (u * s) @ vt)(*np.linalg.svd(x)),
+    "whole qr": lambda x: (lambda q, r: q @ r)(*np.linalg.qr(x)),
+    "whole eigh": lambda x: (lambda w, v: (v * w) @ v.T)(*np.linalg.eigh(x + x.T)),
+    "complete": lambda x: np.abs(np.linalg.qr(x[:, :2], "complete")[1]), "cumprod": lambda x: np.cumprod(x + 1j, axis=1),
 }
 
 
