@@ -29,15 +29,18 @@ from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Nest, Sta
 from loopwright.ir.ops.construct import scalar
 from loopwright.ir.types import I64
 from loopwright.lower.fusing import expressions, transposed_loads
-from loopwright.lower.tiling import KNOWN, Body, Done, at_loop, loops, may_name, named, read_by
+from loopwright.lower.naming import bits, may_name, named
+from loopwright.lower.tiling import KNOWN, Body, Done, at_loop, loops, read_by
 
 
 def pack(nest: Nest, side: str, name: str, number: int | None, done: Done) -> Nest:
     """One side of the only product of blocks, or of one by its stage, copied inside the loop of this name (none: once) to where
     its tiles read it in order."""
+    wanted = None if number is None else (f"s{number}_sums", f"r{number}_sums", f"t{number}")
+    some = bits(wanted or ())
+
     def packed(body: Body, f: For | None) -> Body:
-        wanted = None if number is None else (f"s{number}_sums", f"r{number}_sums", f"t{number}")
-        products = [(k, s) for k, x in enumerate(body) for s in _products(x, wanted)]
+        products = [(k, s) for k, x in enumerate(body) for s in _products(x, wanted, some)]
         if len(products) != 1:
             raise ValueError("there is no product in it, or more than one")
         at, s = products[0]
@@ -47,7 +50,7 @@ def pack(nest: Nest, side: str, name: str, number: int | None, done: Done) -> Ne
         if known is None:
             read = Load(copy.buffer.name, (copy.place,), copy.buffer.dtype)
             new = altered(s, left=read) if side == "left" else altered(s, right=read)
-            known = copy.read[id(body[at])] = body[at], _replaced(body[at], s, new)
+            known = copy.read[id(body[at])] = body[at], _replaced(body[at], s, new, bits((s.buffer,)))
         return (*body[:at], Allocate(copy.buffer), copy.fill, known[1], *body[at + 1:])
     if side not in ("left", "right"):
         raise ValueError("a product has a left and a right side")
@@ -56,10 +59,10 @@ def pack(nest: Nest, side: str, name: str, number: int | None, done: Done) -> Ne
     return altered(nest, body=at_loop(nest.body, name, lambda f: f.with_body(packed(f.body, f)), done))
 
 
-def _products(s: Statement, wanted: Sequence[str] | None) -> list[Contract]:
-    """The products of blocks whose sums are in these buffers, or all."""
-    if isinstance(s, For) and (wanted is None or may_name(s, wanted)):
-        return [x for inner in s.body for x in _products(inner, wanted)]
+def _products(s: Statement, wanted: Sequence[str] | None, some: int) -> list[Contract]:
+    """The products of blocks whose sums are in these buffers, which are bits too, or all."""
+    if isinstance(s, For) and (wanted is None or may_name(s, some)):
+        return [x for inner in s.body for x in _products(inner, wanted, some)]
     return [s] if isinstance(s, Contract) and (wanted is None or s.buffer in wanted) else []
 
 
@@ -95,18 +98,18 @@ def _left(s: Contract, f: For | None) -> _Copy:
     """The left side packed in the body of f."""
     if f is None or f.index != s.over[-1].origin:
         raise ValueError("the left side is packed for a block of its terms")
-    return _left_copy(s)
+    return _left_copy(s.buffer, s.rows, s.over, s.left, s.lanes)
 
 
 @lru_cache(KNOWN)
-def _left_copy(s: Contract) -> _Copy:
+def _left_copy(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, lanes: int) -> _Copy:
     """A block of rows, in pieces of one depth: rows lie a known distance apart. Windows that step by one position, or by two,
     share the rows that they have in common."""
-    last, rows = s.over[-1], s.rows
+    last = over[-1]
     assert last.origin and last.length and rows.origin and rows.length
-    width = last.length + s.lanes  # as the sums' rows
-    window, step, stride = _window(s)
-    others = [b for b in s.over[:-1] if b is not window]
+    width = last.length + lanes  # as the sums' rows
+    window, step, stride = _window(rows, over, value)
+    others = [b for b in over[:-1] if b is not window]
     reach = 0 if window is None else (window.extent - 1) * step
     more = floordiv(reach + (stride - 1), stride)  # rows that windows reach past the block's own
     count = rows.length + more
@@ -117,20 +120,20 @@ def _left_copy(s: Contract) -> _Copy:
 
     def place(at: Expr) -> Expr:
         return plus(plus(before, times(at, Literal(width, I64))), minus(last.index, start))
-    buffer = Buffer(f"{s.buffer}_left", (product(b.extent for b in others) * count * stride * width,), s.left.dtype, "local")
-    terms = For(last.index, last.extent, (), s.lanes, 4, origin=last.origin, length=last.length)
-    over = For(rows.index, rows.extent + more, (), origin=rows.origin, length=count)
+    buffer = Buffer(f"{sums}_left", (product(b.extent for b in others) * count * stride * width,), value.dtype, "local")
+    terms = For(last.index, last.extent, (), lanes, 4, origin=last.origin, length=last.length)
+    each = For(rows.index, rows.extent + more, (), origin=rows.origin, length=count)
     if window is not None and stride > 1:
         at = plus(times(rows.index, Literal(stride, I64)), window.index)
-        value = _until((rows.extent - 1) * stride + window.extent, at, s.left)
+        value = _until((rows.extent - 1) * stride + window.extent, at, value)
         body: Statement = terms.with_body((For(window.index, stride, (
-            over.with_body((Store(buffer.name, (place(moved),), value),)),)),))
+            each.with_body((Store(buffer.name, (place(moved),), value),)),)),))
     else:
-        first = s.left if window is None else transform(s.left, lambda e: Literal(0, I64) if e == window.index else None)
+        first = value if window is None else transform(value, lambda e: Literal(0, I64) if e == window.index else None)
         store = Store(buffer.name, (place(row),), first)
-        body = _across(over.with_body((terms.with_body((store,)),)))
-        if len(s.over) > 1 and not body.tiled:  # pixels have few features: which lanes these are is found out once for all
-            body = terms.with_body((over.with_body((store,)),))
+        body = _across(each.with_body((terms.with_body((store,)),)))
+        if len(over) > 1 and not body.tiled:  # pixels have few features: which lanes these are is found out once for all
+            body = terms.with_body((each.with_body((store,)),))
     return _Copy.of(buffer, _around(others, body), place(moved))
 
 
@@ -139,11 +142,11 @@ def _until(end: Extent, at: Expr, value: Expr) -> Expr:
     return When(less(at, integer(end)), value, Literal(scalar(0, value.dtype), value.dtype))
 
 
-def _window(s: Contract) -> tuple[Block | None, int, int]:
+def _window(rows: Block, over: Sequence[Block], value: Expr) -> tuple[Block | None, int, int]:
     """The index of a sum that moves the rows which are read by whole positions, by how many, and how many lie between two rows
     that are read: 1, or 2 where the index moves by one."""
-    for b in reversed(s.over[:-1]):
-        found = {(c.get(s.rows.index), c.get(b.index)) for c in _linear_parts(s.left, {s.rows.index, b.index})}
+    for b in reversed(over[:-1]):
+        found = {(c.get(rows.index), c.get(b.index)) for c in _linear_parts(value, {rows.index, b.index})}
         stride, step = next(iter(found)) if len(found) == 1 else (None, None)
         if not isinstance(step, int) or not isinstance(stride, int) or step <= 0:
             continue
@@ -181,33 +184,35 @@ def _linear(e: Expr) -> dict[Index, Extent] | None:
 def _right(s: Contract, f: For | None, body: Body) -> _Copy:
     """The right side packed in the body of f."""
     first, count = _columns_of(s, f, body)
-    return _right_copy(s, first, count, f is not None and f.index == s.over[-1].origin)
+    in_blocks = f is not None and f.index == s.over[-1].origin
+    return _right_copy(s.buffer, s.columns, s.over, s.right, s.lanes, first, count, in_blocks)
 
 
 @lru_cache(KNOWN)
-def _right_copy(s: Contract, first: Index | None, count: Extent, in_blocks: bool) -> _Copy:
+def _right_copy(sums: str, columns: Block, over: tuple[Block, ...], value: Expr, lanes: int, first: Index | None, count: Extent,
+                in_blocks: bool) -> _Copy:
     """Panels of a block of columns, or of all of them, one term of the sums after another: all terms, or those of a block."""
-    panel, width, last = s.columns.origin, s.columns.length, s.over[-1]
-    assert panel and width
+    panel, width, last = columns.origin, columns.length, over[-1]
+    assert panel and isinstance(width, int)
     term: Expr = last.index
-    count_of_terms, over = last.extent, For(last.index, last.extent, ())
+    count_of_terms, each = last.extent, For(last.index, last.extent, ())
     if in_blocks:
         assert last.length is not None and last.origin is not None
-        count_of_terms, over = last.length, altered(over, origin=last.origin, length=last.length)
+        count_of_terms, each = last.length, altered(each, origin=last.origin, length=last.length)
         term = minus(last.index, last.origin)
-    terms = product(b.extent for b in s.over[:-1]) * count_of_terms
-    place = plus(times(_flat(s.over[:-1]), integer(count_of_terms * width)), times(term, Literal(width, I64)))
+    terms = product(b.extent for b in over[:-1]) * count_of_terms
+    place = plus(times(_flat(over[:-1]), integer(count_of_terms * width)), times(term, Literal(width, I64)))
     at = panel if first is None else minus(panel, first)
-    place = plus(plus(times(at, integer(terms)), place), minus(s.columns.index, panel))
-    buffer = Buffer(f"{s.buffer}_right", (terms * count,), s.right.dtype, "local")
-    vectors = For(s.columns.index, s.columns.extent, (Store(buffer.name, (place,), s.right),), s.lanes, width // s.lanes,
+    place = plus(plus(times(at, integer(terms)), place), minus(columns.index, panel))
+    buffer = Buffer(f"{sums}_right", (terms * count,), value.dtype, "local")
+    vectors = For(columns.index, columns.extent, (Store(buffer.name, (place,), value),), lanes, width // lanes,
                   origin=panel, length=width, padded=True)
-    panels = For(panel, s.columns.extent, (), origin=first, length=None if first is None else count, step=width)
-    terms_of_panel = _across(over.with_body((vectors,)))
+    panels = For(panel, columns.extent, (), origin=first, length=None if first is None else count, step=width)
+    terms_of_panel = _across(each.with_body((vectors,)))
     if terms_of_panel.tiled:
-        body: Statement = panels.with_body((_around(s.over[:-1], terms_of_panel),))
+        body: Statement = panels.with_body((_around(over[:-1], terms_of_panel),))
     else:  # along the rows, as they lie in memory
-        body = _around(s.over[:-1], over.with_body((panels.with_body((vectors,)),)))
+        body = _around(over[:-1], each.with_body((panels.with_body((vectors,)),)))
     return _Copy.of(buffer, body, place)
 
 
@@ -227,8 +232,9 @@ def _columns_of(s: Contract, f: For | None, body: Body) -> tuple[Index | None, E
 
 def _loops(body: Sequence[Statement], index: Index) -> Iterator[For]:
     """The loops over an index, outer ones first."""
+    some = bits((index.name,))
     for s in body:
-        if isinstance(s, For) and may_name(s, (index.name,)):
+        if isinstance(s, For) and may_name(s, some):
             if s.index == index:
                 yield s
             yield from _loops(s.body, index)
@@ -254,7 +260,7 @@ def _across(f: For) -> For:
     return altered(f, tiled=True) if transposed_loads(f) else f
 
 
-def _replaced(s: Statement, old: Contract, new: Contract) -> Statement:
-    if isinstance(s, For) and may_name(s, (old.buffer,)):
-        return s.with_body(tuple([_replaced(x, old, new) for x in s.body]))
+def _replaced(s: Statement, old: Contract, new: Contract, some: int) -> Statement:
+    if isinstance(s, For) and may_name(s, some):
+        return s.with_body(tuple([_replaced(x, old, new, some) for x in s.body]))
     return new if s is old else s

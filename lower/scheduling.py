@@ -60,6 +60,7 @@ from loopwright.lower.jamming import jam
 from loopwright.lower.joining import join
 from loopwright.lower.lanes import lane_nest
 from loopwright.lower.masking import skip
+from loopwright.lower.naming import bits, may_name, named
 from loopwright.lower.packing import pack
 from loopwright.lower.partials import ROWS, block_sums
 from loopwright.lower.placing import Places, check, place, prefetching
@@ -67,7 +68,7 @@ from loopwright.lower.row_passes import in_passes
 from loopwright.lower.row_products import row_products
 from loopwright.lower.sharing import Begun, Blocking, Known, Step, Wide, known_of
 from loopwright.lower.short_rows import in_short_rows
-from loopwright.lower.tiling import FEW, Done, may_name, named, reorder, shared_out, split, tensorize, unpacked
+from loopwright.lower.tiling import Done, reorder, shared_out, split, tensorize, unpacked
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -411,22 +412,22 @@ class _NestBuilder:
 def _in_vectors(body: tuple[Statement, ...], vectors: Mapping[str, dict[str, int]], known: Wide) -> tuple[Statement, ...]:
     """The statements with so many lanes and vectors in flight, by the names of loops with lanes and of reductions. `known`:
     loops that have got some."""
-    def altogether(f: For) -> For:
-        f = f.with_body(_in_vectors(f.body, vectors, known))
-        return altered(f, **vectors[f.index.name]) if f.lanes > 1 and f.index.name in vectors else f
+    some = [(bits((name,)), (name, *x.items())) for name, x in vectors.items()]
+    wanted = bits(vectors)
 
     def done(s: Statement) -> Statement:
         if isinstance(s, Reduction) and s.name in vectors:
             return altered(s, **vectors[s.name])
-        if not isinstance(s, For) or not may_name(s, vectors):
+        if not isinstance(s, For) or not may_name(s, wanted):
             return s
-        if len(s.body) > FEW:
-            return altogether(s)
-        key = id(s), *[(name, *vectors[name].items()) for name in sorted(named((s,), vectors))]
+        key = id(s), *[x for name, x in some if may_name(s, name)]
         if key not in known:
             if len(known) >= MOST_WIDE:
                 known.clear()
-            known[key] = s, altogether(s)  # s is kept, so that its id stays its own
+            f = s.with_body(tuple(map(done, s.body)))
+            if f.lanes > 1 and f.index.name in vectors:
+                f = altered(f, **vectors[f.index.name])
+            known[key] = s, f  # s is kept, so that its number stays its own
         return known[key][1]
     return tuple(map(done, body))
 

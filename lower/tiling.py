@@ -5,8 +5,7 @@ the same positions in blocks, so that no access changes.
 """
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 
 import numpy as np
@@ -31,14 +30,11 @@ from loopwright.ir.loops import (
 from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Reduction, Statement, Store, altered
 from loopwright.ir.schedule import Parallel, Tensorize
 from loopwright.ir.types import BF16, BOOL, F32, I8, I16, I32, I64, U8, U16
-from loopwright.lower.fusing import writes
+from loopwright.lower.naming import bits, may_name
 
 Body = tuple[Statement, ...]
 Done = dict[int, tuple[For, For, Buffer | None]]  # loops by number, what an instruction made of each, and a buffer it widens
-FEW = 8  # statements of a loop: nests that follow from each other share most of such loops, and seldom others
 KNOWN = 1 << 10  # products of which it is known how they are tiled and packed: schedules that follow from each other share them
-
-_KNOWN_NAMES: dict[int, tuple[For, frozenset[str]]] = {}  # by number; the loop is kept, so that the number stays its own
 
 
 def shared_out(nest: Nest, x: Parallel, together: Mapping[str, int]) -> Nest:
@@ -75,7 +71,7 @@ def reorder(nest: Nest, names: Sequence[str], done: Done) -> Nest:
     """Loops directly inside one another, in this order from the outside: those around statements, or those of a sum."""
     if not names:
         raise ValueError("it names no loops")
-    outermost = _first(nest.body, names)
+    outermost = _first(nest.body, names, bits(names))
     if outermost is None:
         return altered(nest, body=_summed_in_order(nest.body, names))
     def ordered(outer: For) -> For:
@@ -98,11 +94,11 @@ def reorder(nest: Nest, names: Sequence[str], done: Done) -> Nest:
     return altered(nest, body=at_loop(nest.body, outermost, ordered, done))
 
 
-def _first(body: Body, wanted: Sequence[str]) -> str | None:
-    """Of these loops the one that comes first."""
+def _first(body: Body, wanted: Sequence[str], some: int) -> str | None:
+    """Of these loops, whose names are bits too, the one that comes first."""
     for s in body:
-        if isinstance(s, For) and may_name(s, wanted):
-            found = s.index.name if s.index.name in wanted else _first(s.body, wanted)
+        if isinstance(s, For) and may_name(s, some):
+            found = s.index.name if s.index.name in wanted else _first(s.body, wanted, some)
             if found is not None:
                 return found
     return None
@@ -154,51 +150,6 @@ def every(body: Sequence[Statement]) -> list[Statement]:
     return found
 
 
-def named(body: Sequence[Statement], wanted: Collection[str]) -> set[str]:
-    """Which of these names loops among statements have, or reductions, or buffers that are stored to or brought near."""
-    found = set[str]()
-    for s in body:
-        if not isinstance(s, For):
-            found.update([x for x in _own(s) if x in wanted])
-        elif not may_name(s, wanted):
-            continue
-        elif len(s.body) <= FEW:
-            found |= _names(s).intersection(wanted)
-        else:
-            found |= named(s.body, wanted)
-            if s.index.name in wanted:
-                found.add(s.index.name)
-    return found
-
-
-def may_name(f: For, wanted: Collection[str]) -> bool:
-    """Whether a loop may be that of one of these names, or hold it, see `named`."""
-    found = _KNOWN_NAMES.get(id(f))
-    if found is None and len(f.body) > FEW:
-        return True
-    return not (_names(f) if found is None else found[1]).isdisjoint(wanted)
-
-
-def _names(f: For) -> frozenset[str]:
-    """All that is named in a loop, which is found once."""
-    found = _KNOWN_NAMES.get(id(f))
-    if found is None:
-        if len(_KNOWN_NAMES) >= KNOWN:
-            _KNOWN_NAMES.clear()
-        inner = [_names(s) if isinstance(s, For) else _own(s) for s in f.body]
-        found = _KNOWN_NAMES[id(f)] = f, frozenset((f.index.name,)).union(*inner)
-    return found[1]
-
-
-def _own(s: Statement) -> Sequence[str]:
-    """What a statement that is no loop names."""
-    if isinstance(s, Allocate | Let):
-        return ()
-    if isinstance(s, Store):
-        return (s.buffer,)
-    return [*([s.name] if isinstance(s, Reduction) else []), *(name for name, _ in writes((s,)))]
-
-
 @lru_cache(1 << 12)
 def read_by(e: Expr) -> tuple[frozenset[Index], frozenset[str]]:
     """The indices in an expression, and the buffers that it reads."""
@@ -209,29 +160,31 @@ def read_by(e: Expr) -> tuple[frozenset[Index], frozenset[str]]:
 
 def at_loop(body: Body, name: str, change: Callable[[For], For], done: Done) -> Body:
     """The statements with the loop of that index changed."""
-    found, _ = _changed(body, (name,), lambda f: (change(f), None) if f.index.name == name else None, done)
+    found, _ = _changed(body, bits((name,)), lambda f: (change(f), None) if f.index.name == name else None, done)
     if found is body:
         raise ValueError(f"there is no loop {name!r}")
     return found
 
 
-def _changed(body: Body, wanted: Sequence[str], change: Callable[[For], tuple[For, Buffer | None] | None],
+def _changed(body: Body, wanted: int, change: Callable[[For], tuple[For, Buffer | None] | None],
              done: Done) -> tuple[Body, Buffer | None]:
-    """The statements with what `change` makes of loops that name something which is wanted, outer ones first, and the buffer
-    that it gives. `done`: what became of loops before."""
-    made, widened = list(body), None
+    """The statements with what `change` makes of loops that may name what is wanted, outer ones first, and the buffer that it
+    gives. `done`: what became of loops before."""
+    made, widened = body, None
     for k, s in enumerate(body):
-        if not isinstance(s, For) or not may_name(s, wanted):
+        if not isinstance(s, For):
             continue
         known = done.get(id(s))
         if known is None:
+            if not may_name(s, wanted):
+                continue
             done[id(s)] = known = s, *(change(s) or _inside(s, wanted, change, done))
         if known[1] is not s:
-            made[k], widened = known[1:]
-    return body if all(map(operator.is_, made, body)) else tuple(made), widened
+            made, widened = (*made[:k], known[1], *made[k + 1:]), known[2]
+    return made, widened
 
 
-def _inside(s: For, wanted: Sequence[str], change: Callable[[For], tuple[For, Buffer | None] | None],
+def _inside(s: For, wanted: int, change: Callable[[For], tuple[For, Buffer | None] | None],
             done: Done) -> tuple[For, Buffer | None]:
     """A loop with its body changed, see `_changed`."""
     body, widened = _changed(s.body, wanted, change, done)
@@ -253,7 +206,7 @@ def tensorize(nest: Nest, x: Tensorize, done: Done) -> Nest:
                 made, tile = _tiled_body(rows, columns, sums, x) if added is None else _tiled_sums(rows, columns, added, x)
                 return around.with_body(made), tile
         return None
-    body, tile = _changed(nest.body, (*sums, row), tiled, done)
+    body, tile = _changed(nest.body, bits((*sums, row)), tiled, done)
     if tile is None:
         raise ValueError("it does not stand in two loops, that of the columns inside that of the rows, inside a block")
     return altered(nest, body=_widened(body, nest.body, tile))

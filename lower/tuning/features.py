@@ -6,6 +6,7 @@ of loops whose data does not fit it: a loop fetches what it reads once if one tr
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -51,107 +52,129 @@ NAMES = (
     "statements", "kept", "passes", "prefetches",  # of which kept: bytes of rows; passes: reductions with loops of their own
     "tile_rows", "tile_columns", "tile_sums")  # of products: a tile of registers, and its vectors
 COLUMN = {name: k for k, name in enumerate(NAMES)}
-MOST = frozenset(("parallel", "lanes", "in_flight", "innermost", "depth", "tile_rows", "tile_columns", "tile_sums"))  # no sums
+_LEAST = {"parallel": 1.0}  # without any such loop
 Steps = Mapping[str, int]  # how far an index moves for a step of each loop
+Wide = tuple[tuple[str, int], ...]  # indices, and so many positions of each
 Chain = tuple[str, int, Any]  # a loop's index, its trips, and the chain of the loop around it, or None
 
 
 def features(nest: Nest, sizes: Mapping[str, int], target: Target) -> np.ndarray:
     """f64[len(NAMES)]: what the nest does at these sizes."""
     walk = _Walk(sizes, target, {b.name: b for b in nest.buffers}, _known(tuple(sizes.items()), target))
-    root = _Loop("", 1)
+    root = _Loops()
+    root.enter("", 1)  # the call
     walk.body(nest.body, root)
-    total = walk.total
-    total["bytes"] = sum(walk.met.values())
-    total["past_first"], total["past_second"], total["past_last"] = root.moved(
-        (FIRST_CACHE, target.cache_bytes, LAST_CACHE * target.cache_bytes))
-    return np.array([total[name] for name in NAMES])
+    total = root.sums | root.most
+    total["bytes"] = sum(root.met.values())
+    total["past_first"], total["past_second"], total["past_last"] = root.end(walk.caches).moved
+    return np.array([total.get(name, _LEAST.get(name, 0.0)) for name in NAMES])
 
 
-class _Loop:
-    """A loop around statements. runs: how often its body runs in all, a step at a time; wide: the positions of one step along
-    each index; one, all: of each buffer the bytes that one trip meets, and all trips; own: those of its own statements."""
+class _Loops:
+    """Loops directly inside each other, and what is noted of them.
 
-    __slots__ = ("_moved", "all", "chain", "depth", "index", "inside", "lanes", "one", "own", "parent", "points", "runs",
-                 "trips", "wide")
+    trips: of each, outer ones first; runs: how often the body of the innermost runs in all, a step at a time; wide: the
+    positions of one step along each index; points: all of them; reads: of each buffer the bytes that one trip meets, then all
+    of its trips, and so on outwards; own: those of the body's own statements; met: of operands and results all bytes, where
+    no numbers decide which; sums, most: what is added up, and what only the greatest counts of; inside: what each loop of the
+    body moved; moved: bytes from beyond each cache; outside, local: buffers of others, and names of its own.
+    """
 
-    def __init__(self, index: str, trips: int, parent: _Loop | None = None, wide: tuple[tuple[str, int], ...] = (),
-                 lanes: int = 1) -> None:
-        self.index, self.trips, self.parent, self.wide, self.lanes = index, trips, parent, wide, lanes
-        self.chain: Chain = (index, trips, parent.chain if parent else None)
-        self.runs: int = trips * (parent.runs if parent else 1)
-        self.points: int = self.runs * math.prod([n for _, n in wide]) if wide else self.runs
-        self.depth: int = parent.depth + 1 if parent else 0
-        self.one: dict[str, float] = {}
-        self.all: dict[str, float] = {}
+    __slots__ = ("around", "chain", "depth", "inside", "lanes", "local", "met", "most", "moved", "outside", "own", "points",
+                 "reads", "runs", "sums", "trips", "wide")
+
+    def __init__(self, around: _Loops | None = None) -> None:
+        self.around = around
+        self.trips: list[int] = []
+        self.chain: Chain | None = around.chain if around else None
+        self.wide: Wide = around.wide if around else ()
+        self.lanes: int = around.lanes if around else 1
+        self.runs: int = around.runs if around else 1
+        self.points: int = around.points if around else 1
+        self.depth: int = around.depth if around else -1
+        self.sums: dict[str, float] = defaultdict(float)
+        self.most: dict[str, float] = {}
+        self.met: dict[str, float] = {}
+        self.reads: dict[str, tuple[float, ...]] = {}
         self.own: dict[str, float] = {}
-        self.inside: list[_Loop] = []
-        self._moved: tuple[float, ...] | None = None
-        if parent:
-            parent.inside.append(self)
+        self.inside: list[tuple[float, ...]] = []
+        self.outside: dict[str, Buffer] = {}
+        self.local: list[str] = []
+        self.moved: tuple[float, ...] = ()
 
-    def access(self, name: str, each: int, shape: tuple[int, ...], index: tuple[Expr, ...]) -> float:
-        """Note that a statement of the body reads or writes a buffer, of elements of so many bytes; those that it meets in
-        all."""
-        found = _met(each, shape, index, self.wide, self.chain)
-        bytes_ = found[0]
-        if bytes_ > self.own.get(name, 0.0):
-            self.own[name] = bytes_
-        loop: _Loop | None = self
-        for after in found[1:]:
-            assert loop is not None
-            if bytes_ > loop.one.get(name, 0.0):
-                loop.one[name] = bytes_
-            bytes_ = after
-            if bytes_ > loop.all.get(name, 0.0):
-                loop.all[name] = bytes_
-            loop = loop.parent
-        return bytes_
+    def enter(self, name: str, trips: int, step: int = 1, lanes: int = 1) -> None:
+        """One more loop, inside the others: each trip goes through so many positions."""
+        self.trips.append(trips)
+        self.chain = name, trips, self.chain
+        self.runs *= trips
+        self.points *= trips
+        self.depth += 1
+        if step > 1:
+            self.wide = *self.wide, (name, step)
+            self.points *= step
+        if lanes > self.lanes:
+            self.lanes = lanes
 
-    def moved(self, caches: tuple[int, ...]) -> tuple[float, ...]:
-        """The bytes that come from beyond each cache, found once, when all is noted: if a single trip fits everything is
-        fetched once, else by every trip."""
-        if self._moved is None:
-            one, whole = sum(self.one.values()), sum(self.all.values())
-            inside = [x.moved(caches) for x in self.inside] if one > min(caches) else []
-            own = sum(self.own.values())
-            self._moved = tuple([whole if one <= cache else self.trips * (own + sum([x[k] for x in inside]))
-                                 for k, cache in enumerate(caches)])
-        return self._moved
+    def goes_through(self, wide: Wide, lanes: int) -> None:
+        """What follows goes through other positions in a step."""
+        self.wide, self.lanes, self.points = wide, lanes, self.runs * math.prod([n for _, n in wide])
 
+    def access(self, b: Buffer, shape: tuple[int, ...], index: tuple[Expr, ...]) -> float:
+        """Note that a statement of the body reads or writes a buffer; the bytes that it meets in all."""
+        name, found = b.name, _met(b.dtype.itemsize, shape, index, self.wide, self.chain)
+        self.outside[name] = b
+        self.own[name] = max(self.own.get(name, 0.0), found[0])
+        self.read(name, found)
+        return found[-1]
 
-@dataclass(frozen=True)
-class _Described:
-    """What a loop does inside a chain of others. sums, most, met: as of `_Walk`, nothing else; around: what it meets in one
-    trip of the loop around it, and in all of each, outwards; inside: that loop; read: buffers of others that it reads or
-    writes."""
+    def read(self, name: str, found: tuple[float, ...]) -> None:
+        """Note what is met of a buffer."""
+        before = self.reads.get(name)
+        self.reads[name] = found if before is None or before is found else tuple(map(max, before, found))
 
-    chain: Chain
-    wide: tuple[tuple[str, int], ...]
-    lanes: int
-    sums: tuple[tuple[str, float], ...]
-    most: tuple[tuple[str, float], ...]
-    met: dict[str, float]
-    around: tuple[dict[str, float], ...]
-    inside: list[_Loop]
-    read: dict[str, Buffer]
+    def add(self, x: _Loops) -> None:
+        """Note what a loop of the body does, of which all is noted."""
+        levels = len(x.trips)
+        for name, n in x.sums.items():
+            self.sums[name] += n
+        _raise(self.most, x.most)
+        _raise(self.met, x.met)
+        for name, found in x.reads.items():
+            self.read(name, found[levels:])
+        self.inside.append(x.moved)
+        self.outside |= x.outside
 
+    def end(self, caches: tuple[int, ...]) -> _Loops:
+        """The loops, when all is noted. From beyond a cache comes everything once for all trips where what one meets fits
+        there, else what every trip fetches."""
+        levels = [sum(x) for x in zip(*[x[:len(self.trips) + 1] for x in self.reads.values()], strict=True)]
+        self.moved = tuple([self._moved(levels, k, cache) for k, cache in enumerate(caches)])
+        for name in self.local:
+            self.outside.pop(name, None)
+        return self
 
-@dataclass
-class _Seen:
-    """A loop of a nest before, and what it did if it came again: nests that follow from each other share most."""
-
-    loop: For
-    does: _Described | None = None
+    def _moved(self, levels: Sequence[float], which: int, cache: int) -> float:
+        """levels: the bytes that one trip of the innermost loop meets, then all of its trips, and so on outwards."""
+        if not levels:
+            return 0.0
+        times = 1
+        for k, trips in enumerate(self.trips):
+            at = len(self.trips) - 1 - k
+            if levels[at] <= cache:
+                return times * levels[at + 1]
+            times *= trips
+        return times * (sum(self.own.values()) + sum([x[which] for x in self.inside]))
 
 
 @dataclass(frozen=True)
 class _Known:
-    """Loops that were described at some sizes, by number, and what extents and shapes are there."""
+    """What nests that follow from each other share, at some sizes: loops that were described, by number; extents and shapes in
+    numbers, and lanes of a vector."""
 
-    loops: dict[int, _Seen] = field(default_factory=dict)
+    loops: dict[int, tuple[For, _Loops]] = field(default_factory=dict)  # the first is kept, so that its number stays its own
     numbers: dict[Extent, int] = field(default_factory=dict)
     shapes: dict[Shape, tuple[int, ...]] = field(default_factory=dict)
+    lanes: dict[np.dtype, int] = field(default_factory=dict)
 
 
 @lru_cache(4)
@@ -165,10 +188,9 @@ class _Walk:
     target: Target
     buffers: dict[str, Buffer]
     known: _Known
-    total: dict[str, float] = field(default_factory=lambda: {**dict.fromkeys(NAMES, 0.0), "parallel": 1.0})
-    met: dict[str, float] = field(default_factory=dict)  # of each operand and result, where no numbers decide which
-    last_fold: _Loop | None = None
-    read: dict[str, Buffer] | None = None  # by the loop that is being described to be remembered, if one is
+
+    def __post_init__(self) -> None:
+        self.caches = FIRST_CACHE, self.target.cache_bytes, LAST_CACHE * self.target.cache_bytes
 
     def number(self, n: Extent) -> int:
         """A size as a number."""
@@ -186,23 +208,34 @@ class _Walk:
             found = self.known.shapes[b.shape] = tuple([self.number(n) for n in b.shape])
         return found
 
-    def most(self, name: str, x: float) -> None:
-        if x > self.total[name]:
-            self.total[name] = float(x)
+    def vectors(self, around: _Loops, dtype: np.dtype) -> float:
+        """How many vectors of a type all positions are."""
+        lanes = self.known.lanes.get(dtype)
+        if lanes is None:
+            lanes = self.known.lanes[dtype] = self.target.lanes(dtype)
+        return around.points / min(around.lanes, lanes)
 
     # ---- statements --------------------------------------------------------------------------------
-    def body(self, statements: Sequence[Statement], around: _Loop) -> None:
+    def body(self, statements: Sequence[Statement], around: _Loops) -> None:
+        """Statements one after another; reductions that are joined run in the loop of the one before."""
+        around.sums["statements"] += len(statements)
+        folds: list[_Loops] = []
         for s in statements:
-            self.total["statements"] += 1
-            self.statement(s, around)
+            if isinstance(s, Reduction):
+                self.reduction(s, around, folds)
+            else:
+                self.statement(s, around)
+        for fold in folds:
+            around.add(fold.end(self.caches))
 
-    def statement(self, s: Statement, around: _Loop) -> None:
+    def statement(self, s: Statement, around: _Loops) -> None:
         match s:
             case For():
                 self.loop(s, around)
             case Allocate():
                 self.buffers[s.buffer.name] = s.buffer
-                self.total["kept"] += math.prod(self.shape(s.buffer)) * s.buffer.dtype.itemsize
+                around.local.append(s.buffer.name)
+                around.sums["kept"] += math.prod(self.shape(s.buffer)) * s.buffer.dtype.itemsize
             case Store():
                 self.expression(s.value, around)
                 if s.when is not None:
@@ -212,168 +245,133 @@ class _Walk:
                     self.access(s.buffer, s.index, around, "loads")
             case Let():
                 self.expression(s.value, around)
-            case Reduction():
-                self.reduction(s, around)
             case Scan():
-                inside = self.entered(around, s.index, self.number(s.extent))
+                inside = self.within(around, ((s.index, s.extent),))
                 self.expression(s.body, inside)
                 self.access(s.buffer, s.at, inside, "stores")
+                around.add(inside.end(self.caches))
             case While():
-                inside = _Loop("while", TRIPS, around, around.wide, around.lanes)
+                inside = _Loops(around)
+                inside.enter("while", TRIPS)
                 for e in (s.condition, *s.following):
                     self.expression(e, inside)
                 self.body(s.body, inside)
+                around.add(inside.end(self.caches))
             case Contract():
                 self.contract(s, around)
             case Prefetch():
-                self.total["prefetches"] += 1
+                around.sums["prefetches"] += 1
 
-    def loop(self, s: For, around: _Loop) -> None:
-        """A loop. One that comes again is remembered."""
+    def loop(self, s: For, around: _Loops) -> None:
+        """A loop. One that comes again does the same inside the same loops."""
         loops = self.known.loops
-        seen = loops.get(id(s))
-        if seen is None:
+        _, does = loops.get(id(s), (s, None))
+        if does is None or not self.is_same(does, around):
             if len(loops) >= MOST_SEEN:
                 loops.clear()
-            loops[id(s)] = _Seen(s)  # it is kept, so that the number stays its own
-        if seen is None or self.read is not None:
-            self.described(s, around)
-            return
-        if seen.does is None or not self.is_same(seen.does, around):
-            seen.does = self.remembered(s, around)
-        self.add(seen.does, around)
+            does = self.inside(s, around).end(self.caches)
+            loops[id(s)] = s, does
+        around.add(does)
 
-    def is_same(self, x: _Described, around: _Loop) -> bool:
-        """Whether a loop does the same inside these loops."""
-        fits = x.chain == around.chain and x.wide == around.wide and x.lanes == around.lanes
-        return fits and all(b is (now := self.buffers.get(name)) or b == now for name, b in x.read.items())
+    def is_same(self, x: _Loops, around: _Loops) -> bool:
+        """Whether a loop did the same inside these loops."""
+        assert x.around is not None
+        fits = x.around.chain == around.chain and x.around.wide == around.wide and x.around.lanes == around.lanes
+        return fits and all(b is (now := self.buffers.get(name)) or b == now for name, b in x.outside.items())
 
-    def remembered(self, s: For, around: _Loop) -> _Described:
-        """What a loop does, alone inside the loops around it."""
-        alone = _Walk(self.sizes, self.target, dict(self.buffers), self.known, dict.fromkeys(NAMES, 0.0), read={})
-        outer = [around]
-        while outer[-1].parent:
-            outer.append(outer[-1].parent)
-        inner: _Loop | None = None
-        for x in reversed(outer):
-            inner = _Loop(x.index, x.trips, inner, x.wide, x.lanes)
-        assert inner is not None and alone.read is not None
-        inside = inner.inside
-        alone.described(s, inner)
-        found = [inner.one]
-        while inner:
-            found.append(inner.all)
-            inner = inner.parent
-        some = [(k, x) for k, x in alone.total.items() if x]
-        sums, most = (tuple([x for x in some if (x[0] in MOST) == is_most]) for is_most in (False, True))
-        return _Described(around.chain, around.wide, around.lanes, sums, most, alone.met, tuple(found), inside,
-                          {k: b for k, b in alone.read.items() if self.buffers.get(k) == b})
-
-    def add(self, x: _Described, around: _Loop) -> None:
-        """Note what a loop does."""
-        total = self.total
-        for name, n in x.sums:
-            total[name] += n
-        for name, n in x.most:
-            if n > total[name]:
-                total[name] = n
-        _raise(self.met, x.met)
-        around.inside += x.inside
-        _raise(around.one, x.around[0])
-        loop = around
-        for met in x.around[1:]:
-            outer, whole = loop.parent, loop.all
-            for name, n in met.items():
-                if name not in whole or n > whole[name]:
-                    whole[name] = n
-                    if outer and n > outer.one.get(name, 0.0):
-                        outer.one[name] = n
-            loop = outer or loop
-
-    def described(self, s: For, around: _Loop) -> None:
-        trips = -(-self.positions(s) // s.step)
-        if s.parallel:
-            self.most("parallel", trips)
-        if s.tiled and isinstance(inner := s.body[0], For):
-            wide = *around.wide, (s.index.name, inner.lanes)
-            self.loop(inner, _Loop(s.index.name, -(-trips // inner.lanes), around, wide, around.lanes))
-            return
-        self.body(s.body, self.entered(around, s.index, trips, s.lanes, STRIPE // s.lanes if s.by_rows else s.unroll))
+    def inside(self, s: For, around: _Loops) -> _Loops:
+        """A loop and those directly inside it, with all noted that they do."""
+        found = _Loops(around)
+        while True:
+            trips = -(-self.positions(s) // s.step)
+            inner = s.body[0] if len(s.body) == 1 else None
+            if s.parallel:
+                found.most["parallel"] = max(found.most.get("parallel", 0.0), trips)
+            if s.tiled and isinstance(inner, For):
+                found.enter(s.index.name, -(-trips // inner.lanes))
+                found.wide = *found.wide, (s.index.name, inner.lanes)
+                found.points *= inner.lanes
+            else:
+                self.enter(found, s.index, trips, s.lanes, STRIPE // s.lanes if s.by_rows else s.unroll)
+            if not isinstance(inner, For):
+                self.body(s.body, found)
+                return found
+            found.sums["statements"] += not s.tiled
+            s = inner
 
     def positions(self, s: For | Block) -> int:
         extent = self.number(s.extent)
         return extent if s.length is None else min(extent, self.number(s.length))
 
-    def entered(self, around: _Loop, index: Index, extent: int, lanes: int = 1, unroll: int = 1) -> _Loop:
-        """Inside one more loop; of one with lanes a step is as many positions as are in flight."""
+    def enter(self, loops: _Loops, index: Index, extent: int, lanes: int = 1, unroll: int = 1) -> None:
+        """One more loop; of one with lanes a step is as many positions as are in flight."""
         step = min(lanes * unroll, max(extent, 1))
-        wide = (*around.wide, (index.name, step)) if step > 1 else around.wide
-        inside = _Loop(index.name, -(-extent // step), around, wide, max(around.lanes, lanes))
-        total = self.total
-        total["steps"] += inside.runs
-        total["lanes"] = max(total["lanes"], lanes)
-        total["in_flight"] = max(total["in_flight"], step / lanes)
-        total["innermost"] = max(total["innermost"], extent)
-        total["depth"] = max(total["depth"], inside.depth)
-        return inside
+        loops.enter(index.name, -(-extent // step), step, lanes)
+        loops.sums["steps"] += loops.runs
+        _raise(loops.most, {"lanes": lanes, "in_flight": step / lanes, "innermost": extent, "depth": loops.depth})
 
-    def reduction(self, s: Reduction, around: _Loop) -> None:
-        inside = self.last_fold if s.joined else None
-        if inside is None:
-            inside = self.last_fold = self.fold(s.over, around, s.lanes, s.unroll)
-            self.total["passes"] += 1
-        self.expression(s.body, inside)
-        self.body(s.also, inside)
-        self.total["work"] += inside.points / inside.lanes
-
-    def fold(self, over: Sequence[tuple[Index, Extent]], around: _Loop, lanes: int = 1, unroll: int = 1) -> _Loop:
+    def within(self, around: _Loops, over: Sequence[tuple[Index, Extent]], lanes: int = 1, unroll: int = 1) -> _Loops:
+        """Loops over all of some indices, the last in so many lanes and vectors in flight."""
+        found = _Loops(around)
         for index, extent in over[:-1]:
-            around = self.entered(around, index, self.number(extent))
-        return self.entered(around, over[-1][0], self.number(over[-1][1]), lanes, unroll) if over else around
+            self.enter(found, index, self.number(extent))
+        for index, extent in over[-1:]:
+            self.enter(found, index, self.number(extent), lanes, unroll)
+        return found
 
-    def contract(self, s: Contract, around: _Loop) -> None:
+    def reduction(self, s: Reduction, around: _Loops, folds: list[_Loops]) -> None:
+        if not s.joined or not folds:
+            folds.append(self.within(around, s.over, s.lanes, s.unroll))
+            around.sums["passes"] += 1
+        self.expression(s.body, folds[-1])
+        self.body(s.also, folds[-1])
+        folds[-1].sums["work"] += folds[-1].points / folds[-1].lanes
+
+    def contract(self, s: Contract, around: _Loops) -> None:
         """Tiles of rows one after another; in each all terms."""
         tall, columns = s.heights[0], s.columns.length or self.number(s.columns.extent)
-        rows = self.entered(around, s.rows.index, self.positions(s.rows), 1, tall)
-        row, column = (s.rows.index.name, tall), (s.columns.index.name, columns)
-        self.access(s.buffer, s.at, _Loop("", 1, rows, (row, column), s.lanes), "stores")
-        terms = rows
+        rows = _Loops(around)
+        self.enter(rows, s.rows.index, self.positions(s.rows), 1, tall)
+        terms = _Loops(rows)
         for b in s.over:
-            terms = self.entered(terms, b.index, self.positions(b))
-        self.expression(s.left, _Loop("", 1, terms, (row,)))
-        right = _Loop("", 1, terms, (column,), s.lanes)
-        self.expression(s.right, right)
-        self.total["work"] += tall * right.points / s.lanes
-        for name, x in (("tile_rows", tall), ("tile_columns", columns), ("tile_sums", tall * columns / s.lanes)):
-            self.most(name, x)
+            self.enter(terms, b.index, self.positions(b))
+        row, column = (s.rows.index.name, tall), (s.columns.index.name, columns)
+        terms.goes_through((row,), 1)
+        self.expression(s.left, terms)
+        terms.goes_through((column,), s.lanes)
+        self.expression(s.right, terms)
+        terms.sums["work"] += tall * terms.points / s.lanes
+        terms.most |= {"tile_rows": tall, "tile_columns": columns, "tile_sums": tall * columns / s.lanes}
+        rows.add(terms.end(self.caches))
+        rows.goes_through((row, column), s.lanes)
+        self.access(s.buffer, s.at, rows, "stores")
+        around.add(rows.end(self.caches))
 
     # ---- expressions -------------------------------------------------------------------------------
-    def expression(self, e: Expr, around: _Loop) -> None:
+    def expression(self, e: Expr, around: _Loops) -> None:
         """What is computed and read for an expression, parts that it shares once."""
         found = _summary(e)
         for x in found.loads:
             self.access(str(x.array), x.index, around, "loads")
-        for inner in found.folds:
-            if isinstance(inner, Reduce):
-                self.total["passes"] += 1
-                self.expression(inner.body, self.fold(inner.over, around))
-            else:
-                self.expression(inner.body, self.entered(around, inner.index, self.number(inner.extent)))
-        vectors = around.points / min(around.lanes, self.target.lanes(e.dtype))
-        self.total["work"] += found.work * vectors
-        self.total["dear"] += found.dear * vectors
+        for e in found.folds:
+            around.sums["passes"] += isinstance(e, Reduce)
+            inside = self.within(around, e.over if isinstance(e, Reduce) else ((e.index, e.extent),))
+            self.expression(e.body, inside)
+            around.add(inside.end(self.caches))
+        if found.work:
+            vectors = self.vectors(around, found.dtype)
+            around.sums["work"] += found.work * vectors
+            around.sums["dear"] += found.dear * vectors
 
-    def access(self, name: str, index: tuple[Expr, ...], around: _Loop, kind: str) -> None:
+    def access(self, name: str, index: tuple[Expr, ...], around: _Loops, kind: str) -> None:
         """Note a read or write."""
         b = self.buffers[name]
-        if self.read is not None:
-            self.read[name] = b
         if around.lanes > 1 and around.wide and _is_scattered(index, around.wide[-1][0]):
-            self.total["scattered"] += around.points
-        self.total[kind] += around.points / min(around.lanes, self.target.lanes(b.dtype))
-        met = around.access(name, b.dtype.itemsize, self.shape(b), index)
-        if b.role != "local" and not any(map(_is_read, index)):
-            self.met[name] = max(self.met.get(name, 0.0), met)
+            around.sums["scattered"] += around.points
+        around.sums[kind] += self.vectors(around, b.dtype)
+        met = around.access(b, self.shape(b), index)
+        if b.role != "local" and not _is_read(index):
+            around.met[name] = max(around.met.get(name, 0.0), met)
 
 
 def _raise(x: dict[str, float], y: Mapping[str, float]) -> None:
@@ -388,6 +386,7 @@ def _raise(x: dict[str, float], y: Mapping[str, float]) -> None:
 class _Summary:
     """Of an expression, each part once: its cost, that of exp and the like, what it loads, and the folds in it."""
 
+    dtype: np.dtype
     work: int
     dear: int
     loads: tuple[Load, ...]
@@ -416,11 +415,11 @@ def _summary(e: Expr) -> _Summary:
             if id(part) not in seen:
                 seen.add(id(part))
                 todo.append(part)
-    return _Summary(work, dear, tuple(loads), tuple(folds))
+    return _Summary(e.dtype, work, dear, tuple(loads), tuple(folds))
 
 
 @lru_cache(1 << 14)
-def _met(each: int, shape: tuple[int, ...], index: tuple[Expr, ...], wide: tuple[tuple[str, int], ...],
+def _met(each: int, shape: tuple[int, ...], index: tuple[Expr, ...], wide: Wide,
          chain: Chain) -> tuple[float, ...]:
     """The bytes that an access meets in one run of a statement, then in all runs of each loop around it, outwards."""
     steps = [steps_of(e) for e in index]
@@ -449,9 +448,9 @@ def _is_scattered(index: tuple[Expr, ...], lane: str) -> bool:
 
 
 @lru_cache(1 << 12)
-def _is_read(e: Expr) -> bool:
+def _is_read(index: tuple[Expr, ...]) -> bool:
     """Whether an index depends on what is in memory."""
-    return any(isinstance(x, Load | Local) for x in walk(e))
+    return any(isinstance(x, Load | Local) for e in index for x in walk(e))
 
 
 @lru_cache(1 << 12)

@@ -38,6 +38,7 @@ from loopwright.lower.tuning.workers import Outcome, Workers
 
 COVERS = 4  # covers that are measured together
 FINALS = 3  # programs that were the best, of which the last measurement takes one
+SELDOM = 50_000  # objects that are made, and not freed, between two looks for garbage
 FEW_ROUNDS = 9  # of candidates that are not yet known to be good
 COVERS_UNTIL, KERNELS_UNTIL, RIVALS_UNTIL = 0.25, 0.65, 0.8  # of the time; the rest is the last measurement's
 CLOSE = 1.3  # times the best: a cover whose own kernels are worth tuning
@@ -68,12 +69,15 @@ def tune(g: Graph, sizes: Mapping[str, int], *, seconds: float, fast_math: bool 
 
 @contextmanager
 def new_garbage() -> Iterator[None]:
-    """Inside, garbage is looked for among what is made there: a search makes many objects, and a collection that goes through
-    all others, of libraries too, takes as long as tens of candidates."""
+    """Inside, garbage is looked for among what is made there, and seldom: a search makes many objects that it keeps, and a
+    collection that goes through all others, of libraries too, takes as long as tens of candidates."""
+    before = gc.get_threshold()
     gc.freeze()
+    gc.set_threshold(SELDOM, *before[1:])
     try:
         yield
     finally:
+        gc.set_threshold(*before)
         gc.unfreeze()
 
 
