@@ -1,4 +1,4 @@
-"""Orders of rows, and the greatest few of each row."""
+"""Orders of rows, the greatest few of each row, and what stands in the middle."""
 from __future__ import annotations
 
 import numpy as np
@@ -35,4 +35,18 @@ def greatest() -> list[Timing]:
                    torch=lambda torch, optimised: optimised(lambda x: tuple(torch.topk(x, 10))))
 
 
-WORKLOADS = (orders, greatest)
+def middles() -> list[Timing]:
+    """The median of 100,000 float64, and three quantiles of each of 20 rows of 20,000 float32."""
+    rng, levels = np.random.default_rng(0), [0.1, 0.5, 0.9]
+    x, rows = rng.normal(size=100_000), rng.normal(size=(20, 20_000)).astype("float32")
+    return [
+        *contest("median, 100000 f64", (x,), np.median, jax=lambda jax: jax.numpy.median,
+                 torch=lambda torch, optimised: optimised(lambda x: torch.quantile(x, 0.5))),
+        *contest("three quantiles of rows, 20x20000 f32", (rows,), lambda x: np.quantile(x, levels, axis=1),
+                 jax=lambda jax: lambda x: jax.numpy.quantile(x, jax.numpy.asarray(levels), axis=1),
+                 torch=lambda torch, optimised: optimised(
+                     lambda x: torch.quantile(x, torch.tensor(levels, dtype=x.dtype), dim=1))),
+    ]
+
+
+WORKLOADS = (orders, greatest, middles)

@@ -35,6 +35,7 @@ TRANSCENDENTAL = frozenset((
     "lgamma", "digamma", "zeta", "logaddexp", "logaddexp2", "gammainc", "gammaincc", "gammainc_slope", "betainc", "i0e", "i1e"))
 RANDOM = frozenset(("threefry_first", "threefry_second"))
 COMPARISONS = 20  # a sort of n compares each element about log2(n) times: 20 for a million
+PASSES = 4  # through a row, of which ever less is left, for an element of some rank
 TRANSFORM = 5 * 10  # a Fourier transform of n takes about 5 log2(n) operations for each element: 50 for a thousand
 LIBRARY: Mapping[str, Callable[[ArrayType], Extent]] = {
     "fft": lambda x: x.size * TRANSFORM,
@@ -43,6 +44,7 @@ LIBRARY: Mapping[str, Callable[[ArrayType], Extent]] = {
     "sort": lambda x: x.size * COMPARISONS,
     "argsort": lambda x: x.size * COMPARISONS,
     "top_k": lambda x: x.size,
+    "ranked": lambda x: x.size * PASSES,
 }
 
 

@@ -17,6 +17,7 @@ from loopwright.ir.ops.checks import FAILED_AXIS, check
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.types import DTYPES, SHORT
 from loopwright.kernels.gemm import match_apart, match_gemm
+from loopwright.kernels.ranking import scratch_elements
 from loopwright.kernels.selecting import scratch_bytes
 from loopwright.lower.fourier import layouts, transform, transform_block
 from loopwright.lower.natives import native, native_text
@@ -201,6 +202,19 @@ def _top_k(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str,
     return _share_out(w, sizes, f"lw_top_k_{SHORT[keys]}_rows", rows, one)
 
 
+def _ranked(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
+    """What stands at some ranks of each row."""
+    (*outer, n), m = node.inputs[0].type.shape, node.inputs[1].type.shape[0]
+    kind, size = SHORT[node.inputs[0].type.dtype], node.inputs[0].type.dtype.itemsize
+
+    def one(r: Writer, at: list[str], numbers: list[str], temp: str) -> None:
+        row, out, ranks = at
+        r.call("void", f"lw_ranked_{kind}", *(f"ptr {x}" for x in (row, out, ranks, temp)), *(f"i64 {x}" for x in numbers))
+    arrays = (inputs[0], n * size), ("%out", m * size), (inputs[1], 0)
+    rows = Rows(product(outer), arrays, (n, m), scratch_elements(n) * size, n * SORTED)
+    return _share_out(w, sizes, f"lw_ranked_{kind}_rows", rows, one)
+
+
 def _running_product(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
     """The running products of each row of pairs."""
     type = node.outputs[0].type
@@ -323,7 +337,8 @@ LAPACK_CALLS: Mapping[Op, LapackCall] = {
 }
 _IMPLEMENTATIONS: Mapping[str, Callable[[Writer, Sizes, Node, list[str]], tuple[str, ...]]] = {
     "gemm": _gemm, panels.name: _panels, panel_product.name: _panel_product,
-    "sort": _sort, "argsort": _argsort, "top_k": _top_k, "running_product": _running_product, transform.name: _transform,
+    "sort": _sort, "argsort": _argsort, "top_k": _top_k, "ranked": _ranked, "running_product": _running_product,
+    transform.name: _transform,
     **{op.name: _linear_algebra for op in LAPACK_CALLS},
     debug_callback.name: _python, pure_callback.name: _python, check.name: _check,
 }

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from loopwright.ir.ops import arithmetic
 from loopwright.ir.ops.construct import full_like
 from loopwright.ir.ops.indexing import MODES, gather
 from loopwright.ir.ops.selection import select
-from loopwright.ir.ops.sorting import argsort, search, sort
+from loopwright.ir.ops.sorting import argsort, ranked, search, sort
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BOOL, COMPLEX, F64, I64, is_float, is_inexact, is_integer
 from loopwright.tracer.axes import NO_VALUE, along, as_axis, as_tracer, as_tracers, is_given, refuse
@@ -298,26 +298,36 @@ def _quantile(x: Tracer, q: Any, axis: Any, method: str, keepdims: Any) -> Trace
     own = x.dtype if is_picked or is_inexact(x.dtype) else F64
     is_weak = q.ref.type.weak if isinstance(q, Tracer) else type(q) in (int, float)
     dtype = own if is_picked or is_weak or not is_float(level.dtype) else np.result_type(own, level.dtype)
-    lines = sort_(_lines(x, axis)).astype(own)
+    lines = _lines(x, axis)
     n = lines.ref.shape[-1]
     scope = lines.ref.builder.scope
     if scope.decide("==", n, 0):
         raise IndexError(f"{user_source()}: quantile of an empty axis")
     place = level.astype(F64) * Tracer(number(n - 1, lift(0.0, F64, lines.ref.builder)))
     below = xp.floor(place)
-    picks = [take(lines, i.astype(I64), axis=-1) for i in _METHODS[method](place, below)]
+    ranks = [i.astype(I64) for i in _METHODS[method](place, below)]
+    if has_tracer(q) or np.size(q) > MOST_LEVELS:
+        ordered = sort_(lines)
+        picks = [take(ordered, i, axis=-1).astype(own) for i in ranks]
+    else:
+        picks = [x.astype(own) for x in _picked(lines, ranks)]
     if method == "linear" and not is_picked:
         out = _lerp(picks[0], picks[1], (place - below).astype(dtype))
     else:
         out = picks[0] if is_picked else _middle(picks[0].astype(dtype), picks[1].astype(dtype))
-    worst = lines[..., -1]
     out = xp.moveaxis(out, range(out.ndim - level.ndim, out.ndim), range(level.ndim)) if level.ndim else out
-    if is_inexact(dtype):
-        out = where(xp.isnan(worst), np.array(np.nan, dtype), out)
+    if is_inexact(lines.dtype):
+        out = where(xp.any(xp.isnan(lines), axis=-1), np.array(np.nan, dtype), out)
     if is_given(keepdims) and keepdims:
         axes = range(x.ndim) if axis is None else [as_axis(k, x.ndim) for k in (axis if isinstance(axis, tuple) else (axis,))]
         out = xp.expand_dims(out, tuple(level.ndim + k for k in axes))
     return out.copy() if out.owner == "view" else out
+
+
+def _picked(lines: Tracer, ranks: Sequence[Tracer]) -> list[Tracer]:
+    """What stands at places of equal shapes in each line, if that is sorted."""
+    found = Tracer(ranked(lines.ref, xp.ravel(xp.stack(ranks, axis=-1)).ref))  # those beside each other are found together
+    return [found[..., k::len(ranks)].reshape((*lines.shape[:-1], *i.shape)) for k, i in enumerate(ranks)]
 
 
 def _lerp(low: Tracer, high: Tracer, t: Tracer) -> Traced:
@@ -341,6 +351,7 @@ _METHODS: dict[str, Callable[[Tracer, Tracer], list[Tracer]]] = {
 }
 
 
+MOST_LEVELS = 4  # of quantiles that are looked for one by one
 _PICKING = ("lower", "higher", "nearest")  # methods that give an element
 
 

@@ -86,6 +86,49 @@ top_k: Op = Op(
 )
 
 
+def _ranked_shape(x: ArrayType, ranks: ArrayType) -> Shape:
+    if x.rank == 0 or ranks.rank != 1:
+        raise ShapeError(f"ranked: {x} must have rows, and {ranks} one axis")
+    if ranks.dtype != I64:
+        raise DTypeError(f"ranked: ranks must be i64, got {ranks}")
+    return (*x.shape[:-1], ranks.shape[0])
+
+
+def _ranked_numpy(x: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    return np.sort(widened(x), axis=-1)[..., ranks].astype(x.dtype, copy=False)
+
+
+def _ranked_jvp(primals: tuple[Ref, ...], tangents: tuple[Ref | None, ...], out: Ref) -> Ref:
+    """A tangent goes where its primal goes."""
+    x, ranks = primals
+    t, last = tangents[0], len(x.shape) - 1
+    assert t is not None
+    at = gather(argsort(x, axis=last), ranks, axes=(last,), batch=0, mode="promise_in_bounds")
+    return gather(t, move_axis(at, 0, last), axes=(last,), batch=last, mode="promise_in_bounds")
+
+
+def _ranked_batch(size: Extent, args: tuple[Ref, ...], mapped: tuple[bool, ...]) -> Ref:
+    """Of ranks that differ from row to row all are looked up in what is sorted."""
+    if not mapped[1]:
+        return ranked(*args)
+    x, ranks = spread(size, args, mapped)
+    last = len(x.shape) - 1
+    found = gather(sort(x, axis=last), ranks, axes=(last,), batch=1, mode="promise_in_bounds")
+    return move_axis(found, 1, last)
+
+
+ranked: Op = Op(
+    name="ranked",
+    doc="Of each row, the last axis, what stands at some ranks if it is sorted, NaN last: x[..., n] at i64[m] of 0 to n - 1, "
+        "the same for all rows.",
+    shape=_ranked_shape, dtype=lambda x, ranks: x.dtype, numpy=_ranked_numpy, batch=_ranked_batch, jvp=_ranked_jvp,
+    examples=(Example(("f64[n, 4]", "i64[m]"), {}, {1: between(0, 3)}), Example(("f64[3]", "i64[2]"), {}, {1: between(0, 2)}),
+              Example(("f64[0, 3]", "i64[1]"), {}, {1: between(0, 2)}), Example(("f64[n, 1]", "i64[0]")),
+              *(Example((f"{d}[n, 5]", "i64[2]"), {}, {1: between(0, 4)}) for d in ("f16", "bf16", "f32", "bool")),
+              *(Example((f"{d}[n, 100]", "i64[3]"), {}, {0: between(0, 3), 1: between(0, 99)}) for d in ("i8", "i64", "u32"))),
+)
+
+
 # ---- searching ----------------------------------------------------------------------------------
 def _search_shape(table: ArrayType, values: ArrayType, side: str, batch: int) -> Shape:
     if side not in ("left", "right"):

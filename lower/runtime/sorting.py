@@ -2,6 +2,7 @@
 
     void @lw_sort_<dtype>(ptr data, ptr temp, i64 n)                    in place; temp holds n elements
     void @lw_argsort_<dtype>(ptr keys, ptr data, ptr temp, i64 n)       data becomes the i64 positions; temp holds n of them
+    void @lw_ranked_<dtype>(ptr row, ptr out, ptr ranks, ptr temp, i64 n, i64 m)   out becomes what stands at m i64 ranks
     void @lw_top_k_<dtype>(ptr keys, ptr out, ptr temp, i64 n, i64 k)   out becomes the i64 positions of the greatest, falling
 
 Guarantees: ascending, NaN last, as `np.sort`; NumPy's function is used only for dtypes whose sort needs nothing but the
@@ -10,20 +11,20 @@ data, and after it sorted a row rightly.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 
 import numpy as np
 
 from loopwright.ir.types import BF16, BY_SHORT, SHORT
 from loopwright.kernels.orders import argsort_text
+from loopwright.kernels.ranking import ranked_text
 from loopwright.kernels.selecting import top_k_text
 from loopwright.kernels.sorting import sort_text
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled
 from loopwright.lower.runtime.objects import address as object_address
 
-PREFIXES = ("lw_sort_", "lw_argsort_", "lw_top_k_")
 # PyArray_ArrFuncs begins with 21 casts and 12 other functions; then come the sorts, the default one first.
 _DEFAULT_SORT = (21 + 12) * ctypes.sizeof(ctypes.c_void_p)
 _Sort = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_void_p)
@@ -32,8 +33,7 @@ _Sort = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_ssize_t, ctypes
 def address(name: str) -> int:
     """The address of one of these functions."""
     dtype = BY_SHORT[name.rsplit("_", 1)[1]]
-    made = _library if name.startswith(PREFIXES[0]) else _orders if name.startswith(PREFIXES[1]) else _selections
-    return made(dtype)[name]
+    return FUNCTIONS[name.rpartition("_")[0]](dtype)[name]
 
 
 @cache
@@ -61,6 +61,13 @@ def _selections(dtype: np.dtype) -> Library:
 
 
 @cache
+def _ranks(dtype: np.dtype) -> Library:
+    name, text = ranked_text(dtype)
+    sort = f"lw_sort_{SHORT[dtype]}"
+    return load(assembled(text), {sort: address(sort)}, [name])
+
+
+@cache
 def numpy_sort(dtype: np.dtype) -> int | None:
     """The address of NumPy's sort of this dtype, tried on a row; None where it has none that stands alone."""
     if dtype == BF16:  # another package's dtype: sorted through comparisons of array elements
@@ -77,3 +84,7 @@ def _sorts(sort: Callable[[int, int, None], int], dtype: np.dtype) -> bool:
         row[::97], row[5], row[6] = np.nan, np.inf, -np.inf
     wanted = np.sort(row)
     return sort(row.ctypes.data, row.size, None) == 0 and np.array_equal(row, wanted, equal_nan=dtype.kind == "f")
+
+
+FUNCTIONS: Mapping[str, Callable[[np.dtype], Library]] = {
+    "lw_sort": _library, "lw_argsort": _orders, "lw_top_k": _selections, "lw_ranked": _ranks}

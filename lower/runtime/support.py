@@ -36,5 +36,5 @@ _FUNCTIONS: dict[str, Callable[[str], int | None]] = {
 
 def address(name: str) -> int | None:
     """The address of a runtime function; None for names that are not one (or not available on this machine)."""
-    find = sorting.address if name.startswith(sorting.PREFIXES) else _FUNCTIONS.get(name)
+    find = sorting.address if name.rpartition("_")[0] in sorting.FUNCTIONS else _FUNCTIONS.get(name)
     return None if find is None else find(name)
