@@ -21,7 +21,7 @@ from loopwright.lower.tuning.sites import sites_of
 from loopwright.lower.tuning.space import Space
 from loopwright.lower.tuning.tuner import new_garbage
 
-CHANGES = 200  # of schedules, one after another
+CHANGES = 1000  # of schedules, one after another: a search of a minute goes through one to ten thousand
 TEXTS = 8  # of those whose text is made
 
 
