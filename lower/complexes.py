@@ -3,7 +3,7 @@
 Guarantees: the same numbers as NumPy's loops over the same bytes: a parameter c128[n, m] becomes f64[n, m, 2], its very
 memory, and so does a result; other parameters, symbols and constraints stay. What goes into a region or comes out of one (a
 carry, rows, an operand or result of a branch) is two arrays, real parts and imaginary parts. An op without a rule here is a
-DTypeError that names it: `sort` and `argsort`.
+DTypeError that names it: `sort`, `argsort` and `ranked`.
 """
 from __future__ import annotations
 

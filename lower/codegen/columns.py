@@ -24,8 +24,8 @@ from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 from loopwright.lower.fusing import by_rows
 from loopwright.lower.passes import MOST_JOINED
 
-ROWS = 16  # folded in registers
-BLOCKS = (32, 32)  # blocks of rows, blocks of those: additions in a row
+ROWS = 8  # folded in registers: so many lines at a distance have places of their own in any first cache
+BLOCKS = (64, 32)  # blocks of rows, blocks of those: additions in a row
 BYTES = 1 << 15  # of the accumulators of the first level
 
 OverVectors = Callable[[Context, Span, Callable[[Context], None]], None]  # runs something for every vector of a span
