@@ -3,9 +3,12 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -14,14 +17,13 @@ from loopwright.lower.modules import alone
 from loopwright.lower.program import lower_graph
 from loopwright.lower.runtime import blas
 from loopwright.lower.target import host_target
-from loopwright.lower.tuning.features import features
+from loopwright.lower.tuning import features, space
 from loopwright.lower.tuning.platforms import PROCESSOR
 from loopwright.lower.tuning.results import Tuned
 from loopwright.lower.tuning.sites import sites_of
-from loopwright.lower.tuning.space import Space
 from loopwright.lower.tuning.tuner import new_garbage
 
-CHANGES = 1000  # of schedules, one after another: a search of a minute goes through one to ten thousand
+CHANGES = 200  # of schedules, one after another
 TEXTS = 8  # of those whose text is made
 
 
@@ -33,8 +35,34 @@ class Cost:
     features: float
     text: float
 
-    def __str__(self) -> str:
-        return f"replay and features {self.replay + self.features:.2f} ms, text {self.text:.0f} ms"
+
+@dataclass
+class Spent:
+    """What a search spends: milliseconds of a processor of every replay that came to a nest, and of all features."""
+
+    replays: list[float] = field(default_factory=list)
+    features: list[float] = field(default_factory=list)
+
+    @property
+    def each(self) -> float:
+        """Those of one replay and its features, in the mean."""
+        return _mean(self.replays) + _mean(self.features)
+
+
+@contextmanager
+def in_search() -> Iterator[Spent]:
+    """What searches inside spend on candidates, beside the processes that measure others meanwhile."""
+    spent = Spent()
+
+    def timed(run: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
+        def timing(*args: Any) -> Any:
+            found, milliseconds = _took(partial(run, *args))
+            spent.append(milliseconds)
+            return found
+        return timing
+    with (patch.object(space, "build_nest", timed(space.build_nest, spent.replays)),
+          patch.object(features, "features", timed(features.features, spent.features))):
+        yield spent
 
 
 def cost(n: Node, sizes: Mapping[str, int]) -> Cost:
@@ -44,16 +72,16 @@ def cost(n: Node, sizes: Mapping[str, int]) -> Cost:
 
 
 def _cost(n: Node, sizes: Mapping[str, int]) -> Cost:
-    rng, space, target = np.random.default_rng(0), Space(n.regions[0], host_target()), host_target()
+    rng, schedules, target = np.random.default_rng(0), space.Space(n.regions[0], host_target()), host_target()
     pool, replays, described = [n.attrs["schedule"]], [], []
     for _ in range(CHANGES):
         old = pool[int(rng.integers(len(pool)))]
-        new = space.mutated(old, space.replay(old), rng)
-        made, replay = _took(lambda new=new: space.replay(new))
+        new = schedules.mutated(old, schedules.replay(old), rng)
+        made, replay = _took(lambda new=new: schedules.replay(new))
         if made is not None and new not in pool:
             pool.append(new)
             replays.append(replay)
-            described.append(_took(lambda made=made: features(made.nest, sizes, target))[1])
+            described.append(_took(lambda made=made: features.features(made.nest, sizes, target))[1])
     texts = [_took(lambda schedule=schedule: lower_graph(_made(n, schedule), target, blas=blas.available()))[1]
              for schedule in pool[-TEXTS:]]
     return Cost(_mean(replays), _mean(described), _mean(texts))

@@ -112,10 +112,13 @@ def _tuned(workload: str, default: Program, f: Program, args: tuple) -> tuple[Ca
     """A run of the tuned program, and how its search went."""
     from benchmarks import candidates  # as above
     default(*args)  # compiled before there is anything better to be found
-    result = lw.tune(f, *args, seconds=harness.TUNE, progress=False)
+    with candidates.in_search() as spent:
+        result = lw.tune(f, *args, seconds=harness.TUNE, progress=False)
     found, = result.found
+    largest = candidates.of_largest(found.tuned)
     kept = "" if found.record.module else "the default stays; "
-    note = f"{kept}{candidates.a_minute(found.tuned):.0f} candidates a minute, {candidates.of_largest(found.tuned)}"
+    text = "" if largest is None else f", text {largest.text:.0f} ms"
+    note = f"{kept}{candidates.a_minute(found.tuned):.0f} candidates a minute, replay and features {spent.each:.2f} ms{text}"
     print(f"{workload}: {note}\n{result.report()}", flush=True)
     return lambda: f(*args), note
 
