@@ -38,12 +38,12 @@ class Target:
     def is_arm64(self) -> bool:
         return self.triple.startswith(("aarch64", "arm64"))
 
-    @property
+    @cached_property
     def has_fma(self) -> bool:
         """Whether a fused multiply-add is an instruction; elsewhere LLVM would call libm."""
         return self.is_arm64 or "fma" in self.enabled
 
-    @property
+    @cached_property
     def has_masks(self) -> bool:
         """Whether masked loads, stores and gathers of 4 and 8 byte elements are cheap (AVX-512)."""
         return self.vector_bits >= 512 and {"avx512f", "avx512vl", "avx512dq", "avx512bw"} <= self.enabled

@@ -5,10 +5,9 @@ Guarantees: memory is touched only where rows of the loop are; of a row nothing 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 from loopwright.ir.loops import Load, minus
-from loopwright.ir.nest import For, Statement, Store
+from loopwright.ir.nest import For, Statement, Store, altered
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.machine import memory_type
 from loopwright.lower.codegen.memory import locate
@@ -72,7 +71,7 @@ class _Blocks:
 
         def block(inner: Scope, at: str, state: list[str]) -> list[str]:
             self.context.kernel.forget()
-            here = replace(self.context, lanes=rows.lanes, parts=1, vector=rows.row.name)
+            here = altered(self.context, lanes=rows.lanes, parts=1, vector=rows.row.name)
             here = here.bind_index(rows.row.name, at, inner).bind_index(rows.block.name, at, inner)
             here = masked(here, rows.row.name, self.high, scope)
             for panel in rows.read:

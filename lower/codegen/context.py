@@ -17,7 +17,7 @@ from loopwright.ir.types import I64
 from loopwright.lower.codegen.arithmetic import Lanes
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.machine import any_lane, register_type, vector_type
-from loopwright.lower.codegen.terms import Term, Terms
+from loopwright.lower.codegen.terms import Linear, Term, Terms
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, deepest
 from loopwright.lower.target import Target
 
@@ -50,7 +50,8 @@ class Mask:
 
 @dataclass(eq=False)
 class Kernel:
-    """What all contexts of one function share. `versions` counts the writes to each buffer and each naming of a local."""
+    """What all contexts of one function share. `versions` counts the writes to each buffer and each naming of a local, and
+    `loops` the loops that began or ended; `offsets` are those of places in buffers."""
 
     name: str
     function: Function
@@ -64,6 +65,8 @@ class Kernel:
     store: Callable[[Context, Store], None]
     maths_apart: bool  # whether it calls its formulas, or has them in its own text
     versions: dict[str, int] = field(default_factory=dict)
+    loops: int = 0
+    offsets: dict[tuple[int, tuple[Term, ...]], tuple[Buffer, Linear]] = field(default_factory=dict)  # kept: ids stay taken
 
     @property
     def root(self) -> Scope:
@@ -75,17 +78,26 @@ class Kernel:
 
     def forget(self) -> None:
         """A loop begins: what it stores may be read by its next iteration."""
-        for name, buffer in self.buffers.items():
-            if buffer.role != "input":
-                self.wrote(name)
+        self.loops += 1
+
+    def state(self, names: frozenset[str]) -> tuple[int, ...]:
+        """What tells values of these buffers and locals apart from those that they had before."""
+        if not names:
+            return ()
+        versions, buffers = self.versions, self.buffers
+        state = [versions.get(name, 0) for name in sorted(names)]
+        if any(name in buffers and buffers[name].role != "input" for name in names):
+            state.append(self.loops)
+        return tuple(state)
 
     def extent(self, x: Extent) -> str:
         """A size as an i64, computed once at the top of the function."""
         if isinstance(x, int):
             return str(x)
-        if x not in self.root.values:
-            self.root.values[x] = self._extent(x)
-        return str(self.root.values[x])
+        found: str | None = self.root.values.get(x)
+        if found is None:
+            found = self.root.values[x] = self._extent(x)
+        return found
 
     def _extent(self, x: Extent) -> str:
         total = ""
@@ -155,7 +167,8 @@ class Context:
 
     def varies(self, term: Term) -> bool:
         """Whether the term differs between lanes or parts."""
-        return any(name == self.vector or self.bindings[name].varies for name in term.free)
+        vector, bindings = self.vector, self.bindings
+        return vector in term.free or any(bindings[name].varies for name in term.free)
 
     def depth(self, term: Term) -> int:
         """The depth of the innermost scope that defines something the term needs."""

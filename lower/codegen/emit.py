@@ -26,6 +26,7 @@ from loopwright.ir.nest import (
     Statement,
     Store,
     While,
+    altered,
     one_pass,
 )
 from loopwright.ir.schedule import ShortRows
@@ -329,7 +330,7 @@ class Generator:
         for part in spans:
             wide, width = context, part.lanes or (rest if part.masked else lanes)
             if width * part.parts > 1:
-                wide = replace(context, lanes=width, parts=part.parts, vector=name)
+                wide = altered(context, lanes=width, parts=part.parts, vector=name)
             context.kernel.forget()
 
             def body(inner: Scope, at: str, state: list[str], wide: Context = wide, end: str = part.end) -> list[str]:

@@ -49,7 +49,11 @@ def evaluate(context: Context, term: Term) -> Value:
     """The value of a term in a context."""
     match term.expr:
         case Literal(value=value, dtype=dtype):
-            return literal(context.kernel, value, dtype)
+            root = context.kernel.root
+            known: Value | None = root.values.get(term)
+            if known is None:
+                known = root.values[term] = literal(context.kernel, value, dtype)
+            return known
         case Size(extent=extent):
             return Value((context.kernel.extent(extent),), I64, 1, context.kernel.root)
         case Index(name=name):
@@ -72,8 +76,7 @@ def remember(context: Context, term: Term, value: Value) -> None:
 
 
 def _key(context: Context, term: Term) -> tuple[object, ...]:
-    versions = context.kernel.versions
-    state = tuple(versions.get(name, 0) for name in sorted(term.buffers | term.locals))
+    state = context.kernel.state(term.reads)
     return (term.number, state, context.lanes, context.parts) if context.varies(term) else (term.number, state, 1, 1)
 
 

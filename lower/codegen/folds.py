@@ -6,14 +6,13 @@ a few dozen additions in a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import reduce
 
 import numpy as np
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Index
-from loopwright.ir.nest import Prefetch, Reduction, Store
+from loopwright.ir.nest import Prefetch, Reduction, Store, altered
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.context import Context, Value
 from loopwright.lower.codegen.fold_states import Fold, Joint, State
@@ -90,7 +89,7 @@ def _total(context: Context, folding: Fold | Joint, over: Over, lanes: int, unro
     (index, extent), rest = over[0], over[1:]
     if not rest and lanes:
         return _vector_total(context, folding, index, extent, lanes, unroll, span)
-    shape = replace(context, lanes=lanes, parts=1) if lanes else context
+    shape = altered(context, lanes=lanes, parts=1) if lanes else context
     kinds, zero = folding.types(shape), start or folding.zero(shape)
     goes_on = not lanes and (short or not folding.cascades)  # from one row of points to the next
 
@@ -147,7 +146,7 @@ def _vector_total(context: Context, folding: Fold | Joint, index: Index, extent:
     found = [_stretch(context, f, index, extent, lanes, unroll, side)
              for f, side in zip(folds, sides, strict=True) if not f.is_nothing()]
     if not found:
-        return folding.zero(replace(context, lanes=lanes, parts=1))
+        return folding.zero(altered(context, lanes=lanes, parts=1))
     return reduce(lambda a, b: folding.merge(context.scope, a, b, lanes), found)
 
 
@@ -160,14 +159,14 @@ def _stretch(context: Context, folding: Fold | Joint, index: Index, extent: Exte
             state = _main(context, folding, index, extent, span, lanes)
         else:
             state = _rest(context, folding, index, span, lanes, state, context.scope if stretch else context.kernel.root)
-    return state if state is not None else folding.zero(replace(context, lanes=lanes, parts=1))
+    return state if state is not None else folding.zero(altered(context, lanes=lanes, parts=1))
 
 
 def _main(context: Context, folding: Fold | Joint, index: Index, extent: Extent, span: VectorSpan, lanes: int) -> State:
     """The unrolled loop, in blocks, its accumulators joined. Positions are numbers of vectors there, no wider than what is
     compared, and become positions behind it."""
-    wide = replace(context, lanes=lanes, parts=span.parts, vector=index.name)
-    one = replace(context, lanes=lanes, parts=1)
+    wide = altered(context, lanes=lanes, parts=span.parts, vector=index.name)
+    one = altered(context, lanes=lanes, parts=1)
     step, place = lanes * span.parts, "i64" if folding.widest > 4 else "i32"
     number = vector_type(place, lanes)
     counted = folding.counted(constant_text(0, place, lanes), place)
@@ -202,7 +201,7 @@ def _main(context: Context, folding: Fold | Joint, index: Index, extent: Extent,
 def _rest(context: Context, folding: Fold | Joint, index: Index, span: VectorSpan, lanes: int, state: State | None,
           place: Scope) -> State:
     """What the unrolled loop leaves, going on from its state; `place` is where the end of the span is known."""
-    wide = replace(context, lanes=lanes, parts=1, vector=index.name)
+    wide = altered(context, lanes=lanes, parts=1, vector=index.name)
     state = state or folding.zero(wide)
     kinds = folding.types(wide)
 

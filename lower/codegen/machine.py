@@ -4,7 +4,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import sha256
 
 import numpy as np
@@ -22,6 +22,7 @@ WHOLE_BITS = 512  # of a register
 ATTRIBUTES = 'nounwind alignstack(64) "prefer-vector-width"="512" "no-trapping-math"="true"'
 
 
+@cache
 def register_type(dtype: np.dtype) -> str:
     """The LLVM type of one element in a register: bool is i1, and half floats are held in f32, rounded."""
     if dtype == BOOL:
@@ -31,6 +32,7 @@ def register_type(dtype: np.dtype) -> str:
     return "double" if dtype == F64 else f"i{8 * dtype.itemsize}"
 
 
+@cache
 def memory_type(dtype: np.dtype) -> str:
     """The LLVM type of one element in memory: half floats move as integers."""
     if dtype in (F32, F64):

@@ -6,13 +6,13 @@ Guarantees: memory is touched in active lanes only, and never for an index into 
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from loopwright.ir.dims import Extent
 from loopwright.ir.loops import Index, Load
-from loopwright.ir.nest import Buffer, Prefetch, Store
+from loopwright.ir.nest import Buffer, Prefetch, Store, altered
 from loopwright.ir.types import BOOL, I64
 from loopwright.lower.codegen.arithmetic import emitter
 from loopwright.lower.codegen.constants import constant_text
@@ -63,11 +63,16 @@ def locate(context: Context, buffer: Buffer, index: tuple[Term, ...]) -> Address
 
 def offset_of(context: Context, buffer: Buffer, index: tuple[Term, ...]) -> Linear:
     """Row-major position as a linear form."""
+    offsets, key = context.kernel.offsets, (id(buffer), index)
+    known = offsets.get(key)
+    if known is not None:
+        return known[1]
     total: Linear = ({}, 0)
     stride: Extent = 1
     for term, extent in zip(reversed(index), reversed(buffer.shape), strict=True):
         total = add_linear(total, scale_linear(context.kernel.terms.linear(term), stride))
         stride = stride * extent
+    offsets[key] = buffer, total
     return total
 
 
@@ -79,7 +84,9 @@ def _walk(context: Context, buffer: Buffer, uniform: list[tuple[Value, Extent]],
     if not isinstance(constant, int):
         pointer, key = _step(scope, element, pointer, key, kernel.extent(constant))
         constant = 0
-    for value, coefficient in sorted(uniform, key=lambda item: item[0].scope.depth):
+    if len(uniform) > 1:
+        uniform.sort(key=lambda item: item[0].scope.depth)
+    for value, coefficient in uniform:
         scope = deepest(scope, value.scope)
         moved = _scaled(context, value.parts[0], coefficient, scope)
         pointer, key = _step(scope, element, pointer, key, moved)
@@ -94,20 +101,22 @@ def _step(scope: Scope, element: str, pointer: str, key: tuple[object, ...], by:
     if by == "0":
         return pointer, key
     key = (*key, by)
-    if key not in scope.values:
-        scope.values[key] = scope.emit(f"getelementptr {element}, ptr {pointer}, i64 {by}")
-    return str(scope.values[key]), key
+    found: str | None = scope.values.get(key)
+    if found is None:
+        found = scope.values[key] = scope.emit(f"getelementptr {element}, ptr {pointer}, i64 {by}")
+    return found, key
 
 
 def _scaled(context: Context, register: str, by: Extent, scope: Scope) -> str:
     if isinstance(by, int) and by == 1:
         return register
-    if register.lstrip("-").isdigit() and isinstance(by, int):
+    if isinstance(by, int) and register.lstrip("-").isdigit():
         return str(int(register) * by)
     key = ("scaled", register, by)
-    if key not in scope.values:
-        scope.values[key] = scope.emit(f"mul nsw i64 {register}, {context.kernel.extent(by)}")
-    return str(scope.values[key])
+    found: str | None = scope.values.get(key)
+    if found is None:
+        found = scope.values[key] = scope.emit(f"mul nsw i64 {register}, {context.kernel.extent(by)}")
+    return found
 
 
 def _offsets(context: Context, varying: list[tuple[Value, Extent]], stride: Extent) -> Value:
@@ -168,7 +177,7 @@ def lane_mask(context: Context, index: tuple[Term, ...], scope: Scope) -> tuple[
     """The lanes that may touch memory: the active ones, and none where a data-dependent index has nothing to point to."""
     active = context.active()
     place = deepest(scope, context.mask.value.scope) if context.mask is not None else scope
-    extents = {e for term in index for e in term.extents if not isinstance(e, int) or e <= 0}
+    extents = {e for term in index if term.extents for e in term.extents if not isinstance(e, int) or e <= 0}
     for extent in sorted(extents, key=str):
         root = context.kernel.root
         key = ("some", extent)
@@ -362,7 +371,7 @@ def store(context: Context, statement: Store) -> None:
     def emit(inner: Scope) -> Carried:
         here = context.at(inner)
         if test.varies:
-            here = replace(here, mask=Mask(Value(masks, BOOL, context.lanes, context.scope), context.mask))
+            here = altered(here, mask=Mask(Value(masks, BOOL, context.lanes, context.scope), context.mask))
         _store(here, statement)
         return ()
     branch(context.scope, condition, emit)
@@ -372,11 +381,11 @@ def store(context: Context, statement: Store) -> None:
 def _store(context: Context, statement: Store) -> None:
     kernel = context.kernel
     buffer = kernel.buffers[statement.buffer]
-    index = tuple(kernel.terms.of(e) for e in statement.index)
-    term = kernel.terms.of(Load(statement.buffer, statement.index, buffer.dtype))
+    index = tuple([kernel.terms.of(e) for e in statement.index])
     value = context.evaluate(kernel.terms.of(statement.value))
     address = locate(context, buffer, index)
     if statement.combine != "set":
+        term = kernel.terms.of(Load(statement.buffer, statement.index, buffer.dtype))
         value = _combined(context, statement.combine, term, value, address)
     if address.uniform and not value.varies:
         context = context.scalar()
@@ -436,7 +445,7 @@ def prefetch(context: Context, statement: Prefetch) -> None:
     ahead = _ahead(kernel.root, kernel.extent(statement.row), width(element))
     pointer = scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {ahead}")
     for part in range(context.parts):
-        line = _vector_pointer(scope, element, replace(address, pointer=pointer), part, context.lanes)
+        line = _vector_pointer(scope, element, altered(address, pointer=pointer), part, context.lanes)
         scope.run("llvm.prefetch.p0", [("ptr", line), ("i32", str(int(statement.write))), ("i32", "3"), ("i32", "1")])
 
 

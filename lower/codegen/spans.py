@@ -4,9 +4,8 @@ Guarantees: the spans of a stretch are its positions, each once, in order.
 """
 from __future__ import annotations
 
-from dataclasses import replace
-
 from loopwright.ir.dims import Extent
+from loopwright.ir.nest import altered
 from loopwright.ir.types import BOOL, I64
 from loopwright.lower.codegen.arithmetic import Lanes
 from loopwright.lower.codegen.constants import constant_text
@@ -93,13 +92,13 @@ def masked(context: Context, index: str, end: str, place: Scope | None = None) -
     """The context with the lanes at or past `end` inactive; `place` is where `end` is known, the whole function by default."""
     lanes, base = context.lanes, context.bindings[index]
     if index == context.vector and lanes > 8 and context.kernel.target.has_masks:
-        return replace(context, mask=Mask(_first_lanes(context, base, end), context.mask))
+        return altered(context, mask=Mask(_first_lanes(context, base, end), context.mask))
     here = context.index_vector(index)
     at = Lanes(here.scope, I64, lanes, context.kernel.target)
     bound = constant_text(int(end), "i64", lanes) if end.isdigit() else \
         splat_register(place or context.kernel.root, "i64", end, lanes)
     parts = tuple([at.compare("lt", r, bound) for r in here.parts])
-    return replace(context, mask=Mask(Value(parts, BOOL, lanes, here.scope), context.mask))
+    return altered(context, mask=Mask(Value(parts, BOOL, lanes, here.scope), context.mask))
 
 
 def _first_lanes(context: Context, base: Value, end: str) -> Value:

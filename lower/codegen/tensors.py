@@ -6,16 +6,16 @@ begins and however high that is; a term is added with one rounding where the mac
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Expr, Index, Load
-from loopwright.ir.nest import Block, Contract, For, Statement
+from loopwright.ir.nest import Block, Buffer, Contract, For, Statement, altered
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.memory import locate, offset_of
 from loopwright.lower.codegen.spans import Span, masked
+from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 from loopwright.lower.codegen.tile_functions import TileShape, tile_function
 
@@ -76,14 +76,14 @@ def padded(context: Context, statement: For, run: Callable[[Context], None]) -> 
     assert statement.origin is not None and isinstance(statement.length, int)
     base, end = context.bindings[statement.origin.name].parts[0], kernel.extent(statement.extent)
     fits = scope.emit(f"icmp sle i64 {scope.emit(f'add nsw i64 {base}, {statement.length}')}, {end}")
-    wide = replace(context, lanes=statement.lanes, parts=statement.length // statement.lanes, vector=name)
+    wide = altered(context, lanes=statement.lanes, parts=statement.length // statement.lanes, vector=name)
 
     def whole(inner: Scope) -> Carried:
         run(wide.bind_index(name, base, inner))
         return ()
 
     def ragged(inner: Scope) -> Carried:
-        run(replace(masked(wide.bind_index(name, base, inner), name, end), padded=True))
+        run(altered(masked(wide.bind_index(name, base, inner), name, end), padded=True))
         return ()
     kernel.forget()
     branch(scope, fits, whole, ragged)
@@ -95,7 +95,7 @@ def contract(context: Context, s: Contract) -> None:
     """Tiles of the first height, then of the next."""
     if s.when is not None:
         def within(scope: Scope) -> Carried:
-            contract(context.at(scope), replace(s, when=None))
+            contract(context.at(scope), altered(s, when=None))
             return ()
         branch(context.scope, context.evaluate(context.kernel.terms.of(s.when)).parts[0], within)
         return
@@ -142,7 +142,7 @@ def _tile(context: Context, s: Contract, height: int, parts: int) -> None:
     here = here.bind_index(last.index.name, low, scope)
     for b in outer:
         here = here.bind_index(b.index.name, "0", scope)
-    *around, more, even = _even(_Side(here, s.left), outer)
+    *around, more, even = _even(here, s.left, outer)
     fresh = "true" if s.fresh is None else context.evaluate(context.kernel.terms.of(s.fresh)).parts[0]
 
     def groups(inside: Context, around: Sequence[Block], fresh: str) -> None:
@@ -162,10 +162,10 @@ def _tile(context: Context, s: Contract, height: int, parts: int) -> None:
     groups(here, blocks, fresh)
 
 
-def _even(left: _Side, outer: Sequence[Block]) -> list[Sequence[Block]]:
+def _even(context: Context, left: Expr, outer: Sequence[Block]) -> list[Sequence[Block]]:
     """The blocks around the innermost in runs whose positions lie an equal step apart, at least two."""
-    starts = [k + 1 for k in range(len(outer) - 1)
-              if left.step(outer[k].index) != left.step(outer[k + 1].index) * outer[k + 1].extent]
+    steps = [_step(context, left, b.index) for b in outer]
+    starts = [k + 1 for k in range(len(outer) - 1) if steps[k] != steps[k + 1] * outer[k + 1].extent]
     runs = [outer[a:b] for a, b in pairwise((0, *starts, len(outer)))]
     return [(), *runs] if len(runs) == 1 else runs
 
@@ -175,9 +175,10 @@ def _call(context: Context, s: Contract, size: tuple[int, int], count: str, oute
     """A call of the function that makes the sums of a tile of so many rows and vectors, over two runs of blocks around the
     innermost."""
     kernel, scope = context.kernel, context.scope
-    left, right, sums = _Side(context, s.left), _Side(context, s.right), _Side(context, Load(s.buffer, s.at, s.dtype))
-    distance, apart = (side.step(s.rows.index) for side in (left, sums))
-    pace = left.step(s.over[-1].index)
+    sums = Load(s.buffer, s.at, s.dtype)
+    left, right, at = [_begin(context, side) for side in (s.left, s.right, sums)]
+    distance, apart = [_step(context, side, s.rows.index) for side in (s.left, sums)]
+    pace = _step(context, s.left, s.over[-1].index)
     assert isinstance(distance, int) and s.columns.length is not None
     bytes_each, rows = s.dtype.itemsize, s.rows.length or size[0]
     share = -(-s.columns.length * bytes_each * size[0] // rows) if size[0] == s.heights[0] else 0
@@ -187,9 +188,9 @@ def _call(context: Context, s: Contract, size: tuple[int, int], count: str, oute
     name, declarations, texts = tile_function(shape, kernel.target)
     kernel.function.declarations |= declarations
     kernel.function.constants |= texts
-    given = [f"ptr {left.pointer}", f"ptr {right.pointer}", f"ptr {sums.pointer}", f"i64 {count}"]
+    given = [f"ptr {left}", f"ptr {right}", f"ptr {at}", f"i64 {count}"]
     for run in outer[0 if outer[0] else 1:]:
-        steps = [side.step(run[-1].index) if run else 0 for side in (left, right)]
+        steps = [_step(context, side, run[-1].index) if run else 0 for side in (s.left, s.right)]
         given += [f"i64 {kernel.extent(x)}" for x in (product(b.extent for b in run), *steps)]
     given.append(f"i1 {fresh}")
     given += [f"i64 {kernel.extent(x)}" for x in ((apart,) if even is not None else (apart, pace))]
@@ -198,30 +199,32 @@ def _call(context: Context, s: Contract, size: tuple[int, int], count: str, oute
     scope.do(f"call void @{name}({', '.join(given)})")
 
 
-def _ahead(context: Context, s: Contract, right: _Side, bytes_each: str, height: int) -> str:
+def _ahead(context: Context, s: Contract, right: str, bytes_each: str, height: int) -> str:
     """Where a tile's share of the next panel begins: tile after tile, a block of rows asks the caches for all of it. After the
     last panel it is that one again, which is there."""
     assert s.columns.origin is not None and s.columns.length is not None
-    scope, step, width = context.scope, right.step(s.columns.origin) + right.step(s.columns.index), s.columns.length
+    scope, width = context.scope, s.columns.length
+    step = _step(context, s.right, s.columns.origin) + _step(context, s.right, s.columns.index)
     row, low = context.bindings[s.rows.index.name].parts[0], block_span(context, s.rows)[0]
     number = scope.emit(f"udiv i64 {scope.emit(f'sub i64 {row}, {low}')}, {height}")
     following = scope.emit(f"add nsw i64 {context.bindings[s.columns.origin.name].parts[0]}, {width}")
     is_last = scope.emit(f"icmp sge i64 {following}, {context.kernel.extent(s.columns.extent)}")
     panel = scope.emit(f"select i1 {is_last}, i64 0, i64 {context.kernel.extent(step * width * s.dtype.itemsize)}")
     past = scope.emit(f"add i64 {panel}, {scope.emit(f'mul i64 {number}, {bytes_each}')}")
-    return scope.emit(f"getelementptr i8, ptr {right.pointer}, i64 {past}")
+    return scope.emit(f"getelementptr i8, ptr {right}, i64 {past}")
 
 
-class _Side:
-    """Where a packed operand, or the sums, begin for a tile."""
+def _place(context: Context, e: Expr) -> tuple[Buffer, tuple[Term, ...]]:
+    """What a packed operand, or the sums, are read from, and where they begin for a tile."""
+    assert isinstance(e, Load) and isinstance(e.array, str)
+    return context.kernel.buffers[e.array], tuple([context.kernel.terms.of(x) for x in e.index])
 
-    def __init__(self, context: Context, e: Expr) -> None:
-        assert isinstance(e, Load) and isinstance(e.array, str)
-        self.context, self.buffer = context, context.kernel.buffers[e.array]
-        self.index = tuple(context.kernel.terms.of(x) for x in e.index)
-        self.pointer = locate(context, self.buffer, self.index).pointer
 
-    def step(self, index: Index) -> Extent:
-        """How far apart neighbours along an index lie."""
-        form, _ = offset_of(self.context, self.buffer, self.index)
-        return next((c for term, c in form.items() if term.expr == index), 0)
+def _begin(context: Context, e: Expr) -> str:
+    """The pointer to that place."""
+    return locate(context, *_place(context, e)).pointer
+
+
+def _step(context: Context, e: Expr, index: Index) -> Extent:
+    """How far apart neighbours along an index lie there."""
+    return offset_of(context, *_place(context, e))[0].get(context.kernel.terms.of(index), 0)

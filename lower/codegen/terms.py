@@ -5,8 +5,10 @@ loop (`effects`), which is what decides where its code may stand.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from loopwright.ir.loops import (
     Reduce,
     Scatter,
     Size,
+    When,
     parts,
 )
 from loopwright.ir.types import COMPLEX, INTEGERS
@@ -42,6 +45,7 @@ class Term:
     free: frozenset[str]
     buffers: frozenset[str]
     locals: frozenset[str]
+    reads: frozenset[str]  # both of these
     extents: frozenset[Extent]
     effects: bool
 
@@ -70,16 +74,18 @@ class Terms:
         assert expr.dtype not in COMPLEX, "complex numbers are pairs of real ones before there are kernels"
         assert not isinstance(expr, Scatter), "a Scatter is scheduled as loops of stores; a nest holds none"
         args = tuple([self.of(a) for a in parts(expr)])
-        key = (type(expr), _attributes(expr), tuple(a.number for a in args))
-        if key not in self._by_key:
-            self._by_key[key] = _term(len(self._by_key), expr, args)
-        return self._by_key[key]
+        key = (type(expr), _ATTRIBUTES[type(expr)](expr), tuple([a.number for a in args]))
+        found = self._by_key.get(key)
+        if found is None:
+            found = self._by_key[key] = _term(len(self._by_key), expr, args)
+        return found
 
     def linear(self, term: Term) -> Linear:
         """term as a sum of terms with constant sizes as coefficients; indices and opaque terms are its atoms."""
-        if term.number not in self._linear:
-            self._linear[term.number] = self._decompose(term)
-        return self._linear[term.number]
+        found = self._linear.get(term.number)
+        if found is None:
+            found = self._linear[term.number] = self._decompose(term)
+        return found
 
     def _decompose(self, term: Term) -> Linear:
         match term.expr:
@@ -121,37 +127,31 @@ def scale_linear(a: Linear, by: Extent) -> Linear:
     return {t: c * by for t, c in a[0].items()}, a[1] * by  # a size is not 0 everywhere
 
 
-def _attributes(expr: Expr) -> object:
-    """What tells expressions of one type and equal children apart."""
-    match expr:
-        case Index(name=name):
-            return name
-        case Local(name=name, dtype=dtype):
-            return name, dtype.str, dtype.name
-        case Literal(value=value, dtype=dtype):
-            return dtype.name, np.asarray(value).astype(dtype).tobytes()
-        case Size(extent=extent):
-            return extent
-        case Load(array=array):
-            return array
-        case Apply(fn=fn, dtype=dtype):
-            return fn, dtype.name
-        case Bounded(extent=extent, axis=axis, site=site):
-            return extent, axis, site
-        case Reduce(monoid=monoid, over=over, dtype=dtype):
-            return monoid, over, dtype.name
-        case Prefix(monoid=monoid, index=index, extent=extent, dtype=dtype):
-            return monoid, index, extent, dtype.name
-        case PartitionPoint(index=index, extent=extent):
-            return index, extent
-    return None
+def _bits(expr: Literal) -> bytes:
+    return np.asarray(expr.value).astype(expr.dtype).tobytes()
+
+
+# What tells expressions of one type and equal parts apart.
+_ATTRIBUTES: dict[type, Callable[[Any], object]] = {
+    Index: attrgetter("name"),
+    Local: attrgetter("name", "dtype"),
+    Literal: lambda e: (e.dtype, _bits(e)),
+    Size: attrgetter("extent"),
+    Load: attrgetter("array"),
+    Apply: attrgetter("fn", "dtype"),
+    When: lambda e: None,
+    Bounded: attrgetter("extent", "axis", "site"),
+    Reduce: attrgetter("monoid", "over", "dtype"),
+    Prefix: attrgetter("monoid", "index", "extent", "dtype"),
+    PartitionPoint: attrgetter("index", "extent"),
+}
 
 
 def _term(number: int, expr: Expr, args: tuple[Term, ...]) -> Term:
-    free = union(a.free for a in args)
-    buffers = union(a.buffers for a in args)
-    names = union(a.locals for a in args)
-    extents: frozenset[Extent] = frozenset().union(*(a.extents for a in args))
+    free = union([a.free for a in args])
+    buffers = union([a.buffers for a in args])
+    names = union([a.locals for a in args])
+    extents: frozenset[Extent] = frozenset().union(*[a.extents for a in args])
     effects = any(a.effects for a in args)
     match expr:
         case Index(name=name):
@@ -171,11 +171,15 @@ def _term(number: int, expr: Expr, args: tuple[Term, ...]) -> Term:
             free, effects = free - {index.name}, True
         case Prefix(index=index):
             free, effects = args[0].free | (args[1].free - {index.name}), True
-    return Term(number, expr, args, free, buffers, names, extents, effects)
+    return Term(number, expr, args, free, buffers, names, union((buffers, names)), extents, effects)
 
 
 def union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
     """All names together."""
-    return NONE.union(*sets)
+    total = NONE
+    for names in sets:
+        if names and names is not total:
+            total = total | names if total else names
+    return total
 
 

@@ -75,7 +75,9 @@ class Scope:
 
     def emit(self, text: str) -> str:
         """Append an instruction; its new register."""
-        name = self.function.fresh()
+        function = self.function
+        function.count = count = function.count + 1
+        name = f"%v{count}"
         self.lines.append(f"  {name} = {text}")
         return name
 
@@ -88,7 +90,8 @@ class Scope:
 
     def call(self, result: str, name: str, arguments: Sequence[tuple[str, str]], flags: str = "") -> str:
         """Call a declared function or intrinsic; the register of its result."""
-        self.function.declare(result, name, arguments)
+        if name not in self.function.declared:
+            self.function.declare(result, name, arguments)
         return self.emit(f"call {flags}{result} @{name}({', '.join([f'{t} {v}' for t, v in arguments])})")
 
     def run(self, name: str, arguments: Sequence[tuple[str, str]]) -> None:
@@ -100,8 +103,9 @@ class Scope:
         """What was computed under key here or in an enclosing scope, or None."""
         scope: Scope | None = self
         while scope is not None:
-            if key in scope.values:
-                return scope.values[key]
+            found = scope.values.get(key)
+            if found is not None:
+                return found
             scope = scope.parent
         return None
 
@@ -180,7 +184,9 @@ def branch(scope: Scope, condition: str, then: Arm, other: Arm | None = None, ot
     scope.do(f"br i1 {condition}, label %{yes.start}, label %{no.start if no else join}" + (f", !prof {RARE}" if rare else ""))
     for arm in (yes, no):
         if arm is not None:
-            scope.lines += [f"{arm.start}:", *arm.lines, f"  br label %{join}"]
+            scope.lines.append(f"{arm.start}:")
+            scope.lines += arm.lines
+            scope.lines.append(f"  br label %{join}")
     scope.lines.append(f"{join}:")
     scope.label = join
     return [scope.emit(f"phi {kind} [ {a}, %{yes.label} ], [ {b}, %{no.label if no else before} ]")
@@ -207,12 +213,14 @@ def loop(scope: Scope, low: str, high: str, step: str, carried: Carried, body: B
     if once is not scope:
         nonempty = scope.emit(f"icmp slt i64 {low}, {high}")
         scope.do(f"br i1 {nonempty}, label %{once.start}, label %{done}")
-        scope.lines += [f"{once.start}:", *once.lines]
+        scope.lines.append(f"{once.start}:")
+        scope.lines += once.lines
     scope.lines += [f"  br label %{inside.start}", f"{inside.start}:",
                     f"  {index} = phi i64 [ {low}, %{once.label} ], [ {following}, %{inside.label} ]"]
     scope.lines += [f"  {phi} = phi {kind} [ {first}, %{once.label} ], [ {last}, %{inside.label} ]"
                     for phi, (kind, first), last in zip(phis, carried, new, strict=True)]
-    scope.lines += [*inside.lines, f"  br i1 {more}, label %{inside.start}, label %{done}", f"{done}:"]
+    scope.lines += inside.lines
+    scope.lines += [f"  br i1 {more}, label %{inside.start}, label %{done}", f"{done}:"]
     scope.label = done
     if once is scope:
         return new

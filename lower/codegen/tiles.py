@@ -10,10 +10,9 @@ are there and columns of which the last one is read again where columns are padd
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 
-from loopwright.ir.nest import For
+from loopwright.ir.nest import For, altered
 from loopwright.lower.codegen.context import Context, Value
 from loopwright.lower.codegen.evaluate import remember
 from loopwright.lower.codegen.machine import register_type, vector_type
@@ -58,7 +57,7 @@ class _Tiles:
         if self.inner.padded:  # to the end of the block
             extent = scope.emit(f"add nsw i64 {low}, {self.inner.length}")
             real = _least(scope, extent, context.kernel.extent(self.inner.extent))
-        wide = replace(context, lanes=self.lanes, parts=1, vector=self.column)
+        wide = altered(context, lanes=self.lanes, parts=1, vector=self.column)
         whole = self._whole(scope, *span)
 
         def block(outer: Scope, begin: str, state: list[str]) -> list[str]:
@@ -106,14 +105,14 @@ class _Tiles:
             def vector(inner: Scope, column: str, state: list[str]) -> list[str]:
                 here = context.bind_index(self.row, at, outer).bind_index(self.column, column, inner)
                 if last is not None:
-                    here = replace(masked(here, self.column, *real), padded=True)
+                    here = altered(masked(here, self.column, *real), padded=True)
                 place = self._place(inner, rows, columns, at, column)
                 for term, slot in zip(self.terms, self.slots, strict=True):
                     element = register_type(term.dtype)
                     pointer = inner.emit(f"getelementptr {element}, ptr {slot}, i64 {place}")
                     found = inner.emit(f"load {vector_type(element, self.lanes)}, ptr {pointer}, align 4")
                     remember(here, term, Value((found,), term.dtype, self.lanes, inner))
-                self.run(replace(here, streamed=streamed), self.inner)
+                self.run(altered(here, streamed=streamed), self.inner)
                 return []
             loop(outer, *columns, str(self.lanes), (), vector)
             return []
@@ -137,7 +136,7 @@ class _Tiles:
     def _without_tiles(self, context: Context, rows: Span, columns: Span, real: Real) -> None:
         """The body for one vector of columns after the other, in each row."""
         def vector(outer: Scope, column: str, state: list[str]) -> list[str]:
-            here = replace(context.bind_index(self.column, column, outer), padded=self.inner.padded)
+            here = altered(context.bind_index(self.column, column, outer), padded=self.inner.padded)
             here = masked(here, self.column, *real)
 
             def row(inner: Scope, at: str, state: list[str]) -> list[str]:
@@ -167,7 +166,7 @@ class _Tiles:
             column = scope.emit(f"add nsw i64 {at}, {k}") if k else at
             if last is not None:
                 column = scope.call("i64", "llvm.smin.i64", [("i64", column), ("i64", last)])
-            along = replace(context, vector=self.row).bind_index(self.column, column, scope).bind_index(self.row, first, scope)
+            along = altered(context, vector=self.row).bind_index(self.column, column, scope).bind_index(self.row, first, scope)
             registers.append(load(along, term).parts[0])
         for k, register in enumerate(transposed(scope, kind, registers)):
             pointer = scope.emit(f"getelementptr {element}, ptr {slot}, i64 {k * self.columns}")

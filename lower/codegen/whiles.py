@@ -6,10 +6,9 @@ handler raised, as do all that follow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from loopwright.ir.loops import Expr, Load, walk
-from loopwright.ir.nest import While
+from loopwright.ir.nest import While, altered
 from loopwright.ir.types import BOOL
 from loopwright.lower.codegen.context import Context, Mask, Value, active_only, any_part
 from loopwright.lower.codegen.machine import register_type, vector_type
@@ -113,7 +112,7 @@ def _narrowed(context: Context, active: tuple[str, ...]) -> Context:
     """Where only these lanes take part; without lanes all there is does."""
     if context.lanes == context.parts == 1:
         return context
-    return replace(context, mask=Mask(Value(active, BOOL, context.lanes, context.scope), context.mask))
+    return altered(context, mask=Mask(Value(active, BOOL, context.lanes, context.scope), context.mask))
 
 
 def _bound(context: Context, scope: Scope, statement: While, state: Sequence[tuple[str, ...]]) -> Context:
