@@ -22,11 +22,11 @@ from loopwright.lower.choosing import check_again, chosen_host, kind, others
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.contractions import is_contraction
 from loopwright.lower.decisions import Again, Apart, Call, Decided, Generate, Join, Place, Placing, Taken, refuse
+from loopwright.lower.instructions import MOST_INTERLEAVED, is_short
 from loopwright.lower.keeping import WORTH_KEEPING
 from loopwright.lower.kernel import MOST_NODES
 from loopwright.lower.merging import merge
 from loopwright.lower.partials import add_up_along, behind
-from loopwright.lower.scheduling import MOST_INTERLEAVED, is_short
 from loopwright.lower.survey import EXPENSIVE, own_cost, stacks_columns
 
 MOST_POSITIONS = 4  # at which one group may read one value

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from loopwright.ir.dims import Shape
 from loopwright.ir.loops import Prefix, Reduce, Scatter
+from loopwright.lower.instructions import is_short
 from loopwright.lower.kernel import MOST_NODES
-from loopwright.lower.scheduling import is_short
 from loopwright.lower.survey import EXPENSIVE, own_cost
 
 if TYPE_CHECKING:

@@ -40,11 +40,12 @@ from loopwright.lower.chains import blocks_of_rows
 from loopwright.lower.contractions import is_contraction, product_schedule
 from loopwright.lower.few_columns import few_positions, one_of_few
 from loopwright.lower.fusing import expressions, together
+from loopwright.lower.instructions import MOST_CHANNELS, MOST_COLUMNS, MOST_INTERLEAVED
 from loopwright.lower.jamming import worth_of
 from loopwright.lower.keeping import WORTH_KEEPING, placement_of
 from loopwright.lower.passes import goes_across, goes_by_rows, goes_in_tiles, one_pass_rules, probe, scattered
 from loopwright.lower.row_products import row_products
-from loopwright.lower.scheduling import MOST_CHANNELS, MOST_COLUMNS, MOST_INTERLEAVED, Scheduled, ScheduleError, build_nest
+from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest
 from loopwright.lower.short_rows import beside, reads_once, rows_of
 from loopwright.lower.survey import EXPENSIVE, WEIGHTS, Survey, own_cost, survey
 from loopwright.lower.target import Target

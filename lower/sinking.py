@@ -17,7 +17,7 @@ from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.construct import full
 from loopwright.ir.ops.elementwise import same_shape
 from loopwright.ir.ops.structural import concatenate, pad, reshape, slice_, transpose
-from loopwright.lower.scheduling import MOST_COLUMNS
+from loopwright.lower.instructions import MOST_COLUMNS
 
 _MOVES = (broadcast, concatenate, pad, slice_, transpose)
 

@@ -9,9 +9,9 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, PartitionPoint, Prefix, Reduce, Scatter, When, parts, walk
 from loopwright.ir.ops.structural import concatenate
 from loopwright.lower.composition import Position, fresh_indices, reads
+from loopwright.lower.instructions import MOST_INTERLEAVED, is_short
 from loopwright.lower.partials import block_sums
 from loopwright.lower.row_products import operand_positions, row_products
-from loopwright.lower.scheduling import MOST_INTERLEAVED, is_short
 
 # Cost of one scalar operation, in adds; what is not listed costs 1.
 WEIGHTS = {

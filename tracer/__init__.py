@@ -8,6 +8,7 @@ from loopwright.tracer import functions_linalg as functions_linalg
 from loopwright.tracer import functions_linear as functions_linear
 from loopwright.tracer import functions_nan as functions_nan
 from loopwright.tracer import functions_numeric as functions_numeric
+from loopwright.tracer import functions_order as functions_order
 from loopwright.tracer import functions_reduce as functions_reduce
 from loopwright.tracer import functions_select as functions_select
 from loopwright.tracer import functions_shape as functions_shape
