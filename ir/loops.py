@@ -6,7 +6,7 @@ structure; `Index` names are unique within one kernel.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from operator import attrgetter
@@ -336,13 +336,19 @@ def outermost(e: Expr, kind: type[T]) -> list[T]:
     return list(found)
 
 
-def walk(e: Expr, seen: dict[int, Expr] | None = None) -> list[Expr]:
+def walk(e: Expr) -> list[Expr]:
     """Every distinct part of e, e included."""
-    seen = {} if seen is None else seen
-    todo = [e]
-    while todo:
-        x = todo.pop()
-        if id(x) not in seen:
-            seen[id(x)] = x
-            todo.extend(parts(x))
+    return walk_all((e,))
+
+
+def walk_all(es: Iterable[Expr]) -> list[Expr]:
+    """Every distinct part of some expressions, these included."""
+    seen: dict[int, Expr] = {}
+    for e in es:
+        todo = [e]
+        while todo:
+            x = todo.pop()
+            if id(x) not in seen:
+                seen[id(x)] = x
+                todo.extend(_PARTS[type(x)](x))
     return list(seen.values())

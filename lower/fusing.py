@@ -24,6 +24,7 @@ from loopwright.ir.loops import (
     plus,
     transform,
     walk,
+    walk_all,
 )
 from loopwright.ir.nest import (
     Allocate,
@@ -123,12 +124,10 @@ def transposed_loads(outer: For) -> list[Load]:
     inner, = outer.body if len(outer.body) == 1 else (None,)
     if not isinstance(inner, For) or inner.lanes == 1 or not all(isinstance(s, Let | Store) for s in inner.body):
         return []
-    found: dict[int, Expr] = {}
-    for e in expressions(inner.body):
-        walk(e, found)
-    if any(isinstance(e, Reduce | Prefix | PartitionPoint) for e in found.values()):
+    found = walk_all(expressions(inner.body))
+    if any(isinstance(e, Reduce | Prefix | PartitionPoint) for e in found):
         return []
-    return list(dict.fromkeys(e for e in found.values() if isinstance(e, Load) and _is_across(e, outer.index, inner.index)))
+    return list(dict.fromkeys(e for e in found if isinstance(e, Load) and _is_across(e, outer.index, inner.index)))
 
 
 def _is_across(e: Load, outer: Index, inner: Index) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from loopwright.ir.loops import Bounded, Expr, Load, Prefix, Reduce, walk
+from loopwright.ir.loops import Bounded, Expr, Load, Prefix, Reduce, walk, walk_all
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Reduction, Scan, Statement, Store, While
 from loopwright.lower.fusing import expressions, writes
 
@@ -40,7 +40,7 @@ def without_condition(statement: For) -> For:
 
 def has_windows(f: For) -> bool:
     """Whether each element is a fold over several indices: what stands around it takes as long for one vector as for two."""
-    return any(isinstance(x, Reduce) and len(x.over) > 1 for e in expressions(f.body) for x in walk(e))
+    return any(isinstance(x, Reduce) and len(x.over) > 1 for x in walk_all(expressions(f.body)))
 
 
 def in_pairs(f: For) -> For | None:
@@ -55,7 +55,7 @@ def in_pairs(f: For) -> For | None:
         s.combine == "set" for s in _inside(inner) if isinstance(s, Store))
     kept = {s.buffer.name for s in _inside(inner) if isinstance(s, Allocate)}
     apart = all(b in kept or {f.index, inner.index} <= set(index) for b, index in stores)
-    read = {x.array for e in expressions(f.body) for x in walk(e) if isinstance(x, Load)}
+    read = {x.array for x in walk_all(expressions(f.body)) if isinstance(x, Load)}
     fine = plain and own and apart and not read & {b for b, _ in stores if b not in kept}
     return inner if fine and condition_of(f) is None else None
 
@@ -67,7 +67,7 @@ def _inside(f: For) -> list[Statement]:
 def goes_down(f: For) -> bool:
     """Whether vectors of a loop go through rows, of each of which they read a piece."""
     inner = any(isinstance(s, For | Reduction | Scan) for s in f.body)
-    return f.lanes > 1 and (inner or any(isinstance(x, Reduce | Prefix) for e in expressions(f.body) for x in walk(e)))
+    return f.lanes > 1 and (inner or any(isinstance(x, Reduce | Prefix) for x in walk_all(expressions(f.body))))
 
 
 def local_buffers(body: Sequence[Statement]) -> list[Buffer]:

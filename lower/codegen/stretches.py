@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from loopwright.ir.loops import Apply, Bounded, Expr, Index, Prefix, Reduce, When, transform, walk
+from loopwright.ir.loops import Apply, Bounded, Expr, Index, Prefix, Reduce, When, transform, walk, walk_all
 from loopwright.ir.nest import For, Let, Statement, Store, altered
 from loopwright.ir.types import INTEGERS
 from loopwright.lower.codegen.context import Context
@@ -64,7 +64,7 @@ def _first(context: Context, f: For) -> Turn | None:
 
 def turn_of(context: Context, index: Index, found: Iterable[Expr]) -> Turn | None:
     """The first comparison by which expressions choose, and that turns once as an index grows."""
-    inside = [x for e in found for x in walk(e)]
+    inside = walk_all(found)
     if any(isinstance(x, Reduce | Prefix) for x in inside):
         return None
     for test in dict.fromkeys([c for x in inside if (c := _choice(x)) is not None]):

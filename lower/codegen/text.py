@@ -128,8 +128,9 @@ def deepest(first: Scope, *rest: Scope) -> Scope:
 
 # ---- constants ------------------------------------------------------------------------------------
 MOST_IN_REGISTERS = 20  # of 32: loops need the others
-_SPLAT = re.compile(r"splat \((float|double|i8|i16|i32|i64) (-?\w+)\)")
 _BYTES = {"float": 4, "double": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
+_SPLAT = re.compile(rf"(splat \(({'|'.join(_BYTES)}) (-?\w+)\))")
+_LANES = {element: re.compile(rf"<(\d+) x {element}>") for element in _BYTES}
 
 
 def with_numbers_in_registers(lines: Sequence[str], texts: set[str]) -> tuple[list[str], list[str]]:
@@ -137,19 +138,16 @@ def with_numbers_in_registers(lines: Sequence[str], texts: set[str]) -> tuple[li
     few enough; the numbers lie in one place, which is added to `texts`. LLVM would find the address of each number anew in
     the loop that uses it: where code may be far from data that is one more instruction and one more register."""
     found: dict[tuple[str, str, str], str] = {}  # element, lanes, number
-
-    def register(line: str) -> Callable[[re.Match[str]], str]:
-        def name(m: re.Match[str]) -> str:
-            lanes = re.search(rf"<(\d+) x {m[1]}>", line)
-            assert lanes is not None, line
-            return found.setdefault((m[1], lanes[1], m[2]), f"%k{len(found)}")
-        return name
-
-    made: list[str] = []
-    for line in lines:
-        made.append(_SPLAT.sub(register(line), line) if "splat (" in line else line)
-        if len(found) > MOST_IN_REGISTERS:
-            return list(lines), []
+    made = list(lines)
+    for k, line in enumerate(lines):
+        if "splat (" in line:
+            for whole, element, number in dict.fromkeys(_SPLAT.findall(line)):
+                width = _LANES[element].search(line)
+                assert width is not None, line
+                name = found.setdefault((element, width[1], number), f"%k{len(found)}")
+                made[k] = made[k].replace(whole, name)
+            if len(found) > MOST_IN_REGISTERS:
+                return list(lines), []
     if not found:
         return made, []
     numbers = sorted({(element, number) for element, _, number in found}, key=lambda x: (-_BYTES[x[0]], x))

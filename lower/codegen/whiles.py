@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopwright.ir.loops import Expr, Load, walk
+from loopwright.ir.loops import Expr, Load, walk_all
 from loopwright.ir.nest import While, altered
 from loopwright.ir.types import BOOL
 from loopwright.lower.codegen.context import Context, Mask, Value, active_only, any_part
@@ -82,16 +82,15 @@ def _trips(context: Context, statement: While, kinds: Sequence[str], started: St
 
 def _fixed_loads(context: Context, statement: While) -> list[Term]:
     """What the loop, or one inside it, loads from places that do not depend on its state."""
-    names, seen = set[str](), dict[int, Expr]()
+    names, found = set[str](), list[Expr]()
 
     def visit(s: While) -> None:
         names.update(s.names, [end for end in s.ends if end is not None])
-        for e in (s.condition, *s.following, *(s.starts if s is not statement else ())):
-            walk(e, seen)
+        found.extend((s.condition, *s.following, *(s.starts if s is not statement else ())))
         for inner in s.body:
             visit(inner)
     visit(statement)
-    terms = [context.kernel.terms.of(e) for e in seen.values() if isinstance(e, Load)]
+    terms = [context.kernel.terms.of(e) for e in walk_all(found) if isinstance(e, Load)]
     return [t for t in terms if t.free <= context.bindings.keys() - names]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from loopwright.ir.dims import Extent, floordiv, minimum, product
-from loopwright.ir.loops import Apply, Expr, Load, PartitionPoint, Prefix, Reduce, When, walk
+from loopwright.ir.loops import Apply, Expr, Load, PartitionPoint, Prefix, Reduce, When, walk_all
 from loopwright.ir.nest import Allocate, Contract, For, Let, Passes, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.ir.types import FLOATS
 from loopwright.kernels.maths import FUNCTIONS
@@ -28,10 +28,7 @@ def work_of(body: Sequence[Statement]) -> Extent:
 
 def maths_weight(body: Sequence[Statement]) -> int:
     """What the formulas in the statements cost for one element, each once."""
-    seen: dict[int, Expr] = {}
-    for e in expressions(body):
-        walk(e, seen)
-    sites = {x for x in seen.values() if isinstance(x, Apply) and x.fn in FORMULAS and x.dtype in FLOATS}
+    sites = {x for x in walk_all(expressions(body)) if isinstance(x, Apply) and x.fn in FORMULAS and x.dtype in FLOATS}
     return sum(WEIGHTS.get(x.fn, 1) for x in sites)
 
 
