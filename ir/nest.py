@@ -17,6 +17,8 @@ import numpy as np
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.loops import Expr, Index
 
+Values = tuple[tuple[str, int], ...]  # of symbols
+
 T = TypeVar("T")
 
 
@@ -252,15 +254,15 @@ Statement = For | Store | Prefetch | Let | Reduction | Scan | While | Allocate |
 @dataclass(frozen=True)
 class Nest:
     """One kernel. `buffers` are its parameters: inputs, then outputs; `symbols` its sizes, i64 parameters after them. threads:
-    of a block of a GPU, along x and y, where loops are bound to them. few: the symbol by which the kernel has bodies of its own
-    where an axis has few positions, and for which values."""
+    of a block of a GPU, along x and y, where loops are bound to them. few: the values of symbols for which the kernel has
+    bodies of its own, where an axis has few positions."""
 
     name: str
     buffers: tuple[Buffer, ...]
     symbols: tuple[str, ...]
     body: tuple[Statement, ...]
     threads: tuple[int, int] | None = None
-    few: tuple[str, tuple[int, ...]] | None = None
+    few: tuple[Values, ...] = ()
 
 
 def one_pass(body: Sequence[Statement], at: int) -> list[Reduction]:

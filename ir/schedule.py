@@ -260,6 +260,24 @@ class FewSteps:
 
 
 @dataclass(frozen=True)
+class FewTerms:
+    """Where the sizes of a convolution's sum, that of `stage`, are symbols and turn out to be those of a little window of few
+    features, spell the sum out: lanes run along the root's last axis, with `unroll` vectors and `factor` positions of the loop
+    before it in flight. Which sizes these are, is asked at run time.
+
+    before: for rows and columns in tiles: y[i, j] = sum(x[i + k, c] * w[k, c, j] for k < m for c < n)
+    after:  if n == 3 and m == 3: for i by 6: for j by 64: y[i:i+6, j:j+64] = x[i:i+6, 0] * w[0, 0, j:j+64] + ...
+            else if n == 3 and m == 5: ...
+            else: as before
+    """
+
+    stage: int
+    lanes: int
+    unroll: int
+    factor: int
+
+
+@dataclass(frozen=True)
 class AddAlong:
     """Add `stage`, whose elements are sums of blocks of the root's rows, or of products over all of them, up in the root's own
     loops, which go past all that it reads.
@@ -453,13 +471,13 @@ class InAnyOrder:
 
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Distribute | Tensorize | Pack \
-    | Skip | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | FewColumns | FewSteps | AddAlong | OnePass | Tiles \
-    | Jam | InPlace | Threads | Bind | InShared | InRegisters | InTiles | InPasses | ByOwner | InAnyOrder
+    | Skip | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | FewColumns | FewSteps | FewTerms | AddAlong | OnePass \
+    | Tiles | Jam | InPlace | Threads | Bind | InShared | InRegisters | InTiles | InPasses | ByOwner | InAnyOrder
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
     Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Distribute, Tensorize, Pack, Skip, Parallel,
-    Rfactor, PrefetchRow, ByRows, ShortRows, FewColumns, FewSteps, AddAlong, OnePass, Tiles, Jam, InPlace, Threads, Bind,
-    InShared, InRegisters, InTiles, InPasses, ByOwner, InAnyOrder)}
+    Rfactor, PrefetchRow, ByRows, ShortRows, FewColumns, FewSteps, FewTerms, AddAlong, OnePass, Tiles, Jam, InPlace, Threads,
+    Bind, InShared, InRegisters, InTiles, InPasses, ByOwner, InAnyOrder)}
 
 
 def to_json(schedule: Schedule) -> str:

@@ -8,16 +8,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from loopwright.ir.dims import Extent
+from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.loops import Expr, Index, Load, walk
 from loopwright.ir.nest import For, Nest, Reduction
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.selection import convert
-from loopwright.ir.schedule import Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
+from loopwright.ir.schedule import FewTerms, Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
 from loopwright.ir.types import BF16, F32, F64, I32, I64, U32, U64
 from loopwright.lower.convolution import grouped, one_group
-from loopwright.lower.scheduling import build_nest
+from loopwright.lower.few_columns import FEATURES, SPELLED, one_of_few, spelled_out
+from loopwright.lower.scheduling import build_nest, fits
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import block_of, factors, go_in_pairs, loops, pairs_of
 
@@ -26,14 +27,15 @@ PANEL_BYTES = 1 << 15  # of the columns' factors, which stay in the first cache 
 ROW_BYTES = 4096  # of a block's sums, which stay in the second cache with the factors of its rows
 FEATURE_BYTES = 256  # of a row of a convolution's factors: those of 9 positions and 512 terms stay in the second cache
 BLOCK_TERMS = 84 * 256  # of rows that take the columns' factors one tile after the other, from the second cache
+WIDE, NARROW = (2, 6), (2, 4)  # vectors and positions of a spelled-out sum in flight, with 32 registers and with 16
 FEWEST = 4  # rows, columns and terms: with fewer of any, what is copied in order is used too little
 
 
 def is_contraction(n: Node) -> bool:
     """Whether a node may be computed in blocks: floats with one rounding for each product and sum, integers that wrap."""
     v = n.outputs[0].type
-    product = n.op in (one_group, grouped) or (n.op is dot_general and bool(n.attrs["contract"]))
-    return product and v.rank >= 2 and v.dtype in (F32, F64, I32, I64, U32, U64)
+    multiplies = n.op in (one_group, grouped) or (n.op is dot_general and bool(n.attrs["contract"]))
+    return multiplies and v.rank >= 2 and v.dtype in (F32, F64, I32, I64, U32, U64)
 
 
 def product_schedule(region: Graph, placed: Schedule, target: Target) -> Schedule | None:
@@ -48,8 +50,7 @@ def product_schedule(region: Graph, placed: Schedule, target: Target) -> Schedul
     if found is None:
         return None
     (*outer, rows, columns), fold = found
-    extents = [rows.extent, columns.extent, *(n for _, n in fold.over)]
-    if not fold.over or any(isinstance(n, int) and n < FEWEST for n in extents):
+    if not fold.over or _are_few(rows.extent, columns.extent) or _has_few_terms(region.nodes[stage], [n for _, n in fold.over]):
         return None
     try:
         left, right = factors(fold.body, rows.index, columns.index)
@@ -63,7 +64,27 @@ def product_schedule(region: Graph, placed: Schedule, target: Target) -> Schedul
     pairs = has_pairs(target, fold.dtype) and go_in_pairs(left, right, fold.dtype)
     term = pairs_of(terms[-1]) if pairs else terms[-1]
     wide = max(1, (ROW_BYTES if is_product else FEATURE_BYTES) // (tile.columns * fold.dtype.itemsize)) * tile.columns
-    return (*placed, *order, *_blocks(stage, outer, rows, columns, term.name, read, tile, wide, pairs))
+    tiled = (*placed, *order, *_blocks(stage, outer, rows, columns, term.name, read, tile, wide, pairs))
+    in_flight = WIDE if target.vector_registers > 16 else NARROW
+    return (*tiled, *_few_terms(region, tiled, FewTerms(stage, tile.lanes, *in_flight)))
+
+
+def _are_few(*extents: Extent) -> bool:
+    return any(isinstance(n, int) and n < FEWEST for n in extents)
+
+
+def _has_few_terms(n: Node, terms: Sequence[Extent]) -> bool:
+    """Whether a sum surely has too few terms for tiles: a convolution's, of a little window of few features, is spelled out."""
+    if n.op is dot_general:
+        return _are_few(*terms)
+    count = product(terms)
+    return isinstance(count, int) and count <= SPELLED and terms[0] in FEATURES
+
+
+def _few_terms(region: Graph, tiled: Schedule, x: FewTerms) -> list[Instruction]:
+    """That sums over few terms have bodies of their own, where sizes say only at the call whether there are few."""
+    one = one_of_few(region, x)
+    return [] if one is None or not fits(one, spelled_out((*tiled, x), one)) else [x]
 
 
 def has_pairs(target: Target, dtype: np.dtype) -> bool:

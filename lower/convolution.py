@@ -87,6 +87,8 @@ class Space:
         if size == self.lhs_dilation == ones and self.low == (0,) * len(size) and stay_inside(self.count, self.stride, extent):
             return at_steps(lhs, self.names, self.stride, self.count)
         axes, low = tuple([lhs.names.index(y) for y in self.names]), self.low
+        if lhs.names[-2:] == (self.names[-1], "n") and lhs.size("n") != 1 and self.stride[-1] == self.lhs_dilation[-1] == 1:
+            return self._merged(lhs, axes, size)
         if lhs.names[-1] == "n":  # along memory: positions are the first axes then, and n can be the last
             found = windows(lhs.ref, axes=axes, window=self.count, stride=self.rhs_dilation, dilation=self.stride,
                             base=self.lhs_dilation, low=low, count=size, value=0)
@@ -97,6 +99,17 @@ class Space:
         if size == ones:
             return Named(reshape(found, shape=found.shape[:len(lhs.names)]), lhs.names)
         return Named(found, (*lhs.names, *self.kernel))
+
+    def _merged(self, lhs: Named, axes: tuple[int, ...], size: Shape) -> Named:
+        """Windows of which the last axis lies in memory together with the images, as one."""
+        images, (width, *_) = lhs.size("n"), lhs.ref.shape[-2:]
+        row = reshape(lhs.ref, shape=(*lhs.ref.shape[:-2], width * images))
+        found = windows(row, axes=axes, window=(*self.count[:-1], self.count[-1] * images),
+                        stride=(*self.rhs_dilation[:-1], self.rhs_dilation[-1] * images), dilation=self.stride,
+                        base=self.lhs_dilation, low=(*self.low[:-1], self.low[-1] * images), count=size, value=0)
+        renamed = dict(zip(self.names, self.kernel, strict=True))
+        names = (*[renamed.get(a, a) for a in without(lhs.names, "n")], *self.names, "n")
+        return Named(reshape(found, shape=(*found.shape[:-1], self.count[-1], images)), names)
 
 
 def stay_inside(count: Shape, stride: tuple[int, ...], extent: Shape) -> bool:
@@ -257,6 +270,12 @@ def goes_in_blocks(n: Node) -> bool:
         return False
     of_lhs, of_out = ([k for k in inverse(a[name]) if k != GROUP] for name in ("lhs_axes", "out_axes"))
     return len(lhs) > SPACE and of_lhs[-1] == FEATURE and of_out[-2:] == [len(lhs) - 1, FEATURE]
+
+
+def terms_of(n: Node) -> Shape:
+    """How many input features and positions of the kernel a convolution of one group sums over."""
+    _, kernel = _ONE_GROUP.whole([v.type for v in n.inputs], n.attrs)
+    return tuple([kernel.shape[a] for a in n.attrs["rhs_axes"][FEATURE:]])
 
 
 def in_blocks(n: Node) -> list[Node]:

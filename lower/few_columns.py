@@ -1,23 +1,30 @@
-"""Loops along, and steps over, a last axis that turns out to have few elements, as the channels of images.
+"""Loops along, and steps over, a last axis that turns out to have few elements, as the channels of images; sums over little
+windows of such.
 
 A loop over three elements inside one over pixels costs more than what it does, and numbers that lie three apart are
 loaded one by one. Where the number of elements is known, they are spelled out, with lanes from pixel to pixel; where it is
-known at the call only, a kernel has such bodies beside its own.
+known at the call only, a kernel has such bodies beside its own. So are the terms of a convolution's sum, which are not worth
+copying to where tiles read them.
 
-Guarantees: every element is computed by the same expression.
+Guarantees: every element is computed by the same expression; the terms of a convolution are added in another order.
 """
 from __future__ import annotations
 
-from loopwright.ir.dims import Dim, substitute, symbols_in
+from itertools import product as pairs_of
+
+from loopwright.ir.dims import Dim, product, substitute, symbol_of, symbols_in
 from loopwright.ir.graph import Graph, substitute_graph
-from loopwright.ir.nest import For, Nest, Store, altered
+from loopwright.ir.nest import For, Nest, Store, Values, altered
 from loopwright.ir.schedule import (
+    ComputeAt,
     FewColumns,
     FewSteps,
+    FewTerms,
     Fuse,
     Inline,
     InPlace,
     Interleave,
+    Jam,
     Parallel,
     Schedule,
     ShortRows,
@@ -25,35 +32,57 @@ from loopwright.ir.schedule import (
     Unroll,
     Vectorize,
 )
+from loopwright.lower.convolution import one_group, terms_of
 from loopwright.lower.placing import check
 from loopwright.lower.tiling import every
 
 VALUES = range(1, 5)  # of the symbol
 COUNTS = range(1, 9)  # of elements that are spelled out
+FEATURES, WINDOWS = range(1, 5), (3, 5, 7)  # along each axis
+SPELLED = 150  # terms of a sum that is spelled out: with more, tiles are as quick
+Few = FewColumns | FewSteps | FewTerms
 
 
-def few_positions(region: Graph, x: FewColumns | FewSteps) -> tuple[str, tuple[int, ...]] | None:
-    """The symbol that says, alone, how many elements that axis has, and its values where these are few."""
+def few_cases(region: Graph, x: Few) -> tuple[Values, ...]:
+    """The values of symbols for which the region has a body of its own."""
+    return _few_terms(region, x) if isinstance(x, FewTerms) else _few_positions(region, x)
+
+
+def _few_positions(region: Graph, x: FewColumns | FewSteps) -> tuple[Values, ...]:
+    """Those of the symbol that says, alone, how many elements that axis has."""
     shape = (region.results[0] if isinstance(x, FewColumns) else region.params[x.operand]).type.shape
     names = sorted(symbols_in(shape[-1])) if len(shape) > 1 and isinstance(shape[-1], Dim) else []
     if len(names) != 1:
-        return None
-    values = tuple([k for k in VALUES if substitute(shape[-1], {names[0]: k}) in COUNTS])
-    return (names[0], values) if values else None
+        return ()
+    return tuple([((names[0], k),) for k in VALUES if substitute(shape[-1], {names[0]: k}) in COUNTS])
 
 
-def one_of_few(region: Graph, x: FewColumns | FewSteps) -> Graph | None:
-    """The region where that axis has some such number of elements."""
-    few = few_positions(region, x)
-    return None if few is None else substitute_graph(region, {few[0]: few[1][len(few[1]) // 2]})
+def _few_terms(region: Graph, x: FewTerms) -> tuple[Values, ...]:
+    """Those of the symbols, each of which is the size of one axis of a convolution's kernel."""
+    n = region.nodes[x.stage]
+    sizes = terms_of(n) if n.op is one_group else (0,)
+    names = [symbol_of(size) for size in sizes]
+    found = []
+    for k, w in pairs_of([k for k in FEATURES if sizes[0] == k or names[0]], WINDOWS):
+        values = {name: w for name in names[1:] if name} | {name: k for name in names[:1] if name}
+        terms = product(substitute(size, values) for size in sizes)
+        if values and isinstance(terms, int) and terms <= SPELLED:
+            found.append(tuple(values.items()))
+    return tuple(dict.fromkeys(found))
 
 
-def with_few(region: Graph, x: FewColumns | FewSteps, nest: Nest, *, may_fail: bool, has_short: bool) -> Nest:
+def one_of_few(region: Graph, x: Few) -> Graph | None:
+    """The region in one of these cases."""
+    few = few_cases(region, x)
+    return substitute_graph(region, dict(few[len(few) // 2])) if few else None
+
+
+def with_few(region: Graph, x: Few, nest: Nest, *, may_fail: bool, has_short: bool) -> Nest:
     """The nest of a region with other bodies for few positions, unless these could not do all that it does. may_fail: it may
     report errors; has_short: it has a way of its own for short rows."""
-    few, inside = few_positions(region, x), every(nest.body)
+    few, inside = few_cases(region, x), every(nest.body)
     is_map = all(isinstance(s, For | Store) for s in inside)
-    check(few is not None, x, "that axis is not one that may turn out to be short")
+    check(bool(few), x, "no sum or axis may turn out to be so short")
     check(not may_fail, x, "the kernel may fail")
     check(all(s.combine == "set" for s in inside if isinstance(s, Store)), x, "the kernel updates what is there")
     if isinstance(x, FewColumns):
@@ -64,12 +93,15 @@ def with_few(region: Graph, x: FewColumns | FewSteps, nest: Nest, *, may_fail: b
 
 def spelled_out(schedule: Schedule, region: Graph) -> Schedule:
     """The schedule of such a region, of a kernel with this one: where columns are few, lanes run along the axis before."""
-    few = next(x for x in schedule if isinstance(x, FewColumns | FewSteps))
+    few = next(x for x in schedule if isinstance(x, Few))
     if isinstance(few, FewSteps):
         return tuple([x for x in schedule if not isinstance(x, FewSteps | Tiles | ShortRows)])
     root = next(k for k, n in enumerate(region.nodes) if region.results[0] in n.outputs)
-    loop = region.results[0].type.rank - 2
+    loop = region.results[0].type.rank - (1 if isinstance(few, FewTerms) else 2)
     lanes = Vectorize(root, loop, few.lanes), Unroll(root, few.unroll)
     shared = [Parallel()] if any(isinstance(x, Parallel) for x in schedule) else []
+    if isinstance(few, FewTerms):
+        kept = [x for x in schedule if isinstance(x, Inline | ComputeAt | InPlace)]
+        return (*kept, *lanes, *shared, Jam(few.factor))
     outer = [x for x in schedule if isinstance(x, InPlace) or (isinstance(x, Fuse) and x.loop + x.count <= loop + 1)]
     return (*map(Inline, range(len(region.nodes))), Interleave(), *lanes, *shared, *outer)

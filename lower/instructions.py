@@ -17,6 +17,7 @@ from loopwright.ir.schedule import (
     Distribute,
     FewColumns,
     FewSteps,
+    FewTerms,
     Fuse,
     InAnyOrder,
     Inline,
@@ -67,7 +68,7 @@ class Decisions:
     parallel: Parallel | None = None
     by_rows: bool = False
     short: ShortRows | None = None
-    few: FewColumns | FewSteps | None = None
+    few: FewColumns | FewSteps | FewTerms | None = None
     tiled: bool = False
     jam: Jam | None = None
     blocks: list[Blocking] = field(default_factory=list)
@@ -116,7 +117,7 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.by_rows = True
             case ShortRows():
                 d.short = x
-            case FewColumns() | FewSteps():
+            case FewColumns() | FewSteps() | FewTerms():
                 check(d.few is None, x, "one axis has few positions")
                 d.few = x
             case Tiles():

@@ -61,19 +61,19 @@ class Program:
 
 
 def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False, donated: Sequence[int] = (),
-                cover: Cover = RULES, apart: bool = False) -> Program:
+                cover: Cover = RULES, apart: bool = False, sizes: Mapping[str, int] = {}) -> Program:
     """The program of a graph, of which results may lie in `donated` arguments, with what `cover` decides. apart: without what
-    only short rows need. DTypeError where it holds a dtype that has no machine code, ScheduleError for a cover that does not
-    fit."""
+    only short rows need. sizes: of symbols, if it runs with no others: without what only others need. DTypeError where it holds
+    a dtype that has no machine code, ScheduleError for a cover that does not fit."""
     if len(g.nodes) == 1 and g.nodes[0].op is program:
         once = g.nodes[0]
         if cover.partition:
             raise ScheduleError(f"{cover.partition[0]}: the graph is a program already, whose partition is decided.")
         kernels = covered(once.regions[0], cover.kernels)
-        made = lower_kernels(kernels, target, g.free_symbols, fast_math=once.attrs["fast_math"], apart=apart)
+        made = lower_kernels(kernels, target, g.free_symbols, fast_math=once.attrs["fast_math"], apart=apart, sizes=sizes)
         return replace(made, donations=dict(once.attrs["donations"]))
     kernels, donations = cover_graph(g, target, blas=blas, donated=donated, cover=cover)
-    made = lower_kernels(kernels, target, g.free_symbols, fast_math=fast_math, apart=apart)
+    made = lower_kernels(kernels, target, g.free_symbols, fast_math=fast_math, apart=apart, sizes=sizes)
     return replace(made, donations=donations)
 
 
@@ -95,9 +95,9 @@ def cover_graph(g: Graph, target: Target, *, blas: bool, donated: Sequence[int] 
 
 
 def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], *, fast_math: bool = False,
-                  apart: bool = False) -> Program:
+                  apart: bool = False, sizes: Mapping[str, int] = {}) -> Program:
     """The program of a partitioned graph. `symbols`: those of the graph that it was, in the order of the entry's sizes."""
-    module, made = _Module(target, fast_math, {} if apart else None), with_panels(kernels, target)
+    module, made = _Module(target, fast_math, {} if apart else None, sizes), with_panels(kernels, target)
     frame = _entry(made, symbols, module)
     whole = Node(kernel, made.params, {}, made.results, (made,))
     sites = (None, *(source_at(whole, path) for path in frame.sites[1:]))
@@ -107,8 +107,9 @@ def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], *, f
 class _Module:
     """The functions of kernels and control flow by structure, and the declarations that they share."""
 
-    def __init__(self, target: Target, fast_math: bool, apart: dict[str, Callable[[], KernelText]] | None) -> None:
-        self.target, self.fast_math, self.apart = target, fast_math, apart
+    def __init__(self, target: Target, fast_math: bool, apart: dict[str, Callable[[], KernelText]] | None,
+                 sizes: Mapping[str, int]) -> None:
+        self.target, self.fast_math, self.apart, self.sizes = target, fast_math, apart, sizes
         self.functions: dict[Any, Function] = {}
         self.texts: list[str] = []
         self.number = itertools.count()
@@ -133,8 +134,10 @@ class _Module:
             can_fail = text.count("%error") > 1  # once it is a parameter
             return Function(name, ((), ((0, 0),)) if can_fail else ((),), can_fail, is_small=False)
         scheduled = build_nest(n.regions[0], n.attrs["schedule"], name)
-        made = emit_nest(scheduled.nest, self.target, self.fast_math, apart=self.apart is not None)
-        later = {**made.apart, **self._few_columns(n.regions[0], n.attrs["schedule"], scheduled.nest)}
+        few = tuple([x for x in scheduled.nest.few if all(self.sizes.get(symbol, k) == k for symbol, k in x)])
+        nest = altered(scheduled.nest, few=few)
+        made = emit_nest(nest, self.target, self.fast_math, apart=self.apart is not None)
+        later = {**made.apart, **self._few_columns(n.regions[0], n.attrs["schedule"], nest)}
         if self.apart is not None:
             self.apart.update(later)
         for one in [] if self.apart is not None else [make() for make in later.values()]:
@@ -152,9 +155,8 @@ class _Module:
         def made(name: str, few: Graph) -> KernelText:
             inner = altered(build_nest(few, spelled_out(schedule, few), name).nest, symbols=nest.symbols)
             return exported(emit_nest(inner, self.target, self.fast_math), name)
-        symbol, values = nest.few or ("", ())
-        return {name: partial(made, name, substitute_graph(region, {symbol: k}))
-                for k in values for name in [few_of(nest.name, k)]}
+        return {name: partial(made, name, substitute_graph(region, dict(values)))
+                for values in nest.few for name in [few_of(nest.name, [k for _, k in values])]}
 
     def _control(self, whole: Graph) -> Function:
         f, text, shared = control_function(whole, f"{CONTROL}{next(self.number)}", self.function)

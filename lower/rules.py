@@ -38,7 +38,7 @@ from loopwright.ir.schedule import (
 from loopwright.ir.types import BF16, F16
 from loopwright.lower.chains import blocks_of_rows
 from loopwright.lower.contractions import is_contraction, product_schedule
-from loopwright.lower.few_columns import few_positions, one_of_few
+from loopwright.lower.few_columns import few_cases, one_of_few
 from loopwright.lower.fusing import expressions, together
 from loopwright.lower.instructions import MOST_CHANNELS, MOST_COLUMNS, MOST_INTERLEAVED
 from loopwright.lower.jamming import worth_of
@@ -397,7 +397,7 @@ def _few_steps(s: Survey, schedule: Schedule, scheduled: Scheduled) -> list[Inst
     apart = {x.array for x in loads for lane in lanes
              if lane not in walk(x.index[-1]) and any(lane in walk(part) for part in x.index[:-1])}
     steps = [FewSteps(k) for k in range(len(s.region.params)) if f"x{k}" in apart]
-    return [*[x for x in steps if few_positions(s.region, x)][:1]]
+    return [*[x for x in steps if few_cases(s.region, x)][:1]]
 
 
 # ---- folds of everything -----------------------------------------------------------------------

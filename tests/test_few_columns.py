@@ -1,5 +1,7 @@
 """Images of which the number of channels is known at the call only: one compile for all, NumPy's values."""
 import mmap
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 import loopwright as lw
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.expansion import expanded
-from loopwright.ir.schedule import FewColumns, FewSteps, Fuse, Inline, from_json, to_json
+from loopwright.ir.schedule import FewColumns, FewSteps, FewTerms, Fuse, Inline, Tensorize, from_json, to_json
 from loopwright.lower import program
 from loopwright.lower.codegen import bodies
 from loopwright.lower.partition import partition
@@ -188,14 +190,17 @@ def kernels(f, *args):
     return [(k.regions[0], k.attrs["schedule"]) for k in graph.nodes if k.regions]
 
 
+FOUR = tuple([(("k", n),) for n in (1, 2, 3, 4)])
+
+
 def test_the_schedule_says_so():
     (region, schedule), = kernels(FUNCTIONS["columns reversed"], np.ones((5, 6, 7), "f4"))
     few, = [x for x in schedule if isinstance(x, FewColumns)]
     assert from_json(to_json(schedule)) == schedule
-    assert build_nest(region, schedule, "k").nest.few == ("k", (1, 2, 3, 4))
+    assert build_nest(region, schedule, "k").nest.few == FOUR
     (region, schedule), = kernels(FUNCTIONS["planes"], np.ones((5, 6, 7), "u1"))
     assert from_json(to_json(schedule)) == schedule and FewSteps(0) in schedule
-    assert build_nest(region, schedule, "k").nest.few == ("k", (1, 2, 3, 4))
+    assert build_nest(region, schedule, "k").nest.few == FOUR
     with pytest.raises(ScheduleError, match="one axis"):
         build_nest(region, (*schedule, few), "k")
     (_, schedule), = kernels(FUNCTIONS["first"], np.ones((5, 6, 7)))
@@ -211,7 +216,7 @@ def test_the_schedule_says_so():
     with pytest.raises(ScheduleError, match="short rows"):
         build_nest(region, (*schedule, FewSteps(0)), "k")
     (region, _), = kernels(lambda x: x + 1, np.ones(40, "f4"))
-    with pytest.raises(ScheduleError, match="turn out to be short"):
+    with pytest.raises(ScheduleError, match="turn out to be so short"):
         build_nest(region, (*map(Inline, range(len(region.nodes))), few), "k")
 
 
@@ -233,3 +238,80 @@ def test_all_bodies_at_once():
     once = program.lower_graph(graph, host_target(), blas=True, apart=True)
     assert set(once.apart) == {f"kernel_0_few{k}" for k in (1, 2, 3, 4)} and "few2(" not in once.text
     assert once.later(once.apart).count("define void @") == 4
+    for n, names in (3, ["few3"]), (7, []):  # with sizes, those alone that these need
+        text = program.lower_graph(graph, host_target(), blas=True, sizes={"k": n}).text
+        assert re.findall(r"define void @kernel_0_(\w+)\(", text) == names
+
+
+# ---- windows of few features ----------------------------------------------------------------------
+def convolved(x, kernel, stride, dilation):
+    """With half a window of zeros on each side."""
+    reach = [d * (n - 1) for n, d in zip(kernel.shape, dilation, strict=False)]
+    padded = np.pad(x, ((0, 0), *((r // 2, r // 2) for r in reach), (0, 0)))
+    axes = tuple(range(1, x.ndim - 1))
+    seen = np.lib.stride_tricks.sliding_window_view(padded, [r + 1 for r in reach], axis=axes)
+    at = tuple(slice(None, None, n) for n in stride)
+    seen = seen[(slice(None), *at, slice(None), *(slice(None, None, d) for d in dilation))]
+    return np.tensordot(seen, np.moveaxis(kernel, -2, 0), axes=x.ndim - 1)
+
+
+def layer(stride, dilation):
+    """A convolution with features last, a bias and the positive part."""
+    names = "NHWDC"[:len(stride) + 1] + "C", "HWD"[:len(stride)] + "IO"
+
+    def f(x, kernel, bias):
+        reach = [d * (n - 1) // 2 for n, d in zip(kernel.shape, dilation, strict=False)]
+        found = lw.lax.conv_general_dilated(x, kernel, stride, [(r, r) for r in reach], rhs_dilation=dilation,
+                                            dimension_numbers=(names[0], names[1], names[0]))
+        return np.maximum(found + bias, 0)
+    return f
+
+
+LAYERS = {key: lw.jit(layer(*key)) for key in [((1, 1), (1, 1)), ((2, 2), (1, 1)), ((1, 2), (2, 1)), ((1,), (1,)), ((3,), (1,)),
+                                               ((1, 1, 1), (1, 1, 1))]}
+
+
+@examples(60)
+@given(st.sampled_from(sorted(LAYERS)), st.integers(1, 6), st.sampled_from([1, 3, 5, 7, 9]), st.integers(1, 70), st.booleans(),
+       st.sampled_from(["f4", "f8"]), st.integers(0, 99))
+def test_convolutions_of_few_features(key, features, window, made, few, dtype, seed):
+    """One compile serves all numbers of features and windows; images are large enough for bodies of their own, or small."""
+    stride, dilation = key
+    r, rank = np.random.default_rng(seed), len(stride)
+    extent = {1: 1200, 2: 37, 3: 11}[rank] if few else 6
+    x = r.standard_normal((4, *[extent + k for k in range(rank)], features)).astype(dtype)
+    kernel = r.standard_normal((*[window] * rank, features, made)).astype(dtype)
+    bias = r.standard_normal(made).astype(dtype)
+    want = np.maximum(convolved(x.astype("f8"), kernel.astype("f8"), stride, dilation) + bias, 0)
+    np.testing.assert_allclose(LAYERS[key](x, kernel, bias), want, rtol=1e-9 if dtype == "f8" else 2e-4,
+                               atol=1e-9 if dtype == "f8" else 2e-4)
+
+
+def test_the_first_call_with_such_windows_compiles_for_them(made):
+    f = lw.jit(layer((1, 1), (1, 1)))
+    for window, features, names in ((3, 8, []), (7, 4, []), (3, 3, ["3x3x3"]), (5, 3, ["3x3x3", "5x5x3"]),
+                                    (3, 1, ["3x3x1", "3x3x3", "5x5x3"])):
+        f(np.ones((4, 40, 40, features), "f4"), np.ones((window, window, features, 9), "f4"), np.ones(9, "f4"))
+        assert sorted(set(made)) == [f"kernel_0_few{name}" for name in names]
+    assert f.compiles == 1
+
+
+def test_known_windows_of_many_features_are_made_in_tiles():
+    for features, window, tiles in (3, 3, False), (4, 5, False), (3, 7, False), (4, 7, True), (8, 3, True), (64, 3, True):
+        args = np.ones((4, 20, 20, features), "f4"), np.ones((window, window, features, 32), "f4"), np.ones(32, "f4")
+        graph = lw.make_graph(layer((1, 1), (1, 1)), dynamic=False)(*args)
+        kernel, = [n for n in partition(expanded(graph), host_target(), blas=True).nodes if n.regions]
+        assert any(isinstance(x, Tensorize) for x in kernel.attrs["schedule"]) == tiles
+        assert not any(isinstance(x, FewTerms) for x in kernel.attrs["schedule"])
+
+
+def test_windows_of_few_features_in_a_schedule():
+    args = np.ones((4, 20, 20, 3), "f4"), np.ones((3, 3, 3, 32), "f4"), np.ones(32, "f4")
+    (region, schedule), = kernels(layer((1, 1), (1, 1)), *args)
+    few, = [x for x in schedule if isinstance(x, FewTerms)]
+    assert from_json(to_json(schedule)) == schedule
+    cases = build_nest(region, schedule, "k").nest.few
+    assert {tuple([n for _, n in x]) for x in cases} == {(w, w, k) for w in (3, 5, 7) for k in (1, 2, 3, 4) if w * w * k <= 150}
+    other = next(k for k in range(len(region.nodes)) if k != few.stage)
+    with pytest.raises(ScheduleError, match="turn out to be so short"):
+        build_nest(region, tuple([replace(x, stage=other) if x is few else x for x in schedule]), "k")

@@ -48,9 +48,9 @@ def short_of(kernel: str) -> str:
     return f"{kernel}_short"
 
 
-def few_of(kernel: str, value: int) -> str:
+def few_of(kernel: str, values: Sequence[int]) -> str:
     """The function of a kernel for few columns, by what says how many."""
-    return f"{kernel}_few{value}"
+    return f"{kernel}_few{'x'.join(map(str, values))}"
 
 
 def place_of(function: str) -> str:

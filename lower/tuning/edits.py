@@ -13,6 +13,7 @@ from loopwright.ir.schedule import (
     Distribute,
     FewColumns,
     FewSteps,
+    FewTerms,
     Fuse,
     InAnyOrder,
     Inline,
@@ -43,7 +44,7 @@ from loopwright.ir.schedule import (
 _ORDER: tuple[tuple[type[Instruction], ...], ...] = (
     (Inline, ComputeAt, AddAlong), (Interleave,), (Threads,), (Bind,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,), (Rfactor,),
     (Split, Reorder, Distribute, Tensorize, Pack, Skip), (Parallel,), (ByRows,), (OnePass,), (ShortRows,),
-    (FewColumns, FewSteps),
+    (FewColumns, FewSteps, FewTerms),
     (Tiles, Jam),
     (InShared, InRegisters, InTiles, ByOwner, InAnyOrder), (InPlace,))
 _RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
@@ -73,7 +74,7 @@ def topic(x: Instruction) -> object:
             return "threads"
         case PrefetchRow(stage) | OnePass(stage) | Rfactor(stage):
             return type(x), stage
-        case ByRows() | ShortRows() | FewColumns() | FewSteps() | Tiles() | Jam():
+        case ByRows() | ShortRows() | FewColumns() | FewSteps() | FewTerms() | Tiles() | Jam():
             return type(x)
     return "loops"
 

@@ -100,11 +100,11 @@ def _code(candidate: Candidate, g: Graph) -> Entry:
     """The machine code of a candidate, g as a graph: from the disk where another process made it, as for those who time what
     others checked. With the symbols that it imports, and which results lie in which donated arguments."""
     target = host_target()
-    key = cache.digest("candidate", candidate.text, repr(target), str(blas.available()), cache.environment(),
-                       cache.source_digest())
+    key = cache.digest("candidate", candidate.text, repr(candidate.sizes), repr(target), str(blas.available()),
+                       cache.environment(), cache.source_digest())
     entry = cache.read(key)
     if entry is None:
-        made = lower_graph(g, target, blas=blas.available())
+        made = lower_graph(g, target, blas=blas.available(), sizes=dict(candidate.sizes))
         text = made.text + _REPEAT
         entry = Entry(assemble(text, target), {"imports": imported([text]), "donations": [*made.donations.items()]})
         cache.write(key, entry)
