@@ -2,7 +2,8 @@
 
 Position k of window s of an axis is element (s*stride + k*dilation - low) / base, where that is a whole number and inside the
 axis, and else stands for nothing. So `low` pads in front (or crops, where negative), `base` spreads the axis out with nothing
-between its elements, and `count`, the number of windows, says how far they go: no rule asks what is behind the axis.
+between its elements, and `count`, the number of windows, says how far they go: no rule asks what is behind the axis. A stride
+may be a size like others where nothing asks in which windows an element is: no derivative is taken of these, then.
 
 Guarantees: nothing is read outside the array; the greatest or least of a window passes its derivative to the first element
 that has it, in window order.
@@ -44,7 +45,7 @@ class Sliding:
 
     extent: Extent
     window: Extent
-    stride: int
+    stride: Extent
     dilation: int
     base: int
     low: Extent
@@ -58,6 +59,7 @@ class Sliding:
 
     def window_of(self, i: Expr, k: Expr) -> tuple[Expr, list[Expr]]:
         """Of which window element i is position k, and the tests that say whether there is one."""
+        assert isinstance(self.stride, int), "an element's windows are found by dividing, by a number"
         steps = minus(plus(times(i, integer(self.base)), integer(self.low)), times(k, integer(self.dilation)))
         least = self.low - (self.window - 1) * self.dilation
         return _divided(steps, self.stride, self.count, least, (self.extent - 1) * self.base + self.low)
@@ -86,14 +88,14 @@ def where_all(tests: Sequence[Expr], then: Expr, other: Expr) -> Expr:
     return then
 
 
-def sliding(shape: Shape, axes: Ints, window: Shape, stride: Ints, dilation: Ints, base: Ints, low: Shape,
+def sliding(shape: Shape, axes: Ints, window: Shape, stride: Shape, dilation: Ints, base: Ints, low: Shape,
             count: Shape) -> list[Sliding]:
     """The windows along each of the axes of an array."""
     every = zip((shape[a] for a in axes), window, stride, dilation, base, low, count, strict=True)
     return [Sliding(*one) for one in every]
 
 
-def check_windows(name: str, rank: int, axes: Ints, window: Shape, stride: Ints, dilation: Ints, base: Ints, low: Shape,
+def check_windows(name: str, rank: int, axes: Ints, window: Shape, stride: Shape, dilation: Ints, base: Ints, low: Shape,
                   count: Shape) -> None:
     """ShapeError for settings that do not fit together."""
     if any(len(x) != len(axes) for x in (window, stride, dilation, base, low, count)):

@@ -1,5 +1,5 @@
 """Products of a matrix and its transpose (`x.T @ x`): what lies right of the diagonal is like what lies below it, which alone
-is made, in blocks of columns from the diagonal down.
+is made, in blocks of columns from the diagonal down; on the diagonal a block is made panel by panel.
 
 Guarantees: the result is symmetric to the last bit.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from loopwright.lower.codegen.interleaving import added, product
 from loopwright.lower.codegen.small import element
-from loopwright.lower.codegen.text import Scope, loop
+from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 
 LEAST = 96  # columns, half of which are worth it
 MANY, PANELS = 640, 3  # from how many columns on so many panels are a block: the left side is copied for each
@@ -32,21 +32,42 @@ def some_blocks(scope: Scope, kind: str, is_turned: bool, panel: int, chunks: Ch
     """Blocks from %begin to %end of C[n, n], of elements of a type; is_turned: the left side is stored transposed."""
     width = width_of(scope, panel)
 
+    def part(within: Scope, rows: tuple[str, str], columns: tuple[str, str], below: str) -> None:
+        """Some rows of some columns, and their like: of the rows from `below` on."""
+        a = element(within, kind, "%a", rows[0] if is_turned else product(within, rows[0], "%k"))
+        c = element(within, kind, "%c", product(within, rows[0], "%n"))
+        chunks(within, [a, "%b", c], within.emit(f"sub i64 {rows[1]}, {rows[0]}"), columns)
+        _copy(within, kind, columns, (below, rows[1]))
+
     def block(outer: Scope, number: str, state: list[str]) -> list[str]:
         first = product(outer, number, width)
-        last = outer.call("i64", "llvm.smin.i64", [("i64", added(outer, first, width)), ("i64", "%n")])
-        a = element(outer, kind, "%a", first if is_turned else product(outer, first, "%k"))
-        c = element(outer, kind, "%c", product(outer, first, "%n"))
-        chunks(outer, [a, "%b", c], outer.emit(f"sub i64 %n, {first}"), (first, last))
-        _copy(outer, kind, first, last)
+        last = _next(outer, first, width)
+        several = outer.emit(f"and i1 {outer.emit(f'icmp ne i64 {width}, {panel}')}, {outer.emit(f'icmp slt i64 {last}, %n')}")
+        high = outer.emit(f"select i1 {several}, i64 {last}, i64 %n")
+
+        def one(inner: Scope, at: str, state: list[str]) -> list[str]:
+            end = _next(inner, at, str(panel))
+            part(inner, (at, high), (at, end), end)
+            return []
+
+        def rest(inner: Scope) -> Carried:
+            part(inner, (last, "%n"), (first, last), last)
+            return ()
+        loop(outer, first, last, str(panel), (), one)
+        branch(outer, several, rest, lambda inner: ())
         return []
     loop(scope, "%begin", "%end", "1", (), block)
 
 
-def _copy(scope: Scope, kind: str, first: str, last: str) -> None:
-    """What a block has below its columns, to their rows."""
+def _next(scope: Scope, at: str, step: str) -> str:
+    """A step further on, but not past the last column."""
+    return scope.call("i64", "llvm.smin.i64", [("i64", added(scope, at, step)), ("i64", "%n")])
+
+
+def _copy(scope: Scope, kind: str, columns: tuple[str, str], below: tuple[str, str]) -> None:
+    """What some columns have in some rows, to their rows."""
     def rows(outer: Scope, low: str, state: list[str]) -> list[str]:
-        high = outer.call("i64", "llvm.smin.i64", [("i64", added(outer, low, TOGETHER)), ("i64", "%n")])
+        high = outer.call("i64", "llvm.smin.i64", [("i64", added(outer, low, TOGETHER)), ("i64", below[1])])
 
         def column(inner: Scope, j: str, state: list[str]) -> list[str]:
             def one(within: Scope, i: str, state: list[str]) -> list[str]:
@@ -56,6 +77,6 @@ def _copy(scope: Scope, kind: str, first: str, last: str) -> None:
                 return []
             loop(inner, low, high, "1", (), one)
             return []
-        loop(outer, first, last, "1", (), column)
+        loop(outer, *columns, "1", (), column)
         return []
-    loop(scope, last, "%n", str(TOGETHER), (), rows)
+    loop(scope, *below, str(TOGETHER), (), rows)
