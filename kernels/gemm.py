@@ -50,6 +50,13 @@ def match_gemm(node: Node) -> Gemm | None:
     return match_product(node) if node.op is dot_general and node.inputs[0].type.dtype in (F32, F64) else None
 
 
+def numbers_of_rows(gemm: Gemm) -> int | None:
+    """Which operand has the numbers, where a product adds up rows of one matrix, each times a number."""
+    if gemm.batch != 1:
+        return None
+    return 1 if gemm.n == 1 and gemm.transposed[0] else 0 if gemm.m == 1 and not gemm.transposed[1] else None
+
+
 def match_product(node: Node) -> Gemm | None:
     """The product of floats that node is, or None: of half floats with sums in f32, which the result has or is rounded from."""
     if node.op is not dot_general:

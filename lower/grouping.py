@@ -17,7 +17,7 @@ from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter, When
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.sorting import search
 from loopwright.ir.ops.structural import reshape
-from loopwright.kernels.gemm import Match
+from loopwright.kernels.gemm import Gemm, Match, match_gemm, numbers_of_rows
 from loopwright.lower.choosing import check_again, chosen_host, kind, others
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.contractions import is_contraction
@@ -197,18 +197,26 @@ class Grouping:
     def _is_called(self, n: Node) -> bool:
         """Whether the library multiplies matrices for the node."""
         choice = self.decided.multiplying(n)
-        if self.match(n) is None:
+        product = self.match(n)
+        if product is None:
             if choice is not None:
                 refuse(n, choice, "it is no product of contiguous matrices of f32 or f64, as the library makes them")
             return False
         if isinstance(choice, Call) and not self.blas:
             refuse(n, choice, "there is no library")
-        is_ours = n in self.chained or n in self.ends or n in self.paired
+        is_ours = n in self.chained or n in self.ends or n in self.paired or self._is_fold(n, product)
         is_called = self.blas and not isinstance(choice, Generate) and (isinstance(choice, Call) or not is_ours)
         both = Generate(self.place(n)), Call(self.place(n))
         if self.is_noted:
             self.taken.append(Taken(both[is_called], both if self.blas else (), n.outputs[0], kind(self, n)))
         return is_called
+
+    def _is_fold(self, n: Node, product: Gemm) -> bool:
+        """Whether a processor adds up a matrix's rows, each times a number of a vector that is there: a fold like others, which
+        reads rows as they lie. The library, given stretches of columns for threads, reads parts of rows; a vector that is
+        computed would be computed for each stretch."""
+        vector = numbers_of_rows(product) if self.match is match_gemm else None
+        return vector is not None and n.inputs[vector] not in self.producer
 
     def _is_between(self, n: Node, choice: Placing | None) -> bool:
         """Whether a reshape stands between kernels."""

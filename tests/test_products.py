@@ -115,6 +115,24 @@ def test_many_terms_are_shared_out(form, m, n, k, dtype):
     np.testing.assert_allclose(lw.jit(f)(*stored), a.astype("f8") @ b.astype("f8"), rtol=near, atol=near)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("n", "k"), [(7, 9), (60, 5000), (1000, 3000), (3000, 1000), (1, 5000), (20_000, 30)])
+def test_matrices_times_vectors(n, k, dtype):
+    """Rows that are added up are a fold, unless what they are multiplied with is computed; bits are those of one thread."""
+    rng = np.random.default_rng(0)
+    x, v, w = (rng.standard_normal(shape).astype(dtype) for shape in ((n, k), n, k))
+    for f, args, want, folds in ((lambda v, x: v @ x, (v, x), v.astype("f8") @ x, True),
+                                 (lambda x, v: x.T @ v, (x, v), v.astype("f8") @ x, True),
+                                 (lambda v, x: (v + 1) @ x, (v, x), (v.astype("f8") + 1) @ x, False),
+                                 (lambda x, w: x @ w, (x, w), x.astype("f8") @ w, False)):
+        first, *others = bits_of(f, *args)
+        assert all(found == first for found in others)
+        near = (3e-5 if dtype == "f4" else 1e-13) * max(n, k) ** 0.5
+        np.testing.assert_allclose(lw.jit(f)(*args), want, rtol=near, atol=near)
+        if blas.available():
+            assert ('"gemm"' in str(lw.jit(f).lower(*args).kernels)) != folds
+
+
 @needs_blas
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(("n", "k"), [(95, 200), (96, 64), (97, 63), (130, 300), (128, 2000), (333, 65), (641, 64),

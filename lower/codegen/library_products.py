@@ -17,6 +17,7 @@ from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch
 
 LEAST = 1 << 19  # multiplications that are worth several threads
+LEAST_OF_VECTOR = 1 << 18  # of a matrix times a vector, each of which reads a number
 LINES = 256  # of a part: the library copies all of the other side for each
 PARTS = 64  # at most
 VECTOR = 1 << 16  # elements of a matrix times a vector, which copies nothing
@@ -66,7 +67,9 @@ def library_products_text(dtype: np.dtype, declarations: set[str], constants: se
             scope.do(f"store {type} {x}, ptr {element(scope, 'i64', context, str(k))}")
         scope.run("lw_parallel_for", [("ptr", f"@{name}_part"), ("ptr", context), ("i64", count), ("i64", grain)])
         return ()
-    branch(root, root.emit(f"icmp slt i64 {product(root, '%m', '%n', '%k')}, {LEAST}"), alone, shared)
+    one = root.emit(f"icmp eq i64 {root.call('i64', 'llvm.smin.i64', [('i64', '%m'), ('i64', '%n')])}, 1")
+    least = root.emit(f"select i1 {one}, i64 {LEAST_OF_VECTOR}, i64 {LEAST}")
+    branch(root, root.emit(f"icmp slt i64 {product(root, '%m', '%n', '%k')}, {least}"), alone, shared)
 
     inner = part.root
     types = [*given, *(("i64", x) for x in ("a.step", "b.step", "c.step", "rows"))]

@@ -29,11 +29,12 @@ WORK = 3 << 19  # multiplications that are worth several threads
 GIVEN = "i64 %m, i64 %n, i64 %k, ptr %a, ptr %b, ptr %c"
 
 
-def tests() -> Cases:
-    """Cases of tests of a product's sizes, one of which holds where it is made so."""
+def tests(form: tuple[bool, bool]) -> Cases:
+    """Cases of tests of a product's sizes, one of which holds where it is made so. The terms of one column lie across the left
+    side's rows then: rows along which they lie are shared out as they are."""
     both: list[Test] = [("k", "sge", LONG), ("mn", "sle", RESULTS), ("mnk", "sge", WORK)]
-    return [[*both, ("m", "sle", MOST), ("n", "sle", MOST)], [*both, ("m", "sle", VECTOR), ("n", "eq", 1)],
-            [*both, ("m", "eq", 1), ("n", "sle", VECTOR)]]
+    column: Cases = [[*both, ("m", "sle", VECTOR), ("n", "eq", 1)]] if form[0] else []
+    return [[*both, ("m", "sle", MOST), ("n", "sle", MOST), ("m", "sgt", 1), ("n", "sgt", 1)], *column]
 
 
 def long_sums_text(dtype: np.dtype, lanes: int, form: tuple[bool, bool], name: str, apart: str, declarations: set[str],

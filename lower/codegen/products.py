@@ -408,7 +408,8 @@ class _Whole:
     def _one(self, scope: Scope) -> Carried:
         def by_terms(inner: Scope) -> Carried:
             return [("i1", inner.emit(f"call i1 @{self.product.name}_long({self.product.given})"))]
-        done, = branch(scope, self.product.holds(scope, long_sums.tests()), by_terms, otherwise=[("i1", "false")])
+        has_parts = self.product.holds(scope, long_sums.tests(self.product.form))
+        done, = branch(scope, has_parts, by_terms, otherwise=[("i1", "false")])
         branch(scope, scope.emit(f"xor i1 {done}, true"), self._at_once)
         return ()
 
