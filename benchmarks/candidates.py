@@ -82,7 +82,7 @@ def _cost(n: Node, sizes: Mapping[str, int]) -> Cost:
             pool.append(new)
             replays.append(replay)
             described.append(_took(lambda made=made: features.features(made.nest, sizes, target))[1])
-    texts = [_took(lambda schedule=schedule: lower_graph(_made(n, schedule), target, blas=blas.available()))[1]
+    texts = [_took(lambda schedule=schedule: lower_graph(_made(n, schedule), target, blas=blas.available(), sizes=sizes))[1]
              for schedule in pool[-TEXTS:]]
     return Cost(_mean(replays), _mean(described), _mean(texts))
 
