@@ -162,6 +162,19 @@ def small_products() -> list[Timing]:
                 tolerance=1e-4) for n in (50, 300)))
 
 
+def vectors() -> list[Timing]:
+    """Matrices times vectors, with terms along the rows of the matrix and down its columns."""
+    def along(xp):
+        return lambda x, w: x @ w
+
+    def down(xp):
+        return lambda x, v: v @ x
+    sizes = (1000, 3000), (3000, 1000), (10_000, 50)
+    return held(
+        *(plain(f"x @ w, {m}x{n}", (normal(m, n), normal(n)), along, torch=along, tolerance=1e-4) for m, n in sizes),
+        *(plain(f"v @ x, {m}x{n}", (normal(m, n), normal(m)), down, torch=down, tolerance=1e-4) for m, n in sizes))
+
+
 def small_systems() -> list[Timing]:
     """Determinants, inverses and solutions of many small matrices."""
     def determinants(xp):
@@ -179,4 +192,4 @@ def small_systems() -> list[Timing]:
         plain("500 systems, 6x6", (regular(500, 6, 6), normal(500, 6, 1)), solutions, torch=solutions, tolerance=1e-4))
 
 
-WORKLOADS = (short_rows, statistics, elements, lookups, moved, small_products, small_systems)
+WORKLOADS = (short_rows, statistics, elements, lookups, moved, small_products, vectors, small_systems)
