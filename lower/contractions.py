@@ -17,7 +17,7 @@ from loopwright.ir.ops.selection import convert
 from loopwright.ir.schedule import FewTerms, Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
 from loopwright.ir.types import BF16, F32, F64, I32, I64, U32, U64
 from loopwright.lower.convolution import grouped, one_group
-from loopwright.lower.few_columns import FEATURES, SPELLED, one_of_few, spelled_out
+from loopwright.lower.few_columns import FEATURES, one_of_few, spelled_out
 from loopwright.lower.scheduling import build_nest, fits
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import block_of, factors, go_in_pairs, loops, pairs_of
@@ -28,6 +28,7 @@ ROW_BYTES = 4096  # of a block's sums, which stay in the second cache with the f
 FEATURE_BYTES = 256  # of a row of a convolution's factors: those of 9 positions and 512 terms stay in the second cache
 BLOCK_TERMS = 84 * 256  # of rows that take the columns' factors one tile after the other, from the second cache
 WIDE, NARROW = (2, 6), (2, 4)  # vectors and positions of a spelled-out sum in flight, with 32 registers and with 16
+KNOWN = 150  # terms of a convolution's sum that is spelled out, where this is known
 FEWEST = 4  # rows, columns and terms: with fewer of any, what is copied in order is used too little
 
 
@@ -78,7 +79,7 @@ def _has_few_terms(n: Node, terms: Sequence[Extent]) -> bool:
     if n.op is dot_general:
         return _are_few(*terms)
     count = product(terms)
-    return isinstance(count, int) and count <= SPELLED and terms[0] in FEATURES
+    return isinstance(count, int) and count <= KNOWN and terms[0] in FEATURES
 
 
 def _few_terms(region: Graph, tiled: Schedule, x: FewTerms) -> list[Instruction]:

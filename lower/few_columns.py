@@ -38,8 +38,8 @@ from loopwright.lower.tiling import every
 
 VALUES = range(1, 5)  # of the symbol
 COUNTS = range(1, 9)  # of elements that are spelled out
-FEATURES, WINDOWS = range(1, 5), (3, 5, 7)  # along each axis
-SPELLED = 150  # terms of a sum that is spelled out: with more, tiles are as quick
+FEATURES, WINDOWS = VALUES, (3, 5, 7)  # of a convolution that has bodies of its own: along each axis
+SPELLED = 50  # terms of its sum: with more, tiles are as quick
 Few = FewColumns | FewSteps | FewTerms
 
 
