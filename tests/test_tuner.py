@@ -2,6 +2,7 @@
 import json
 import math
 from itertools import pairwise
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -32,12 +33,16 @@ def traced(f, *args):
 
 
 class Pool:
-    """Workers that measure nothing: the seconds of a module are `of(its graph)`, and of one that is wrong infinite."""
+    """Workers that measure nothing: the seconds of a module are `of(its graph)`, and of one that is wrong infinite. And the
+    clock of a search, which a candidate moves on by 0.01 s, however slow the machine is."""
 
     check_seconds = time_seconds = 20.0
 
     def __init__(self, of, noise=0.01):
         self.of, self.noise, self.measured = of, noise, []
+
+    def monotonic(self):
+        return 0.01 * len(self.measured)
 
     def measure(self, candidates, rounds, sample=0.0):
         self.measured += candidates
@@ -48,10 +53,11 @@ class Pool:
     here = measure
 
 
-def tuned(f, args, of, seconds=2.0, listener=lambda trial, progress: None, noise=0.01, starts=()):
+def tuned(f, args, of, seconds=2.0, listener=lambda trial, progress: None, noise=0.01, starts=(), workers=Pool):
     g, sizes = traced(f, *args)
-    task = tuner._Task(g, sizes, False, ())
-    return tuner._Tuner(task, seconds, Pool(of, noise), listener).run(starts)
+    task, pool = tuner._Task(g, sizes, False, ()), workers(of, noise)
+    with mock.patch.object(tuner, "time", pool):
+        return tuner._Tuner(task, seconds, pool, listener).run(starts)
 
 
 def softmax_and_more(x):
@@ -93,11 +99,9 @@ def test_what_is_slower_where_it_is_used_is_not_kept():
     class Elsewhere(Pool):
         def here(self, candidates, rounds, sample):
             return [Outcome(c, (1.0 if k == 0 else 1.1,) * 3, 0.01) for k, c in enumerate(candidates)]
-    g, sizes = traced(softmax_and_more, normal(20, 30))
     seen = []
-    pool = Elsewhere(lambda g: 1e-2 / (1 + len(kernels_of(g))))
-    task = tuner._Task(g, sizes, False, ())
-    found = tuner._Tuner(task, 2.0, pool, lambda trial, progress: seen.append(progress.best)).run(())
+    found = tuned(softmax_and_more, (normal(20, 30),), lambda g: 1e-2 / (1 + len(kernels_of(g))),
+                  listener=lambda trial, progress: seen.append(progress.best), workers=Elsewhere)
     assert min(seen) < 0.9 * 1e-2 / 2  # something was the best for a while
     assert found.best is found.default and found.best_seconds == found.default_seconds == found.partition_seconds == 1.0
 
@@ -212,9 +216,8 @@ def test_a_stop_keeps_nothing_that_is_slower_where_it_is_used():
     class Elsewhere(Pool):
         def here(self, candidates, rounds, sample):
             return [Outcome(c, (1.0,) * 3, 0.01) for c in candidates]
-    g, sizes = traced(softmax_and_more, normal(20, 30))
-    found = tuner._Tuner(tuner._Task(g, sizes, False, ()), 1000.0, Elsewhere(lambda g: 1e-2 / (1 + len(kernels_of(g)))),
-                         lambda trial, progress: stop(progress.best < 0.9 * progress.default)).run(())
+    found = tuned(softmax_and_more, (normal(20, 30),), lambda g: 1e-2 / (1 + len(kernels_of(g))), workers=Elsewhere,
+                  listener=lambda trial, progress: stop(progress.best < 0.9 * progress.default))
     assert found.interrupted and found.best is found.default and found.best_seconds == found.default_seconds == 1.0
 
 
