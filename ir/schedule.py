@@ -39,8 +39,9 @@ class ComputeAt:
 
 @dataclass(frozen=True)
 class Fuse:
-    """Make one loop of `count` loops of `stage` from `loop` on, which every access keeps together. Loops count as in
-    Vectorize; loops of the root's axes and loops of a reduction do not mix.
+    """Make one loop of `count` loops of `stage` from `loop` on, which every access keeps together, and one of those that
+    go through the same arrays in their place. Loops count as in Vectorize; those of the root's axes and of a reduction do
+    not mix.
 
     before: for i < n: for j < m: y[i, j] = x[i, j]                after: for f < n*m: y[f] = x[f]
     """

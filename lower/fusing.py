@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from loopwright.ir.cached import cached_property
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import (
     Apply,
@@ -150,26 +151,111 @@ def _buffers(nest: Nest) -> dict[str, Buffer]:
     return found
 
 
-def together(nest: Nest, loops: Loops) -> dict[str, int] | None:
-    """For each buffer that these loops index, the axis where their run begins; None if some access splits them. Whole rows may
-    be read further on, and few choices be made by the first index alone."""
-    run = [k for k, _ in loops]
-    buffers, begins = _buffers(nest), dict[str, int]()
-    plain: dict[str, int] = {}
-    for name, index in accesses(nest.body):
-        used = [a for a, e in enumerate(index) if e in run or _rows_on(e, run[0]) is not None]
-        if not used:
-            plain[name] = 0
+@dataclass(frozen=True)
+class Together:
+    """Loops that become one at the same time: `runs`, each of adjacent loops that go as far as those of the others, and for
+    each buffer that they index the axis where this begins."""
+
+    runs: tuple[Loops, ...]
+    begins: dict[str, int]
+
+    @cached_property
+    def index(self) -> tuple[tuple[Index, ...], ...]:
+        """Those of each run's loops."""
+        return tuple([tuple([k for k, _ in loops]) for loops in self.runs])
+
+    @property
+    def firsts(self) -> dict[Index, tuple[Index, ...]]:
+        """The runs, by the index of the first loop."""
+        return {run[0]: run for run in self.index}
+
+
+def together(nest: Nest, loops: Loops) -> Together | None:
+    """What becomes one loop where these do: they and all that index the same arrays in their place. None if some access splits
+    them. Whole rows may be read further on, and few choices be made by the first index alone."""
+    found = Together((tuple(loops),), {})
+    every = list(accesses(nest.body))
+    while True:
+        begins = _begins(nest, found, every)
+        if begins is None:
+            return None
+        more = _more_runs(nest, found, begins, every)
+        if more is None:
+            return None
+        if not more:
+            break
+        found = Together((*found.runs, *more), {})
+    used = {k for run in found.index for k in run}
+    return None if _used_as_number(nest, used, set(found.firsts)) else Together(found.runs, begins)
+
+
+def _begins(nest: Nest, known: Together, every: Sequence[tuple[str, tuple[Expr, ...]]]) -> dict[str, int] | None:
+    """The axis of each buffer where some run of loops indexes it; None where a run is split."""
+    begins: dict[str, int] = {}
+    buffers, whole = _buffers(nest), tuple(n for _, n in known.runs[0])
+    for name, index in every:
+        first, run = _run_at(known, index)
+        if run is None:
             continue
-        first = used[0]
-        if list(index[first + 1:first + len(run)]) != run[1:] or begins.setdefault(name, first) != first:
+        if index[first + 1:first + len(run)] != run[1:] or begins.setdefault(name, first) != first:
             return None
-        whole, shape = tuple(n for _, n in loops), tuple(buffers[name].shape[first:first + len(run)])
-        if shape[1:] != whole[1:] or (index[first] in run and index[first] != run[0]):
+        shape = tuple(buffers[name].shape[first:first + len(run)])
+        if shape[1:] != whole[1:] or (isinstance(index[first], Index) and index[first] != run[0]):
             return None
-    if set(plain) & set(begins) or _used_as_number(nest, set(run), run[0]):
-        return None
     return begins
+
+
+def _run_at(known: Together, index: tuple[Expr, ...]) -> tuple[int, tuple[Index, ...] | None]:
+    """Where in an access the first index of a run is, and of which."""
+    for a, e in enumerate(index):
+        for run in known.index:
+            if e in run or _rows_on(e, run[0]) is not None:
+                return a, run
+    return 0, None
+
+
+def _more_runs(nest: Nest, known: Together, begins: dict[str, int],
+               every: Sequence[tuple[str, tuple[Expr, ...]]]) -> list[Loops] | None:
+    """Loops that index the same buffers in the place of those that are known; None where these are not adjacent, or not as
+    long."""
+    found: dict[tuple[Expr, ...], Loops] = {}
+    taken, extents = {k for run in known.index for k in run}, [n for _, n in known.runs[0]]
+    chains: list[Loops] | None = None
+    for name, index in every:
+        if name not in begins or _run_at(known, index)[1] is not None:
+            continue
+        place = index[begins[name]:begins[name] + len(extents)]
+        if place in found:
+            continue
+        chains = _chains(nest.body) if chains is None else chains
+        loops = next((c[a:a + len(place)] for c in chains for a in range(len(c))
+                      if tuple(k for k, _ in c[a:a + len(place)]) == place), None)
+        if loops is None or [n for _, n in loops] != extents or not taken.isdisjoint(place):
+            return None
+        taken |= {k for k, _ in loops}
+        found[place] = loops
+    return list(found.values())
+
+
+def _chains(body: Sequence[Statement]) -> list[Loops]:
+    """All loops, those that are directly inside each other, and those of one fold, side by side."""
+    out: list[Loops] = [x.over for x in walk_all(expressions(body)) if isinstance(x, Reduce)]
+
+    def visit(statements: Sequence[Statement], around: Loops) -> None:
+        for s in statements:
+            if isinstance(s, Reduction):
+                out.append(s.over)
+            elif isinstance(s, For):
+                is_plain = s.origin is None and s.step == 1 and not s.bind and not s.of
+                chain = (*around, (s.index, s.extent)) if is_plain else ()
+                if len(s.body) == 1 and isinstance(s.body[0], For):
+                    visit(s.body, chain)
+                else:
+                    out.append(chain)
+                    visit(s.body, ())
+
+    visit(body, ())
+    return out
 
 
 def _rows_on(e: Expr, row: Index) -> Extent | None:
@@ -207,8 +293,8 @@ def _turn(e: Expr, row: Index) -> tuple[int, Extent] | None:
     return (1, rest * -1) if step == 1 else (-1, rest + 1)
 
 
-def _used_as_number(nest: Nest, run: set[Index], first: Index) -> bool:
-    """Whether an index of the run appears anywhere but as a whole position of an access, maybe further on, or in a choice."""
+def _used_as_number(nest: Nest, run: set[Index], firsts: set[Index]) -> bool:
+    """Whether an index of the runs appears anywhere but as a whole position of an access, maybe further on, or in a choice."""
     if any(e in run for e in values(nest.body)):
         return True
     todo, seen = list(expressions(nest.body)), set[int]()
@@ -218,11 +304,11 @@ def _used_as_number(nest: Nest, run: set[Index], first: Index) -> bool:
         if id(x) in seen:
             continue
         seen.add(id(x))
-        if isinstance(x, When) and _turn(x.cond, first) is not None:
+        if isinstance(x, When) and any(_turn(x.cond, first) is not None for first in firsts):
             turns.add(x.cond)
             todo += [x.then, x.other]
         elif isinstance(x, Load):
-            todo += [i for i in x.index if _rows_on(i, first) is None]
+            todo += [i for i in x.index if all(_rows_on(i, first) is None for first in firsts)]
         elif any(p in run for p in _direct(x)):
             return True
         else:
@@ -244,35 +330,39 @@ class Fused:
     """What nests with the same accesses share when adjacent loops of theirs become one: see `together`; and expressions
     and statements, as they were and are, by number."""
 
-    loops: Loops
-    begins: dict[str, int] | None
+    known: Together | None
     done: dict[int, tuple[Expr, Expr]] = field(default_factory=dict)
     statements: dict[int, tuple[Statement, tuple[Statement, ...]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, nest: Nest, loops: Loops) -> Fused:
-        return cls(loops, together(nest, loops))
+        return cls(together(nest, loops) if len(loops) > 1 else None)
 
     @property
-    def index(self) -> Index:
-        """That of the one loop."""
-        return Index("_".join(k.name for k, _ in self.loops))
+    def renamed(self) -> dict[str, str]:
+        """The names of the new loops, by those of the last of the loops that they are made of."""
+        return {} if self.known is None else {run[-1].name: _name(run).name for run in self.known.index}
 
 
-def fuse_loops(nest: Nest, known: Fused) -> Nest | None:
+def fuse_loops(nest: Nest, fused: Fused) -> Nest | None:
     """The nest with these adjacent loops as one, or None where an access does not allow it."""
-    if known.begins is None or len(known.loops) < 2:
-        return None
-    return _Fuser(known, known.begins).nest(nest)
+    return None if fused.known is None else _Fuser(fused, fused.known).nest(nest)
+
+
+def _name(run: Sequence[Index]) -> Index:
+    """That of the one loop."""
+    return Index("_".join(k.name for k in run))
 
 
 class _Fuser:
-    def __init__(self, known: Fused, begins: dict[str, int]) -> None:
-        self.known = known
-        self.run, self.begins = [k for k, _ in known.loops], begins
-        self.extent = product(n for _, n in known.loops)
-        self.row = product(n for _, n in known.loops[1:])
-        self.index, self.done = known.index, known.done
+    def __init__(self, fused: Fused, known: Together) -> None:
+        self.fused, self.known, self.begins = fused, known, known.begins
+        self.firsts, self.count = known.firsts, len(known.runs[0])
+        self.lasts = {run[-1]: run for run in known.index}
+        self.inside = {k for run in known.index for k in run[:-1]}
+        self.extent = product(n for _, n in known.runs[0])
+        self.row = product(n for _, n in known.runs[0][1:])
+        self.done = fused.done
 
     def nest(self, nest: Nest) -> Nest:
         return Nest(nest.name, tuple(map(self.buffer, nest.buffers)), nest.symbols, self.body(nest.body))
@@ -281,17 +371,16 @@ class _Fuser:
         if b.name not in self.begins:
             return b
         a = self.begins[b.name]
-        run = product(b.shape[a:a + len(self.run)])
-        return Buffer(b.name, (*b.shape[:a], run, *b.shape[a + len(self.run):]), b.dtype, b.role)
+        run = product(b.shape[a:a + self.count])
+        return Buffer(b.name, (*b.shape[:a], run, *b.shape[a + self.count:]), b.dtype, b.role)
 
     def at(self, name: str, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
         if name not in self.begins:
             return tuple(map(self.expr, index))
         a = self.begins[name]
-        rows = _rows_on(index[a], self.run[0])
-        assert rows is not None
+        rows, run = next((rows, run) for first, run in self.firsts.items() if (rows := _rows_on(index[a], first)) is not None)
         index = tuple(map(self.expr, index))
-        return (*index[:a], plus(self.index, integer(rows * self.row)), *index[a + len(self.run):])
+        return (*index[:a], plus(_name(run), integer(rows * self.row)), *index[a + self.count:])
 
     def expr(self, e: Expr) -> Expr:
         return transform(e, self._changed, self.done)
@@ -299,33 +388,38 @@ class _Fuser:
     def _changed(self, e: Expr) -> Expr | None:
         if isinstance(e, Load) and e.array in self.begins:
             return Load(e.array, self.at(str(e.array), e.index), e.dtype)
-        if isinstance(e, When) and (turn := _turn(e.cond, self.run[0])) is not None:
-            at = integer(turn[1] * self.row)
-            cond = less(self.index, at) if turn[0] == 1 else less(plus(at, integer(-1)), self.index)
-            return When(cond, self.expr(e.then), self.expr(e.other))
-        if isinstance(e, Reduce) and self.run[0] in [k for k, _ in e.over]:
+        if isinstance(e, When):
+            for first, run in self.firsts.items():
+                if (turn := _turn(e.cond, first)) is not None:
+                    index, at = _name(run), integer(turn[1] * self.row)
+                    cond = less(index, at) if turn[0] == 1 else less(plus(at, integer(-1)), index)
+                    return When(cond, self.expr(e.then), self.expr(e.other))
+        if isinstance(e, Reduce):
             return dataclasses.replace(e, over=self.over(e.over), body=self.expr(e.body))
         return None
 
     def over(self, loops: Loops) -> tuple[tuple[Index, Extent], ...]:
-        """A fold's loops, with the run as one."""
-        a = [k for k, _ in loops].index(self.run[0])
-        return (*loops[:a], (self.index, self.extent), *loops[a + len(self.run):])
+        """A fold's loops, with a run of them as one."""
+        a = next((a for a, (k, _) in enumerate(loops) if k in self.firsts), None)
+        if a is None:
+            return tuple(loops)
+        return (*loops[:a], (_name(self.firsts[loops[a][0]]), self.extent), *self.over(loops[a + self.count:]))
 
     def body(self, statements: Sequence[Statement]) -> tuple[Statement, ...]:
         return tuple(x for s in statements for x in self.statement(s))
 
     def statement(self, s: Statement) -> tuple[Statement, ...]:
-        found = self.known.statements.get(id(s))
+        found = self.fused.statements.get(id(s))
         if found is None:
-            found = self.known.statements[id(s)] = s, self._statement(s)  # s is kept, so that its id stays its own
+            found = self.fused.statements[id(s)] = s, self._statement(s)  # s is kept, so that its id stays its own
         return found[1]
 
     def _statement(self, s: Statement) -> tuple[Statement, ...]:
         match s:
-            case For() if s.index == self.run[-1]:
-                return (dataclasses.replace(s, index=self.index, extent=self.extent, body=self.body(s.body)),)
-            case For() if s.index in self.run:
+            case For() if s.index in self.lasts:
+                index = _name(self.lasts[s.index])
+                return (dataclasses.replace(s, index=index, extent=self.extent, body=self.body(s.body)),)
+            case For() if s.index in self.inside:
                 inner = self.body(s.body)  # exactly the run's next loop: they are adjacent
                 return tuple(dataclasses.replace(f, parallel=s.parallel) if isinstance(f, For) else f for f in inner)
             case For():
@@ -353,6 +447,5 @@ class _Fuser:
                      tuple(map(self.expr, s.following)), s.ends)
 
     def _reduction(self, s: Reduction) -> Reduction:
-        over = self.over(s.over) if self.run[0] in [k for k, _ in s.over] else s.over
         also = tuple(x for x in self.body(s.also) if isinstance(x, Store | Prefetch))
-        return dataclasses.replace(s, over=over, body=self.expr(s.body), also=also)
+        return dataclasses.replace(s, over=self.over(s.over), body=self.expr(s.body), also=also)

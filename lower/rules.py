@@ -6,12 +6,12 @@ twice is kept in a row.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph
-from loopwright.ir.loops import Apply, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
+from loopwright.ir.loops import Apply, Bounded, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
 from loopwright.ir.nest import Allocate, For, Nest, Prefetch, Reduction, Store
 from loopwright.ir.ops.windows import windows
 from loopwright.ir.schedule import (
@@ -304,11 +304,11 @@ def fuse_rules(s: Survey, scheduled: Scheduled) -> list[Instruction]:
     if isinstance(s.root.expr, Scatter | Prefix):
         return out
     rank, shape = s.loops, s.region.results[0].type.shape
-    axes = list(zip(s.index[:rank], shape, strict=False))
+    axes, taken = list(zip(s.index[:rank], shape, strict=False)), set[Index]()
     for first, last in ((0, s.level), (s.level, rank)):
-        out += _runs(scheduled.nest, axes, first, last, _number(s), 0)
+        out += _runs(scheduled.nest, axes, (first, last), _number(s), 0, taken)
     for stage, over in scheduled.folds.items():
-        out += _runs(scheduled.nest, list(over), 0, len(over), stage, s.stages[stage].node.outputs[0].type.rank)
+        out += _runs(scheduled.nest, list(over), (0, len(over)), stage, s.stages[stage].node.outputs[0].type.rank, taken)
     return out
 
 
@@ -340,20 +340,26 @@ def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instructi
 
 
 def _short_maps(s: Survey, schedule: Schedule, lanes: int, target: Target) -> list[Instruction]:
-    """Rows of maps that are read across, more than from row to row, or in elements that lanes read one by one; rows of few
-    elements, where what is done to each takes longer than bringing them side by side."""
+    """Rows of maps that are read across, more than from row to row, at positions that are data, or in elements that lanes read
+    one by one; rows of few elements, where what is done to each takes longer than bringing them side by side."""
     rows = None if isinstance(s.root.expr, Scatter | Prefix) else rows_of(build_nest(s.region, schedule, "probe").nest)
     if rows is None or not isinstance(inner := rows.body[0], For):
         return []
     read = list(expressions(inner.body))
     along, down = scattered(read, {inner.index}), scattered(read, {rows.index})
-    across = along > (down if _widest(s, in_memory=True) >= 4 else 0)
+    across = along > (down if _widest(s, in_memory=True) >= 4 else 0) or _reads_at(read, inner.index, rows.index)
     slow = any(isinstance(x, Apply) and x.dtype.kind == "f" and x.fn in WEIGHTS for r in s.stages for x in walk(r.expr))
     if not across and not slow:
         return []
     short = ShortRows(min(lanes, target.vector_bits // 32), lanes if across else lanes // 2)
     is_long = isinstance(inner.extent, int) and inner.extent >= lanes
     return [] if is_long or beside(rows, short) is None else [short]
+
+
+def _reads_at(read: Sequence[Expr], along: Index, row: Index) -> bool:
+    """Whether something is read at positions along rows that are data, the same for all rows."""
+    places = [place for e in read for x in walk(e) if isinstance(x, Load) for place in x.index if isinstance(place, Bounded)]
+    return any(along in (found := set(walk(place))) and row not in found for place in places)
 
 
 # ---- positions at once ------------------------------------------------------------------------
@@ -442,14 +448,17 @@ def _across_lanes(s: Survey, schedule: Schedule) -> bool:
     return lanes and s.level == s.loops
 
 
-def _runs(nest: Nest, loops: list[tuple[Index, Extent]], first: int, last: int, stage: int, offset: int) -> list[Instruction]:
+def _runs(nest: Nest, loops: list[tuple[Index, Extent]], part: tuple[int, int], stage: int, offset: int,
+          taken: set[Index]) -> list[Instruction]:
+    """Of some of a stage's loops. `taken`: loops that instructions make one."""
     out: list[Instruction] = []
-    start = first
+    start, last = part
     while start < last - 1:
-        end = start + 1
-        while end < last and together(nest, loops[start:end + 1]) is not None:
-            end += 1
-        if end - start > 1:
+        end, known = start + 1, None
+        while end < last and loops[start][0] not in taken and (more := together(nest, loops[start:end + 1])) is not None:
+            end, known = end + 1, more
+        if known is not None:
             out.append(Fuse(stage, offset + start, end - start))
+            taken |= {k for run in known.index for k in run}
         start = end
     return out

@@ -259,8 +259,7 @@ class _NestBuilder:
                  if unrolls and stage in self.d.unroll else {}) for name, stage, loop, unrolls in (*folds, *loops)}
         for k in range(len(self.d.fused)):
             fused = self.fused[(*self.d.bound, *self.d.fused[:k + 1])]
-            if fused.loops[-1][0].name in found:
-                found[fused.index.name] = found[fused.loops[-1][0].name]
+            found |= {new: found[old] for old, new in fused.renamed.items() if old in found}
         return found
 
     def _on_threads(self, nest: Nest) -> Nest:

@@ -132,6 +132,31 @@ def test_several_leading_axes_are_one_loop_of_rows():
     assert Fuse(0, 1, 3) in schedule and ByRows() in schedule
 
 
+def over_two(x):
+    e = np.exp(x - np.max(x, axis=(1, 2), keepdims=True))
+    return e / np.sum(e, axis=(1, 2), keepdims=True)
+
+
+@pytest.mark.parametrize(("f", "first", "count"), [
+    (lambda x: np.var(x), 0, 3), (lambda x: np.log(np.sum(np.exp(x - np.max(x)))), 0, 3),
+    (over_two, 1, 2)])
+def test_folds_one_after_another_go_through_one_loop_each(f, first, count):
+    """What they read is flat for all of them at once."""
+    found = [x for _, schedule in schedules(f, np.ones((3, 4, 5), "f4")) for x in schedule if isinstance(x, Fuse)]
+    assert [(x.loop, x.count) for x in found] == [(first, count)]
+    compiled = lw.jit(f)
+    for shape in ((3, 4, 5), (1, 1, 1), (2, 1, 3), (7, 40, 3), (2, 33, 17)):
+        x = np.random.default_rng(0).normal(size=shape)
+        np.testing.assert_allclose(compiled(x), f(x), rtol=1e-12)
+
+
+def test_folds_over_other_orders_keep_their_loops():
+    f = lambda x: np.sum(x) + np.sum(np.exp(x.T - np.max(x)) * np.arange(3.0))  # noqa: E731
+    assert not any(isinstance(x, Fuse) for _, schedule in schedules(f, np.ones((3, 4))) for x in schedule)
+    x = np.random.default_rng(0).normal(size=(3, 4))
+    np.testing.assert_allclose(lw.jit(f)(x), f(x), rtol=1e-12)
+
+
 def test_what_stays_in_registers_or_in_a_loop_goes_down_its_columns():
     few = build(lambda x: [reduce_sum(x, axes=(0,))], [ArrayType((symbol("n"), 16), F32)])
     short = build(lambda x: [reduce_sum(x, axes=(0,))], [ArrayType((8, symbol("n")), F32)])

@@ -118,3 +118,35 @@ def test_slices_reach_beyond_any_integer():
         g = lw.jit(f)
         for a in (x, x[:1], x[:0]):
             np.testing.assert_array_equal(g(a), f(a), strict=True)
+
+
+KEYS = [lambda k: np.s_[..., k], lambda k: np.s_[:, k], lambda k: np.s_[k], lambda k: np.s_[1:3, None, k],
+        lambda k: np.s_[0, :, k], lambda k: np.s_[:, k, 0], lambda k: np.s_[None, ..., k]]
+
+
+@pytest.mark.parametrize("positions", [[0, 2], [2, 1, 0], [-1, -2], [-3, -1], [1], [0, 1, 3], [2, 2], [-1, 0], []])
+@pytest.mark.parametrize("key", KEYS)
+def test_lists_read_copies_and_are_written_to(key, positions):
+    """Also those with equal steps, which are read as slices are: no views, for all that."""
+    at = key(positions)
+
+    def f(x):
+        y = x[at]
+        y[...] = y * 2
+        z = x + 0
+        z[at] = np.sum(x)
+        z[at] += 1
+        return x, y, z
+    x = np.arange(80.0).reshape(4, 4, 5)
+    for found, expected in zip(lw.jit(f)(x), f(x.copy()), strict=True):
+        same(found, expected)
+
+
+def test_lists_with_equal_steps_are_slices():
+    x = np.ones((3, 4))
+    slices, others = ([2, 1, 0], [-2, -1], [3]), ([0, 1, 3], [-1, 0], [1, 1])
+    for positions, is_slice in (*((k, True) for k in slices), *((k, False) for k in others)):
+        assert ("gather" not in str(lw.make_graph(lambda x, k=positions: x[:, k])(x))) == is_slice
+    for positions in ([3, 4], [-5, -4], [-4, -5], [4]):
+        with pytest.raises(IndexError, match="out of bounds for axis 1 with size"):
+            lw.jit(lambda x, k=positions: x[:, k])(x)

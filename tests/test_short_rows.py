@@ -152,3 +152,17 @@ def test_known_rows_of_which_one_is_long(terms, columns):
         x, y = np.reshape(x, (50, terms)), np.reshape(y, (terms, columns))
         return np.sqrt(((x[:, :, None] - y[None]) ** 2).sum(1))
     np.testing.assert_allclose(lw.jit(f)(x, y), f(x, y), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f4", "f8", "c16"])
+def test_columns_at_positions_that_are_data(dtype):
+    f = lw.jit(lambda x, columns: x[:, columns])
+    rng = np.random.default_rng(0)
+    (_, schedule), = kernels(lambda x, columns: x[:, columns], np.ones((5, 4), "f4"), np.zeros(2, int))
+    assert any(isinstance(x, ShortRows) for x in schedule)
+    for n, m, k in ((1, 1, 1), (15, 3, 2), (16, 3, 3), (33, 5, 7), (200, 4, 15), (200, 9, 16), (40, 9, 40)):
+        x, columns = rng.integers(0, 99, (n, m)).astype(dtype), rng.integers(-m, m, k)
+        np.testing.assert_array_equal(f(x, columns), x[:, columns])
+        columns[rng.integers(k)] = m
+        with pytest.raises(IndexError, match=f"index {m} is out of bounds for axis 1 with size {m}"):
+            f(x, columns)

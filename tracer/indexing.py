@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,15 @@ class Positions:
 
     index: Any  # a Tracer or an ndarray of integers
     on_new_axis: bool = False
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A list of integers that go up or down by the same step: a slice that ends inside the axis, whose result is a copy."""
+
+    first: int
+    step: int
+    length: int
 
 
 Entry = Span | NewAxis | Gap | Positions
@@ -106,7 +116,23 @@ def plan(x: Ref, key: Any) -> Plan:
 
 
 def _tokens(key: Any) -> list[Token]:
-    return [_token(t) for t in (key if isinstance(key, tuple) else (key,))]
+    return [(_is_one_list(key) and _steps(t)) or _token(t) for t in (key if isinstance(key, tuple) else (key,))]
+
+
+def _is_one_list(key: Any) -> bool:
+    """Whether a key has one list, which is the only advanced index: where its axis was, that of the result is."""
+    items = key if isinstance(key, tuple) else (key,)
+    others = [t for t in items if not (t is None or t is Ellipsis or isinstance(t, slice))]
+    return len(others) == 1 and isinstance(others[0], list)
+
+
+def _steps(t: Any) -> Steps | None:
+    """What a list is as a slice; None where it is none, or where it begins from one end and ends from the other."""
+    if not isinstance(t, list) or not t or any(type(i) is not int for i in t) or len({i < 0 for i in t}) > 1:
+        return None
+    steps = {b - a for a, b in pairwise(t)} or {1}
+    step = steps.pop()
+    return Steps(t[0], step, len(t)) if step and not steps else None
 
 
 def _token(t: Any) -> Token:
@@ -161,6 +187,9 @@ def _entries(t: Token, shape: Shape, axis: int, scope: Scope) -> list[Entry]:
         return [Positions(np.zeros(int(t), I64), on_new_axis=True)]
     if isinstance(t, slice):
         return [_span(t, shape[axis], scope)]
+    if isinstance(t, Steps):
+        first, _ = (_position(t.first + k * t.step, shape[axis], axis, scope) for k in (0, t.length - 1))
+        return [Span(scope.canonical(first), t.step, t.length)]
     if not _is_array(t):
         return [Span(_position(t, shape[axis], axis, scope), 1, 1, dropped=True)]
     if t.dtype == BOOL:
@@ -317,7 +346,7 @@ def getitem(x: Tracer, key: Any) -> Tracer:
     ref = x.ref
     guard_masks(key, ref.builder)
     p = plan(ref, key)
-    is_copy = any(r.shape for r in p.indices) or (not p.shape and Ellipsis not in _plain(key))
+    is_copy = _is_one_list(key) or any(r.shape for r in p.indices) or (not p.shape and Ellipsis not in _plain(key))
     return x.made(lambda base: read(base, p), is_view=not is_copy)
 
 

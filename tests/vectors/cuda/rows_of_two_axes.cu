@@ -20,7 +20,6 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
     const int n0 = (int)(size_n);
     const long long n4 = size_k * size_m;
     const int n5 = (int)(n4);
-    const int n10 = (int)(size_k);
     const int at1 = (int)blockIdx.x * 8 + (int)threadIdx.y;
     const bool v2 = at1 < n0;
     const int at3 = v2 ? at1 : n0 - 1;
@@ -29,127 +28,109 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
     const int n7 = n6 ? (int)threadIdx.x * 4 : (int)threadIdx.x;
     const int n8 = n6 ? 1 : 32;
     const int n9 = n7 < n5 ? n6 ? (n5 - n7 + 127) / 128 * 4 : (n5 - n7 + 31) / 32 : 0;
-    lw_pack<float, 4> pack11[4];
-    if (n6 && n10 % 4 == 0) {
+    lw_pack<float, 4> pack10[4];
+    if (n6) {
         #pragma unroll
-        for (int u12 = 0; u12 < 4; ++u12) {
-            if (u12 * 4 < n9) {
-                const int at13 = u12 * 128 + n7;
-                const int i14 = (int)((unsigned int)at13 % (unsigned int)n10);
-                const int i15 = (int)((unsigned int)at13 / (unsigned int)n10);
-                pack11[u12] = *(const lw_pack<float, 4>*)&x0[i14 + i15 * n10 + at3 * n5];
+        for (int u11 = 0; u11 < 4; ++u11) {
+            if (u11 * 4 < n9) {
+                const int at12 = u11 * 128 + n7;
+                pack10[u11] = *(const lw_pack<float, 4>*)&x0[at12 + at3 * n5];
             }
         }
     } else {
         #pragma unroll
-        for (int u16 = 0; u16 < 4; ++u16) {
+        for (int u13 = 0; u13 < 4; ++u13) {
             #pragma unroll
-            for (int e17 = 0; e17 < 4; ++e17) {
-                if (u16 * 4 + e17 < n9) {
-                    const int at18 = u16 * 128 + n7 + e17 * n8;
-                    const int i19 = (int)((unsigned int)at18 % (unsigned int)n10);
-                    const int i20 = (int)((unsigned int)at18 / (unsigned int)n10);
-                    pack11[u16].at[e17] = x0[i19 + i20 * n10 + at3 * n5];
+            for (int e14 = 0; e14 < 4; ++e14) {
+                if (u13 * 4 + e14 < n9) {
+                    const int at15 = u13 * 128 + n7 + e14 * n8;
+                    pack10[u13].at[e14] = x0[at15 + at3 * n5];
                 }
             }
         }
     }
     #pragma unroll
-    for (int u21 = 0; u21 < 4; ++u21) {
+    for (int u16 = 0; u16 < 4; ++u16) {
         #pragma unroll
-        for (int e22 = 0; e22 < 4; ++e22) {
-            if (u21 * 4 + e22 < n9) {
-                const int at23 = u21 * 128 + n7 + e22 * n8;
-                const int i24 = (int)((unsigned int)at23 % (unsigned int)n10);
-                const int i25 = (int)((unsigned int)at23 / (unsigned int)n10);
-                const float v26 = pack11[u21].at[e22];
-                tx0[u21 * 4 + e22] = v26;
+        for (int e17 = 0; e17 < 4; ++e17) {
+            if (u16 * 4 + e17 < n9) {
+                const int at18 = u16 * 128 + n7 + e17 * n8;
+                const float v19 = pack10[u16].at[e17];
+                tx0[u16 * 4 + e17] = v19;
             }
         }
     }
-    float acc27[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    float acc28[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    float acc20[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    float acc21[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     #pragma unroll
-    for (int u29 = 0; u29 < 4; ++u29) {
+    for (int u22 = 0; u22 < 4; ++u22) {
         #pragma unroll
-        for (int e30 = 0; e30 < 4; ++e30) {
-            if (u29 * 4 + e30 < n9) {
-                const int at31 = u29 * 128 + n7 + e30 * n8;
-                const int i32 = (int)((unsigned int)at31 % (unsigned int)n10);
-                const int i33 = (int)((unsigned int)at31 / (unsigned int)n10);
-                const float v34 = tx0[u29 * 4 + e30];
-                const float v35 = v34 * v34;
-                lw_add(acc27[e30], acc28[e30], v35);
+        for (int e23 = 0; e23 < 4; ++e23) {
+            if (u22 * 4 + e23 < n9) {
+                const int at24 = u22 * 128 + n7 + e23 * n8;
+                const float v25 = tx0[u22 * 4 + e23];
+                const float v26 = v25 * v25;
+                lw_add(acc20[e23], acc21[e23], v26);
             }
         }
     }
-    for (int at36 = 512 + (int)threadIdx.x; at36 < n5; at36 += 32) {
-        const int i37 = (int)((unsigned int)at36 % (unsigned int)n10);
-        const int i38 = (int)((unsigned int)at36 / (unsigned int)n10);
-        const float v39 = x0[i37 + i38 * n10 + at3 * n5];
-        const float v40 = v39 * v39;
-        lw_add(acc27[0], acc28[0], v40);
+    for (int at27 = 512 + (int)threadIdx.x; at27 < n5; at27 += 32) {
+        const float v28 = x0[at27 + at3 * n5];
+        const float v29 = v28 * v28;
+        lw_add(acc20[0], acc21[0], v29);
     }
-    float all41 = lw_added(acc27[0], acc28[0]);
-    all41 = all41 + lw_added(acc27[1], acc28[1]);
-    all41 = all41 + lw_added(acc27[2], acc28[2]);
-    all41 = all41 + lw_added(acc27[3], acc28[3]);
+    float all30 = lw_added(acc20[0], acc21[0]);
+    all30 = all30 + lw_added(acc20[1], acc21[1]);
+    all30 = all30 + lw_added(acc20[2], acc21[2]);
+    all30 = all30 + lw_added(acc20[3], acc21[3]);
     #pragma unroll
-    for (int d42 = 16; d42 > 0; d42 /= 2) {
-        float v43 = __shfl_xor_sync(0xffffffffu, all41, d42);
-        all41 = all41 + v43;
+    for (int d31 = 16; d31 > 0; d31 /= 2) {
+        float v32 = __shfl_xor_sync(0xffffffffu, all30, d31);
+        all30 = all30 + v32;
     }
-    const float v44 = all41;
+    const float v33 = all30;
     #pragma unroll
-    for (int u45 = 0; u45 < 4; ++u45) {
-        lw_pack<float, 4> pack46;
+    for (int u34 = 0; u34 < 4; ++u34) {
+        lw_pack<float, 4> pack35;
         #pragma unroll
-        for (int e47 = 0; e47 < 4; ++e47) {
-            if (u45 * 4 + e47 < n9) {
-                const int at48 = u45 * 128 + n7 + e47 * n8;
-                const int i49 = (int)((unsigned int)at48 % (unsigned int)n10);
-                const int i50 = (int)((unsigned int)at48 / (unsigned int)n10);
-                const float v51 = tx0[u45 * 4 + e47];
-                const float v52 = (float)n4;
-                const float v53 = v44 / v52;
-                const float v54 = sqrtf(v53);
-                const float v55 = v51 / v54;
-                pack46.at[e47] = v55;
+        for (int e36 = 0; e36 < 4; ++e36) {
+            if (u34 * 4 + e36 < n9) {
+                const int at37 = u34 * 128 + n7 + e36 * n8;
+                const float v38 = tx0[u34 * 4 + e36];
+                const float v39 = (float)n4;
+                const float v40 = v33 / v39;
+                const float v41 = sqrtf(v40);
+                const float v42 = v38 / v41;
+                pack35.at[e36] = v42;
             }
         }
-        if (n6 && n10 % 4 == 0) {
-            if (u45 * 4 < n9) {
-                const int at56 = u45 * 128 + n7;
-                const int i57 = (int)((unsigned int)at56 % (unsigned int)n10);
-                const int i58 = (int)((unsigned int)at56 / (unsigned int)n10);
+        if (n6) {
+            if (u34 * 4 < n9) {
+                const int at43 = u34 * 128 + n7;
                 if (v2) {
-                    *(lw_pack<float, 4>*)&y0[i57 + i58 * n10 + at3 * n5] = pack46;
+                    *(lw_pack<float, 4>*)&y0[at43 + at3 * n5] = pack35;
                 }
             }
         } else {
             #pragma unroll
-            for (int e59 = 0; e59 < 4; ++e59) {
-                if (u45 * 4 + e59 < n9) {
-                    const int at60 = u45 * 128 + n7 + e59 * n8;
-                    const int i61 = (int)((unsigned int)at60 % (unsigned int)n10);
-                    const int i62 = (int)((unsigned int)at60 / (unsigned int)n10);
+            for (int e44 = 0; e44 < 4; ++e44) {
+                if (u34 * 4 + e44 < n9) {
+                    const int at45 = u34 * 128 + n7 + e44 * n8;
                     if (v2) {
-                        y0[i61 + i62 * n10 + at3 * n5] = pack46.at[e59];
+                        y0[at45 + at3 * n5] = pack35.at[e44];
                     }
                 }
             }
         }
     }
-    for (int at63 = 512 + (int)threadIdx.x; at63 < n5; at63 += 32) {
-        const int i64 = (int)((unsigned int)at63 % (unsigned int)n10);
-        const int i65 = (int)((unsigned int)at63 / (unsigned int)n10);
+    for (int at46 = 512 + (int)threadIdx.x; at46 < n5; at46 += 32) {
         if (v2) {
-            const float v66 = x0[i64 + i65 * n10 + at3 * n5];
-            const float v67 = (float)n4;
-            const float v68 = v44 / v67;
-            const float v69 = sqrtf(v68);
-            const float v70 = v66 / v69;
-            y0[i64 + i65 * n10 + at3 * n5] = v70;
+            const float v47 = x0[at46 + at3 * n5];
+            const float v48 = (float)n4;
+            const float v49 = v33 / v48;
+            const float v50 = sqrtf(v49);
+            const float v51 = v47 / v50;
+            y0[at46 + at3 * n5] = v51;
         }
     }
 }
