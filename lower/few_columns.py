@@ -49,12 +49,17 @@ def few_cases(region: Graph, x: Few) -> tuple[Values, ...]:
 
 
 def _few_positions(region: Graph, x: FewColumns | FewSteps) -> tuple[Values, ...]:
-    """Those of the symbol that says, alone, how many elements that axis has."""
+    """Those of the symbol that says, alone, how many elements that axis has; where a map has a known number of columns, those
+    of what it reads."""
     shape = (region.results[0] if isinstance(x, FewColumns) else region.params[x.operand]).type.shape
-    names = sorted(symbols_in(shape[-1])) if len(shape) > 1 and isinstance(shape[-1], Dim) else []
+    sizes = {shape[-1]} if len(shape) > 1 else set()
+    if isinstance(x, FewColumns) and sizes <= set(COUNTS):
+        sizes = {v.type.shape[-1] for v in region.params if v.type.rank > 1 and isinstance(v.type.shape[-1], Dim)}
+    size = sizes.pop() if len(sizes) == 1 else 0
+    names = sorted(symbols_in(size)) if isinstance(size, Dim) else []
     if len(names) != 1:
         return ()
-    return tuple([((names[0], k),) for k in VALUES if substitute(shape[-1], {names[0]: k}) in COUNTS])
+    return tuple([((names[0], k),) for k in VALUES if substitute(size, {names[0]: k}) in COUNTS])
 
 
 def _few_terms(region: Graph, x: FewTerms) -> tuple[Values, ...]:

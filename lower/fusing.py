@@ -164,6 +164,11 @@ class Together:
         """Those of each run's loops."""
         return tuple([tuple([k for k, _ in loops]) for loops in self.runs])
 
+    def is_last(self, nest: Nest) -> bool:
+        """Whether they go along the last axis of some buffer."""
+        buffers = _buffers(nest)
+        return any(a + len(self.runs[0]) == len(buffers[name].shape) for name, a in self.begins.items())
+
     @property
     def firsts(self) -> dict[Index, tuple[Index, ...]]:
         """The runs, by the index of the first loop."""

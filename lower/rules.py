@@ -383,7 +383,7 @@ def _few_columns(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Ta
         return _few_steps(s, schedule, scheduled)
     fused = any(isinstance(x, Fuse) and x.loop + x.count == rank for x in schedule)
     region = None if fused else one_of_few(s.region, FewColumns(1, 1))
-    known = None if region is None else _surveyed(region, target)
+    known = None if region is None or s.loops < rank else _surveyed(region, target)
     if known is not None and known.loops < rank:
         lanes = _lanes_rules(known, [Inline(k) for k in range(len(s.stages))], target)
         both = ((x, y) for x in lanes for y in lanes)
@@ -457,7 +457,7 @@ def _runs(nest: Nest, loops: list[tuple[Index, Extent]], part: tuple[int, int], 
         end, known = start + 1, None
         while end < last and loops[start][0] not in taken and (more := together(nest, loops[start:end + 1])) is not None:
             end, known = end + 1, more
-        if known is not None:
+        if known is not None and (len(known.runs) == 1 or known.is_last(nest)):  # else rows' sums do not wait for one another
             out.append(Fuse(stage, offset + start, end - start))
             taken |= {k for run in known.index for k in run}
         start = end

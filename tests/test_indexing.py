@@ -142,11 +142,11 @@ def test_lists_read_copies_and_are_written_to(key, positions):
         same(found, expected)
 
 
-def test_lists_with_equal_steps_are_slices():
+def test_lists_with_equal_steps_are_slices_and_so_are_a_few_positions():
     x = np.ones((3, 4))
-    slices, others = ([2, 1, 0], [-2, -1], [3]), ([0, 1, 3], [-1, 0], [1, 1])
+    slices, others = ([2, 1, 0], [-2, -1], [3], [0, 1, 3], [-1, 0], [1, 1]), ([0, 1, 3, 0, 1], [np.int64(1), 0, 0])
     for positions, is_slice in (*((k, True) for k in slices), *((k, False) for k in others)):
         assert ("gather" not in str(lw.make_graph(lambda x, k=positions: x[:, k])(x))) == is_slice
-    for positions in ([3, 4], [-5, -4], [-4, -5], [4]):
+    for positions in ([3, 4], [-5, -4], [-4, -5], [4], [0, 1, 4], [0, 0, -5]):
         with pytest.raises(IndexError, match="out of bounds for axis 1 with size"):
             lw.jit(lambda x, k=positions: x[:, k])(x)

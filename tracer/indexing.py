@@ -19,7 +19,7 @@ from loopwright.ir.dims import Extent, Shape, floordiv
 from loopwright.ir.errors import ConcretizationError, ShapeError
 from loopwright.ir.guards import Scope
 from loopwright.ir.ops.indexing import gather
-from loopwright.ir.ops.structural import slice_, transpose
+from loopwright.ir.ops.structural import concatenate, slice_, transpose
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BOOL, I64, is_integer
 from loopwright.tracer.promotion import broadcast, broadcast_shapes, equate, has_tracer, lift, reshape, stacked
@@ -28,6 +28,7 @@ from loopwright.tracer.tables import implements
 from loopwright.tracer.tracer import Tracer
 
 MOST = 1 << 60  # no axis is as long
+FEW = 4  # positions of a list that are read one by one
 
 
 @dataclass(frozen=True)
@@ -345,9 +346,25 @@ def getitem(x: Tracer, key: Any) -> Tracer:
     """x[key]: a view for basic keys, else a new array; a rank-0 result of integers alone is a number."""
     ref = x.ref
     guard_masks(key, ref.builder)
+    if (side_by_side := _one_by_one(ref, key)) is not None:
+        axis, keys = side_by_side
+        return x.made(lambda base: concatenate(*[read(base, plan(base, k)) for k in keys], axis=axis), is_view=False)
     p = plan(ref, key)
     is_copy = _is_one_list(key) or any(r.shape for r in p.indices) or (not p.shape and Ellipsis not in _plain(key))
     return x.made(lambda base: read(base, p), is_view=not is_copy)
+
+
+def _one_by_one(x: Ref, key: Any) -> tuple[int, list[Any]] | None:
+    """Of a key with one list of a few integers that is no slice: the axis of the result that it is for, and a key for each."""
+    items = key if isinstance(key, tuple) else (key,)
+    listed = next((k for k, t in enumerate(items) if isinstance(t, list)), 0) if _is_one_list(key) else None
+    if listed is None or not 1 < len(items[listed]) <= FEW or any(type(i) is not int for i in items[listed]):
+        return None
+    if _steps(items[listed]) is not None:
+        return None
+    keys = [(*items[:listed], [i], *items[listed + 1:]) for i in items[listed]]
+    tokens = [t for t in _with_ellipsis(_tokens(keys[0]), x.shape) if t is not Ellipsis]
+    return next(k for k, t in enumerate(tokens) if isinstance(t, Steps)), keys
 
 
 def guard_masks(key: Any, builder: Builder) -> None:
