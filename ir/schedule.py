@@ -39,9 +39,9 @@ class ComputeAt:
 
 @dataclass(frozen=True)
 class Fuse:
-    """Make one loop of `count` loops of `stage` from `loop` on, which every access keeps together, and one of those that
-    go through the same arrays in their place. Loops count as in Vectorize; those of the root's axes and of a reduction do
-    not mix.
+    """Make one loop of `count` loops of `stage` from `loop` on, which every access keeps together; of other stages' loops
+    that index the same arrays in their place, another. Loops count as in Vectorize; those of the root's axes and of a
+    reduction do not mix.
 
     before: for i < n: for j < m: y[i, j] = x[i, j]                after: for f < n*m: y[f] = x[f]
     """
@@ -233,8 +233,8 @@ class ShortRows:
 @dataclass(frozen=True)
 class FewColumns:
     """Where the root's last axis, of symbolic size, has at most 8 positions, for a symbol from 1 to 4, store them all in one
-    step of the loops before it, of which the last has `lanes`, with `unroll` vectors in flight. Which size it is, is asked at
-    run time.
+    step of the loops before it, of which the last has `lanes`, with `unroll` vectors in flight; where it is known to have as
+    few, the last axis of what is read may be the symbolic one. Which size it is, is asked at run time.
 
     before: for i: for k < n: y[i, k] = x[i, n - 1 - k]
     after:  if n == 2: for i by 16: { y[i:i+16, 0] = x[i:i+16, 1];  y[i:i+16, 1] = x[i:i+16, 0] }
