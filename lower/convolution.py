@@ -181,6 +181,10 @@ class _Squeezed:
     def op(self, name: str, doc: str) -> Op:
         return Op(name=name, doc=doc, shape=self.shape, dtype=self.dtype, numpy=self.numpy, loop=self.loop)
 
+    def library_op(self, name: str, doc: str) -> Op:
+        """One that is no loop."""
+        return Op(name=name, doc=doc, shape=self.shape, dtype=self.dtype, numpy=self.numpy)
+
     def nodes(self, n: Node, op: Op) -> list[Node]:
         """A convolution as `op`, between reshapes."""
         types = [v.type for v in (*n.inputs, *n.outputs)]
@@ -195,6 +199,7 @@ class _Squeezed:
 _ONE_GROUP, _ONE_FEATURE = _Squeezed((GROUP, GROUP, GROUP)), _Squeezed((None, IMAGE, FEATURE))
 one_group = _ONE_GROUP.op("one_group", "A convolution of one group, on arrays without an axis for groups; attributes are those "
                                        "of `conv`.")
+few_features = _ONE_GROUP.library_op("few_features", "One of few output features, by hand-written code.")
 one_feature = _ONE_FEATURE.op("one_feature", "A convolution with one output feature in each group, on a kernel and a result "
                                              "without an axis for it; attributes are those of `conv`.")
 
@@ -240,7 +245,7 @@ def by_repeated_features(n: Node) -> list[Node]:
                         "out_axes": tuple([made.index(k) for k in ("g", "n", "o", *space)])})
         shapes = dict(zip(out, n.outputs[0].type.shape, strict=True))
         return [Named(reshape(found, shape=tuple([shapes[k] for k in made])), made).ordered(out)]
-    nodes = _placed(build(rule, [v.type for v in n.inputs]), n)
+    nodes = in_place_of(build(rule, [v.type for v in n.inputs]), n)
     return [m for x in nodes for m in (by_feature(x) if x.op is conv else [x])]
 
 
@@ -270,6 +275,11 @@ def goes_in_blocks(n: Node) -> bool:
         return False
     of_lhs, of_out = ([k for k in inverse(a[name]) if k != GROUP] for name in ("lhs_axes", "out_axes"))
     return len(lhs) > SPACE and of_lhs[-1] == FEATURE and of_out[-2:] == [len(lhs) - 1, FEATURE]
+
+
+def whole_shapes(n: Node) -> list[Shape]:
+    """The shapes of the operands of a convolution of one group, and of its result, with axes for groups."""
+    return [t.shape for t in _ONE_GROUP.whole([v.type for v in (*n.inputs, *n.outputs)], n.attrs)]
 
 
 def terms_of(n: Node) -> Shape:
@@ -324,7 +334,7 @@ def as_products(n: Node) -> list[Node]:
             return [_in_turn(lhs, rhs, space, out).ordered(out)]
         found = _in_turn(lhs.dropped("g"), rhs.dropped("g"), space, without(out, "g")).ordered(without(out, "g"))
         return [reshape(found, shape=n.outputs[0].type.shape)]
-    return _placed(build(rule, [v.type for v in n.inputs]), n)
+    return in_place_of(build(rule, [v.type for v in n.inputs]), n)
 
 
 def _named(axes: Sequence[int], kinds: Sequence[str]) -> tuple[str, ...]:
@@ -385,7 +395,7 @@ def by_spreading(n: Node) -> list[Node]:
         wide = found if {*a["lhs_dilation"]} == {1} else pad(
             found, shape=shape, start=(0,) * len(out), step=tuple([by.get(k, 1) for k in out]), value=0)
         return [reshape(wide, shape=n.outputs[0].type.shape)]
-    return _placed(build(rule, [v.type for v in n.inputs]), n)
+    return in_place_of(build(rule, [v.type for v in n.inputs]), n)
 
 
 def lies_apart(n: Node) -> bool:
@@ -421,7 +431,7 @@ def by_overlapping(n: Node) -> list[Node]:
         images, = scan.all(rhs.ref, lhs.ref, regions=(region,), length=lhs.size("n"), reverse=False, constants=1, carry=0)
         found = Named(images, ("n", *without(out, "n"))).ordered(out)
         return [reshape(found, shape=n.outputs[0].type.shape)]
-    return _placed(build(rule, [v.type for v in n.inputs]), n)
+    return in_place_of(build(rule, [v.type for v in n.inputs]), n)
 
 
 def by_one_window(n: Node) -> list[Node]:
@@ -435,7 +445,7 @@ def by_one_window(n: Node) -> list[Node]:
         pairs = [(lhs.names.index(a), rhs.names.index(b)) for a, b in (("c", "c"), *zip(names, within, strict=True))]
         found = Named(dot_general(lhs.ref, rhs.ref, contract=tuple(sorted(pairs)), batch=(), dtype=None), ("n", "o"))
         return [reshape(found.ordered([k for k in out if k in "no"]), shape=n.outputs[0].type.shape)]
-    return _placed(build(rule, [v.type for v in n.inputs]), n)
+    return in_place_of(build(rule, [v.type for v in n.inputs]), n)
 
 
 def _operands(n: Node, x: Ref, y: Ref) -> tuple[Named, Named]:
@@ -445,7 +455,7 @@ def _operands(n: Node, x: Ref, y: Ref) -> tuple[Named, Named]:
             Named(y, _named(n.attrs["rhs_axes"], ("g", "o", "c", *[f"k{k}" for k in space]))))
 
 
-def _placed(g: Graph, n: Node) -> list[Node]:
+def in_place_of(g: Graph, n: Node) -> list[Node]:
     """The nodes of a graph in the place of n."""
     to: dict[Value, Value] = dict(zip(g.params, n.inputs, strict=True)) | dict(zip(g.results, n.outputs, strict=True))
     return [Node(m.op, tuple([to.get(v, v) for v in m.inputs]), m.attrs, tuple([to.get(v, v) for v in m.outputs]), m.regions,

@@ -19,6 +19,8 @@ from loopwright.ir.types import DTYPES, SHORT
 from loopwright.kernels.gemm import match_apart, match_gemm
 from loopwright.kernels.ranking import scratch_elements
 from loopwright.kernels.selecting import scratch_bytes
+from loopwright.lower.convolution import few_features
+from loopwright.lower.few_features import numbers
 from loopwright.lower.fourier import layouts, transform, transform_block
 from loopwright.lower.natives import native, native_text
 from loopwright.lower.panels import panel_product, panels
@@ -68,6 +70,13 @@ def _gemm(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, 
         kind, further = "apart", [*apart.lines, *apart.outer, *apart.inner, apart.count]
     w.call("void", f"lw_{kind}_{gemm.suffix}_{form}", *numbers, *(f"ptr {x}" for x in (*inputs, "%out")),
            *(f"i64 {sizes.extent(x)}" for x in further))
+    return ()
+
+
+def _few_features(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
+    """One call for all images."""
+    given = [*(f"i64 {sizes.extent(x)}" for x in numbers(node)), *(f"ptr {x}" for x in (*inputs, "%out", "%error"))]
+    w.call("void", f"lw_few_features_{SHORT[node.outputs[0].type.dtype]}", *given)
     return ()
 
 
@@ -336,7 +345,7 @@ LAPACK_CALLS: Mapping[Op, LapackCall] = {
     linalg.qr_triangle: LapackCall(_rows_and_columns, linalg.SINGULAR),
 }
 _IMPLEMENTATIONS: Mapping[str, Callable[[Writer, Sizes, Node, list[str]], tuple[str, ...]]] = {
-    "gemm": _gemm, panels.name: _panels, panel_product.name: _panel_product,
+    "gemm": _gemm, few_features.name: _few_features, panels.name: _panels, panel_product.name: _panel_product,
     "sort": _sort, "argsort": _argsort, "top_k": _top_k, "ranked": _ranked, "running_product": _running_product,
     transform.name: _transform,
     **{op.name: _linear_algebra for op in LAPACK_CALLS},

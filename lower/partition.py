@@ -19,6 +19,7 @@ from loopwright.lower.complexes import without_complex
 from loopwright.lower.contractions import products_in_pairs
 from loopwright.lower.control import carried_by, is_control, is_last_use, is_loop, split_at_trips
 from loopwright.lower.decisions import Chaining, Decided, Decision, Place, Taken
+from loopwright.lower.few_features import by_features
 from loopwright.lower.few_rows import by_rows, has_few_rows
 from loopwright.lower.gradient_passes import with_gradients_in_passes
 from loopwright.lower.grouping import Group, Grouping, moves_nothing
@@ -172,7 +173,11 @@ class _Partition:
 
     def _chosen(self, n: Node) -> list[Node]:
         """A kernel, with what computes the same at other sizes."""
-        return with_copies(n, self.target, self.is_scheduled) if self._is_plain(n) else self._by_rows(n)
+        if not self._is_plain(n):
+            return self._by_rows(n)
+        if self.blas and (few := by_features(n, self.target, self._apart().graph)) != [n]:
+            return few
+        return with_copies(n, self.target, self.is_scheduled)
 
     def _is_plain(self, n: Node) -> bool:
         return self.in_chain is None and self.chains.get(n.regions[0].key) is None
@@ -181,8 +186,11 @@ class _Partition:
         """A kernel; of a chain that may have few rows, with what computes it then."""
         if n.op is not kernel or not self.blas or self.in_chain is not None or self.chains.get(n.regions[0].key) is None:
             return [n]
-        apart = _Partition(self.target, self.blas, (), self.is_scheduled, chained=False, match=self.match)
-        return by_rows(n, self.target, apart.graph)
+        return by_rows(n, self.target, self._apart().graph)
+
+    def _apart(self) -> _Partition:
+        """What makes kernels of what computes the same at other sizes."""
+        return _Partition(self.target, self.blas, (), self.is_scheduled, chained=False, match=self.match)
 
     def _region(self, n: Node, k: int, at: Place) -> Graph:
         """A region without what it knows of sizes, which is the entry's to check: so more regions are equal."""

@@ -27,7 +27,7 @@ from functools import partial
 import numpy as np
 
 from loopwright.lower import large_products
-from loopwright.lower.codegen import abreast, chunks, dots, library_products, long_sums, panels, small, squares, tiny
+from loopwright.lower.codegen import abreast, chunks, dots, few_features, library_products, long_sums, panels, small, squares, tiny
 from loopwright.lower.codegen.interleaving import product
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.product_sizes import Cases, Sizes, Way, holds
@@ -59,6 +59,7 @@ def products_text(dtype: np.dtype, target: Target) -> str:
     own = [small.small_text(dtype, target), dots.dots_text(dtype, target),
            *(chunks.chunks_text(dtype, target, turned) for turned in (False, True)),
            tiny.tiny_text(dtype, target), abreast.abreast_text(dtype, target),
+           few_features.few_features_text(dtype, target, declarations, constants),
            panels.panels_text(dtype, target, declarations, constants),
            *([large_products.large_products_text(dtype, target, FORMS, declarations, constants),
               library_products.library_products_text(dtype, declarations, constants)]

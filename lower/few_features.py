@@ -1,0 +1,89 @@
+"""Convolutions of few output features: hand-written code for them, chosen when sizes are known.
+
+Tiles have lanes along features, most of which would be empty. Code with lanes along the rows of a window is better for up to
+eight features, whose windows have rows of so many elements that they fill vectors.
+
+Guarantees: the same results, up to the order in which sums add.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from loopwright.ir.dims import Extent, Shape, floordiv, maximum, minimum, product
+from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.ops.construct import size_value
+from loopwright.ir.ops.control import switch
+from loopwright.ir.ops.convolution import FEATURE, IMAGE, SPACE
+from loopwright.ir.types import I64, ArrayType
+from loopwright.lower.codegen.products import has_own
+from loopwright.lower.convolution import few_features, in_place_of, one_group, whole_shapes
+from loopwright.lower.kernel import kernel
+from loopwright.lower.rules import default_schedule
+from loopwright.lower.target import Target
+
+SOME, ROW = 4, 8  # so many features more for each so many elements of a window's row ...
+MOST = 2  # times
+
+
+def by_features(n: Node, target: Target, partition: Callable[[Graph], Graph]) -> list[Node]:
+    """A kernel; of a convolution that may have few features, with what computes it then, as `partition` makes it."""
+    region = n.regions[0] if n.op is kernel else Graph((), (), ())
+    convolutions = [m for m in region.nodes if m.op is one_group]
+    if len(convolutions) != 1 or not _fits(convolutions[0], target):
+        return [n]
+    many = _has_many(convolutions[0])
+    if many == 1:
+        return [n]
+    few = partition(Graph(region.params, tuple(map(_as_few, region.nodes)), region.results))
+    if many == 0:
+        return in_place_of(few, n)
+    chosen = Value(ArrayType((), I64))
+    number = Value(chosen.type)
+    choice = Graph((), (Node(size_value, (), {"size": many}, (number,)),), (number,))
+    attrs = {"implementation": "generated", "schedule": default_schedule(choice, target)}
+    params, results = (tuple([Value(v.type) for v in values]) for values in (region.params, region.results))
+    usual = Graph(params, (Node(kernel, params, n.attrs, results, (region,), n.source),), results)
+    return [Node(kernel, (), attrs, (chosen,), (choice,)),
+            Node(switch, (chosen, *n.inputs), {}, n.outputs, (few, usual), n.source)]
+
+
+def _as_few(n: Node) -> Node:
+    return Node(few_features, n.inputs, n.attrs, n.outputs, n.regions, n.source) if n.op is one_group else n
+
+
+def _fits(n: Node, target: Target) -> bool:
+    """Whether a convolution is of images whose features are last in memory, and of windows whose rows lie together."""
+    a, dtype, axes = n.attrs, n.outputs[0].type.dtype, range(len(n.attrs["count"]))
+    natural = (IMAGE, *(SPACE + k for k in axes), FEATURE)
+    orders = [[kind for kind, _ in sorted(enumerate(a[name]), key=lambda x: x[1]) if kind] for name in ("lhs_axes", "out_axes")]
+    return has_own(dtype, target) and n.inputs[0].type.dtype == dtype and len(axes) in (1, 2) \
+        and all(tuple(order) == natural for order in orders) and {*a["lhs_dilation"], a["rhs_dilation"][-1]} == {1}
+
+
+def _has_many(n: Node) -> Extent:
+    """1 where a convolution has many features, or windows with short rows, else 0."""
+    _, kernel_shape, _ = whole_shapes(n)
+    features, *row = (kernel_shape[n.attrs["rhs_axes"][k]] for k in (IMAGE, FEATURE, -1))
+    few = minimum(floordiv(product(row), ROW), MOST)
+    return minimum(maximum(floordiv(features - 1, SOME) - few + 1, 0), 1)
+
+
+def numbers(n: Node) -> tuple[Extent, ...]:
+    """What the code is told, see `codegen/few_features.py`. An image with one axis is one row."""
+    a, (image, kernel_shape, _) = n.attrs, whole_shapes(n)
+    (images, channels), features = (image[a["lhs_axes"][k]] for k in (IMAGE, FEATURE)), kernel_shape[a["rhs_axes"][IMAGE]]
+    height, width = _pair([image[k] for k in a["lhs_axes"][SPACE:]], 1)
+    rows, columns = _pair([kernel_shape[k] for k in a["rhs_axes"][SPACE:]], 1)
+    high, wide, down, right, above, before = (x for name, one in (("count", 1), ("stride", 1), ("low", 0))
+                                              for x in _pair(a[name], one))
+    spread, _ = _pair(a["rhs_dilation"], 1)
+    steps = [product(kernel_shape[k + 1:]) for k in range(len(kernel_shape))]
+    of_feature, of_channel, *of_space = (steps[a["rhs_axes"][k]] for k in (IMAGE, FEATURE, *range(SPACE, len(steps))))
+    return (images, height, width, channels, rows, columns, features, high, wide, down, right, above, before, spread, of_feature,
+            *_pair(of_space, 0), of_channel)
+
+
+def _pair(sizes: Shape, one: int) -> tuple[Extent, Extent]:
+    """A number for each of two axes, of the last or of both."""
+    *first, last = sizes
+    return first[0] if first else one, last
