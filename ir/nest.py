@@ -192,7 +192,8 @@ class Block:
 class Contract:
     """buffer[at] = the sum over `over` of left * right for a block of rows and one of columns, added to what is there unless
     `fresh` holds (None: always). `left` is the same for all columns, `right` for all rows. In tiles that stay in registers: of
-    as many rows as the first of `heights` while there are so many, then as the next; the last is 1. Columns are all lanes of a
+    as many rows as the first of `heights` while there are so many, then as the next; where the last is not 1, tiles go past the
+    last row where more rows are left than lower ones have, see `past`. Columns are all lanes of a
     tile, which may store any number past their extent, up to the block's length. pairs: both sides are words of two numbers
     of 16 bits (bf16 where sums are f32), and a product of words is the sum of the products of their halves. depth: of a GPU's
     block, which copies so many terms at a time; each thread then has one height by as many lanes of the sums. unit: the
@@ -263,6 +264,11 @@ class Nest:
     body: tuple[Statement, ...]
     threads: tuple[int, int] | None = None
     few: tuple[Values, ...] = ()
+
+
+def past(heights: Sequence[int]) -> int:
+    """How many rows tiles of these heights may go past the last one: each but the first is made once at most."""
+    return 0 if heights[-1] == 1 else max(high - low for high, low in zip(heights, (*heights[1:], 0), strict=True)) - 1
 
 
 def one_pass(body: Sequence[Statement], at: int) -> list[Reduction]:

@@ -146,7 +146,7 @@ def high_tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
     if target.vector_registers <= 16 or tile.columns < 2 * tile.lanes:
         return tile
     height = (target.vector_registers - 3) // 2
-    return Tile((height, height // 2, height // 4, 1), tile.lanes, 2, bytes_each)
+    return Tile((height, height // 2, height // 4), tile.lanes, 2, bytes_each)
 
 
 def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str, read: set[Index], tile: Tile,

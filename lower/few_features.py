@@ -79,8 +79,8 @@ def numbers(n: Node) -> tuple[Extent, ...]:
     spread, _ = _pair(a["rhs_dilation"], 1)
     steps = [product(kernel_shape[k + 1:]) for k in range(len(kernel_shape))]
     of_feature, of_channel, *of_space = (steps[a["rhs_axes"][k]] for k in (IMAGE, FEATURE, *range(SPACE, len(steps))))
-    return (images, height, width, channels, rows, columns, features, high, wide, down, right, above, before, spread, of_feature,
-            *_pair(of_space, 0), of_channel)
+    return (images, height, width, channels, rows, columns, features, high, wide, down, right, above, before, spread,
+            of_feature, *_pair(of_space, 0), of_channel)
 
 
 def _pair(sizes: Shape, one: int) -> tuple[Extent, Extent]:

@@ -25,7 +25,7 @@ from loopwright.ir.loops import (
     times,
     transform,
 )
-from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Nest, Statement, Store, altered
+from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Nest, Statement, Store, altered, past
 from loopwright.ir.ops.construct import scalar
 from loopwright.ir.types import I64
 from loopwright.lower.fusing import expressions, transposed_loads
@@ -98,13 +98,13 @@ def _left(s: Contract, f: For | None) -> _Copy:
     """The left side packed in the body of f."""
     if f is None or f.index != s.over[-1].origin:
         raise ValueError("the left side is packed for a block of its terms")
-    return _left_copy(s.buffer, s.rows, s.over, s.left, s.lanes)
+    return _left_copy(s.buffer, s.rows, s.over, s.left, s.lanes, past(s.heights))
 
 
 @lru_cache(KNOWN)
-def _left_copy(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, lanes: int) -> _Copy:
-    """A block of rows, in pieces of one depth: rows lie a known distance apart. Windows that step by one position, or by two,
-    share the rows that they have in common."""
+def _left_copy(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, lanes: int, beyond: int) -> _Copy:
+    """A block of rows, and rows of zeros beyond it, in pieces of one depth: rows lie a known distance apart. Windows that
+    step by one position, or by two, share the rows that they have in common."""
     last = over[-1]
     assert last.origin and last.length and rows.origin and rows.length
     width = last.length + lanes  # as the sums' rows
@@ -112,7 +112,7 @@ def _left_copy(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, lan
     others = [b for b in over[:-1] if b is not window]
     reach = 0 if window is None else (window.extent - 1) * step
     more = floordiv(reach + (stride - 1), stride)  # rows that windows reach past the block's own
-    count = rows.length + more
+    count, extent = rows.length + more + beyond, rows.extent + more + beyond
     start, row = last.origin, minus(rows.index, rows.origin)
     moved = times(row, Literal(stride, I64))
     moved = moved if window is None else plus(moved, times(window.index, Literal(step, I64)))
@@ -122,7 +122,7 @@ def _left_copy(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, lan
         return plus(plus(before, times(at, Literal(width, I64))), minus(last.index, start))
     buffer = Buffer(f"{sums}_left", (product(b.extent for b in others) * count * stride * width,), value.dtype, "local")
     terms = For(last.index, last.extent, (), lanes, 4, origin=last.origin, length=last.length)
-    each = For(rows.index, rows.extent + more, (), origin=rows.origin, length=count)
+    each = For(rows.index, extent, (), origin=rows.origin, length=count)
     if window is not None and stride > 1:
         at = plus(times(rows.index, Literal(stride, I64)), window.index)
         value = _until((rows.extent - 1) * stride + window.extent, at, value)
@@ -130,6 +130,7 @@ def _left_copy(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, lan
             each.with_body((Store(buffer.name, (place(moved),), value),)),)),))
     else:
         first = value if window is None else transform(value, lambda e: Literal(0, I64) if e == window.index else None)
+        first = _until(rows.extent + more, rows.index, first) if beyond else first
         store = Store(buffer.name, (place(row),), first)
         body = _across(each.with_body((terms.with_body((store,)),)))
         if len(over) > 1 and not body.tiled:  # pixels have few features: which lanes these are is found out once for all

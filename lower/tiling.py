@@ -27,7 +27,7 @@ from loopwright.ir.loops import (
     transform,
     walk,
 )
-from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Reduction, Statement, Store, altered
+from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Reduction, Statement, Store, altered, past
 from loopwright.ir.schedule import Parallel, Tensorize
 from loopwright.ir.types import BF16, BOOL, F32, I8, I16, I32, I64, U8, U16
 from loopwright.lower.naming import bits, may_name
@@ -223,6 +223,8 @@ def _added(columns: For, buffer: str) -> For | None:
 def _tiled_sums(rows: For, columns: For, terms: For, x: Tensorize) -> tuple[Body, Buffer]:
     """The loops that add a block of terms to sums; and where these are."""
     _check_blocks(rows, columns, x)
+    if past(x.heights):
+        raise ValueError("tiles go past the last row of sums that a loop adds up: the lowest has one row")
     s, = terms.body
     assert isinstance(s, Store)
     left, right = factors(s.value, rows.index, columns.index)
@@ -245,8 +247,8 @@ def _check_blocks(rows: For, columns: For, x: Tensorize) -> None:
     whole = isinstance(columns.length, int) and isinstance(rows.length, int)
     if columns.origin is None or rows.origin is None or not whole or x.columns % x.lanes:
         raise ValueError("rows and columns must be blocks, and tiles whole vectors wide")
-    if x.heights[-1:] != (1,) or list(x.heights) != sorted(set(x.heights), reverse=True):
-        raise ValueError("tiles get lower, down to one row")
+    if not x.heights or x.heights[-1] < 1 or list(x.heights) != sorted(set(x.heights), reverse=True):
+        raise ValueError("tiles get lower")
 
 
 def _whole(f: For) -> int:
@@ -281,7 +283,9 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
     left, right = factors(s.body, rows.index, columns.index)
     kept = _kept(rows, columns, s, after)
     width = _padded(columns.extent if kept else _whole(columns), x)
-    tile = Buffer(kept or f"{s.name}_sums", (_whole(rows), width), s.dtype, "local")
+    if kept and past(x.heights):
+        raise ValueError("tiles go past the last row, and sums are kept where others lie: the lowest has one row")
+    tile = Buffer(kept or f"{s.name}_sums", (_whole(rows) + past(x.heights), width), s.dtype, "local")
     place = minus(rows.index, rows.origin), columns.index if kept else minus(columns.index, columns.origin)
     (k, extent), outer = s.over[-1], s.over[:-1]
     if x.pairs:

@@ -27,7 +27,18 @@ from functools import partial
 import numpy as np
 
 from loopwright.lower import large_products
-from loopwright.lower.codegen import abreast, chunks, dots, few_features, library_products, long_sums, panels, small, squares, tiny
+from loopwright.lower.codegen import (
+    abreast,
+    chunks,
+    dots,
+    few_features,
+    library_products,
+    long_sums,
+    panels,
+    small,
+    squares,
+    tiny,
+)
 from loopwright.lower.codegen.interleaving import product
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.product_sizes import Cases, Sizes, Way, holds

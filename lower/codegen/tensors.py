@@ -92,7 +92,8 @@ def padded(context: Context, statement: For, run: Callable[[Context], None]) -> 
 
 # ---- products -----------------------------------------------------------------------------------
 def contract(context: Context, s: Contract) -> None:
-    """Tiles of the first height, then of the next."""
+    """Tiles of the first height, then of the next: where the last is not 1 each of these but once, and where more rows are left
+    than those have one more of the height before."""
     if s.when is not None:
         def within(scope: Scope) -> Carried:
             contract(context.at(scope), altered(s, when=None))
@@ -101,26 +102,48 @@ def contract(context: Context, s: Contract) -> None:
         return
     assert s.columns.length is not None
     low, high = block_span(context, s.rows)
-    for height in s.heights:
-        rest = context.scope.emit(f"srem i64 {context.scope.emit(f'sub i64 {high}, {low}')}, {height}") if height > 1 else "0"
-        whole = context.scope.emit(f"sub i64 {high}, {rest}")
-        context.kernel.forget()
-        _by_width(context, s, height == s.heights[0], partial(_tiles, context, s, height, (low, whole)))
-        low = whole
+    few = _are_few_columns(context, s)
+    for k in range(len(s.heights)):
+        low = _stack(context, s, (low, high), few, k)
     context.kernel.forget()
 
 
-def _by_width(context: Context, s: Contract, many: bool, run: Callable[[int, Scope], Carried]) -> None:
-    """Run with the vectors of a panel; where there are many tiles with half of them, if no more columns are left."""
+def _stack(context: Context, s: Contract, span: Span, few: str | None, number: int) -> str:
+    """The tiles of one height; where those of the next begin. For few columns those of the first have half the vectors."""
+    assert s.columns.length is not None
+    scope, height, parts = context.scope, s.heights[number], s.columns.length // s.lanes
+    end = _end_of(scope, s.heights[number:], span, few if number == 0 else None)
+    run = partial(_tiles, context, s, height, (span[0], end))
+    context.kernel.forget()
+    if few is None or number:
+        run(parts, scope)
+    else:
+        branch(scope, few, partial(run, parts // 2), partial(run, parts))
+    return end
+
+
+def _end_of(scope: Scope, heights: Sequence[int], span: Span, few: str | None) -> str:
+    """Where tiles of the first of some heights end: no other has fewer vectors, so that of few columns one of the next alone is
+    no longer than they are."""
+    (low, high), (height, *lower) = span, heights
+    rows = scope.emit(f"sub i64 {high}, {low}")
+    if height == 1 or heights[-1] == 1:
+        return scope.emit(f"sub i64 {high}, {scope.emit(f'srem i64 {rows}, {height}') if height > 1 else 0}")
+    left = str(sum(lower)) if few is None else scope.emit(f"select i1 {few}, i64 {max(lower, default=0)}, i64 {sum(lower)}")
+    most = scope.emit(f"add i64 {scope.emit(f'sub i64 {rows}, {left}')}, {height - 1}")
+    count = scope.call("i64", "llvm.smax.i64", [("i64", scope.emit(f"sdiv i64 {most}, {height}")), ("i64", "0")])
+    return scope.emit(f"add i64 {low}, {scope.emit(f'mul i64 {count}, {height}')}")
+
+
+def _are_few_columns(context: Context, s: Contract) -> str | None:
+    """Whether half of a panel's vectors have all columns that are left; None where they surely have not."""
     assert s.columns.origin is not None and s.columns.length is not None
-    extent, width, parts = s.columns.extent, s.columns.length, s.columns.length // s.lanes
-    if not many or parts % 2 or (isinstance(extent, int) and not 0 < extent % width <= width // 2):
-        run(parts, context.scope)
-        return
+    extent, width = s.columns.extent, s.columns.length
+    if width // s.lanes % 2 or (isinstance(extent, int) and not 0 < extent % width <= width // 2):
+        return None
     panel = context.bindings[s.columns.origin.name].parts[0]
     left = context.scope.emit(f"sub nsw i64 {context.kernel.extent(extent)}, {panel}")
-    few = context.scope.emit(f"icmp sle i64 {left}, {width // 2}")
-    branch(context.scope, few, partial(run, parts // 2), partial(run, parts))
+    return context.scope.emit(f"icmp sle i64 {left}, {width // 2}")
 
 
 def _tiles(context: Context, s: Contract, height: int, span: Span, parts: int, scope: Scope) -> Carried:
