@@ -213,7 +213,8 @@ def _call_tiles(scope: Scope, dtype: np.dtype, base: str, line: str, at: str, co
 
 # ---- tiles ------------------------------------------------------------------------------------------
 class _Tiles:
-    """The function of so many features at once: tiles of pixels that follow each other in the result, from row to row."""
+    """The function of so many features at once: tiles of pixels that follow each other in the result, from row to row. What is
+    read of the kernel stays in the first cache from tile to tile."""
 
     def __init__(self, dtype: np.dtype, target: Target, features: int, function: Function) -> None:
         self.dtype, self.target, self.features, self.function = dtype, target, features, function
@@ -229,12 +230,20 @@ class _Tiles:
         rest = root.emit(f"sub i64 %run, {self.whole}")
         self.mask, self.has_rest = first_lanes(root, rest, self.lanes), root.emit(f"icmp ne i64 {rest}, 0")
         self.last = root.emit("sub i64 %features, 1")
-        loop(root, "0", "%pixels", str(self.pixels), [("i64", "0"), ("ptr", "%base")], self._tile)
+        loop(root, "0", "%features", str(self.features), (), self._some)
         return f"define internal void @{name_of(self.dtype)}_{self.features}({_TILE}) noinline {ATTRIBUTES} {{\n" \
             f"{self.function.body()}\n  ret void\n}}"
 
-    def _tile(self, scope: Scope, at: str, state: list[str]) -> list[str]:
-        """Pixels past the last are that one again."""
+    def _some(self, scope: Scope, first: str, state: list[str]) -> list[str]:
+        """Some features of all pixels; features past the last are that one again."""
+        numbers = [_least(scope, added(scope, first, k), self.last) for k in range(self.features)]
+        lines = [element(scope, self.element, "%turned", product(scope, k, self.each)) for k in numbers]
+        kept = first_lanes(scope, scope.emit(f"sub i64 %features, {first}"), self.features)
+        loop(scope, "0", "%pixels", str(self.pixels), [("i64", "0"), ("ptr", "%base")], partial(self._tile, first, lines, kept))
+        return []
+
+    def _tile(self, first: str, lines: list[str], kept: str, scope: Scope, at: str, state: list[str]) -> list[str]:
+        """The sums of some pixels; those past the last are that one again."""
         (column, place), places = state, list[str]()
         for k in range(self.pixels):
             places.append(place)
@@ -244,21 +253,13 @@ class _Tiles:
             by = scope.emit(f"select i1 {ends}, i64 %jump, i64 %step")
             place = element(scope, self.element, place, scope.emit(f"select i1 {more}, i64 {by}, i64 0"))
             column = scope.emit(f"select i1 {ends}, i64 0, i64 {following}")
-        loop(scope, "0", "%features", str(self.features), (), partial(self._features, at, places))
-        return [column, place]
-
-    def _features(self, at: str, places: list[str], scope: Scope, first: str, state: list[str]) -> list[str]:
-        """A tile's sums of some features, which are stored pixel by pixel; features past the last are that one again."""
-        numbers = [_least(scope, added(scope, first, k), self.last) for k in range(self.features)]
-        lines = [element(scope, self.element, "%turned", product(scope, k, self.each)) for k in numbers]
         zeros = [(self.kind, "zeroinitializer")] * (self.pixels * self.features)
         sums = loop(scope, "0", "%rows", "1", zeros, partial(self._row, places, lines))
         for k in range(0, len(sums), self.lanes):
             total = sums_of(scope, self.kind, self.lanes, sums[k:k + self.lanes])
             scope.do(f"store {self.kind} {total}, ptr {element(scope, self.element, self.slot, str(k))}, align 64")
         count = _least(scope, scope.emit(f"sub i64 %pixels, {at}"), str(self.pixels))
-        kept, kind = first_lanes(scope, scope.emit(f"sub i64 %features, {first}"), self.features), \
-            vector_type(self.element, self.features)
+        kind = vector_type(self.element, self.features)
 
         def store(inner: Scope, k: str, _: list[str]) -> list[str]:
             found = element(inner, self.element, self.slot, product(inner, k, str(self.features)))
@@ -269,7 +270,7 @@ class _Tiles:
                 store_first(inner, kind, load_first(inner, kind, found, None), to, kept)
             return []
         loop(scope, "0", count, "1", (), store)
-        return []
+        return [column, place]
 
     def _row(self, places: list[str], lines: list[str], scope: Scope, row: str, sums: list[str]) -> list[str]:
         """The terms of a row of the windows."""
