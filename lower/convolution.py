@@ -204,8 +204,20 @@ one_feature = _ONE_FEATURE.op("one_feature", "A convolution with one output feat
                                              "without an axis for it; attributes are those of `conv`.")
 
 
-grouped = _Squeezed((None, None, None)).op("grouped", "A convolution of any number of groups as sums of its own; attributes "
+ALL_AXES = _Squeezed((None, None, None))
+grouped = ALL_AXES.op("grouped", "A convolution of any number of groups as sums of its own; attributes "
                                                       "are those of `conv`.")
+
+
+def kinds_in_memory(axes: Sequence[int]) -> tuple[int, ...]:
+    """The kinds of axes but the groups, in the order of memory."""
+    return tuple([k for k in inverse(axes) if k != GROUP])
+
+
+def spatial_pair(sizes: Sequence[T], one: int = 1) -> tuple[T | int, T | int]:
+    """A number for each of two spatial axes, of the last or of both."""
+    *first, last = sizes
+    return first[0] if first else one, last
 
 
 def has_one_feature(n: Node) -> bool:
@@ -273,8 +285,8 @@ def goes_in_blocks(n: Node) -> bool:
     positions = product(rhs[k] for k in a["rhs_axes"][SPACE:])
     if lhs[a["lhs_axes"][GROUP]] != 1 or (isinstance(positions, int) and positions > MOST_POSITIONS):
         return False
-    of_lhs, of_out = ([k for k in inverse(a[name]) if k != GROUP] for name in ("lhs_axes", "out_axes"))
-    return len(lhs) > SPACE and of_lhs[-1] == FEATURE and of_out[-2:] == [len(lhs) - 1, FEATURE]
+    of_lhs, of_out = (kinds_in_memory(a[name]) for name in ("lhs_axes", "out_axes"))
+    return len(lhs) > SPACE and of_lhs[-1] == FEATURE and of_out[-2:] == (len(lhs) - 1, FEATURE)
 
 
 def whole_shapes(n: Node) -> list[Shape]:
@@ -361,7 +373,7 @@ def is_pointwise(n: Node) -> bool:
     if not _of_one_group(n) or {*n.attrs["lhs_dilation"]} - {1} or {*_along(n, 1)} - {1}:
         return False
     plain = {*n.attrs["stride"]} - {1} or _along(n, 0) == tuple(n.attrs["count"])
-    return bool(plain) and [k for k in inverse(n.attrs["lhs_axes"]) if k != GROUP][-1] == FEATURE
+    return bool(plain) and kinds_in_memory(n.attrs["lhs_axes"])[-1] == FEATURE
 
 
 def is_spread(n: Node) -> bool:
@@ -369,7 +381,7 @@ def is_spread(n: Node) -> bool:
     if not _of_one_group(n) or {*n.attrs["stride"]} - {1} or {*_along(n, 1)} - {1}:
         return False
     fits = stay_inside(_along(n, 0), n.attrs["lhs_dilation"], n.attrs["count"])
-    return fits and [k for k in inverse(n.attrs["lhs_axes"]) if k != GROUP][-1] == FEATURE
+    return fits and kinds_in_memory(n.attrs["lhs_axes"])[-1] == FEATURE
 
 
 def is_one_window(n: Node) -> bool:
@@ -377,7 +389,7 @@ def is_one_window(n: Node) -> bool:
     gradient of a kernel of one position."""
     if not _of_one_group(n) or {*n.attrs["lhs_dilation"], *n.attrs["count"]} - {1}:
         return False
-    last = [[k for k in inverse(n.attrs[axes]) if k != GROUP][-1] for axes in ("lhs_axes", "rhs_axes")]
+    last = [kinds_in_memory(n.attrs[axes])[-1] for axes in ("lhs_axes", "rhs_axes")]
     return last == [IMAGE, IMAGE] and stay_inside(_along(n, 1), n.attrs["rhs_dilation"], _along(n, 0))
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from loopwright.ir.dims import Extent, Shape, floordiv, maximum, minimum, product
+from loopwright.ir.dims import Extent, floordiv, maximum, minimum, product
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.ops.construct import size_value
 from loopwright.ir.ops.control import switch
 from loopwright.ir.ops.convolution import FEATURE, IMAGE, SPACE
 from loopwright.ir.types import I64, ArrayType
 from loopwright.lower.codegen.products import has_own
-from loopwright.lower.convolution import few_features, in_place_of, one_group, whole_shapes
+from loopwright.lower.convolution import few_features, in_place_of, kinds_in_memory, one_group, spatial_pair, whole_shapes
 from loopwright.lower.kernel import kernel
 from loopwright.lower.rules import default_schedule
 from loopwright.lower.target import Target
@@ -55,9 +55,9 @@ def _fits(n: Node, target: Target) -> bool:
     """Whether a convolution is of images whose features are last in memory, and of windows whose rows lie together."""
     a, dtype, axes = n.attrs, n.outputs[0].type.dtype, range(len(n.attrs["count"]))
     natural = (IMAGE, *(SPACE + k for k in axes), FEATURE)
-    orders = [[kind for kind, _ in sorted(enumerate(a[name]), key=lambda x: x[1]) if kind] for name in ("lhs_axes", "out_axes")]
+    orders = [kinds_in_memory(a[name]) for name in ("lhs_axes", "out_axes")]
     return has_own(dtype, target) and n.inputs[0].type.dtype == dtype and len(axes) in (1, 2) \
-        and all(tuple(order) == natural for order in orders) and {*a["lhs_dilation"], a["rhs_dilation"][-1]} == {1}
+        and orders == [natural, natural] and {*a["lhs_dilation"], a["rhs_dilation"][-1]} == {1}
 
 
 def _has_many(n: Node) -> Extent:
@@ -72,18 +72,11 @@ def numbers(n: Node) -> tuple[Extent, ...]:
     """What the code is told, see `codegen/few_features.py`. An image with one axis is one row."""
     a, (image, kernel_shape, _) = n.attrs, whole_shapes(n)
     (images, channels), features = (image[a["lhs_axes"][k]] for k in (IMAGE, FEATURE)), kernel_shape[a["rhs_axes"][IMAGE]]
-    height, width = _pair([image[k] for k in a["lhs_axes"][SPACE:]], 1)
-    rows, columns = _pair([kernel_shape[k] for k in a["rhs_axes"][SPACE:]], 1)
-    high, wide, down, right, above, before = (x for name, one in (("count", 1), ("stride", 1), ("low", 0))
-                                              for x in _pair(a[name], one))
-    spread, _ = _pair(a["rhs_dilation"], 1)
+    height, width = spatial_pair([image[k] for k in a["lhs_axes"][SPACE:]])
+    rows, columns = spatial_pair([kernel_shape[k] for k in a["rhs_axes"][SPACE:]])
+    high, wide, down, right = (x for name in ("count", "stride") for x in spatial_pair(a[name]))
+    spread, _ = spatial_pair(a["rhs_dilation"])
     steps = [product(kernel_shape[k + 1:]) for k in range(len(kernel_shape))]
     of_feature, of_channel, *of_space = (steps[a["rhs_axes"][k]] for k in (IMAGE, FEATURE, *range(SPACE, len(steps))))
-    return (images, height, width, channels, rows, columns, features, high, wide, down, right, above, before, spread,
-            of_feature, *_pair(of_space, 0), of_channel)
-
-
-def _pair(sizes: Shape, one: int) -> tuple[Extent, Extent]:
-    """A number for each of two axes, of the last or of both."""
-    *first, last = sizes
-    return first[0] if first else one, last
+    return (images, height, width, channels, rows, columns, features, high, wide, down, right, *spatial_pair(a["low"], 0),
+            spread, of_feature, *spatial_pair(of_space, 0), of_channel)

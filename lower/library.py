@@ -3,7 +3,7 @@ of complex numbers, Fourier transforms, linear algebra, Python
 functions, kernels that users bring, checks."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,8 +19,9 @@ from loopwright.ir.types import DTYPES, SHORT
 from loopwright.kernels.gemm import match_apart, match_gemm
 from loopwright.kernels.ranking import scratch_elements
 from loopwright.kernels.selecting import scratch_bytes
+from loopwright.lower import few_features as features
+from loopwright.lower import kernel_slopes as slopes
 from loopwright.lower.convolution import few_features
-from loopwright.lower.few_features import numbers
 from loopwright.lower.fourier import layouts, transform, transform_block
 from loopwright.lower.natives import native, native_text
 from loopwright.lower.panels import panel_product, panels
@@ -73,10 +74,11 @@ def _gemm(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, 
     return ()
 
 
-def _few_features(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
+def _convolution(numbers: Callable[[Node], Sequence[Extent]], w: Writer, sizes: Sizes, node: Node,
+                 inputs: list[str]) -> tuple[str, ...]:
     """One call for all images."""
     given = [*(f"i64 {sizes.extent(x)}" for x in numbers(node)), *(f"ptr {x}" for x in (*inputs, "%out", "%error"))]
-    w.call("void", f"lw_few_features_{SHORT[node.outputs[0].type.dtype]}", *given)
+    w.call("void", f"lw_{node.op.name}_{SHORT[node.outputs[0].type.dtype]}", *given)
     return ()
 
 
@@ -345,7 +347,8 @@ LAPACK_CALLS: Mapping[Op, LapackCall] = {
     linalg.qr_triangle: LapackCall(_rows_and_columns, linalg.SINGULAR),
 }
 _IMPLEMENTATIONS: Mapping[str, Callable[[Writer, Sizes, Node, list[str]], tuple[str, ...]]] = {
-    "gemm": _gemm, few_features.name: _few_features, panels.name: _panels, panel_product.name: _panel_product,
+    "gemm": _gemm, few_features.name: partial(_convolution, features.numbers),
+    slopes.kernel_slopes.name: partial(_convolution, slopes.numbers), panels.name: _panels, panel_product.name: _panel_product,
     "sort": _sort, "argsort": _argsort, "top_k": _top_k, "ranked": _ranked, "running_product": _running_product,
     transform.name: _transform,
     **{op.name: _linear_algebra for op in LAPACK_CALLS},

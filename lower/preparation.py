@@ -40,6 +40,7 @@ from loopwright.lower.convolution import (
     lies_apart,
     repeats_features,
 )
+from loopwright.lower.kernel_slopes import as_kernel_slope, is_kernel_slope
 from loopwright.lower.lone_updates import as_map
 from loopwright.lower.sinking import sink
 
@@ -63,6 +64,8 @@ def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
             new = by_spreading(n)
         elif is_one_window(n):
             new = by_one_window(n)
+        elif blas and match is match_gemm and is_kernel_slope(n):
+            new = [as_kernel_slope(n)]
         elif blas and lies_apart(n):
             new = by_overlapping(n)
         elif goes_in_blocks(n):

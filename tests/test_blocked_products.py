@@ -12,6 +12,7 @@ from loopwright.ir.expansion import expanded
 from loopwright.ir.ops.arithmetic import add, max, mul
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.contraction import dot_general
+from loopwright.ir.ops.control import switch
 from loopwright.ir.schedule import ComputeAt, Inline, InPlace, Pack, Parallel, Reorder, Split, Tensorize, from_json, to_json
 from loopwright.ir.types import BF16, F32, F64, I32, ArrayType
 from loopwright.lower.partition import partition
@@ -51,6 +52,22 @@ def test_a_product_in_blocks_means_what_it_meant(m, n, k):
     np.testing.assert_allclose(out, np.maximum(y + b, y * y), rtol=1e-12, atol=1e-12)
 
 
+@examples(10)
+@given(SIZES, SIZES, SIZES, st.sampled_from([(3, 2), (5, 3), (6,), (6, 4, 2)]))
+def test_tiles_may_go_past_the_last_row(m, n, k, heights):
+    rng = np.random.default_rng(0)
+    x, w, b = rng.normal(size=(m, k)), rng.normal(size=(k, n)), rng.normal(size=n)
+    x[:, :1] = np.inf  # rows that are not there are no numbers times what is there
+    y, out = x @ w, np.full((m, n), 77.0)
+    schedule = (*PLACED, *TILED[:3], Tensorize(0, heights, 4, 2, 5), *PACKED[4:])
+    nest = build_nest(REGION, schedule, "k").nest
+    run_nest(nest, [x, w, b], [out], {"m": m, "n": n, "k": k})
+    np.testing.assert_allclose(out, np.maximum(y + b, y * y), rtol=1e-12, atol=1e-12)
+    made = np.full((m, n), 77.0)
+    assert kernel_texts.compile_nest(nest, host_target())(x, w, b, made, sizes=(m, k, n))[0] == 0
+    np.testing.assert_allclose(made, out, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize(("schedule", "why"), [
     ((Split("i7", 4),), "no loop 'i7'"),
     ((Split("i1", 0),), "at least one position"),
@@ -59,7 +76,7 @@ def test_a_product_in_blocks_means_what_it_meant(m, n, k):
     ((Reorder(("k0", "k1")),), "no such loops"),
     ((Split("i1", 8), Reorder(("i1", "i1_by8"))), "goes through a block of i1_by8"),
     ((Tensorize(0, (2, 1), 4, 2, 5),), "does not stand in two loops"),
-    ((*TILED[:3], Tensorize(0, (3, 2), 4, 2, 5)), "down to one row"),
+    ((*TILED[:3], Tensorize(0, (2, 3), 4, 2, 5)), "tiles get lower"),
     ((*TILED[:3], Tensorize(0, (3, 1), 5, 2, 5)), "whole vectors"),
     ((*TILED[:3], Tensorize(1, (3, 1), 4, 2, 5)), "does not stand"),
     (TILED, "packed sides"),
@@ -375,8 +392,12 @@ def test_convolutions_are_as_accurate_as_products(k, window, image, features, ou
 
 
 def test_a_convolution_with_bias_and_relu_is_one_kernel_with_or_without_the_library():
+    """With it a kernel of few features has code of its own beside it."""
     x, w, b = np.ones((2, 9, 9, 5), "f4"), np.ones((3, 3, 5, 7), "f4"), np.ones(7, "f4")
-    for blas in (True, False):
-        [kernel] = kernels(lambda x, w, b: np.maximum(lax.conv_general_dilated(
-            x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) + b, 0), x, w, b, blas=blas)
-        assert is_blocked(kernel)
+
+    def f(x, w, b):
+        return np.maximum(lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) + b, 0)
+    [kernel] = kernels(f, x, w, b)
+    graph = partition(expanded(lw.make_graph(f)(x, w, b)), host_target(), blas=True)
+    _, [usual] = [r.nodes for n in graph.nodes for r in n.regions if n.op is switch]
+    assert is_blocked(kernel) and is_blocked(usual) and kernel.regions == usual.regions

@@ -59,16 +59,17 @@ def few_features_text(dtype: np.dtype, target: Target, declarations: set[str], c
     return "\n".join([*tiles, *texts])
 
 
-def _fail(scope: Scope) -> Carried:
+def fail(scope: Scope) -> Carried:
+    """Report that there is no memory."""
     scope.do("store atomic i64 -1, ptr %error monotonic, align 8")
     return ()
 
 
-def _least(scope: Scope, a: str, b: str) -> str:
+def least(scope: Scope, a: str, b: str) -> str:
     return scope.call("i64", "llvm.smin.i64", [("i64", a), ("i64", b)])
 
 
-def _most(scope: Scope, a: str, b: str) -> str:
+def greatest(scope: Scope, a: str, b: str) -> str:
     return scope.call("i64", "llvm.smax.i64", [("i64", a), ("i64", b)])
 
 
@@ -106,7 +107,7 @@ def _whole(dtype: np.dtype, target: Target, function: Function) -> None:
                               ("i64", units), ("i64", str(LEAST_ROWS)), ("i64", "1")])
         scope.run("lw_scratch_release", [("ptr", turned)])
         return ()
-    branch(root, root.emit(f"icmp eq ptr {turned}, null"), _fail, make, rare=True)
+    branch(root, root.emit(f"icmp eq ptr {turned}, null"), fail, make, rare=True)
 
 
 def _some(dtype: np.dtype, function: Function) -> None:
@@ -122,24 +123,22 @@ def _some(dtype: np.dtype, function: Function) -> None:
     for test in ("eq i64 %before, 0", f"sle i64 {padded}, %width", f"sle i64 {tall}, %height"):
         inside = root.emit(f"and i1 {inside}, {root.emit(f'icmp {test}')}")
     line = product(root, root.emit(f"select i1 {inside}, i64 %width, i64 {padded}"), "%channels")
-    room = root.emit(f"sub i64 {root.emit(f'udiv i64 {COPIED // size}, {_most(root, line, str(1))}')}, {reach}")
-    fits = added(root, root.emit(f"sdiv i64 {_most(root, room, '0')}, %down"), 1)
+    room = root.emit(f"sub i64 {root.emit(f'udiv i64 {COPIED // size}, {greatest(root, line, str(1))}')}, {reach}")
+    fits = added(root, root.emit(f"sdiv i64 {greatest(root, room, '0')}, %down"), 1)
     most = root.emit(f"select i1 {inside}, i64 %high, i64 {fits}")
-    length = added(root, product(root, root.emit(f"sub i64 {fits}, 1"), "%down"), reach)
-    length = root.emit(f"select i1 {inside}, i64 0, i64 {length}")
+    length = root.emit(f"select i1 {inside}, i64 0, i64 {rows_read(root, fits, reach)}")
     copy = root.call("ptr", "lw_scratch_acquire", [("i64", product(root, length, line, str(size)))])
 
     def rows(scope: Scope, state: list[str]) -> tuple[str, list[str]]:
         at = state[0]
         image = scope.emit(f"udiv i64 {at}, %high")
         y = scope.emit(f"sub i64 {at}, {product(scope, image, '%high')}")
-        count = _least(scope, _least(scope, scope.emit(f"sub i64 %end, {at}"), scope.emit(f"sub i64 %high, {y}")), most)
+        count = least(scope, least(scope, scope.emit(f"sub i64 %end, {at}"), scope.emit(f"sub i64 %high, {y}")), most)
         first, whole = product(scope, y, "%down"), product(scope, "%width", "%channels")
         start = element(scope, kind, "%x", product(scope, image, "%height", whole))
 
         def copied(inner: Scope) -> Carried:
-            many = added(inner, product(inner, inner.emit(f"sub i64 {count}, 1"), "%down"), reach)
-            loop(inner, "0", many, "1", (), partial(_copy_row, kind, size, start, copy, first, padded))
+            loop(inner, "0", rows_read(inner, count, reach), "1", (), partial(copy_row, kind, size, start, copy, first, padded))
             return [("ptr", copy)]
         base, = branch(scope, scope.emit(f"xor i1 {inside}, true"), copied,
                        otherwise=[("ptr", element(scope, kind, start, product(scope, first, whole)))])
@@ -155,10 +154,15 @@ def _some(dtype: np.dtype, function: Function) -> None:
         branch(scope, scope.emit("icmp slt i64 %begin, %end"), some_rows)
         scope.run("lw_scratch_release", [("ptr", copy)])
         return ()
-    branch(root, root.emit(f"icmp eq ptr {copy}, null"), _fail, run, rare=True)
+    branch(root, root.emit(f"icmp eq ptr {copy}, null"), fail, run, rare=True)
 
 
-def _copy_row(kind: str, size: int, start: str, copy: str, first: str, padded: str, scope: Scope, row: str,
+def rows_read(scope: Scope, count: str, reach: str) -> str:
+    """How many rows of an image windows read that are so high, for so many rows of them."""
+    return added(scope, product(scope, scope.emit(f"sub i64 {count}, 1"), "%down"), reach)
+
+
+def copy_row(kind: str, size: int, start: str, copy: str, first: str, padded: str, scope: Scope, row: str,
               state: list[str]) -> list[str]:
     """A row of an image, which begins at `start`, between zeros."""
     to = element(scope, kind, copy, product(scope, row, padded, "%channels"))
@@ -171,10 +175,10 @@ def _copy_row(kind: str, size: int, start: str, copy: str, first: str, padded: s
         inner.run("llvm.memset.p0.i64", [("ptr", place), ("i8", "0"), ("i64", length), ("i1", "false")])
 
     def read(inner: Scope) -> Carried:
-        before = _least(inner, _most(inner, "%before", "0"), padded)
-        skipped = _most(inner, inner.emit("sub i64 0, %before"), "0")
-        left = _least(inner, inner.emit(f"sub i64 %width, {skipped}"), inner.emit(f"sub i64 {padded}, {before}"))
-        pixels = _most(inner, left, "0")
+        before = least(inner, greatest(inner, "%before", "0"), padded)
+        skipped = greatest(inner, inner.emit("sub i64 0, %before"), "0")
+        left = least(inner, inner.emit(f"sub i64 %width, {skipped}"), inner.emit(f"sub i64 {padded}, {before}"))
+        pixels = greatest(inner, left, "0")
         place = element(inner, kind, start, product(inner, added(inner, product(inner, y, "%width"), skipped), "%channels"))
         after = added(inner, before, pixels)
         zeros(inner, "0", before)
@@ -193,7 +197,7 @@ def _copy_row(kind: str, size: int, start: str, copy: str, first: str, padded: s
 
 def _call_tiles(scope: Scope, dtype: np.dtype, base: str, line: str, at: str, count: str) -> None:
     """Features as even as they can be, up to `MOST` at once."""
-    passes = _most(scope, scope.emit(f"udiv i64 {added(scope, '%features', MOST - 1)}, {MOST}"), "1")
+    passes = greatest(scope, scope.emit(f"udiv i64 {added(scope, '%features', MOST - 1)}, {MOST}"), "1")
     past = scope.emit(f"sub i64 {added(scope, '%features', passes)}, 1")
     some = scope.emit(f"udiv i64 {past}, {passes}")
     step = product(scope, "%right", "%channels")
@@ -236,7 +240,7 @@ class _Tiles:
 
     def _some(self, scope: Scope, first: str, state: list[str]) -> list[str]:
         """Some features of all pixels; features past the last are that one again."""
-        numbers = [_least(scope, added(scope, first, k), self.last) for k in range(self.features)]
+        numbers = [least(scope, added(scope, first, k), self.last) for k in range(self.features)]
         lines = [element(scope, self.element, "%turned", product(scope, k, self.each)) for k in numbers]
         kept = first_lanes(scope, scope.emit(f"sub i64 %features, {first}"), self.features)
         loop(scope, "0", "%pixels", str(self.pixels), [("i64", "0"), ("ptr", "%base")], partial(self._tile, first, lines, kept))
@@ -258,7 +262,7 @@ class _Tiles:
         for k in range(0, len(sums), self.lanes):
             total = sums_of(scope, self.kind, self.lanes, sums[k:k + self.lanes])
             scope.do(f"store {self.kind} {total}, ptr {element(scope, self.element, self.slot, str(k))}, align 64")
-        count = _least(scope, scope.emit(f"sub i64 %pixels, {at}"), str(self.pixels))
+        count = least(scope, scope.emit(f"sub i64 %pixels, {at}"), str(self.pixels))
         kind = vector_type(self.element, self.features)
 
         def store(inner: Scope, k: str, _: list[str]) -> list[str]:

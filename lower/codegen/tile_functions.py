@@ -21,8 +21,8 @@ LINE_BYTES = 64  # that a cache moves
 @dataclass(frozen=True)
 class TileShape:
     """`height` rows of `parts` vectors; how far apart lie rows of the left side, `distance`, and its terms, `pace` (None: told
-    by calls); how many vectors the right side has for each term, how many bytes of what comes next to ask the caches for, and
-    whether a term is a pair of numbers of 16 bits."""
+    by calls); how many vectors the right side has for each term, `stride` (None: calls tell how many elements), how many bytes
+    of what comes next to ask the caches for, and whether a term is a pair of numbers of 16 bits."""
 
     dtype: np.dtype
     height: int
@@ -30,7 +30,7 @@ class TileShape:
     lanes: int
     distance: int
     pace: int | None
-    stride: int
+    stride: int | None
     ahead: int
     pairs: bool
     nested: bool
@@ -46,7 +46,7 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
     """`void (ptr left, ptr right, ptr sums, i64 count, i64 groups, i64 left step, i64 right step, i1 fresh, ...)`: sums[r, :]
     is the sum of left[r, k] * right[k, :] over `count` terms of each of some groups, which lie a step apart; added to what is
     there unless `fresh`. If they are `nested`, groups of groups and their steps stand before. `i64 apart`: between rows of
-    sums; last `i64 pace` and `ptr ahead`, where the shape asks for them.
+    sums; last `i64 pace`, `i64 stride` and `ptr ahead`, where the shape asks for them.
     Its name, and what a module needs for it. All kernels of a module share it."""
     function = Function(set(), set())
     root, count = function.root, shape.height * shape.parts
@@ -58,7 +58,8 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
     _store(root, shape, target, rows, sums)
     jumps = "i64 %jumps, i64 %left.jump, i64 %right.jump, " * shape.nested
     parameters = f"ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %count, {jumps}i64 %groups, i64 %left.step, " \
-        "i64 %right.step, i1 %fresh, i64 %apart" + ", i64 %pace" * (shape.pace is None) + ", ptr %ahead" * bool(shape.ahead)
+        "i64 %right.step, i1 %fresh, i64 %apart" + ", i64 %pace" * (shape.pace is None) \
+        + ", i64 %stride" * (shape.stride is None) + ", ptr %ahead" * bool(shape.ahead)
     text = f"define internal void @{shape.name}({parameters}) noinline {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
     return shape.name, frozenset(function.declarations), frozenset((*function.constants, text))
 
@@ -154,7 +155,8 @@ def _term(machine: Machine, shape: TileShape, sides: Sequence[str], at: str, sta
     kind = vector_type(element, lanes)
     place = at if shape.pace == 1 else scope.emit(f"mul nsw i64 {at}, {'%pace' if shape.pace is None else shape.pace}")
     left = scope.emit(f"getelementptr {element}, ptr {sides[0]}, i64 {place}")
-    right = scope.emit(f"getelementptr {kind}, ptr {sides[1]}, i64 {scope.emit(f'mul nsw i64 {at}, {shape.stride}')}")
+    unit, stride = (element, "%stride") if shape.stride is None else (kind, shape.stride)
+    right = scope.emit(f"getelementptr {unit}, ptr {sides[1]}, i64 {scope.emit(f'mul nsw i64 {at}, {stride}')}")
     places = [scope.emit(f"getelementptr {kind}, ptr {right}, i64 {part}") for part in range(shape.parts)]
     columns = [scope.emit(f"load {kind}, ptr {place}, align {machine.bits // 8}") for place in places]
     new: list[str] = []

@@ -14,7 +14,7 @@ from loopwright.lower.target import Target, host_target
 FORMS = ("nn", "nt", "tn", "tt")  # which sides are stored transposed
 NAMES = tuple(name for kind in ("f32", "f64") for name in (
     *(f"lw_{what}_{kind}_{form}" for what in ("product", "apart") for form in FORMS), f"lw_panels_{kind}",
-    f"lw_few_features_{kind}",
+    f"lw_few_features_{kind}", f"lw_kernel_slopes_{kind}",
     *(f"lw_panel_product_{kind}_{side}" for side in "nt")))
 
 
@@ -28,6 +28,6 @@ def address(name: str) -> int | None:
 def library(found: blas.Blas, dtype: np.dtype, target: Target) -> Library:
     """The compiled functions of one dtype, over the BLAS that was found."""
     entry, gemm = products_entry(dtype, target), f"lw_gemm_f{8 * dtype.itemsize}"
-    loops = {name: pool.library()[name] for name in ("lw_loop", "lw_parallel_for")}
+    loops = {name: pool.library()[name] for name in ("lw_loop", "lw_wide_loop", "lw_parallel_for")}
     imports = {gemm: blas.library(found)[gemm], **loops, **scratch.imports()}
     return load(entry.code, imports, [name for name in NAMES if name in entry.metadata["exports"]])

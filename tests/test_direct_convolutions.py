@@ -1,0 +1,141 @@
+"""Convolutions by hand-written code, of few features, and gradients by kernels: against loops over every position in NumPy."""
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import loopwright as lw
+from loopwright import lax
+from tests.scale import examples
+from tests.threads import bits_of
+from tests.windows import convolved, draw, spread
+
+LAYOUTS = {1: ("NWC", "WIO", "NWC"), 2: ("NHWC", "HWIO", "NHWC")}
+
+
+def forward(x, kernel, settings):
+    """Features last."""
+    return lax.conv_general_dilated(x, kernel, *settings[:2], rhs_dilation=settings[2], dimension_numbers=LAYOUTS[x.ndim - 2])
+
+
+def expected(x, kernel, settings):
+    strides, pads, dilation = settings
+    x, kernel = np.moveaxis(x, -1, 1), np.moveaxis(kernel, (-1, -2), (0, 1))
+    found = convolved(x, kernel, strides, pads, (1,) * len(strides), dilation)
+    return np.moveaxis(found, 1, -1)
+
+
+def slopes(x, dy, shape, settings):
+    """The gradient of sum(conv(x, kernel) * dy) by the kernel, one position after another."""
+    strides, pads, dilation = settings
+    found, x = np.zeros(shape, dy.dtype), spread(x, (1,) * x.ndim, [(0, 0), *pads, (0, 0)], 0)
+    axes = tuple(range(dy.ndim - 1))
+    for at in np.ndindex(*shape[:-2]):
+        place = [slice(k * d, k * d + n * s, s) for k, d, n, s in zip(at, dilation, dy.shape[1:], strides, strict=False)]
+        if dy.size:
+            found[at] = np.tensordot(x[:, *place], dy, (axes, axes))
+    return found
+
+
+@st.composite
+def cases(draw):
+    rank = draw(st.integers(1, 2))
+    each = lambda low, high: tuple(draw(st.integers(low, high)) for _ in range(rank))  # noqa: E731
+    settings = each(1, 2), tuple((draw(st.integers(-2, 3)), draw(st.integers(-2, 3))) for _ in range(rank)), \
+        (*(draw(st.integers(1, 2)) for _ in range(rank - 1)), 1)
+    sizes = [((draw(st.integers(0, 3)), *each(0, 12), c), (*each(1, 4), c, draw(st.integers(0, 21))))
+             for c in (draw(st.integers(0, 3)), draw(st.integers(4, 40)))]
+    return settings, sizes
+
+
+def near(got, want, x):
+    assert got.shape == want.shape and got.dtype == x.dtype
+    limit = 1e-11 if x.dtype == "f8" else 1e-4
+    np.testing.assert_allclose(got, want, rtol=limit, atol=limit * np.abs(want).max(initial=1))
+
+
+@examples(20)
+@given(cases(), st.sampled_from(["f4", "f8"]))
+def test_values_and_slopes_of_kernels(case, dtype):
+    settings, sizes = case
+    values = lw.jit(lambda x, k: forward(x, k, settings))
+    gradient = lw.jit(lambda x, k, dy: lw.vjp(lambda k: forward(x, k, settings), k)[1](dy)[0])
+    for image, kernel in sizes:
+        x, k = draw(image, dtype), draw(kernel, dtype, seed=1)
+        want = expected(x.astype("f8"), k.astype("f8"), settings)
+        near(values(x, k), want, x)
+        dy = draw(want.shape, dtype, seed=2)
+        near(gradient(x, k, dy), slopes(x.astype("f8"), dy.astype("f8"), kernel, settings), x)
+
+
+@pytest.mark.parametrize("features", [1, 2, 3, 4, 5, 9, 20, 33])
+@pytest.mark.parametrize("image", [(2, 9, 14, 16), (1, 40, 65, 9)], ids=str)
+def test_every_number_of_features(image, features):
+    x, k = draw(image, "f4"), draw((3, 3, image[-1], features), "f4", seed=1)
+    want = expected(x.astype("f8"), k.astype("f8"), ALIKE)
+    dy = draw(want.shape, "f4", seed=2)
+    near(SAME(x, k), want, x)
+    near(SLOPES(x, k, dy), slopes(x.astype("f8"), dy.astype("f8"), k.shape, ALIKE), x)
+
+
+ALIKE = (1, 1), ((1, 1), (1, 1)), (1, 1)  # as many pixels as before
+SAME = lw.jit(lambda x, k: forward(x, k, ALIKE))
+SLOPES = lw.jit(lambda x, k, dy: lw.vjp(lambda k: forward(x, k, ALIKE), k)[1](dy)[0])
+
+
+@pytest.mark.parametrize("features", [3, 40])
+def test_equal_bits_on_any_number_of_threads(features):
+    x, k = draw((3, 40, 41, 24), "f4"), draw((3, 3, 24, features), "f4", seed=1)
+
+    def f(x, k):
+        found, pull = lw.vjp(lambda k: forward(x, k, ALIKE), k)
+        return found, pull(found)[0]
+    first, *others = bits_of(f, x, k)
+    assert all(x == first for x in others)
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+@pytest.mark.parametrize("features", [3, 40])
+def test_a_pixel_spoils_its_own_windows_alone(bad, features):
+    x, k = draw((1, 13, 15, 16), "f4"), draw((3, 3, 16, features), "f4", seed=1)
+    x[0, 6, 14, 3] = bad
+    with np.errstate(invalid="ignore"):
+        want = expected(x, k, ALIKE)
+    np.testing.assert_array_equal(np.isfinite(SAME(x, k)), np.isfinite(want))
+    spoiled = np.zeros(k.shape, bool)
+    spoiled[:, 1:, 3] = True  # its column is the last, which windows have in the middle or at the end
+    np.testing.assert_array_equal(~np.isfinite(SLOPES(x, k, np.ones((1, 13, 15, features), "f4"))), spoiled)
+
+
+def test_operands_that_are_no_contiguous_arrays():
+    x, k = draw((15, 13, 2, 16), "f4").transpose(2, 1, 0, 3)[:, ::-1], draw((5, 3, 3, 16), "f4", seed=1).transpose(1, 2, 3, 0)
+    near(SAME(x, k), expected(x.astype("f8"), k.astype("f8"), ALIKE), x)
+
+
+# ---- what is chosen ---------------------------------------------------------------------------------
+def test_known_numbers_of_features_choose_at_once():
+    def f(x, k):
+        return np.maximum(forward(x, k, ALIKE), 0)
+    x = np.ones((1, 9, 9, 16), "f4")
+    for features, made in ((3, ["few_features", "generated"]), (64, ["generated"])):
+        text = lw.jit(f, dynamic=False).lower(x, np.ones((3, 3, 16, features), "f4")).module
+        assert re.findall(r'implementation="(\w+)"', text) == made
+
+
+@pytest.mark.parametrize("features", [3, 64])
+def test_programs_with_such_kernels_are_text(features):
+    x, k = draw((2, 9, 8, 16), "f4"), draw((3, 3, 16, features), "f4", seed=1)
+    dy = draw((2, 9, 8, features), "f4", seed=2)
+    for f, args in ((SAME, (x, k)), (SLOPES, (x, k, dy))):
+        np.testing.assert_array_equal(lw.parse(f.lower(*args).module).compile()(*args), f(*args))
+
+
+def test_one_compile_serves_few_and_many_features():
+    f = lw.jit(lambda x, k: np.maximum(forward(x, k, ALIKE), 0))
+    x = draw((2, 9, 8, 16), "f4")
+    for features in (3, 64, 12):
+        k = draw((3, 3, 16, features), "f4", seed=1)
+        near(f(x, k), np.maximum(expected(x.astype("f8"), k.astype("f8"), ALIKE), 0), x)
+    assert f.compiles == 1
