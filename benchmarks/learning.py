@@ -88,6 +88,35 @@ def _torch_strided(torch):
     return lambda x, w: conv(x.permute(0, 3, 1, 2), w.permute(3, 2, 0, 1), stride=2, padding=1).permute(0, 2, 3, 1)
 
 
+def _layer(library):
+    """As many pixels as before."""
+    return lambda x, w: library.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def _torch_layer(torch):
+    conv = torch.nn.functional.conv2d
+    return lambda x, w: conv(x.permute(0, 3, 1, 2), w.permute(3, 2, 0, 1), padding="same").permute(0, 2, 3, 1)
+
+
+def _layer_slope(library):
+    """By the windows alone."""
+    return library.grad(lambda w, x, y: library.numpy.sum(_layer(library)(x, w) * y))
+
+
+def layers() -> list[Timing]:
+    """Convolutions of few and of many features, and their gradients by windows."""
+    found = []
+    for shape, size, features in (((4, 64, 64, 32), 3, 3), ((2, 48, 50, 24), 5, 12), ((8, 32, 32, 32), 3, 32),
+                                  ((4, 40, 13, 48), 3, 80), ((8, 64, 64, 3), 7, 32)):
+        image, windows = normal(*shape), normal(size, size, shape[-1], features)
+        name = f"conv2d, {'x'.join(map(str, shape))} by {size}x{size}x{features}"
+        found += held(
+            Row(name, (image, windows), _layer, torch=_torch_layer, tolerance=1e-4),
+            Row(f"gradient of {name}", (windows, image, normal(*shape[:-1], features)), _layer_slope, tolerance=1e-4,
+                torch=_torch_slope(lambda torch: lambda w, x, y: (_torch_layer(torch)(x, w) * y).sum())))
+    return found
+
+
 def _pooled(library):
     return lambda x: library.lax.reduce_window(x, -np.inf, library.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
@@ -240,4 +269,4 @@ def random_numbers() -> list[Timing]:
             verify=like(0, 1)))
 
 
-WORKLOADS = (slopes, images, segments, steps, random_numbers)
+WORKLOADS = (slopes, images, layers, segments, steps, random_numbers)
