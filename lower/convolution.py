@@ -26,6 +26,7 @@ from loopwright.ir.ops.regions import blank
 from loopwright.ir.ops.structural import inverse, move_axis, pad, permute, reshape, reverse, slice_
 from loopwright.ir.ops.windows import overlap_add, windows
 from loopwright.ir.types import F32, F64, I64, ArrayType
+from loopwright.lower.overlaps import is_rows, overlap_rows
 
 T = TypeVar("T")
 
@@ -430,9 +431,11 @@ def by_overlapping(n: Node) -> list[Node]:
         found = Named(product, (*without(one.names, "c"), *without(kernel.names, "c")))
         beside = without(out, *without(out, *found.names))
         reach = tuple([(kernel.size(k) - 1) * d - low for k, d, low in zip(within, a["rhs_dilation"], a["low"], strict=True)])
-        return overlap_add(found.ordered((*beside, *within)), axes=tuple(map(beside.index, names)), stride=a["lhs_dilation"],
-                           dilation=a["rhs_dilation"], base=(1,) * len(names), low=reach, extent=a["count"],
-                           window=tuple(map(kernel.size, within)), count=tuple(map(one.size, names)))
+        given = {"stride": a["lhs_dilation"], "dilation": a["rhs_dilation"], "base": (1,) * len(names), "low": reach,
+                 "extent": a["count"], "window": tuple(map(kernel.size, within)), "count": tuple(map(one.size, names))}
+        if is_rows(len(names), a["rhs_dilation"]) and found.names == (*names, *within, "o") and beside == (*names, "o"):
+            return overlap_rows(found.ref, **given)
+        return overlap_add(found.ordered((*beside, *within)), axes=tuple(map(beside.index, names)), **given)
 
     def rule(x: Ref, y: Ref) -> list[Ref]:
         lhs, rhs = (one.dropped("g") for one in _operands(n, x, y))

@@ -21,6 +21,7 @@ from loopwright.kernels.ranking import scratch_elements
 from loopwright.kernels.selecting import scratch_bytes
 from loopwright.lower import few_features as features
 from loopwright.lower import kernel_slopes as slopes
+from loopwright.lower import overlaps
 from loopwright.lower.convolution import few_features
 from loopwright.lower.fourier import layouts, transform, transform_block
 from loopwright.lower.natives import native, native_text
@@ -348,7 +349,9 @@ LAPACK_CALLS: Mapping[Op, LapackCall] = {
 }
 _IMPLEMENTATIONS: Mapping[str, Callable[[Writer, Sizes, Node, list[str]], tuple[str, ...]]] = {
     "gemm": _gemm, few_features.name: partial(_convolution, features.numbers),
-    slopes.kernel_slopes.name: partial(_convolution, slopes.numbers), panels.name: _panels, panel_product.name: _panel_product,
+    slopes.kernel_slopes.name: partial(_convolution, slopes.numbers),
+    overlaps.overlap_rows.name: partial(_convolution, overlaps.numbers),
+    panels.name: _panels, panel_product.name: _panel_product,
     "sort": _sort, "argsort": _argsort, "top_k": _top_k, "ranked": _ranked, "running_product": _running_product,
     transform.name: _transform,
     **{op.name: _linear_algebra for op in LAPACK_CALLS},

@@ -1,4 +1,4 @@
-"""Convolutions by hand-written code, of few features, and gradients by kernels: against loops over every position in NumPy."""
+"""Convolutions by hand-written code, few features, gradients by kernels and images: against loops over every position."""
 import re
 
 import numpy as np
@@ -27,23 +27,37 @@ def expected(x, kernel, settings):
     return np.moveaxis(found, 1, -1)
 
 
-def slopes(x, dy, shape, settings):
-    """The gradient of sum(conv(x, kernel) * dy) by the kernel, one position after another."""
+def seen(x, dy, window, settings):
+    """For each position of the window, what the elements of dy see there."""
     strides, pads, dilation = settings
-    found, x = np.zeros(shape, dy.dtype), spread(x, (1,) * x.ndim, [(0, 0), *pads, (0, 0)], 0)
-    axes = tuple(range(dy.ndim - 1))
-    for at in np.ndindex(*shape[:-2]):
+    x = spread(x, (1,) * x.ndim, [(0, 0), *pads, (0, 0)], 0)
+    for at in np.ndindex(*window):
         place = [slice(k * d, k * d + n * s, s) for k, d, n, s in zip(at, dilation, dy.shape[1:], strides, strict=False)]
         if dy.size:
-            found[at] = np.tensordot(x[:, *place], dy, (axes, axes))
+            yield at, x[:, *place]
+
+
+def slopes(x, dy, shape, settings):
+    """The gradient of sum(conv(x, kernel) * dy) by the kernel, one position after another."""
+    found, axes = np.zeros(shape, dy.dtype), tuple(range(dy.ndim - 1))
+    for at, part in seen(x, dy, shape[:-2], settings):
+        found[at] = np.tensordot(part, dy, (axes, axes))
     return found
+
+
+def image_slopes(x, kernel, dy, settings):
+    """That by the image: each element, by its number, gets what it is multiplied by; number 0 is what is around it."""
+    found, numbers = np.zeros(x.size + 1, dy.dtype), np.arange(1, x.size + 1).reshape(x.shape)
+    for at, part in seen(numbers, dy, kernel.shape[:-2], settings):
+        np.add.at(found, part, dy @ kernel[at].T)
+    return found[1:].reshape(x.shape)
 
 
 @st.composite
 def cases(draw):
     rank = draw(st.integers(1, 2))
     each = lambda low, high: tuple(draw(st.integers(low, high)) for _ in range(rank))  # noqa: E731
-    settings = each(1, 2), tuple((draw(st.integers(-2, 3)), draw(st.integers(-2, 3))) for _ in range(rank)), \
+    settings = each(1, 3), tuple((draw(st.integers(-2, 3)), draw(st.integers(-2, 3))) for _ in range(rank)), \
         (*(draw(st.integers(1, 2)) for _ in range(rank - 1)), 1)
     sizes = [((draw(st.integers(0, 3)), *each(0, 12), c), (*each(1, 4), c, draw(st.integers(0, 21))))
              for c in (draw(st.integers(0, 3)), draw(st.integers(4, 40)))]
@@ -58,16 +72,18 @@ def near(got, want, x):
 
 @examples(20)
 @given(cases(), st.sampled_from(["f4", "f8"]))
-def test_values_and_slopes_of_kernels(case, dtype):
+def test_values_and_slopes(case, dtype):
     settings, sizes = case
     values = lw.jit(lambda x, k: forward(x, k, settings))
-    gradient = lw.jit(lambda x, k, dy: lw.vjp(lambda k: forward(x, k, settings), k)[1](dy)[0])
+    gradients = lw.jit(lambda x, k, dy: lw.vjp(lambda x, k: forward(x, k, settings), x, k)[1](dy))
     for image, kernel in sizes:
         x, k = draw(image, dtype), draw(kernel, dtype, seed=1)
         want = expected(x.astype("f8"), k.astype("f8"), settings)
         near(values(x, k), want, x)
         dy = draw(want.shape, dtype, seed=2)
-        near(gradient(x, k, dy), slopes(x.astype("f8"), dy.astype("f8"), kernel, settings), x)
+        by_image, by_kernel = gradients(x, k, dy)
+        near(by_image, image_slopes(x.astype("f8"), k.astype("f8"), dy.astype("f8"), settings), x)
+        near(by_kernel, slopes(x.astype("f8"), dy.astype("f8"), kernel, settings), x)
 
 
 @pytest.mark.parametrize("features", [1, 2, 3, 4, 5, 9, 20, 33])

@@ -35,6 +35,7 @@ from loopwright.lower.codegen import (
     kernel_slopes,
     library_products,
     long_sums,
+    overlaps,
     panels,
     small,
     squares,
@@ -64,7 +65,8 @@ def products_text(dtype: np.dtype, target: Target) -> str:
     """The functions for all forms, and those that they call but for the library's, the pool's and the scratch memory's."""
     declarations, constants = set[str](), set[str]()
     texts = [_Product(dtype, target, form, declarations, constants).text() for form in FORMS]
-    texts.append(kernel_slopes.kernel_slopes_text(dtype, target, declarations, constants))
+    texts += [kernel_slopes.kernel_slopes_text(dtype, target, declarations, constants),
+              overlaps.overlaps_text(dtype, target, declarations, constants)]
     if has_own(dtype, target):
         texts += [_Apart(dtype, target, form, declarations, constants).text() for form in FORMS]
         texts += [long_sums.long_sums_text(dtype, target.lanes(dtype), form, name_of(dtype, form),
