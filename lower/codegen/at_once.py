@@ -13,10 +13,12 @@ from loopwright.lower.codegen.spans import Span
 from loopwright.lower.codegen.text import Scope, loop
 from loopwright.lower.jamming import tests_of, together
 
+MORE = 2  # times as many vectors of one position as of each of several
+
 
 def at_once(context: Context, f: For, span: Span, run: Callable[[Context, For, Span], None]) -> None:
     """`run` for the parts of a loop over a span: before and behind the positions at once, which are in the middle."""
-    alone, scope = altered(f, jam=1), context.scope
+    alone, scope = one_by_one(f), context.scope
     inside = _inside(context, f, span)
     if inside is None:
         run(context, alone, span)
@@ -35,6 +37,13 @@ def at_once(context: Context, f: For, span: Span, run: Callable[[Context, For, S
     loop(scope, "0", "2", "1", (), side)
     context.kernel.forget()
     run(context, together(f, f.jam), (low, end))
+
+
+def one_by_one(f: For) -> For:
+    """The loop with one position at a time, and more vectors in flight, which else wait for themselves."""
+    inner, = [s for s in f.body if isinstance(s, For)]
+    body = [altered(s, unroll=s.unroll * MORE) if s is inner else s for s in f.body]
+    return altered(f, jam=1, body=tuple(body))
 
 
 def _inside(context: Context, f: For, span: Span) -> Span | None:
