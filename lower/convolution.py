@@ -231,6 +231,31 @@ def by_feature(n: Node) -> list[Node]:
     return _ONE_FEATURE.nodes(n, one_feature)
 
 
+def is_of_rows(n: Node) -> bool:
+    """Whether a convolution is of rows of numbers with one (`np.convolve`): of one feature, which is not last in memory."""
+    if n.op is not conv or n.outputs[0].type.dtype not in (F32, F64) or n.inputs[0].type.dtype != n.outputs[0].type.dtype:
+        return False
+    a, (lhs, rhs) = n.attrs, (v.type.shape for v in n.inputs)
+    ones = lhs[a["lhs_axes"][GROUP]] == lhs[a["lhs_axes"][FEATURE]] == rhs[a["rhs_axes"][IMAGE]] == 1
+    return ones and a["lhs_dilation"] == a["rhs_dilation"] == (1,) and all(
+        without_kind(a[name]) == (IMAGE, SPACE) for name in ("lhs_axes", "out_axes"))
+
+
+def without_kind(axes: Sequence[int]) -> tuple[int, ...]:
+    """The kinds of axes but groups and features, in the order of memory."""
+    return tuple([k for k in kinds_in_memory(axes) if k != FEATURE])
+
+
+def by_rows(n: Node) -> list[Node]:
+    """The nodes that compute it with its feature last in memory, which moves nothing."""
+    a, last, x, y = n.attrs, (0, 1, 3, 2), n.inputs[0], n.outputs[0]
+    given, made = (Value(v.type.with_shape((1, v.type.shape[axes[IMAGE]], v.type.shape[axes[SPACE]], 1)))
+                   for v, axes in ((x, a["lhs_axes"]), (y, a["out_axes"])))
+    inner = Node(conv, (given, n.inputs[1]), {**a, "lhs_axes": last, "out_axes": last}, (made,), (), n.source)
+    return [Node(reshape, (x,), {"shape": given.type.shape}, (given,), (), n.source), *_ONE_GROUP.nodes(inner, few_features),
+            Node(reshape, (made,), {"shape": y.type.shape}, (y,), (), n.source)]
+
+
 # ---- several features of each input feature ---------------------------------------------------------
 def repeats_features(n: Node) -> bool:
     """Whether each group of a convolution is one input feature, and makes several."""

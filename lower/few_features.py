@@ -61,11 +61,11 @@ def _fits(n: Node, target: Target) -> bool:
 
 
 def _has_many(n: Node) -> Extent:
-    """1 where a convolution has many features, or windows with short rows, else 0."""
+    """1 where a convolution has many features, or windows with short rows, else 0, as for one of single numbers."""
     _, kernel_shape, _ = whole_shapes(n)
-    features, *row = (kernel_shape[n.attrs["rhs_axes"][k]] for k in (IMAGE, FEATURE, -1))
-    few = minimum(floordiv(product(row), ROW), MOST)
-    return minimum(maximum(floordiv(features - 1, SOME) - few + 1, 0), 1)
+    features, channels, columns = (kernel_shape[n.attrs["rhs_axes"][k]] for k in (IMAGE, FEATURE, -1))
+    few = minimum(floordiv(channels * columns, ROW), MOST)
+    return minimum(maximum(floordiv(features - 1, SOME) - few + 1, 0), 1) * minimum(features * channels - 1, 1)
 
 
 def numbers(n: Node) -> tuple[Extent, ...]:

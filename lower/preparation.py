@@ -29,10 +29,12 @@ from loopwright.lower.convolution import (
     by_one_window,
     by_overlapping,
     by_repeated_features,
+    by_rows,
     by_spreading,
     goes_in_blocks,
     has_one_feature,
     in_blocks,
+    is_of_rows,
     is_one_window,
     is_pointwise,
     is_product,
@@ -70,6 +72,8 @@ def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
             new = by_overlapping(n)
         elif goes_in_blocks(n):
             new = in_blocks(n)
+        elif blas and match is match_gemm and is_of_rows(n):
+            new = by_rows(n)
         elif repeats_features(n):
             new = by_repeated_features(n)
         elif blas and is_product(n):

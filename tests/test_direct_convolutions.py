@@ -133,6 +133,27 @@ def test_operands_that_are_no_contiguous_arrays():
     near(SAME(x, k), expected(x.astype("f8"), k.astype("f8"), ALIKE), x)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("image", "window"), [
+    ((1, 7, 300, 1), (3, 3)), ((3, 20, 129, 1), (1, 9)), ((2, 5, 3, 1), (5, 2))], ids=str)
+def test_single_numbers(image, window, dtype):
+    x, k = draw(image, dtype), draw((*window, 1, 1), dtype, seed=1)
+    for settings in (ALIKE, ((1, 2), ((0, 3), (2, 0)), (2, 1)), ((2, 1), ((3, 3), (-1, 2)), (1, 1))):
+        f = lw.jit(lambda x, k, settings=settings: forward(x, k, settings))
+        near(f(x, k), expected(x.astype("f8"), k.astype("f8"), settings), x)
+
+
+CONVOLVED = {mode: lw.jit(lambda x, y, mode=mode: np.convolve(x, y, mode)) for mode in ("full", "same", "valid")}
+
+
+@examples(30)
+@given(st.integers(1, 400), st.integers(1, 400), st.sampled_from(["full", "same", "valid"]), st.sampled_from(["f4", "f8"]))
+def test_convolve_is_numpys(n, m, mode, dtype):
+    x, y = draw((n,), dtype), draw((m,), dtype, seed=1)
+    got, want = CONVOLVED[mode](x, y), np.convolve(x.astype("f8"), y.astype("f8"), mode)
+    near(got, want, x)
+
+
 # ---- what is chosen ---------------------------------------------------------------------------------
 def test_known_numbers_of_features_choose_at_once():
     def f(x, k):

@@ -6,7 +6,8 @@
 
 Lanes along features would be empty but for a few. Here they go along a row of a window, all of its positions and features:
 pixels by features in registers, added up at the end. The kernel is turned first, so that its rows lie along memory, too; of
-images with padding a few rows are copied between zeros, and then read by all windows that they are in.
+images with padding a few rows are copied between zeros, and then read by all windows that they are in. Of single numbers at
+each pixel lanes are pixels.
 
 Guarantees: nothing outside the arrays is read or written; an element's sum is made in one order, however many threads there
 are; no terms make zeros.
@@ -53,6 +54,7 @@ def few_features_text(dtype: np.dtype, target: Target, declarations: set[str], c
     _whole(dtype, target, whole)
     _some(dtype, some)
     tiles = [_Tiles(dtype, target, n, Function(declarations, constants)).text() for n in range(1, MOST + 1)]
+    tiles.append(_Pixels(dtype, target, Function(declarations, constants)).text())
     name = name_of(dtype)
     headers = {f"internal void @{name}_some(ptr %context, i64 %begin, i64 %end)": some, f"void @{name}({GIVEN})": whole}
     texts = [f"define {header} {ATTRIBUTES} {{\n{f.body()}\n  ret void\n}}" for header, f in headers.items()]
@@ -211,8 +213,18 @@ def _call_tiles(scope: Scope, dtype: np.dtype, base: str, line: str, at: str, co
     def call(inner: Scope, features: int) -> Carried:
         inner.do(f"call void @{name_of(dtype)}_{features}({', '.join(f'{type} {x}' for type, x in given)})")
         return ()
-    for features in range(1, MOST + 1):
-        branch(scope, scope.emit(f"icmp eq i64 {some}, {features}"), partial(call, features=features))
+
+    def tiles(inner: Scope) -> Carried:
+        for features in range(1, MOST + 1):
+            branch(inner, inner.emit(f"icmp eq i64 {some}, {features}"), partial(call, features=features))
+        return ()
+
+    def pixels(inner: Scope) -> Carried:
+        inner.do(f"call void @{name_of(dtype)}_pixels({', '.join(f'{type} {x}' for type, x in given)}, i64 {count}, "
+                 f"i64 {product(inner, '%down', line)})")
+        return ()
+    single = scope.emit(f"icmp eq i64 {product(scope, '%features', '%channels', '%right')}, 1")
+    branch(scope, single, pixels, tiles)
 
 
 # ---- tiles ------------------------------------------------------------------------------------------
@@ -292,3 +304,56 @@ class _Tiles:
             return [(self.kind, x) for x in terms(inner, self.whole, sums, self.mask)]
         sums = loop(scope, "0", self.whole, str(self.lanes), [(self.kind, x) for x in sums], terms)
         return branch(scope, self.has_rest, rest, otherwise=[(self.kind, x) for x in sums])
+
+
+class _Pixels:
+    """The function for windows that move by one number, and one feature: some vectors of pixels of a row at once."""
+
+    def __init__(self, dtype: np.dtype, target: Target, function: Function) -> None:
+        self.dtype, self.target, self.function = dtype, target, function
+        self.element, self.lanes, self.bytes = memory_type(dtype), target.lanes(dtype), dtype.itemsize
+        self.kind, self.vectors = vector_type(self.element, self.lanes), 8
+
+    def text(self) -> str:
+        """The function."""
+        loop(self.function.root, "0", "%count", "1", (), self._line)
+        header = f"internal void @{name_of(self.dtype)}_pixels({_TILE}, i64 %count, i64 %further) noinline {ATTRIBUTES}"
+        return f"define {header} {{\n{self.function.body()}\n  ret void\n}}"
+
+    def _line(self, scope: Scope, y: str, state: list[str]) -> list[str]:
+        """A row of the result: whole groups of vectors, then those that are left, with the last of them cut."""
+        base = element(scope, self.element, "%base", product(scope, y, "%further"))
+        out, together = element(scope, self.element, "%out", product(scope, y, "%wide")), self.vectors * self.lanes
+        whole = scope.emit(f"sub i64 %wide, {scope.emit(f'urem i64 %wide, {together}')}")
+
+        def group(inner: Scope, at: str, now: list[str]) -> list[str]:
+            self._sums(inner, at, (base, out), [None] * self.vectors)
+            return []
+
+        def rest(inner: Scope, at: str, now: list[str]) -> list[str]:
+            self._sums(inner, at, (base, out), [first_lanes(inner, inner.emit(f"sub i64 %wide, {at}"), self.lanes)])
+            return []
+        loop(scope, "0", whole, str(together), (), group)
+        loop(scope, whole, "%wide", str(self.lanes), (), rest)
+        return []
+
+    def _sums(self, scope: Scope, at: str, sides: tuple[str, str], masks: list[str | None]) -> None:
+        base, out = (element(scope, self.element, x, at) for x in sides)
+
+        def row(outer: Scope, r: str, sums: list[str]) -> list[str]:
+            start = element(outer, self.element, base, product(outer, r, "%below"))
+            along = element(outer, self.element, "%turned", product(outer, r, "%run"))
+
+            def term(inner: Scope, k: str, now: list[str]) -> list[str]:
+                machine = Machine(inner, 8 * self.bytes, self.lanes, self.target)
+                factor = inner.emit(f"load {self.element}, ptr {element(inner, self.element, along, k)}")
+                one = inner.emit(f"insertelement {self.kind} poison, {self.element} {factor}, i32 0")
+                many = inner.emit(f"shufflevector {self.kind} {one}, {self.kind} poison, <{self.lanes} x i32> zeroinitializer")
+                place = element(inner, self.element, start, k)
+                places = [element(inner, self.element, place, str(v * self.lanes)) for v in range(len(masks))]
+                return [machine.fma(many, load_first(inner, self.kind, at, mask), x)
+                        for at, mask, x in zip(places, masks, now, strict=True)]
+            return loop(outer, "0", "%run", "1", [(self.kind, x) for x in sums], term)
+        sums = loop(scope, "0", "%rows", "1", [(self.kind, "zeroinitializer")] * len(masks), row)
+        for v, (mask, x) in enumerate(zip(masks, sums, strict=True)):
+            store_first(scope, self.kind, x, element(scope, self.element, out, str(v * self.lanes)), mask)

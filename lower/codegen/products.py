@@ -65,7 +65,8 @@ def products_text(dtype: np.dtype, target: Target) -> str:
     """The functions for all forms, and those that they call but for the library's, the pool's and the scratch memory's."""
     declarations, constants = set[str](), set[str]()
     texts = [_Product(dtype, target, form, declarations, constants).text() for form in FORMS]
-    texts += [kernel_slopes.kernel_slopes_text(dtype, target, declarations, constants),
+    texts += [few_features.few_features_text(dtype, target, declarations, constants),
+              kernel_slopes.kernel_slopes_text(dtype, target, declarations, constants),
               overlaps.overlaps_text(dtype, target, declarations, constants)]
     if has_own(dtype, target):
         texts += [_Apart(dtype, target, form, declarations, constants).text() for form in FORMS]
@@ -74,7 +75,6 @@ def products_text(dtype: np.dtype, target: Target) -> str:
     own = [small.small_text(dtype, target), dots.dots_text(dtype, target),
            *(chunks.chunks_text(dtype, target, turned) for turned in (False, True)),
            tiny.tiny_text(dtype, target), abreast.abreast_text(dtype, target),
-           few_features.few_features_text(dtype, target, declarations, constants),
            panels.panels_text(dtype, target, declarations, constants),
            *([large_products.large_products_text(dtype, target, FORMS, declarations, constants),
               library_products.library_products_text(dtype, declarations, constants)]
