@@ -15,6 +15,7 @@ from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.graph import Node
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.types import BF16, F16, F32, F64
+from loopwright.kernels.products_of_many import one_by_many, sum_of_products
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Apart:
 @dataclass(frozen=True)
 class Gemm:
     """C[batch, m, n] = op(A) op(B); `transposed` operands are stored k x m and n x k. suffix: the dtype that sums have; apart:
-    how operands lie that are not contiguous matrices."""
+    how operands lie that are not contiguous matrices; kind: many, where A is one matrix for all of the batch; summed, where C
+    is one, the sum of all products."""
 
     suffix: str
     transposed: tuple[bool, bool]
@@ -40,6 +42,7 @@ class Gemm:
     n: Extent
     k: Extent
     apart: Apart | None = None
+    kind: str = "product"
 
 
 Match = Callable[[Node], Gemm | None]
@@ -47,6 +50,8 @@ Match = Callable[[Node], Gemm | None]
 
 def match_gemm(node: Node) -> Gemm | None:
     """The product of f32 or f64 that node is, or None."""
+    if node.op in (one_by_many, sum_of_products):
+        return _of_many(node)
     return match_product(node) if node.op is dot_general and node.inputs[0].type.dtype in (F32, F64) else None
 
 
@@ -65,6 +70,15 @@ def match_product(node: Node) -> Gemm | None:
     if dtype not in (F16, BF16, F32, F64) or out not in (dtype, *((F32,) if dtype in (F16, BF16) else ())):
         return None
     return _laid_out(node, "f64" if out == F64 else "f32")
+
+
+def _of_many(node: Node) -> Gemm:
+    right, made, transposed = node.inputs[1].type.shape, node.outputs[0].type, node.attrs["transposed"]
+    suffix, batch = "f64" if made.dtype == F64 else "f32", product(right[:-2])
+    *_, rows, columns = made.shape
+    if node.op is one_by_many:
+        return Gemm(suffix, (transposed, False), batch, rows, columns, right[-2], kind="many")
+    return Gemm(suffix, transposed, batch, rows, columns, right[-1 if transposed[1] else -2], kind="summed")
 
 
 def _laid_out(node: Node, suffix: str) -> Gemm | None:

@@ -161,6 +161,7 @@ class Decided:
         self.g, self.at = g, at
         self.used: set[Decision] = set()
         self._number = {n: k for k, n in enumerate(g.nodes)}
+        self._now: dict[Node, Node] = {}
         self._about: dict[tuple[Node, int], Decision] = {}
         for x in decisions:
             *around, k = x.node
@@ -192,6 +193,14 @@ class Decided:
         """Another node now stands for one."""
         self._number[new] = self._number[old]
 
+    def became(self, old: Node, new: Node) -> None:
+        """Another node now stands for one, and what is decided there is of it."""
+        self.replaced(old, new)
+        self._now[old] = new
+        for family in range(len(FAMILIES)):
+            if (old, family) in self._about:
+                self._about[new, family] = self._about.pop((old, family))
+
     def check_left(self, g: Graph) -> None:
         """ScheduleError where a node that is decided about is no longer in the graph."""
         left = set(g.nodes)
@@ -202,4 +211,5 @@ class Decided:
     def node(self, at: Place) -> Node | None:
         """The node of this graph that is at a place of the whole."""
         *around, k = at
-        return self.g.nodes[k] if tuple(around) == self.at and 0 <= k < len(self.g.nodes) else None
+        found = self.g.nodes[k] if tuple(around) == self.at and 0 <= k < len(self.g.nodes) else None
+        return None if found is None else self._now.get(found, found)

@@ -66,7 +66,9 @@ def _gemm(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, 
     gemm = match_gemm(node) or match_apart(node)
     assert gemm is not None
     numbers = [f"i64 {sizes.extent(x)}" for x in (gemm.batch, gemm.m, gemm.n, gemm.k)]
-    form, kind = "".join("nt"[transposed] for transposed in gemm.transposed), "product"
+    form, kind = "".join("nt"[transposed] for transposed in gemm.transposed), gemm.kind
+    if kind == "many":
+        form = form[0]
     further: list[Extent] = []
     if (apart := gemm.apart) is not None:
         kind, further = "apart", [*apart.lines, *apart.outer, *apart.inner, apart.count]

@@ -112,7 +112,9 @@ def _right_side(n: Node, target: Target) -> Value | None:
     """The right side of a product that may be a copy: a matrix that is stored as it is."""
     once = n.regions[0].nodes[0]
     gemm = match_gemm(once)
-    if gemm is None or gemm.batch != 1 or gemm.transposed[1] or not has_own(once.outputs[0].type.dtype, target):
+    if gemm is None or gemm.kind != "product" or gemm.batch != 1 or gemm.transposed[1]:
+        return None
+    if not has_own(once.outputs[0].type.dtype, target):
         return None
     return n.inputs[n.regions[0].params.index(once.inputs[1])]
 

@@ -29,6 +29,7 @@ from loopwright.lower.lanes import is_of_elements, lane_schedule
 from loopwright.lower.little_products import without_little_products
 from loopwright.lower.patterns import occurrences, with_users_kernels
 from loopwright.lower.preparation import prepare
+from loopwright.lower.products_of_many import with_products_of_many
 from loopwright.lower.rules import chain_schedule, default_schedule
 from loopwright.lower.scheduling import ScheduleError, with_in_place
 from loopwright.lower.target import Target
@@ -121,6 +122,8 @@ class _Partition:
         if not self.is_scheduled:
             self.taken += occurrences(g, self.blas, at)
         g = with_users_kernels(g, self.blas, decided)
+        if self.blas and self.match is match_gemm:
+            g = with_products_of_many(g, self.target, decided)
         if self.chained and self.in_chain is None:
             g = with_gradients(g, decided, self._chain_schedule, self.taken)
         elif self.chained:

@@ -115,6 +115,25 @@ def test_many_terms_are_shared_out(form, m, n, k, dtype):
     np.testing.assert_allclose(lw.jit(f)(*stored), a.astype("f8") @ b.astype("f8"), rtol=near, atol=near)
 
 
+@needs_blas
+@examples(100)
+@given(kind=st.sampled_from(["f32", "f64"]), form=st.sampled_from(["nn", "nt"]), batch=st.sampled_from([0, 1, 1, 1, 5]),
+       m=st.integers(0, 70), k=st.one_of(st.integers(0, 40), st.sampled_from([2, 4, 8, 255, 256, 257])))
+def test_short_rows_times_vectors(kind, form, batch, m, k):
+    found, expected = multiply(f"lw_product_{kind}_{form}", np.dtype("f4" if kind == "f32" else "f8"), form, batch, m, 1, k)
+    near = (1e-6 if kind == "f32" else 1e-14) * (4 + k)
+    np.testing.assert_allclose(found, expected, rtol=near, atol=near)
+
+
+@needs_blas
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("k", [2, 4, 8, 5, 13, 100])
+def test_threads_change_no_bit_of_short_rows(k, dtype):
+    a, b = (np.random.default_rng(k).standard_normal(shape).astype(dtype) for shape in ((300_007 // k, k), (k,)))
+    found = bits_of(np.matmul, a, b)
+    assert found[0] == found[1] == found[2]
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(("n", "k"), [(7, 9), (60, 5000), (1000, 3000), (3000, 1000), (1, 5000), (20_000, 30)])
 def test_matrices_times_vectors(n, k, dtype):

@@ -106,11 +106,12 @@ class _Dots:
         return []
 
 
-def added(scope: Scope, kind: str, lanes: int, vectors: list[str]) -> str:
+def added(scope: Scope, kind: str, lanes: int, vectors: list[str], group: int = 0) -> str:
     """A vector of the sums of the lanes of each vector, at most as many as there are lanes, in their order: two vectors become
-    one of the sums of halves, again and again."""
-    found = [*vectors, *["zeroinitializer"] * (lanes - len(vectors))]
-    apart = lanes // 2
+    one of the sums of halves, again and again. group: the sums of so many neighbouring lanes of as many vectors; first those of
+    the first group of each."""
+    found = [*vectors, *["zeroinitializer"] * ((group or lanes) - len(vectors))]
+    apart = (group or lanes) // 2
     while len(found) > 1:
         half, made = len(found) // 2, []
         for a, b in zip(found[:half], found[half:], strict=True):

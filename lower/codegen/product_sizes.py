@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loopwright.lower.codegen import abreast, chunks, squares, tiny
+from loopwright.lower.codegen import abreast, by_vector, chunks, squares, tiny
 from loopwright.lower.codegen.interleaving import product
 from loopwright.lower.codegen.text import Scope
 from loopwright.lower.target import Target
@@ -20,10 +20,11 @@ BRIEF = 128  # terms, with no more than which the library's copies of both sides
 NARROW = 128  # columns, for no more than which rows that lie along memory are not worth a copy
 BLOCKS = 64  # rows, columns and terms, with fewer of any of which copies of both sides are used too little
 NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
+SHORT = 256  # numbers of a row, of no more than which several are added up at once
 PAGE, APART = 4096, 192  # bytes; rows, with more of which results whole pages apart, in few sets of a cache, are made in blocks
 Test = tuple[str, str, int]  # a size (mn, nk, mnk: a product; page: the columns past whole pages), how it compares, with what
 Cases = list[list[Test]]  # all tests of one of which hold
-Way = tuple[Cases, str]  # when, and what then multiplies: small, chunks, dots or turned
+Way = tuple[Cases, str]  # when, and what then multiplies: small, chunks, dots, turned or by_vector
 
 
 def holds(scope: Scope, cases: Cases, dtype: np.dtype) -> str:
@@ -66,7 +67,8 @@ class Sizes:
         low = FEW if self.form[1] else 2
         in_chunks: Way = [[("m", "sge", low), ("n", "sge", least), ("k", "sge", 1), *limit] for limit in limits], "chunks"
         if self.form[1]:
-            return [in_chunks] if self.form[0] else [(self._brief_sides(), "dots"), in_chunks]
+            along: list[Way] = [] if self.form[0] else [(self._brief_sides(), "dots"), (self._short_rows(), "by_vector")]
+            return [*along, in_chunks]
         near: Test = "nk", "sle", NEAR // self.dtype.itemsize
         fits: Test = "nk", "sle", SMALL // self.dtype.itemsize
         few: list[Test] = [*both, ("m", "slt", FEW), ("n", "sge", half)]
@@ -77,7 +79,7 @@ class Sizes:
             return [(straight, "small"), in_chunks]
         straight.append([fits, ("m", "sgt", chunks.ROWS), ("k", "sgt", BRIEF), ("n", "sge", least)])
         turned: Way = [[*both, ("n", "slt", half), ("m", "sge", MANY), ("k", "sge", wide)]], "turned"
-        return [(straight, "small"), turned, in_chunks]
+        return [(straight, "small"), (self._short_rows(), "by_vector"), turned, in_chunks]
 
     def ways_apart(self) -> list[Way]:
         """Those that read lines of the right side, which lie anywhere, once, or twice, or few."""
@@ -89,6 +91,11 @@ class Sizes:
         straight: Cases = [[("m", "slt", FEW), ("n", "sge", self.lanes // 2)],
                            [("nk", "sle", PAGE // self.dtype.itemsize), ("n", "sge", self.least)]]
         return [(straight, "small"), in_chunks]
+
+    def _short_rows(self) -> Cases:
+        """Where rows times a vector are added up beside each other: of 3 numbers the library takes no longer."""
+        some: list[Test] = [("n", "eq", 1), ("m", "sge", self.lanes), ("k", "sle", SHORT)]
+        return [*([*some, ("k", "eq", k)] for k in by_vector.dense_widths(self.lanes)), [*some, ("k", "sgt", 4)]]
 
     def _brief_sides(self) -> Cases:
         """Where sums go along the terms: few rows, or few columns."""

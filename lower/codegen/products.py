@@ -2,6 +2,7 @@
 
     void @lw_product_f32_nn(i64 batch, i64 m, i64 n, i64 k, ptr a, ptr b, ptr c)    C[m, n] = A B for each matrix of a batch
     void @lw_product_f32_tn(...)                            all contiguous; t: that side is stored transposed; so _nt, _tt, f64
+    void @lw_many_f32_n(...), @lw_summed_f32_nt(...)        of one left side for all: `one_by_many.py`; their sum: `summed.py`
     void @lw_apart_f32_nn(i64 batch, i64 m, i64 n, i64 k, ptr a, ptr b, ptr c, i64 a.line, i64 b.line, i64 a.outer, i64 b.outer,
                           i64 a.inner, i64 b.inner, i64 inner)      the same where lines of both sides, which are contiguous,
                                                             are any number of elements apart, and so are matrices, in a batch
@@ -10,11 +11,11 @@
 The library (`lw_gemm_f32`) is made for large matrices and copies both sides first, as products in blocks do
 (`large_products.py`), which make large products where there are 32 registers. Other code of our own reads both sides where they
 lie, if its target has vectors that may be cut: many tiny products together by `tiny.py` and `abreast.py`, small ones by
-`small.py`, sums of which both factors lie along memory by `dots.py`; or copies one side bit by bit, where there are not too
-many rows or terms, by `chunks.py`, which makes half of a matrix times its transpose (`squares.py`); `product_sizes.py` has the
-sizes for each. All of these are shared out to threads, by matrices of a batch, columns or rows, many terms of few results by
-terms (`long_sums.py`), and so is what the library makes (`library_products.py`), but where it makes all large products: there
-it has threads of its own.
+`small.py`, sums of which both factors lie along memory by `dots.py`, short rows times a vector by `by_vector.py`; or copies one
+side bit by bit, where there are not too many rows or terms, by `chunks.py`, which makes half of a matrix times its transpose
+(`squares.py`); `product_sizes.py` has the sizes for each. All of these are shared out to threads, by matrices of a batch,
+columns or rows, many terms of few results by terms (`long_sums.py`), and so is what the library makes (`library_products.py`),
+but where it makes all large products: there it has threads of its own.
 
 Guarantees: equal inputs give equal bits, however many threads there are, but where the library has its own; sizes of zero are
 made here, too.
@@ -29,16 +30,19 @@ import numpy as np
 from loopwright.lower import large_products
 from loopwright.lower.codegen import (
     abreast,
+    by_vector,
     chunks,
     dots,
     few_features,
     kernel_slopes,
     library_products,
     long_sums,
+    one_by_many,
     overlaps,
     panels,
     small,
     squares,
+    summed,
     tiny,
 )
 from loopwright.lower.codegen.interleaving import product
@@ -56,9 +60,9 @@ FORMS = tuple((left, right) for left in (False, True) for right in (False, True)
 Code = Callable[[Scope, list[str], str], None]  # places, rows
 
 
-def name_of(dtype: np.dtype, form: tuple[bool, bool], apart: bool = False) -> str:
-    """The function for one form."""
-    return f"lw_{'apart' if apart else 'product'}_f{8 * dtype.itemsize}_{''.join('nt'[side] for side in form)}"
+def name_of(dtype: np.dtype, form: tuple[bool, bool], kind: str = "product") -> str:
+    """The function of a kind (product, apart, each) for one form."""
+    return f"lw_{kind}_f{8 * dtype.itemsize}_{''.join('nt'[side] for side in form)}"
 
 
 def products_text(dtype: np.dtype, target: Target) -> str:
@@ -70,11 +74,16 @@ def products_text(dtype: np.dtype, target: Target) -> str:
               overlaps.overlaps_text(dtype, target, declarations, constants)]
     if has_own(dtype, target):
         texts += [_Apart(dtype, target, form, declarations, constants).text() for form in FORMS]
+        texts += [_Each(dtype, target, (left, False), declarations, constants).text() for left in (False, True)]
+        texts += [one_by_many.one_by_many_text(dtype, target, left, partial(name_of, dtype), declarations, constants)
+                  for left in (False, True)]
+        texts += [summed.summed_text(dtype, target.lanes(dtype), form, partial(name_of, dtype), declarations, constants)
+                  for form in summed.FORMS]
         texts += [long_sums.long_sums_text(dtype, target.lanes(dtype), form, name_of(dtype, form),
-                                           name_of(dtype, form, apart=True), declarations, constants) for form in FORMS]
-    own = [small.small_text(dtype, target), dots.dots_text(dtype, target),
+                                           name_of(dtype, form, "apart"), declarations, constants) for form in FORMS]
+    own = [small.small_text(dtype, target), by_vector.by_vector_text(dtype, target), dots.dots_text(dtype, target),
            *(chunks.chunks_text(dtype, target, turned) for turned in (False, True)),
-           tiny.tiny_text(dtype, target), abreast.abreast_text(dtype, target),
+           one_by_many.copies_text(dtype, target), tiny.tiny_text(dtype, target), abreast.abreast_text(dtype, target),
            panels.panels_text(dtype, target, declarations, constants),
            *([large_products.large_products_text(dtype, target, FORMS, declarations, constants),
               library_products.library_products_text(dtype, declarations, constants)]
@@ -97,19 +106,19 @@ def has_blocks(dtype: np.dtype, target: Target) -> bool:
 class _Product:
     """The functions for one form."""
 
-    apart = False  # whether lines and matrices are any number of elements apart
+    kind = "product"
     given = "i64 %m, i64 %n, i64 %k, ptr %a, ptr %b, ptr %c"
 
     def __init__(self, dtype: np.dtype, target: Target, form: tuple[bool, bool], declarations: set[str],
                  constants: set[str]) -> None:
         self.dtype, self.form, self.element = dtype, form, memory_type(dtype)
-        self.name, self.bytes, self.lanes = name_of(dtype, form, self.apart), dtype.itemsize, target.lanes(dtype)
+        self.name, self.bytes, self.lanes = name_of(dtype, form, self.kind), dtype.itemsize, target.lanes(dtype)
         self.declarations, self.constants = declarations, constants
         self.shares_library = has_blocks(dtype, target)
         self.panel = small.WIDEST * self.lanes
-        self.may_square = has_own(dtype, target) and form[0] != form[1] and not self.apart
-        self.in_blocks = self.shares_library and not self.apart
-        self.lines = ("%a.line", "%b.line") if self.apart else ("%m" if form[0] else "%k", "%k" if form[1] else "%n")
+        self.may_square = has_own(dtype, target) and form[0] != form[1] and self.kind == "product"
+        self.in_blocks = self.shares_library and self.kind != "apart"
+        self.lines = ("%a.line", "%b.line") if self.kind == "apart" else ("%m" if form[0] else "%k", "%k" if form[1] else "%n")
         self.sizes = Sizes(dtype, target, form)
         self.ways, self.of_copies, self.together = self._ways() if has_own(dtype, target) else ([], [], [])
 
@@ -224,7 +233,8 @@ class _Product:
             self._large(scope, places, rows)
             return
         (test, code), *others = ways
-        run: Code = {"small": self._small, "chunks": self._chunks, "dots": self._dots, "turned": self._turned}[code]
+        run: Code = {"small": self._small, "chunks": self._chunks, "dots": self._dots, "turned": self._turned,
+                     "by_vector": self._by_vector}[code]
 
         def this(inner: Scope) -> Carried:
             run(inner, places, rows)
@@ -259,6 +269,11 @@ class _Product:
         a, b, c = places
         scope.do(f"call void @{dots.name_of(self.dtype)}(i64 {rows}, i64 %n, i64 %k, ptr {a}, i64 {self.lines[0]}, ptr {b}, "
                  f"i64 {line or self.lines[1]}, ptr {c})")
+
+    def _by_vector(self, scope: Scope, places: list[str], rows: str) -> None:
+        a, b, c = places
+        scope.do(f"call void @{by_vector.name_of(self.dtype)}(i64 {rows}, i64 %k, ptr {a}, i64 {self.lines[0]}, ptr {b}, "
+                 f"ptr {c})")
 
     def _turned(self, scope: Scope, places: list[str], rows: str) -> None:
         """Few columns, first copied so that each lies along memory."""
@@ -317,7 +332,7 @@ class _Product:
 class _Apart(_Product):
     """The functions for one form of sides whose lines and matrices lie apart; what is read again and again is copied."""
 
-    apart = True
+    kind = "apart"
     given = _Product.given + ", i64 %a.line, i64 %b.line, i64 %a.outer, i64 %b.outer, i64 %a.inner, i64 %b.inner, i64 %inner"
 
     def _ways(self) -> tuple[list[Way], list[Way], list[tuple[Cases, str]]]:
@@ -376,6 +391,18 @@ class _Apart(_Product):
         return found
 
 
+class _Each(_Product):
+    """The functions for one form of one left side for all of a batch, matrix by matrix."""
+
+    kind = "each"
+
+    def _ways(self) -> tuple[list[Way], list[Way], list[tuple[Cases, str]]]:
+        return self.sizes.ways(self.in_blocks), [], []
+
+    def _places(self, scope: Scope, number: str) -> list[str]:
+        return ["%a", *super()._places(scope, number)[1:]]
+
+
 class _Whole:
     """All matrices of a batch, or all of one: by the pool, unless blocks or the library's products share themselves out."""
 
@@ -391,12 +418,19 @@ class _Whole:
         else:
             self._alone(root)
 
+    @property
+    def _each(self) -> int:
+        """How many multiplications take as long as other work."""
+        return max(2 * self.product.lanes // 5, 1)
+
     def _alone(self, scope: Scope) -> Carried:
         scope.do(f"call void @{self.product.name}_some({', '.join(map(' '.join, self.given))}, i64 0, i64 %batch)")
         return ()
 
     def _by_pool(self, scope: Scope) -> Carried:
-        one = self._at_once if self.product.apart else self._one
+        if self.product.kind == "each":
+            return self._several(scope)
+        one = self._at_once if self.product.kind == "apart" else self._one
         branch(scope, scope.emit("icmp eq i64 %batch, 1"), one, self._several)
         return ()
 
@@ -405,8 +439,7 @@ class _Whole:
         context = self.function.slot(len(self.given), "i64", 8)
         for k, (type, x) in enumerate(self.given):
             scope.do(f"store {type} {x}, ptr {element(scope, 'i64', context, str(k))}")
-        each = max(2 * self.product.lanes // 5, 1)  # so many take as long as other work
-        units = scope.emit(f"udiv i64 {product(scope, *work, '%k')}, {each}")
+        units = scope.emit(f"udiv i64 {product(scope, *work, '%k')}, {self._each}")
         scope.run("lw_loop", [("ptr", f"@{self.product.name}_{kind}_shared"), ("ptr", context), ("i64", count), ("i64", units),
                               *(("i64", str(x)) for x in least)])
         return ()
@@ -450,7 +483,9 @@ class _Whole:
         last = scope.emit(f"and i1 {last}, {scope.emit(f'icmp sgt i64 {count}, 1')}")
 
         def rows(inner: Scope) -> Carried:
-            by_rows = partial(self._shared, kind="rows", count="%m", work=("1", "%n"), least=(LEAST_ROWS, small.HIGHEST))
+            reads = inner.emit("icmp eq i64 %n, 1")  # a number for each multiplication
+            columns = inner.emit(f"select i1 {reads}, i64 {self._each}, i64 %n")
+            by_rows = partial(self._shared, kind="rows", count="%m", work=("1", columns), least=(LEAST_ROWS, small.HIGHEST))
             branch(inner, self._is_one_of(inner, made.ways), by_rows, self._alone)
             return ()
         branch(scope, last, partial(self._shared, kind="columns", count=count, work=("%m", str(panel))), rows)
