@@ -253,10 +253,19 @@ Statement = For | Store | Prefetch | Let | Reduction | Scan | While | Allocate |
 
 
 @dataclass(frozen=True)
+class Ones:
+    """Symbols that may be 1 at a call: where all are of one of the sets that `matter`, there is a body for those that are."""
+
+    symbols: tuple[str, ...]
+    matter: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
 class Nest:
     """One kernel. `buffers` are its parameters: inputs, then outputs; `symbols` its sizes, i64 parameters after them. threads:
     of a block of a GPU, along x and y, where loops are bound to them. few: the values of symbols for which the kernel has
-    bodies of its own, where an axis has few positions."""
+    bodies of its own, where an axis has few positions; few_from: what has to be how many there; ones: those that give it
+    others, where axes have one."""
 
     name: str
     buffers: tuple[Buffer, ...]
@@ -264,6 +273,8 @@ class Nest:
     body: tuple[Statement, ...]
     threads: tuple[int, int] | None = None
     few: tuple[Values, ...] = ()
+    few_from: tuple[Extent, int] = (0, 0)
+    ones: Ones | None = None
 
 
 def past(heights: Sequence[int]) -> int:

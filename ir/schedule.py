@@ -235,12 +235,13 @@ class ShortRows:
 @dataclass(frozen=True)
 class FewColumns:
     """Where the root's last axis, of symbolic size, has at most 8 positions, for a symbol from 1 to 4, store them all in one
-    step of the loops before it, of which the last has `lanes`, with `unroll` vectors in flight; where it is known to have as
-    few, the last axis of what is read may be the symbolic one. Which size it is, is asked at run time.
+    step of the loops before it, of which the last has `lanes`, with `unroll` vectors in flight, and fills a good part of one;
+    where it is known to have as few, the last axis of what is read may be the symbolic one. Which size it is, is asked at run
+    time.
 
-    before: for i: for k < n: y[i, k] = x[i, n - 1 - k]
-    after:  if n == 2: for i by 16: { y[i:i+16, 0] = x[i:i+16, 1];  y[i:i+16, 1] = x[i:i+16, 0] }
-            else if n == 3: ...
+    before: for i < m: for k < n: y[i, k] = x[i, n - 1 - k]
+    after:  if n == 2 and m >= 4: for i < m by 16: { y[i:i+16, 0] = x[i:i+16, 1];  y[i:i+16, 1] = x[i:i+16, 0] }
+            else if n == 3 and m >= 4: ...
             else: as before
     """
 
@@ -278,6 +279,35 @@ class FewTerms:
     lanes: int
     unroll: int
     factor: int
+
+
+@dataclass(frozen=True)
+class ByColumns:
+    """Where the root's only axis, of symbolic size, across which folds go, turns out to have 2 to 4 positions, fold for each of
+    them by itself, with lanes along the fold, by a schedule that the rules write for that. Which size it is, is asked at run
+    time.
+
+    before: for j < n by 16: { s = 0;  for i: s += x[i, j:j+16];  y[j:j+16] = s }
+    after:  if n == 2: { s = t = 0;  for i by 16: { s += x[i:i+16, 0];  t += x[i:i+16, 1] };  y[0] = sum(s);  y[1] = sum(t) }
+            else if n == 3: ...
+            else: as before
+    """
+
+
+@dataclass(frozen=True)
+class Squeeze:
+    """Where the size of an innermost loop, of a fold, or of what lies side by side in memory, is a symbol and turns out to be
+    1, do the same without all axes of one element, by a schedule that the rules write for that. Which sizes these are, is asked
+    at run time.
+
+    before: for i < n: for j < m: y[i, j] = x[i, m - 1 - j]
+    after:  if m == 1: for i by 16: y[i:i+16] = x[i:i+16]
+            else: as before
+    before: for j by 16: { s = 0;  for i < n: s += x[i, j:j+16];  y[j:j+16] = s }
+    after:  if m == 1: { s = 0;  for i by 64: s += x[i:i+64];  y = sum(s) }
+            else if n == 1: for j by 16: y[j:j+16] = x[j:j+16]
+            else: as before
+    """
 
 
 @dataclass(frozen=True)
@@ -474,13 +504,14 @@ class InAnyOrder:
 
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Distribute | Tensorize | Pack \
-    | Skip | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | FewColumns | FewSteps | FewTerms | AddAlong | OnePass \
-    | Tiles | Jam | InPlace | Threads | Bind | InShared | InRegisters | InTiles | InPasses | ByOwner | InAnyOrder
+    | Skip | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | FewColumns | FewSteps | FewTerms | ByColumns | Squeeze \
+    | AddAlong | OnePass | Tiles | Jam | InPlace | Threads | Bind | InShared | InRegisters | InTiles | InPasses | ByOwner \
+    | InAnyOrder
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in (
     Inline, ComputeAt, Fuse, Vectorize, Unroll, Interleave, Split, Reorder, Distribute, Tensorize, Pack, Skip, Parallel,
-    Rfactor, PrefetchRow, ByRows, ShortRows, FewColumns, FewSteps, FewTerms, AddAlong, OnePass, Tiles, Jam, InPlace, Threads,
-    Bind, InShared, InRegisters, InTiles, InPasses, ByOwner, InAnyOrder)}
+    Rfactor, PrefetchRow, ByRows, ShortRows, FewColumns, FewSteps, FewTerms, ByColumns, Squeeze, AddAlong, OnePass, Tiles, Jam,
+    InPlace, Threads, Bind, InShared, InRegisters, InTiles, InPasses, ByOwner, InAnyOrder)}
 
 
 def to_json(schedule: Schedule) -> str:

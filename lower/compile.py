@@ -28,7 +28,7 @@ from loopwright.lower.runtime.canonical import lines, version_key
 from loopwright.lower.runtime.dispatcher import NativeFunction, set_versions
 from loopwright.lower.runtime.engine import Library, assemble, assembly
 from loopwright.lower.runtime.fallback import Miss
-from loopwright.lower.runtime.later import Later, kind_of
+from loopwright.lower.runtime.later import Later, is_squeezed, kind_of
 from loopwright.lower.runtime.lazy import lower_graph, module_of
 from loopwright.lower.runtime.linking import assembled, imported, is_native, link, link_later, module_texts
 from loopwright.lower.target import Target, host_target
@@ -67,7 +67,8 @@ class Compiled:
 
     @property
     def _texts(self) -> tuple[str, ...]:
-        later = (self.program.later(self.program.apart),) if self.program.apart else ()
+        names = [name for name in self.program.apart if not is_squeezed(name)]
+        later = (self.program.later(names),) if names else ()
         return *later, *module_texts(self.version, self.program.text, self.donations)
 
     @property
@@ -78,7 +79,7 @@ class Compiled:
 
     @property
     def llvm(self) -> str:
-        """The modules: what calls may need later; kernels and entry point; dispatch function."""
+        """The modules: what calls may need later, but for axes of one element; kernels and entry point; dispatch function."""
         return "\n".join(self._texts)
 
     @property

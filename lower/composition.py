@@ -41,7 +41,7 @@ def reads(node: Node, index: Position, fresh: Callable[[], Index]) -> tuple[Expr
     return expression(node, index, load, fresh), list(found)
 
 
-def _still_checked(e: Expr, checks: list[Expr]) -> Expr:
+def still_checked(e: Expr, checks: list[Expr]) -> Expr:
     """e with every check of an index at which it was read: a producer of rows that are all the same does not look at it."""
     if checks:
         found = set(walk(e))
@@ -89,7 +89,7 @@ class Composer:
 
         def load(k: int, at: Position) -> Expr:
             e = self.read(node.inputs[k], tuple([i if isinstance(i, Index) else transform(i, number) for i in at]))
-            e = _still_checked(e, [transform(i, number) for i in at if isinstance(i, Bounded) and i.site == 0])
+            e = still_checked(e, [transform(i, number) for i in at if isinstance(i, Bounded) and i.site == 0])
             loaded[id(e)] = e
             return e
 

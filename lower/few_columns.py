@@ -10,12 +10,14 @@ Guarantees: every element is computed by the same expression; the terms of a con
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product as pairs_of
 
-from loopwright.ir.dims import Dim, product, substitute, symbol_of, symbols_in
+from loopwright.ir.dims import Dim, Extent, product, substitute, symbol_of, symbols_in
 from loopwright.ir.graph import Graph, substitute_graph
 from loopwright.ir.nest import For, Nest, Store, Values, altered
 from loopwright.ir.schedule import (
+    ByColumns,
     ComputeAt,
     FewColumns,
     FewSteps,
@@ -28,10 +30,12 @@ from loopwright.ir.schedule import (
     Parallel,
     Schedule,
     ShortRows,
+    Squeeze,
     Tiles,
     Unroll,
     Vectorize,
 )
+from loopwright.lower.by_columns import in_columns
 from loopwright.lower.convolution import one_group, terms_of
 from loopwright.lower.placing import check
 from loopwright.lower.tiling import every
@@ -39,12 +43,16 @@ from loopwright.lower.tiling import every
 VALUES = range(1, 5)  # of the symbol
 COUNTS = range(1, 9)  # of elements that are spelled out
 FEATURES, WINDOWS = VALUES, (3, 5, 7)  # of a convolution that has bodies of its own: along each axis
+WORDS = 16  # lanes of numbers of 4 bytes, of the longest vectors
 SPELLED = 50  # terms of its sum: with more, tiles are as quick
-Few = FewColumns | FewSteps | FewTerms
+Few = FewColumns | FewSteps | FewTerms | ByColumns
 
 
 def few_cases(region: Graph, x: Few) -> tuple[Values, ...]:
     """The values of symbols for which the region has a body of its own."""
+    if isinstance(x, ByColumns):
+        name = symbol_of(region.results[0].type.shape[0]) if region.results[0].type.rank == 1 else None
+        return tuple([((name, k),) for k in VALUES if k > 1]) if name else ()
     return _few_terms(region, x) if isinstance(x, FewTerms) else _few_positions(region, x)
 
 
@@ -82,25 +90,38 @@ def one_of_few(region: Graph, x: Few) -> Graph | None:
     return substitute_graph(region, dict(few[len(few) // 2])) if few else None
 
 
-def with_few(region: Graph, x: Few, nest: Nest, *, may_fail: bool, has_short: bool) -> Nest:
-    """The nest of a region with other bodies for few positions, unless these could not do all that it does. may_fail: it may
-    report errors; has_short: it has a way of its own for short rows."""
+def with_few(region: Graph, x: Few, nest: Nest, fused: Sequence[Fuse], *, may_fail: bool, has_short: bool) -> Nest:
+    """The nest of a region with other bodies for few positions, unless these could not do all that it does. fused: its loops
+    that are one; may_fail: it may report errors; has_short: it has a way of its own for short rows."""
     few, inside = few_cases(region, x), every(nest.body)
     is_map = all(isinstance(s, For | Store) for s in inside)
     check(bool(few), x, "no sum or axis may turn out to be so short")
     check(not may_fail, x, "the kernel may fail")
     check(all(s.combine == "set" for s in inside if isinstance(s, Store)), x, "the kernel updates what is there")
+    if isinstance(x, ByColumns):
+        one = one_of_few(region, x)
+        check(len(region.results) == 1 and one is not None and in_columns(one) is not None, x, "columns need one another")
     if isinstance(x, FewColumns):
         check(is_map and len(region.results) == 1, x, "the kernel does more than a map")
     check(is_map or not has_short, x, "the kernel has ways of its own for short rows, which round otherwise")
-    return altered(nest, few=few)
+    return altered(nest, few=few, few_from=_filling(region, x, fused) if isinstance(x, FewColumns) else (0, 0))
+
+
+def _filling(region: Graph, x: FewColumns, fused: Sequence[Fuse]) -> tuple[Extent, int]:
+    """How far the loop with lanes goes, and from where on that is worth them: of short numbers, of which a row of few columns
+    is one vector that is quickly masked, it fills more of one."""
+    *outer, _ = region.results[0].type.shape
+    first = next((f.loop for f in fused if f.loop + f.count == len(outer)), len(outer) - 1)
+    return product(outer[first:]), x.lanes // (4 if x.lanes <= WORDS else 2)
 
 
 def spelled_out(schedule: Schedule, region: Graph) -> Schedule:
     """The schedule of such a region, of a kernel with this one: where columns are few, lanes run along the axis before."""
     few = next(x for x in schedule if isinstance(x, Few))
+    if isinstance(few, ByColumns):
+        return tuple([x for x in schedule if not isinstance(x, ByColumns | Squeeze)])
     if isinstance(few, FewSteps):
-        return tuple([x for x in schedule if not isinstance(x, FewSteps | Tiles | ShortRows)])
+        return tuple([x for x in schedule if not isinstance(x, FewSteps | Tiles | ShortRows | Squeeze)])
     root = next(k for k, n in enumerate(region.nodes) if region.results[0] in n.outputs)
     loop = region.results[0].type.rank - (1 if isinstance(few, FewTerms) else 2)
     lanes = Vectorize(root, loop, few.lanes), Unroll(root, few.unroll)

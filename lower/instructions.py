@@ -11,6 +11,7 @@ from loopwright.ir.graph import Graph, Node
 from loopwright.ir.schedule import (
     AddAlong,
     Bind,
+    ByColumns,
     ByOwner,
     ByRows,
     ComputeAt,
@@ -38,6 +39,7 @@ from loopwright.ir.schedule import (
     ShortRows,
     Skip,
     Split,
+    Squeeze,
     Tensorize,
     Threads,
     Tiles,
@@ -68,7 +70,8 @@ class Decisions:
     parallel: Parallel | None = None
     by_rows: bool = False
     short: ShortRows | None = None
-    few: FewColumns | FewSteps | FewTerms | None = None
+    few: FewColumns | FewSteps | FewTerms | ByColumns | None = None
+    squeezes: bool = False
     tiled: bool = False
     jam: Jam | None = None
     blocks: list[Blocking] = field(default_factory=list)
@@ -117,9 +120,11 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.by_rows = True
             case ShortRows():
                 d.short = x
-            case FewColumns() | FewSteps() | FewTerms():
+            case FewColumns() | FewSteps() | FewTerms() | ByColumns():
                 check(d.few is None, x, "one axis has few positions")
                 d.few = x
+            case Squeeze():
+                d.squeezes = True
             case Tiles():
                 d.tiled = True
             case Jam():

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from loopwright.ir.loops import Apply, Expr, Index, Load, Reduce, walk
+from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, Reduce, Size, walk
 from loopwright.ir.nest import For, Nest
 from loopwright.ir.schedule import Instruction, Interleave, OnePass
 from loopwright.lower.fusing import by_rows, expressions, transposed_loads
@@ -99,5 +99,5 @@ def _contiguous(x: Load, along: set[Index]) -> bool:
     front = any(k in along for part in x.index[:-1] for k in walk(part))
     first = x.index[-1]
     while isinstance(first, Apply) and first.fn == "add":  # a window's place, its offset, and what lies outside
-        first = first.args[0]
+        first = first.args[isinstance(first.args[0], Literal | Size)]
     return first in along and not front

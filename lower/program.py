@@ -15,9 +15,10 @@ from loopwright.ir.attributes import attributes_key
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.graph import Graph, Node, substitute_graph
 from loopwright.ir.nest import Nest, altered
-from loopwright.ir.schedule import InPlace, Schedule
+from loopwright.ir.schedule import ByColumns, InPlace, Schedule
 from loopwright.ir.source import Source
 from loopwright.lower.blocking import blocked
+from loopwright.lower.by_columns import in_columns
 from loopwright.lower.codegen import KernelText, emit_nest, exported
 from loopwright.lower.control import is_control
 from loopwright.lower.covers import RULES, Cover, chosen, covered
@@ -33,12 +34,14 @@ from loopwright.lower.panels import with_panels
 from loopwright.lower.partition import partitioned
 from loopwright.lower.plan import Argument, Place, ResultMemory, bytes_of, on_stack, plan_memory
 from loopwright.lower.regions import SMALL_TEXT, control_function
+from loopwright.lower.rules import squeezed_schedule
 from loopwright.lower.runtime.engine import CONTROL
 from loopwright.lower.runtime.fourier import RAISED
-from loopwright.lower.runtime.later import few_of
+from loopwright.lower.runtime.later import few_of, squeezed_of
 from loopwright.lower.runtime.parts import quickly
 from loopwright.lower.runtime.writer import Writer
-from loopwright.lower.scheduling import build_nest
+from loopwright.lower.scheduling import Scheduled, build_nest
+from loopwright.lower.squeezing import squeezed
 from loopwright.lower.target import Target
 
 
@@ -134,10 +137,13 @@ class _Module:
             can_fail = text.count("%error") > 1  # once it is a parameter
             return Function(name, ((), ((0, 0),)) if can_fail else ((),), can_fail, is_small=False)
         scheduled = build_nest(n.regions[0], n.attrs["schedule"], name)
-        few = tuple([x for x in scheduled.nest.few if all(self.sizes.get(symbol, k) == k for symbol, k in x)])
-        nest = altered(scheduled.nest, few=few)
+        alone = self._ones(scheduled.nest)
+        nest = _without_ones(n, scheduled, name, alone, self.target) if alone else scheduled.nest
+        few = tuple([x for x in nest.few if all(self.sizes.get(symbol, k) == k for symbol, k in x)])
+        nest = altered(nest, few=few, ones=None if self.apart is None else nest.ones)
         made = emit_nest(nest, self.target, self.fast_math, apart=self.apart is not None)
-        later = {**made.apart, **self._few_columns(n.regions[0], n.attrs["schedule"], nest)}
+        few_columns = self._few_columns(n.regions[0], n.attrs["schedule"], nest)
+        later = {**made.apart, **few_columns, **self._squeezed(n, scheduled)}
         if self.apart is not None:
             self.apart.update(later)
         for one in [] if self.apart is not None else [make() for make in later.values()]:
@@ -153,10 +159,27 @@ class _Module:
     def _few_columns(self, region: Graph, schedule: Schedule, nest: Nest) -> dict[str, Callable[[], KernelText]]:
         """A kernel's functions for few columns."""
         def made(name: str, few: Graph) -> KernelText:
-            inner = altered(build_nest(few, spelled_out(schedule, few), name).nest, symbols=nest.symbols)
+            inner = _by_columns(few, schedule, name, self.target) if ByColumns() in schedule else None
+            inner = build_nest(few, spelled_out(schedule, few), name).nest if inner is None else inner
+            inner = altered(inner, symbols=nest.symbols)
             return exported(emit_nest(inner, self.target, self.fast_math), name)
         return {name: partial(made, name, substitute_graph(region, dict(values)))
                 for values in nest.few for name in [few_of(nest.name, [k for _, k in values])]}
+
+    def _squeezed(self, n: Node, scheduled: Scheduled) -> dict[str, Callable[[], KernelText]]:
+        """A kernel's functions for axes of one element, by which sizes are 1."""
+        def made(name: str, ones: Sequence[str]) -> KernelText:
+            nest = altered(_without_ones(n, scheduled, name, ones, self.target), few=(), ones=None)
+            return exported(emit_nest(nest, self.target, self.fast_math), name)
+        found = scheduled.nest.ones
+        symbols = found.symbols if found and self.apart is not None else ()
+        return {name: partial(made, name, [x for k, x in enumerate(symbols) if which >> k & 1])
+                for which in range(1 << len(symbols) if symbols else 0) for name in [squeezed_of(scheduled.nest.name, which)]}
+
+    def _ones(self, nest: Nest) -> list[str]:
+        """The sizes of a kernel that are always 1, if that matters."""
+        alone = [x for x in nest.ones.symbols if self.sizes.get(x) == 1] if nest.ones else []
+        return alone if nest.ones and any(set(alone) >= set(group) for group in nest.ones.matter) else []
 
     def _control(self, whole: Graph) -> Function:
         f, text, shared = control_function(whole, f"{CONTROL}{next(self.number)}", self.function)
@@ -172,6 +195,23 @@ class _Module:
         body = entry.text("i32 @entry(ptr %args, ptr %results, ptr %sizes, ptr %error)", quickly=True)
         shared = dict.fromkeys((*self.shared, *entry.w.declarations))
         return "\n".join((*shared, *self.texts, body))
+
+
+def _by_columns(region: Graph, schedule: Schedule, name: str, target: Target) -> Nest | None:
+    """What a kernel does where columns are folded each by itself; None where the rules do not allow it."""
+    columns = in_columns(region)
+    own = None if columns is None else squeezed_schedule(columns, target, schedule)
+    return None if columns is None or own is None else build_nest(columns, own, name).nest
+
+
+def _without_ones(n: Node, scheduled: Scheduled, name: str, ones: Sequence[str], target: Target) -> Nest:
+    """What a kernel does where these sizes are 1; the same as for others where the rules do not allow more."""
+    few = squeezed(n.regions[0], ones)
+    own = squeezed_schedule(few, target, n.attrs["schedule"])
+    made = None if own is None else build_nest(few, own, name)
+    if made is None or made.sites != scheduled.sites:
+        return altered(scheduled.nest, name=name)
+    return altered(made.nest, symbols=scheduled.nest.symbols)
 
 
 def _entry(g: Graph, symbols: tuple[str, ...], module: _Module) -> Frame:

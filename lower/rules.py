@@ -12,16 +12,17 @@ from itertools import pairwise
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph
 from loopwright.ir.loops import Apply, Bounded, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
-from loopwright.ir.nest import Allocate, For, Nest, Prefetch, Reduction, Store
+from loopwright.ir.nest import Allocate, For, Nest, Prefetch, Reduction
 from loopwright.ir.ops.windows import windows
 from loopwright.ir.schedule import (
     AddAlong,
+    ByColumns,
     ByRows,
     ComputeAt,
     FewColumns,
-    FewSteps,
     Fuse,
     Inline,
+    InPlace,
     Instruction,
     Interleave,
     Jam,
@@ -38,14 +39,15 @@ from loopwright.ir.schedule import (
 from loopwright.ir.types import BF16, F16
 from loopwright.lower.chains import blocks_of_rows
 from loopwright.lower.contractions import is_contraction, product_schedule
-from loopwright.lower.few_columns import few_cases, one_of_few
+from loopwright.lower.few_columns import one_of_few
+from loopwright.lower.few_rules import few_steps, may_go_by_columns, squeeze
 from loopwright.lower.fusing import expressions, together
 from loopwright.lower.instructions import MOST_CHANNELS, MOST_COLUMNS, MOST_INTERLEAVED
 from loopwright.lower.jamming import worth_of
 from loopwright.lower.keeping import WORTH_KEEPING, placement_of
 from loopwright.lower.passes import goes_across, goes_by_rows, goes_in_tiles, one_pass_rules, probe, scattered
 from loopwright.lower.row_products import row_products
-from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest
+from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest, with_in_place
 from loopwright.lower.short_rows import beside, reads_once, rows_of
 from loopwright.lower.survey import EXPENSIVE, WEIGHTS, Survey, own_cost, survey
 from loopwright.lower.target import Target
@@ -60,14 +62,41 @@ TINY, TINY_ROW = 64, 16  # elements of a value, and of its last axis, that may l
 def default_schedule(region: Graph, target: Target) -> Schedule:
     """The schedule of a region that nobody has tuned."""
     s = _surveyed(region, target)
+    schedule, scheduled = _for_any_sizes(s, target)
+    if scheduled is None:
+        return schedule
+    few = _few_columns(s, schedule, scheduled, target)
+    return (*schedule, *few, *squeeze(s, schedule, scheduled))
+
+
+def squeezed_schedule(region: Graph, target: Target, whole: Schedule) -> Schedule | None:
+    """The schedule of a region without axes of one element, of a kernel with this one; None where that is not allowed, as where
+    one row is left of those that a loop went past."""
+    try:
+        own, _ = _for_any_sizes(_surveyed(region, target), target)
+    except ScheduleError:
+        return None
+    if not any(isinstance(x, Parallel | Rfactor) for x in whole):
+        own = tuple([x for x in own if not isinstance(x, Parallel | Rfactor)])
+    for step in [x for x in whole if isinstance(x, InPlace)]:
+        made = with_in_place(region, own, step)
+        if made is None:
+            return None
+        own = made
+    return own
+
+
+def _for_any_sizes(s: Survey, target: Target) -> tuple[Schedule, Scheduled | None]:
+    """What is the same for all sizes, and, where it is no product, a nest to begin with."""
+    region = s.region
     placement = [placement_of(s, k) for k in range(len(s.stages))]
     if sum(map(is_contraction, region.nodes)) > 1 and (chain := chain_schedule(region, target)) is not None:
-        return chain
+        return chain, None
     if any(map(is_contraction, region.nodes)) and s.loops == len(s.index) and not isinstance(s.root.expr, Scatter | Prefix):
         whole = fuse_rules(s, build_nest(region, tuple(placement), "probe"))
         product = product_schedule(region, (*placement, *whole), target)
         if product is not None:
-            return product
+            return product, None
     lanes = _lanes_rules(s, placement, target)
     loops = 0 if isinstance(s.root.expr, Scatter) else s.loops - isinstance(s.root.expr, Prefix)
     interleave: list[Instruction] = [Interleave()] if s.loops < len(s.index) else []
@@ -79,8 +108,7 @@ def default_schedule(region: Graph, target: Target) -> Schedule:
     schedule = (*schedule, *fuse_rules(s, scheduled))
     schedule = (*schedule, *_pass_rules(s, schedule, scheduled, target))
     schedule = (*schedule, *_short_rows(s, schedule, target), *_shared_folds(s, schedule))
-    schedule = (*schedule, *_at_once(s, schedule, target))
-    return (*schedule, *_few_columns(s, schedule, scheduled, target))
+    return (*schedule, *_at_once(s, schedule, target)), scheduled
 
 
 def _surveyed(region: Graph, target: Target) -> Survey:
@@ -379,8 +407,10 @@ def _few_columns(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Ta
     rank, folds = len(s.index), any(isinstance(r.expr, Reduce | Prefix | Scatter) for r in s.stages)
     if len(scheduled.sites) > 1 or any(n.op is windows for n in s.region.nodes):
         return []
+    if folds and _across_lanes(s, schedule) and may_go_by_columns(s):
+        return [ByColumns()]
     if len(s.region.results) > 1 or folds:
-        return _few_steps(s, schedule, scheduled)
+        return few_steps(s, schedule, scheduled)
     fused = any(isinstance(x, Fuse) and x.loop + x.count == rank for x in schedule)
     region = None if fused else one_of_few(s.region, FewColumns(1, 1))
     known = None if region is None or s.loops < rank else _surveyed(region, target)
@@ -388,22 +418,7 @@ def _few_columns(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Ta
         lanes = _lanes_rules(known, [Inline(k) for k in range(len(s.stages))], target)
         both = ((x, y) for x in lanes for y in lanes)
         return [FewColumns(x.lanes, y.factor) for x, y in both if isinstance(x, Vectorize) and isinstance(y, Unroll)]
-    return _few_steps(s, schedule, scheduled)
-
-
-def _few_steps(s: Survey, schedule: Schedule, scheduled: Scheduled) -> list[Instruction]:
-    """Such steps over the last axis of an operand."""
-    body = scheduled.nest.body
-    is_map = all(isinstance(x, For | Store) for x in every(body))
-    if isinstance(s.root.expr, Scatter) or (not is_map and any(isinstance(x, ShortRows) for x in schedule)):
-        return []
-    lanes = {s.index[s.loops - 1]} if s.loops else set()
-    lanes |= {x.over[-1][0] for x in every(body) if isinstance(x, Reduction) and x.lanes > 1}
-    loads = [x for e in expressions(body) for x in walk(e) if isinstance(x, Load) and x.index]
-    apart = {x.array for x in loads for lane in lanes
-             if lane not in walk(x.index[-1]) and any(lane in walk(part) for part in x.index[:-1])}
-    steps = [FewSteps(k) for k in range(len(s.region.params)) if f"x{k}" in apart]
-    return [*[x for x in steps if few_cases(s.region, x)][:1]]
+    return few_steps(s, schedule, scheduled)
 
 
 # ---- folds of everything -----------------------------------------------------------------------

@@ -55,6 +55,7 @@ from loopwright.lower.placing import Places, check, place, prefetching
 from loopwright.lower.row_passes import in_passes
 from loopwright.lower.sharing import Begun, Blocking, Known, Step, Wide, known_of
 from loopwright.lower.short_rows import in_short_rows
+from loopwright.lower.squeezing import with_ones
 from loopwright.lower.tiling import Done, reorder, shared_out, split, tensorize, unpacked
 
 T = TypeVar("T")
@@ -108,9 +109,12 @@ def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None
     if begun is None:
         begun = known.begun[places] = Begun(place(region, places))
     made = _NestBuilder(region, d, places, begun, known).build(name)
+    if d.squeezes:
+        made = replace(made, nest=with_ones(region, made.nest, scatters=begun.placed.scatters))
     if d.few is None:
         return made
-    return replace(made, nest=with_few(region, d.few, made.nest, may_fail=len(made.sites) > 1, has_short=d.short is not None))
+    may_fail, has_short = len(made.sites) > 1, d.short is not None
+    return replace(made, nest=with_few(region, d.few, made.nest, d.fused, may_fail=may_fail, has_short=has_short))
 
 
 def fits(region: Graph, schedule: Schedule) -> bool:

@@ -148,3 +148,37 @@ def test_elements_found_by_numbers(machine, dtype):
         if len(x) < len(i):
             i, j = i[:len(x)], j[:len(x)]
         same(f(x, i, j), (x[i], x[i, j], np.take_along_axis(x[:len(i)], i[:, None] % m, 1)))
+
+
+# ---- positions compared with a number -------------------------------------------------------------
+PLACES = {
+    "padded": lambda x: np.pad(x, ((0, 0), (1, 2))), "cropped": lambda x: x[:, 1:], "cropped twice": lambda x: x[2:, 1:-1] * 2,
+    "lower": lambda x: np.tril(x, 1), "upper": lambda x: np.triu(x, -2), "joined": lambda x: np.concatenate([x[:, 1:], x], 1),
+    "before": lambda x: np.where(np.arange(x.shape[1], like=x) < x.shape[0], x, 1),
+    "after": lambda x: np.where(np.arange(x.shape[1], like=x) - 3 >= x.shape[0], x, 1),
+    "backwards": lambda x: np.where(x.shape[1] - np.arange(x.shape[1], like=x) > 4, x, 1),
+    "every other": lambda x: np.where(np.arange(x.shape[1], like=x) * 2 > x.shape[0], x, 1),
+    "by data": lambda x: np.where(np.arange(x.shape[1], like=x) < np.sum(x != 0, axis=1, keepdims=True) // 2, x, 1),
+    "sums of cropped": lambda x: np.sum(x[:, 1:], axis=0), "greatest of cropped": lambda x: np.max(x[:, 1:], axis=1),
+}
+PLACED = {name: lw.jit(lambda x, f=f: f(x)) for name, f in PLACES.items()}
+
+
+@pytest.mark.parametrize("name", PLACES)
+@examples(20)
+@given(n=st.integers(1, 40), m=st.integers(2, 300), dtype=st.sampled_from(["i1", "u1", "i2", "f4", "f8"]),
+       seed=st.integers(0, 9))
+def test_positions(name, n, m, dtype, seed):
+    x = array((n + (name == "cropped twice"), m + 1), dtype, seed)
+    expected, found = PLACES[name](x), PLACED[name](x)
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("limit", [-2**63, -2**63 + 1, -1, 0, 5, 100, 2**63 - 1])
+def test_positions_and_any_number(limit):
+    x, limit = array((3, 100), "i1", 0), np.array([limit, limit])
+    np.testing.assert_array_equal(BELOW(x, limit), np.where(np.arange(100) < np.max(limit), x, 1))
+
+
+BELOW = lw.jit(lambda x, limit: np.where(np.arange(x.shape[1], like=x) < np.max(limit), x, 1))

@@ -246,8 +246,9 @@ def tile(A: Any, reps: Any) -> Traced:
     rank = max(len(x.shape), len(times))
     shape = (*[1] * (rank - len(x.shape)), *x.shape)
     times = (*[1] * (rank - len(times)), *times)
-    x = reshape(x, tuple(n for pair in zip([1] * rank, shape, strict=True) for n in pair))
-    x = broadcast(x, tuple(n for pair in zip(times, shape, strict=True) for n in pair))
+    pairs = list(zip(times, shape, strict=True))
+    x = reshape(x, tuple(k for t, n in pairs for k in ([n] if t == 1 else [1, n])))  # axes of one element would divide loops
+    x = broadcast(x, tuple(k for t, n in pairs for k in ([n] if t == 1 else [t, n])))
     return Tracer(reshape(x, tuple(t * n for t, n in zip(times, shape, strict=True))))
 
 

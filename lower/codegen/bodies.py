@@ -1,4 +1,5 @@
-"""A kernel that has bodies of its own for few columns: one is called before threads are, where calls have so many.
+"""A kernel that has bodies of its own for few columns, and for axes of one element: one is called before threads are, where
+calls have such.
 
 Guarantees: the function has no loop and no value that joins branches, so that it is compiled quickly.
 """
@@ -8,12 +9,27 @@ from collections.abc import Sequence
 from functools import reduce
 
 from loopwright.ir.dims import product
-from loopwright.ir.nest import Nest
+from loopwright.ir.nest import Nest, Ones
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.text import Arm, Carried, Scope, branch
-from loopwright.lower.runtime.later import CHOSEN, few_of, place_of
+from loopwright.lower.runtime.later import CHOSEN, few_of, place_of, squeezed_of
 
 MANY = 1 << 12  # elements that are worth such a body, which is compiled once
+
+
+def _squeezed(context: Context, name: str, ones: Ones) -> str:
+    """The place of the body for the sizes that are 1; null where these do not matter. There is one for each set of them."""
+    scope, kernel, first = context.scope, context.kernel, place_of(squeezed_of(name, 0))
+    kernel.function.constants.add(f"@{first} = external global ptr")
+    which = "0"
+    bits = {symbol: 1 << k for k, symbol in enumerate(ones.symbols)}
+    for symbol, bit in bits.items():
+        is_one = scope.emit(f"icmp eq i64 {kernel.symbols[symbol]}, 1")
+        which = scope.emit(f"or i64 {which}, {scope.emit(f'select i1 {is_one}, i64 {bit}, i64 0')}")
+    groups = [sum(bits[symbol] for symbol in group) for group in ones.matter]
+    all_ones = [scope.emit(f"icmp eq i64 {scope.emit(f'and i64 {which}, {bit}')}, {bit}") for bit in groups]
+    matters = reduce(lambda a, b: scope.emit(f"or i1 {a}, {b}"), all_ones)
+    return scope.emit(f"select i1 {matters}, ptr {scope.emit(f'getelementptr ptr, ptr @{first}, i64 {which}')}, ptr null")
 
 
 def in_few_columns(context: Context, nest: Nest, given: Sequence[tuple[str, str]], usual: Arm, *, apart: bool) -> None:
@@ -28,8 +44,15 @@ def in_few_columns(context: Context, nest: Nest, given: Sequence[tuple[str, str]
         same = [scope.emit(f"icmp eq i64 {kernel.symbols[symbol]}, {k}") for symbol, k in values]
         fits = reduce(lambda a, b: scope.emit(f"and i1 {a}, {b}"), same)
         place = scope.emit(f"select i1 {fits}, ptr @{name}, ptr {place}")
-    points = max((b.shape for b in nest.buffers), key=len)
-    many = scope.emit(f"icmp sge i64 {kernel.extent(product(points))}, {MANY}")
+    if nest.few_from[1] > 1:
+        enough = scope.emit(f"icmp sge i64 {kernel.extent(nest.few_from[0])}, {nest.few_from[1]}")
+        place = scope.emit(f"select i1 {enough}, ptr {place}, ptr null")
+    if nest.ones is not None and apart:
+        squeezed = _squeezed(context, nest.name, nest.ones)
+        place = scope.emit(f"select i1 {scope.emit(f'icmp ne ptr {squeezed}, null')}, ptr {squeezed}, ptr {place}")
+    sizes = dict.fromkeys(product(b.shape) for b in nest.buffers if len(b.shape) > 1)
+    are_many = [scope.emit(f"icmp sge i64 {kernel.extent(n)}, {MANY}") for n in sizes]
+    many = reduce(lambda a, b: scope.emit(f"or i1 {a}, {b}"), are_many)
     few = scope.emit(f"and i1 {scope.emit(f'icmp ne ptr {place}, null')}, {many}")
     body = scope.call("ptr", CHOSEN, [("i1", few), ("ptr", place), ("ptr", "null")]) if apart else \
         scope.emit(f"select i1 {few}, ptr {place}, ptr null")

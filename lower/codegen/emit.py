@@ -118,7 +118,7 @@ class Generator:
             self.with_scratch(context.at(scope), local_buffers(self.nest.body),
                               lambda inside: self.statements(inside, self.nest.body, parallel=True))
             return ()
-        if not self.nest.few:
+        if not self.nest.few and (self.nest.ones is None or self.apart is None):
             usual(context.scope)
         else:
             in_few_columns(context, self.nest, self._arguments(), usual, apart=self.apart is not None)
@@ -496,7 +496,7 @@ def emit_nest(nest: Nest, target: Target, fast_math: bool = False, *, apart: boo
         return made
 
     def short() -> KernelText:
-        inner = Generator(replace(nest, few=()), target, fast_math, True)
+        inner = Generator(replace(nest, few=(), ones=None), target, fast_math, True)
         inner.run()
         return exported(inner.text(inner.of_one), short_of(nest.name))
     return replace(made, apart={short_of(nest.name): short})

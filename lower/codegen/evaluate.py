@@ -19,6 +19,7 @@ from loopwright.ir.loops import (
     Reduce,
     Size,
     When,
+    walk,
     whole_number,
 )
 from loopwright.ir.types import BOOL, I64
@@ -39,10 +40,12 @@ from loopwright.lower.codegen.conversions import bitcast, convert
 from loopwright.lower.codegen.folds import fold, prefix
 from loopwright.lower.codegen.machine import register_type, vector_type
 from loopwright.lower.codegen.memory import load
+from loopwright.lower.codegen.narrowing import bound_of
 from loopwright.lower.codegen.quotients import by_one_divisor
 from loopwright.lower.codegen.searching import partition_point
+from loopwright.lower.codegen.spans import first_lanes
 from loopwright.lower.codegen.terms import Term
-from loopwright.lower.codegen.text import Arm, Carried, Scope, branch
+from loopwright.lower.codegen.text import Arm, Carried, Scope, branch, deepest
 
 
 def evaluate(context: Context, term: Term) -> Value:
@@ -145,6 +148,9 @@ def _register(value: Value, part: int, lanes: int) -> str:
 
 
 def _apply(context: Context, term: Term, fn: str, dtype: np.dtype) -> Value:
+    places = _places(context, term) if fn == "lt" else None
+    if places is not None:
+        return places
     args = tuple(context.evaluate(a) for a in term.args)
     special = _special_power(context, term, args) if fn == "power" else None
     if special is not None:
@@ -161,6 +167,25 @@ def _apply(context: Context, term: Term, fn: str, dtype: np.dtype) -> Value:
     at = context.writer(args[0].dtype, scope, lanes)
     registers = tuple(emit(at, *(_register(a, part, lanes) for a in args)) for part in range(parts))
     return Value(registers, dtype, lanes, scope)
+
+
+def _places(context: Context, term: Term) -> Value | None:
+    """A comparison of the lanes' positions with what is one number for all, as that of bytes; None of others."""
+    lane, has_masks = context.vector, context.kernel.target.has_masks
+    if lane is None or lane not in term.free or context.lanes <= 8 or not has_masks or term.args[0].dtype != I64 \
+            or any(isinstance(x, Local) for x in walk(term.expr)):
+        return None
+    bound = bound_of(context, term, Index(lane))
+    if bound is None:
+        return None
+    is_least, value, scope = bound
+    base = context.bindings[lane]
+    scope = deepest(base.scope, scope)
+    first = first_lanes(context, base.parts[0], value, scope)
+    if not is_least:
+        return first
+    kind, ones = vector_type("i1", first.lanes), constant_text(True, "i1", first.lanes)
+    return Value(tuple([scope.emit(f"xor {kind} {m}, {ones}") for m in first.parts]), BOOL, first.lanes, scope)
 
 
 def _special_power(context: Context, term: Term, args: tuple[Value, ...]) -> Value | None:

@@ -92,7 +92,7 @@ def masked(context: Context, index: str, end: str, place: Scope | None = None) -
     """The context with the lanes at or past `end` inactive; `place` is where `end` is known, the whole function by default."""
     lanes, base = context.lanes, context.bindings[index]
     if index == context.vector and lanes > 8 and context.kernel.target.has_masks:
-        return altered(context, mask=Mask(_first_lanes(context, base, end), context.mask))
+        return altered(context, mask=Mask(first_lanes(context, base.parts[0], end, base.scope), context.mask))
     here = context.index_vector(index)
     at = Lanes(here.scope, I64, lanes, context.kernel.target)
     bound = constant_text(int(end), "i64", lanes) if end.isdigit() else \
@@ -101,10 +101,10 @@ def masked(context: Context, index: str, end: str, place: Scope | None = None) -
     return altered(context, mask=Mask(Value(parts, BOOL, lanes, here.scope), context.mask))
 
 
-def _first_lanes(context: Context, base: Value, end: str) -> Value:
-    """The lanes that lie before `end`, by how many these are: bytes are compared, not positions."""
-    lanes, scope, kind = context.lanes, base.scope, vector_type("i8", context.lanes)
-    left = scope.emit(f"sub nsw i64 {end}, {base.parts[0]}")
+def first_lanes(context: Context, base: str, end: str, scope: Scope) -> Value:
+    """The lanes from position `base` on that lie before `end`, by how many these are: bytes are compared, not positions."""
+    lanes, kind = context.lanes, vector_type("i8", context.lanes)
+    left = scope.emit(f"sub nsw i64 {end}, {base}")
     order, found = ", ".join(f"i8 {k}" for k in range(lanes)), []
     for part in range(context.parts):
         some = scope.emit(f"sub nsw i64 {left}, {part * lanes}") if part else left

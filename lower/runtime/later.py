@@ -53,6 +53,16 @@ def few_of(kernel: str, values: Sequence[int]) -> str:
     return f"{kernel}_few{'x'.join(map(str, values))}"
 
 
+def squeezed_of(kernel: str, which: int) -> str:
+    """The function of a kernel where some sizes are 1, a bit for each."""
+    return f"{kernel}.ones{which}"
+
+
+def is_squeezed(function: str) -> bool:
+    """Whether it is one of those."""
+    return ".ones" in function
+
+
 def place_of(function: str) -> str:
     """Where the program finds its address."""
     return f"lw_rows_of_{function}"

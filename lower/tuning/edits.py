@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from loopwright.ir.schedule import (
     AddAlong,
     Bind,
+    ByColumns,
     ByOwner,
     ByRows,
     ComputeAt,
@@ -34,6 +35,7 @@ from loopwright.ir.schedule import (
     ShortRows,
     Skip,
     Split,
+    Squeeze,
     Tensorize,
     Threads,
     Tiles,
@@ -44,7 +46,7 @@ from loopwright.ir.schedule import (
 _ORDER: tuple[tuple[type[Instruction], ...], ...] = (
     (Inline, ComputeAt, AddAlong), (Interleave,), (Threads,), (Bind,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,), (Rfactor,),
     (Split, Reorder, Distribute, Tensorize, Pack, Skip), (Parallel,), (ByRows,), (OnePass,), (ShortRows,),
-    (FewColumns, FewSteps, FewTerms),
+    (FewColumns, FewSteps, FewTerms, ByColumns, Squeeze),
     (Tiles, Jam),
     (InShared, InRegisters, InTiles, ByOwner, InAnyOrder), (InPlace,))
 _RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
@@ -74,7 +76,7 @@ def topic(x: Instruction) -> object:
             return "threads"
         case PrefetchRow(stage) | OnePass(stage) | Rfactor(stage):
             return type(x), stage
-        case ByRows() | ShortRows() | FewColumns() | FewSteps() | FewTerms() | Tiles() | Jam():
+        case ByRows() | ShortRows() | FewColumns() | FewSteps() | FewTerms() | ByColumns() | Squeeze() | Tiles() | Jam():
             return type(x)
     return "loops"
 
