@@ -16,7 +16,7 @@ from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.schedule import FewTerms, Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
 from loopwright.ir.types import BF16, F32, F64, I32, I64, U32, U64
-from loopwright.lower.convolution import grouped, one_group
+from loopwright.lower.convolution_ops import grouped, one_group
 from loopwright.lower.few_columns import FEATURES, one_of_few, spelled_out
 from loopwright.lower.scheduling import build_nest, fits
 from loopwright.lower.target import Target

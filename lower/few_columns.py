@@ -36,7 +36,7 @@ from loopwright.ir.schedule import (
     Vectorize,
 )
 from loopwright.lower.by_columns import in_columns
-from loopwright.lower.convolution import one_group, terms_of
+from loopwright.lower.convolution_ops import one_group, terms_of
 from loopwright.lower.placing import check
 from loopwright.lower.tiling import every
 

@@ -16,7 +16,7 @@ from loopwright.ir.ops.control import switch
 from loopwright.ir.ops.convolution import FEATURE, IMAGE, SPACE
 from loopwright.ir.types import I64, ArrayType
 from loopwright.lower.codegen.products import has_own
-from loopwright.lower.convolution import few_features, in_place_of, kinds_in_memory, one_group, spatial_pair, whole_shapes
+from loopwright.lower.convolution_ops import few_features, in_place_of, kinds_in_memory, one_group, spatial_pair, whole_shapes
 from loopwright.lower.kernel import kernel
 from loopwright.lower.rules import default_schedule
 from loopwright.lower.target import Target

@@ -8,7 +8,7 @@ from loopwright.ir.dims import Extent
 from loopwright.ir.graph import Node
 from loopwright.ir.ops.convolution import FEATURE, GROUP, IMAGE, SPACE, conv
 from loopwright.ir.types import F32, F64
-from loopwright.lower.convolution import ALL_AXES, kinds_in_memory, spatial_pair
+from loopwright.lower.convolution_ops import ALL_AXES, kinds_in_memory, spatial_pair
 
 kernel_slopes = ALL_AXES.library_op("kernel_slopes", "A convolution that is the gradient of one by its kernel, by hand-written "
                                                      "code; attributes are those of `conv`.")

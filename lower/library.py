@@ -22,7 +22,7 @@ from loopwright.kernels.selecting import scratch_bytes
 from loopwright.lower import few_features as features
 from loopwright.lower import kernel_slopes as slopes
 from loopwright.lower import overlaps
-from loopwright.lower.convolution import few_features
+from loopwright.lower.convolution_ops import few_features
 from loopwright.lower.fourier import layouts, transform, transform_block
 from loopwright.lower.natives import native, native_text
 from loopwright.lower.panels import panel_product, panels

@@ -25,16 +25,10 @@ from loopwright.ir.types import BOOL, ArrayType
 from loopwright.kernels.gemm import Match, match_gemm
 from loopwright.lower.convolution import (
     as_products,
-    by_feature,
     by_one_window,
     by_overlapping,
     by_repeated_features,
-    by_rows,
     by_spreading,
-    goes_in_blocks,
-    has_one_feature,
-    in_blocks,
-    is_of_rows,
     is_one_window,
     is_pointwise,
     is_product,
@@ -42,6 +36,7 @@ from loopwright.lower.convolution import (
     lies_apart,
     repeats_features,
 )
+from loopwright.lower.convolution_ops import by_feature, by_rows, goes_in_blocks, has_one_feature, in_blocks, is_of_rows
 from loopwright.lower.kernel_slopes import as_kernel_slope, is_kernel_slope
 from loopwright.lower.lone_updates import as_map
 from loopwright.lower.sinking import sink

@@ -32,7 +32,7 @@ from loopwright.ir.schedule import (
 )
 from loopwright.ir.types import F32, I64, ArrayType
 from loopwright.lower.binding import owner
-from loopwright.lower.convolution import one_group
+from loopwright.lower.convolution_ops import one_group
 from loopwright.lower.registers import keep_row
 from loopwright.lower.scheduling import ScheduleError, build_nest
 from tests.nests import run_nest

@@ -7,7 +7,7 @@ from loopwright import lax
 from loopwright.ir.ops.control import scan
 from loopwright.ir.ops.convolution import conv
 from loopwright.ir.ops.windows import windows
-from loopwright.lower.convolution import one_group
+from loopwright.lower.convolution_ops import one_group
 from loopwright.lower.preparation import prepare
 
 RNG = np.random.default_rng(7)

@@ -11,6 +11,7 @@ Guarantees: nothing outside the arrays is read or written; a sum is made in one 
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -220,7 +221,7 @@ class _Slopes:
         self._across(scope, panel)
         return ()
 
-    def _across(self, scope: Scope, run: object) -> None:
+    def _across(self, scope: Scope, run: Callable[[Scope, str, int], None]) -> None:
         """Panels of columns, the last of which may have half the vectors."""
         def panel(inner: Scope, at: str, state: list[str]) -> list[str]:
             few = inner.emit(f"icmp sle i64 {inner.emit(f'sub i64 %across, {at}')}, {self.lanes}")
@@ -232,7 +233,7 @@ class _Slopes:
             return []
         loop(scope, "0", "%across", str(self.panel), (), panel)
 
-    def _tiles(self, scope: Scope, run: object) -> None:
+    def _tiles(self, scope: Scope, run: Callable[[Scope, str, str, int], None]) -> None:
         """The tiles that this thread has, of one panel: for each row of the kernel those of the first height, then lower."""
         stacked = self._stacked(scope, "%lines")
 

@@ -9,7 +9,8 @@ from loopwright.ir.ops.convolution import FEATURE, GROUP, IMAGE, SPACE, conv
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.structural import reshape
 from loopwright.ir.types import BF16, F16, F32, ArrayType
-from loopwright.lower.convolution import MOST_POSITIONS, by_image, in_blocks, in_groups, is_product
+from loopwright.lower.convolution import is_product
+from loopwright.lower.convolution_ops import MOST_POSITIONS, by_image, in_blocks, in_groups
 
 FEW_SUMS = 1 << 17  # tiles of which leave parts of a GPU idle
 

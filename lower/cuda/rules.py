@@ -41,7 +41,7 @@ from loopwright.ir.types import F32, F64, I64, U64
 from loopwright.lower.binding import MOST_COPY, is_order_free, owner
 from loopwright.lower.blocks import STAGES, is_copied
 from loopwright.lower.contractions import is_contraction
-from loopwright.lower.convolution import MOST_POSITIONS, grouped, one_feature, one_group
+from loopwright.lower.convolution_ops import MOST_POSITIONS, grouped, one_feature, one_group
 from loopwright.lower.cuda.chain_rules import chain_in_passes
 from loopwright.lower.fusing import expressions, transposed_loads
 from loopwright.lower.keeping import placement_of
