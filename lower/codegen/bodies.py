@@ -50,7 +50,8 @@ def in_few_columns(context: Context, nest: Nest, given: Sequence[tuple[str, str]
     if nest.ones is not None and apart:
         squeezed = _squeezed(context, nest.name, nest.ones)
         place = scope.emit(f"select i1 {scope.emit(f'icmp ne ptr {squeezed}, null')}, ptr {squeezed}, ptr {place}")
-    sizes = dict.fromkeys(product(b.shape) for b in nest.buffers if len(b.shape) > 1)
+    arrays = [b for b in nest.buffers if len(b.shape) > 1] or nest.buffers
+    sizes = dict.fromkeys(product(b.shape) for b in arrays)
     are_many = [scope.emit(f"icmp sge i64 {kernel.extent(n)}, {MANY}") for n in sizes]
     many = reduce(lambda a, b: scope.emit(f"or i1 {a}, {b}"), are_many)
     few = scope.emit(f"and i1 {scope.emit(f'icmp ne ptr {place}, null')}, {many}")
