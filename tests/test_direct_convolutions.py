@@ -3,7 +3,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import loopwright as lw
@@ -73,7 +73,11 @@ def near(got, want, x):
     np.testing.assert_allclose(got, want, rtol=limit, atol=limit * np.abs(want).max(initial=1))
 
 
+NOTHING = [((0, 0, 0, 0), (1, 1, 0, 0)), ((0, 0, 0, 4), (1, 1, 4, 0)), ((2, 1, 3, 9), (1, 3, 9, 3))]
+
+
 @examples(20)
+@example((((1, 2), ((0, 0), (-1, 0)), (1, 1)), NOTHING), "f4")
 @given(cases(), st.sampled_from(["f4", "f8"]))
 def test_values_and_slopes(case, dtype):
     settings, sizes = case

@@ -50,7 +50,7 @@ PROGRAMS = {
     "sum, exchanged": (lambda w, x: np.einsum("bmk,bnk->nm", w, x), ("bmk", "bnk")),
     "sum of rows": (lambda w, x: np.einsum("bkm,bkn->mn", w, x), ("bkm", "bkn")),
     "sum over axes that lie apart": (lambda w, x: np.einsum("bamk,abnk->mn", w, x), ("bamk", "abnk")),
-    "of a vector": (lambda w, x: np.einsum("mk,k->m", w, x) * (w.T @ w[:, 0]).sum(), ("mk", "k")),
+    "of a vector": (lambda w, x: np.einsum("mk,k->m", w, x) * (w.T @ w.sum(1)).sum(), ("mk", "k")),
     "of one axis": (lambda w, x: np.einsum("km,kn->mn", w, np.swapaxes(x, 0, 1)), ("km", "nk")),
     "tensordot": (lambda w, x: np.tensordot(w, x, ((0, 2), (0, 2))), ("bmk", "bnk")),
 }

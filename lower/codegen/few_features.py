@@ -77,8 +77,14 @@ def greatest(scope: Scope, a: str, b: str) -> str:
 
 # ---- all of it --------------------------------------------------------------------------------------
 def _whole(dtype: np.dtype, target: Target, function: Function) -> None:
-    """The kernel is turned, then threads share out rows of the result."""
-    root, kind, size = function.root, memory_type(dtype), dtype.itemsize
+    """The kernel is turned, then threads share out rows of the result, if there are any."""
+    root = function.root
+    count = product(root, "%images", "%high", "%wide", "%features")
+    branch(root, root.emit(f"icmp sgt i64 {count}, 0"), partial(_all_rows, dtype, target))
+
+
+def _all_rows(dtype: np.dtype, target: Target, root: Scope) -> Carried:
+    kind, size = memory_type(dtype), dtype.itemsize
     each = product(root, "%rows", "%columns", "%channels")
     turned = root.call("ptr", "lw_scratch_acquire", [("i64", product(root, each, "%features", str(size)))])
 
@@ -101,7 +107,7 @@ def _whole(dtype: np.dtype, target: Target, function: Function) -> None:
     def make(scope: Scope) -> Carried:
         loop(scope, "0", "%features", "1", [("ptr", turned)], turn)
         given = [text.split() for text in GIVEN.replace("ptr %w", f"ptr {turned}").split(", ")]
-        context = function.slot(len(given), "i64", 8)
+        context = scope.function.slot(len(given), "i64", 8)
         for k, (type, x) in enumerate(given):
             scope.do(f"store {type} {x}, ptr {element(scope, 'i64', context, str(k))}")
         units = scope.emit(f"udiv i64 {product(scope, '%wide', '%features', each)}, {max(2 * target.lanes(dtype) // 5, 1)}")
@@ -110,6 +116,7 @@ def _whole(dtype: np.dtype, target: Target, function: Function) -> None:
         scope.run("lw_scratch_release", [("ptr", turned)])
         return ()
     branch(root, root.emit(f"icmp eq ptr {turned}, null"), fail, make, rare=True)
+    return ()
 
 
 def _some(dtype: np.dtype, function: Function) -> None:
@@ -118,7 +125,7 @@ def _some(dtype: np.dtype, function: Function) -> None:
     for k, x in enumerate((*NUMBERS, *POINTERS)):
         type = "ptr" if x in POINTERS else "i64"
         root.do(f"%{x} = load {type}, ptr {element(root, 'i64', '%context', str(k))}")
-    reach = added(root, product(root, root.emit("sub i64 %rows, 1"), "%spread"), 1)  # rows that a window is high
+    reach = reach_of(root)
     padded = added(root, product(root, root.emit("sub i64 %wide, 1"), "%right"), "%columns")
     tall = added(root, product(root, root.emit("sub i64 %high, 1"), "%down"), reach)
     inside = root.emit("icmp eq i64 %above, 0")
@@ -157,6 +164,11 @@ def _some(dtype: np.dtype, function: Function) -> None:
         scope.run("lw_scratch_release", [("ptr", copy)])
         return ()
     branch(root, root.emit(f"icmp eq ptr {copy}, null"), fail, run, rare=True)
+
+
+def reach_of(scope: Scope) -> str:
+    """How many rows of an image a window is high."""
+    return added(scope, product(scope, greatest(scope, scope.emit("sub i64 %rows, 1"), "0"), "%spread"), 1)
 
 
 def rows_read(scope: Scope, count: str, reach: str) -> str:

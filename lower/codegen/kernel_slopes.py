@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 from loopwright.lower.codegen.few_features import NUMBERS as FORWARD
-from loopwright.lower.codegen.few_features import copy_row, fail, greatest, least, rows_read
+from loopwright.lower.codegen.few_features import copy_row, fail, greatest, least, reach_of, rows_read
 from loopwright.lower.codegen.interleaving import added, product
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.small import element
@@ -76,8 +76,12 @@ class _Slopes:
                 scope.do(f"store {type} {x}, ptr {element(scope, 'i64', context, str(k))}")
             pixels = product(scope, "%images", "%high", "%wide")
             work = scope.emit(f"udiv i64 {product(scope, pixels, width)}, {max(2 * self.lanes // 5 // self.heights[0], 1)}")
-            scope.run("lw_wide_loop", [("ptr", f"@{name_of(self.dtype)}_some"), ("ptr", context),
-                                       ("i64", product(scope, "%rows", units)), ("i64", work), ("i64", "1"), ("i64", "1")])
+
+            def shared(inner: Scope) -> Carried:
+                inner.run("lw_wide_loop", [("ptr", f"@{name_of(self.dtype)}_some"), ("ptr", context),
+                                           ("i64", product(inner, "%rows", units)), ("i64", work), ("i64", "1"), ("i64", "1")])
+                return ()
+            branch(scope, scope.emit(f"icmp sgt i64 {pixels}, 0"), shared)
             branch(scope, turned, partial(self._store, sums, run, apart, True), partial(self._store, sums, run, apart, False))
             scope.run("lw_scratch_release", [("ptr", sums)])
             return ()
@@ -136,7 +140,7 @@ class _Slopes:
         for k, x in enumerate((*NUMBERS, *POINTERS, *MADE)):
             type = "ptr" if x in (*POINTERS, "sums") else "i64"
             root.do(f"%{x} = load {type}, ptr {element(root, 'i64', '%context', str(k))}")
-        root.do("%reach = add i64 0, " + added(root, product(root, root.emit("sub i64 %rows, 1"), "%spread"), 1))
+        root.do(f"%reach = add i64 0, {reach_of(root)}")
         root.do("%padded = add i64 0, " + added(root, product(root, root.emit("sub i64 %wide, 1"), "%right"), "%columns"))
         root.do("%line = mul i64 %padded, %channels")
         fits = root.emit(f"udiv i64 {PIXELS}, {greatest(root, '%wide', '1')}")
