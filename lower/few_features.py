@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from loopwright.ir.dims import Extent, floordiv, maximum, minimum, product
-from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.ops.construct import size_value
-from loopwright.ir.ops.control import switch
+from loopwright.ir.graph import Graph, Node
 from loopwright.ir.ops.convolution import FEATURE, IMAGE, SPACE
-from loopwright.ir.types import I64, ArrayType
+from loopwright.lower.choices import as_it_is, chosen
 from loopwright.lower.codegen.products import has_own
 from loopwright.lower.convolution_ops import few_features, in_place_of, kinds_in_memory, one_group, spatial_pair, whole_shapes
 from loopwright.lower.kernel import kernel
-from loopwright.lower.rules import default_schedule
 from loopwright.lower.target import Target
 
 SOME, ROW = 4, 8  # so many features more for each so many elements of a window's row ...
@@ -37,14 +34,7 @@ def by_features(n: Node, target: Target, partition: Callable[[Graph], Graph]) ->
     few = partition(Graph(region.params, tuple(map(_as_few, region.nodes)), region.results))
     if many == 0:
         return in_place_of(few, n)
-    chosen = Value(ArrayType((), I64))
-    number = Value(chosen.type)
-    choice = Graph((), (Node(size_value, (), {"size": many}, (number,)),), (number,))
-    attrs = {"implementation": "generated", "schedule": default_schedule(choice, target)}
-    params, results = (tuple([Value(v.type) for v in values]) for values in (region.params, region.results))
-    usual = Graph(params, (Node(kernel, params, n.attrs, results, (region,), n.source),), results)
-    return [Node(kernel, (), attrs, (chosen,), (choice,)),
-            Node(switch, (chosen, *n.inputs), {}, n.outputs, (few, usual), n.source)]
+    return chosen(n, many, (few, as_it_is(n)), target)
 
 
 def _as_few(n: Node) -> Node:

@@ -10,14 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from loopwright.ir.dims import Extent, floordiv, minimum
-from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.ops.construct import size_value
+from loopwright.ir.graph import Graph, Node
 from loopwright.ir.ops.contraction import dot_general
-from loopwright.ir.ops.control import switch
-from loopwright.ir.types import I64, ArrayType
-from loopwright.lower.kernel import kernel
+from loopwright.lower.choices import as_it_is, chosen
 from loopwright.lower.row_products import row_products
-from loopwright.lower.rules import default_schedule
 from loopwright.lower.target import Target
 
 FEWEST_ROWS = 32  # that a chain is worth its copies for
@@ -40,15 +36,8 @@ def by_rows(n: Node, target: Target, partition: Callable[[Graph], Graph]) -> lis
     rows = rows_of(region)
     if isinstance(rows, int):
         return [n]
-    many = Value(ArrayType((), I64))
-    number = Value(many.type)
-    choice = Graph((), (Node(size_value, (), {"size": minimum(floordiv(rows, FEWEST_ROWS), 1)}, (number,)),), (number,))
-    attrs = {"implementation": "generated", "schedule": default_schedule(choice, target)}
-    params, results = (tuple([Value(v.type) for v in values]) for values in (region.params, region.results))
-    chain = Graph(params, (Node(kernel, params, n.attrs, results, (region,), n.source),), results)
     few = partition(Graph(region.params, tuple(map(_as_product, region.nodes)), region.results))
-    return [Node(kernel, (), attrs, (many,), (choice,)),
-            Node(switch, (many, *n.inputs), {}, n.outputs, (few, chain), n.source)]
+    return chosen(n, minimum(floordiv(rows, FEWEST_ROWS), 1), (few, as_it_is(n)), target)
 
 
 def _as_product(n: Node) -> Node:

@@ -15,13 +15,12 @@ from loopwright.ir.dims import Extent, Shape, maximum, minimum, product
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
-from loopwright.ir.ops.construct import full, size_value
-from loopwright.ir.ops.control import switch
+from loopwright.ir.ops.construct import full
 from loopwright.ir.ops.elementwise import same_shape
 from loopwright.ir.ops.reductions import reduce_all, reduce_any, reduce_max, reduce_min
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.structural import transpose
-from loopwright.ir.types import I64, ArrayType
+from loopwright.lower.choices import as_it_is, chosen
 from loopwright.lower.kernel import kernel, region_of
 from loopwright.lower.rules import default_schedule
 from loopwright.lower.target import Target
@@ -123,17 +122,9 @@ def with_copies(n: Node, target: Target, is_scheduled: bool) -> list[Node]:
     kernels = _Kernels(target, is_scheduled, [t for t, _ in found])
     if many == 1:
         return kernels.apart(n, n.inputs, n.outputs)
-    number = Value(ArrayType((), I64))
-    choice = Graph((), (Node(size_value, (), {"size": many}, (number,)),), (number,))
-    chosen = Value(number.type)
-    attrs = {"implementation": "generated", "schedule": default_schedule(choice, target)}
-    arms = []
-    for apart in (False, True):
-        params, results = (tuple([Value(v.type) for v in values]) for values in (region.params, region.results))
-        nodes = kernels.apart(n, params, results) if apart else [Node(kernel, params, n.attrs, results, (region,), n.source)]
-        arms.append(Graph(params, tuple(nodes), results))
-    return [Node(kernel, (), attrs, (chosen,), (choice,)),
-            Node(switch, (chosen, *n.inputs), {}, n.outputs, tuple(arms), n.source)]
+    params, results = (tuple([Value(v.type) for v in values]) for values in (region.params, region.results))
+    copied = Graph(params, tuple(kernels.apart(n, params, results)), results)
+    return chosen(n, many, (as_it_is(n), copied), target)
 
 
 def _copied(region: Graph) -> list[tuple[Node, Node]]:

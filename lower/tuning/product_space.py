@@ -56,7 +56,8 @@ def tile_shapes(space: object, schedule: Schedule, made: Scheduled) -> Iterator[
             continue
         for height in {x.heights[0] + step for step in (-4, -2, -1, 1, 2, 4)}:
             if height > 0:
-                heights = tuple(sorted({height, *(h for h in x.heights[1:] if h < height), 1}, reverse=True))
+                lower = [h for h in x.heights[1:] if h < height]
+                heights = tuple(sorted({height, *lower, min(height, x.heights[-1])}, reverse=True))
                 yield [x], [dataclasses.replace(x, heights=heights)]
         for depth in (x.depth * 2, x.depth // 2):
             if depth:
