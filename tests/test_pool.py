@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from loopwright.lower.runtime import pool, scratch, threads
 from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.engine import load
-from loopwright.lower.runtime.pool_text import EXPORTS, THRESHOLD
+from loopwright.lower.runtime.pool_text import DEBT, EXPORTS, THRESHOLD, WAKING
 from tests.forking import check_in_child, needs_fork, of_threads
 from tests.scale import examples
 
@@ -133,6 +133,39 @@ def test_loops_of_little_work_are_one_chunk_others_have_even_ones(loops, count_o
         assert len(lengths) <= count_of_threads
     assert (lengths[:-1] >= least / 2).all() and (lengths[:-1] % together == 0).all()
     assert len(lengths) == 1 or lengths[0] - lengths[-1] <= len(lengths) * together
+
+
+def chunks_of(loops, n):
+    """How many chunks a loop of n units of work has."""
+    context = np.zeros(2 * n + 1, np.int64)
+    context[0] = n
+    whole = ctypes.CFUNCTYPE(None, POINTER, POINTER, SIZE, SIZE, SIZE, SIZE)(pool.library()["lw_loop"])
+    whole(loops.library["count"], context.ctypes.data, n, 1, 1, 1)
+    assert (context[1:n + 1] == 1).all()
+    return np.count_nonzero(context[n + 1:])
+
+
+def chunks_after_sleep(loops, n, seconds=10.0):
+    """How many chunks a loop has that finds the workers asleep: 1 at last, as they sleep when nobody calls them."""
+    end = time.monotonic() + seconds
+    while (found := chunks_of(loops, n)) != 1 and time.monotonic() < end:
+        time.sleep(0.01)
+    return found
+
+
+@of_threads
+def test_short_loops_have_threads_that_are_awake(loops):
+    """They wake none, and start none, but those that are missed for long."""
+    pool.set_threads(3)
+    try:
+        assert chunks_of(loops, THRESHOLD) == 1
+        assert chunks_of(loops, WAKING) > 1
+        assert chunks_after_sleep(loops, THRESHOLD) == 1
+        assert chunks_of(loops, WAKING) > 1
+        assert chunks_after_sleep(loops, THRESHOLD) == 1
+        assert any(chunks_of(loops, THRESHOLD) > 1 for _ in range(2 * DEBT // THRESHOLD))
+    finally:
+        pool.set_threads(None)
 
 
 @of_threads

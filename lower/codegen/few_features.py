@@ -110,7 +110,7 @@ def _all_rows(dtype: np.dtype, target: Target, root: Scope) -> Carried:
         context = scope.function.slot(len(given), "i64", 8)
         for k, (type, x) in enumerate(given):
             scope.do(f"store {type} {x}, ptr {element(scope, 'i64', context, str(k))}")
-        units = scope.emit(f"udiv i64 {product(scope, '%wide', '%features', each)}, {max(2 * target.lanes(dtype) // 5, 1)}")
+        units = product(scope, "%wide", "%features", each)
         scope.run("lw_loop", [("ptr", f"@{name_of(dtype)}_some"), ("ptr", context), ("i64", product(scope, "%images", "%high")),
                               ("i64", units), ("i64", str(LEAST_ROWS)), ("i64", "1")])
         scope.run("lw_scratch_release", [("ptr", turned)])

@@ -75,7 +75,7 @@ class _Slopes:
             for k, (type, x) in enumerate(given):
                 scope.do(f"store {type} {x}, ptr {element(scope, 'i64', context, str(k))}")
             pixels = product(scope, "%images", "%high", "%wide")
-            work = scope.emit(f"udiv i64 {product(scope, pixels, width)}, {max(2 * self.lanes // 5 // self.heights[0], 1)}")
+            work = product(scope, pixels, width, str(self.heights[0]))
 
             def shared(inner: Scope) -> Carried:
                 inner.run("lw_wide_loop", [("ptr", f"@{name_of(self.dtype)}_some"), ("ptr", context),

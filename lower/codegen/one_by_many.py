@@ -112,7 +112,7 @@ class _Whole:
             context = self.function.slot(len(_given()), "i64", 8)
             for k, (kind, x) in enumerate(_given()):
                 inner.do(f"store {kind} {x}, ptr {element(inner, 'i64', context, str(k))}")
-            units = inner.emit(f"udiv i64 {product(inner, each, '%m', '%n', '%k')}, {max(2 * self.lanes // 5, 1)}")
+            units = product(inner, each, "%m", "%n", "%k")
             inner.run("lw_loop", [("ptr", f"@{self.name}_groups_shared"), ("ptr", context), ("i64", count), ("i64", units),
                                   ("i64", "1"), ("i64", "1")])
             return ()

@@ -96,8 +96,7 @@ class _Panels:
             for k, (kind, x) in enumerate(given):
                 scope.do(f"store {kind} {x}, ptr {element(scope, 'i64', context, str(k))}")
             count = scope.emit(f"udiv i64 {scope.emit(f'add i64 %n, {self.wide - 1}')}, {self.wide}")
-            terms = scope.emit(f"mul i64 {scope.emit(f'mul i64 %m, {self.wide}')}, %k")
-            work = scope.emit(f"udiv i64 {terms}, {self.lanes // 2}")  # as many multiplications take as long as other work
+            work = scope.emit(f"mul i64 {scope.emit(f'mul i64 %m, {self.wide}')}, %k")
             scope.run("lw_loop", [("ptr", f"@{name}_shared"), ("ptr", context), ("i64", count), ("i64", work), ("i64", "1"),
                                   ("i64", "1")])
             return ()

@@ -54,7 +54,7 @@ from loopwright.lower.runtime.blas_threads import MOST
 from loopwright.lower.target import Target
 
 LITTLE = 1 << 16  # multiplications, which no threads share
-LEAST_ROWS = 96  # that a thread takes
+LEAST_ROWS = 24  # that a thread takes
 MATRICES, SHARED = 8, 1 << 18  # products with no more results, no fewer of which threads take whole
 FORMS = tuple((left, right) for left in (False, True) for right in (False, True))  # whether each side is stored transposed
 Code = Callable[[Scope, list[str], str], None]  # places, rows
@@ -418,11 +418,6 @@ class _Whole:
         else:
             self._alone(root)
 
-    @property
-    def _each(self) -> int:
-        """How many multiplications take as long as other work."""
-        return max(2 * self.product.lanes // 5, 1)
-
     def _alone(self, scope: Scope) -> Carried:
         scope.do(f"call void @{self.product.name}_some({', '.join(map(' '.join, self.given))}, i64 0, i64 %batch)")
         return ()
@@ -439,7 +434,7 @@ class _Whole:
         context = self.function.slot(len(self.given), "i64", 8)
         for k, (type, x) in enumerate(self.given):
             scope.do(f"store {type} {x}, ptr {element(scope, 'i64', context, str(k))}")
-        units = scope.emit(f"udiv i64 {product(scope, *work, '%k')}, {self._each}")
+        units = product(scope, *work, "%k")
         scope.run("lw_loop", [("ptr", f"@{self.product.name}_{kind}_shared"), ("ptr", context), ("i64", count), ("i64", units),
                               *(("i64", str(x)) for x in least)])
         return ()
@@ -483,9 +478,7 @@ class _Whole:
         last = scope.emit(f"and i1 {last}, {scope.emit(f'icmp sgt i64 {count}, 1')}")
 
         def rows(inner: Scope) -> Carried:
-            reads = inner.emit("icmp eq i64 %n, 1")  # a number for each multiplication
-            columns = inner.emit(f"select i1 {reads}, i64 {self._each}, i64 %n")
-            by_rows = partial(self._shared, kind="rows", count="%m", work=("1", columns), least=(LEAST_ROWS, small.HIGHEST))
+            by_rows = partial(self._shared, kind="rows", count="%m", work=("%n",), least=(LEAST_ROWS, small.HIGHEST))
             branch(inner, self._is_one_of(inner, made.ways), by_rows, self._alone)
             return ()
         branch(scope, last, partial(self._shared, kind="columns", count=count, work=("%m", str(panel))), rows)

@@ -143,7 +143,7 @@ class _Summed:
             values = [text.split()[1] for text in GIVEN.split(", ")] + [each, results]
             for k, (kind, x) in enumerate(zip(_kinds(), values, strict=True)):
                 inner.do(f"store {kind} {x}, ptr {element(inner, 'i64', context, str(k))}")
-            units = inner.emit(f"udiv i64 {product(inner, each, '%m', '%n', '%k')}, {max(2 * self.lanes // 5, 1)}")
+            units = product(inner, each, "%m", "%n", "%k")
             inner.run("lw_loop", [("ptr", f"@{self.name}_shared"), ("ptr", context), ("i64", count), ("i64", units),
                                   ("i64", "1"), ("i64", "1")])
 

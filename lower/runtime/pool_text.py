@@ -16,7 +16,9 @@ CALLER_SHARE = 4  # how much less patient the caller is, which yields its core t
 MOST_CHUNKS_BITS = 15
 MOST_RANGES = 16  # more threads have them in common
 CHUNK = 1 << 16  # units of work: some 16k elements of light work
-THRESHOLD = 4 * CHUNK  # loops of less work run where they are
+THRESHOLD = 4 * CHUNK  # some 5 us: loops of less work run where they are
+WAKING = 8 * THRESHOLD  # some 40 us: loops of less work wake nobody
+DEBT = 8 * WAKING  # work of loops that went without threads because these slept, which is worth waking them
 MOST_CHUNKS = 128  # long stretches of memory are read faster than short ones; it says nothing of how many threads there are
 UNSTARTED, SERIAL, PARALLEL = 0, 1, 2
 LOOPS = ("lw_loop", "lw_wide_loop", "lw_watched_loop")
@@ -31,7 +33,7 @@ def pool_text(processor: str, futex: int | None, yield_function: str, nap_functi
     """processor: `x86`, `arm64` or empty. futex, nap_function: see `sleep_text`. yield_function: `i32 ()`."""
     declaration, pause = _PAUSES[processor]
     return "\n".join((declaration, _STATE, sleep_text(futex, nap_function), _DRAIN, _PUBLISH,
-                      _wait_text(pause, yield_function), _FOR, *map(_loop_text, LOOPS), _worker_text(pause), _CONTROL))
+                      _wait_text(pause, yield_function), _FOR, _WORTH, *map(_loop_text, LOOPS), _worker_text(pause), _CONTROL))
 
 
 _STATE = f"""
@@ -40,6 +42,7 @@ _STATE = f"""
 @signal = internal global i32 0, align 64
 @sleepers = internal global i32 0, align 64
 @busy = internal global i32 0, align 64
+@debt = internal global i64 0, align 64
 @mode = internal global i32 0, align 64
 @threads = internal global i64 1, align 8
 @patience = internal global i64 0, align 8
@@ -290,6 +293,40 @@ out:
 """
 
 
+_WORTH = f"""
+; Is so much work worth threads? Less than what pays for waking them is where they are awake, or have been missed for long.
+define internal i1 @worth(i64 %work) nounwind {{
+entry:
+  %much = icmp sge i64 %work, {WAKING}
+  br i1 %much, label %yes, label %less
+less:
+  %little = icmp slt i64 %work, {THRESHOLD}
+  %busy = load atomic i32, ptr @busy monotonic, align 4
+  %taken = icmp ne i32 %busy, 0
+  %neither = or i1 %little, %taken
+  br i1 %neither, label %no, label %ask
+ask:
+  %sleepers = load atomic i32, ptr @sleepers monotonic, align 4
+  %none = icmp eq i32 %sleepers, 0
+  %mode = load atomic i32, ptr @mode acquire, align 4
+  %there = icmp eq i32 %mode, {PARALLEL}
+  %awake = and i1 %none, %there
+  br i1 %awake, label %yes, label %owe
+owe:
+  %before = load atomic i64, ptr @debt monotonic, align 8
+  %debt = add i64 %before, %work
+  %long = icmp sge i64 %debt, {DEBT}
+  %left = select i1 %long, i64 0, i64 %debt
+  store atomic i64 %left, ptr @debt monotonic, align 8
+  br i1 %long, label %yes, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+"""
+
+
 def _loop_text(name: str) -> str:
     """A whole loop of n indices, `each` units of work: here, or, where there are threads, in chunks of as many indices each,
     a multiple of `together`, more than half of `least`. A wide one has a chunk for each thread, so these are there first. One
@@ -309,11 +346,12 @@ entry:
   %none = icmp slt i64 %each, 1
   %units = select i1 %none, i64 1, i64 %each
   %work = mul i64 %n, %units
-  %enough = icmp sge i64 %work, {THRESHOLD}
   %mode = load atomic i32, ptr @mode acquire, align 4
   %shared = icmp ne i32 %mode, {SERIAL}
-  %many = and i1 %enough, %shared
-  br i1 %many, label %chunks, label %whole
+  br i1 %shared, label %ask, label %whole
+ask:
+  %enough = call i1 @worth(i64 %work)
+  br i1 %enough, label %chunks, label %whole
 whole:
   call void %body(ptr %context, i64 0, i64 %n)
   ret void
@@ -431,6 +469,7 @@ define void @lw_pool_reset() nounwind {{
   store [{MOST_RANGES} x i64] zeroinitializer, ptr @tickets, align 64
   store atomic i32 0, ptr @signal seq_cst, align 4
   store atomic i32 0, ptr @sleepers seq_cst, align 4
+  store atomic i64 0, ptr @debt monotonic, align 8
   store atomic i32 {UNSTARTED}, ptr @mode seq_cst, align 4
   store atomic i32 0, ptr @busy seq_cst, align 4
   ret void
