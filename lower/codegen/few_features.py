@@ -51,7 +51,7 @@ def pixels_of(target: Target, features: int) -> int:
 def few_features_text(dtype: np.dtype, target: Target, declarations: set[str], constants: set[str]) -> str:
     """The function, and those that it calls but for the pool's and the scratch memory's."""
     whole, some = (Function(declarations, constants) for _ in range(2))
-    _whole(dtype, target, whole)
+    _whole(dtype, whole)
     _some(dtype, some)
     tiles = [_Tiles(dtype, target, n, Function(declarations, constants)).text() for n in range(1, MOST + 1)]
     tiles.append(_Pixels(dtype, target, Function(declarations, constants)).text())
@@ -76,14 +76,14 @@ def greatest(scope: Scope, a: str, b: str) -> str:
 
 
 # ---- all of it --------------------------------------------------------------------------------------
-def _whole(dtype: np.dtype, target: Target, function: Function) -> None:
+def _whole(dtype: np.dtype, function: Function) -> None:
     """The kernel is turned, then threads share out rows of the result, if there are any."""
     root = function.root
     count = product(root, "%images", "%high", "%wide", "%features")
-    branch(root, root.emit(f"icmp sgt i64 {count}, 0"), partial(_all_rows, dtype, target))
+    branch(root, root.emit(f"icmp sgt i64 {count}, 0"), partial(_all_rows, dtype))
 
 
-def _all_rows(dtype: np.dtype, target: Target, root: Scope) -> Carried:
+def _all_rows(dtype: np.dtype, root: Scope) -> Carried:
     kind, size = memory_type(dtype), dtype.itemsize
     each = product(root, "%rows", "%columns", "%channels")
     turned = root.call("ptr", "lw_scratch_acquire", [("i64", product(root, each, "%features", str(size)))])
