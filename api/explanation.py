@@ -25,6 +25,8 @@ from loopwright.ir.signature import Version
 from loopwright.lower.control import blocks, is_control
 from loopwright.lower.padding import unpadded
 from loopwright.lower.runtime.lazy import segments
+from loopwright.lower.strips import results_in_strips
+from loopwright.lower.target import host_target
 from loopwright.versions import Draft, Entry, Versions
 
 if TYPE_CHECKING:
@@ -65,8 +67,12 @@ def _version_lines(number: int, entry: Entry, sizes: Mapping[str, int] | None) -
               if version.hidden]
     lines += [f"  result {k} takes the memory of argument {a}" for k, a in entry.compiled.donations.items()]
     lines += _kept_lines(entry.draft, sizes)
-    for k, node in enumerate(unpadded(entry.compiled.kernels).nodes):
+    kernels = entry.compiled.kernels
+    divided = set() if entry.compiled.donations else results_in_strips(kernels, host_target())
+    for k, node in enumerate(unpadded(kernels).nodes):
         lines += _kernel_lines(k, node, sizes)
+        if not divided.isdisjoint(node.outputs):
+            lines.append("    no row needs another: threads take some rows each through all trips")
     return lines
 
 

@@ -269,8 +269,8 @@ def _retyped(g: Graph, axis: int, outer: Sequence[Dim], size: Dim,
             if v not in inside and (v, a) not in new:
                 if a is not None and not all(x == 1 or x in outer for x in v.type.shape[:a]):
                     return None  # blocks would not be contiguous
-                new[v, a] = Value(_narrow(v.type, a, size))
-        new.update(((v, axis), Value(_narrow(v.type, axis, size))) for v in n.outputs)
+                new[v, a] = Value(narrow(v.type, a, size))
+        new.update(((v, axis), Value(narrow(v.type, axis, size))) for v in n.outputs)
         region = known.retyped(n.regions[0], axis, size)
         if region is None:
             return None
@@ -281,7 +281,8 @@ def _retyped(g: Graph, axis: int, outer: Sequence[Dim], size: Dim,
     return body, tuple([v for v, _ in given]), tuple([a for _, a in given])
 
 
-def _narrow(t: ArrayType, axis: int | None, size: Extent) -> ArrayType:
+def narrow(t: ArrayType, axis: int | None, size: Extent) -> ArrayType:
+    """The type of `size` positions of an axis; of all, where that is None."""
     return t if axis is None else t.with_shape(_with(t.shape, axis, size))
 
 
@@ -289,7 +290,7 @@ def _retyped_region(region: Graph, axis: int, size: Extent) -> Graph | None:
     """A kernel's region for a block: attributes that are the shape of a result change with it. None where an op disagrees."""
     axes = _region_axes(region, axis)
     assert axes is not None
-    new = {v: Value(_narrow(v.type, axes.get(v), size)) for v in (*region.params, *(n.outputs[0] for n in region.nodes))}
+    new = {v: Value(narrow(v.type, axes.get(v), size)) for v in (*region.params, *(n.outputs[0] for n in region.nodes))}
     nodes = []
     for n in region.nodes:
         old, made = n.outputs[0].type, new[n.outputs[0]].type

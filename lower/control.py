@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.ir.dims import Dim, symbol_of
+from loopwright.ir.dims import Dim, Extent, symbol_of
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.interpreter import evaluate
 from loopwright.ir.op import Op
@@ -86,6 +86,47 @@ padded_scan = Op(
 )
 
 
+def _strips_types(types: Sequence[ArrayType], regions: tuple[Graph, ...], total: Extent, axes: tuple[int | None, ...],
+                  **attrs: Any) -> tuple[ArrayType, ...]:
+    made = [v.type for v in regions[0].results]
+    places = [a or 0 for a in axes[len(types):]]
+    return tuple([t.with_shape((*t.shape[:a], total, *t.shape[a + 1:])) for t, a in zip(made, places, strict=True)])
+
+
+def _run_strips(*arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping[str, int], size: Dim, **attrs: Any) -> Any:
+    return evaluate(regions[0].nodes[0].regions[0], arrays, {**sizes, str(size): attrs["total"]})  # one strip of all rows
+
+
+strips = Op(
+    name="strips",
+    doc="Runs its region on strips of `total` positions, those of the axes `axes` of operands and results (None: read whole). "
+        "The region's first parameter is the number of positions: `size` in it. Threads share them out: at least `least` for "
+        "each, a multiple of `together`, of which `rows` are in the caches together. `work`: units of a position. "
+        "`trip`: units of all positions between two places where threads of single kernels would meet.",
+    numpy=_run_strips,
+    infer=_strips_types,
+)
+
+
+def _strip_types(types: Sequence[ArrayType], regions: tuple[Graph, ...], size: Dim, total: Extent, short: tuple[Dim, ...],
+                 lanes: int, **attrs: Any) -> tuple[ArrayType, ...]:
+    return scan.result_types(types, regions[-1:], attrs)
+
+
+def _run_strip(*arrays: np.ndarray, regions: tuple[Graph, ...], sizes: Mapping[str, int], size: Dim, total: int,
+               short: tuple[Dim, ...], lanes: int, **attrs: Any) -> tuple[Any, ...]:
+    return tuple(scan.numpy(*arrays, regions=regions[-1:], sizes=sizes, **attrs))
+
+
+strip_scan = Op(
+    name="strip_scan",
+    doc="A scan, or a padded_scan where it has two bodies, of `size` positions in arrays of `total`: the rows that it goes "
+        "through lie as far apart as rows of these.",
+    numpy=_run_strip,
+    infer=_strip_types,
+)
+
+
 def split_at_trips(g: Graph) -> Graph:
     """g with all that follows its first `trips` node in the region of a `sized` node, which may hold another."""
     k = next((k for k, n in enumerate(g.nodes) if n.op is trips), None)
@@ -110,9 +151,11 @@ def _while_carry(n: Node) -> int:
 _CARRY: Mapping[Op, Callable[[Node], int]] = {
     switch: lambda n: 0,
     blocks: lambda n: 0,
+    strips: lambda n: 0,
     while_: _while_carry,
     scan: lambda n: int(n.attrs["carry"]),
     padded_scan: lambda n: int(n.attrs["carry"]),
+    strip_scan: lambda n: int(n.attrs["carry"]),
 }
 
 
@@ -142,7 +185,7 @@ def carried_by(n: Node, region: int) -> dict[int, Value]:
 def in_place(n: Node) -> tuple[bool, ...]:
     """Which carries of a partitioned loop stay in one buffer: all that makes their next value is one update in place, or an
     inner loop that is alone to read them."""
-    if n.op is sized or n.op is blocks:
+    if n.op is sized or n.op is blocks or n.op is strips:
         return ()
     body, carried = n.regions[-1], carried_by(n, len(n.regions) - 1)
     return tuple([_stays(body, v, body.results[k]) for k, v in carried.items()])

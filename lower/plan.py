@@ -18,7 +18,7 @@ from functools import lru_cache
 from loopwright.ir.cached import cached_property
 from loopwright.ir.dims import Extent, evaluate, floordiv, maximum, summed
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.lower.control import blocks, carry_count, in_place, is_control, sized
+from loopwright.lower.control import blocks, carry_count, in_place, is_control, sized, strips
 
 MOST_TRIED = 4  # free slots, and sizes that one held, that are compared with a need by proof
 NOMINAL = 64  # every symbol, where sizes that cannot be compared are
@@ -110,7 +110,7 @@ def plan_memory(g: Graph) -> Plan:
 
 def plan_regions(n: Node) -> Regions:
     """The memory of a node of control flow. One whose size is known only then takes it from the system then."""
-    if n.op is sized or n.op is blocks:
+    if n.op is sized or n.op is blocks or n.op is strips:
         return Regions((), ())
     stays = in_place(n)
     spare = [0 if stays[k] else bytes_of(v) for k, v in enumerate(n.outputs[:carry_count(n)])]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -42,6 +42,7 @@ from loopwright.lower.runtime.parts import quickly
 from loopwright.lower.runtime.writer import Writer
 from loopwright.lower.scheduling import Scheduled, build_nest
 from loopwright.lower.squeezing import squeezed
+from loopwright.lower.strips import in_strips
 from loopwright.lower.target import Target
 
 
@@ -73,11 +74,10 @@ def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False
         if cover.partition:
             raise ScheduleError(f"{cover.partition[0]}: the graph is a program already, whose partition is decided.")
         kernels = covered(once.regions[0], cover.kernels)
-        made = lower_kernels(kernels, target, g.free_symbols, fast_math=once.attrs["fast_math"], apart=apart, sizes=sizes)
-        return replace(made, donations=dict(once.attrs["donations"]))
+        return lower_kernels(kernels, target, g.free_symbols, dict(once.attrs["donations"]),
+                             fast_math=once.attrs["fast_math"], apart=apart, sizes=sizes)
     kernels, donations = cover_graph(g, target, blas=blas, donated=donated, cover=cover)
-    made = lower_kernels(kernels, target, g.free_symbols, fast_math=fast_math, apart=apart, sizes=sizes)
-    return replace(made, donations=donations)
+    return lower_kernels(kernels, target, g.free_symbols, donations, fast_math=fast_math, apart=apart, sizes=sizes)
 
 
 def cover_graph(g: Graph, target: Target, *, blas: bool, donated: Sequence[int] = (),
@@ -97,14 +97,17 @@ def cover_graph(g: Graph, target: Target, *, blas: bool, donated: Sequence[int] 
     return covered(kernels, cover.kernels), donations
 
 
-def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], *, fast_math: bool = False,
-                  apart: bool = False, sizes: Mapping[str, int] = {}) -> Program:
-    """The program of a partitioned graph. `symbols`: those of the graph that it was, in the order of the entry's sizes."""
+def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], donations: Mapping[int, int] = {}, *,
+                  fast_math: bool = False, apart: bool = False, sizes: Mapping[str, int] = {}) -> Program:
+    """The program of a partitioned graph, of which some results lie in the memory of arguments. `symbols`: those of the graph
+    that it was, in the order of the entry's sizes."""
     module, made = _Module(target, fast_math, {} if apart else None, sizes), with_panels(kernels, target)
+    if not donations:  # a loop may begin with an argument whose memory its result takes: then it alone has both
+        made = in_strips(made, target)
     frame = _entry(made, symbols, module)
     whole = Node(kernel, made.params, {}, made.results, (made,))
     sites = (None, *(source_at(whole, path) for path in frame.sites[1:]))
-    return Program(module.text(frame), sites, kernels, {}, module.apart or {})
+    return Program(module.text(frame), sites, kernels, donations, module.apart or {})
 
 
 class _Module:

@@ -10,18 +10,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from loopwright.ir.dims import substitute, symbol_of
+from loopwright.ir.dims import product, substitute, symbol_of
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan, switch, while_
 from loopwright.ir.ops.regions import split
-from loopwright.lower.control import blocks, carry_count, initial_carries, padded_scan, sized
+from loopwright.lower.control import blocks, carry_count, initial_carries, padded_scan, sized, strip_scan, strips
 from loopwright.lower.functions import FAILED, Frame, Function
 from loopwright.lower.plan import Argument, Place, Regions, ResultMemory, bytes_of, on_stack, plan_memory, plan_regions
+from loopwright.lower.runtime.pool_text import WAKING
 from loopwright.lower.runtime.writer import Writer, every
 
 SMALL_TEXT = 20_000  # characters of a function that may become part of another
 FEW_TRIPS = 1 << 16  # of small bodies: over before anybody could ask for an end
+FEW_ROWS = 64  # that threads need not take some each of, if single kernels have work for them
+MOST_SITES = 2  # of a loop that threads share: the unknown one and another
 FIRST_POLL = {True: 1024, False: 1}  # trips before the first question, by whether the body is small
 
 
@@ -41,21 +44,24 @@ def control_function(whole: Graph, name: str,
         return symbols | own
 
     frame = Frame(function_of, known, inlines=n.op is not sized)
-    _EMIT[n.op](_Control(frame, n, operands, results))
+    c = _Control(name, frame, n, operands, results)
+    _EMIT[n.op](c)
     initial = initial_carries(n)  # each may lie where its result will
     parameters = [*(f"ptr {'' if v in initial else 'noalias '}%p{k}" for k, v in enumerate(whole.params)),
                   *(f"ptr {'' if k < len(initial) else 'noalias '}{r}" for k, r in enumerate(results)),
                   "ptr %workspace", *(f"i64 {s}" for s in symbols.values()), "ptr %error"]
     text = frame.text(f"internal void @{name}({', '.join(parameters)})")
-    is_small = frame.is_small and n.op is not sized and len(text) < SMALL_TEXT
-    return Function(name, tuple(frame.sites), frame.can_fail, is_small), text, frame.w.declarations
+    is_small = frame.is_small and n.op is not sized and not c.others and len(text) < SMALL_TEXT
+    declared = (*frame.w.declarations, *(x for _, w in c.others for x in w.declarations))
+    return Function(name, tuple(frame.sites), frame.can_fail, is_small), "\n".join((*(x for x, _ in c.others), text)), declared
 
 
 class _Control:
     """A node of control flow inside the function that is written for it."""
 
-    def __init__(self, frame: Frame, n: Node, operands: list[str], results: list[str]) -> None:
-        self.frame, self.w, self.node = frame, frame.w, n
+    def __init__(self, name: str, frame: Frame, n: Node, operands: list[str], results: list[str]) -> None:
+        self.name, self.frame, self.w, self.node = name, frame, frame.w, n
+        self.others: list[tuple[str, Writer]] = []  # functions that this one needs
         self.operands, self.results = operands, results
         self.memory: Regions = plan_regions(n)
         self.scratch = [frame.scratch(plan, "%workspace") for plan in self.memory.plans]
@@ -235,10 +241,10 @@ _Carry = _Small | _Large | _InPlace | _Padded
 
 
 # ---- loops --------------------------------------------------------------------------------------
-def _loop(c: _Control, carries: Sequence[_Carry], condition: Callable[[], str], body: Callable[[list[str], list[str]], None],
+def _loop(frame: Frame, carries: Sequence[_Carry], condition: Callable[[], str], body: Callable[[list[str], list[str]], None],
           *, polls: bool) -> None:
     """while condition(): body(buffers of the carries, buffers of the new ones)."""
-    w = c.w
+    w = frame.w
     head, trip, done = w.fresh("head"), w.fresh("trip"), w.fresh("done")
     w.jump(head)
     w.label(head)
@@ -248,7 +254,7 @@ def _loop(c: _Control, carries: Sequence[_Carry], condition: Callable[[], str], 
     for x in carries:
         x.advance()
     if polls:
-        _poll(c.frame)
+        _poll(frame)
     w.jump(head)
     w.label(done)
     for x in carries:
@@ -281,7 +287,7 @@ def _while(c: _Control) -> None:
         c.run(0, [*for_condition, *(x.current() for x in carries)], [flag])
         return w.let(f"trunc i8 {w.load('i8', flag)} to i1")
 
-    _loop(c, carries, condition, lambda now, following: c.run(1, [*for_body, *now], following), polls=True)
+    _loop(c.frame, carries, condition, lambda now, following: c.run(1, [*for_body, *now], following), polls=True)
     c.leave()
 
 
@@ -303,9 +309,14 @@ def _padded_scan(c: _Control) -> None:
     c.leave()
 
 
+def _strip_scan(c: _Control) -> None:
+    (_padded_scan if len(c.node.regions) > 1 else _scan)(c)
+
+
 def _steps(c: _Control, number: int) -> None:
     """The loop of a scan with the body of that number, whose vectors may have more elements than those of the node."""
     n, w, sizes, region, whole = c.node, c.w, c.frame.sizes, c.node.regions[number], c.node.regions[-1]
+    stored = {str(n.attrs["size"]): n.attrs["total"]} if n.op is strip_scan else {}
     count = carry_count(n)
     length = sizes.extent(n.attrs["length"])
     constants, initial, xs = split(c.operands, n.attrs["constants"], count)
@@ -314,8 +325,11 @@ def _steps(c: _Control, number: int) -> None:
     last = w.let(f"sub i64 {length}, 1")
     w.store("i64", "0", at)
 
+    def distance(v: Value) -> str:
+        return sizes.extent(substitute(bytes_of(v), stored))
+
     def rows(bases: Sequence[str], values: Sequence[Value], k: str) -> list[str]:
-        return [w.let(f"getelementptr i8, ptr {base}, i64 {w.let(f'mul i64 {k}, {sizes.extent(bytes_of(v))}')}")
+        return [w.let(f"getelementptr i8, ptr {base}, i64 {w.let(f'mul i64 {k}, {distance(v)}')}")
                 for base, v in zip(bases, values, strict=True)]
 
     def body(now: list[str], following: list[str]) -> None:
@@ -328,7 +342,7 @@ def _steps(c: _Control, number: int) -> None:
         w.store("i64", w.let(f"add i64 {step}, 1"), at)
 
     few = isinstance(n.attrs["length"], int) and n.attrs["length"] <= FEW_TRIPS
-    _loop(c, carries, lambda: w.let(f"icmp slt i64 {w.load('i64', at)}, {length}"), body, polls=not few)
+    _loop(c.frame, carries, lambda: w.let(f"icmp slt i64 {w.load('i64', at)}, {length}"), body, polls=not few)
 
 
 # ---- branches and sizes -------------------------------------------------------------------------
@@ -358,30 +372,89 @@ def _divided_up(w: Writer, a: str, b: str) -> str:
 
 
 def _blocks(c: _Control) -> None:
-    """A loop that moves every pointer on by a block; the region gets its memory from the system, as large as a block needs."""
-    n, w, sizes = c.node, c.w, c.frame.sizes
-    region, at, count = n.regions[0], w.slot("i64"), w.slot("i64")
-    plan = plan_memory(region)
-    total = sizes.extent(n.attrs["total"])
-    number = _divided_up(w, total, sizes.extent(n.attrs["rows"]))
-    rows = _divided_up(w, total, number)  # blocks of even size
-    steps = [sizes.extent(substitute(bytes_of(v), {str(n.attrs["size"]): 1})) for v in (*region.params[1:], *region.results)]
-    axes = (*n.attrs["axes"], *[n.attrs["axis"]] * len(region.results))
-    w.store("i64", "0", at)
-
-    def body(now: list[str], following: list[str]) -> None:
-        start = w.load("i64", at)
-        w.store("i64", w.call("i64", "llvm.smin.i64", f"i64 {rows}", f"i64 {w.let(f'sub i64 {total}, {start}')}"), count)
-        moved = [base if a is None else w.let(f"getelementptr i8, ptr {base}, i64 {w.let(f'mul i64 {start}, {step}')}")
-                 for base, a, step in zip((*c.operands, *c.results), axes, steps, strict=True)]
-        pointers: dict[Place, str] = {Argument(k): p for k, p in enumerate((count, *moved[:len(c.operands)]))}
-        pointers |= {ResultMemory(k): p for k, p in enumerate(moved[len(c.operands):])}
-        c.frame.run(region, plan, pointers)
-        w.store("i64", w.let(f"add i64 {start}, {rows}"), at)
-
-    _loop(c, (), lambda: w.let(f"icmp slt i64 {w.load('i64', at)}, {total}"), body, polls=False)
+    n = c.node
+    axes = (*n.attrs["axes"], *[n.attrs["axis"]] * len(n.outputs))
+    total = c.frame.sizes.extent(n.attrs["total"])
+    _go_through(c.frame, n.regions[0], [*c.operands, *c.results], axes, "0", total, c.frame.sizes.extent(n.attrs["rows"]))
     c.leave()
 
 
+def _go_through(frame: Frame, region: Graph, places: Sequence[str], axes: Sequence[int | None], begin: str, end: str,
+                most: str, together: str = "1") -> None:
+    """A loop that runs a region on blocks of at most so many positions from `begin` to `end`, but of a multiple of `together`:
+    of even size. Every pointer is that of position 0 of its axis. The region gets its memory from the system, as large as a
+    block needs."""
+    w, sizes, plan = frame.w, frame.sizes, plan_memory(region)
+    values = (*region.params[1:], *region.results)
+    steps = [None if a is None else sizes.extent(product(v.type.shape[a + 1:]) * v.type.dtype.itemsize)
+             for v, a in zip(values, axes, strict=True)]
+    at, count = w.slot("i64"), w.slot("i64")
+    total = w.let(f"sub i64 {end}, {begin}")
+    rows = _divided_up(w, total, _divided_up(w, total, most))
+    if together != "1":
+        rows = w.let(f"mul i64 {_divided_up(w, rows, together)}, {together}")
+    w.store("i64", begin, at)
+
+    def body(now: list[str], following: list[str]) -> None:
+        start = w.load("i64", at)
+        w.store("i64", w.call("i64", "llvm.smin.i64", f"i64 {rows}", f"i64 {w.let(f'sub i64 {end}, {start}')}"), count)
+        moved = [base if step is None else w.let(f"getelementptr i8, ptr {base}, i64 {w.let(f'mul i64 {start}, {step}')}")
+                 for base, step in zip(places, steps, strict=True)]
+        given = len(region.params) - 1
+        pointers: dict[Place, str] = {Argument(k): p for k, p in enumerate((count, *moved[:given]))}
+        pointers |= {ResultMemory(k): p for k, p in enumerate(moved[given:])}
+        frame.run(region, plan, pointers)
+        w.store("i64", w.let(f"add i64 {start}, {rows}"), at)
+
+    _loop(frame, (), lambda: w.let(f"icmp slt i64 {w.load('i64', at)}, {end}"), body, polls=False)
+
+
+def _strips(c: _Control) -> None:
+    """Threads call a function of its own with shares of the positions. What could raise at two places stays on one thread, so
+    that one error alone is told; so do few positions with much to do in each trip, where threads share out each kernel."""
+    n, w, sizes = c.node, c.w, c.frame.sizes
+    total, least, together, work, trip = [sizes.extent(n.attrs[x]) for x in ("total", "least", "together", "work", "trip")]
+    context = w.slot(f"[{len(n.inputs) + len(n.outputs) + len(sizes.symbols) + 1} x i64]")
+    share, frame = f"{c.name}_share", _share(c, context)
+    c.frame.sites, c.frame.can_fail = frame.sites, frame.can_fail
+    is_alone = len(c.frame.sites) > MOST_SITES or w.let(
+        f"and i1 {w.let(f'icmp slt i64 {total}, {FEW_ROWS}')}, {w.let(f'icmp sge i64 {trip}, {WAKING}')}")
+    alone, shared, done = w.fresh("alone"), w.fresh("shared"), w.fresh("done")
+    w.branch("true" if is_alone is True else is_alone, alone, shared)
+    w.label(alone)
+    w.do(f"call void @{share}(ptr {context}, i64 0, i64 {total})")
+    w.jump(done)
+    w.label(shared)
+    w.call("void", "lw_wide_watched_loop", f"ptr @{share}", f"ptr {context}", f"i64 {total}", f"i64 {work}", f"i64 {least}",
+           f"i64 {together}", f"ptr {w.function('i64', 'lw_poll', 'ptr', 'ptr')}", "ptr %error")
+    w.jump(done)
+    w.label(done)
+    w.do("ret void")
+
+
+def _share(c: _Control, context: str) -> Frame:
+    """The function of some positions, which finds all that it needs in the context."""
+    n, w, symbols = c.node, c.w, c.frame.sizes.symbols
+    words = [*(("ptr", x) for x in (*c.operands, *c.results, "%error")), *(("i64", x) for x in symbols.values())]
+    for k, (kind, x) in enumerate(words):
+        w.store(kind, x, context, 8 * k)
+
+    def known(head: Writer) -> dict[str, str]:
+        head.do(f"%error.at = getelementptr i8, ptr %context, i64 {8 * (len(words) - len(symbols) - 1)}")
+        head.do("%error = load ptr, ptr %error.at")
+        return {s: head.load("i64", "%context", 8 * (len(words) - len(symbols) + k)) for k, s in enumerate(symbols)}
+    frame = Frame(c.frame.function_of, known, inlines=False)
+    places = [frame.head.load("ptr", "%context", 8 * k) for k in range(len(n.inputs) + len(n.outputs))]
+    rows, together = (frame.sizes.extent(n.attrs[x]) for x in ("rows", "together"))
+    _go_through(frame, n.regions[0], places, n.attrs["axes"], "%begin", "%end", rows, together)
+    frame.w.do("ret void")
+    if frame.can_fail:
+        frame.w.label(FAILED)
+        frame.w.do("ret void")
+    c.others.append((frame.text(f"internal void @{c.name}_share(ptr %context, i64 %begin, i64 %end)"), frame.w))
+    return frame
+
+
 _EMIT: Mapping[Op, Callable[[_Control], None]] = {
-    switch: _switch, while_: _while, scan: _scan, padded_scan: _padded_scan, sized: _sized, blocks: _blocks}
+    switch: _switch, while_: _while, scan: _scan, padded_scan: _padded_scan, sized: _sized, blocks: _blocks,
+    strips: _strips, strip_scan: _strip_scan}

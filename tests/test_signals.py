@@ -10,7 +10,7 @@ FOREVER = """
     import numpy as np
     {before}
     import loopwright as lw
-    from tests.loops import scan, while_
+    from tests.loops import rows_of, scan, while_
 
     @lw.jit
     def f(x, limit):
@@ -36,6 +36,8 @@ FOREVER = """
 LOOPS = {
     "numbers": ("return while_(lambda l, x: x < l, lambda l, x: (x * 0.5,), [limit], [x])", "np.float64(0)"),
     "arrays": ("return while_(lambda l, x: np.sum(x) < l, lambda l, x: (np.sqrt(x) * 0.5,), [limit], [x])", "np.ones(100000)"),
+    "strips": ("return rows_of(np.where(limit < 0, 5, 1 << 40), "
+               "lambda rows, x: scan(lambda s, k: ((np.sin(s),), ()), [], [x], [rows])[0], x)", "np.ones((64, 64))"),
     "a nest": ("down = lambda y: while_(lambda y: y > 1, lambda y: (y - 1,), [], [y + 1000])[0]; "
                "return while_(lambda l, x: x < l, lambda l, x: (down(x) * 0,), [limit], [x])", "np.float64(0)"),
     "an inner loop": ("halve = lambda l, c: while_(lambda l, c: c < l, lambda l, c: (c * 0.5,), [l], [c]); "

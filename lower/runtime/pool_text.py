@@ -21,7 +21,7 @@ WAKING = 8 * THRESHOLD  # some 40 us: loops of less work wake nobody
 DEBT = 8 * WAKING  # work of loops that went without threads because these slept, which is worth waking them
 MOST_CHUNKS = 128  # long stretches of memory are read faster than short ones; it says nothing of how many threads there are
 UNSTARTED, SERIAL, PARALLEL = 0, 1, 2
-LOOPS = ("lw_loop", "lw_wide_loop", "lw_watched_loop")
+LOOPS = ("lw_loop", "lw_wide_loop", "lw_watched_loop", "lw_wide_watched_loop")
 EXPORTS = (*LOOPS, "lw_parallel_for", "lw_pool_work", "lw_pool_open", "lw_pool_close", "lw_pool_reset", "lw_pool_pause")
 
 _PAUSES = {"x86": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
@@ -331,7 +331,7 @@ def _loop_text(name: str) -> str:
     """A whole loop of n indices, `each` units of work: here, or, where there are threads, in chunks of as many indices each,
     a multiple of `together`, more than half of `least`. A wide one has a chunk for each thread, so these are there first. One
     that is watched may take long: signals are asked for by `wait`."""
-    more, is_wide = ", ptr %poll, ptr %error" if name == "lw_watched_loop" else "", name == "lw_wide_loop"
+    more, is_wide = ", ptr %poll, ptr %error" if "watched" in name else "", "wide" in name
     most = "load atomic i64, ptr @threads monotonic, align 8" if is_wide else f"add i64 {MOST_CHUNKS}, 0"
     start = f"""
   %unstarted = icmp eq i32 %mode, {UNSTARTED}

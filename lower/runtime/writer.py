@@ -85,6 +85,11 @@ class Writer:
         self.jump(done)
         self.label(done)
 
+    def function(self, result: str, name: str, *types: str) -> str:
+        """The address of a function, declaring it."""
+        self._declared[name] = f"declare {result} @{name}({', '.join(types)})"
+        return f"@{name}"
+
     def object(self, name: str) -> str:
         """The address of a Python object, by symbol."""
         self._declared[name] = f"@{name} = external global i8"
