@@ -29,10 +29,11 @@ from loopwright.ir.types import (
     U64,
     is_float,
 )
-from loopwright.lower.codegen import emit_nest, folds, streams
+from loopwright.lower.codegen import emit_nest, folds, streams, tiles
 from loopwright.lower.runtime.lazy import llvm
 from loopwright.lower.target import Target, host_target
 from tests.kernels import compile_nest, elementwise_nest, module_text, run_elementwise, target_of
+from tests.memory import before_nobodys
 from tests.scale import examples
 
 N, M, K = symbol("n"), symbol("m"), symbol("k")
@@ -324,6 +325,22 @@ def test_tiles_of_large_results_go_past_the_caches(dtype, bits, monkeypatch):
     for n, m, offset in ((64, 64, 0), (64, 128, 4), (130, 1088, 0), (130, 1090, 0), (300, 192, 0)):
         x = np.random.default_rng(n).integers(0, 100, (m, n)).astype(dtype)
         y = aligned(n * m + offset, dtype)[offset:].reshape(n, m)
+        f(x, y, sizes=(n, m))
+        assert np.array_equal(y, x.T)
+
+
+@pytest.mark.parametrize("dtype", [U8, F32, F64])
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_tiles_of_large_arrays_read_them_in_the_order_of_memory_first(dtype, bits, monkeypatch):
+    """All of the array that lies in the rows and columns of a block, and nothing outside it."""
+    target = target_of(bits, monkeypatch)
+    monkeypatch.setattr(tiles, "FAR", 1)
+    inner = For(J, M, (Store("y", (I, J), Load("x", (J, I), dtype)),), target.lanes(dtype), 4)
+    nest = Nest("tiles", (Buffer("x", (M, N), dtype, "input"), Buffer("y", (N, M), dtype, "output")), ("n", "m"),
+                (For(I, N, (inner,), parallel=True, tiled=True),))
+    f, place = compile_nest(nest, target), before_nobodys(1 << 23)
+    for n, m in ((0, 70), (64, 64), (63, 300), (130, 520), (1041, 77), (700, 1100)):
+        x, y = place(np.random.default_rng(n).integers(0, 100, (m, n)).astype(dtype)), np.ones((n, m), dtype)
         f(x, y, sizes=(n, m))
         assert np.array_equal(y, x.T)
 

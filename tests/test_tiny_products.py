@@ -1,8 +1,6 @@
 """Products of tiny and small matrices of a batch: every form, against float64, in vectors of both widths, at the end of memory;
 and that threads change no bit."""
 import ctypes
-import mmap
-import sys
 
 import numpy as np
 import pytest
@@ -15,6 +13,7 @@ from loopwright.lower.codegen.tiny import MOST, name_of, tiny_text
 from loopwright.lower.runtime import products, support
 from loopwright.lower.runtime.engine import assemble, load
 from loopwright.lower.target import host_target
+from tests.memory import before_nobodys
 from tests.scale import examples
 from tests.threads import bits_of
 
@@ -33,20 +32,8 @@ def matrices(rng, form, batch, m, n, k):
 @pytest.fixture(scope="module")
 def at_an_end():
     """For number k a function that copies an array to where a page of its own ends, before memory that is nobody's."""
-    page, pages, libc = mmap.PAGESIZE, 256, ctypes.CDLL(None)
-    memories = [mmap.mmap(-1, (pages + 1) * page) for _ in range(3)]
-    for memory in memories:
-        address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        if sys.platform == "linux":
-            assert libc.mprotect(ctypes.c_void_p(address + pages * page), page, 0) == 0
-
-    def copy(k, x):
-        if not x.size:
-            return x
-        placed = np.frombuffer(memories[k], x.dtype, x.size, pages * page - x.nbytes).reshape(x.shape)
-        placed[...] = x
-        return placed
-    return copy
+    places = [before_nobodys(1 << 20) for _ in range(3)]
+    return lambda k, x: places[k](x)
 
 
 @needs_vectors

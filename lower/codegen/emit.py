@@ -58,7 +58,7 @@ from loopwright.lower.codegen.stretches import has_stretches, in_stretches
 from loopwright.lower.codegen.tensors import block_span, contract, padded, stretch, unit_count, unit_of
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
-from loopwright.lower.codegen.tiles import in_tiles
+from loopwright.lower.codegen.tiles import in_tiles, is_far
 from loopwright.lower.codegen.whiles import repeated
 from loopwright.lower.codegen.work import maths_weight, work_of
 from loopwright.lower.fusing import writes
@@ -397,14 +397,21 @@ class Generator:
             inside.do(f"call void {function}(ptr {block}, i64 0, i64 {n})")
             return ()
 
+        given = [("ptr", function), ("ptr", block), *(("i64", x) for x in (n, each, str(least), str(together)))]
+
+        def loops(inside: Scope, wide: bool = False) -> Carried:
+            inside.run("lw_wide_loop" if wide else "lw_loop", given)
+            return ()
+
         def shared_out(inside: Scope) -> Carried:
-            numbers = n, each, str(least), str(together)
-            given = [("ptr", function), ("ptr", block), *(("i64", x) for x in numbers)]
             if may_not_end(statement.body):
                 self.declarations.add("declare i64 @lw_poll(ptr, ptr)")
                 inside.run("lw_watched_loop", [*given, ("ptr", "@lw_poll"), ("ptr", "%error")])
+                return ()
+            if statement.tiled:
+                branch(inside, is_far(context.at(inside), statement), partial(loops, wide=True), loops)
             else:
-                inside.run("lw_wide_loop" if goes_down(statement) else "lw_loop", given)
+                loops(inside, wide=goes_down(statement))
             return ()
         branch(scope, few, here, shared_out)
         kernel.forget()

@@ -156,11 +156,20 @@ def _lane_offsets(context: Context, lanes: int, part: int, stride: Extent, scope
 
 
 # ---- loads --------------------------------------------------------------------------------------
+def loaded(context: Context, term: Term) -> Buffer:
+    """What a `Load` reads."""
+    assert isinstance(term.expr, Load) and isinstance(term.expr.array, str)
+    return context.kernel.buffers[term.expr.array]
+
+
+def locate_load(context: Context, term: Term) -> Address:
+    """Where a `Load` reads."""
+    return locate(context, loaded(context, term), term.args)
+
+
 def load(context: Context, term: Term) -> Value:
     """The value of a `Load`."""
-    assert isinstance(term.expr, Load) and isinstance(term.expr.array, str)
-    buffer = context.kernel.buffers[term.expr.array]
-    address = locate(context, buffer, term.args)
+    address, buffer = locate_load(context, term), loaded(context, term)
     if address.uniform:
         context = context.scalar()
     mask = lane_mask(context, term.args, address.scope)

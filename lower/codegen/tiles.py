@@ -1,8 +1,9 @@
 """Two nested loops in tiles: arrays that the outer one walks element by element are read along it and transposed in registers.
 
-A group of tiles is transposed to memory on the stack, then the body goes through it row by row: of each row it reads and
-writes a few lines in a go, since rows that are a power of two apart would drive one another's lines out of the caches. Where
-results are larger than caches, those lines are written past them.
+Blocks of large arrays are first read in the order of memory, which is how processors prefetch, and stay in the second cache. A
+group of tiles is transposed to memory on the stack, then the body goes through it row by row: of each row it reads and writes a
+few lines in a go, since rows that are a power of two apart would drive one another's lines out of the caches. Where results are
+larger than caches, those lines are written past them.
 
 Guarantees: every element is computed once, as in the plain loops; only whole tiles are read that way, or tiles of rows that
 are there and columns of which the last one is read again where columns are padded.
@@ -12,19 +13,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+from loopwright.ir.dims import product
 from loopwright.ir.nest import For, altered
 from loopwright.lower.codegen.context import Context, Value
 from loopwright.lower.codegen.evaluate import remember
 from loopwright.lower.codegen.machine import register_type, vector_type
-from loopwright.lower.codegen.memory import load
+from loopwright.lower.codegen.memory import load, loaded, locate_load
 from loopwright.lower.codegen.spans import Span, masked
-from loopwright.lower.codegen.streams import fence, streams
+from loopwright.lower.codegen.streams import LINE, fence, streams
 from loopwright.lower.codegen.tensors import block_span
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 from loopwright.lower.fusing import transposed_loads
 
 BLOCK = 1024  # of the inner loop: its lines of the transposed arrays stay in the second cache while the outer goes on
+FAR_BLOCK, BLOCK_LINES = 256, 16  # of large arrays: so many positions, and lines at each, stay there (256 KiB)
+FAR = 1 << 23  # bytes of an array that is likely to come from memory
+MANY = 64  # positions of either loop, for which that matters
 LINES = (2, 4)  # that a group's rows have of the transposed arrays, and of the others
 
 Real = tuple[str, Scope]  # where the columns that are there end, and where that is known
@@ -38,13 +43,27 @@ def in_tiles(context: Context, outer: For, span: Span, run: Callable[[Context, F
     _Tiles(context, outer, inner, terms, run).blocks(context, span)
 
 
+def is_far(context: Context, outer: For) -> str:
+    """Whether some array that is transposed is read best in the order of memory, as an i1: it is likely to come from there, in
+    more and longer pieces than processors follow by themselves."""
+    inner, scope, found = outer.body[0], context.scope, "false"
+    assert isinstance(inner, For)
+    for e in transposed_loads(outer):
+        buffer = loaded(context, context.kernel.terms.of(e))
+        size = context.kernel.extent(product(buffer.shape) * buffer.dtype.itemsize)
+        found = scope.emit(f"or i1 {found}, {scope.emit(f'icmp sge i64 {size}, {FAR}')}")
+    for f in (outer, inner):
+        found = scope.emit(f"and i1 {found}, {scope.emit(f'icmp sge i64 {context.kernel.extent(f.extent)}, {MANY}')}")
+    return found
+
+
 class _Tiles:
     def __init__(self, context: Context, outer: For, inner: For, terms: list[Term],
                  run: Callable[[Context, For], None]) -> None:
         self.row, self.column, self.lanes = outer.index.name, inner.index.name, inner.lanes
-        self.inner, self.terms, self.run = inner, terms, run
-        line = max(64 // max(t.dtype.itemsize for t in terms), self.lanes)
-        self.rows, self.columns = [n * line for n in LINES]  # of a group
+        self.outer, self.inner, self.terms, self.run = outer, inner, terms, run
+        self.line = max(LINE // max(t.dtype.itemsize for t in terms), self.lanes)
+        self.rows, self.columns = [n * self.line for n in LINES]  # of a group
         kernel = context.kernel
         self.slots = [kernel.function.slot(self.rows * self.columns, register_type(t.dtype), 64) for t in terms]
         self.streams = False
@@ -59,23 +78,45 @@ class _Tiles:
             real = _least(scope, extent, context.kernel.extent(self.inner.extent))
         wide = altered(context, lanes=self.lanes, parts=1, vector=self.column)
         whole = self._whole(scope, *span)
+        far = is_far(context, self.outer)
+        across = scope.emit(f"select i1 {far}, i64 {FAR_BLOCK}, i64 {BLOCK}")
+        count = scope.call("i64", "llvm.smax.i64", [("i64", scope.emit(f"sub nsw i64 {whole}, {span[0]}")), ("i64", "1")])
+        down = scope.emit(f"select i1 {far}, i64 {BLOCK_LINES * self.line}, i64 {count}")
 
-        def block(outer: Scope, begin: str, state: list[str]) -> list[str]:
-            columns = (begin, _end(outer, begin, BLOCK, extent))
+        def block(outer: Scope, first: str, state: list[str]) -> list[str]:
+            rows = (first, _end(outer, first, down, whole))
 
-            def rows(inner: Scope, first: str, state: list[str]) -> list[str]:
-                self._groups(wide.at(inner), (first, _end(inner, first, self.rows, whole)), columns, (real, scope))
+            def some(mid: Scope, begin: str, state: list[str]) -> list[str]:
+                columns = (begin, _end(mid, begin, across, extent))
+                branch(mid, far, lambda inner: self._touch(wide.at(inner), rows, (begin, _least(inner, columns[1], real))))
+                loop(mid, *rows, str(self.rows), (), lambda inner, at, state: self._groups(
+                    wide.at(inner), (at, _end(inner, at, self.rows, rows[1])), columns, (real, scope)))
                 return []
-            loop(outer, span[0], whole, str(self.rows), (), rows)
+            loop(outer, low, extent, across, (), some)
             return []
         context.kernel.forget()
-        loop(scope, low, extent, str(BLOCK), (), block)
+        loop(scope, span[0], whole, down, (), block)
         self._without_tiles(wide, (whole, span[1]), (low, extent), (real, scope))
         if self.streams:
             fence(context)
         context.kernel.forget()
 
-    def _groups(self, context: Context, rows: Span, columns: Span, real: Real) -> None:
+    def _touch(self, context: Context, rows: Span, columns: Span) -> Carried:
+        """Read a byte of each line of a block, row of memory by row of memory. Prefetches of ours start none of its own."""
+        def column(outer: Scope, at: str, state: list[str]) -> list[str]:
+            def line(inner: Scope, first: str, state: list[str]) -> list[str]:
+                here = altered(context, vector=self.row).bind_index(self.column, at, outer).bind_index(self.row, first, inner)
+                for term in self.terms:
+                    inner.emit(f"load volatile i8, ptr {locate_load(here.at(inner), term).pointer}")
+                return []
+            loop(outer, *rows, str(self.line), (), line)
+            return []
+        context.kernel.forget()
+        loop(context.scope, *columns, "1", (), column)
+        context.kernel.forget()
+        return ()
+
+    def _groups(self, context: Context, rows: Span, columns: Span, real: Real) -> list[str]:
         """Some rows: groups of tiles, then the columns that are left."""
         scope, (low, high) = context.scope, columns
         end = self._whole(scope, low, _least(scope, high, real[0]))
@@ -83,10 +124,11 @@ class _Tiles:
             context.at(inner), rows, (at, _end(inner, at, self.columns, end)), real))
         if not self.inner.padded:
             self._without_tiles(context, rows, (end, high), real)
-            return
+            return []
         last = scope.emit(f"sub nsw i64 {real[0]}, 1")
         loop(scope, end, high, str(self.columns), (), lambda inner, at, state: self._group(
             context.at(inner), rows, (at, _end(inner, at, self.columns, high)), real, last))
+        return []
 
     def _group(self, context: Context, rows: Span, columns: Span, real: Real, last: str | None = None) -> list[str]:
         """Tiles, transposed; then the body, row by row. The `last` column is in the place of those behind it."""
@@ -196,7 +238,7 @@ def _exchanged(lanes: int, size: int) -> tuple[str, str]:
     return first, second
 
 
-def _end(scope: Scope, begin: str, size: int, high: str) -> str:
+def _end(scope: Scope, begin: str, size: int | str, high: str) -> str:
     return _least(scope, scope.emit(f"add nsw i64 {begin}, {size}"), high)
 
 
