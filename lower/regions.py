@@ -26,6 +26,7 @@ FEW_TRIPS = 1 << 16  # of small bodies: over before anybody could ask for an end
 FEW_ROWS = 64  # that threads need not take some each of, if single kernels have work for them
 MOST_SITES = 2  # of a loop that threads share: the unknown one and another
 FIRST_POLL = {True: 1024, False: 1}  # trips before the first question, by whether the body is small
+POLL_OF_ROWS = 32  # where it is, but runs on many rows
 
 
 def control_function(whole: Graph, name: str,
@@ -242,8 +243,8 @@ _Carry = _Small | _Large | _InPlace | _Padded
 
 # ---- loops --------------------------------------------------------------------------------------
 def _loop(frame: Frame, carries: Sequence[_Carry], condition: Callable[[], str], body: Callable[[list[str], list[str]], None],
-          *, polls: bool) -> None:
-    """while condition(): body(buffers of the carries, buffers of the new ones)."""
+          *, polls: bool, has_rows: bool = False) -> None:
+    """while condition(): body(buffers of the carries, buffers of the new ones). has_rows: a small body may have much to do."""
     w = frame.w
     head, trip, done = w.fresh("head"), w.fresh("trip"), w.fresh("done")
     w.jump(head)
@@ -254,19 +255,19 @@ def _loop(frame: Frame, carries: Sequence[_Carry], condition: Callable[[], str],
     for x in carries:
         x.advance()
     if polls:
-        _poll(frame)
+        _poll(frame, POLL_OF_ROWS if has_rows else FIRST_POLL[frame.is_small])
     w.jump(head)
     w.label(done)
     for x in carries:
         x.finish()
 
 
-def _poll(frame: Frame) -> None:
-    """Count down; at zero the runtime asks for signals, if it is time to, and says after how many trips to ask again."""
+def _poll(frame: Frame, first: int) -> None:
+    """Count down from `first`; at zero the runtime asks for signals, if it is time to, and says when to ask again, in trips."""
     w, head, ask, on = frame.w, frame.head, frame.w.fresh("ask"), frame.w.fresh("on")
     clock, left = w.slot("[3 x i64]"), w.slot("i64")
-    head.do(f"store [3 x i64] [ i64 {FIRST_POLL[frame.is_small]}, i64 0, i64 0 ], ptr {clock}")
-    head.store("i64", str(FIRST_POLL[frame.is_small]), left)
+    head.do(f"store [3 x i64] [ i64 {first}, i64 0, i64 0 ], ptr {clock}")
+    head.store("i64", str(first), left)
     rest = w.let(f"sub i64 {w.load('i64', left)}, 1")
     w.store("i64", rest, left)
     w.branch(w.let(f"icmp sgt i64 {rest}, 0"), on, ask)
@@ -342,7 +343,8 @@ def _steps(c: _Control, number: int) -> None:
         w.store("i64", w.let(f"add i64 {step}, 1"), at)
 
     few = isinstance(n.attrs["length"], int) and n.attrs["length"] <= FEW_TRIPS
-    _loop(c.frame, carries, lambda: w.let(f"icmp slt i64 {w.load('i64', at)}, {length}"), body, polls=not few)
+    _loop(c.frame, carries, lambda: w.let(f"icmp slt i64 {w.load('i64', at)}, {length}"), body, polls=not few,
+          has_rows=n.op is strip_scan)
 
 
 # ---- branches and sizes -------------------------------------------------------------------------
@@ -380,10 +382,10 @@ def _blocks(c: _Control) -> None:
 
 
 def _go_through(frame: Frame, region: Graph, places: Sequence[str], axes: Sequence[int | None], begin: str, end: str,
-                most: str, together: str = "1") -> None:
+                most: str, together: str = "1", *, polls: bool = False) -> None:
     """A loop that runs a region on blocks of at most so many positions from `begin` to `end`, but of a multiple of `together`:
     of even size. Every pointer is that of position 0 of its axis. The region gets its memory from the system, as large as a
-    block needs."""
+    block needs. `polls`: between blocks, too, signals are asked for, since what loops in them know of time ends with them."""
     w, sizes, plan = frame.w, frame.sizes, plan_memory(region)
     values = (*region.params[1:], *region.results)
     steps = [None if a is None else sizes.extent(product(v.type.shape[a + 1:]) * v.type.dtype.itemsize)
@@ -406,7 +408,7 @@ def _go_through(frame: Frame, region: Graph, places: Sequence[str], axes: Sequen
         frame.run(region, plan, pointers)
         w.store("i64", w.let(f"add i64 {start}, {rows}"), at)
 
-    _loop(frame, (), lambda: w.let(f"icmp slt i64 {w.load('i64', at)}, {end}"), body, polls=False)
+    _loop(frame, (), lambda: w.let(f"icmp slt i64 {w.load('i64', at)}, {end}"), body, polls=polls)
 
 
 def _strips(c: _Control) -> None:
@@ -446,11 +448,10 @@ def _share(c: _Control, context: str) -> Frame:
     frame = Frame(c.frame.function_of, known, inlines=False)
     places = [frame.head.load("ptr", "%context", 8 * k) for k in range(len(n.inputs) + len(n.outputs))]
     rows, together = (frame.sizes.extent(n.attrs[x]) for x in ("rows", "together"))
-    _go_through(frame, n.regions[0], places, n.attrs["axes"], "%begin", "%end", rows, together)
+    _go_through(frame, n.regions[0], places, n.attrs["axes"], "%begin", "%end", rows, together, polls=True)
     frame.w.do("ret void")
-    if frame.can_fail:
-        frame.w.label(FAILED)
-        frame.w.do("ret void")
+    frame.w.label(FAILED)
+    frame.w.do("ret void")
     c.others.append((frame.text(f"internal void @{c.name}_share(ptr %context, i64 %begin, i64 %end)"), frame.w))
     return frame
 

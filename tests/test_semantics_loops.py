@@ -88,7 +88,8 @@ def test_ctrl_c_ends_loops_of_every_kind(name):
 
 def test_ctrl_c_ends_a_gradient_through_a_loop():
     """The trips of a backward loop are as many as there were forward: its tape is bounded, its time is not."""
-    body = ("g = lambda x, n: np.sum(lax.fori_loop(0, n.astype(np.int64), lambda i, c: np.sin(c) * 0.5 + x, x))\n"
+    body = ("@lw.checkpoint\ndef step(i, c):\n    for _ in range(20):\n        c = np.sin(c) * 0.5\n    return c\n"
+            "g = lambda x, n: np.sum(lax.fori_loop(0, n.astype(np.int64), step, x))\n"
             "f = lw.jit(lambda x, l: (lw.grad(g)(x, l),))")
     ended(FOREVER, body=body, arguments="np.ones(200_000),", short="3.0", long="400.0")
 

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from functools import reduce
 
 from loopwright.ir.dims import product
-from loopwright.ir.nest import Nest, Ones
+from loopwright.ir.nest import Buffer, Nest, Ones
 from loopwright.lower.codegen.context import Context
+from loopwright.lower.codegen.streams import is_past
 from loopwright.lower.codegen.text import Arm, Carried, Scope, branch
-from loopwright.lower.runtime.later import CHOSEN, few_of, place_of, squeezed_of
+from loopwright.lower.runtime.later import CHOSEN, few_of, past_of, place_of, squeezed_of
 
 MANY = 1 << 12  # elements that are worth such a body, which is compiled once
 
@@ -32,9 +33,11 @@ def _squeezed(context: Context, name: str, ones: Ones) -> str:
     return scope.emit(f"select i1 {matters}, ptr {scope.emit(f'getelementptr ptr, ptr @{first}, i64 {which}')}, ptr null")
 
 
-def in_few_columns(context: Context, nest: Nest, given: Sequence[tuple[str, str]], usual: Arm, *, apart: bool) -> None:
+def in_few_columns(context: Context, nest: Nest, past: Sequence[Buffer], given: Sequence[tuple[str, str]], usual: Arm, *,
+                   apart: bool) -> None:
     """The body for as many columns as there are, of which the arguments are given; the usual one where it has none, or there is
-    little to do. apart: bodies are compiled when calls need them."""
+    little to do. past: the results for which there is a body where they are larger than caches. apart: bodies are compiled when
+    calls need them."""
     scope, kernel, place = context.scope, context.kernel, "null"
     for values in nest.few:
         name = few_of(nest.name, [k for _, k in values])
@@ -50,6 +53,12 @@ def in_few_columns(context: Context, nest: Nest, given: Sequence[tuple[str, str]
     if nest.ones is not None and apart:
         squeezed = _squeezed(context, nest.name, nest.ones)
         place = scope.emit(f"select i1 {scope.emit(f'icmp ne ptr {squeezed}, null')}, ptr {squeezed}, ptr {place}")
+    if past:
+        name = place_of(past_of(nest.name))
+        kernel.function.constants.add(f"@{name} = external global ptr")
+        large = is_past(context, past, [kernel.pointers[b.name] for b in past])
+        none = scope.emit(f"icmp eq ptr {place}, null")
+        place = scope.emit(f"select i1 {scope.emit(f'and i1 {none}, {large}')}, ptr @{name}, ptr {place}")
     arrays = [b for b in nest.buffers if len(b.shape) > 1] or nest.buffers
     sizes = dict.fromkeys(product(b.shape) for b in arrays)
     are_many = [scope.emit(f"icmp sge i64 {kernel.extent(n)}, {MANY}") for n in sizes]

@@ -54,6 +54,7 @@ from loopwright.lower.codegen.memory import prefetch, store
 from loopwright.lower.codegen.narrowing import copied
 from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
 from loopwright.lower.codegen.spans import masked, short_spans, vector_spans
+from loopwright.lower.codegen.streams import fence, past_caches, without_short
 from loopwright.lower.codegen.stretches import has_stretches, in_stretches
 from loopwright.lower.codegen.tensors import block_span, contract, padded, stretch, unit_count, unit_of
 from loopwright.lower.codegen.terms import Terms
@@ -62,7 +63,7 @@ from loopwright.lower.codegen.tiles import in_tiles, is_far
 from loopwright.lower.codegen.whiles import repeated
 from loopwright.lower.codegen.work import maths_weight, work_of
 from loopwright.lower.fusing import writes
-from loopwright.lower.runtime.later import CHOSEN, place_of, short_of
+from loopwright.lower.runtime.later import CHOSEN, past_of, place_of, short_of
 from loopwright.lower.runtime.pool_text import THRESHOLD
 from loopwright.lower.short_rows import beside
 from loopwright.lower.target import Target
@@ -90,8 +91,8 @@ def stored(context: Context, statement: Store) -> None:
 class Generator:
     """The functions of one nest under construction."""
 
-    def __init__(self, nest: Nest, target: Target, fast_math: bool, apart: bool | None) -> None:
-        self.nest, self.target, self.apart = nest, target, apart
+    def __init__(self, nest: Nest, target: Target, fast_math: bool, apart: bool | None, streamed: bool = False) -> None:
+        self.nest, self.target, self.apart, self.streamed = nest, target, apart, streamed
         self.is_short: bool | None = None  # whether rows are, in a function of one of both
         self.of_one: list[str] = []  # that function, and those of loops in it
         self.flags = "fast " if fast_math else ""
@@ -112,16 +113,19 @@ class Generator:
     def run(self) -> KernelText:
         buffers = {b.name: b for b in self.nest.buffers}
         kernel = self.kernel(buffers, {b.name: f"%b{k}" for k, b in enumerate(self.nest.buffers)})
-        context = Context(kernel, kernel.root, {})
+        context = Context(kernel, kernel.root, {}, streamed=self.streamed)
+        past = past_caches(self.nest, self.target) if self.apart is False else ()
 
         def usual(scope: Scope) -> Carried:
             self.with_scratch(context.at(scope), local_buffers(self.nest.body),
                               lambda inside: self.statements(inside, self.nest.body, parallel=True))
             return ()
-        if not self.nest.few and (self.nest.ones is None or self.apart is None):
+        if not self.nest.few and not past and (self.nest.ones is None or self.apart is None):
             usual(context.scope)
         else:
-            in_few_columns(context, self.nest, self._arguments(), usual, apart=self.apart is not None)
+            in_few_columns(context, self.nest, past, self._arguments(), usual, apart=self.apart is not None)
+        if self.streamed:
+            fence(context)
         self.finish(self.nest.name, kernel)
         return self.text(self.functions)
 
@@ -256,10 +260,13 @@ class Generator:
             self.plain(context, statement, span, parallel=parallel)
 
     def plain(self, context: Context, statement: For, span: Extent | tuple[str, str], *, parallel: bool) -> None:
-        """A loop from its beginning to its end, in stretches where these do different things."""
+        """A loop from its beginning to its end, in stretches where these do different things. They begin anywhere in a line."""
+        stretched = not self.is_tiny and has_stretches(context, statement)
+        context = altered(context, streamed=context.streamed and not stretched)
+
         def run(f: For, part: Extent | tuple[str, str], here: Context = context) -> None:
             self.vectors(f, here, part, lambda inside: self.statements(inside, f.body, parallel=parallel))
-        if self.is_tiny or not has_stretches(context, statement):
+        if not stretched:
             run(statement, span)
             return
         whole = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
@@ -481,7 +488,10 @@ class Generator:
                  *((kind, f"%g{k}") for k, (kind, _) in enumerate(further))]
         for k, (kind, register) in enumerate(given):
             kernel.root.lines.append(f"  {register} = load {kind}, ptr {_word(kernel.root, '%context', k)}, align 8")
-        run(Context(kernel, kernel.root, bindings), [f"%g{k}" for k in range(len(further))], "%begin", "%end")
+        context = Context(kernel, kernel.root, bindings, streamed=self.streamed)
+        run(context, [f"%g{k}" for k in range(len(further))], "%begin", "%end")
+        if self.streamed:
+            fence(context)
         return _definition(f"@{name}(ptr %context, i64 %begin, i64 %end)", kernel)
 
 
@@ -499,11 +509,16 @@ def emit_nest(nest: Nest, target: Target, fast_math: bool = False, *, apart: boo
     what only short rows need, where the caller has a place for it."""
     generator = Generator(nest, target, fast_math, False if apart else None)
     made = generator.run()
-    if not apart or not generator.of_one:
-        return made
-
-    def short() -> KernelText:
-        inner = Generator(replace(nest, few=(), ones=None), target, fast_math, True)
-        inner.run()
-        return exported(inner.text(inner.of_one), short_of(nest.name))
-    return replace(made, apart={short_of(nest.name): short})
+    later = {}
+    if apart and generator.of_one:
+        def short() -> KernelText:
+            inner = Generator(replace(nest, few=(), ones=None), target, fast_math, True)
+            inner.run()
+            return exported(inner.text(inner.of_one), short_of(nest.name))
+        later[short_of(nest.name)] = short
+    if apart and past_caches(nest, target):
+        def past() -> KernelText:
+            inner = replace(without_short(nest), name=past_of(nest.name))
+            return exported(Generator(inner, target, fast_math, None, streamed=True).run(), inner.name)
+        later[past_of(nest.name)] = past
+    return replace(made, apart=later)

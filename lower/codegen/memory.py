@@ -390,6 +390,8 @@ def store(context: Context, statement: Store) -> None:
 def _store(context: Context, statement: Store) -> None:
     kernel = context.kernel
     buffer = kernel.buffers[statement.buffer]
+    if buffer.role == "local":
+        context = altered(context, streamed=False)
     index = tuple([kernel.terms.of(e) for e in statement.index])
     value = context.evaluate(kernel.terms.of(statement.value))
     address = locate(context, buffer, index)
@@ -448,7 +450,7 @@ def prefetch(context: Context, statement: Prefetch) -> None:
     kernel, scope = context.kernel, context.scope
     buffer = kernel.buffers[statement.buffer]
     address = locate(context, buffer, tuple(kernel.terms.of(e) for e in statement.index))
-    if context.mask is not None or address.offsets is not None or address.stride != 1:
+    if context.mask is not None or address.offsets is not None or address.stride != 1 or (statement.write and context.streamed):
         return
     element = memory_type(buffer.dtype)
     ahead = _ahead(kernel.root, kernel.extent(statement.row), width(element))

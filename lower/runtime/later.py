@@ -1,4 +1,5 @@
-"""Functions of a program that are compiled when a call first needs them: those for short rows, and for few columns.
+"""Functions of a program that are compiled when a call first needs them: those for short rows, for few columns,
+and for results larger than caches.
 
     ptr @lw_rows_chosen(i1 short, ptr place, ptr long)
 
@@ -56,6 +57,11 @@ def few_of(kernel: str, values: Sequence[int]) -> str:
 def squeezed_of(kernel: str, which: int) -> str:
     """The function of a kernel where some sizes are 1, a bit for each."""
     return f"{kernel}.ones{which}"
+
+
+def past_of(kernel: str) -> str:
+    """The function of a kernel for results that are larger than caches, a kind of its own."""
+    return f"{kernel}_past{kernel.rpartition('_')[2]}"
 
 
 def is_squeezed(function: str) -> bool:
