@@ -297,13 +297,18 @@ def test_column_sums(bits, by_rows, monkeypatch):
         assert np.allclose(y, x.astype(F64).sum(0), rtol=1e-6)
 
 
+def transposing(dtype, target):
+    """y = x.T in tiles."""
+    inner = For(J, M, (Store("y", (I, J), Load("x", (J, I), dtype)),), target.lanes(dtype), 4)
+    return Nest("tiles", (Buffer("x", (M, N), dtype, "input"), Buffer("y", (N, M), dtype, "output")), ("n", "m"),
+                (For(I, N, (inner,), parallel=True, tiled=True),))
+
+
 @pytest.mark.parametrize("dtype", [F32, F64])
 @pytest.mark.parametrize("bits", WIDTHS)
 def test_tiles(dtype, bits, monkeypatch):
     target = target_of(bits, monkeypatch)
-    inner = For(J, M, (Store("y", (I, J), Load("x", (J, I), dtype)),), target.lanes(dtype), 4)
-    nest = Nest("tiles", (Buffer("x", (M, N), dtype, "input"), Buffer("y", (N, M), dtype, "output")), ("n", "m"),
-                (For(I, N, (inner,), parallel=True, tiled=True),))
+    nest = transposing(dtype, target)
     f = compile_nest(nest, target)
     for n, m in ((0, 3), (3, 0), (1, 1), (8, 16), (33, 17), (16, 1041), (5, 70), (300, 301)):
         x, y = np.random.default_rng(n).random((m, n)).astype(dtype), np.ones((n, m), dtype)
@@ -317,9 +322,7 @@ def test_tiles_of_large_results_go_past_the_caches(dtype, bits, monkeypatch):
     """Where their rows begin lines; others are stored as ever."""
     target = target_of(bits, monkeypatch)
     monkeypatch.setattr(streams, "PAST_CACHES", 1)
-    inner = For(J, M, (Store("y", (I, J), Load("x", (J, I), dtype)),), target.lanes(dtype), 4)
-    nest = Nest("tiles", (Buffer("x", (M, N), dtype, "input"), Buffer("y", (N, M), dtype, "output")), ("n", "m"),
-                (For(I, N, (inner,), parallel=True, tiled=True),))
+    nest = transposing(dtype, target)
     assert ("!nontemporal" in emit_nest(nest, target).text) == target.is_x86
     f = compile_nest(nest, target)
     for n, m, offset in ((64, 64, 0), (64, 128, 4), (130, 1088, 0), (130, 1090, 0), (300, 192, 0)):
@@ -335,9 +338,7 @@ def test_tiles_of_large_arrays_read_them_in_the_order_of_memory_first(dtype, bit
     """All of the array that lies in the rows and columns of a block, and nothing outside it."""
     target = target_of(bits, monkeypatch)
     monkeypatch.setattr(tiles, "FAR", 1)
-    inner = For(J, M, (Store("y", (I, J), Load("x", (J, I), dtype)),), target.lanes(dtype), 4)
-    nest = Nest("tiles", (Buffer("x", (M, N), dtype, "input"), Buffer("y", (N, M), dtype, "output")), ("n", "m"),
-                (For(I, N, (inner,), parallel=True, tiled=True),))
+    nest = transposing(dtype, target)
     f, place = compile_nest(nest, target), before_nobodys(1 << 23)
     for n, m in ((0, 70), (64, 64), (63, 300), (130, 520), (1041, 77), (700, 1100)):
         x, y = place(np.random.default_rng(n).integers(0, 100, (m, n)).astype(dtype)), np.ones((n, m), dtype)
