@@ -104,12 +104,14 @@ class Store:
 @dataclass(frozen=True)
 class Prefetch:
     """Bring near the line that holds the same element of buffer[index] of a later row, `row` elements on, to be read or to be
-    written. Where that is too near or too far for the caches, it is a line that comes later or earlier. Changes no value."""
+    written. Where that is too near or too far for the caches, it is a line that comes later or earlier. second: to the second
+    cache, the first has no room. Changes no value."""
 
     buffer: str
     index: tuple[Expr, ...]
     row: Extent
     write: bool
+    second: bool = False
 
 
 @dataclass(frozen=True)

@@ -147,3 +147,11 @@ other.append(other)  # a cycle
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and done.stderr == ""
+
+
+def test_large_results_begin_at_different_places_of_their_pages():
+    """Loads wait for stores to other arrays whose addresses end alike."""
+    scratch.trim()
+    kept = [f(np.ones(N)) for _ in range(7)]
+    begins = sorted(y.ctypes.data % 4096 for y in kept)
+    assert min(np.diff(begins)) >= 512 and all(y.ctypes.data % 64 == 0 for y in kept)

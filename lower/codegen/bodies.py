@@ -38,6 +38,30 @@ def in_few_columns(context: Context, nest: Nest, past: Sequence[Buffer], given: 
     """The body for as many columns as there are, of which the arguments are given; the usual one where it has none, or there is
     little to do. past: the results for which there is a body where they are larger than caches. apart: bodies are compiled when
     calls need them."""
+    scope, kernel = context.scope, context.kernel
+    place, wanted = _for_few(context, nest, apart=apart) if nest.few or (nest.ones is not None and apart) else ("null", None)
+    if past:
+        name = place_of(past_of(nest.name))
+        kernel.function.constants.add(f"@{name} = external global ptr")
+        large = is_past(context, past, [kernel.pointers[b.name] for b in past])
+        if wanted is None:
+            place, wanted = f"@{name}", large
+        else:
+            place = scope.emit(f"select i1 {wanted}, ptr {place}, ptr @{name}")
+            wanted = scope.emit(f"or i1 {wanted}, {large}")
+    assert wanted is not None
+    body = scope.call("ptr", CHOSEN, [("i1", wanted), ("ptr", place), ("ptr", "null")]) if apart else \
+        scope.emit(f"select i1 {wanted}, ptr {place}, ptr null")
+
+    def other(inside: Scope) -> Carried:
+        inside.do(f"call void {body}({', '.join(f'{kind} {register}' for kind, register in given)})")
+        return ()
+    branch(scope, scope.emit(f"icmp eq ptr {body}, null"), usual, other)
+
+
+def _for_few(context: Context, nest: Nest, *, apart: bool) -> tuple[str, str]:
+    """The place of the body, or the body, for as many columns, and axes of one element, as there are, and whether there is one
+    and enough to do."""
     scope, kernel, place = context.scope, context.kernel, "null"
     for values in nest.few:
         name = few_of(nest.name, [k for _, k in values])
@@ -53,21 +77,8 @@ def in_few_columns(context: Context, nest: Nest, past: Sequence[Buffer], given: 
     if nest.ones is not None and apart:
         squeezed = _squeezed(context, nest.name, nest.ones)
         place = scope.emit(f"select i1 {scope.emit(f'icmp ne ptr {squeezed}, null')}, ptr {squeezed}, ptr {place}")
-    if past:
-        name = place_of(past_of(nest.name))
-        kernel.function.constants.add(f"@{name} = external global ptr")
-        large = is_past(context, past, [kernel.pointers[b.name] for b in past])
-        none = scope.emit(f"icmp eq ptr {place}, null")
-        place = scope.emit(f"select i1 {scope.emit(f'and i1 {none}, {large}')}, ptr @{name}, ptr {place}")
     arrays = [b for b in nest.buffers if len(b.shape) > 1] or nest.buffers
     sizes = dict.fromkeys(product(b.shape) for b in arrays)
     are_many = [scope.emit(f"icmp sge i64 {kernel.extent(n)}, {MANY}") for n in sizes]
     many = reduce(lambda a, b: scope.emit(f"or i1 {a}, {b}"), are_many)
-    few = scope.emit(f"and i1 {scope.emit(f'icmp ne ptr {place}, null')}, {many}")
-    body = scope.call("ptr", CHOSEN, [("i1", few), ("ptr", place), ("ptr", "null")]) if apart else \
-        scope.emit(f"select i1 {few}, ptr {place}, ptr null")
-
-    def other(inside: Scope) -> Carried:
-        inside.do(f"call void {body}({', '.join(f'{kind} {register}' for kind, register in given)})")
-        return ()
-    branch(scope, scope.emit(f"icmp eq ptr {body}, null"), usual, other)
+    return place, scope.emit(f"and i1 {scope.emit(f'icmp ne ptr {place}, null')}, {many}")

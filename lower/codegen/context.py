@@ -135,7 +135,7 @@ def floor_divide(scope: Scope, a: str, b: str) -> str:
 @dataclass(frozen=True, eq=False)
 class Context:
     """`vector` is the index that runs over the lanes; its binding is the index of lane 0 of part 0. padded: what is stored is
-    stored in all lanes, active or not. streamed: past the caches."""
+    stored in all lanes, active or not. streamed: the buffers whose whole vectors are stored past the caches."""
 
     kernel: Kernel
     scope: Scope
@@ -145,7 +145,7 @@ class Context:
     vector: str | None = None
     mask: Mask | None = None
     padded: bool = False
-    streamed: bool = False
+    streamed: frozenset[str] = frozenset()
 
     def evaluate(self, term: Term) -> Value:
         """The term's value here."""

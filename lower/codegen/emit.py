@@ -54,7 +54,7 @@ from loopwright.lower.codegen.memory import prefetch, store
 from loopwright.lower.codegen.narrowing import copied
 from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
 from loopwright.lower.codegen.spans import masked, short_spans, vector_spans
-from loopwright.lower.codegen.streams import fence, past_caches, without_short
+from loopwright.lower.codegen.streams import fence, past_caches, reading_ahead, without_short
 from loopwright.lower.codegen.stretches import has_stretches, in_stretches
 from loopwright.lower.codegen.tensors import block_span, contract, padded, stretch, unit_count, unit_of
 from loopwright.lower.codegen.terms import Terms
@@ -91,7 +91,8 @@ def stored(context: Context, statement: Store) -> None:
 class Generator:
     """The functions of one nest under construction."""
 
-    def __init__(self, nest: Nest, target: Target, fast_math: bool, apart: bool | None, streamed: bool = False) -> None:
+    def __init__(self, nest: Nest, target: Target, fast_math: bool, apart: bool | None,
+                 streamed: frozenset[str] = frozenset()) -> None:
         self.nest, self.target, self.apart, self.streamed = nest, target, apart, streamed
         self.is_short: bool | None = None  # whether rows are, in a function of one of both
         self.of_one: list[str] = []  # that function, and those of loops in it
@@ -262,7 +263,8 @@ class Generator:
     def plain(self, context: Context, statement: For, span: Extent | tuple[str, str], *, parallel: bool) -> None:
         """A loop from its beginning to its end, in stretches where these do different things. They begin anywhere in a line."""
         stretched = not self.is_tiny and has_stretches(context, statement)
-        context = altered(context, streamed=context.streamed and not stretched)
+        if stretched:
+            context = altered(context, streamed=frozenset())
 
         def run(f: For, part: Extent | tuple[str, str], here: Context = context) -> None:
             self.vectors(f, here, part, lambda inside: self.statements(inside, f.body, parallel=parallel))
@@ -516,9 +518,9 @@ def emit_nest(nest: Nest, target: Target, fast_math: bool = False, *, apart: boo
             inner.run()
             return exported(inner.text(inner.of_one), short_of(nest.name))
         later[short_of(nest.name)] = short
-    if apart and past_caches(nest, target):
+    if apart and (results := past_caches(nest, target)):
         def past() -> KernelText:
-            inner = replace(without_short(nest), name=past_of(nest.name))
-            return exported(Generator(inner, target, fast_math, None, streamed=True).run(), inner.name)
+            inner = replace(reading_ahead(without_short(nest), results), name=past_of(nest.name))
+            return exported(Generator(inner, target, fast_math, None, frozenset([b.name for b in results])).run(), inner.name)
         later[past_of(nest.name)] = past
     return replace(made, apart=later)

@@ -390,8 +390,6 @@ def store(context: Context, statement: Store) -> None:
 def _store(context: Context, statement: Store) -> None:
     kernel = context.kernel
     buffer = kernel.buffers[statement.buffer]
-    if buffer.role == "local":
-        context = altered(context, streamed=False)
     index = tuple([kernel.terms.of(e) for e in statement.index])
     value = context.evaluate(kernel.terms.of(statement.value))
     address = locate(context, buffer, index)
@@ -450,14 +448,16 @@ def prefetch(context: Context, statement: Prefetch) -> None:
     kernel, scope = context.kernel, context.scope
     buffer = kernel.buffers[statement.buffer]
     address = locate(context, buffer, tuple(kernel.terms.of(e) for e in statement.index))
-    if context.mask is not None or address.offsets is not None or address.stride != 1 or (statement.write and context.streamed):
+    past = statement.write and statement.buffer in context.streamed
+    if context.mask is not None or address.offsets is not None or address.stride != 1 or past:
         return
     element = memory_type(buffer.dtype)
     ahead = _ahead(kernel.root, kernel.extent(statement.row), width(element))
     pointer = scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {ahead}")
     for part in range(context.parts):
         line = _vector_pointer(scope, element, altered(address, pointer=pointer), part, context.lanes)
-        scope.run("llvm.prefetch.p0", [("ptr", line), ("i32", str(int(statement.write))), ("i32", "3"), ("i32", "1")])
+        where = "2" if statement.second else "3"
+        scope.run("llvm.prefetch.p0", [("ptr", line), ("i32", str(int(statement.write))), ("i32", where), ("i32", "1")])
 
 
 def _ahead(root: Scope, row: str, size: int) -> str:
@@ -491,9 +491,10 @@ def _store_consecutive(context: Context, element: str, address: Address, part: i
         mask = reverse(scope, "i1", mask, lanes) if mask is not None else None
     pointer = _vector_pointer(scope, element, address, part, lanes)
     if mask is None:
-        if context.streamed:
+        past = address.buffer in context.streamed
+        if past:
             scope.function.constants.add(STREAMED_METADATA)
-        how = f"{lanes * width(element)}, !nontemporal {STREAMED}" if context.streamed else width(element)
+        how = f"{lanes * width(element)}, !nontemporal {STREAMED}" if past else width(element)
         scope.do(f"store {kind} {raw}, ptr {pointer}, align {how}")
         return
     scope.run(f"llvm.masked.store.{suffix(kind)}.p0", [

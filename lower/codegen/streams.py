@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from loopwright.ir.dims import product
 from loopwright.ir.loops import Apply, Expr, Index, Load, When, walk_all
-from loopwright.ir.nest import Buffer, For, Let, Nest, Prefetch, Statement, Store, altered
+from loopwright.ir.nest import Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, altered
 from loopwright.ir.types import BOOL
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.memory import locate
@@ -19,6 +19,7 @@ from loopwright.lower.target import Target
 PAST_CACHES = 1 << 24  # bytes of a result that no cache is likely to hold until it is read
 LINE = 64  # bytes
 LONG_ROW = 1024  # bytes of a row that is stored past the caches
+FURTHER = 1 << 13  # bytes of rows from what is read to what is asked for meanwhile
 
 
 def streams(context: Context, row: str, body: Sequence[Statement]) -> str | None:
@@ -62,25 +63,46 @@ def fence(context: Context) -> None:
 
 
 # ---- whole nests --------------------------------------------------------------------------------
+Loops = tuple[For, ...]
+
+
 def past_caches(nest: Nest, target: Target) -> tuple[Buffer, ...]:
-    """The results of a nest of maps that vectors along their last axis store, from its beginning on. Empty where a result is
-    stored by vectors in another way or is read, and where stores of this kind gain nothing: on other processors, of rows that
-    are gone through several times, and between long formulas, whose own memory gets in the way."""
-    if not target.gains_past_caches or maths_weight(nest.body) > 0:
+    """The results of a nest that vectors store along their last axis, whole rows each, and that nothing reads. None where
+    stores of this kind gain nothing: on other processors, and between long formulas, whose own memory gets in the way."""
+    if not target.gains_past_caches:
         return ()
-    results = {b.name: b for b in nest.buffers if b.role == "output"}
-    stores = _stores(nest.body, ())
-    values = walk_all(expressions(nest.body))
-    if stores is None or any(_has_parts(x) or (isinstance(x, Load) and x.array in results) for x in values):
-        return ()
-    found: dict[str, Buffer] = {}
-    for s, loops in stores:
-        if s.buffer not in results or not any(f.lanes > 1 for f in loops):
-            continue
-        if s.combine != "set" or s.when is not None or s.index != tuple([f.index for f in loops]) or loops[-1].lanes == 1:
-            return ()
-        found[s.buffer] = results[s.buffer]
-    return tuple(found.values())
+    read = {x.array for x in walk_all(expressions(nest.body)) if isinstance(x, Load)}
+    stored = _stored(nest.body, ())
+    return tuple([b for b in nest.buffers if b.role == "output" and b.name not in read and b.name in stored
+                  and all(_in_rows(s, loops) for s, loops in stored[b.name])])
+
+
+def _stored(body: Sequence[Statement], loops: Loops) -> dict[str, list[tuple[Statement, Loops]]]:
+    """What stores to each buffer, with the loops around it."""
+    found: dict[str, list[tuple[Statement, Loops]]] = {}
+    for s in body:
+        inner: dict[str, list[tuple[Statement, Loops]]] = {}
+        match s:
+            case For():
+                inner = _stored(s.body, (*loops, s))
+            case Reduction():
+                inner = _stored(s.also, ())
+            case Store() | Scan() | Contract():
+                inner = {s.buffer: [(s, loops)]}
+        for name, places in inner.items():
+            found.setdefault(name, []).extend(places)
+    return found
+
+
+def _in_rows(s: Statement, loops: Loops) -> bool:
+    """Whether a statement is a store by vectors that go along rows from their beginnings to their ends."""
+    if not isinstance(s, Store) or s.combine != "set" or s.when is not None or not loops:
+        return False
+    last, rows = loops[-1], {f.index for f in loops[:-1]}
+    plain = all(not (f.tiled or f.by_rows or f.padded) and f.jam == 1 for f in loops)
+    return plain and last.lanes > 1 and last.origin is None and last.step == 1 and s.index[-1] == last.index \
+        and rows.issuperset(s.index[:-1]) and len(set(s.index)) == len(s.index) and maths_weight(last.body) == 0 \
+        and not any(map(_has_parts, walk_all(expressions(last.body))))
 
 
 def _has_parts(e: Expr) -> bool:
@@ -88,23 +110,23 @@ def _has_parts(e: Expr) -> bool:
     return isinstance(e, When) or (isinstance(e, Apply) and any(isinstance(x, Index) for x in e.args) and e.dtype == BOOL)
 
 
-def _stores(body: Sequence[Statement], loops: tuple[For, ...]) -> list[tuple[Store, tuple[For, ...]]] | None:
-    """The stores with the loops around each; None where there is more than maps from a beginning to an end."""
-    found: list[tuple[Store, tuple[For, ...]]] = []
-    for s in body:
+def reading_ahead(nest: Nest, results: Sequence[Buffer]) -> Nest:
+    """The nest whose rows, while the last pass over each stores it to a result, ask for what passes over later rows will read:
+    processors find that by themselves, but later where stores go past the caches."""
+    names = {b.name for b in results}
+    inputs = {b.name for b in nest.buffers if b.role == "input"}
+
+    def visit(s: Statement, row: Sequence[Statement]) -> Sequence[Statement]:
         match s:
-            case For(tiled=False, by_rows=False, origin=None, step=1, jam=1, padded=False):
-                inner = _stores(s.body, (*loops, s))
-                if inner is None:
-                    return None
-                found += inner
-            case Store():
-                found.append((s, loops))
-            case Let() | Prefetch():
-                pass
-            case _:
-                return None
-    return found
+            case For():
+                return [s.with_body(tuple([x for inner in s.body for x in visit(inner, s.body if s.lanes == 1 else row)]))]
+            case Store() if s.buffer in names and any(isinstance(x, Reduction) for x in row):
+                loads = [x for x in walk_all(expressions(row)) if isinstance(x, Load) and x.array in inputs]
+                of_row = [x for x in loads if len(x.index) == len(s.index) > 1 and x.index[:-1] == s.index[:-1]]
+                found = {str(x.array): x.dtype.itemsize for x in of_row if isinstance(x.index[-1], Index)}
+                return [*(Prefetch(name, s.index, FURTHER // size, False, second=True) for name, size in found.items()), s]
+        return [s]
+    return altered(nest, body=tuple([x for s in nest.body for x in visit(s, nest.body)]))
 
 
 def without_short(nest: Nest) -> Nest:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cache
 
 from loopwright.ir.dims import product
-from loopwright.ir.nest import For, altered
+from loopwright.ir.nest import For, Store, altered
 from loopwright.lower.codegen.context import Context, Value
 from loopwright.lower.codegen.evaluate import remember
 from loopwright.lower.codegen.machine import register_type, vector_type
@@ -143,7 +143,7 @@ class _Tiles:
             loop(outer, *rows, str(self.lanes), (), down)
             return []
 
-        def row(outer: Scope, at: str, state: list[str], streamed: bool) -> list[str]:
+        def row(outer: Scope, at: str, state: list[str], streamed: frozenset[str]) -> list[str]:
             def vector(inner: Scope, column: str, state: list[str]) -> list[str]:
                 here = context.bind_index(self.row, at, outer).bind_index(self.column, column, inner)
                 if last is not None:
@@ -159,7 +159,7 @@ class _Tiles:
             loop(outer, *columns, str(self.lanes), (), vector)
             return []
 
-        def body(streamed: bool) -> Callable[[Scope], Carried]:
+        def body(streamed: frozenset[str]) -> Callable[[Scope], Carried]:
             def run(scope: Scope) -> Carried:
                 context.kernel.forget()
                 loop(scope, *rows, "1", (), lambda outer, at, state: row(outer, at, state, streamed))
@@ -169,10 +169,11 @@ class _Tiles:
         first = context.bind_index(self.row, rows[0], context.scope).bind_index(self.column, columns[0], context.scope)
         past = streams(first, self.row, self.inner.body) if last is None else None
         if past is None:
-            body(False)(context.scope)
+            body(frozenset())(context.scope)
         else:
             self.streams = True
-            branch(context.scope, past, body(True), body(False))
+            stored = frozenset([s.buffer for s in self.inner.body if isinstance(s, Store)])
+            branch(context.scope, past, body(stored), body(frozenset()))
         return []
 
     def _without_tiles(self, context: Context, rows: Span, columns: Span, real: Real) -> None:

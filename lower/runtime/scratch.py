@@ -23,6 +23,7 @@ MOST_KEPT = 256 << 20  # bytes
 LARGEST = 1 << 46  # bytes that a request can be, far above any memory
 GRANULE = 4096  # capacities are multiples of it, so that nearly equal sizes share blocks
 HEADER = 64  # bytes before a block: malloc's pointer, then the capacity
+COLOURED = 1 << 16  # bytes from which blocks begin at different places of a page, see `allocate`
 HUGE_PAGES = 4 << 20  # bytes from which on Linux is asked for large pages, as NumPy does
 IMPORTS = ("lw_scratch_acquire", "lw_scratch_release", "lw_report")
 _EXPORTS = (*IMPORTS, "lw_result_acquire", "lw_result_resize", "lw_scratch_trim", "lw_scratch_kept")
@@ -84,6 +85,7 @@ _TEXT = f"""
 @places = internal global [{PLACES} x ptr] zeroinitializer, align 64
 @sizes = internal global [{PLACES} x i64] zeroinitializer, align 64 ; what is, or was a moment ago, the capacity in each place
 @turn = internal global i64 0
+@colours = internal global i64 0
 @lw_scratch_kept = global i64 0
 declare ptr @malloc(i64)
 declare void @free(ptr)
@@ -218,16 +220,32 @@ onwards:
   %following = add i64 %k, 1
   %more = icmp ult i64 %following, {PLACES}
   br i1 %more, label %look, label %allocate
-allocate:
-  %whole = add i64 %need, {2 * HEADER}
+allocate: ; arrays that begin alike in their pages get in each other's way: loads wait for stores to addresses that end alike
+  %coloured = icmp uge i64 %need, {COLOURED}
+  br i1 %coloured, label %choose, label %ask
+choose:
+  %number = atomicrmw add ptr @colours, i64 1 monotonic, align 8
+  %colour = urem i64 %number, 7
+  %lines = shl i64 %colour, 9
+  %chosen = add i64 %lines, 512
+  br label %ask
+ask:
+  %begin = phi i64 [ 0, %allocate ], [ %chosen, %choose ]
+  %grain = select i1 %coloured, i64 4096, i64 {HEADER}
+  %before = add i64 %grain, {HEADER}
+  %all = add i64 %need, %begin
+  %whole = add i64 %all, %before
   %raw = call ptr @malloc(i64 %whole)
   %refused = icmp eq ptr %raw, null
   br i1 %refused, label %none, label %align
 align:
   %address = ptrtoint ptr %raw to i64
-  %after = add i64 %address, {2 * HEADER - 1}
-  %aligned = and i64 %after, {-HEADER}
-  %offset = sub i64 %aligned, %address
+  %beyond = add i64 %address, %before
+  %after = sub i64 %beyond, 1
+  %mask = sub i64 0, %grain
+  %aligned = and i64 %after, %mask
+  %least = sub i64 %aligned, %address
+  %offset = add i64 %least, %begin
   %made = getelementptr i8, ptr %raw, i64 %offset
   %raw.at = getelementptr i8, ptr %made, i64 {-HEADER}
   store ptr %raw, ptr %raw.at
