@@ -24,6 +24,7 @@ from loopwright.lower.codegen.text import STREAMED, STREAMED_METADATA, Carried, 
 
 MOST_APART = 4  # elements that vectors are loaded for side by side, to take each so many; twice as many of 1 or 2 bytes
 LEAST_GATHERED = 8  # lanes that are gathered together where an element is smaller than what a gather reads
+LINE = 64  # bytes
 AHEAD_BYTES = 1 << 12, 1 << 13  # how far on lines are brought near: less comes too late, and four of the most fit a first cache
 
 
@@ -444,7 +445,7 @@ def _store_part(context: Context, dtype: np.dtype, address: Address, part: int, 
 
 # ---- prefetches -----------------------------------------------------------------------------------
 def prefetch(context: Context, statement: Prefetch) -> None:
-    """Ask for a line per vector. The last vectors of a row, which are masked, come with the line before them."""
+    """Ask for a line per vector, or for several short ones. The last of a row, which are masked, come with the line before."""
     kernel, scope = context.kernel, context.scope
     buffer = kernel.buffers[statement.buffer]
     address = locate(context, buffer, tuple(kernel.terms.of(e) for e in statement.index))
@@ -454,7 +455,7 @@ def prefetch(context: Context, statement: Prefetch) -> None:
     element = memory_type(buffer.dtype)
     ahead = _ahead(kernel.root, kernel.extent(statement.row), width(element))
     pointer = scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {ahead}")
-    for part in range(context.parts):
+    for part in range(0, context.parts, max(1, LINE // (context.lanes * width(element)))):
         line = _vector_pointer(scope, element, altered(address, pointer=pointer), part, context.lanes)
         where = "2" if statement.second else "3"
         scope.run("llvm.prefetch.p0", [("ptr", line), ("i32", str(int(statement.write))), ("i32", where), ("i32", "1")])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from loopwright.ir.dims import product
 from loopwright.ir.loops import Apply, Expr, Index, Load, When, walk_all
-from loopwright.ir.nest import Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, altered
+from loopwright.ir.nest import Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, altered, one_pass
 from loopwright.ir.types import BOOL
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.memory import locate
@@ -111,22 +111,36 @@ def _has_parts(e: Expr) -> bool:
 
 
 def reading_ahead(nest: Nest, results: Sequence[Buffer]) -> Nest:
-    """The nest whose rows, while the last pass over each stores it to a result, ask for what passes over later rows will read:
-    processors find that by themselves, but later where stores go past the caches."""
+    """The nest whose rows, where several passes go over each and the last stores it to a result, ask for what passes over later
+    rows will read: processors find that by themselves, but later where stores go past the caches. The arrays are asked for by
+    the last pass and by the one that does most, in turn: both have time for it."""
     names = {b.name for b in results}
-    inputs = {b.name for b in nest.buffers if b.role == "input"}
+    inputs = {b.name: b.dtype.itemsize for b in nest.buffers if b.role == "input"}
 
-    def visit(s: Statement, row: Sequence[Statement]) -> Sequence[Statement]:
-        match s:
-            case For():
-                return [s.with_body(tuple([x for inner in s.body for x in visit(inner, s.body if s.lanes == 1 else row)]))]
-            case Store() if s.buffer in names and any(isinstance(x, Reduction) for x in row):
-                loads = [x for x in walk_all(expressions(row)) if isinstance(x, Load) and x.array in inputs]
-                of_row = [x for x in loads if len(x.index) == len(s.index) > 1 and x.index[:-1] == s.index[:-1]]
-                found = {str(x.array): x.dtype.itemsize for x in of_row if isinstance(x.index[-1], Index)}
-                return [*(Prefetch(name, s.index, FURTHER // size, False, second=True) for name, size in found.items()), s]
-        return [s]
-    return altered(nest, body=tuple([x for s in nest.body for x in visit(s, nest.body)]))
+    def visit(s: Statement) -> Statement:
+        if not isinstance(s, For):
+            return s
+        body = tuple(map(visit, s.body))
+        last = next((f for f in body if isinstance(f, For) and f.lanes > 1
+                     and any(isinstance(x, Store) and x.buffer in names for x in f.body)), None)
+        passes = [r for r in body if isinstance(r, Reduction) and r.lanes > 1 and len(r.over) == 1 and not r.joined]
+        if last is None or not passes:
+            return s.with_body(body)
+        place = next(x.index for x in last.body if isinstance(x, Store) and x.buffer in names)
+        most = max(passes, key=lambda r: _weight(one_pass(body, body.index(r))))
+        loads = [x for x in walk_all(expressions(body)) if isinstance(x, Load) and x.array in inputs]
+        of_row = [x for x in loads if len(x.index) == len(place) > 1 and x.index[:-1] == place[:-1]]
+        asked = [Prefetch(name, place, FURTHER // inputs[name], False, second=True)
+                 for name in dict.fromkeys([str(x.array) for x in of_row if isinstance(x.index[-1], Index)])]
+        inner = tuple([altered(x, index=(*place[:-1], most.over[0][0])) for x in asked[1::2]])
+        return s.with_body(tuple([altered(x, also=(*x.also, *inner)) if x is most else
+                                  last.with_body((*asked[::2], *last.body)) if x is last else x for x in body]))
+    return altered(nest, body=tuple(map(visit, nest.body)))
+
+
+def _weight(body: Sequence[Statement]) -> tuple[int, int]:
+    """What statements have to do for one element: formulas, then all else."""
+    return maths_weight(body), sum(1 for _ in walk_all(expressions(body)))
 
 
 def without_short(nest: Nest) -> Nest:
