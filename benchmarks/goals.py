@@ -31,6 +31,7 @@ GOALS = {
     "matmul, 2048 f32": Goal(1.05),
     "matmul + bias + gelu, 512x1024x1024 f32": Goal(0.95),
     "conv2d + bias + relu, 8x56x56x64 by 3x3x64 f32": Goal(0.95),
+    "conv2d + bias + relu with fast_math, 8x56x56x64 by 3x3x64 f32": Goal(0.5),
     "MLP training step, 784-512-512-10, batch 128 f32": Goal(0.9),
     "attention, 4x8x512x64 f32": Goal(0.85),
     "gradient of attention, 4x8x512x64 f32": Goal(0.6),

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
+import loopwright as lw
 from benchmarks.contest import contest
 from benchmarks.harness import Timing
 from loopwright import lax, nn
@@ -52,15 +53,19 @@ def _torch_convolution(torch, optimised):
 
 
 def convolution() -> list[Timing]:
-    """relu(conv(x) + b): 8 images of 56 x 56 with 64 channels, windows of 3 x 3, 64 channels out, float32."""
+    """relu(conv(x) + b): 8 images of 56 x 56 with 64 channels, windows of 3 x 3, 64 channels out, float32: rounded as sums of
+    products are, and with fast_math."""
     args = _normal(8, 56, 56, 64), _normal(3, 3, 64, 64) / 24, _normal(64)
+    expected, found = _convolved(*(a.astype("float64") for a in args)), list[Timing]()
 
     def program(lax, maximum):
         return lambda x, w, b: maximum(lax.conv_general_dilated(
             x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) + b, 0)
-    return contest("conv2d + bias + relu, 8x56x56x64 by 3x3x64 f32", args, program(lax, np.maximum), numpy=_convolved,
-                   expected=_convolved(*(a.astype("float64") for a in args)), tolerance=1e-4,
-                   jax=lambda jax: program(jax.lax, jax.numpy.maximum), torch=_torch_convolution)
+    for name, fast in (("conv2d + bias + relu", False), ("conv2d + bias + relu with fast_math", True)):
+        found += contest(f"{name}, 8x56x56x64 by 3x3x64 f32", args, program(lax, np.maximum), numpy=_convolved,
+                         expected=expected, tolerance=1e-4, jit=lambda f, fast=fast: lw.jit(f, fast_math=fast),
+                         jax=lambda jax: program(jax.lax, jax.numpy.maximum), torch=_torch_convolution)
+    return found
 
 
 WORKLOADS = (matmul, dense, convolution)

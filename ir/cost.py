@@ -26,6 +26,7 @@ from loopwright.ir.loops import (
     Scatter,
     When,
 )
+from loopwright.ir.ops.convolution import GROUP, IMAGE
 from loopwright.ir.types import ArrayType
 
 DIVISIONS = frozenset(("div", "sqrt", "floor_divide", "remainder", "fmod"))
@@ -46,7 +47,7 @@ LIBRARY: Mapping[str, Callable[[ArrayType], Extent]] = {
     "top_k": lambda x: x.size,
     "ranked": lambda x: x.size * PASSES,
 }
-
+CONVOLUTIONS = frozenset(("few_features", "winograd", "kernel_slopes"))  # however few multiplications they need
 
 HALVINGS = 64  # steps of a search, at most
 CONTROL = frozenset(("scan", "while", "switch"))
@@ -85,12 +86,21 @@ def flops(x: Graph | Node) -> Extent:
         values = (*x.inputs, *x.outputs)
         if not values:
             return 0
+        if x.op.name in CONVOLUTIONS:
+            return _multiplied(x)
         operand = values[0].type
         formula = LIBRARY.get(x.op.name)
         return operand.size if formula is None else formula(operand)
     if isinstance(expr, Scatter):
         return _flops(expr)
     return _flops(expr) * x.outputs[0].type.size
+
+
+def _multiplied(n: Node) -> Extent:
+    """What the terms of a convolution take: each element of the result has as many as the kernel has for a feature."""
+    (_, kernel), axes = (v.type.shape for v in n.inputs), n.attrs["rhs_axes"]
+    feature = axes[IMAGE] - (len(kernel) < len(axes) and axes[GROUP] < axes[IMAGE])  # there may be no axis for groups
+    return 2 * n.outputs[0].type.size * product((*kernel[:feature], *kernel[feature + 1:]))
 
 
 def _flops(e: Expr) -> Extent:

@@ -172,12 +172,13 @@ def chosen(made: Partition, decisions: Sequence[Decision]) -> dict[Value, Chaini
     return found
 
 
-def alternatives(g: Graph, target: Target, blas: bool, cover: Cover, sizes: Mapping[str, int] = {}) -> list[Cover]:
+def alternatives(g: Graph, target: Target, blas: bool, cover: Cover, sizes: Mapping[str, int] = {},
+                 fast_math: bool = False) -> list[Cover]:
     """Covers that differ from this one by one decision, or by one about all nodes of a kind, and have other kernels, each
     once: first those whose kernels move fewest bytes, at these `sizes`. Of large graphs, decisions about products and large
     values alone are looked at."""
     def make(decisions: Sequence[Decision]) -> Partition:
-        return partitioned(g, target, blas=blas, decisions=decisions, is_scheduled=False)
+        return partitioned(g, target, blas=blas, decisions=decisions, is_scheduled=False, fast_math=fast_math)
     return alternatives_of(g, make, cover, sizes, target)
 
 

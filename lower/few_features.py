@@ -1,44 +1,61 @@
-"""Convolutions of few output features: hand-written code for them, chosen when sizes are known.
+"""Convolutions of few output features, and of windows of 3x3: hand-written code for them, chosen when sizes are known.
 
 Tiles have lanes along features, many of which would be empty. Code with lanes along the rows of a window is better where these
-rows fill vectors: for up to four features from eight elements on, up to 20 from 40 on.
+rows fill vectors: for up to four features from eight elements on, up to 20 from 40 on. Windows of 3x3 need a quarter of the
+multiplications in Winograd's form, which is not as accurate: programs with `fast_math` have it, see decision 041.
 
-Guarantees: the same results, up to the order in which sums add.
+Guarantees: the same results, up to the order in which sums add; of Winograd's form, up to the rounding of its tiles.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from loopwright.ir.dims import Extent, floordiv, maximum, minimum, product
 from loopwright.ir.graph import Graph, Node
+from loopwright.ir.op import Op
 from loopwright.ir.ops.convolution import FEATURE, IMAGE, SPACE
 from loopwright.lower.choices import as_it_is, chosen
 from loopwright.lower.codegen.products import has_own
-from loopwright.lower.convolution_ops import few_features, in_place_of, kinds_in_memory, one_group, spatial_pair, whole_shapes
+from loopwright.lower.convolution_ops import (
+    few_features,
+    in_place_of,
+    kinds_in_memory,
+    one_group,
+    spatial_pair,
+    whole_shapes,
+    winograd,
+)
 from loopwright.lower.kernel import kernel
 from loopwright.lower.target import Target
 
 SOME, ROW = 4, 8  # so many features more for each so many elements of a window's row ...
 MOST = 5  # times
+WIDE, PIXELS = 8, 64  # features on either side, and pixels of a result, from which on fewer multiplications take less time
+LARGE, MANY = 1 << 15, 512  # features times channels whose points are larger than caches, and from how many pixels on then
 
 
-def by_features(n: Node, target: Target, partition: Callable[[Graph], Graph]) -> list[Node]:
-    """A kernel; of a convolution that may have few features, with what computes it then, as `partition` makes it."""
+def by_features(n: Node, target: Target, partition: Callable[[Graph], Graph], fast_math: bool) -> list[Node]:
+    """A kernel; of a convolution that may have few features, or windows of 3x3, with what computes it then, as `partition`
+    makes it."""
     region = n.regions[0] if n.op is kernel else Graph((), (), ())
     convolutions = [m for m in region.nodes if m.op is one_group]
     if len(convolutions) != 1 or not _fits(convolutions[0], target):
         return [n]
-    many = _has_many(convolutions[0])
-    if many == 1:
+
+    def made_by(op: Op) -> Graph:
+        return partition(Graph(region.params, tuple([
+            Node(op, m.inputs, m.attrs, m.outputs, m.regions, m.source) if m.op is one_group else m for m in region.nodes]),
+            region.results))
+    many, small = _has_many(convolutions[0]), _has_small_windows(convolutions[0]) if fast_math else 0
+    which = many * (1 - small) + 2 * small  # of these:
+    arms = [partial(made_by, few_features), partial(as_it_is, n), partial(made_by, winograd)]
+    if which == 1:
         return [n]
-    few = partition(Graph(region.params, tuple(map(_as_few, region.nodes)), region.results))
-    if many == 0:
-        return in_place_of(few, n)
-    return chosen(n, many, (few, as_it_is(n)), target)
-
-
-def _as_few(n: Node) -> Node:
-    return Node(few_features, n.inputs, n.attrs, n.outputs, n.regions, n.source) if n.op is one_group else n
+    if isinstance(which, int):
+        return in_place_of(arms[which](), n)
+    first, last = 1 if many == 1 else 0, 3 if small != 0 else 2
+    return chosen(n, which - first, [arm() for arm in arms[first:last]], target)
 
 
 def _fits(n: Node, target: Target) -> bool:
@@ -56,6 +73,23 @@ def _has_many(n: Node) -> Extent:
     features, channels, columns = (kernel_shape[n.attrs["rhs_axes"][k]] for k in (IMAGE, FEATURE, -1))
     few = minimum(floordiv(channels * columns, ROW), MOST)
     return minimum(maximum(floordiv(features - 1, SOME) - few + 1, 0), 1) * minimum(features * channels - 1, 1)
+
+
+def _has_small_windows(n: Node) -> Extent:
+    """1 where a convolution has windows of 3x3, and is large enough for Winograd's form, else 0."""
+    a, (image, kernel_shape, _) = n.attrs, whole_shapes(n)
+    if len(a["count"]) != 2 or {*a["stride"], *a["rhs_dilation"]} != {1}:
+        return 0
+    features, channels, *window = (kernel_shape[a["rhs_axes"][k]] for k in (IMAGE, FEATURE, SPACE, SPACE + 1))
+    pixels = product((image[a["lhs_axes"][IMAGE]], *a["count"]))
+    enough = maximum(at_least(pixels, PIXELS) * (1 - at_least(features * channels, LARGE)), at_least(pixels, MANY))
+    tests = [at_least(features, WIDE), at_least(channels, WIDE), enough]
+    return product([*tests, *(at_least(k, 3) * (1 - at_least(k, 4)) for k in window)])
+
+
+def at_least(size: Extent, k: int) -> Extent:
+    """1 where a size is at least k, else 0."""
+    return minimum(maximum(size - (k - 1), 0), 1)
 
 
 def numbers(n: Node) -> tuple[Extent, ...]:

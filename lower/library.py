@@ -22,7 +22,7 @@ from loopwright.kernels.selecting import scratch_bytes
 from loopwright.lower import few_features as features
 from loopwright.lower import kernel_slopes as slopes
 from loopwright.lower import overlaps
-from loopwright.lower.convolution_ops import few_features
+from loopwright.lower.convolution_ops import few_features, winograd
 from loopwright.lower.fourier import layouts, transform, transform_block
 from loopwright.lower.natives import native, native_text
 from loopwright.lower.panels import panel_product, panels
@@ -350,7 +350,7 @@ LAPACK_CALLS: Mapping[Op, LapackCall] = {
     linalg.qr_triangle: LapackCall(_rows_and_columns, linalg.SINGULAR),
 }
 _IMPLEMENTATIONS: Mapping[str, Callable[[Writer, Sizes, Node, list[str]], tuple[str, ...]]] = {
-    "gemm": _gemm, few_features.name: partial(_convolution, features.numbers),
+    "gemm": _gemm, **{op.name: partial(_convolution, features.numbers) for op in (few_features, winograd)},
     slopes.kernel_slopes.name: partial(_convolution, slopes.numbers),
     overlaps.overlap_rows.name: partial(_convolution, overlaps.numbers),
     panels.name: _panels, panel_product.name: _panel_product,

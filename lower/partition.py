@@ -60,9 +60,10 @@ class Partition:
 
 def partitioned(g: Graph, target: Target, *, blas: bool, decisions: Sequence[Decision] = (),
                 is_scheduled: bool = True, chained: bool = True, in_chain: ChainRule | None = None,
-                match: Match = match_gemm) -> Partition:
-    """What `partition` gives; without schedules, which take most of the time, with how it came about."""
-    made = _Partition(target, blas, decisions, is_scheduled, chained, match, in_chain)
+                match: Match = match_gemm, fast_math: bool = False) -> Partition:
+    """What `partition` gives; without schedules, which take most of the time, with how it came about. fast_math: sums may be
+    less accurate."""
+    made = _Partition(target, blas, decisions, is_scheduled, chained, match, in_chain, fast_math)
     return Partition(made.whole(g), made.places, tuple(made.taken))
 
 
@@ -95,9 +96,9 @@ class _Partition:
     """A graph and its regions, which share schedules."""
 
     def __init__(self, target: Target, blas: bool, decisions: Sequence[Decision], is_scheduled: bool, chained: bool,
-                 match: Match, in_chain: ChainRule | None = None) -> None:
+                 match: Match, in_chain: ChainRule | None = None, fast_math: bool = False) -> None:
         self.target, self.blas, self.decisions, self.is_scheduled, self.chained = target, blas, decisions, is_scheduled, chained
-        self.match, self.in_chain = match, in_chain
+        self.match, self.in_chain, self.fast_math = match, in_chain, fast_math
         self.schedules: dict[Any, Schedule] = {}  # equal regions are scheduled once
         self.chains: dict[Any, Schedule | None] = {}
         self.used: set[Decision] = set()
@@ -178,7 +179,7 @@ class _Partition:
         """A kernel, with what computes the same at other sizes."""
         if not self._is_plain(n):
             return self._by_rows(n)
-        if self.blas and (few := by_features(n, self.target, self._apart().graph)) != [n]:
+        if self.blas and (few := by_features(n, self.target, self._apart().graph, self.fast_math)) != [n]:
             return few
         return with_copies(n, self.target, self.is_scheduled)
 

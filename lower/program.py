@@ -76,15 +76,15 @@ def lower_graph(g: Graph, target: Target, *, blas: bool, fast_math: bool = False
         kernels = covered(once.regions[0], cover.kernels)
         return lower_kernels(kernels, target, g.free_symbols, dict(once.attrs["donations"]),
                              fast_math=once.attrs["fast_math"], apart=apart, sizes=sizes)
-    kernels, donations = cover_graph(g, target, blas=blas, donated=donated, cover=cover)
+    kernels, donations = cover_graph(g, target, blas=blas, donated=donated, cover=cover, fast_math=fast_math)
     return lower_kernels(kernels, target, g.free_symbols, donations, fast_math=fast_math, apart=apart, sizes=sizes)
 
 
 def cover_graph(g: Graph, target: Target, *, blas: bool, donated: Sequence[int] = (),
-                cover: Cover = RULES) -> tuple[Graph, Mapping[int, int]]:
+                cover: Cover = RULES, fast_math: bool = False) -> tuple[Graph, Mapping[int, int]]:
     """The kernels of a graph, as `lower_kernels` takes them, and which results lie in which donated arguments. ScheduleError
     for a cover that does not fit."""
-    made = partitioned(g, target, blas=blas, decisions=cover.partition)
+    made = partitioned(g, target, blas=blas, decisions=cover.partition, fast_math=fast_math)
     kernels, donations = donate(made.kernels, g, donated)
     choices = chosen(made, cover.partition)
     if not donations:  # a donated argument may be read after a block of it is stored

@@ -44,6 +44,7 @@ from loopwright.lower.codegen import (
     squares,
     summed,
     tiny,
+    winograd,
 )
 from loopwright.lower.codegen.interleaving import product
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
@@ -73,6 +74,7 @@ def products_text(dtype: np.dtype, target: Target) -> str:
               kernel_slopes.kernel_slopes_text(dtype, target, declarations, constants),
               overlaps.overlaps_text(dtype, target, declarations, constants)]
     if has_own(dtype, target):
+        texts.append(winograd.winograd_text(dtype, target, declarations, constants))
         texts += [_Apart(dtype, target, form, declarations, constants).text() for form in FORMS]
         texts += [_Each(dtype, target, (left, False), declarations, constants).text() for left in (False, True)]
         texts += [one_by_many.one_by_many_text(dtype, target, left, partial(name_of, dtype), declarations, constants)

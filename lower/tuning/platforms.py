@@ -76,11 +76,12 @@ class Processor:
     machine, origin = property(lambda self: machine()), ""
 
     def module(self, g: Graph, sizes: Sizes, donated: Sequence[int], fast_math: bool, cover: Cover) -> Graph:
-        kernels, donations = cover_graph(g, host_target(), blas=blas.available(), donated=donated, cover=cover)
+        kernels, donations = cover_graph(g, host_target(), blas=blas.available(), donated=donated, cover=cover,
+                                         fast_math=fast_math)
         return module_of_kernels(g, kernels, donations, fast_math)
 
     def alternatives(self, g: Graph, cover: Cover, sizes: Sizes, fast_math: bool) -> list[Cover]:
-        return alternatives(g, host_target(), blas.available(), cover, sizes)
+        return alternatives(g, host_target(), blas.available(), cover, sizes, fast_math)
 
     def implementations(self, n: Node, sizes: Sizes) -> list[Attributes]:
         return implementations(n, host_target(), blas.available())
