@@ -26,7 +26,6 @@ from loopwright.ir.loops import (
     Scatter,
     When,
 )
-from loopwright.ir.ops.convolution import GROUP, IMAGE
 from loopwright.ir.types import ArrayType
 
 DIVISIONS = frozenset(("div", "sqrt", "floor_divide", "remainder", "fmod"))
@@ -98,8 +97,8 @@ def flops(x: Graph | Node) -> Extent:
 
 def _multiplied(n: Node) -> Extent:
     """What the terms of a convolution take: each element of the result has as many as the kernel has for a feature."""
-    (_, kernel), axes = (v.type.shape for v in n.inputs), n.attrs["rhs_axes"]
-    feature = axes[IMAGE] - (len(kernel) < len(axes) and axes[GROUP] < axes[IMAGE])  # there may be no axis for groups
+    (_, kernel), (group, feature, *others) = (v.type.shape for v in n.inputs), n.attrs["rhs_axes"]
+    feature -= len(kernel) < len(others) + 2 and group < feature  # there may be no axis for groups
     return 2 * n.outputs[0].type.size * product((*kernel[:feature], *kernel[feature + 1:]))
 
 

@@ -49,9 +49,10 @@ from loopwright.lower.codegen.forms import (
 )
 from loopwright.lower.codegen.interleaved import columns_at, store_columns
 from loopwright.lower.codegen.kernel_text import KernelText, exported
-from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
+from loopwright.lower.codegen.machine import ATTRIBUTES
 from loopwright.lower.codegen.memory import prefetch, store
 from loopwright.lower.codegen.narrowing import copied
+from loopwright.lower.codegen.scratch import with_scratch
 from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
 from loopwright.lower.codegen.spans import masked, short_spans, vector_spans
 from loopwright.lower.codegen.streams import fence, past_caches, reading_ahead, without_short
@@ -74,8 +75,6 @@ FEWEST_COLUMNS = 256  # of a thread that goes by rows: shorter stretches of memo
 MOST_IN_PLACE = 120  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
 TINY = 16  # elements of a buffer that may live in registers
 FEW_VECTORS = 2  # of a row that is not worth loops of its own for what is done in stretches of it
-STACK_BYTES = 1 << 15  # local buffers beyond this come from the scratch pool
-OUT_OF_MEMORY = -1  # what error[0] becomes when scratch memory cannot be had
 
 
 def stored(context: Context, statement: Store) -> None:
@@ -118,7 +117,7 @@ class Generator:
         past = past_caches(self.nest, self.target) if self.apart is False else ()
 
         def usual(scope: Scope) -> Carried:
-            self.with_scratch(context.at(scope), local_buffers(self.nest.body),
+            with_scratch(context.at(scope), local_buffers(self.nest.body),
                               lambda inside: self.statements(inside, self.nest.body, parallel=True))
             return ()
         if not self.nest.few and not past and (self.nest.ones is None or self.apart is None):
@@ -137,46 +136,6 @@ class Generator:
     def finish(self, name: str, kernel: Kernel) -> None:
         listed = ", ".join(f"{kind} {register}" for kind, register in self._arguments()).replace("ptr %b", "ptr noalias %b")
         self.functions.append(_definition(f"@{name}({listed})", kernel))
-
-    # ---- scratch --------------------------------------------------------------------------------
-    def with_scratch(self, context: Context, buffers: list[Buffer], run: Callable[[Context], None]) -> None:
-        """Run with local buffers: small known ones on the stack, the others in one scratch block of this function."""
-        kernel = context.kernel
-        large: list[Buffer] = []
-        for buffer in buffers:
-            kernel.buffers[buffer.name] = buffer
-            size = product(buffer.shape)
-            if isinstance(size, int) and size * buffer.dtype.itemsize <= STACK_BYTES:
-                kernel.pointers[buffer.name] = kernel.function.slot(max(size, 1), memory_type(buffer.dtype), 64)
-            else:
-                large.append(buffer)
-        if large:
-            self._in_scratch(context, large, run)
-        else:
-            run(context)
-
-    def _in_scratch(self, context: Context, large: list[Buffer], run: Callable[[Context], None]) -> None:
-        kernel, root = context.kernel, context.scope
-        offset, starts = "0", []
-        for buffer in large:
-            starts.append(offset)
-            count = kernel.extent(product(buffer.shape) * buffer.dtype.itemsize)
-            rounded = root.emit(f"and i64 {root.emit(f'add i64 {count}, 127')}, -64")
-            offset = root.emit(f"add i64 {offset}, {rounded}")
-        block = root.call("ptr", "lw_scratch_acquire", [("i64", offset)])
-        missing = root.emit(f"icmp eq ptr {block}, null")
-
-        def without(scope: Scope) -> Carried:
-            scope.run("lw_report", [("ptr", "%error"), ("i64", str(OUT_OF_MEMORY)), *[("i64", "0")] * 3])
-            return ()
-
-        def within(scope: Scope) -> Carried:
-            for buffer, start in zip(large, starts, strict=True):
-                kernel.pointers[buffer.name] = root.emit(f"getelementptr i8, ptr {block}, i64 {start}")
-            run(context.at(scope))
-            scope.run("lw_scratch_release", [("ptr", block)])
-            return ()
-        branch(root, missing, without, within, rare=True)
 
     # ---- statements -----------------------------------------------------------------------------
     def statements(self, context: Context, body: tuple[Statement, ...], *, parallel: bool = False) -> None:
@@ -386,7 +345,7 @@ class Generator:
                 return
             inside, span = stretch(inside, statement, (begin, end))
             own = [] if self.is_short and statement.short is not None else local_buffers(statement.body)
-            self.with_scratch(inside, own, lambda here: self.counted(here, statement, span, parallel=True))
+            with_scratch(inside, own, lambda here: self.counted(here, statement, span, parallel=True))
         kernel, scope = context.kernel, context.scope
         function, block = self.of_rows(context, statement, run) if pairs is None else self.outlined(context, (), run)
         n, unit = unit_count(context, statement), unit_of(statement)
@@ -455,7 +414,7 @@ class Generator:
             begin = at.call("i64", "llvm.smax.i64", [("i64", at.emit(f"sub i64 {span[0]}, {before}")), ("i64", "0")])
             end = at.call("i64", "llvm.smin.i64", [("i64", at.emit(f"sub i64 {span[1]}, {before}")), ("i64", columns)])
             self.counted(here, inner, (begin, end))
-        self.with_scratch(context, local_buffers(outer.body), lambda here: self.vectors(outer, here, (low, high), row))
+        with_scratch(context, local_buffers(outer.body), lambda here: self.vectors(outer, here, (low, high), row))
 
     def _arguments(self) -> list[tuple[str, str]]:
         """(type, register) of this nest's parameters."""

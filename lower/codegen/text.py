@@ -128,6 +128,7 @@ def deepest(first: Scope, *rest: Scope) -> Scope:
 
 # ---- constants ------------------------------------------------------------------------------------
 MOST_IN_REGISTERS = 20  # of 32: loops need the others
+ZEROS = frozenset(("0", "0x0000000000000000"))
 _BYTES = {"float": 4, "double": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
 _SPLAT = re.compile(rf"(splat \(({'|'.join(_BYTES)}) (-?\w+)\))")
 _LANES = {element: re.compile(rf"<(\d+) x {element}>") for element in _BYTES}
@@ -136,12 +137,16 @@ _LANES = {element: re.compile(rf"<(\d+) x {element}>") for element in _BYTES}
 def with_numbers_in_registers(lines: Sequence[str], texts: set[str]) -> tuple[list[str], list[str]]:
     """The lines with every vector of one number in a register, and what fills those when the function starts, where they are
     few enough; the numbers lie in one place, which is added to `texts`. LLVM would find the address of each number anew in
-    the loop that uses it: where code may be far from data that is one more instruction and one more register."""
+    the loop that uses it: where code may be far from data that is one more instruction and one more register. Zeros are in no
+    place, and to select them is often part of another instruction."""
     found: dict[tuple[str, str, str], str] = {}  # element, lanes, number
     made = list(lines)
     for k, line in enumerate(lines):
         if "splat (" in line:
             for whole, element, number in dict.fromkeys(_SPLAT.findall(line)):
+                if number in ZEROS:
+                    made[k] = made[k].replace(whole, "zeroinitializer")
+                    continue
                 width = _LANES[element].search(line)
                 assert width is not None, line
                 name = found.setdefault((element, width[1], number), f"%k{len(found)}")
