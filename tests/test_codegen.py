@@ -346,6 +346,18 @@ def test_tiles_of_large_arrays_read_them_in_the_order_of_memory_first(dtype, bit
         assert np.array_equal(y, x.T)
 
 
+def test_what_is_read_beside_a_large_transposed_array_is_asked_for(monkeypatch):
+    monkeypatch.setattr(tiles, "FAR", 1)
+    for f in (lambda x, y: x.T + y * 0.8161, lambda x, y: x.T * y + x.T, lambda x, y: x.T + y[:, :1] + y[0]):
+        compiled = lw.jit(f)
+        for n, m in ((64, 64), (70, 333), (513, 130)):
+            x, y = np.random.default_rng(n).normal(size=(m, n)), np.random.default_rng(m).normal(size=(n, m))
+            np.testing.assert_allclose(compiled(x, y), f(x, y), rtol=1e-14)
+    asked = lw.jit(lambda x, y: x.T + y * 0.8162).lower(x, y).llvm
+    assert "llvm.prefetch" in asked
+    assert "llvm.prefetch" not in lw.jit(lambda x: x.T * 0.8162).lower(x).llvm
+
+
 def aligned(size, dtype):
     """An array that begins a line."""
     raw = np.ones(size * dtype.itemsize + 64, "u1")

@@ -2,8 +2,8 @@
 
 Blocks of large arrays are first read in the order of memory, which is how processors prefetch, and stay in the second cache. A
 group of tiles is transposed to memory on the stack, then the body goes through it row by row: of each row it reads and writes a
-few lines in a go, since rows that are a power of two apart would drive one another's lines out of the caches. Where results are
-larger than caches, those lines are written past them.
+few lines in a go, since rows that are a power of two apart would drive one another's lines out of the caches. Of large arrays,
+what the next group reads is asked for. Where results are larger than caches, their lines are written past them.
 
 Guarantees: every element is computed once, as in the plain loops; only whole tiles are read that way, or tiles of rows that
 are there and columns of which the last one is read again where columns are padded.
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import cache
 
 from loopwright.ir.dims import product
+from loopwright.ir.loops import Load, walk_all
 from loopwright.ir.nest import For, Store, altered
 from loopwright.lower.codegen.context import Context, Value
 from loopwright.lower.codegen.evaluate import remember
@@ -24,7 +25,7 @@ from loopwright.lower.codegen.streams import LINE, fence, streams
 from loopwright.lower.codegen.tensors import block_span
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
-from loopwright.lower.fusing import transposed_loads
+from loopwright.lower.fusing import expressions, transposed_loads
 
 BLOCK = 1024  # of the inner loop: its lines of the transposed arrays stay in the second cache while the outer goes on
 FAR_BLOCK, BLOCK_LINES = 256, 16  # of large arrays: so many positions, and lines at each, stay there (256 KiB)
@@ -67,6 +68,9 @@ class _Tiles:
         kernel = context.kernel
         self.slots = [kernel.function.slot(self.rows * self.columns, register_type(t.dtype), 64) for t in terms]
         self.streams = False
+        loads = [e for e in walk_all(expressions(inner.body)) if isinstance(e, Load) and e.index]
+        self.others = [kernel.terms.of(e) for e in dict.fromkeys(loads) if e.index[-1] == inner.index and outer.index in e.index
+                       and kernel.buffers[str(e.array)].role == "input"]
 
     def blocks(self, context: Context, span: Span) -> None:
         """Whole tiles, block by block of columns; then the rows that are left."""
@@ -78,7 +82,7 @@ class _Tiles:
             real = _least(scope, extent, context.kernel.extent(self.inner.extent))
         wide = altered(context, lanes=self.lanes, parts=1, vector=self.column)
         whole = self._whole(scope, *span)
-        far = is_far(context, self.outer)
+        far = self.far = is_far(context, self.outer)
         across = scope.emit(f"select i1 {far}, i64 {FAR_BLOCK}, i64 {BLOCK}")
         count = scope.call("i64", "llvm.smax.i64", [("i64", scope.emit(f"sub nsw i64 {whole}, {span[0]}")), ("i64", "1")])
         down = scope.emit(f"select i1 {far}, i64 {BLOCK_LINES * self.line}, i64 {count}")
@@ -116,6 +120,21 @@ class _Tiles:
         context.kernel.forget()
         return ()
 
+    def _ask(self, context: Context, row: str, columns: Span) -> Carried:
+        """Ask for what the next group reads in place of this row: pieces of rows are too short for processors to find."""
+        further = context.scope.emit(f"add nsw i64 {row}, {self.rows}")
+
+        def line(inner: Scope, column: str, state: list[str]) -> list[str]:
+            here = context.bind_index(self.row, further, context.scope).bind_index(self.column, column, inner)
+            for address in [locate_load(here, term) for term in self.others]:
+                if address.offsets is None and address.stride == 1:
+                    inner.run("llvm.prefetch.p0", [("ptr", address.pointer), ("i32", "0"), ("i32", "2"), ("i32", "1")])
+            return []
+        context.kernel.forget()
+        loop(context.scope, *columns, str(self.lanes), (), line)
+        context.kernel.forget()
+        return ()
+
     def _groups(self, context: Context, rows: Span, columns: Span, real: Real) -> list[str]:
         """Some rows: groups of tiles, then the columns that are left."""
         scope, (low, high) = context.scope, columns
@@ -144,6 +163,9 @@ class _Tiles:
             return []
 
         def row(outer: Scope, at: str, state: list[str], streamed: frozenset[str]) -> list[str]:
+            if self.others:
+                branch(outer, self.far, lambda inner: self._ask(context.at(inner), at, columns))
+
             def vector(inner: Scope, column: str, state: list[str]) -> list[str]:
                 here = context.bind_index(self.row, at, outer).bind_index(self.column, column, inner)
                 if last is not None:
