@@ -33,6 +33,7 @@ SOME, ROW = 4, 8  # so many features more for each so many elements of a window'
 MOST = 5  # times
 WIDE, PIXELS = 8, 64  # features on either side, and pixels of a result, from which on fewer multiplications take less time
 LARGE, MANY = 1 << 15, 512  # features times channels whose points are larger than caches, and from how many pixels on then
+LARGEST = 1 << 20  # features times channels: their points take 144 MiB of float32
 
 
 def by_features(n: Node, target: Target, partition: Callable[[Graph], Graph], fast_math: bool) -> list[Node]:
@@ -83,7 +84,7 @@ def _has_small_windows(n: Node) -> Extent:
     features, channels, *window = (kernel_shape[a["rhs_axes"][k]] for k in (IMAGE, FEATURE, SPACE, SPACE + 1))
     pixels = product((image[a["lhs_axes"][IMAGE]], *a["count"]))
     enough = maximum(at_least(pixels, PIXELS) * (1 - at_least(features * channels, LARGE)), at_least(pixels, MANY))
-    tests = [at_least(features, WIDE), at_least(channels, WIDE), enough]
+    tests = [at_least(features, WIDE), at_least(channels, WIDE), 1 - at_least(features * channels, LARGEST + 1), enough]
     return product([*tests, *(at_least(k, 3) * (1 - at_least(k, 4)) for k in window)])
 
 
