@@ -93,6 +93,7 @@ class Generator:
     def __init__(self, nest: Nest, target: Target, fast_math: bool, apart: bool | None,
                  streamed: frozenset[str] = frozenset()) -> None:
         self.nest, self.target, self.apart, self.streamed = nest, target, apart, streamed
+        self.past = past_caches(nest, target) if apart is False else ()  # results that may go past the caches
         self.is_short: bool | None = None  # whether rows are, in a function of one of both
         self.of_one: list[str] = []  # that function, and those of loops in it
         self.flags = "fast " if fast_math else ""
@@ -114,16 +115,15 @@ class Generator:
         buffers = {b.name: b for b in self.nest.buffers}
         kernel = self.kernel(buffers, {b.name: f"%b{k}" for k, b in enumerate(self.nest.buffers)})
         context = Context(kernel, kernel.root, {}, streamed=self.streamed)
-        past = past_caches(self.nest, self.target) if self.apart is False else ()
 
         def usual(scope: Scope) -> Carried:
             with_scratch(context.at(scope), local_buffers(self.nest.body),
                               lambda inside: self.statements(inside, self.nest.body, parallel=True))
             return ()
-        if not self.nest.few and not past and (self.nest.ones is None or self.apart is None):
+        if not self.nest.few and not self.past and (self.nest.ones is None or self.apart is None):
             usual(context.scope)
         else:
-            in_few_columns(context, self.nest, past, self._arguments(), usual, apart=self.apart is not None)
+            in_few_columns(context, self.nest, self.past, self._arguments(), usual, apart=self.apart is not None)
         if self.streamed:
             fence(context)
         self.finish(self.nest.name, kernel)
@@ -477,7 +477,7 @@ def emit_nest(nest: Nest, target: Target, fast_math: bool = False, *, apart: boo
             inner.run()
             return exported(inner.text(inner.of_one), short_of(nest.name))
         later[short_of(nest.name)] = short
-    if apart and (results := past_caches(nest, target)):
+    if results := generator.past:
         def past() -> KernelText:
             inner = replace(reading_ahead(without_short(nest), results), name=past_of(nest.name))
             return exported(Generator(inner, target, fast_math, None, frozenset([b.name for b in results])).run(), inner.name)

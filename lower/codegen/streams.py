@@ -71,10 +71,11 @@ def past_caches(nest: Nest, target: Target) -> tuple[Buffer, ...]:
     stores of this kind gain nothing: on other processors, and between long formulas, whose own memory gets in the way."""
     if not target.gains_past_caches:
         return ()
-    read = {x.array for x in walk_all(expressions(nest.body)) if isinstance(x, Load)}
     stored = _stored(nest.body, ())
-    return tuple([b for b in nest.buffers if b.role == "output" and b.name not in read and b.name in stored
-                  and all(_in_rows(s, loops) for s, loops in stored[b.name])])
+    found = [b for b in nest.buffers if b.role == "output" and b.name in stored
+             and all(_in_rows(s, loops) for s, loops in stored[b.name])]
+    read = {x.array for x in walk_all(expressions(nest.body)) if isinstance(x, Load)} if found else ()
+    return tuple([b for b in found if b.name not in read])
 
 
 def _stored(body: Sequence[Statement], loops: Loops) -> dict[str, list[tuple[Statement, Loops]]]:
