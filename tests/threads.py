@@ -4,9 +4,9 @@ import numpy as np
 import loopwright as lw
 
 
-def bits_of(f, *args):
-    """The bytes of all results with one thread, two and five."""
-    compiled, found = lw.jit(f), []
+def bits_of(f, *args, **options):
+    """The bytes of all results with one thread, two and five; `options` of jit."""
+    compiled, found = lw.jit(f, **options), []
     try:
         for count in (1, 2, 5):
             lw.set_threads(count)

@@ -50,8 +50,9 @@ from loopwright.lower.codegen.forms import (
 from loopwright.lower.codegen.interleaved import columns_at, store_columns
 from loopwright.lower.codegen.kernel_text import KernelText, exported
 from loopwright.lower.codegen.machine import ATTRIBUTES
-from loopwright.lower.codegen.memory import prefetch, store
+from loopwright.lower.codegen.memory import store
 from loopwright.lower.codegen.narrowing import copied
+from loopwright.lower.codegen.prefetches import prefetch
 from loopwright.lower.codegen.scratch import with_scratch
 from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
 from loopwright.lower.codegen.spans import masked, short_spans, vector_spans

@@ -18,8 +18,8 @@ from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.context import Context, Value, counting, splat_register
 from loopwright.lower.codegen.conversions import HALF, convert, rounded
 from loopwright.lower.codegen.machine import Machine, any_lane, register_type, vector_type
-from loopwright.lower.codegen.memory import prefetch
 from loopwright.lower.codegen.narrowing import narrowed_together
+from loopwright.lower.codegen.prefetches import prefetch
 from loopwright.lower.codegen.spans import Span
 from loopwright.lower.codegen.stretches import Turn, chosen, settled
 from loopwright.lower.codegen.terms import Term, union

@@ -12,7 +12,7 @@ import numpy as np
 
 from loopwright.ir.dims import Extent
 from loopwright.ir.loops import Index, Load
-from loopwright.ir.nest import Buffer, Prefetch, Store, altered
+from loopwright.ir.nest import Buffer, Store, altered
 from loopwright.ir.types import BOOL, I64
 from loopwright.lower.codegen.arithmetic import emitter
 from loopwright.lower.codegen.constants import constant_text
@@ -24,8 +24,6 @@ from loopwright.lower.codegen.text import STREAMED, STREAMED_METADATA, Carried, 
 
 MOST_APART = 4  # elements that vectors are loaded for side by side, to take each so many; twice as many of 1 or 2 bytes
 LEAST_GATHERED = 8  # lanes that are gathered together where an element is smaller than what a gather reads
-LINE = 64  # bytes
-AHEAD_BYTES = 1 << 12, 1 << 13  # how far on lines are brought near: less comes too late, and four of the most fit a first cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +244,7 @@ def _load_consecutive(scope: Scope, dtype: np.dtype, address: Address, part: int
     element = memory_type(dtype)
     kind = vector_type(element, lanes)
     back = address.stride == -1
-    pointer = _vector_pointer(scope, element, address, part, lanes)
+    pointer = vector_pointer(scope, element, address, part, lanes)
     if mask is None:
         value = scope.emit(f"load {kind}, ptr {pointer}, align {width(element)}")
     else:
@@ -292,7 +290,7 @@ def _vector_pointer_at(scope: Scope, element: str, address: Address, offset: int
     return scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {offset}") if offset else address.pointer
 
 
-def _vector_pointer(scope: Scope, element: str, address: Address, part: int, lanes: int) -> str:
+def vector_pointer(scope: Scope, element: str, address: Address, part: int, lanes: int) -> str:
     first = part * lanes if address.stride == 1 else -part * lanes - (lanes - 1)
     return scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {first}") if first else address.pointer
 
@@ -443,36 +441,6 @@ def _store_part(context: Context, dtype: np.dtype, address: Address, part: int, 
             (vector_type("i1", lanes), mask or constant_text(True, "i1", lanes))])
 
 
-# ---- prefetches -----------------------------------------------------------------------------------
-def prefetch(context: Context, statement: Prefetch) -> None:
-    """Ask for a line per vector, or for several short ones. The last of a row, which are masked, come with the line before."""
-    kernel, scope = context.kernel, context.scope
-    buffer = kernel.buffers[statement.buffer]
-    address = locate(context, buffer, tuple(kernel.terms.of(e) for e in statement.index))
-    past = statement.write and statement.buffer in context.streamed
-    if context.mask is not None or address.offsets is not None or address.stride != 1 or past:
-        return
-    element = memory_type(buffer.dtype)
-    ahead = _ahead(kernel.root, kernel.extent(statement.row), width(element))
-    pointer = scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {ahead}")
-    for part in range(0, context.parts, max(1, LINE // (context.lanes * width(element)))):
-        line = _vector_pointer(scope, element, altered(address, pointer=pointer), part, context.lanes)
-        where = "2" if statement.second else "3"
-        scope.run("llvm.prefetch.p0", [("ptr", line), ("i32", str(int(statement.write))), ("i32", where), ("i32", "1")])
-
-
-def _ahead(root: Scope, row: str, size: int) -> str:
-    """How many elements further on is brought near: a row, within limits; asked once."""
-    least, most = (limit // size for limit in AHEAD_BYTES)
-    if row.isdigit():
-        return str(min(max(int(row), least), most))
-    key = ("ahead", row, size)
-    if key not in root.values:
-        enough = root.call("i64", "llvm.smax.i64", [("i64", row), ("i64", str(least))])
-        root.values[key] = root.call("i64", "llvm.smin.i64", [("i64", enough), ("i64", str(most))])
-    return str(root.values[key])
-
-
 def _store_every_second(scope: Scope, element: str, address: Address, part: int, lanes: int, raw: str) -> None:
     """Two vectors with every lane twice, of which every second one is stored."""
     kind, mask = vector_type(element, lanes), ", ".join(f"i1 {lane % 2 == 0}".lower() for lane in range(lanes))
@@ -490,7 +458,7 @@ def _store_consecutive(context: Context, element: str, address: Address, part: i
     if address.stride == -1:
         raw = reverse(scope, element, raw, lanes)
         mask = reverse(scope, "i1", mask, lanes) if mask is not None else None
-    pointer = _vector_pointer(scope, element, address, part, lanes)
+    pointer = vector_pointer(scope, element, address, part, lanes)
     if mask is None:
         past = address.buffer in context.streamed
         if past:

@@ -12,12 +12,12 @@ from loopwright.ir.nest import Buffer, Contract, For, Let, Nest, Prefetch, Reduc
 from loopwright.ir.types import BOOL
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.memory import locate
+from loopwright.lower.codegen.prefetches import LINE
 from loopwright.lower.codegen.work import maths_weight
 from loopwright.lower.fusing import expressions
 from loopwright.lower.target import Target
 
 PAST_CACHES = 1 << 24  # bytes of a result that no cache is likely to hold until it is read
-LINE = 64  # bytes
 LONG_ROW = 1024  # bytes of a row that is stored past the caches
 FURTHER = 1 << 13  # bytes of rows from what is read to what is asked for meanwhile
 

@@ -20,8 +20,9 @@ from loopwright.lower.codegen.context import Context, Value
 from loopwright.lower.codegen.evaluate import remember
 from loopwright.lower.codegen.machine import register_type, vector_type
 from loopwright.lower.codegen.memory import load, loaded, locate_load
+from loopwright.lower.codegen.prefetches import LINE
 from loopwright.lower.codegen.spans import Span, masked
-from loopwright.lower.codegen.streams import LINE, fence, streams
+from loopwright.lower.codegen.streams import fence, streams
 from loopwright.lower.codegen.tensors import block_span
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop

@@ -5,8 +5,7 @@
 
 The result is cut into tiles of 4x4 pixels. The 6x6 pixels that a tile reads, and the kernel, are brought to 36 points; at each
 point all tiles times the kernel are a product of matrices, over channels; the 36 sums of a tile are brought back to its pixels.
-Some tiles at once: all that is made of them stays in the second cache. Points are a vector further apart than they are long, so
-that those of an element have places of their own in the caches.
+Some tiles at once: all that is made of them stays in the second cache.
 
 Guarantees: nothing outside the arrays is read or written; an element's sum is made in one order, however many threads there
 are. An element is rounded as the sums of its whole tile are, though, and what is infinite or NaN spoils the tiles that read it:
@@ -90,7 +89,7 @@ class _Winograd:
         fitting = least(root, root.emit(f"udiv i64 {KEPT}, {both}"), share)
         root.do(f"%some = add i64 {greatest(root, fitting, str(FEWEST))}, 0")
         padded = root.emit(f"and i64 {added(root, '%features', self.wide - 1)}, {-self.wide}")
-        root.do(f"%apart = add i64 {product(root, '%channels', padded)}, {self.lanes}")
+        root.do(f"%apart = mul i64 %channels, {padded}")
         size = product(root, "%apart", str(POINTS * self.bytes))
         root.do(f"%points = call ptr @lw_scratch_acquire(i64 {size})")
         root.function.declare("ptr", "lw_scratch_acquire", [("i64", "")])
@@ -241,7 +240,7 @@ class _Winograd:
         """Some blocks of tiles."""
         self._arguments(given, root)
         root.do("%n = add i64 %features, 0")  # as products call it
-        steps = [added(root, product(root, "%some", x), self.lanes) for x in ("%channels", "%features")]
+        steps = [product(root, "%some", x) for x in ("%channels", "%features")]
         sizes = [product(root, x, str(POINTS * self.bytes)) for x in (*steps, "%channels")]
         block = root.call("ptr", "lw_scratch_acquire", [("i64", added(root, added(root, *sizes[:2]), sizes[2]))])
         sums = root.emit(f"getelementptr i8, ptr {block}, i64 {sizes[0]}")
