@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from loopwright.ir.gpu_schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, walk
 from loopwright.ir.nest import Allocate, Contract, For, Nest, Reduction, Scan, Statement, Store
-from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.ir.types import F32, F64, is_float
 
 LOOP_AXES = ((BLOCK,), (BLOCK, THREAD_X), (BLOCK, THREAD_Y), (THREAD_X,), (BLOCK, THREAD_Y, THREAD_X))

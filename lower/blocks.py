@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from loopwright.ir.dims import Extent, product
+from loopwright.ir.gpu_schedule import BLOCK, THREAD_X, THREAD_Y, InTiles
 from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, Local, When, minus, walk
 from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Reduction, Statement, Store
-from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y, InTiles
 from loopwright.ir.types import BF16, F16, F32, F64, I32, I64, U32, U64
 from loopwright.lower.registers import changed, perfect
 from loopwright.lower.tiling import block_of, factors

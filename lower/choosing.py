@@ -13,7 +13,8 @@ from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.lower.decisions import Again, Apart, Decision, Join, refuse
 
 if TYPE_CHECKING:
-    from loopwright.lower.grouping import Form, Group, Grouping
+    from loopwright.lower.grouping import Grouping
+    from loopwright.lower.groups import Form, Group
 
 MOST_BESIDE = 4  # kernels with loops like a node's that it may be tried in
 

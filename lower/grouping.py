@@ -8,12 +8,12 @@ that walk the same positions become one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from loopwright.ir.cached import cached_property
 from loopwright.ir.dims import Shape
 from loopwright.ir.graph import Graph, Node, Value, acts
-from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
+from loopwright.ir.loops import Index, Load, Prefix, Reduce, Scatter
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.sorting import search
 from loopwright.ir.ops.structural import reshape
@@ -22,6 +22,7 @@ from loopwright.lower.choosing import check_again, chosen_host, kind, others
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.contractions import is_contraction
 from loopwright.lower.decisions import Again, Apart, Call, Decided, Generate, Join, Place, Placing, Taken, refuse
+from loopwright.lower.groups import Form, Group
 from loopwright.lower.instructions import MOST_INTERLEAVED, is_short
 from loopwright.lower.keeping import WORTH_KEEPING
 from loopwright.lower.kernel import MOST_NODES
@@ -31,42 +32,6 @@ from loopwright.lower.survey import EXPENSIVE, own_cost, stacks_columns
 
 MOST_POSITIONS = 4  # at which one group may read one value
 MOST_VISITS = 64  # when looking for a path between groups
-
-
-@dataclass(eq=False)
-class Group:
-    """Nodes that one kernel computes. `positions`: where its loops read each value that it computes."""
-
-    root: Node
-    nodes: list[Node]
-    positions: dict[Value, dict[Position, None]]
-    expr: Expr
-    index: Position
-    results: list[Value]
-    level: int | None = None  # the number of the root's axes that rows share, once a row value joined
-    last_axis: bool | None = None  # whether its reductions run over their operand's last axis
-    readers: set[Group] = field(default_factory=set)  # groups that read its results
-
-    def makes(self, v: Value) -> bool:
-        """Whether other groups may read v from this one: of a library call or control flow that is every output."""
-        return v in self.results or v in self.root.outputs
-
-
-@dataclass(frozen=True)
-class Form:
-    """A node's own expression at its own axes, and what that says."""
-
-    expr: Expr
-    index: Position
-
-    @property
-    def is_map(self) -> bool:
-        return not isinstance(self.expr, Reduce | Prefix | Scatter)
-
-
-def _has_no_lanes(group: Group) -> bool:
-    """Whether it is a running fold along the last axis: vectors would run across the others."""
-    return isinstance(group.expr, Prefix) and group.expr.last == group.index[-1]
 
 
 def moves_nothing(n: Node) -> bool:
@@ -290,7 +255,7 @@ class Grouping:
         """Whether the group computes few elements of n more than once, or cheap ones."""
         v = n.outputs[0]
         positions, cost = self.positions_of(v, group), own_cost(form.expr) if form.is_map else 0
-        if self.in_turn and cost >= EXPENSIVE and _has_no_lanes(group):
+        if self.in_turn and cost >= EXPENSIVE and group.has_no_lanes:
             return False
         apart = 0 < v.type.rank < len(group.index) and not stacks_columns(group.root, MOST_INTERLEAVED)
         if cost >= EXPENSIVE and apart and n not in self._folded:
@@ -298,7 +263,7 @@ class Grouping:
         if cost < WORTH_KEEPING or self._is_aligned(v, group) or self._in_rows(group, positions):
             return True
         if cost < EXPENSIVE:
-            return not any(_is_spread(p, group) for p in positions)
+            return not any(group.is_spread(p) for p in positions)
         return len(positions) == 1 and not self._repeats(v, group, positions)
 
     @cached_property
@@ -317,7 +282,7 @@ class Grouping:
     def _storable(self, v: Value, group: Group) -> bool:
         """Whether the group's loops visit each element of v once, and nothing past it: at its full depth, or once per row.
         A slice or a concatenation reads at the loops' own indices an array that has more positions than they, or fewer."""
-        if isinstance(group.expr, Prefix | Scatter) or not _spans(v, group):
+        if isinstance(group.expr, Prefix | Scatter) or not group.spans(v):
             return False
         full = v.type.rank == len(group.index)
         return full or v.type.rank == group.level
@@ -329,7 +294,7 @@ class Grouping:
             return group.level == (rank - 1 if is_contraction(n) else rank)
         if n in self.ends:
             return rank == root_rank and group.level in (None, rank - 1) and not any(map(is_contraction, group.nodes))
-        if isinstance(group.expr, Prefix | Scatter) or (rank == 0 and root_rank > 0) or not _spans(n.outputs[0], group):
+        if isinstance(group.expr, Prefix | Scatter) or (rank == 0 and root_rank > 0) or not group.spans(n.outputs[0]):
             return False
         if is_contraction(n) and any(map(is_contraction, group.nodes)):
             return False  # a kernel is tiled for one product
@@ -339,7 +304,7 @@ class Grouping:
 
     def _repeats(self, v: Value, group: Group, positions: Iterable[Position]) -> bool:
         """Whether the group's loops read an element of v many times: some loop around the read is not in its index."""
-        around = _loops_around(group)
+        around = group.loops()
         return any(len(around) > sum(isinstance(e, Index) for e in p) for p in positions)
 
     def _in_rows(self, group: Group, positions: Iterable[Position]) -> bool:
@@ -387,13 +352,13 @@ class Grouping:
         and is computed again: they read no more than if one of them stored it. So is cheap work on numbers alone."""
         if not form.is_map or n.outputs[0] in self.results or not groups or self._repeated_cost(n, form) > most:
             return False
-        if most > 1 and any(sum(x != 1 for x in n.outputs[0].type.shape) < _depth(g) for g in groups):
+        if most > 1 and any(sum(x != 1 for x in n.outputs[0].type.shape) < g.depth() for g in groups):
             return False  # it has not all axes of their loops: little would be stored
         if not all(self.is_open(n, g) for g in groups):
             return False
         if not all(self.reads_at_few(n.outputs[0], g) for g in groups):
             return False
-        indices = {n.inputs[k] for k in _finders(form)}
+        indices = {n.inputs[k] for k in form.finders()}
         arrays = {v for v in n.inputs if v.type.rank > 0} - self.broadcasts - indices
         return len(arrays) <= 1
 
@@ -466,26 +431,6 @@ class Grouping:
         return False
 
 
-def _finders(form: Form) -> set[int]:
-    """The operands of a map that say where others are read, alike along its last axis."""
-    found = walk(form.expr)
-    places = [part for x in found for part in (x.index if isinstance(x, Load) else [x.cond] if isinstance(x, When) else [])]
-    loads = [x for x in found if isinstance(x, Load)]
-    varying = {x.array for x in loads if not set(form.index[-1:]).isdisjoint(walk(x))}
-    return {int(x.array) for part in places for x in walk(part) if isinstance(x, Load)} - varying
-
-
-def _spans(v: Value, group: Group) -> bool:
-    """Whether v has as many positions along each axis as the group's loops."""
-    return v.type.shape == group.root.outputs[0].type.shape[:v.type.rank]
-
-
-def _is_spread(p: Position, group: Group) -> bool:
-    """Whether a value that is read there is read anew for each position of a loop outside of its own."""
-    around, own = _loops_around(group), {x for e in p for x in walk(e) if isinstance(x, Index)}
-    return any(k not in own and not own.isdisjoint(around[at:]) for at, k in enumerate(around))
-
-
 def _dependents(g: Graph, v: Value) -> set[Value]:
     """Every value computed from v, v included."""
     found = {v}
@@ -498,13 +443,3 @@ def _dependents(g: Graph, v: Value) -> set[Value]:
 def _over_last(n: Node) -> bool:
     axes = n.attrs.get("axes", (n.attrs.get("axis"),))
     return n.inputs[0].type.rank - 1 in axes if len(n.inputs) == 1 else False
-
-
-def _depth(group: Group) -> int:
-    """How many loops are around what the group reads most often: a scatter's updates are not in those that fill its base."""
-    return max(len(group.index), len(group.expr.over)) if isinstance(group.expr, Scatter) else len(_loops_around(group))
-
-
-def _loops_around(group: Group) -> list[Index]:
-    over = [k for k, _ in group.expr.over] if isinstance(group.expr, Reduce | Scatter) else []
-    return [*[k for k in group.index if isinstance(k, Index)], *over]

@@ -7,12 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from loopwright.ir.dims import Shape
+from loopwright.ir.gpu_schedule import Bind, ByOwner, InAnyOrder, InPasses, InRegisters, InShared, InTiles, Threads
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.schedule import (
     AddAlong,
-    Bind,
     ByColumns,
-    ByOwner,
     ByRows,
     ComputeAt,
     Distribute,
@@ -20,14 +19,9 @@ from loopwright.ir.schedule import (
     FewSteps,
     FewTerms,
     Fuse,
-    InAnyOrder,
     Inline,
-    InPasses,
     InPlace,
-    InRegisters,
-    InShared,
     Interleave,
-    InTiles,
     Jam,
     OnePass,
     Pack,
@@ -41,7 +35,6 @@ from loopwright.ir.schedule import (
     Split,
     Squeeze,
     Tensorize,
-    Threads,
     Tiles,
     Unroll,
     Vectorize,

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from loopwright.ir.dims import Extent
+from loopwright.ir.gpu_schedule import Bind, Threads
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Apply, Bounded, Expr, Index, Load, Local, LoopContext, Scatter, integer, minus, walk
 from loopwright.ir.nest import Buffer, For, Nest, Statement, Store, While
 from loopwright.ir.ops.control import scan, while_
 from loopwright.ir.ops.regions import split
-from loopwright.ir.schedule import Bind, Parallel, Schedule, Threads, Unroll, Vectorize
+from loopwright.ir.schedule import Parallel, Schedule, Unroll, Vectorize
 from loopwright.ir.types import INTEGERS
 from loopwright.lower import binding
 from loopwright.lower.composition import Position, fresh_indices

@@ -10,7 +10,8 @@ from loopwright.lower.kernel import MOST_NODES
 from loopwright.lower.survey import EXPENSIVE, own_cost
 
 if TYPE_CHECKING:
-    from loopwright.lower.grouping import Group, Grouping
+    from loopwright.lower.grouping import Grouping
+    from loopwright.lower.groups import Group
 
 MOST_RESULTS = 8  # of a kernel that groups side by side became
 MOST_COST = 4 * EXPENSIVE  # of one position of such a kernel: dearer ones have fewer vectors in flight

@@ -12,24 +12,11 @@ from collections.abc import Mapping, Sequence
 
 from loopwright.ir.attributes import Attributes
 from loopwright.ir.errors import ScheduleError, VerificationError
+from loopwright.ir.gpu_schedule import Bind, ByOwner, InAnyOrder, InPasses, InRegisters, InShared, InTiles, Threads
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan
-from loopwright.ir.schedule import (
-    Bind,
-    ByOwner,
-    InAnyOrder,
-    Inline,
-    InPasses,
-    InPlace,
-    InRegisters,
-    InShared,
-    Instruction,
-    Interleave,
-    InTiles,
-    Schedule,
-    Threads,
-)
+from loopwright.ir.schedule import Inline, InPlace, Instruction, Interleave, Schedule
 from loopwright.ir.types import COMPLEX
 from loopwright.lower import covers
 from loopwright.lower.control import carried_by

@@ -22,7 +22,8 @@ from loopwright.ir.types import BF16, BOOL, F16, I64, ArrayType
 from loopwright.lower.composition import Position
 
 if TYPE_CHECKING:
-    from loopwright.lower.grouping import Group, Grouping
+    from loopwright.lower.grouping import Grouping
+    from loopwright.lower.groups import Group
 
 ROWS = 32  # of a block
 MOST_RESULTS = 8  # of a kernel that adds up along its loops

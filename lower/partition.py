@@ -22,7 +22,8 @@ from loopwright.lower.decisions import Chaining, Decided, Decision, Place, Taken
 from loopwright.lower.few_features import by_features
 from loopwright.lower.few_rows import by_rows, has_few_rows
 from loopwright.lower.gradient_passes import with_gradients_in_passes
-from loopwright.lower.grouping import Group, Grouping, moves_nothing
+from loopwright.lower.grouping import Grouping, moves_nothing
+from loopwright.lower.groups import Group
 from loopwright.lower.hoisting import hoist
 from loopwright.lower.kernel import kernel, merged, region_of
 from loopwright.lower.lanes import is_of_elements, lane_schedule

@@ -12,20 +12,11 @@ from itertools import chain
 
 from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.errors import ScheduleError
+from loopwright.ir.gpu_schedule import ByOwner, InAnyOrder
 from loopwright.ir.graph import Graph, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, Local, Prefix, Reduce, Scatter, integer, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Prefetch, Reduction, Scan, Statement, Store, altered
-from loopwright.ir.schedule import (
-    AddAlong,
-    ByOwner,
-    ComputeAt,
-    InAnyOrder,
-    Inline,
-    InPlace,
-    Instruction,
-    Interleave,
-    PrefetchRow,
-)
+from loopwright.ir.schedule import AddAlong, ComputeAt, Inline, InPlace, Instruction, Interleave, PrefetchRow
 from loopwright.lower.composition import Composer, Position, fresh_indices, reads
 from loopwright.lower.partials import block_of
 from loopwright.lower.row_products import row_products, row_sums

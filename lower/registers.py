@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loopwright.ir.dims import Extent, Shape
+from loopwright.ir.gpu_schedule import THREAD_X
 from loopwright.ir.loops import Expr, Index, Load, Local, transform, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Reduction, Statement, Store
-from loopwright.ir.schedule import THREAD_X
 from loopwright.lower.fusing import accesses, values, writes
 
 Change = Callable[[Expr], Expr | None]

@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence, Set
 from math import prod
 
+from loopwright.ir.gpu_schedule import BLOCK, InPasses, InTiles
 from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, Local, Prefix, Reduce, When, transform, walk
 from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Let, Nest, Passes, Reduction, Running, Statement, Store
-from loopwright.ir.schedule import BLOCK, InPasses, InTiles
 from loopwright.ir.types import F32, F64
 from loopwright.lower.blocks import (
     BYTES,

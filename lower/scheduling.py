@@ -13,19 +13,15 @@ from typing import TypeVar
 from loopwright.ir.cached import cached_property
 from loopwright.ir.dims import Extent
 from loopwright.ir.errors import ScheduleError as ScheduleError
+from loopwright.ir.gpu_schedule import Bind, InPasses, InRegisters, InShared, InTiles, Threads
 from loopwright.ir.graph import Graph
 from loopwright.ir.loops import Apply, Expr, Index, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Nest, Reduction, Statement, Store, altered
 from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
-    Bind,
     ByRows,
     Distribute,
-    InPasses,
     InPlace,
-    InRegisters,
-    InShared,
-    InTiles,
     OnePass,
     Pack,
     Parallel,
@@ -35,7 +31,6 @@ from loopwright.ir.schedule import (
     Skip,
     Split,
     Tensorize,
-    Threads,
     Tiles,
     Vectorize,
 )

@@ -4,6 +4,18 @@ import pytest
 
 from loopwright.ir.builder import build
 from loopwright.ir.dims import symbol
+from loopwright.ir.gpu_schedule import (
+    BLOCK,
+    THREAD_X,
+    THREAD_Y,
+    Bind,
+    ByOwner,
+    InAnyOrder,
+    InRegisters,
+    InShared,
+    InTiles,
+    Threads,
+)
 from loopwright.ir.loops import Apply, Index, Literal, Load, Size, integer, minus, plus, times
 from loopwright.ir.nest import Allocate, Buffer, Contract, For, Nest, Reduction, Store
 from loopwright.ir.ops.arithmetic import add, div, sub
@@ -13,23 +25,7 @@ from loopwright.ir.ops.indexing import scatter_add
 from loopwright.ir.ops.reductions import reduce_max
 from loopwright.ir.ops.transcendental import exp
 from loopwright.ir.parser import parse_type
-from loopwright.ir.schedule import (
-    BLOCK,
-    THREAD_X,
-    THREAD_Y,
-    Bind,
-    ByOwner,
-    ComputeAt,
-    InAnyOrder,
-    Inline,
-    InRegisters,
-    InShared,
-    InTiles,
-    Threads,
-    Vectorize,
-    from_json,
-    to_json,
-)
+from loopwright.ir.schedule import ComputeAt, Inline, Vectorize, from_json, to_json
 from loopwright.ir.types import F32, I64, ArrayType
 from loopwright.lower.binding import owner
 from loopwright.lower.convolution_ops import one_group

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.ir.builder import build
+from loopwright.ir.gpu_schedule import BLOCK, THREAD_X, Bind, InAnyOrder, Threads
 from loopwright.ir.interpreter import evaluate
 from loopwright.ir.ops import indexing
 from loopwright.ir.parser import parse_type
-from loopwright.ir.schedule import BLOCK, THREAD_X, Bind, InAnyOrder, Threads
 from loopwright.ir.types import BF16
 from loopwright.lower.binding import is_order_free
 from loopwright.lower.cuda import emit_cuda

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import loopwright as lw
 from loopwright.ir.expansion import expanded
-from loopwright.ir.schedule import InPasses, Threads
+from loopwright.ir.gpu_schedule import InPasses, Threads
 from loopwright.ir.types import BF16
 from loopwright.lower.cuda import emit_cuda, lower_cuda
 from loopwright.lower.cuda.chain_rules import WIDTHS

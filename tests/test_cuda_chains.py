@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import loopwright as lw
 from loopwright.ir.expansion import expanded
+from loopwright.ir.gpu_schedule import BLOCK, THREAD_X, Bind, InPasses, Threads
 from loopwright.ir.nest import For, Passes
-from loopwright.ir.schedule import BLOCK, THREAD_X, Bind, ComputeAt, Inline, InPasses, Threads, from_json, to_json
+from loopwright.ir.schedule import ComputeAt, Inline, from_json, to_json
 from loopwright.ir.types import BF16
 from loopwright.lower.contractions import is_contraction
 from loopwright.lower.cuda import emit_cuda, lower_cuda

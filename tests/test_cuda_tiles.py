@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.ir.builder import build
+from loopwright.ir.gpu_schedule import BLOCK, Bind, InTiles, Threads
 from loopwright.ir.ops import arithmetic
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.parser import parse_type
-from loopwright.ir.schedule import BLOCK, Bind, ComputeAt, Inline, InTiles, Threads
+from loopwright.ir.schedule import ComputeAt, Inline
 from loopwright.ir.types import BF16, F32
 from loopwright.lower.cuda import emit_cuda
 from loopwright.lower.cuda.maths import Library

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 import loopwright as lw
 from loopwright.ir.errors import ScheduleError
+from loopwright.ir.gpu_schedule import InRegisters, Threads
 from loopwright.ir.graph import Node
-from loopwright.ir.schedule import InRegisters, Threads, Unroll, Vectorize
+from loopwright.ir.schedule import Unroll, Vectorize
 from loopwright.lower.cuda import emit_cuda, lower_cuda
 from loopwright.lower.cuda import program as programs
 from loopwright.lower.cuda.driver import Device

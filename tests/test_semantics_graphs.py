@@ -12,7 +12,7 @@ import pytest
 import loopwright as lw
 from loopwright.ir.graph import Node, Value
 from loopwright.ir.interpreter import evaluate
-from loopwright.ir.schedule import from_json, to_json
+from loopwright.ir.schedule import Instruction, from_json, to_json
 from loopwright.ir.types import F32, ArrayType
 from loopwright.ir.verifier import verify
 from loopwright.lower.rules import default_schedule
@@ -140,7 +140,7 @@ def test_a_default_schedule_is_a_list_of_instructions():
     for n in kernels:
         region = n.regions[0]
         schedule = default_schedule(region, host_target())
-        assert all(type(x).__module__ == "loopwright.ir.schedule" for x in schedule)
+        assert all(isinstance(x, Instruction) for x in schedule)
         assert from_json(to_json(schedule)) == schedule  # one written down and read back is the same
         assert build_nest(region, schedule, "k").nest == build_nest(region, from_json(to_json(schedule)), "k").nest
         build_nest(region, (), "k")  # and none at all is one as well

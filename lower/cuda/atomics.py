@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from loopwright.ir.dims import maximum, minimum, product
+from loopwright.ir.gpu_schedule import THREAD_X
 from loopwright.ir.nest import Buffer, For, Store
-from loopwright.ir.schedule import THREAD_X
 from loopwright.ir.types import BOOL, F64, is_float
 from loopwright.lower.binding import owner
 from loopwright.lower.cuda import arithmetic

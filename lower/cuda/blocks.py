@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from loopwright.ir.dims import product
+from loopwright.ir.gpu_schedule import THREAD_X, THREAD_Y
 from loopwright.ir.loops import Expr, Load, walk
 from loopwright.ir.nest import Block as Positions
 from loopwright.ir.nest import Contract, For, Let, Statement, Store
-from loopwright.ir.schedule import THREAD_X, THREAD_Y
 from loopwright.lower.blocks import BYTES, lanes_of
 from loopwright.lower.cuda.context import Context
 from loopwright.lower.cuda.multiplying import Means

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loopwright.ir.dims import evaluate, product
+from loopwright.ir.gpu_schedule import BLOCK, Bind, InPasses, Threads
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.loops import Prefix, Reduce, Scatter
-from loopwright.ir.schedule import BLOCK, Bind, ComputeAt, Inline, InPasses, Instruction, Schedule, Threads
+from loopwright.ir.schedule import ComputeAt, Inline, Instruction, Schedule
 from loopwright.lower.contractions import is_contraction
 from loopwright.lower.scheduling import fits
 from loopwright.lower.survey import Survey, survey

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from loopwright.ir.dims import product
+from loopwright.ir.gpu_schedule import THREAD_X, THREAD_Y
 from loopwright.ir.loops import Expr, Local, walk
 from loopwright.ir.nest import Contract, Passes, Reduction, Running
-from loopwright.ir.schedule import THREAD_X, THREAD_Y
 from loopwright.ir.types import F32, F64
 from loopwright.lower.blocks import STAGES
 from loopwright.lower.cuda.blocks import Run, Side, at_position, side_of, store_sums, through_stages

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loopwright.ir.dims import Extent, evaluate, product
+from loopwright.ir.gpu_schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.ir.loops import Index
 from loopwright.ir.nest import (
     Allocate,
@@ -26,7 +27,6 @@ from loopwright.ir.nest import (
     While,
     one_pass,
 )
-from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.cuda import folds
 from loopwright.lower.cuda.atomics import updates_in_any_order

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopwright.ir.dims import Extent, maximum, minimum, product
+from loopwright.ir.gpu_schedule import THREAD_X, THREAD_Y
 from loopwright.ir.loops import Load
 from loopwright.ir.nest import Prefetch, Reduction, Scan, Statement, Store
-from loopwright.ir.schedule import THREAD_X, THREAD_Y
 from loopwright.lower.cuda import arithmetic
 from loopwright.lower.cuda.context import WARP, Context
 from loopwright.lower.cuda.evaluate import evaluate, place

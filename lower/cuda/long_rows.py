@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from loopwright.ir.dims import Extent, maximum, minimum, product
+from loopwright.ir.gpu_schedule import BLOCK, THREAD_X
 from loopwright.ir.nest import For, Let, Reduction, Statement, Store, one_pass
-from loopwright.ir.schedule import BLOCK, THREAD_X
 from loopwright.lower.cuda import folds
 from loopwright.lower.cuda.context import Context
 from loopwright.lower.cuda.packs import packs, strided, unravelled

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from loopwright.ir.dims import Extent, maximum, minimum, product
+from loopwright.ir.gpu_schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.ir.loops import Index, Load
 from loopwright.ir.nest import For, Let, Reduction, Scan, Statement, Store
-from loopwright.ir.schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.lower.cuda import arithmetic
 from loopwright.lower.cuda.blocks import each_sum
 from loopwright.lower.cuda.context import WARP, Context

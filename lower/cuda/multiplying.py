@@ -4,9 +4,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from loopwright.ir.gpu_schedule import THREAD_X, THREAD_Y
 from loopwright.ir.loops import Apply, Expr, Literal, Load, When
 from loopwright.ir.nest import Contract
-from loopwright.ir.schedule import THREAD_X, THREAD_Y
 from loopwright.ir.types import BF16, F32, U16, is_float
 from loopwright.lower.blocks import BYTES, HALVES, half_of, lanes_of
 from loopwright.lower.cuda import arithmetic

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loopwright.ir.dims import Extent, product
+from loopwright.ir.gpu_schedule import THREAD_X, THREAD_Y
 from loopwright.ir.loops import Expr, Index, Load, PartitionPoint, Prefix, Reduce, When
 from loopwright.ir.nest import Store
-from loopwright.ir.schedule import THREAD_X, THREAD_Y
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.cuda import arithmetic
 from loopwright.lower.cuda.context import PACK, Context, offset_form

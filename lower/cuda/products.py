@@ -13,13 +13,14 @@ import numpy as np
 
 from loopwright.ir.dims import evaluate
 from loopwright.ir.errors import ScheduleError
+from loopwright.ir.gpu_schedule import InTiles
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Prefix, Reduce, Scatter
 from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.control import scan
 from loopwright.ir.ops.selection import convert
-from loopwright.ir.schedule import InPlace, InTiles
+from loopwright.ir.schedule import InPlace
 from loopwright.ir.types import BF16, F16, F32, F64, ArrayType
 from loopwright.kernels.gemm import Gemm, match_product
 from loopwright.lower.cuda.rules import gpu_schedule

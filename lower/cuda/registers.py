@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from loopwright.ir.dims import Extent, product
+from loopwright.ir.gpu_schedule import THREAD_X
 from loopwright.ir.nest import Statement, Store
-from loopwright.ir.schedule import THREAD_X
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.cuda.context import Context
 from loopwright.lower.cuda.evaluate import holds_something, place

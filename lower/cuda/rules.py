@@ -12,27 +12,29 @@ from itertools import pairwise
 from math import prod
 
 from loopwright.ir.dims import Extent, evaluate, product
-from loopwright.ir.graph import Graph, Value
-from loopwright.ir.loops import Apply, Bounded, Expr, Index, PartitionPoint, Prefix, Reduce, Scatter, walk
-from loopwright.ir.nest import Contract, For, Statement
-from loopwright.ir.ops.control import scan
-from loopwright.ir.schedule import (
+from loopwright.ir.gpu_schedule import (
     BLOCK,
     THREAD_X,
     THREAD_Y,
     Bind,
     ByOwner,
-    ComputeAt,
     InAnyOrder,
-    Inline,
     InRegisters,
     InShared,
+    InTiles,
+    Threads,
+)
+from loopwright.ir.graph import Graph, Value
+from loopwright.ir.loops import Apply, Bounded, Expr, Index, PartitionPoint, Prefix, Reduce, Scatter, walk
+from loopwright.ir.nest import Contract, For, Statement
+from loopwright.ir.ops.control import scan
+from loopwright.ir.schedule import (
+    ComputeAt,
+    Inline,
     Instruction,
     Interleave,
-    InTiles,
     OnePass,
     Schedule,
-    Threads,
     Tiles,
     Unroll,
     Vectorize,

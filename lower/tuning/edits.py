@@ -4,11 +4,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from loopwright.ir.gpu_schedule import Bind, ByOwner, InAnyOrder, InRegisters, InShared, InTiles, Threads
 from loopwright.ir.schedule import (
     AddAlong,
-    Bind,
     ByColumns,
-    ByOwner,
     ByRows,
     ComputeAt,
     Distribute,
@@ -16,14 +15,10 @@ from loopwright.ir.schedule import (
     FewSteps,
     FewTerms,
     Fuse,
-    InAnyOrder,
     Inline,
     InPlace,
-    InRegisters,
-    InShared,
     Instruction,
     Interleave,
-    InTiles,
     Jam,
     OnePass,
     Pack,
@@ -37,7 +32,6 @@ from loopwright.ir.schedule import (
     Split,
     Squeeze,
     Tensorize,
-    Threads,
     Tiles,
     Unroll,
     Vectorize,

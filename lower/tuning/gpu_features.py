@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from loopwright.ir.dims import Extent, evaluate
+from loopwright.ir.gpu_schedule import BLOCK, THREAD_X
 from loopwright.ir.loops import Apply, Expr, Load, Prefix, Reduce, parts
 from loopwright.ir.nest import Allocate, Buffer, Contract, For, Let, Nest, Passes, Reduction, Scan, Statement, Store, While
-from loopwright.ir.schedule import BLOCK, THREAD_X
 from loopwright.lower.cuda.driver import Device
 from loopwright.lower.survey import WEIGHTS
 from loopwright.lower.tuning.features import TRIPS, reached, steps_of

@@ -10,28 +10,21 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from loopwright.ir.errors import ScheduleError
-from loopwright.ir.graph import Graph
-from loopwright.ir.schedule import (
+from loopwright.ir.gpu_schedule import (
     BLOCK,
     THREAD_X,
     THREAD_Y,
     Bind,
     ByOwner,
-    ComputeAt,
-    Fuse,
     InAnyOrder,
-    Inline,
     InPasses,
     InRegisters,
     InShared,
     InTiles,
-    OnePass,
-    Schedule,
     Threads,
-    Tiles,
-    Unroll,
-    Vectorize,
 )
+from loopwright.ir.graph import Graph
+from loopwright.ir.schedule import ComputeAt, Fuse, Inline, OnePass, Schedule, Tiles, Unroll, Vectorize
 from loopwright.lower.cuda.program import Hints
 from loopwright.lower.cuda.rules import BYTES, gpu_schedule
 from loopwright.lower.scheduling import Scheduled
