@@ -83,10 +83,6 @@ done:
 
 def _narrowing_text(dtype: np.dtype, e: str) -> str:
     """The blocks that keep what is about a rank, again and again: `length` elements at `source`, before which `base` come."""
-    is_float = dtype.kind == "f"
-    compare, order = ("fcmp", "o") if is_float else ("icmp", "s" if dtype.kind == "i" else "u")
-    same = "fcmp oeq" if is_float else "icmp eq"
-    least, most = _range(dtype)
     return f"""narrow:
   %source = phi ptr [ %row, %ask ], [ %temp, %kept.some ]
   %length = phi i64 [ %n, %ask ], [ %kept, %kept.some ]
@@ -95,7 +91,23 @@ def _narrowing_text(dtype: np.dtype, e: str) -> str:
   %many = icmp sgt i64 %length, {FEW}
   %goes.on = and i1 %many, %shrinks
   br i1 %goes.on, label %part, label %last
-part:
+{_sampling_text(dtype, e)}{_passing_text(dtype, e)}last:
+  %is.row = icmp eq ptr %source, %row
+  br i1 %is.row, label %copy, label %sort
+copy:
+  %copied = mul i64 %length, {dtype.itemsize}
+  call void @llvm.memcpy.p0.p0.i64(ptr %temp, ptr %row, i64 %copied, i1 false)
+  br label %sort
+sort:
+  call void @lw_sort_{SHORT[dtype]}(ptr %temp, ptr %spare, i64 %length)
+  br label %give
+"""
+
+
+def _sampling_text(dtype: np.dtype, e: str) -> str:
+    """From `part`: a sorted sample of the elements gives what lies `low` and `high` of the rank, by its margin."""
+    least, most = _range(dtype)
+    return f"""part:
   %each = udiv i64 %length, {SAMPLE}
   br label %taken
 taken:
@@ -133,7 +145,15 @@ between:
   %low = select i1 %is.lowest, {e} {least}, {e} %low.x
   %high = select i1 %is.highest, {e} {most}, {e} %high.x
   br label %pass
-pass:
+"""
+
+
+def _passing_text(dtype: np.dtype, e: str) -> str:
+    """From `pass`: one pass counts what is below `low`, and keeps what is between; then `narrow` again, unless that missed."""
+    is_float = dtype.kind == "f"
+    compare, order = ("fcmp", "o") if is_float else ("icmp", "s" if dtype.kind == "i" else "u")
+    same = "fcmp oeq" if is_float else "icmp eq"
+    return f"""pass:
   %i = phi i64 [ 0, %between ], [ %i1, %pass ]
   %below = phi i64 [ 0, %between ], [ %below1, %pass ]
   %kept.before = phi i64 [ 0, %between ], [ %kept, %pass ]
@@ -166,16 +186,6 @@ kept.some:
   %twice = shl i64 %kept, 1
   %less.than.half = icmp slt i64 %twice, %length
   br label %narrow
-last:
-  %is.row = icmp eq ptr %source, %row
-  br i1 %is.row, label %copy, label %sort
-copy:
-  %copied = mul i64 %length, {dtype.itemsize}
-  call void @llvm.memcpy.p0.p0.i64(ptr %temp, ptr %row, i64 %copied, i1 false)
-  br label %sort
-sort:
-  call void @lw_sort_{SHORT[dtype]}(ptr %temp, ptr %spare, i64 %length)
-  br label %give
 """
 
 
