@@ -68,7 +68,8 @@ class Regions:
               shown: str) -> tuple[Graph, Graph]:
         """Choose what is kept; the linear part computes the rest again. Its parameters: residuals, then tangents."""
         wanted = forward.results[results:]
-        choice, again = self._chosen(forward, wanted, set(linear.free_symbols), chosen(forward.params, at_hand))
+        free = [v for v, is_free in zip((*forward.params, *forward.results), at_hand, strict=False) if is_free]
+        choice, again = self._chosen(forward, wanted, set(linear.free_symbols), free)
         kept = choice.operands
         if shown:
             self.scope.choices.append((shown, choice))

@@ -47,9 +47,9 @@ class Engine(Protocol):
 
     def linearize(self, graph: Graph, active: Flags, wanted: Flags, at_hand: Flags, shown: str = "") -> tuple[Graph, Graph]:
         """Parameters -> results, residuals; and residuals, tangents of the active parameters -> tangents of the wanted
-        results. The type of a residual holds only sizes that are known around the graph. at_hand: the parameters that take
-        no memory as residuals; what comes cheaply from them and other residuals is computed again. shown: what the user is
-        told keeps the residuals, if they are kept."""
+        results. The type of a residual holds only sizes that are known around the graph. at_hand: of the parameters, then of
+        the results as far as it goes, those that take no memory as residuals; what comes cheaply from them and other residuals
+        is computed again. shown: what the user is told keeps the residuals, if they are kept."""
 
     def transpose(self, graph: Graph, unknown: Flags, arriving: Flags) -> Graph:
         """Parameters that are known, cotangents of the results where they arrive -> cotangents of the unknown parameters."""

@@ -328,6 +328,23 @@ def test_loops_stack_what_the_cut_keeps():
     assert {"sin", "exp", "cos"} <= {n.op.name for n in back.regions[0].nodes}
 
 
+def test_rows_that_a_loop_gives_anyway_are_not_kept_beside_it():
+    """The slope of a recurrent step comes from the state that it gives; the state before it is all that is stacked."""
+    def states(h, w, x):
+        def step(h, row):
+            h = np.tanh(h @ w + row)
+            return h, h
+        return np.sum(lax.scan(step, h, x)[1] ** 2)
+    made = draft(lw.grad(states, (0, 1, 2)), ROWS[0], SQUARE, ROWS)
+    (_, tape), = made.tapes
+    assert [k.made_by for k in tape.kept] == ["argument"]
+    forward, _ = [n for n in made.version.graph.nodes if n.op.name == "scan"]
+    assert len(forward.outputs) == 3  # the last state, all states, and those before
+    plain = lw.grad(states, (0, 1, 2))(ROWS[0], SQUARE, ROWS)
+    for a, b in zip(lw.jit(lw.grad(states, (0, 1, 2)))(ROWS[0], SQUARE, ROWS), plain, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
 def test_sizes_of_data_stay_inside():
     for f in (until, data_sized):
         for g in derivatives(f):

@@ -119,8 +119,8 @@ def _linearize(engine: Engine, n: Node, primals: list[Ref], tangents: list[Ref |
     """One loop that stacks what the other, over tangents alone, reads. Nothing that is at hand already is stacked."""
     body, (ac, ak, ax) = n.regions[0], _parts(n, has(tangents))
     ak, ay = carried(body, ac, ak, ax, engine.moving)
-    forward, linear = engine.linearize(body, [*ac, *ak, *ax], [*ak, *ay],
-                                       [True] * len(ac) + [False] * len(ak) + [True] * len(ax), "each trip of a loop")
+    free = [*[True] * len(ac), *[False] * len(ak), *[True] * len(ax), *[False] * len(ak), *[True] * len(ay)]
+    forward, linear = engine.linearize(body, [*ac, *ak, *ax], [*ak, *ay], free, "each trip of a loop")
     count = len(ak) + len(ay)
     params, residuals = list(forward.params), forward.results[count:]
     at_hand = {v: k for k, v in enumerate(params) if not len(ac) <= k < len(ac) + len(ak)}
