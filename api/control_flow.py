@@ -26,6 +26,7 @@ from loopwright.ir.ops.control import switch as switch_op
 from loopwright.ir.ops.control import while_ as while_op
 from loopwright.ir.ops.gradients import stop_gradient as stop_gradient_op
 from loopwright.ir.source import user_source
+from loopwright.ir.tracebacks import user_frames
 from loopwright.ir.types import BOOL, I64, is_integer
 from loopwright.tracer.control import Carry, branches, check_pair, refuse_traced_length, row_types, scan_body, while_body
 from loopwright.tracer.promotion import convert, lift_own
@@ -44,6 +45,7 @@ Function = Callable[..., Any]
 _NOT_GIVEN = object()
 
 
+@user_frames()
 def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any, operand: Any = _NOT_GIVEN) -> Any:
     """true_fun(*operands) if pred else false_fun(*operands); only one of them runs. pred: one bool, or a number (not 0).
     operand: one more, by name.
@@ -65,6 +67,7 @@ def _with_named(operands: tuple[Any, ...], operand: Any) -> tuple[Any, ...]:
     return operands if operand is _NOT_GIVEN else (*operands, operand)
 
 
+@user_frames()
 def switch(index: Any, branches: Sequence[Function], *operands: Any, operand: Any = _NOT_GIVEN) -> Any:
     """branches[index](*operands), with the index clamped into range; only one branch runs. See cond.
 
@@ -121,6 +124,7 @@ def _emitted(op: Op, here: Place, refs: Sequence[Ref], regions: tuple[Graph, ...
 
 
 # ---- loops ----------------------------------------------------------------------------------------
+@user_frames()
 def while_loop(cond_fun: Function, body_fun: Function, init_val: Any, *, max_steps: int | None = None) -> Any:
     """val = init_val; while cond_fun(val): val = body_fun(val); return val.
 
@@ -162,6 +166,7 @@ class Counted(NamedTuple):
     val: Any
 
 
+@user_frames()
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: int | bool | None = None,
               max_steps: int | None = None) -> Any:
     """val = init_val; for i in range(lower, upper): val = body_fun(i, val); return val.
@@ -193,6 +198,7 @@ def _named(f: Function, like: Function) -> Function:
     return f
 
 
+@user_frames()
 def scan(f: Function, init: Any, xs: Any = None, length: Any = None, reverse: bool = False,
          unroll: int | bool = 1) -> tuple[Any, Any]:
     """(carry, ys) after carry, y = f(carry, x) for every row x of xs, the last first if `reverse`; ys are the stacked y.
@@ -295,6 +301,7 @@ def _size_operand(length: Extent) -> list[Ref]:
     return [lift_own(sized(length, around.scope), around)] if isinstance(length, Dim) and around is not None else []
 
 
+@user_frames()
 def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
     """The stacked f(x) for every row x of xs, one after another, or `batch_size` at once as by vmap.
 
@@ -322,6 +329,7 @@ def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
     return unflatten(structure, [xp.concatenate([y, z]) for y, z in zip(found, rest, strict=True)])
 
 
+@user_frames()
 def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """Running results of an associative operation along an axis: out[k] = fn(out[k - 1], elems[k]), in about log2(n) steps
     that each work on whole arrays. The container of arrays `elems` is what fn takes twice and gives, for many elements at

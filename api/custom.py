@@ -20,6 +20,7 @@ from loopwright.ir.errors import ArgumentError, GradientError
 from loopwright.ir.ops.recomputation import BY_NAMES, POLICIES, Policy
 from loopwright.ir.ops.recomputation import checkpoint_name as checkpoint_name_op
 from loopwright.ir.source import user_source
+from loopwright.ir.tracebacks import user_frames
 from loopwright.tracer.pytree import flatten, unflatten
 from loopwright.tracer.tracer import Tracer
 
@@ -240,6 +241,7 @@ def checkpoint(fun: Function | None = None, *, prevent_cse: bool = True, policy:
     by_number, by_name = _numbers(static_argnums), _numbers_of(f, fixed, why)
 
     @functools.wraps(f, updated=())
+    @user_frames()
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         if levels(checkpointed) < 1:
             return f(*args, **kwargs)

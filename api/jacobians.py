@@ -18,6 +18,7 @@ from loopwright.ir.ops.construct import iota
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.structural import reshape
 from loopwright.ir.source import user_source
+from loopwright.ir.tracebacks import user_frames
 from loopwright.ir.types import COMPLEX, I64, ArrayType
 from loopwright.tracer.pytree import Structure, flatten, paths, unflatten
 from loopwright.tracer.tracer import Tracer
@@ -37,6 +38,7 @@ def jacfwd(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False,
     why = applied("jacfwd", f)
 
     @functools.wraps(f, updated=())
+    @user_frames()
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         some = part(f, argnums, args, kwargs, why)
         types = [type_of(x) for x in some.values]
@@ -65,6 +67,7 @@ def jacrev(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False,
     why = applied("jacrev", f)
 
     @functools.wraps(f, updated=())
+    @user_frames()
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         some = part(f, argnums, args, kwargs, why)
         for x, name in zip(some.values, some.names, strict=True):

@@ -40,6 +40,7 @@ from loopwright.ir.errors import ArgumentError, GradientError, ShapeError
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.structural import move_axis
 from loopwright.ir.source import user_source
+from loopwright.ir.tracebacks import user_frames
 from loopwright.ir.types import COMPLEX, FLOATS, ArrayType
 from loopwright.tracer.pytree import LEAF, Structure, broadcast_prefix, flatten, paths, unflatten
 from loopwright.tracer.size import Size
@@ -62,6 +63,7 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
     why = applied("grad", f)
 
     @functools.wraps(f, updated=())
+    @user_frames()
     def value_and_gradient(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         some = part(f, argnums, args, kwargs, why)
         for x, name in zip(some.values, some.names, strict=True):
@@ -83,6 +85,7 @@ def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, h
     both = value_and_grad(f, argnums, has_aux, holomorphic, allow_int)
 
     @functools.wraps(f, updated=())
+    @user_frames()
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, found = both(*args, **kwargs)
         return (found, value[1]) if has_aux else found
@@ -137,6 +140,7 @@ def _gradient(call: Call) -> tuple[list[Any], list[Any]]:
 
 
 # ---- forward and reverse at a point ---------------------------------------------------------------
+@user_frames()
 def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> tuple[Any, ...]:
     """(f(*primals), its derivative in the direction of tangents), and aux where has_aux says that f returns (result, aux).
 
@@ -159,6 +163,7 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     return _with_aux(call, out, has_aux, unflatten(result, found))
 
 
+@user_frames()
 def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """(f(*primals), a function from the cotangent of the result to a tuple of cotangents of the primals), and aux.
 
@@ -185,6 +190,7 @@ def vjp_of(some: Inputs, has_aux: bool, why: str) -> tuple[Any, ...]:
     return _with_aux(call, out, has_aux, pullback)
 
 
+@user_frames()
 def linearize(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """(f(*primals), its derivative there as a function of tangents), and aux: a jvp whose primal part runs once.
 
@@ -247,6 +253,7 @@ def vmap(f: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Hashable |
         in_axes = tuple(in_axes)
 
     @functools.wraps(f, updated=())
+    @user_frames()
     def mapped(*args: Any, **kwargs: Any) -> Any:
         _, whole = flatten((args, kwargs))
         axes = _axes(in_axes, whole.children[0], why, "in_axes") + [0] * whole.children[1].leaf_count

@@ -30,6 +30,7 @@ from loopwright.ir.guards import Guard
 from loopwright.ir.residuals import Choice
 from loopwright.ir.signature import Result, ResultContainer, Signature, Version
 from loopwright.ir.source import user_source
+from loopwright.ir.tracebacks import user_frames
 from loopwright.ir.types import ArrayType, is_array, native
 from loopwright.layouts import is_strided, straight
 from loopwright.lower.runtime.dispatcher import set_versions
@@ -203,6 +204,10 @@ class Versions:
 
     def slow(self, *args: Any, **kwargs: Any) -> Any:
         """Answer a call that no published version took."""
+        with user_frames():
+            return self._answer(args, kwargs)
+
+    def _answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if _without.depth:
             return self.f(*args, **kwargs)
         if self.entries and innermost() is None and any(map(is_strided, args)) and (function := self.function) is not None:

@@ -33,15 +33,25 @@ class Source:
 _source = lru_cache(maxsize=1 << 12)(Source)  # programs stand on few lines for long
 
 
+def is_own(file: str) -> bool:
+    """Whether a file is loopwright's."""
+    return os.path.abspath(file).startswith(_OWN)
+
+
 class _Inside(dict[str, bool]):
     """Whether a file is loopwright's or a library's, worked out once: a trace asks for every frame."""
 
     def __missing__(self, file: str) -> bool:
-        self[file] = found = os.path.abspath(file).startswith(_OWN) or any(part in file for part in _LIBRARIES)
+        self[file] = found = is_own(file) or any(part in file for part in _LIBRARIES)
         return found
 
 
 _inside = _Inside()
+
+
+def is_inside(file: str) -> bool:
+    """Whether a file is loopwright's, or one that stands between the user's and it: NumPy's, Python's for decorators."""
+    return _inside[file]
 
 
 def user_source(own: int = 1) -> Source:

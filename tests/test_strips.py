@@ -65,7 +65,7 @@ def gates(run):
             h, c = state
             z = x @ w + h @ u + b
             c = c / (1 + np.exp(-z[:, :m])) + np.tanh(z[:, m:2 * m])
-            h = np.tanh(c) * z[:, 2 * m:]
+            h = np.tanh(c) / (1 + np.exp(-z[:, 2 * m:]))
             return (h, c), h
         (h, c), ys = run(step, (h, c), xs)
         return h, c, ys

@@ -22,6 +22,7 @@ from loopwright.ir.errors import ArgumentError, DTypeError, TraceStateError
 from loopwright.ir.graph import Graph
 from loopwright.ir.guards import Scope
 from loopwright.ir.source import user_source
+from loopwright.ir.tracebacks import user_frames
 from loopwright.ir.types import SHORT, ArrayType, is_on_device, native
 from loopwright.tracer.promotion import lift_own
 from loopwright.tracer.pytree import Structure, flatten, paths
@@ -50,7 +51,7 @@ def trace(f: Callable[[list[Tracer]], Any], types: Sequence[ArrayType], *, concr
     is, for messages ("jit of f").
     """
     builder = Builder(scope, why)
-    with collector_paused(), _random_state_watched(is_sealed, why), tracing(builder, is_floor, is_sealed):
+    with user_frames(), collector_paused(), _random_state_watched(is_sealed, why), tracing(builder, is_floor, is_sealed):
         return _traced(f, types, concrete if concrete is not None else [None] * len(types), builder, owner, why)
 
 
