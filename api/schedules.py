@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from loopwright.ir import schedule as instructions
 from loopwright.ir.attributes import Attributes
@@ -31,8 +31,7 @@ from loopwright.versions import Entry, Versions
 
 _PLACING = ("Inline", "ComputeAt", "AddAlong")  # kinds of which a stage has one
 _KINDS: dict[str, Any] = {
-    re.sub(r"(?<=.)([A-Z])", r"_\1", name).lower(): kind for name, kind in vars(instructions).items()
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind)}
+    re.sub(r"(?<=.)([A-Z])", r"_\1", kind.__name__).lower(): kind for kind in get_args(Instruction)}
 
 
 def schedule(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Schedules:

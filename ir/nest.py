@@ -54,7 +54,8 @@ class For:
     lanes that the loop has where all loops of its body have fewer trips than a number, see `lower/short_rows.py`. tiled:
     together with the loop of vectors that is its body, in square tiles. padded: all positions of the block are stored to,
     those past the extent with any number. together: so many iterations, from a multiple of that on, belong to one thread.
-    jam: so many at once, in the loop of vectors that is the body. by_owner: a scatter's updates, each done by the warp
+    jam: so many at once, in the loop of vectors that is the body. runs: updates of one place, one after another, are done
+    together. by_owner: a scatter's updates, each done by the warp
     that owns the element, in order; any_order: by whichever thread comes, atomically, in copies of blocks where `copy`
     elements suffice, and `loose` if sums of floats may depend on who does. bind: the axes of a GPU's blocks and threads
     that share out the iterations; loops directly inside each other with the same axes are shared out as one. of: the
@@ -76,6 +77,7 @@ class For:
     together: int = 1
     jam: int = 1
     bind: tuple[str, ...] = ()
+    runs: bool = False
     by_owner: bool = False
     any_order: bool = False
     loose: bool = False

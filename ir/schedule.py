@@ -361,6 +361,17 @@ class Jam:
 
 
 @dataclass(frozen=True)
+class InRuns:
+    """Where the root is a scatter that combines, do updates of one element, or row, that come one after another together: what
+    is there is read before the first, and stored after the last.
+
+    before: for k: for j by 16: y[t[k], j:j+16] += v[k, j:j+16]
+    after:  for k, e, where t[k] == ... == t[e-1]: for j by 16: { s = y[t[k], j:j+16];  for q in k...e: s += v[q, j:j+16];
+            y[t[k], j:j+16] = s }
+    """
+
+
+@dataclass(frozen=True)
 class InPlace:
     """Let result number `output` lie in the bytes of the region's parameter number `operand`: the caller gives the same buffer
     for both. A root that updates a copy of the parameter then updates the parameter itself; elsewhere each element is read
@@ -376,8 +387,8 @@ class InPlace:
 
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Distribute | Tensorize | Pack \
     | Skip | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | FewColumns | FewSteps | FewTerms | ByColumns | Squeeze \
-    | AddAlong | OnePass | Tiles | Jam | InPlace | Threads | Bind | InShared | InRegisters | InTiles | InPasses | ByOwner \
-    | InAnyOrder
+    | AddAlong | OnePass | Tiles | Jam | InRuns | InPlace | Threads | Bind | InShared | InRegisters | InTiles | InPasses \
+    | ByOwner | InAnyOrder
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in get_args(Instruction)}
 

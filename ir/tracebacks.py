@@ -49,7 +49,7 @@ def _shortened(traceback: TracebackType | None, is_explained: bool) -> Traceback
     is_own_error = any(is_own(files[k]) for k in beyond)
     if is_own_error and not is_explained:
         return traceback
-    kept = users if is_own_error else [*users, *beyond]
-    for k, after in zip(kept, [*kept[1:], None], strict=True):
-        entries[k].tb_next = None if after is None else entries[after]
-    return entries[kept[0]] if kept else None
+    kept = [entries[k] for k in (users if is_own_error else (*users, *beyond))]
+    for entry, after in zip(kept, [*kept, None][1:], strict=False):
+        entry.tb_next = after
+    return kept[0] if kept else None

@@ -21,6 +21,7 @@ from loopwright.ir.schedule import (
     Fuse,
     Inline,
     InPlace,
+    InRuns,
     Interleave,
     Jam,
     OnePass,
@@ -74,7 +75,7 @@ class Decisions:
     threads: Threads | None = None
     bound: list[Bind] = field(default_factory=list)
     rows: list[InShared | InRegisters | InTiles | InPasses] = field(default_factory=list)
-    updates: ByOwner | InAnyOrder | None = None
+    updates: ByOwner | InAnyOrder | InRuns | None = None
 
 
 def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
@@ -130,7 +131,7 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.bound.append(x)
             case InShared() | InRegisters() | InTiles() | InPasses():
                 d.rows.append(x)
-            case ByOwner() | InAnyOrder():
+            case ByOwner() | InAnyOrder() | InRuns():
                 check(d.updates in (None, x), x, "updates are done in one way")
                 d.updates = x
             case InPlace(operand, output):

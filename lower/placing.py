@@ -16,10 +16,11 @@ from loopwright.ir.gpu_schedule import ByOwner, InAnyOrder
 from loopwright.ir.graph import Graph, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, Local, Prefix, Reduce, Scatter, integer, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Prefetch, Reduction, Scan, Statement, Store, altered
-from loopwright.ir.schedule import AddAlong, ComputeAt, Inline, InPlace, Instruction, Interleave, PrefetchRow
+from loopwright.ir.schedule import AddAlong, ComputeAt, Inline, InPlace, InRuns, Instruction, Interleave, PrefetchRow
 from loopwright.lower.composition import Composer, Position, fresh_indices, reads
 from loopwright.lower.partials import block_of
 from loopwright.lower.row_products import row_products, row_sums
+from loopwright.lower.updates import loop_of_runs
 
 ROWS_AHEAD = 16  # that what goes over rows once asks for
 
@@ -33,7 +34,7 @@ class Places:
     along: tuple[AddAlong, ...] = ()
     in_place: tuple[InPlace, ...] = ()
     interleave: bool = False
-    updates: ByOwner | InAnyOrder | None = None
+    updates: ByOwner | InAnyOrder | InRuns | None = None
     across: bool = False
     outermost: frozenset[int] = frozenset()
 
@@ -276,13 +277,16 @@ class _Placer:
         update: list[Statement] = [Store(out, s.target, s.value, s.combine, s.when)]
         rank, outermost = len(self.index), self.places.outermost
         inward = sorted(enumerate(s.over), key=lambda item: (rank + item[0] not in outermost, item[0]))
+        how = self.places.updates
+        in_runs = loop_of_runs(s, [k for _, (k, _) in inward]) if isinstance(how, InRuns) else None
+        if how is not None:
+            check(not isinstance(in_runs, str), how, str(in_runs))
         for a, (k, extent) in reversed(inward):
             self.variables[k] = self.root_stage, rank + a, True
-            update = [For(k, extent, tuple(update))]
-        how = self.places.updates
+            update = [For(k, extent, tuple(update), runs=k is in_runs)]
         if isinstance(how, ByOwner):
             update = [dataclasses.replace(x, by_owner=True) for x in update if isinstance(x, For)] or update
-        elif how is not None:
+        elif isinstance(how, InAnyOrder):
             check(bool(s.over), how, "there is one update")
             update = [dataclasses.replace(x, any_order=True, copy=how.copy, loose=how.loose) for x in update
                       if isinstance(x, For)]

@@ -23,6 +23,7 @@ from loopwright.ir.schedule import (
     Fuse,
     Inline,
     InPlace,
+    InRuns,
     Instruction,
     Interleave,
     Jam,
@@ -52,6 +53,7 @@ from loopwright.lower.short_rows import beside, reads_once, rows_of
 from loopwright.lower.survey import EXPENSIVE, WEIGHTS, Survey, own_cost, survey
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import every
+from loopwright.lower.updates import loop_of_runs
 
 LONG = 1 << 15  # adds of a fold that may be worth several threads
 MOST_OF_SHORT_ROWS = 160  # cost of the code for them: it takes its time to compile
@@ -322,7 +324,8 @@ def _scatter_lanes(s: Survey, e: Scatter, lanes: int) -> list[Instruction]:
     if e.over and e.target and e.target[-1] == e.over[-1][0] and e.over[-1][0] not in e.target[:-1]:
         unroll = Unroll(_number(s), _in_flight(s, 4, range(len(s.stages))))
         out += [Vectorize(_number(s), len(s.index) + len(e.over) - 1, lanes), unroll]
-    return out
+    runs = isinstance(loop_of_runs(e, [k for k, _ in e.over]), Index)
+    return [*out, InRuns()] if runs else out
 
 
 # ---- fused loops --------------------------------------------------------------------------------

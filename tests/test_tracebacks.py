@@ -38,6 +38,10 @@ def test_transforms_and_loops_outside_of_jit():
     assert frames(lambda: outer(np.ones((2, 3))), ValueError) == [("outer", False), ("inner", False)]  # NumPy's own error
 
 
+def test_an_error_about_the_call_itself_has_no_frames_of_its_own():
+    assert frames(lambda: lw.vmap(outer)(1.0), ValueError) == []
+
+
 def missing(x):
     return {}["key"]
 

@@ -53,6 +53,7 @@ from loopwright.lower.codegen.machine import ATTRIBUTES
 from loopwright.lower.codegen.memory import store
 from loopwright.lower.codegen.narrowing import copied
 from loopwright.lower.codegen.prefetches import prefetch
+from loopwright.lower.codegen.runs import Updates
 from loopwright.lower.codegen.scratch import with_scratch
 from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
 from loopwright.lower.codegen.spans import masked, short_spans, vector_spans
@@ -208,7 +209,11 @@ class Generator:
             self.either(context, statement, span)
             return
         whole = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
-        if statement.jam > 1:
+        if statement.runs:
+            Updates(statement, whole, lambda here: self.statements(here, statement.body),
+                    lambda row, here, run: self.vectors(row, here, row.extent, run)).run(
+                        context, lambda here: self.plain(here, statement, whole, parallel=parallel))
+        elif statement.jam > 1:
             at_once(context, statement, whole, partial(self.plain, parallel=parallel))
         elif statement.tiled:
             in_tiles(context, statement, whole, lambda here, inner: self.statements(here, inner.body))

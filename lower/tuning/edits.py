@@ -17,6 +17,7 @@ from loopwright.ir.schedule import (
     Fuse,
     Inline,
     InPlace,
+    InRuns,
     Instruction,
     Interleave,
     Jam,
@@ -42,7 +43,7 @@ _ORDER: tuple[tuple[type[Instruction], ...], ...] = (
     (Split, Reorder, Distribute, Tensorize, Pack, Skip), (Parallel,), (ByRows,), (OnePass,), (ShortRows,),
     (FewColumns, FewSteps, FewTerms, ByColumns, Squeeze),
     (Tiles, Jam),
-    (InShared, InRegisters, InTiles, ByOwner, InAnyOrder), (InPlace,))
+    (InShared, InRegisters, InTiles, ByOwner, InAnyOrder, InRuns), (InPlace,))
 _RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
 LAST = _RANK[Tiles]  # whatever else there is stands beside these, in its own order
 FACTORS = (1, 2, 4, 8, 16)  # vectors in flight
@@ -70,7 +71,8 @@ def topic(x: Instruction) -> object:
             return "threads"
         case PrefetchRow(stage) | OnePass(stage) | Rfactor(stage):
             return type(x), stage
-        case ByRows() | ShortRows() | FewColumns() | FewSteps() | FewTerms() | ByColumns() | Squeeze() | Tiles() | Jam():
+        case ByRows() | ShortRows() | FewColumns() | FewSteps() | FewTerms() | ByColumns() | Squeeze() | Tiles() | Jam() \
+                | InRuns():
             return type(x)
     return "loops"
 

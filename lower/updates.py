@@ -1,0 +1,30 @@
+"""Updates of a scatter that may follow one another: which loop goes from one to the next, and what says that both are of one
+place."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from loopwright.ir.loops import Expr, Index, Literal, Load, Scatter, outermost, transform, walk, walk_all
+
+
+def keys_of(where: Iterable[Expr], index: Index) -> list[Load]:
+    """What is read at an index of a loop to know where an update goes, and whether: equal for updates of one place."""
+    return list(dict.fromkeys([x for e in where for x in outermost(e, Load) if index in walk(x)]))
+
+
+def loop_of_runs(s: Scatter, loops: Sequence[Index]) -> Index | str:
+    """Of the loops of a scatter's updates, from the outside, that in which several in turn may be of one place: the one around
+    rows, if these are the target's; else why there is none."""
+    if s.combine == "set":
+        return "the last update of a place counts"
+    if not loops:
+        return "there is one update"
+    is_row = len(loops) > 1 and s.target[-1] == loops[-1]
+    index, positions = (loops[-2], s.target[:-1]) if is_row else (loops[-1], s.target)
+    where = [*positions, *([] if s.when is None else [s.when])]
+    if is_row and loops[-1] in walk_all(where):
+        return "where a row goes depends on its elements"
+    beside = [transform(e, lambda x: Literal(0, x.dtype) if isinstance(x, Load) else None) for e in where]
+    if not keys_of(positions, index) or index in walk_all(beside):
+        return "each update has a place of its own"
+    return index
