@@ -210,9 +210,8 @@ class Generator:
             return
         whole = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
         if statement.runs:
-            Updates(statement, whole, lambda here: self.statements(here, statement.body),
-                    lambda row, here, run: self.vectors(row, here, row.extent, run)).run(
-                        context, lambda here: self.plain(here, statement, whole, parallel=parallel))
+            updates = Updates(statement, whole, lambda row, here, run: self.vectors(row, here, row.extent, run))
+            updates.run(context, lambda here: self.plain(here, statement, span, parallel=parallel))
         elif statement.jam > 1:
             at_once(context, statement, whole, partial(self.plain, parallel=parallel))
         elif statement.tiled:

@@ -30,10 +30,10 @@ State = Sequence[str]
 
 
 class Updates:
-    """Updates of a loop over a span. alone: does those of one position; vectors: does something for the vectors of a row."""
+    """The updates of a loop over a span. vectors: does something for the vectors of a row."""
 
-    def __init__(self, f: For, span: Span, alone: Run, vectors: Callable[[For, Context, Run], None]) -> None:
-        self.index, self.span, self.alone, self.vectors = f.index, span, alone, vectors
+    def __init__(self, f: For, span: Span, vectors: Callable[[For, Context, Run], None]) -> None:
+        self.index, self.span, self.vectors = f.index, span, vectors
         inner, = f.body
         self.row = inner if isinstance(inner, For) else None
         update, = inner.body if isinstance(inner, For) else (inner,)
@@ -64,6 +64,7 @@ class Updates:
 
         def sampled(inner: Scope) -> Carried:
             apart = inner.emit(f"udiv i64 {inner.emit(f'sub i64 {count}, 1')}, {SAMPLE}")
+            apart = inner.emit(f"or i64 {inner.emit(f'sub i64 {apart}, 1')}, 1")  # odd: updates in pairs are no long runs
 
             def body(here: Scope, number: str, state: list[str]) -> list[str]:
                 at = here.emit(f"add i64 {low}, {here.emit(f'mul i64 {number}, {apart}')}")
@@ -105,27 +106,13 @@ class Updates:
         here = context.bind_index(self.index.name, at, scope)
         for e, register in zip(self.keys, known, strict=True):
             remember(here, context.kernel.terms.of(e), Value((register,), e.dtype, 1, scope))
-        same, *after = self._past(here, at, known)
-        kinds = ["i64", *self.kinds]
-
-        def together(inner: Scope) -> Carried:
-            end, *behind = repeat(inner, list(zip(kinds, after, strict=True)),
-                                  lambda inside, state: self._more(here, inside, state, known))
-            self._add_up(here.at(inner), at, end)
-            return list(zip(kinds, [end, *behind], strict=True))
-
-        def alone(inner: Scope) -> Carried:
-            self.alone(here.at(inner))
-            return list(zip(kinds, after, strict=True))
-        following = branch(scope, same, together, alone)
+        end, *after = repeat(scope, [("i64", at), *zip(self.kinds, known, strict=True)],
+                             lambda inside, state: self._more(here.at(inside), state[0], known))
+        self._add_up(here, at, end)
         context.kernel.forget()
-        return scope.emit(f"icmp slt i64 {following[0]}, {self.span[1]}"), following
+        return scope.emit(f"icmp slt i64 {end}, {self.span[1]}"), [end, *after]
 
-    def _more(self, context: Context, scope: Scope, state: State, known: State) -> tuple[str, list[str]]:
-        same, *after = self._past(context.at(scope), state[0], known)
-        return same, after
-
-    def _past(self, context: Context, at: str, known: State) -> list[str]:
+    def _more(self, context: Context, at: str, known: State) -> tuple[str, list[str]]:
         """Whether the update behind a position has these keys, too; where that is, and its keys."""
         scope = context.scope
         following = scope.emit(f"add nsw i64 {at}, 1")
@@ -135,7 +122,7 @@ class Updates:
             return [("i1", self._equal(inner, keys, known)), *zip(self.kinds, keys, strict=True)]
         is_there = scope.emit(f"icmp slt i64 {following}, {self.span[1]}")
         same, *keys = branch(scope, is_there, inside, None, [("i1", "false"), *zip(self.kinds, known, strict=True)])
-        return [same, following, *keys]
+        return same, [following, *keys]
 
     def _add_up(self, context: Context, begin: str, end: str) -> None:
         """The updates of a run, if they are done."""
