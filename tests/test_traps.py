@@ -293,6 +293,38 @@ def test_zero_strides():
 
 
 # ---- indices ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("ufunc", [np.add, np.subtract, np.maximum, np.minimum])
+def test_updates_at_indices_count_every_one(ufunc):
+    i, k = np.array([[0, 3, 3], [0, -2, 1]]), np.array([2, 2, 0])
+    x, v = np.arange(20.0).reshape(5, 4), np.array([[9.0, np.nan, 31.0], [-1.0, 2.5, 7.0]])
+
+    def rows(x, v):
+        x = x.copy()
+        ufunc.at(x, i, v[..., None])
+        return x
+
+    def elements(x, v):
+        x = x.copy()
+        ufunc.at(x, (slice(1, 4), k), v[0])
+        ufunc.at(x, (slice(None), 1), 6)
+        return x
+    for f in (rows, elements):
+        same(lw.jit(f)(x, v), f(x, v))
+        same(lw.jit(f)(x.astype("i4"), np.nan_to_num(v).astype("i4")), f(x.astype("i4"), np.nan_to_num(v).astype("i4")))
+    slopes = lw.jit(lw.grad(lambda x, v: np.sum(rows(x, v) ** 2), argnums=(0, 1)))(x, np.nan_to_num(v))
+    step = 1e-6
+
+    def slope(argument, at):
+        args = [x, np.nan_to_num(v)]
+        moved = [[a.copy() for a in args] for _ in range(2)]
+        moved[0][argument][at] += step
+        moved[1][argument][at] -= step
+        high, low = (np.sum(rows(*a) ** 2) for a in moved)
+        return (high - low) / (2 * step)
+    for argument, at in ((0, (0, 1)), (0, (3, 2)), (0, (4, 0)), (1, (0, 0)), (1, (0, 2)), (1, (1, 2))):
+        np.testing.assert_allclose(slopes[argument][at], slope(argument, at), rtol=1e-5, atol=1e-5)
+
+
 def test_duplicate_indices():
     """The last update in C order wins; `x[i] += v` is `x[i] = x[i] + v`; np.add.at accumulates."""
     i = np.array([[0, 3, 3], [0, 3, 1]])

@@ -14,7 +14,7 @@ from loopwright.ir.builder import Builder, Ref, innermost, is_sealed
 from loopwright.ir.dims import Shape
 from loopwright.ir.errors import DTypeError, ShapeError, WriteError
 from loopwright.ir.ops.construct import full
-from loopwright.ir.ops.indexing import scatter, scatter_add
+from loopwright.ir.ops.indexing import scatter, scatter_add, scatter_max, scatter_min
 from loopwright.ir.ops.selection import select
 from loopwright.ir.ops.structural import inverse, pad, transpose
 from loopwright.ir.source import user_source
@@ -182,21 +182,24 @@ def _symbol(ufunc: np.ufunc) -> str:
 
 
 # ---- functions that write -----------------------------------------------------------------------
+_SCATTERS = {np.add: scatter_add, np.subtract: scatter_add, np.maximum: scatter_max, np.minimum: scatter_min}
+
+
 def _at(ufunc: np.ufunc, x: Any, key: Any, value: Any = None) -> None:
-    """np.add.at and np.subtract.at: every one of several values for one element counts."""
+    """np.add.at, subtract, maximum and minimum: every one of several values for one element counts."""
     check_writable(x, f"np.{ufunc.__name__}.at")
-    if ufunc not in (np.add, np.subtract):
+    if ufunc not in _SCATTERS:
         raise unsupported(f"np.{ufunc.__name__}.at")
     guard_masks(key, x.ref.builder)
     p = plan(x.ref, key)
     updates = _updates(x, value, p.shape)
     if ufunc is np.subtract:
-        updates = UFUNCS[np.negative](Tracer(updates)).ref
+        ufunc, updates = np.add, UFUNCS[np.negative](Tracer(updates)).ref
     block = read_block(x.ref, p)
     if p.axes:
-        block = scatter_add(block, _in_gather_order(updates, p), *p.indices, axes=p.axes, batch=0, mode="raise")
+        block = _SCATTERS[ufunc](block, _in_gather_order(updates, p), *p.indices, axes=p.axes, batch=0, mode="raise")
     else:
-        block = UFUNCS[np.add](Tracer(block), Tracer(updates)).ref
+        block = UFUNCS[ufunc](Tracer(block), Tracer(updates)).ref
     x.set_ref(write_block(x.ref, p, block))
 
 
