@@ -48,12 +48,11 @@ from loopwright.lower.jamming import worth_of
 from loopwright.lower.keeping import WORTH_KEEPING, placement_of
 from loopwright.lower.passes import goes_across, goes_by_rows, goes_in_tiles, one_pass_rules, probe, scattered
 from loopwright.lower.row_products import row_products
-from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest, with_in_place
+from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest, nest_or_none, with_in_place
 from loopwright.lower.short_rows import beside, reads_once, rows_of
 from loopwright.lower.survey import EXPENSIVE, WEIGHTS, Survey, own_cost, survey
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import every
-from loopwright.lower.updates import loop_of_runs
 
 LONG = 1 << 15  # adds of a fold that may be worth several threads
 MOST_OF_SHORT_ROWS = 160  # cost of the code for them: it takes its time to compile
@@ -110,7 +109,7 @@ def _for_any_sizes(s: Survey, target: Target) -> tuple[Schedule, Scheduled | Non
     schedule = (*schedule, *fuse_rules(s, scheduled))
     schedule = (*schedule, *_pass_rules(s, schedule, scheduled, target))
     schedule = (*schedule, *_short_rows(s, schedule, target), *_shared_folds(s, schedule))
-    return (*schedule, *_at_once(s, schedule, target)), scheduled
+    return (*schedule, *_in_runs(s, schedule), *_at_once(s, schedule, target)), scheduled
 
 
 def _surveyed(region: Graph, target: Target) -> Survey:
@@ -324,8 +323,14 @@ def _scatter_lanes(s: Survey, e: Scatter, lanes: int) -> list[Instruction]:
     if e.over and e.target and e.target[-1] == e.over[-1][0] and e.over[-1][0] not in e.target[:-1]:
         unroll = Unroll(_number(s), _in_flight(s, 4, range(len(s.stages))))
         out += [Vectorize(_number(s), len(s.index) + len(e.over) - 1, lanes), unroll]
-    runs = isinstance(loop_of_runs(e, [k for k, _ in e.over]), Index)
-    return [*out, InRuns()] if runs else out
+    return out
+
+
+def _in_runs(s: Survey, schedule: Schedule) -> list[Instruction]:
+    """Updates of one place go together, where some in turn may be."""
+    if not isinstance(s.root.expr, Scatter) or nest_or_none(s.region, (*schedule, InRuns())) is None:
+        return []
+    return [InRuns()]
 
 
 # ---- fused loops --------------------------------------------------------------------------------
