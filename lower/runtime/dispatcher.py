@@ -15,6 +15,7 @@ from functools import cache
 from types import MethodType
 from typing import Any, Protocol
 
+from loopwright.ir.tracebacks import user_frames
 from loopwright.lower.runtime import objects
 from loopwright.lower.runtime.dispatch_text import MISS_VALUE
 from loopwright.lower.runtime.engine import Library, load
@@ -54,7 +55,8 @@ class _Callable:
                     return version.call(args, kwargs)
                 except Miss:
                     continue
-        return self.slow(*args, **kwargs)
+        with user_frames():
+            return self.slow(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
