@@ -55,9 +55,9 @@ class For:
     together with the loop of vectors that is its body, in square tiles. padded: all positions of the block are stored to,
     those past the extent with any number. together: so many iterations, from a multiple of that on, belong to one thread.
     jam: so many at once, in the loop of vectors that is the body. runs: updates of one place, one after another, are done
-    together. by_owner: a scatter's updates, each done by the warp
-    that owns the element, in order; any_order: by whichever thread comes, atomically, in copies of blocks where `copy`
-    elements suffice, and `loose` if sums of floats may depend on who does. bind: the axes of a GPU's blocks and threads
+    together. by_owner: a scatter's updates, each done by the warp that owns the element, in order; any_order: by whichever
+    thread comes, atomically, in copies of blocks where `copy` elements suffice, and `loose` if sums of floats may depend on
+    who does. bind: the axes of a GPU's blocks and threads
     that share out the iterations; loops directly inside each other with the same axes are shared out as one. of: the
     loops whose iterations these are, numbered in order; their indices have values, too."""
 

@@ -52,6 +52,7 @@ from loopwright.lower.sharing import Begun, Blocking, Known, Step, Wide, known_o
 from loopwright.lower.short_rows import in_short_rows
 from loopwright.lower.squeezing import with_ones
 from loopwright.lower.tiling import Done, reorder, shared_out, split, tensorize, unpacked
+from loopwright.lower.updates import are_whole
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -177,7 +178,12 @@ class _NestBuilder:
         done = self.known.done.setdefault(x, {})
         if len(done) > MOST_DONE:
             done.clear()
-        made = step.after[x] = Step(_agreed(x, partial(_blocked, done=done), step.nest))
+        nest = _agreed(x, partial(_blocked, done=done), step.nest)
+        if self.placed.scatters:
+            kept = not isinstance(x, Reorder) or nest.body[-1] == step.nest.body[-1]
+            check(kept, x, "updates of a scatter come in their order")
+            check(are_whole(nest.body), x, "a row of updates that are done together has one loop")
+        made = step.after[x] = Step(nest)
         return made
 
     def _together(self) -> dict[str, int]:

@@ -63,7 +63,7 @@ def split(nest: Nest, name: str, size: int, done: Done) -> Nest:
         inner = altered(f, origin=outer, length=size, parallel=False, step=1)
         if f.step > 1:
             raise ValueError("the loop goes from block to block itself")
-        return altered(f, index=outer, step=size, body=(inner,))
+        return altered(f, index=outer, step=size, runs=False, body=(inner,))
     return altered(nest, body=at_loop(nest.body, name, blocks, done))
 
 

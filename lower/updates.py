@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from loopwright.ir.loops import Expr, Index, Literal, Load, Scatter, outermost, transform, walk, walk_all
+from loopwright.ir.nest import For, Statement, Store
+from loopwright.ir.types import BOOL, is_integer
 
 
 def keys_of(where: Iterable[Expr], index: Index) -> list[Load]:
@@ -27,4 +29,21 @@ def loop_of_runs(s: Scatter, loops: Sequence[Index]) -> Index | str:
     beside = [transform(e, lambda x: Literal(0, x.dtype) if isinstance(x, Load) else None) for e in where]
     if not keys_of(positions, index) or index in walk_all(beside):
         return "each update has a place of its own"
+    keys = keys_of(where, index)
+    if any(isinstance(x, Index) and x not in loops for x in walk_all(keys)):
+        return "a place is found by a loop of its own"
+    if not all(x.dtype == BOOL or is_integer(x.dtype) for x in keys):
+        return "places are made of numbers that are no integers, which seldom are equal"
     return index
+
+
+def row_and_update(f: For) -> tuple[For | None, Store] | None:
+    """The loop over a row inside a loop of updates, if there is one, and the update; None where that holds anything else."""
+    row = f.body[0] if isinstance(f.body[0], For) else None
+    body = f.body if row is None else row.body
+    return (row, body[0]) if len(f.body) == len(body) == 1 and isinstance(body[0], Store) else None
+
+
+def are_whole(body: Iterable[Statement]) -> bool:
+    """Whether loops of updates that go in runs hold these alone."""
+    return all(row_and_update(s) is not None if s.runs else are_whole(s.body) for s in body if isinstance(s, For))

@@ -63,6 +63,39 @@ def histogram(places, counts):
     return counts
 
 
+RNG = np.random.default_rng(5)
+PLACES = {
+    "floats, to bins": (lambda x: (x * COUNT).astype(int), np.sort(RNG.random(1000))),
+    "halves, rounded": (lambda x: np.round(x).astype(int), np.sort(RNG.random(1000) * 6).astype("f2")),
+    "a test of floats": (lambda x: np.where(x > 0.5, 3, 1), RNG.random(1000)),
+    "a fold of rows": (lambda x: np.sum(x, axis=1), np.sort(RNG.integers(0, 3, (1000, 3)), axis=0)),
+    "the greatest of a few": (lambda x: np.argmax(np.stack([x, 2 * x - 1], -1), -1), np.sort(RNG.random(1000))),
+    "a search": (lambda x: np.searchsorted(np.linspace(0, 1, COUNT), x), np.sort(RNG.random(1000))),
+    "a running sum": (lambda x: np.cumsum(x), (np.arange(1000) % 180 == 7).astype(int)),
+    "a formula of integers": (lambda x: (x * 7 + 3) % COUNT, np.sort(RNG.integers(0, 50, 1000))),
+    "truths": (lambda x: x.astype(int), np.sort(RNG.random(1000) > 0.5)),
+    "bytes": (lambda x: x, np.sort(RNG.integers(0, COUNT, 1000)).astype("u1")),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_places_may_be_computed_of_anything(name):
+    place, x = PLACES[name]
+
+    def counted(x, weights):
+        counts = lw.numpy.zeros(COUNT)
+        np.add.at(counts, place(x), weights)
+        return counts
+
+    def rows(x, weights):
+        found = lw.numpy.zeros((COUNT, 3))
+        np.add.at(found, place(x), np.stack([weights, 2 * weights, -weights], -1))
+        return found
+    weights = RNG.normal(size=1000)
+    for f in (counted, rows):
+        np.testing.assert_array_equal(lw.jit(f)(x, weights), f(x, weights))
+
+
 def test_errors_are_those_of_the_first_update_that_has_one():
     f = lw.jit(histogram)
     for places in (np.sort(np.arange(1000) % COUNT), np.arange(1000) % COUNT):
@@ -100,3 +133,29 @@ def test_runs_are_of_updates_that_combine_at_places_which_are_read():
         lw.schedule(stored, x, ids).kernel(0).in_runs()
     with pytest.raises(ScheduleError, match="the root is no scatter"):
         lw.schedule(lambda x: x + 1, x).kernel(0).in_runs()
+
+
+def test_loops_of_updates_keep_their_order():
+    x, ids = RNG.normal(size=(300, 6, 5)), RNG.integers(0, COUNT, (300, 6))
+
+    def added(h, ids, x):
+        h = h.copy()
+        np.add.at(h, ids, x)
+        return h
+
+    def stored(h, ids, x):
+        h = h.copy()
+        h[ids] = x
+        return h
+    h = np.zeros((COUNT, 5))
+    for f in (added, stored):
+        with pytest.raises(ScheduleError, match="updates of a scatter come in their order"):
+            lw.schedule(f, h, ids, x).kernel(0).reorder(loops=("k1", "k0"))
+        if f is added:
+            with pytest.raises(ScheduleError, match="a row of updates that are done together has one loop"):
+                lw.schedule(f, h, ids, x).kernel(0).remove("vectorize").remove("unroll").split(loop="k2", size=2)
+        for loop, size in (("k0", 64), ("k1", 2)):
+            s = lw.schedule(f, h, ids, x)
+            s.kernel(0).split(loop=loop, size=size)
+            for places in (ids, np.sort(ids, axis=0), np.sort(ids, axis=1)):
+                np.testing.assert_array_equal(s.compile()(h, places, x), f(h, places, x))

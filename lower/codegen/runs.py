@@ -19,7 +19,7 @@ from loopwright.lower.codegen.machine import register_type, vector_type
 from loopwright.lower.codegen.memory import store
 from loopwright.lower.codegen.spans import Span
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop, repeat
-from loopwright.lower.updates import keys_of
+from loopwright.lower.updates import keys_of, row_and_update
 
 FEWEST = 256  # updates that are worth a sample
 SAMPLE = 32  # pairs of updates, one after the other
@@ -34,12 +34,11 @@ class Updates:
 
     def __init__(self, f: For, span: Span, vectors: Callable[[For, Context, Run], None]) -> None:
         self.index, self.span, self.vectors = f.index, span, vectors
-        inner, = f.body
-        self.row = inner if isinstance(inner, For) else None
-        update, = inner.body if isinstance(inner, For) else (inner,)
-        assert isinstance(update, Store)
-        where = [*update.index, *([] if update.when is None else [update.when])]
-        self.update, self.keys = update, keys_of(where, f.index)
+        found = row_and_update(f)
+        assert found is not None
+        self.row, self.update = found
+        where = [*self.update.index, *([] if self.update.when is None else [self.update.when])]
+        self.keys = keys_of(where, f.index)
         self.kinds = [register_type(e.dtype) for e in self.keys]
 
     def run(self, context: Context, one_by_one: Run) -> None:
