@@ -49,6 +49,11 @@ class Target:
         return self.vector_bits >= 512 and {"avx512f", "avx512vl", "avx512dq", "avx512bw"} <= self.enabled
 
     @property
+    def gathers(self) -> bool:
+        """Whether a gather instruction takes less time than a load for each lane: on Zen 4 it takes half as long again."""
+        return self.has_masks and self.cpu != "znver4"
+
+    @property
     def memory_bits(self) -> int:
         """The width of vectors that memory gives soonest: Zen 4 reads 512 bits in halves, and waits longer for whole ones."""
         return min(self.vector_bits, 256) if self.cpu == "znver4" else self.vector_bits

@@ -6,6 +6,7 @@ Guarantees: memory is touched in active lanes only, and never for an index into 
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -185,16 +186,31 @@ def lane_mask(context: Context, index: tuple[Term, ...], scope: Scope) -> tuple[
     """The lanes that may touch memory: the active ones, and none where a data-dependent index has nothing to point to."""
     active = context.active()
     place = deepest(scope, context.mask.value.scope) if context.mask is not None else scope
-    extents = {e for term in index if term.extents for e in term.extents if not isinstance(e, int) or e <= 0}
-    for extent in sorted(extents, key=str):
+    extents = sorted({e for term in index if term.extents for e in term.extents if not isinstance(e, int) or e <= 0}, key=str)
+    if extents:
         root = context.kernel.root
-        key = ("some", extent)
-        if key not in root.values:
-            root.values[key] = root.emit(f"icmp sgt i64 {context.kernel.extent(extent)}, 0")
-        some = splat_register(root, "i1", root.values[key], context.lanes)
-        kind = vector_type("i1", context.lanes)
-        active = (some,) * context.parts if active is None else tuple(place.emit(f"and {kind} {m}, {some}") for m in active)
+        some = _all_hold(context, extents)
+        vector = splat_register(root, "i1", some, context.lanes)
+        if active is None:
+            root.values["all lanes", vector] = some
+            active = (vector,) * context.parts
+        else:
+            kind = vector_type("i1", context.lanes)
+            active = tuple([place.emit(f"and {kind} {m}, {vector}") for m in active])
     return None if active is None else (active, place)
+
+
+def _all_hold(context: Context, extents: Sequence[Extent]) -> str:
+    """Whether none of the extents is 0."""
+    root = context.kernel.root
+    held = ""
+    for number, extent in enumerate(extents):
+        key = ("some", *extents[:number + 1])
+        if key not in root.values:
+            one = root.emit(f"icmp sgt i64 {context.kernel.extent(extent)}, 0")
+            root.values[key] = root.emit(f"and i1 {held}, {one}") if held else one
+        held = str(root.values[key])
+    return held
 
 
 def _load_part(context: Context, scope: Scope, dtype: np.dtype, address: Address, part: int, mask: str | None) -> str:
@@ -312,25 +328,51 @@ def _pointers(context: Context, scope: Scope, element: str, address: Address, pa
 
 def _gather(context: Context, scope: Scope, dtype: np.dtype, address: Address, part: int, mask: str | None) -> str:
     """The gather instruction where there is a good one, else a load per lane; inactive lanes read a zero."""
-    element, lanes = memory_type(dtype), context.lanes
+    element, lanes, target = memory_type(dtype), context.lanes, context.kernel.target
     kind, many = vector_type(element, lanes), vector_type("ptr", lanes)
-    if context.kernel.target.has_masks and width(element) >= 4:
+    alike = mask is None or ("all lanes", mask) in context.kernel.root.values
+    if alike and not target.gathers:
+        return _load_each(context, scope, element, address, part, mask)
+    if target.has_masks and width(element) >= 4:
         pointers = _pointers(context, scope, element, address, part)
         return scope.call(kind, f"llvm.masked.gather.{suffix(kind)}.{suffix(many)}", [
             (many, pointers), ("i32", str(width(element))),
             (vector_type("i1", lanes), mask or constant_text(True, "i1", lanes)), (kind, "zeroinitializer")])
-    if context.kernel.target.has_masks and lanes >= LEAST_GATHERED:
+    if target.has_masks and lanes >= LEAST_GATHERED:
         return _gather_narrow(context, scope, element, address, part, mask)
     pointers = _pointers(context, scope, element, address, part)
     if mask is not None:
         zero = splat_register(context.kernel.root, "ptr", nowhere(context), lanes)
         pointers = scope.emit(f"select {vector_type('i1', lanes)} {mask}, {many} {pointers}, {many} {zero}")
-    result = "poison"
+    found = "poison"
     for lane in range(lanes):
         pointer = scope.emit(f"extractelement {many} {pointers}, i32 {lane}")
-        one = scope.emit(f"load {element}, ptr {pointer}, align {width(element)}")
-        result = scope.emit(f"insertelement {kind} {result}, {element} {one}, i32 {lane}")
-    return result
+        found = _with_lane(scope, element, lanes, found, pointer, lane)
+    return found
+
+
+def _load_each(context: Context, scope: Scope, element: str, address: Address, part: int, mask: str | None) -> str:
+    """A load per lane, of all lanes or of none; the processor adds the lane's offset as it loads."""
+    lanes, many = context.lanes, vector_type("i64", context.lanes)
+    pointer = address.pointer
+    offsets = address.offsets.parts[part] if address.offsets is not None else \
+        _lane_offsets(context, lanes, part, address.stride, scope)
+    if mask is not None:
+        some = context.kernel.root.values["all lanes", mask]
+        pointer = scope.emit(f"select i1 {some}, ptr {pointer}, ptr {nowhere(context)}")
+        offsets = scope.emit(f"select {vector_type('i1', lanes)} {mask}, {many} {offsets}, {many} zeroinitializer")
+    found = "poison"
+    for lane in range(lanes):
+        offset = scope.emit(f"extractelement {many} {offsets}, i32 {lane}")
+        one = scope.emit(f"getelementptr {element}, ptr {pointer}, i64 {offset}")
+        found = _with_lane(scope, element, lanes, found, one, lane)
+    return found
+
+
+def _with_lane(scope: Scope, element: str, lanes: int, vector: str, pointer: str, lane: int) -> str:
+    """The vector with what is at the pointer in one lane."""
+    one = scope.emit(f"load {element}, ptr {pointer}, align {width(element)}")
+    return scope.emit(f"insertelement {vector_type(element, lanes)} {vector}, {element} {one}, i32 {lane}")
 
 
 def _gather_narrow(context: Context, scope: Scope, element: str, address: Address, part: int, mask: str | None) -> str:
