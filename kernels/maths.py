@@ -226,7 +226,7 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
     "arcsin": native(arcsin), "arccos": native(arccos), "arctan": native(arctan), "arctan2": native(arctan2),
     "arcsinh": native(arcsinh), "arccosh": native(arccosh), "arctanh": native(arctanh),
     "power": native(_pow), "cbrt": native(_cbrt), "hypot": native(_hypot),
-    "fmod": in_double(fmod), "remainder": remainder, "floor_divide": floor_divide,
+    "fmod": fmod, "remainder": remainder, "floor_divide": floor_divide,
 }
 
 

@@ -268,6 +268,26 @@ def test_remainders_are_exact(fn, dtype, bits, monkeypatch):
     assert ok.all(), list(zip(x[~ok], y[~ok], got[~ok], wanted[~ok], strict=True))[:10]
 
 
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("fn", [np.fmod, np.remainder], ids=lambda fn: fn.__name__)
+def test_remainders_by_one_number_are_exact(fn, dtype):
+    """A scalar, and a number that the program knows: quotients are products with a reciprocal, near ones right below a whole
+    number and right above it, and far ones."""
+    rng, eps, least = np.random.default_rng(5), np.finfo(dtype).eps, np.finfo(dtype).smallest_subnormal
+    by = [1, 0.3, -2.5, 2 * np.pi, 7, 2.0 ** -10, np.finfo(dtype).max, np.finfo(dtype).tiny, least, 3 * least, np.inf, -np.inf,
+          0, -0.0, np.nan, *(rng.normal(size=20) * np.exp(rng.uniform(-60, 60, 20)))]
+    f = lw.jit(fn)
+    for y in np.array(by, dtype):
+        with np.errstate(all="ignore"):
+            whole = np.round(2.0 ** rng.uniform(0, 60, 500)) * np.float64(y)
+            around = whole * (1 + eps * rng.integers(-3, 4, 500))
+            x = np.concatenate([around, rng.normal(size=500) * 100, SPECIAL]).astype(dtype)
+            wanted = fn(x, y)
+        for got in (f(x, y), lw.jit(lambda x, y=y: fn(x, y))(x)):
+            ok = (np.isnan(got) & np.isnan(wanted)) | ((got == wanted) & (np.signbit(got) == np.signbit(wanted)))
+            assert ok.all(), (y, list(zip(x[~ok], got[~ok], wanted[~ok], strict=True))[:10])
+
+
 SINGLE = {**{fn: reference(fn) for fn in UNARY}, "cbrt": np.cbrt, "erfc": special.erfc}
 EDGES = (1, 0.5, 0.25, 0.75, 1.5, 2, 4, 8, 0.046875, 9.01, 10, 88.7, 2.0**-126, 2.0**-149, np.pi / 4, np.pi / 2, np.pi,
          3.97, 10.05, 1.1875, 1.5625)

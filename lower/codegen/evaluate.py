@@ -41,7 +41,7 @@ from loopwright.lower.codegen.folds import fold, prefix
 from loopwright.lower.codegen.machine import register_type, vector_type
 from loopwright.lower.codegen.memory import load
 from loopwright.lower.codegen.narrowing import bound_of
-from loopwright.lower.codegen.quotients import by_one_divisor
+from loopwright.lower.codegen.quotients import BY_ONE
 from loopwright.lower.codegen.searching import partition_point
 from loopwright.lower.codegen.spans import first_lanes
 from loopwright.lower.codegen.terms import Term
@@ -155,9 +155,8 @@ def _apply(context: Context, term: Term, fn: str, dtype: np.dtype) -> Value:
     special = _special_power(context, term, args) if fn == "power" else None
     if special is not None:
         return special
-    quotient = by_one_divisor(context, *args) if fn == "div" else None
-    if quotient is not None:
-        return quotient
+    if (by_one := BY_ONE.get(fn)) is not None and (found := by_one(context, *args)) is not None:
+        return found
     lanes, parts = _shape(args)
     scope = place_of(*args)
     if fn == "power" and dtype.kind == "i":

@@ -1,4 +1,4 @@
-"""Division of vectors by one number: its reciprocal once, then multiplications, rounded as division is.
+"""Division of vectors by one number, and what is left: its reciprocal once, then multiplications, rounded as division is.
 
 With r = RN(1/y) and what that lost, s = RN(r * RN(1 - y * r)), q = RN(x * r + RN(x * s)) is a neighbour of the quotient, for
 which Markstein's theorem holds: RN(q + r * RN(x - q * y)) is RN(x / y) (Muller et al., Handbook of Floating-Point Arithmetic,
@@ -15,15 +15,16 @@ from functools import reduce
 import numpy as np
 
 from loopwright.ir.types import F32, F64
-from loopwright.lower.codegen.context import Context, Value, splat_register
+from loopwright.kernels.maths_division import divisor_of, fmod_by, with_divisors_sign
+from loopwright.lower.codegen.context import Context, Value, splat, splat_register
 from loopwright.lower.codegen.machine import Machine
-from loopwright.lower.codegen.text import Carried, Scope, branch
+from loopwright.lower.codegen.text import Carried, Scope, branch, deepest
 
 WIDE = 512  # bits of a vector whose division takes longer than the steps
 LIMIT = {F32: 60, F64: 500}  # L
 
 
-def by_one_divisor(context: Context, x: Value, y: Value) -> Value | None:
+def quotient_by_one(context: Context, x: Value, y: Value) -> Value | None:
     """x / y where y is one number for all lanes; None where division itself is better."""
     kernel = context.kernel
     if y.varies or not x.varies or x.dtype not in LIMIT or kernel.flags or not kernel.target.has_fma:
@@ -33,8 +34,33 @@ def by_one_divisor(context: Context, x: Value, y: Value) -> Value | None:
     key = "reciprocal", y.parts[0], x.dtype, x.lanes
     if (steps := y.scope.find(key)) is None:
         steps = y.scope.values[key] = _reciprocal(context, x, y)
-    at = context.writer(x.dtype, x.scope if x.scope.depth > y.scope.depth else y.scope, x.lanes).machine
+    at = context.writer(x.dtype, deepest(x.scope, y.scope), x.lanes).machine
     return Value(_quotients(at, x.parts, *steps), x.dtype, x.lanes, at.scope)
+
+
+def fmod_by_one(context: Context, x: Value, y: Value) -> Value | None:
+    """fmod(x, y) where y is one number for all lanes, without a division for each; None where they have to divide."""
+    kernel = context.kernel
+    if y.varies or not x.varies or x.dtype not in LIMIT or kernel.flags or not kernel.target.has_fma:
+        return None
+    key = "divisor", y.parts[0], x.dtype
+    if (found := y.scope.find(key)) is None:
+        found = y.scope.values[key] = divisor_of(context.writer(y.dtype, y.scope, 1).machine, y.parts[0])
+    divisor, reciprocal = (splat(Value((r,), y.dtype, 1, y.scope), x.lanes) for r in found)
+    at = context.writer(x.dtype, deepest(x.scope, y.scope), x.lanes).machine
+    return Value(tuple([fmod_by(at, part, divisor, reciprocal) for part in x.parts]), x.dtype, x.lanes, at.scope)
+
+
+def remainder_by_one(context: Context, x: Value, y: Value) -> Value | None:
+    """The same with the sign of y."""
+    rest = fmod_by_one(context, x, y)
+    if rest is None:
+        return None
+    at, sign = context.writer(x.dtype, rest.scope, x.lanes).machine, splat(y, x.lanes)
+    return replace(rest, parts=tuple([with_divisors_sign(at, part, sign) for part in rest.parts]))
+
+
+BY_ONE = {"div": quotient_by_one, "fmod": fmod_by_one, "remainder": remainder_by_one}
 
 
 def _reciprocal(context: Context, x: Value, y: Value) -> tuple[str, tuple[str, str], str, int]:
