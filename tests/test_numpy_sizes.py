@@ -123,9 +123,26 @@ def test_what_must_be_an_integer_by_itself_does_not_warn():
     assert guards(n) == ["n == 5"]
 
 
-def test_numpys_arange_of_a_size_says_what_works():
-    with pytest.raises(TypeError, match=r"loopwright\.numpy\.arange"):
-        run(lambda x: x + np.arange(x.shape[1]), X, symbolic=True)
+def test_numpys_arange_of_a_size_is_one_of_numbers():
+    n = size()
+    with pytest.warns(SpecialisationWarning, match=r"arange .*loopwright\.numpy\.arange"):
+        numbers = [np.arange(n), np.arange(1, n + 1), np.arange(n - 1, -1, -1), np.arange(0, 2 * n, 3), np.arange(n, step=2)]
+    for found, wanted in zip(numbers, [range(5), range(1, 6), range(4, -1, -1), range(0, 10, 3), range(0, 5, 2)], strict=True):
+        np.testing.assert_array_equal(found, np.array(wanted), strict=True)
+    assert guards(n) == ["n == 5"]
+
+
+def test_arange_of_a_size_compiles_for_each_size():
+    f = lw.jit(lambda x: x * np.sin(np.arange(x.shape[0])))
+    with pytest.warns(SpecialisationWarning):
+        for n in (3, 4):
+            np.testing.assert_allclose(f(np.ones(n)), np.sin(np.arange(n)))
+    assert f.compiles == 2
+
+
+def test_an_array_of_sizes_says_what_works():
+    with pytest.raises(TypeError, match=r"loopwright\.numpy\.array"):
+        run(lambda x: x + np.array([x.shape[1], 1, 2, 3, 4]), X, symbolic=True)
 
 
 def test_formatting_names_the_symbol():

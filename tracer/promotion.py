@@ -36,7 +36,7 @@ def native(dtype: np.dtype) -> np.dtype:
     known = types.native(dtype)
     if known in SHORT:
         return known
-    hint = " np.arange of a symbolic size makes such an array: use loopwright.numpy.arange." if dtype.kind == "O" else ""
+    hint = " An array of sizes is one: use loopwright.numpy.array, or loopwright.numpy.arange." if dtype.kind == "O" else ""
     raise DTypeError(f"{user_source()}: dtype {dtype} is not supported. The dtypes are {', '.join(map(str, SHORT))}.{hint}")
 
 

@@ -2,7 +2,8 @@
 
 Guarantees: arithmetic with integers and other sizes stays symbolic; a comparison is proved or becomes a guard; what must
 be a plain integer (`int(n)`, `range(n)`, `hash(n)`, an index of a list) specialises the trace to this call's size, and
-creation functions of NumPy that do so warn. A `Size` is no `int`. In array arithmetic it counts as a Python int.
+creation functions of NumPy that do so (`np.zeros(n)`, `np.arange(n)`) warn. A `Size` is no `int`. In array arithmetic it
+counts as a Python int.
 """
 from __future__ import annotations
 
@@ -166,11 +167,25 @@ class Size:
         return hash(self.scope.value(self.extent))
 
     def __index__(self) -> int:
+        return self._asked_by(sys._getframe(1))
+
+    @property
+    def __array__(self) -> Callable[..., np.ndarray]:
+        """For `np.arange(n)`, which would make an array of objects, and where the text of a call is not known.
+        `np.prod(x.shape)`, where NumPy asks, stays symbolic."""
+        frame = sys._getframe(1)
+        known = frame.f_code.co_filename.startswith(_NUMPY) or _call_at(frame) is not None
+        if known and _called_by_name(frame) != "arange":
+            raise AttributeError("__array__")
+        return lambda dtype=None, copy=None: np.asarray(self._asked_by(frame), dtype)
+
+    def _asked_by(self, frame: FrameType) -> int:
+        """The number, for NumPy or Python in a frame."""
         extent = self.extent
-        if not isinstance(extent, int) and _is_handed_on(sys._getframe(1)):
+        if not isinstance(extent, int) and _is_handed_on(frame):
             return self.scope.hint(extent)
         value = self.scope.value(extent)
-        creator = None if isinstance(extent, int) else _creation_function(sys._getframe(1))
+        creator = None if isinstance(extent, int) else _creation_function(frame)
         if creator:
             warnings.warn(f"{creator} takes only plain integers, so this trace is fixed to size {self._extent} = {value} and "
                           f"every other size compiles anew. loopwright.numpy.{creator} keeps the size symbolic; so does "
