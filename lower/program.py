@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -145,7 +145,7 @@ class _Module:
         few = tuple([x for x in nest.few if all(self.sizes.get(symbol, k) == k for symbol, k in x)])
         nest = altered(nest, few=few, ones=None if self.apart is None else nest.ones)
         made = emit_nest(nest, self.target, self.fast_math, apart=self.apart is not None)
-        few_columns = self._few_columns(n.regions[0], n.attrs["schedule"], nest)
+        few_columns = self._few_columns(n.regions[0], n.attrs["schedule"], replace(scheduled, nest=nest))
         later = {**made.apart, **few_columns, **self._squeezed(n, scheduled)}
         if self.apart is not None:
             self.apart.update(later)
@@ -159,11 +159,16 @@ class _Module:
         self._add(text, (*sorted(made.declarations), *sorted(made.globals)))
         return Function(name, sites, can_fail, is_small)
 
-    def _few_columns(self, region: Graph, schedule: Schedule, nest: Nest) -> dict[str, Callable[[], KernelText]]:
+    def _few_columns(self, region: Graph, schedule: Schedule, scheduled: Scheduled) -> dict[str, Callable[[], KernelText]]:
         """A kernel's functions for few columns."""
+        nest = scheduled.nest
+
         def made(name: str, few: Graph) -> KernelText:
             inner = _by_columns(few, schedule, name, self.target) if ByColumns() in schedule else None
-            inner = build_nest(few, spelled_out(schedule, few), name).nest if inner is None else inner
+            if inner is None:
+                found = build_nest(few, spelled_out(schedule, few), name)
+                alike = found.sites == scheduled.sites  # else its errors would name another line
+                inner = found.nest if alike else altered(nest, name=name, few=(), ones=None)
             inner = altered(inner, symbols=nest.symbols)
             return exported(emit_nest(inner, self.target, self.fast_math), name)
         return {name: partial(made, name, substitute_graph(region, dict(values)))

@@ -413,9 +413,9 @@ def _few_columns(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Ta
     numbers that lie as far apart as a last axis is long, which may turn out to be little. Windows' loops are divided where
     they leave an array, which is worth more."""
     rank, folds = len(s.index), any(isinstance(r.expr, Reduce | Prefix | Scatter) for r in s.stages)
-    if len(scheduled.sites) > 1 or any(n.op is windows for n in s.region.nodes):
+    if any(n.op is windows for n in s.region.nodes):
         return []
-    if folds and _across_lanes(s, schedule) and may_go_by_columns(s):
+    if folds and len(scheduled.sites) == 1 and _across_lanes(s, schedule) and may_go_by_columns(s):
         return [ByColumns()]
     if len(s.region.results) > 1 or folds:
         return few_steps(s, schedule, scheduled)

@@ -97,6 +97,35 @@ def test_images_of_any_number_of_channels(name, c, n, m, seed, dtype, kind):
         np.testing.assert_array_equal(found, expected)
 
 
+def between(t, i, j):
+    first = t[i]
+    return first - t[j]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "u1"])
+def test_rows_by_index(dtype, made):
+    f, rng = lw.jit(between), np.random.default_rng(2)
+    for c in (1, 2, 3, 4, 5):
+        t = rng.normal(size=(70, c)).astype("i4").astype(dtype)
+        for n in (0, 3000, 6007):
+            i, j = rng.integers(-70, 70, (2, n))
+            np.testing.assert_array_equal(f(t, i, j), t[i] - t[j])
+    assert f.compiles == 1 and {x[-1] for x in made if "few" in x} == {"2", "3", "4"}
+
+
+@pytest.mark.parametrize("c", [1, 2, 3, 4, 5])
+def test_rows_out_of_range_say_where(c):
+    """In bodies of their own, too: with the line, the index and the size."""
+    f, t, rng = lw.jit(between), np.ones((70, c)), np.random.default_rng(c)
+    line = between.__code__.co_firstlineno + 1
+    for at, bad in ((1, 70), (2, -71)):
+        places = rng.integers(-70, 70, (2, 5000))
+        places[at - 1, 4321] = bad
+        with pytest.raises(IndexError, match=rf"index {bad} is out of bounds for axis 0 with size 70 .*:{line + at - 1}\b"):
+            f(t, *places)
+    assert f(t, *rng.integers(-70, 70, (2, 5000))).shape == (5000, c)
+
+
 @pytest.mark.parametrize("c", [1, 2, 3, 4])
 def test_bits_are_those_of_the_usual_body(c, monkeypatch):
     x = np.random.default_rng(c).normal(size=(64, 80, c)).astype("f4")
