@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from loopwright.ir.dims import Extent, floordiv, minimum, product
-from loopwright.ir.loops import Apply, Expr, Load, PartitionPoint, Prefix, Reduce, When, walk_all
+from loopwright.ir.loops import Apply, Expr, Load, PartitionPoint, Prefix, Reduce, When, walk, walk_all
 from loopwright.ir.nest import Allocate, Contract, For, Let, Passes, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.ir.types import FLOATS
 from loopwright.kernels.maths import FUNCTIONS
@@ -16,6 +16,7 @@ from loopwright.lower.survey import WEIGHTS
 TRIPS = 16  # of a loop whose number of trips is data
 HALVINGS = 10  # steps of a search
 HEAVY = 12  # a vector maths function
+APART = 20  # a load of its own for each lane, from where data says
 
 
 def work_of(body: Sequence[Statement]) -> Extent:
@@ -73,7 +74,8 @@ def _expression(expr: Expr) -> Extent:
             case Apply(fn=fn, args=args):
                 return _sum(map(visit, args)) + (HEAVY if fn in FUNCTIONS else 1)
             case Load(index=index):
-                return _sum(map(visit, index)) + 1
+                apart = bool(index) and any(isinstance(x, Load) for x in walk(index[-1]))
+                return _sum(map(visit, index)) + (APART if apart else 1)
             case When(cond=cond, then=then, other=other):
                 return _sum(map(visit, (cond, then, other))) + 1
             case Reduce(over=over, body=body):
