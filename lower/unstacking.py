@@ -2,7 +2,8 @@
 
 `vmap` of a function of short vectors (the state of a differential equation) stacks numbers along a new last axis, computes with
 that array, takes its columns, and carries it through loops. Column by column all of this is plain maps, each element of which
-reads what lies beside it; together it would be a choice among columns for each element, and strided loads.
+reads what lies beside it; together it would be a choice among columns for each element, and strided loads. `np.stack` of arrays
+does the same along the first axis. What a loop carries so is taken apart as well, since each trip is one kernel then.
 
 Guarantees: the same values, bit for bit; what something else reads whole is put together for it; arrays whose columns nothing
 takes stay as they are, and so do functions that would become much longer.
@@ -10,6 +11,7 @@ takes stay as they are, and so do functions that would become much longer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -37,12 +39,38 @@ MOST_NODES = 1024  # that the columns of arrays which belong together become
 
 def unstacked(g: Graph) -> Graph:
     """g and the bodies of its loops by columns, where that is worth it; g itself where nothing is."""
-    for _ in range(MOST_ROUNDS):
-        made = _Columns(g)
-        if not made.is_changed:
-            return g
-        g = simplify(made.graph(g.params, made.results()))
+    for along in (LAST, FIRST):
+        for _ in range(MOST_ROUNDS):
+            made = _Columns(g, along)
+            if not made.is_changed:
+                break
+            g = simplify(made.graph(g.params, made.results()))
     return g
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """The axis along which columns are beside one another: the last one, or the first, an array's index 0."""
+
+    at: int
+
+    def of(self, rank: int) -> int:
+        return self.at % rank
+
+    def rest(self, xs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Without this axis's."""
+        return xs[:-1] if self.at else xs[1:]
+
+    def joined(self, xs: tuple[Any, ...], x: Any) -> tuple[Any, ...]:
+        """With x as this axis's."""
+        return (*xs, x) if self.at else (x, *xs)
+
+    def column(self, v: Value) -> ArrayType:
+        """The type of a column."""
+        return v.type.with_shape(self.rest(v.type.shape))
+
+
+LAST, FIRST = _Axis(-1), _Axis(0)
 
 
 class _Columns:
@@ -52,17 +80,18 @@ class _Columns:
     one. `given`: parameters that do come so. `is_body`: of a loop, where columns may be single numbers.
     """
 
-    def __init__(self, g: Graph, offered: Mapping[Value, Value | None] = {}, given: Iterable[Value] = (),
+    def __init__(self, g: Graph, along: _Axis, offered: Mapping[Value, Value | None] = {}, given: Iterable[Value] = (),
                  is_body: bool = False) -> None:
-        self.g, self.least_rank = g, 1 if is_body else 2
+        self.g, self.along, self.least_rank = g, along, 1 if is_body else 2
         self.producer = {n.outputs[0]: n for n in g.nodes if len(n.outputs) == 1}
-        self.apart = self._worth_it(self._found(offered), offered) | set(given)
+        chosen = self._worth_it(self._found(offered), offered) if is_body or along is LAST else set[Value]()
+        self.apart = chosen | set(given)
         self.is_changed = bool(self.apart)
         self.nodes: list[Node] = []
         self.source: Source | None = None
         self.taken: dict[tuple[Value, int], Value] = {}  # columns of what stays whole
         self.wholes: dict[Value, Value] = {}
-        self.columns = {v: tuple([Value(_column_type(v)) for _ in range(self._width(v))]) for v in g.params if v in self.apart}
+        self.columns = {v: tuple([Value(along.column(v)) for _ in range(self._width(v))]) for v in g.params if v in self.apart}
         for n in g.nodes:
             self.source = n.source
             self._rewrite(n)
@@ -82,7 +111,7 @@ class _Columns:
     def _width(self, v: Value) -> int:
         """How many columns a value has, if they are few and known; else 0."""
         shape = v.type.shape
-        width = shape[-1] if len(shape) >= self.least_rank else 0
+        width = shape[self.along.at] if len(shape) >= self.least_rank else 0
         return width if isinstance(width, int) and 1 < width <= MOST_COLUMNS else 0
 
     def _found(self, offered: Mapping[Value, Value | None]) -> set[Value]:
@@ -92,7 +121,8 @@ class _Columns:
         while len(found) > before:
             before = len(found)
             for v, n in self.producer.items():
-                if v not in found and self._width(v) and (_is_stack(n) or (not found.isdisjoint(n.inputs) and _is_map(n))):
+                follows = not found.isdisjoint(n.inputs) and _is_map(n)
+                if v not in found and self._width(v) and (follows or _is_stack(n, self.along)):
                     found.add(v)
             found |= {v for v, after in offered.items() if after in found}
         return found
@@ -105,7 +135,7 @@ class _Columns:
                 if x in found and x not in group[v]:
                     group[v] |= group[x]
                     group.update(dict.fromkeys(group[v], group[v]))
-        taken = {id(group[n.inputs[0]]) for n in self.g.nodes if _takes_columns(n) and n.inputs[0] in found}
+        taken = {id(group[n.inputs[0]]) for n in self.g.nodes if _takes_columns(n, self.along) and n.inputs[0] in found}
         return {v for v in found if id(group[v]) in taken and len(group[v]) * self._width(v) <= MOST_NODES}
 
     # ---- nodes ----------------------------------------------------------------------------------
@@ -116,11 +146,11 @@ class _Columns:
             self._scan(n)
         elif n.op is while_:
             self._while(n)
-        elif _takes_columns(n) and n.inputs[0] in self.columns:
+        elif _takes_columns(n, self.along) and n.inputs[0] in self.columns:
             self._take(n) if n.op is slice_ else self._fold(n)
         else:
             regions = n.regions
-            if n.op is switch:
+            if n.op is switch and self.along is LAST:
                 regions = tuple([unstacked(r) for r in regions])
                 self.is_changed |= regions != n.regions
             self._add(n.op, [self._whole(x) for x in n.inputs], n.attrs, n.outputs, regions)
@@ -139,13 +169,14 @@ class _Columns:
         if n.op is concatenate:
             return self._column(n.inputs[j], 0)
         if n.op is pad:
-            return self._column(n.inputs[0], 0) if j == n.attrs["start"][-1] else self._filled(n.outputs[0], n.attrs["value"])
-        type = _column_type(n.outputs[0])
+            its = n.attrs["start"][self.along.at]
+            return self._column(n.inputs[0], 0) if j == its else self._filled(n.outputs[0], n.attrs["value"])
+        type = self.along.column(n.outputs[0])
         return self._emit(n.op, [self._column(x, j) for x in n.inputs], type, **n.attrs)
 
     def _filled(self, v: Value, value: float) -> Value:
         """A column like v's of one number."""
-        type = _column_type(v)
+        type = self.along.column(v)
         return self._emit(full, (), type, value=scalar(value, type.dtype), shape=type.shape, dtype=type.dtype)
 
     def _column(self, v: Value, j: int) -> Value:
@@ -157,18 +188,22 @@ class _Columns:
         return self.taken[v, j]
 
     def _taken(self, v: Value, j: int) -> Value:
-        n, type = self.producer.get(v), _column_type(v)
+        n, along, type = self.producer.get(v), self.along, self.along.column(v)
         if n is not None and n.op is full:
             return self._filled(n.outputs[0], n.attrs["value"])
-        if n is not None and n.op is broadcast and v.type.rank - 1 not in n.attrs["axes"]:
-            return self._emit(broadcast, [self._whole(n.inputs[0])], type, shape=type.shape, axes=n.attrs["axes"])
-        if n is not None and n.op is broadcast and n.inputs[0].type.shape[-1] == v.type.shape[-1]:  # along its last axis
-            column = self._column(n.inputs[0], j)
-            return self._emit(broadcast, [column], type, shape=type.shape, axes=n.attrs["axes"][:-1])
+        if n is not None and n.op is broadcast:
+            x, axes = n.inputs[0], n.attrs["axes"]
+            lies = along.of(v.type.rank)
+            others = tuple([a - (a > lies) for a in axes if a != lies])
+            if lies not in axes:
+                return self._emit(broadcast, [self._whole(x)], type, shape=type.shape, axes=others)
+            if x.type.shape[along.at] == v.type.shape[along.at]:
+                return self._emit(broadcast, [self._column(x, j)], type, shape=type.shape, axes=others)
         rank = v.type.rank
-        if v.type.shape[-1] != 1:
-            shape = (*type.shape, 1)
-            v = self._emit(slice_, [v], v.type.with_shape(shape), start=(*[0] * (rank - 1), j), step=(1,) * rank, shape=shape)
+        if v.type.shape[along.at] != 1:
+            shape = along.joined(type.shape, 1)
+            v = self._emit(slice_, [v], v.type.with_shape(shape), start=along.joined((0,) * (rank - 1), j), step=(1,) * rank,
+                           shape=shape)
         return self._emit(reshape, [v], type, shape=type.shape)
 
     def _whole(self, v: Value) -> Value:
@@ -176,19 +211,18 @@ class _Columns:
         if v not in self.columns:
             return v
         if v not in self.wholes:
-            shape = (*v.type.shape[:-1], 1)
+            shape = self.along.joined(self.along.rest(v.type.shape), 1)
             parts = [self._emit(reshape, [c], c.type.with_shape(shape), shape=shape) for c in self.columns[v]]
-            self.wholes[v] = self._emit(concatenate, parts, v.type, axis=v.type.rank - 1)
+            self.wholes[v] = self._emit(concatenate, parts, v.type, axis=self.along.of(v.type.rank))
         return self.wholes[v]
 
     def _take(self, n: Node) -> None:
         """A column, or part of it."""
-        start, step, shape = (n.attrs[name] for name in ("start", "step", "shape"))
-        column = self.columns[n.inputs[0]][start[-1]]
-        if column.type.shape != shape[:-1] or any(s != 1 for s in step[:-1]):
-            column = self._emit(slice_, [column], column.type.with_shape(shape[:-1]), start=start[:-1], step=step[:-1],
-                                shape=shape[:-1])
-        self._add(reshape, [column], {"shape": shape}, n.outputs)
+        column = self.columns[n.inputs[0]][n.attrs["start"][self.along.at]]
+        start, step, shape = (self.along.rest(n.attrs[name]) for name in ("start", "step", "shape"))
+        if column.type.shape != shape or any(s != 1 for s in step):
+            column = self._emit(slice_, [column], column.type.with_shape(shape), start=start, step=step, shape=shape)
+        self._add(reshape, [column], {"shape": n.attrs["shape"]}, n.outputs)
 
     def _fold(self, n: Node) -> None:
         """The columns one after another; sums begin with 0, since -0.0 would stay."""
@@ -208,22 +242,23 @@ class _Columns:
         """What a loop gives for its result `out`, which is the region's result v or rows of it."""
         if v not in inner.columns:
             return [out]
-        self.columns[out] = tuple([Value(_column_type(out)) for _ in inner.columns[v]])
+        self.columns[out] = tuple([Value(self.along.column(out)) for _ in inner.columns[v]])
         return [*self.columns[out]]
 
     def _scan(self, n: Node) -> None:
         """Columns of what stays in the loop, and of what it carries if its body makes them; rows too where nothing is carried:
-        trips are elements of arrays then."""
+        trips are elements of arrays then, along another axis than the first."""
         body, = n.regions
         constants, carry, rows = split(body.params, n.attrs["constants"], n.attrs["carry"])
-        offered: dict[Value, Value | None] = dict.fromkeys(constants if carry else (*constants, *rows))
-        inner = _Columns(body, {**offered, **dict(zip(carry, body.results, strict=False))}, is_body=True)
+        of_rows = not carry and self.along is LAST
+        offered: dict[Value, Value | None] = dict.fromkeys((*constants, *rows) if of_rows else constants)
+        inner = _Columns(body, self.along, {**offered, **dict(zip(carry, body.results, strict=False))}, is_body=True)
         self.is_changed |= inner.is_changed
         stay = [v for v, after in zip(carry, body.results, strict=False) if v not in inner.columns]
         operands = [self._given(v, x, inner) for v, x in zip(body.params, n.inputs, strict=True)]
         results, outputs = list[Value](), list[Value]()
         for k, (v, out) in enumerate(zip(body.results, n.outputs, strict=True)):
-            is_whole = carry[k] in stay if k < len(carry) else bool(carry)
+            is_whole = carry[k] in stay if k < len(carry) else not of_rows
             results += [inner._whole(v)] if is_whole else inner.parts(v)
             outputs += [out] if is_whole else self._come(out, v, inner)
         params = [inner.columns.get(v, (v,)) for v in body.params]
@@ -236,10 +271,12 @@ class _Columns:
         condition, body = n.regions
         asked, constants, carry = split(n.inputs, n.attrs["condition_constants"], n.attrs["body_constants"])
         fixed, before = split(body.params, len(constants))
-        inner = _Columns(body, {**dict.fromkeys(fixed), **dict(zip(before, body.results, strict=True))}, is_body=True)
+        offered = {**dict.fromkeys(fixed), **dict(zip(before, body.results, strict=True))}
+        inner = _Columns(body, self.along, offered, is_body=True)
         self.is_changed |= inner.is_changed
         now = condition.params[len(asked):]
-        test = _Columns(condition, given=[v for v, x in zip(now, before, strict=True) if x in inner.columns], is_body=True)
+        given = [v for v, x in zip(now, before, strict=True) if x in inner.columns]
+        test = _Columns(condition, self.along, given=given, is_body=True)
         self.is_changed |= test.is_changed
         operands = [self._given(v, x, inner) for v, x in zip((*fixed, *before), (*constants, *carry), strict=True)]
         results, outputs = list[Value](), list[Value]()
@@ -258,26 +295,23 @@ class _Columns:
 _FOLDS = {reduce_sum: add, reduce_prod: mul, reduce_max: maximum, reduce_min: minimum}
 
 
-def _column_type(v: Value) -> ArrayType:
-    return v.type.with_shape(v.type.shape[:-1])
-
-
-def _is_stack(n: Node) -> bool:
+def _is_stack(n: Node, along: _Axis) -> bool:
     """Whether n puts columns side by side, or one among numbers."""
     shape = n.outputs[0].type.shape
     if n.op is concatenate:
-        return n.attrs["axis"] == len(shape) - 1 and all(v.type.shape[-1] == 1 for v in n.inputs)
-    return n.op is pad and n.inputs[0].type.shape == (*shape[:-1], 1) and isinstance(n.attrs["start"][-1], int)
+        return n.attrs["axis"] == along.of(len(shape)) and all(v.type.shape[along.at] == 1 for v in n.inputs)
+    return n.op is pad and n.inputs[0].type.shape == along.joined(along.rest(shape), 1) and \
+        isinstance(n.attrs["start"][along.at], int)
 
 
-def _takes_columns(n: Node) -> bool:
+def _takes_columns(n: Node, along: _Axis) -> bool:
     """Whether n is a slice of one column, or of a part of it, or folds the columns."""
     if n.op is slice_:
-        return n.attrs["shape"][-1:] == (1,) and isinstance(n.attrs["start"][-1], int)
+        return n.attrs["shape"] != () and n.attrs["shape"][along.at] == 1 and isinstance(n.attrs["start"][along.at], int)
     if n.op not in _FOLDS:
         return False
     x, y = n.inputs[0].type, n.outputs[0].type
-    return n.attrs["axes"] == (x.rank - 1,) and x.dtype == y.dtype and x.dtype in (F32, F64, I32, I64)
+    return n.attrs["axes"] == (along.of(x.rank),) and x.dtype == y.dtype and x.dtype in (F32, F64, I32, I64)
 
 
 def _is_map(n: Node) -> bool:

@@ -52,6 +52,34 @@ def test_paths_are_those_of_each_point(n: int) -> None:
         assert np.array_equal(last[k], one) and np.array_equal(seen[k], its)
 
 
+def test_a_loop_carries_what_is_stacked_along_the_first_axis() -> None:
+    f = lw.jit(lambda x: _path(x))
+    for n in (37, 0, 1, 500):
+        x = np.random.default_rng(n).normal(size=(3, n))
+        for got, expected in zip(f(x), _by_hand(x), strict=True):
+            np.testing.assert_array_equal(got, expected)
+    body = next(n for n in unstacked(lw.make_graph(_path)(x)).nodes if n.op.name == "scan").regions[0]
+    assert "concatenate" not in _ops(body) and "slice" not in _ops(body)
+    assert [v.type.rank for v in body.results] == [1] * 4 and f.compiles == 1
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_loops_that_carry_nothing(axis: int) -> None:
+    """Their rows have an axis more."""
+    def one(x):
+        a, b = (x[0], x[1]) if axis == 0 else (x[:, 0], x[:, 1])
+        y = np.stack([b, a * 2, a - b], axis=axis)
+        return y * (y[:1] + y[2] if axis == 0 else y[:, :1] + y[:, 2:])
+    for t in (3, 7):
+        x = np.random.default_rng(t).normal(size=(t, 2, 5) if axis == 0 else (t, 5, 2))
+        np.testing.assert_array_equal(lw.jit(lambda x: lw.lax.map(one, x))(x), np.stack([one(row) for row in x]))
+
+
+def test_stacks_along_the_first_axis_outside_loops_stay() -> None:
+    g = lw.make_graph(lambda x, y: np.stack([x, y])[0] + np.stack([x, y])[1])(np.ones((5, 3)), np.ones((5, 3)))
+    assert "concatenate" in _ops(g) and unstacked(g) is g
+
+
 def test_gradients_through_a_loop_of_columns() -> None:
     x = np.random.default_rng(1).normal(size=(9, 3))
     def loss(x):
@@ -145,6 +173,44 @@ def test_stacks_of_columns_with_sums_of_their_rows():
         x = np.random.default_rng(n).normal(size=(n, 5))
         for got, expected in zip(lw.jit(f)(x), f(x), strict=True):
             np.testing.assert_allclose(got, expected)
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+@examples(20)
+@given(data=st.data())
+def test_random_loops(axis: int, data: st.DataObject) -> None:
+    """What a loop carries is put together along one axis and taken apart along either."""
+    n, k, m = data.draw(st.integers(0, 20)), data.draw(st.integers(2, 4)), data.draw(st.sampled_from([(), (2,), (3,)]))
+    plan = data.draw(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 99), st.integers(0, 99)), min_size=2, max_size=8))
+    lies = (k, *m, n) if axis == 0 else (n, *m, k)
+
+    def take(z, j):
+        return z[j] if axis == 0 else z[..., j]
+
+    def body(_, z):
+        arrays, columns = [z], [take(z, j) for j in range(k)]
+        for kind, a, b in plan:
+            y, c = arrays[a % len(arrays)], columns[b % len(columns)]
+            if kind == 0:
+                arrays.append(np.stack([columns[(a + j * b) % len(columns)] for j in range(k)], axis=axis))
+            elif kind == 1:
+                arrays.append(_COLUMNWISE[b % len(_COLUMNWISE)](y).astype(np.float64))
+            elif kind == 2:
+                arrays.append(y * arrays[b % len(arrays)] + np.expand_dims(c, axis))
+            elif kind == 3:
+                columns.append(take(y, b % k) * np.float64(0.5))
+            elif kind == 4:
+                columns.append(y.max(axis) + take(y[:, ::-1] if axis == 0 else y[::-1], b % k))
+            else:
+                arrays.append(y[::-1] if a % 2 else y[..., ::-1])
+        return np.tanh(arrays[-1]) + np.expand_dims(columns[-1], axis) * 0.1
+
+    x = np.random.default_rng(n).normal(size=lies)
+    expected = x
+    with np.errstate(all="ignore"):
+        for _ in range(3):
+            expected = body(0, expected)
+        np.testing.assert_allclose(lw.jit(lambda x: lw.lax.fori_loop(0, 3, body, x))(x), expected, rtol=1e-5, atol=1e-5)
 
 
 @examples(40)
