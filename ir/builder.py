@@ -260,6 +260,17 @@ class Builder:
                 self._run(node)
         return self.known[v]
 
+    def is_of_sizes(self, v: Value) -> bool:
+        """Whether v is computed of sizes and numbers of the program alone, so that nothing has a derivative through it."""
+        seen, todo = {v}, [v]
+        while todo:
+            node = self.producer.get(todo.pop())
+            if node is None:
+                return False
+            todo += [x for x in dict.fromkeys(node.inputs) if x not in seen]
+            seen.update(node.inputs)
+        return True
+
     def _run(self, node: Node) -> None:
         inputs = [self.known[i] for i in node.inputs]
         self._count(node)

@@ -12,6 +12,10 @@ PROGRAMS = {
     "a comparison of np.arange": lambda x, xp: np.where(np.arange(x.shape[0]) > 0, x, 0),
     "a sum": lambda x, xp: x if xp.sum(xp.arange(x.shape[0])) > 20 else -x,
     "positions": lambda x, xp: x[xp.arange(x.shape[0]) % 2 == 0],
+    "a NumPy number": lambda x, xp: x / np.float32(np.sqrt(x.shape[0])),
+    "a half": lambda x, xp: x * np.float16(x.shape[0] * 0.5),
+    "an array": lambda x, xp: x + np.asarray(x.shape[0] / 4),
+    "np.arange of half": lambda x, xp: x + np.sum(np.arange(x.shape[0] / 2)),
     "a loop of a size": lambda x, xp: x + float(xp.sum(xp.cumsum(xp.ones(x.shape[0])))),
 }
 
@@ -24,6 +28,16 @@ def test_another_size_has_its_own(name, sizes):
     for n in sizes:
         x = np.arange(1.0, n + 1)
         np.testing.assert_allclose(f(x), PROGRAMS[name](x, np))
+
+
+def test_numbers_of_data_have_no_array():
+    """Neither under jit, where they are not known, nor under grad, where their slope would be lost."""
+    def scaled(x):
+        return np.sum(x * np.float32(np.sum(x) / x.shape[0]))
+    for f in (lw.jit(scaled), lw.grad(scaled), lw.jit(lw.grad(scaled))):
+        with pytest.raises(lw.ConcretizationError, match="was asked for its NumPy array"):
+            f(np.ones(3))
+    assert lw.grad(lambda x: np.sum(x / np.float32(np.sqrt(x.shape[0]))))(np.ones(4)).tolist() == [0.5] * 4
 
 
 def test_masks_of_positions_serve_all_sizes():

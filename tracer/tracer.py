@@ -153,8 +153,10 @@ class Tracer(Operators):
         return call_function(function, args, kwargs)
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        if not self.ref.type.is_inexact and (known := self.ref.builder.concrete(self.ref.value)) is not None:
-            return np.array(known, *args, **kwargs)  # integers have no derivative to lose: np.eye(3)[labels] works under grad
+        builder, value = self.ref.builder, self.ref.value
+        has_slope = self.ref.type.is_inexact and not builder.is_of_sizes(value)  # np.eye(3)[labels] works under grad
+        if not has_slope and (known := builder.concrete(value)) is not None:
+            return np.array(known, *args, **kwargs)
         raise ConcretizationError(
             f"{user_source()}: a traced {self._describe()} was asked for its NumPy array: np.array(x), np.asarray(x), a "
             f"store into a real ndarray, or a function without NumPy's protocols did that. Inside a trace the value is not "
