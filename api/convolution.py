@@ -16,7 +16,7 @@ from loopwright.ir.guards import Scope
 from loopwright.ir.ops.convolution import conv as conv_op
 from loopwright.ir.source import user_source
 from loopwright.tracer.axes import as_size, known_list
-from loopwright.tracer.promotion import as_dtype, convert, equate, reshape, result_type, shape_of
+from loopwright.tracer.promotion import as_dtype, convert, reshape, result_type, shape_of
 from loopwright.windows import Axis, Padding, entered, integers, placed
 
 Labels = Sequence[str] | None
@@ -149,7 +149,7 @@ def _number_of_groups(x: Ref, kernel: Ref, spec: ConvDimensionNumbers, groups: t
     if number != 1:
         scope.decide("==", outputs, number)
         outputs = scope.canonical(outputs)
-    if not equate(scope, x.shape[spec.lhs_spec[1]], inputs * features):
+    if not scope.equate(x.shape[spec.lhs_spec[1]], inputs * features):
         raise ShapeError(f"{why}: lhs has {x.shape[spec.lhs_spec[1]]} features, and must have those of the kernel's input, "
                          f"{inputs}, in each of {features} groups. Which axis is which, dimension_numbers says.")
     for what, n in (("output features", outputs), ("elements of the batch", x.shape[spec.lhs_spec[0]] if batches != 1 else 0)):

@@ -339,4 +339,4 @@ def _direction(x: Operand, name: str, t: ArrayType) -> Operand:
 def same(a: Extent, b: Extent) -> bool:
     """Whether two sizes are equal: by proof or guard of the running trace where they are symbolic."""
     around = innermost()
-    return a == b if around is None else around.scope.decide("==", a, b)
+    return a == b if around is None else around.scope.equate(a, b)

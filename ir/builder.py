@@ -164,7 +164,7 @@ class Builder:
         if target.since != facts.changes:
             types = list(map(facts.canonical_type, types))
         results: Iterable[ArrayType] = op.result_types(types, regions, attrs)
-        if regions:  # which may be older than what is known of sizes
+        if regions or facts.calls or facts.divides:  # regions may be older than what is known of sizes; rules make new ones
             results = map(facts.canonical_type, results)
         outputs = tuple(map(Value, results))
         node = Node(op, inputs, attrs, outputs, regions, source_here(2))  # our caller is loopwright's too

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from loopwright.ir.dims import Dim, Extent, Shape, evaluate, largest, substitute, symbol, symbols_in
+from loopwright.ir.dims import Dim, Extent, Shape, evaluate, largest, substitute, symbol, symbols_in, terms_of
 from loopwright.ir.facts import Constraint, Facts
 from loopwright.ir.source import Source, user_source
 
@@ -84,6 +84,28 @@ class Scope:
         self.guards.append(Guard(constraint, user_source()))
         self.facts.learn(constraint)
         return answer
+
+    def equate(self, a: Extent, b: Extent) -> bool:
+        """Whether two sizes are equal, by proof or guard; if so, they are one polynomial afterwards, as ops demand: n*m and k*l
+        by n = k and m = l where that holds, else by fixing their symbols to this call's sizes."""
+        if a is b:
+            return True
+        if not self.decide("==", a, b):
+            return False
+        x, y = self.canonical(a), self.canonical(b)
+        if x is not y and x != y and not self._factors_equated(x, y):
+            for name in sorted(symbols_in(a) | symbols_in(b)):
+                self.value(symbol(name))
+        return True
+
+    def _factors_equated(self, a: Extent, b: Extent) -> bool:
+        first, second = terms_of(a), terms_of(b)
+        if len(first) != 1 or len(second) != 1 or first[0][1] != second[0][1] or len(first[0][0]) != len(second[0][0]):
+            return False
+        pairs = [(Dim((((x,), 1),)), Dim((((y,), 1),))) for x, y in zip(first[0][0], second[0][0], strict=True)]
+        if any(self.hint(x) != self.hint(y) for x, y in pairs):
+            return False
+        return all([self.decide("==", x, y) for x, y in pairs]) and self.canonical(a) == self.canonical(b)  # noqa: C419 all are asked
 
     def _apart(self, a: Extent, b: Extent) -> bool:
         """Whether two sizes that are proved equal, by bounds, are yet to become one object: the guard that says so does."""

@@ -50,3 +50,23 @@ def test_masks_of_positions_serve_all_sizes():
         x = np.arange(1.0, n + 1)
         np.testing.assert_array_equal(f(x), np.where(np.arange(n) % 2 == 0, 0, x))
     assert f.compiles == 1
+
+
+def test_directions_of_known_size_fix_sizes():
+    """A product of sizes, or the lesser of two, is a number then: a constant's size."""
+    x, weights = np.random.default_rng(0).normal(size=(5, 3)), np.array([1.0, 2.0, 3.0])
+    flat = np.arange(15.0)
+    pulled = lw.jit(lambda x: lw.vjp(np.ravel, x)[1](flat)[0])
+    np.testing.assert_array_equal(pulled(x), flat.reshape(5, 3))
+    np.testing.assert_array_equal(pulled(x.T), flat.reshape(3, 5))
+
+    def weighted(x):
+        return np.sum(np.linalg.svd(x, compute_uv=False) * weights)
+    grad = lw.jit(lw.grad(weighted))
+    u, _, vt = np.linalg.svd(x, full_matrices=False)
+    np.testing.assert_allclose(grad(x), u * weights @ vt, rtol=1e-10)
+    np.testing.assert_allclose(grad(x.T), (u * weights @ vt).T, rtol=1e-10)
+    slope = lw.jit(lw.grad(lambda x: np.sum(lw.grad(weighted)(x) ** 3)))(x)
+    step = 1e-6 * flat.reshape(5, 3)
+    change = np.sum(lw.grad(weighted)(x + step) ** 3) - np.sum(lw.grad(weighted)(x - step) ** 3)
+    np.testing.assert_allclose(np.sum(slope * step) * 2, change, rtol=1e-5)

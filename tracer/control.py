@@ -19,7 +19,7 @@ from loopwright.ir.graph import Graph, Value
 from loopwright.ir.ops.regions import rearranged, unused
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BOOL, ArrayType
-from loopwright.tracer.promotion import DEFAULT, WEAK, convert, equate, kind_of, lift, result_kind
+from loopwright.tracer.promotion import DEFAULT, WEAK, convert, kind_of, lift, result_kind
 from loopwright.tracer.pytree import Structure, flatten, paths, unflatten
 from loopwright.tracer.trace import Traced, as_ref, trace
 from loopwright.tracer.tracer import Tracer
@@ -82,7 +82,7 @@ def _same_shape(a: ArrayType, b: ArrayType) -> bool:
     here = innermost()
     if here is None:
         return a.shape == b.shape
-    return a.rank == b.rank and all(equate(here.scope, m, n) for m, n in zip(a.shape, b.shape, strict=True))
+    return a.rank == b.rank and all(here.scope.equate(m, n) for m, n in zip(a.shape, b.shape, strict=True))
 
 
 def _merged(outers: Sequence[Outer]) -> tuple[Outer, list[list[int]]]:

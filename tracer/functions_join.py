@@ -23,7 +23,6 @@ from loopwright.tracer.promotion import (
     broadcast,
     constant,
     convert,
-    equate,
     exact,
     lift,
     newest_builder,
@@ -77,7 +76,7 @@ def _check_parts(refs: list[Ref], axis: int) -> None:
             raise ShapeError(f"{user_source()}: all the input array dimensions must match: the array at index 0 has "
                              f"{len(first.shape)} dimension(s) and the array at index {number} has {len(r.shape)}")
         for a, (n, m) in enumerate(zip(first.shape, r.shape, strict=True)):
-            if a != axis and not equate(scope, n, m):
+            if a != axis and not scope.equate(n, m):
                 raise ShapeError(f"{user_source()}: all the input array dimensions except the concatenation axis must match "
                                  f"exactly, but along dimension {a}, the array at index 0 has shape "
                                  f"{scope.describe(first.shape)} and the array at index {number} has {scope.describe(r.shape)}")
@@ -90,7 +89,7 @@ def stack(arrays: Any, axis: Any = 0, out: None = None, *, dtype: Any = None, ca
     scope = refs[0].builder.scope
     for r in refs[1:]:
         if len(r.shape) != len(refs[0].shape) or not all(
-                equate(scope, n, m) for n, m in zip(refs[0].shape, r.shape, strict=True)):
+                scope.equate(n, m) for n, m in zip(refs[0].shape, r.shape, strict=True)):
             raise ShapeError(f"{user_source()}: all input arrays must have the same shape, got "
                              f"{' '.join(scope.describe(r.shape) for r in refs)}")
     k = as_axis(axis, len(refs[0].shape) + 1)

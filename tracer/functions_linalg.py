@@ -22,7 +22,6 @@ from loopwright.tracer.promotion import (
     broadcast,
     broadcast_shapes,
     convert,
-    equate,
     kind_of,
     lift,
     newest_builder,
@@ -65,7 +64,7 @@ def _checked(a: Ref) -> Ref:
 def squared(a: Ref) -> Ref:
     """A square matrix, by proof or guard. LinAlgError for another."""
     scope = _checked(a).builder.scope
-    if not equate(scope, a.shape[-2], a.shape[-1]):
+    if not scope.equate(a.shape[-2], a.shape[-1]):
         raise np.linalg.LinAlgError(f"{user_source()}: Last 2 dimensions of the array must be square, got "
                                     f"{scope.describe(a.shape)}")
     return a
@@ -74,7 +73,7 @@ def squared(a: Ref) -> Ref:
 def system(a: Ref, b: Ref) -> tuple[Ref, Ref]:
     """a and b of a x = b with one batch and one number of rows."""
     scope = a.builder.scope
-    if not equate(scope, a.shape[-2], b.shape[-2]):
+    if not scope.equate(a.shape[-2], b.shape[-2]):
         raise ValueError(f"{user_source()}: the matrix of shape {scope.describe(a.shape)} must have as many rows as the right "
                          f"side of shape {scope.describe(b.shape)}")
     front = broadcast_shapes(scope, a.shape[:-2], b.shape[:-2])

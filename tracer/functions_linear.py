@@ -27,7 +27,6 @@ from loopwright.tracer.promotion import (
     broadcast,
     broadcast_shapes,
     convert,
-    equate,
     kind_of,
     lift,
     newest_builder,
@@ -55,7 +54,7 @@ def _contract(x: Ref, y: Ref, contract: Pairs, batch: Pairs = (), what: str = "m
     """dot_general, with the sizes of each pair proved equal or guarded."""
     scope = x.builder.scope
     for i, j in (*contract, *batch):
-        if not equate(scope, x.shape[i], y.shape[j]):
+        if not scope.equate(x.shape[i], y.shape[j]):
             raise ShapeError(f"{user_source()}: {what}: axis {i} of the first operand, of shape {scope.describe(x.shape)}, "
                              f"must have the size of axis {j} of the second, of shape {scope.describe(y.shape)}")
     return dot_general(x, y, contract=contract, batch=batch, dtype=None)
@@ -313,7 +312,7 @@ def _single(x: Ref, labels: list[Label]) -> Term:
         while labels.count(label) > 1:
             i = labels.index(label)
             j = labels.index(label, i + 1)
-            if not equate(x.builder.scope, x.shape[i], x.shape[j]):
+            if not x.builder.scope.equate(x.shape[i], x.shape[j]):
                 raise ShapeError(f"{user_source()}: einsum: axes {i} and {j} share a label but differ in "
                                  f"{x.builder.scope.describe(x.shape)}")
             x = diagonal(Tracer(x), 0, i, j).ref

@@ -11,7 +11,7 @@ import numpy as np
 from loopwright.ir.source import user_source
 from loopwright.ir.types import COMPLEX, F64, is_inexact
 from loopwright.tracer.axes import as_axes, as_axis, as_tracer, as_tracers, refuse
-from loopwright.tracer.promotion import as_dtype, equate, kind_of, result_kind
+from loopwright.tracer.promotion import as_dtype, kind_of, result_kind
 from loopwright.tracer.tables import Traced, implements, xp
 from loopwright.tracer.tracer import Tracer
 
@@ -52,7 +52,7 @@ def _slopes(x: Tracer, axis: int, step: Any, order: int) -> Traced:
 def _distances(y: Tracer, at: Any) -> Traced:
     """Between coordinates along the first axis of y, with y's number of axes."""
     t = as_tracer(at, y.ref.builder)
-    if t.ndim != 1 or not equate(y.ref.builder.scope, t.ref.shape[0], y.ref.shape[0]):
+    if t.ndim != 1 or not y.ref.builder.scope.equate(t.ref.shape[0], y.ref.shape[0]):
         raise ValueError(f"{user_source()}: when 1d, distances must match the length of the corresponding dimension")
     t = t if is_inexact(t.dtype) else t.astype(F64)
     return xp.diff(t).reshape(-1, *[1] * (y.ndim - 1))

@@ -26,7 +26,6 @@ from loopwright.tracer.promotion import (
     broadcast,
     broadcast_shapes,
     convert,
-    equate,
     kind_of,
     lift,
     lift_to,
@@ -185,7 +184,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bo
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     x, y = as_tracers(a1, a2)
     scope = x.ref.builder.scope
-    if x.ndim != y.ndim or not all(equate(scope, n, m) for n, m in zip(x.ref.shape, y.ref.shape, strict=True)):
+    if x.ndim != y.ndim or not all(scope.equate(n, m) for n, m in zip(x.ref.shape, y.ref.shape, strict=True)):
         return False
     same = x == y
     return xp.all(same | (xp.isnan(x) & xp.isnan(y)) if equal_nan else same)
@@ -297,7 +296,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     t, xs, ys = as_tracers(x, xp, fp)
     t, xs = t.astype(F64), xs.astype(F64)
     ys = ys if ys.dtype in COMPLEX else ys.astype(F64)
-    if xs.ndim != 1 or ys.ndim != 1 or not equate(xs.ref.builder.scope, xs.ref.shape[0], ys.ref.shape[0]):
+    if xs.ndim != 1 or ys.ndim != 1 or not xs.ref.builder.scope.equate(xs.ref.shape[0], ys.ref.shape[0]):
         raise ValueError(f"{user_source()}: fp and xp are not of the same length")
     out = _between_points(t, xs, ys)
     out = where(t < xs[0], ys[0] if left is None else left, out)

@@ -29,7 +29,7 @@ from loopwright.tracer.axes import (
     folded_axes,
     known_list,
 )
-from loopwright.tracer.promotion import broadcast, broadcast_shapes, equate, fits, reshape
+from loopwright.tracer.promotion import broadcast, broadcast_shapes, fits, reshape
 from loopwright.tracer.size import as_extent, sized
 from loopwright.tracer.tables import Traced, implements, unsupported, xp
 from loopwright.tracer.tracer import Tracer
@@ -50,8 +50,8 @@ def resolve_shape(scope: Scope, old: Shape, shape: Shape) -> Shape:
             raise _cannot_reshape(scope, old, shape)
         rest = scope.canonical(floordiv(scope.canonical(total), known))
         shape = tuple(rest if n == -1 else n for n in shape)
-        equate(scope, rest * known, total)  # a quotient by a sum does not cancel: that fixes the sizes
-    elif not equate(scope, product(shape), total):
+        scope.equate(rest * known, total)  # a quotient by a sum does not cancel: that fixes the sizes
+    elif not scope.equate(product(shape), total):
         raise _cannot_reshape(scope, old, shape)
     return scope.canonical_shape(shape)
 
@@ -169,8 +169,8 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Traced:
 def squeeze(a: Any, axis: Any = None) -> Traced:
     x = as_tracer(a)
     scope, shape = x.ref.builder.scope, x.ref.shape
-    axes = tuple(k for k, n in enumerate(shape) if equate(scope, n, 1)) if axis is None else folded_axes(axis, x.ndim)
-    if not all(equate(scope, shape[k], 1) for k in axes):
+    axes = tuple(k for k, n in enumerate(shape) if scope.equate(n, 1)) if axis is None else folded_axes(axis, x.ndim)
+    if not all(scope.equate(shape[k], 1) for k in axes):
         raise ValueError(f"{user_source()}: cannot select an axis to squeeze out which has size not equal to one: "
                          f"axis {axis} of {scope.describe(shape)}")
     kept = tuple(n for k, n in enumerate(x.ref.shape) if k not in axes)

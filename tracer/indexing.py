@@ -22,7 +22,7 @@ from loopwright.ir.ops.indexing import gather
 from loopwright.ir.ops.structural import concatenate, slice_, transpose
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BOOL, I64, is_integer
-from loopwright.tracer.promotion import broadcast, broadcast_shapes, equate, has_tracer, lift, reshape, stacked
+from loopwright.tracer.promotion import broadcast, broadcast_shapes, has_tracer, lift, reshape, stacked
 from loopwright.tracer.size import Size, as_extent
 from loopwright.tracer.tables import implements
 from loopwright.tracer.tracer import Tracer
@@ -251,7 +251,7 @@ def _mask(mask: np.ndarray | Tracer, shape: Shape, axis: int, scope: Scope) -> l
     """A boolean array whose values are known, as one array of positions for each of its axes."""
     sizes = mask.shape if isinstance(mask, np.ndarray) else mask.ref.shape
     for k, m in enumerate(sizes):
-        if m != 0 and not equate(scope, shape[axis + k], m):  # NumPy takes one of no elements for any
+        if m != 0 and not scope.equate(shape[axis + k], m):  # NumPy takes one of no elements for any
             raise IndexError(f"{user_source()}: boolean index did not match indexed array along axis {axis + k}; the size is "
                              f"{scope.describe((shape[axis + k],))[1:-2]} but the boolean size is {scope.describe((m,))[1:-2]}")
     return [Positions(p) for p in np.nonzero(known_contents(mask, "x[mask]"))]

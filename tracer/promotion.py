@@ -13,7 +13,7 @@ import numpy as np
 
 from loopwright.ir import types
 from loopwright.ir.builder import Builder, Ref, innermost
-from loopwright.ir.dims import Dim, Extent, Shape, largest, symbol, symbols_in, terms_of
+from loopwright.ir.dims import Dim, Extent, Shape, largest, symbol, symbols_in
 from loopwright.ir.errors import ArgumentError, DTypeError, LeakedValueError, ShapeError
 from loopwright.ir.guards import BEYOND, Scope
 from loopwright.ir.ops import TABLE
@@ -118,30 +118,6 @@ def broadcast_shapes(scope: Scope, *shapes: Shape) -> Shape:
     return scope.canonical_shape(out)
 
 
-def equate(scope: Scope, a: Extent, b: Extent) -> bool:
-    """Whether two sizes are equal, by proof or guard; if so, they are one polynomial afterwards, as ops demand: n*m and k*l
-    by n = k and m = l where that holds, else by fixing their symbols to this call's sizes."""
-    if a is b:
-        return True
-    if not scope.decide("==", a, b):
-        return False
-    x, y = scope.canonical(a), scope.canonical(b)
-    if x is not y and x != y and not _factors_equated(scope, x, y):
-        for name in sorted(symbols_in(a) | symbols_in(b)):
-            scope.value(symbol(name))
-    return True
-
-
-def _factors_equated(scope: Scope, a: Extent, b: Extent) -> bool:
-    first, second = terms_of(a), terms_of(b)
-    if len(first) != 1 or len(second) != 1 or first[0][1] != second[0][1] or len(first[0][0]) != len(second[0][0]):
-        return False
-    pairs = [(Dim((((x,), 1),)), Dim((((y,), 1),))) for x, y in zip(first[0][0], second[0][0], strict=True)]
-    if any(scope.hint(x) != scope.hint(y) for x, y in pairs):
-        return False
-    return all([scope.decide("==", x, y) for x, y in pairs]) and scope.canonical(a) == scope.canonical(b)  # noqa: C419 all are asked
-
-
 def _common_shape(scope: Scope, a: Shape, b: Shape, everyone: Sequence[Shape]) -> Shape:
     if len(a) < len(b):
         a, b = b, a
@@ -153,11 +129,11 @@ def _common_extent(scope: Scope, n: Extent, m: Extent, everyone: Sequence[Shape]
     n, m = scope.canonical(n), scope.canonical(m)
     if n is m or m == 1 or n == m:
         return n
-    if n == 1 or equate(scope, n, m):
+    if n == 1 or scope.equate(n, m):
         return m
-    if equate(scope, n, 1):
+    if scope.equate(n, 1):
         return m
-    if equate(scope, m, 1):
+    if scope.equate(m, 1):
         return n
     shapes = " ".join(scope.describe(s) for s in everyone)
     raise ShapeError(f"{user_source()}: operands could not be broadcast together with shapes {shapes}. "
@@ -167,7 +143,7 @@ def _common_extent(scope: Scope, n: Extent, m: Extent, everyone: Sequence[Shape]
 def fits(scope: Scope, shape: Shape, target: Shape) -> bool:
     """Whether an array of a shape broadcasts to a target shape."""
     front = len(target) - len(shape)
-    return front >= 0 and all(n in (1, m) or equate(scope, n, m) or equate(scope, n, 1)
+    return front >= 0 and all(n in (1, m) or scope.equate(n, m) or scope.equate(n, 1)
                               for n, m in zip(shape, target[front:], strict=True))
 
 
@@ -238,7 +214,7 @@ def stacked(xs: Sequence[Any]) -> Tracer:
     dtype = result_kind(*[kind_of(p) for p in parts])
     shape = shape_of(parts[0])
     for p in parts[1:]:
-        if len(shape_of(p)) != len(shape) or any(not equate(builder.scope, a, b)
+        if len(shape_of(p)) != len(shape) or any(not builder.scope.equate(a, b)
                                                  for a, b in zip(shape_of(p), shape, strict=True)):
             found = " ".join(builder.scope.describe(shape_of(p)) for p in parts)
             raise ShapeError(f"{user_source()}: a sequence of arrays of shapes {found} has an inhomogeneous shape.")

@@ -24,7 +24,6 @@ from loopwright.tracer.promotion import (
     as_operand,
     broadcast,
     convert,
-    equate,
     fits,
     lift,
     lift_to,
@@ -93,7 +92,7 @@ def _updates(x: Tracer, value: Any, shape: Shape) -> Ref:
         return lift_to(value, x.dtype, shape, builder)
     scope = builder.scope
     extra = len(ref.shape) - len(shape)
-    if extra > 0 and all(equate(scope, n, 1) for n in ref.shape[:extra]):
+    if extra > 0 and all(scope.equate(n, 1) for n in ref.shape[:extra]):
         ref = reshape(ref, ref.shape[extra:])
     if not fits(scope, ref.shape, shape):
         raise ShapeError(f"{user_source()}: could not broadcast input array from shape {scope.describe(ref.shape)} into shape "
@@ -128,7 +127,7 @@ def _masked(x: Ref, mask: Tracer, value: Any) -> Ref:
     scope, m = x.builder.scope, mask.ref
     value = as_operand(value)
     rest = x.shape[len(m.shape):]
-    if len(m.shape) > len(x.shape) or any(not equate(scope, a, b) for a, b in zip(m.shape, x.shape, strict=False)):
+    if len(m.shape) > len(x.shape) or any(not scope.equate(a, b) for a, b in zip(m.shape, x.shape, strict=False)):
         raise IndexError(f"{user_source()}: boolean index of shape {scope.describe(m.shape)} did not match indexed array of "
                          f"shape {scope.describe(x.shape)}")
     own = shape_of(value)
