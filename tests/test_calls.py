@@ -142,8 +142,13 @@ def test_large_arrays_in_other_orders_of_axes(dtype, axes):
 def test_aliases_of_a_dtype_share_a_version():
     f = lw.jit(lambda x: x + 1)
     f(np.arange(3, dtype=np.int64))
-    same(f(np.arange(3, dtype=np.longlong)), np.arange(3, dtype=np.int64) + 1)
+    many = np.arange(12, dtype=np.longlong)
+    unaligned = np.frombuffer(b"." + many.tobytes(), "u1")[1:].view("q")
+    for x in (many[:3], many[::4], many[2::-1], many.reshape(3, 4)[:, 0], unaligned):
+        same(f(x), x.astype(np.int64) + 1)
+        same(lw.jit(lambda x, y: x + y)(x, x), x.astype(np.int64) * 2)  # the first call, too
     assert f.compiles == 1
+    assert f(np.longlong(3)) == 4 and type(f(np.longlong(3))) is np.int64
 
 
 # ---- results ----------------------------------------------------------------------------------------

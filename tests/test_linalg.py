@@ -396,6 +396,13 @@ def test_complex_systems():
     (np.linalg.inv, np.ones((2, 3)), np.linalg.LinAlgError, "must be square"),
     (np.linalg.inv, np.ones(3), np.linalg.LinAlgError, "two-dimensional"),
     (lambda a: np.linalg.solve(a, np.ones(2)), np.eye(3), ValueError, "as many rows"),
+    (lambda a: np.linalg.lstsq(a, np.ones(2))[0], np.eye(3), np.linalg.LinAlgError, "as many rows"),
+    *[(lambda a, n=n: np.linalg.matrix_power(a, n), np.ones((2, 3)), np.linalg.LinAlgError, "must be square")
+      for n in (-1, 0, 1, 3)],
+    (lambda a: np.linalg.matrix_power(a, 1), np.ones(3), np.linalg.LinAlgError, "two-dimensional"),
+    (lambda a: np.linalg.cond(a), np.ones((0, 0)), np.linalg.LinAlgError, "not defined on empty arrays"),
+    (lambda a: np.linalg.pinv(a, rcond=0.1, rtol=0.1), np.eye(2), ValueError, "both"),
+    (lambda a: np.linalg.matrix_rank(a, tol=0.1, rtol=0.1), np.eye(2), ValueError, "both"),
     (np.linalg.inv, np.eye(2, dtype="f2"), TypeError, "float16"),
     (np.linalg.det, np.eye(2, dtype="c16"), TypeError, "complex128"),
     (lambda a: np.linalg.eigh(a, "X"), np.eye(2), ValueError, "UPLO"),
@@ -410,6 +417,14 @@ def test_complex_systems():
 def test_what_does_not_fit_is_refused(f, x, error, message):
     with pytest.raises(error, match=message):
         lw.jit(f)(x)
+
+
+@pytest.mark.parametrize("p", [None, 1, -1, 2, -2, np.inf, -np.inf, "fro"])
+def test_singular_matrices_have_infinite_conditions(p):
+    stack = np.stack([np.zeros((2, 2)), np.diag([0.0, 2.0]), np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]])])
+    with np.errstate(all="ignore"):
+        wanted = np.stack([np.linalg.cond(a, p) for a in stack])
+    np.testing.assert_allclose(lw.jit(lambda a: np.linalg.cond(a, p))(stack), wanted)
 
 
 def test_the_library_is_found():

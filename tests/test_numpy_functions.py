@@ -418,11 +418,24 @@ def test_special_cases_are_numpys(name, x):
     (lambda x: np.select([x], [x]), TypeError), (lambda x: np.rollaxis(x, 0, -5), np.exceptions.AxisError),
     (lambda x: np.var(x, ddof=1, correction=1), ValueError), (lambda x: np.nanvar(x, dtype=int), TypeError),
     (lambda x: np.sum(x, where=np.ones((1, 3, 4), bool)), ValueError), (lambda x: x[[0, 1], [0, 1, 2]], IndexError),
-    (lambda x: np.max(x.astype(np.uint8), initial=-1), OverflowError), (lambda x: np.add.accumulate(np.sum(x)), TypeError)])
+    (lambda x: np.max(x.astype(np.uint8), initial=-1), OverflowError), (lambda x: np.add.accumulate(np.sum(x)), TypeError),
+    (lambda x: np.stack([x, x], dtype=int), TypeError),
+    (lambda x: np.concatenate([x, x], dtype="f4", casting="safe"), TypeError),
+    (lambda x: np.hstack([x, x], dtype=complex, casting="equiv"), TypeError), (lambda x: np.clip(x, 1, 2, min=0), ValueError),
+    (lambda x: np.convolve(x[0], x[0, :0]), ValueError), (lambda x: np.isin(x, x, kind="quicksort"), ValueError),
+    (lambda x: np.pad(x, "1"), TypeError), (lambda x: np.pad(x, 1.5), TypeError),
+    (lambda x: np.linalg.norm(x[0], "fro"), ValueError), (lambda x: np.linalg.multi_dot([x]), ValueError)])
 def test_what_numpy_refuses_is_refused(f, error):
     for g in (f, lw.jit(f)):
         with pytest.raises(error):
             g(M)
+
+
+@pytest.mark.parametrize("f", [np.isposinf, np.isneginf])
+def test_infinities_have_no_out(f):
+    """It would be left as it is."""
+    with pytest.raises(TypeError, match="out="):
+        lw.jit(lambda x: f(x, np.zeros(3, bool)))(np.ones(3))
 
 
 @pytest.mark.parametrize("name", ["nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd"])

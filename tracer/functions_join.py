@@ -8,7 +8,7 @@ import numpy as np
 
 from loopwright.ir.builder import Builder, Ref
 from loopwright.ir.dims import Extent, Shape
-from loopwright.ir.errors import ShapeError
+from loopwright.ir.errors import ConcretizationError, ShapeError
 from loopwright.ir.ops import comparison
 from loopwright.ir.ops.construct import iota, zeros_like
 from loopwright.ir.ops.indexing import gather
@@ -36,13 +36,18 @@ from loopwright.tracer.tracer import Tracer
 
 
 # ---- joining ------------------------------------------------------------------------------------
-def _common(arrays: Sequence[Any], dtype: Any = None) -> list[Ref]:
-    """The operands in one trace at one dtype."""
+def _common(arrays: Sequence[Any], dtype: Any = None, casting: str = "same_kind") -> list[Ref]:
+    """The operands in one trace at one dtype, which they may be cast to."""
     xs = [as_operand(a) for a in arrays]
     if not xs:
         raise ValueError(f"{user_source()}: need at least one array to join")
     builder = newest_builder(xs)
-    common = as_dtype(dtype) if dtype is not None else result_kind(*map(own_kind, xs))
+    kinds = list(map(own_kind, xs))
+    common = as_dtype(dtype) if dtype is not None else result_kind(*kinds)
+    for kind in kinds:
+        if not np.can_cast(kind, common, casting):  # type: ignore[arg-type]
+            raise TypeError(f"{user_source()}: Cannot cast array data from {kind} to {common} according to the rule "
+                            f"{casting!r}")
     return [lift(x, common, builder) for x in xs]
 
 
@@ -53,7 +58,7 @@ def _as_list(arrays: Any) -> list[Any]:
 @implements(np.concatenate)
 def concatenate_(arrays: Any, /, axis: Any = 0, out: None = None, *, dtype: Any = None, casting: str = "same_kind") -> Traced:
     refuse("concatenate", out=out)
-    refs = _common(_as_list(arrays), dtype)
+    refs = _common(_as_list(arrays), dtype, casting)
     if axis is None:
         refs, axis = [reshape(r, (_size(r),)) for r in refs], 0
     rank = len(refs[0].shape)
@@ -85,7 +90,7 @@ def _check_parts(refs: list[Ref], axis: int) -> None:
 @implements(np.stack)
 def stack(arrays: Any, axis: Any = 0, out: None = None, *, dtype: Any = None, casting: str = "same_kind") -> Traced:
     refuse("stack", out=out)
-    refs = _common(_as_list(arrays), dtype)
+    refs = _common(_as_list(arrays), dtype, casting)
     scope = refs[0].builder.scope
     for r in refs[1:]:
         if len(r.shape) != len(refs[0].shape) or not all(
@@ -98,13 +103,14 @@ def stack(arrays: Any, axis: Any = 0, out: None = None, *, dtype: Any = None, ca
 
 @implements(np.vstack)
 def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Traced:
-    return concatenate_([xp.atleast_2d(x) for x in as_tracers(*_as_list(tup))], 0, dtype=dtype)
+    return concatenate_([xp.atleast_2d(x) for x in as_tracers(*_as_list(tup))], 0, dtype=dtype,
+                        casting=casting)
 
 
 @implements(np.hstack)
 def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Traced:
     xs = [xp.atleast_1d(x) for x in as_tracers(*_as_list(tup))]
-    return concatenate_(xs, 0 if xs and xs[0].ndim == 1 else 1, dtype=dtype)
+    return concatenate_(xs, 0 if xs and xs[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
 
 @implements(np.dstack)
@@ -164,10 +170,19 @@ def _pairs(x: Any, rank: int, what: str, convert_one: Any) -> list[tuple[Any, An
     return pairs * rank if len(rows) == 1 else pairs
 
 
+def _width(n: Any) -> Extent:
+    try:
+        return as_size(n)
+    except ConcretizationError:  # which says more
+        raise
+    except TypeError:
+        raise TypeError(f"{user_source()}: `pad_width` must be of integral type, got {n!r}") from None
+
+
 @implements(np.pad)
 def pad_(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Traced:
     x = as_tracer(array)
-    widths = _pairs(pad_width, x.ndim, "pad_width", as_size)
+    widths = _pairs(pad_width, x.ndim, "pad_width", _width)
     scope = x.ref.builder.scope
     if not all(scope.decide("<=", 0, w) for pair in widths for w in pair):
         raise ValueError(f"{user_source()}: index can't contain negative values")

@@ -6,6 +6,7 @@ symmetric matrices.
 """
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -74,8 +75,8 @@ def system(a: Ref, b: Ref) -> tuple[Ref, Ref]:
     """a and b of a x = b with one batch and one number of rows."""
     scope = a.builder.scope
     if not scope.equate(a.shape[-2], b.shape[-2]):
-        raise ValueError(f"{user_source()}: the matrix of shape {scope.describe(a.shape)} must have as many rows as the right "
-                         f"side of shape {scope.describe(b.shape)}")
+        raise np.linalg.LinAlgError(f"{user_source()}: the matrix of shape {scope.describe(a.shape)} must have as many rows as "
+                                    f"the right side of shape {scope.describe(b.shape)}")
     front = broadcast_shapes(scope, a.shape[:-2], b.shape[:-2])
     return broadcast(a, (*front, *a.shape[-2:])), broadcast(b, (*front, *b.shape[-2:]))
 
@@ -137,9 +138,26 @@ def det(a: Any) -> Traced:
     return sign * xp.exp(log)
 
 
+@implements(np.linalg.matrix_power)
+def matrix_power(a: Any, n: Any) -> Traced:
+    x, power = Tracer(squared(as_tracer(a).ref)), operator.index(n)
+    if power == 0:
+        return xp.broadcast_to(xp.eye(x.shape[-1], dtype=x.dtype, like=x), x.shape).copy()
+    if power < 0:
+        x, power = inv(x), -power
+    result: Any = None
+    while power:
+        if power & 1:
+            result = x if result is None else result @ x
+        x, power = (x @ x if power > 1 else x), power >> 1
+    return result.copy() if n in (1, -1) else result
+
+
 @implements(np.linalg.pinv)
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_VALUE) -> Traced:
     x = _matrix("pinv", a)
+    if rcond is not None and rtol is not NO_VALUE:
+        raise ValueError(f"{user_source()}: `rtol` and `rcond` can't be both set.")
     if rcond is None:
         rcond = 1e-15 if rtol is NO_VALUE else rtol
     return Tracer(_pseudo_inverse(x, _tolerance(x) if rcond is None else rcond))
@@ -220,6 +238,8 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Traced:
 @implements(np.linalg.matrix_rank)
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Traced:
     x = as_tracer(A)
+    if tol is not None and rtol is not None:
+        raise ValueError(f"{user_source()}: `tol` and `rtol` can't be both set.")
     if x.ndim < 2:
         return xp.any(x != 0).astype(I64)
     values = svdvals(x)
@@ -233,8 +253,16 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
 
 @implements(np.linalg.cond)
 def cond(x: Any, p: Any = None) -> Traced:
-    t = as_tracer(x)
+    t = Tracer(_matrix("cond", x))
+    if any(t.ref.builder.scope.decide("==", n, 0) for n in t.ref.shape):
+        raise np.linalg.LinAlgError(f"{user_source()}: cond is not defined on empty arrays")
     if p in (None, 2, -2):
         values = svdvals(t)
-        return values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
-    return xp.linalg.norm(t, p, axis=(-2, -1)) * xp.linalg.norm(inv(t), p, axis=(-2, -1))
+        least, most = values[..., -1], values[..., 0]
+        ratio = least / most if p == -2 else most / least
+        return xp.where(xp.isnan(ratio) & ~xp.any(xp.isnan(t), axis=(-2, -1)), np.inf, ratio).astype(values.dtype)
+    squared(t.ref)
+    singular = slogdet(t)[0] == 0
+    inverse = inv(xp.where(singular[..., None, None], xp.eye(t.shape[-1], dtype=t.dtype, like=t), t))
+    product = xp.linalg.norm(t, p, axis=(-2, -1)) * xp.linalg.norm(inverse, p, axis=(-2, -1))
+    return xp.where(singular, np.inf, product).astype(t.dtype)

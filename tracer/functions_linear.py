@@ -208,25 +208,12 @@ implements(np.linalg.cross)(lambda x1, x2, /, *, axis=-1: cross(x1, x2, axis=axi
 @implements(np.linalg.multi_dot)
 def multi_dot(arrays: Any, *, out: None = None) -> Any:
     refuse("linalg.multi_dot", out=out)
+    if len(arrays) < 2:
+        raise ValueError(f"{user_source()}: multi_dot needs at least two arrays")
     result = arrays[0]
     for x in arrays[1:]:
         result = dot(result, x)
     return result
-
-
-@implements(np.linalg.matrix_power)
-def matrix_power(a: Any, n: Any) -> Traced:
-    x, power = as_tracer(a), operator.index(n)
-    if power < 0:
-        x, power = xp.linalg.inv(x), -power
-    if power == 0:
-        return xp.broadcast_to(xp.eye(x.shape[-1], dtype=x.dtype, like=x), x.shape).copy()
-    result = None
-    while power:
-        if power & 1:
-            result = x if result is None else result @ x
-        x, power = (x @ x if power > 1 else x), power >> 1
-    return result if result is not a else result.copy()
 
 
 # ---- einsum -------------------------------------------------------------------------------------
@@ -363,7 +350,7 @@ def _pair(first: Term, second: Term, needed: set[Label]) -> Term:
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Traced:
     t = as_tracer(x)
     t = t if is_inexact(t.dtype) else t.astype(F64)
-    if axis is None and (ord is None or (ord in (2, "fro") and t.ndim <= 2 and (t.ndim == 1 or ord == "fro"))):
+    if axis is None and (ord is None or (ord == 2 and t.ndim == 1) or (ord == "fro" and t.ndim == 2)):
         return _euclidean(t, tuple(range(t.ndim)), keepdims)
     axes = as_axes(axis, t.ndim)
     if len(axes) == 1:
@@ -445,8 +432,11 @@ def polyval(p: Any, x: Any) -> Any:
 def convolve(a: Any, v: Any, mode: str = "full") -> Traced:
     """One image of one feature, and a window of the reversed shorter operand."""
     x, y = _operands(a, v)
-    if x.builder.scope.decide("<", x.shape[0], y.shape[0]):
+    scope = x.builder.scope
+    if scope.decide("<", x.shape[0], y.shape[0]):
         x, y = y, x
+    if scope.decide("==", y.shape[0], 0):
+        raise ValueError(f"{user_source()}: convolve needs arrays that are not empty")
     n, m = x.shape[0], y.shape[0]
     placed = {"full": (m - 1, n + m - 1), "same": (floordiv(m, 2), n), "valid": (0, n - m + 1)}  # start and length
     if mode not in placed:

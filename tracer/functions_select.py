@@ -71,6 +71,8 @@ def select_(condlist: Any, choicelist: Any, default: Any = 0) -> Traced:
 def clip(a: Any, a_min: Any = NO_VALUE, a_max: Any = NO_VALUE, out: None = None, *, min: Any = NO_VALUE, max: Any = NO_VALUE,
          **options: Any) -> Any:
     refuse("clip", out=out)
+    if (is_given(a_min) or is_given(a_max)) and (is_given(min) or is_given(max)):
+        raise ValueError(f"{user_source()}: clip takes a_min and a_max, or min= and max=, and not of both")
     low, high = (min if is_given(min) else a_min), (max if is_given(max) else a_max)
     x = a if not isinstance(a, (list, tuple)) else as_tracer(a)
     if (dtype := as_tracer(x).dtype).kind in "iu":  # Python integers past the dtype's bound nothing
@@ -192,6 +194,8 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 @implements(np.isin)
 def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None) -> Any:
+    if kind not in (None, "sort", "table"):
+        raise ValueError(f"{user_source()}: isin(kind={kind!r}): the kinds are None, 'sort' and 'table'")
     x, tests = as_tracers(element, test_elements)
     found = xp.any(x[..., None] == xp.ravel(tests), axis=-1)
     return ~found if invert else found
@@ -353,8 +357,15 @@ implements(np.iscomplexobj)(lambda x: as_tracer(x).dtype in COMPLEX)
 implements(np.isrealobj)(lambda x: as_tracer(x).dtype not in COMPLEX)
 implements(np.iscomplex)(lambda x: xp.imag(x) != 0)
 implements(np.isreal)(lambda x: xp.imag(x) == 0)
-implements(np.isposinf)(lambda x, out=None: x == math.inf)
-implements(np.isneginf)(lambda x, out=None: x == -math.inf)
+def _equals(name: str, infinity: float) -> Callable[..., Any]:
+    def rule(x: Any, out: None = None) -> Any:
+        refuse(name, out=out)
+        return x == infinity
+    return rule
+
+
+implements(np.isposinf)(_equals("isposinf", math.inf))
+implements(np.isneginf)(_equals("isneginf", -math.inf))
 implements(np.may_share_memory, np.shares_memory)(lambda a, b, max_work=None: a is b)
 implements(np.array_repr, np.array_str, np.array2string)(lambda a, *args, **kwargs: repr(a))
 

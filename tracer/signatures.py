@@ -310,8 +310,11 @@ def native_leaf(x: Any) -> Any:
             return x
         if x.flags.c_contiguous and x.flags.aligned and x.dtype.isnative:
             return x.view(native(x.dtype), np.ndarray)
-        return np.array(x, dtype=native(x.dtype), order="C", copy=True, subok=False)
-    return x if isinstance(x, np.generic) else _number_kind(x)(x)
+        copy = np.array(x, dtype=native(x.dtype), order="C", copy=True, subok=False)
+        return copy.view(native(x.dtype))  # it has an alias where x has
+    if isinstance(x, np.generic):
+        return x if native(x.dtype).num == x.dtype.num else native(x.dtype).type(x)
+    return _number_kind(x)(x)
 
 
 def static_key(x: Any) -> Any:

@@ -101,7 +101,7 @@ def _reciprocal(x: Ref) -> Ref:
 def _complex_sign(x: Ref) -> Ref:
     length = a.abs(x)
     is_zero = comparison.eq(length, zeros_like(length))
-    return a.div(x, convert(select(is_zero, full_like(length, 1), length), x.dtype))
+    return select(is_zero, zeros_like(x), a.div(x, convert(select(is_zero, full_like(length, 1), length), x.dtype)))
 
 
 def _complex_rint(x: Ref) -> Ref:
