@@ -4,8 +4,6 @@ from __future__ import annotations
 from loopwright.kernels.maths_writer import Writer, cancelling
 
 INF, NAN = float("inf"), float("nan")
-
-
 LEAST = {32: 2.0 ** -126, 64: 2.0 ** -1022}  # normal numbers
 FAR = {32: 2.0 ** 23, 64: 2.0 ** 52}  # quotients up to here have no digits after the point that rounding may lose
 
@@ -58,7 +56,7 @@ def _exponent(m: Writer, a: str) -> str:
 
 
 # ---- by one number ------------------------------------------------------------------------------
-NEAR = {32: 2.0 ** 20, 64: 2.0 ** 49}  # quotients that products with a reciprocal find, or make one too large
+NEAR = {32: 2.0 ** 20, 64: 2.0 ** 49}  # quotients that products with a reciprocal make larger by less than 1
 
 
 def divisor_of(m: Writer, y: str) -> tuple[str, str]:

@@ -50,11 +50,12 @@ def unstacked(g: Graph) -> Graph:
 
 @dataclass(frozen=True)
 class _Axis:
-    """The axis along which columns are beside one another: the last one, or the first, an array's index 0."""
+    """The axis along which columns are beside one another: the last one, or the first."""
 
-    at: int
+    at: int  # among an array's axes
 
     def of(self, rank: int) -> int:
+        """Counted from the front."""
         return self.at % rank
 
     def rest(self, xs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -24,10 +24,14 @@ WIDE = 512  # bits of a vector whose division takes longer than the steps
 LIMIT = {F32: 60, F64: 500}  # L
 
 
+def _has_one_divisor(context: Context, x: Value, y: Value) -> bool:
+    kernel = context.kernel
+    return x.varies and not y.varies and x.dtype in LIMIT and not kernel.flags and kernel.target.has_fma
+
+
 def quotient_by_one(context: Context, x: Value, y: Value) -> Value | None:
     """x / y where y is one number for all lanes; None where division itself is better."""
-    kernel = context.kernel
-    if y.varies or not x.varies or x.dtype not in LIMIT or kernel.flags or not kernel.target.has_fma:
+    if not _has_one_divisor(context, x, y):
         return None
     if x.lanes * x.dtype.itemsize * 8 != WIDE or context.mask is not None:  # the rest of a row is a vector or two
         return None
@@ -40,8 +44,7 @@ def quotient_by_one(context: Context, x: Value, y: Value) -> Value | None:
 
 def fmod_by_one(context: Context, x: Value, y: Value) -> Value | None:
     """fmod(x, y) where y is one number for all lanes, without a division for each; None where they have to divide."""
-    kernel = context.kernel
-    if y.varies or not x.varies or x.dtype not in LIMIT or kernel.flags or not kernel.target.has_fma:
+    if not _has_one_divisor(context, x, y):
         return None
     key = "divisor", y.parts[0], x.dtype
     if (found := y.scope.find(key)) is None:
