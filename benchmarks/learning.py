@@ -241,14 +241,42 @@ def _heat_by_hand(xp):
     return f
 
 
+def _moved(xp):
+    """A step of Runge and Kutta with Lorenz's equations, of systems side by side."""
+    def slope(y):
+        return xp.stack([10 * (y[1] - y[0]), y[0] * (28 - y[2]) - y[1], y[0] * y[1] - 8 / 3 * y[2]])
+
+    def step(y):
+        a = slope(y)
+        b = slope(y + 0.005 * a)
+        c = slope(y + 0.005 * b)
+        return y + 0.01 / 6 * (a + 2 * b + 2 * c + slope(y + 0.01 * c))
+    return step
+
+
+def _systems(library):
+    step = _moved(library.numpy)
+    return lambda y: library.lax.fori_loop(0, 100, lambda i, y: step(y), y)
+
+
+def _systems_by_hand(xp):
+    def f(y):
+        for _ in range(100):
+            y = _moved(xp)(y)
+        return y
+    return f
+
+
 def steps() -> list[Timing]:
-    """A small LSTM and its gradients, and steps of the heat equation."""
+    """A small LSTM and its gradients, and steps of the heat equation and of ordinary ones."""
     weights = tuple(lambda rng, shape=shape: rng.normal(size=shape) / 10 for shape in ((32, 256), (64, 256), (256,)))
     args = *weights, lambda rng: np.zeros((16, 64)), normal(100, 16, 32)
     return held(
         Row("LSTM, 100 steps of 16x32 to 64", args, _lstm, _lstm_by_hand, _torch_lstm, tolerance=1e-4),
         Row("gradients of LSTM, 100 steps of 16x32 to 64", args, _lstm_slopes, torch=_torch_lstm_slopes, tolerance=1e-4),
-        Row("20 steps of heat, 256x256", (normal(256, 256),), _heat, _heat_by_hand(np), _heat_by_hand))
+        Row("20 steps of heat, 256x256", (normal(256, 256),), _heat, _heat_by_hand(np), _heat_by_hand),
+        Row("100 steps of Lorenz's equations, 3x1000", (normal(3, 1000),), _systems, _systems_by_hand(np), _systems_by_hand,
+            dtype="float64", tolerance=1))
 
 
 # ---- random numbers -------------------------------------------------------------------------------

@@ -82,16 +82,20 @@ def _laplacian(xp):
 
 
 def elements() -> list[Timing]:
-    """Maps: powers and divisions by numbers that the program names, bytes, neighbours, a step of Adam, rotary embeddings."""
+    """Maps: powers, divisions and remainders by numbers that the program names, bytes, neighbours, a step of Adam, rotary
+    embeddings."""
     def powers(xp):
         return lambda x: x ** 4 + x ** -2
 
     def quotients(xp):
         return lambda x: x // 7 + x % 10
+    def turns(xp):
+        return lambda x: (x + 3) % 6.25 - 3
     weights = normal(1_000_000), normal(1_000_000), normal(1_000_000), positive(1_000_000)
     return held(
         *(plain("x ** 4 + x ** -2, 3e5", (positive(300_000),), powers, torch=powers, dtype=dtype) for dtype in FLOATS),
         plain("x // 7 + x % 10, 3e5", (below(1000, 300_000, dtype="int32"),), quotients, torch=quotients, dtype="int32"),
+        *(plain("(x + 3) % 6.25 - 3, 3e5", (normal(300_000),), turns, torch=turns, dtype=dtype) for dtype in FLOATS),
         plain("bytes of an image to float32, 224x224x3", (below(256, 224, 224, 3, dtype="uint8"),),
               lambda xp: lambda x: (x.astype("float32") / 255 - 0.5) * 2, dtype="uint8",
               torch=lambda torch: lambda x: (x.float() / 255 - 0.5) * 2),
@@ -112,6 +116,10 @@ def lookups() -> list[Timing]:
     return held(
         plain("20,000 rows by index, 5000x64", (normal(5000, 64), below(5000, 20_000)), lambda xp: lambda x, i: x[i],
               torch=lambda torch: lambda x, i: x[i]),
+        plain("100,000 rows by index, 5000x3", (normal(5000, 3), below(5000, 100_000)), lambda xp: lambda x, i: x[i],
+              torch=lambda torch: lambda x, i: x[i]),
+        plain("300,000 numbers by index, 256", (normal(256), below(256, 300_000, dtype="int32")),
+              lambda xp: lambda x, i: x[i] * 2, torch=lambda torch: lambda x, i: x[i] * 2),
         plain("searchsorted, 20,000 in 1000", (ascending(1000), normal(20_000)),
               lambda xp: lambda table, x: xp.searchsorted(table, x),
               torch=lambda torch: lambda table, x: torch.searchsorted(table, x)),
