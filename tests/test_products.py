@@ -154,8 +154,8 @@ def test_matrices_times_vectors(n, k, dtype):
 
 @needs_blas
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize(("n", "k"), [(95, 200), (96, 64), (97, 63), (130, 300), (128, 2000), (333, 65), (641, 64),
-                                   (700, 100), (961, 130)])
+@pytest.mark.parametrize(("n", "k"), [(33, 100), (40, 1999), (64, 64), (66, 2000), (95, 200), (96, 64), (97, 63), (130, 300),
+                                   (128, 2000), (333, 65), (641, 64), (700, 100), (961, 130)])
 def test_a_matrix_times_its_transpose_is_symmetric(n, k, dtype):
     """And what is not only alike is multiplied whole: another matrix of as many rows, the same one in another order."""
     x = np.random.default_rng(0).standard_normal((3, k, n)).astype(dtype)

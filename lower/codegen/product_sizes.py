@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loopwright.lower.codegen import abreast, by_vector, chunks, squares, tiny
+from loopwright.lower.codegen import abreast, by_vector, chunks, small, tiny
 from loopwright.lower.codegen.interleaving import product
 from loopwright.lower.codegen.text import Scope
 from loopwright.lower.target import Target
@@ -119,5 +119,5 @@ class Sizes:
         return [[("m", "sge", BLOCKS), ("n", "sge", MANY if self.form[0] else BLOCKS), ("k", "sge", BLOCKS)]]
 
     def square(self) -> Cases:
-        """Products of a matrix and its transpose of which half are made."""
-        return [[("n", "sge", squares.LEAST), ("k", "sge", BLOCKS)]]
+        """Products of a matrix and its transpose of which half are made: of more than one panel."""
+        return [[("n", "sgt", small.WIDEST * self.lanes), ("k", "sge", BLOCKS)]]

@@ -11,7 +11,6 @@ from loopwright.lower.codegen.interleaving import added, product
 from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 
-LEAST = 96  # columns, half of which are worth it
 MANY, PANELS = 640, 3  # from how many columns on so many panels are a block: the left side is copied for each
 TOGETHER = 16  # rows below the diagonal that are copied to columns together
 Chunks = Callable[[Scope, list[str], str, tuple[str, str]], None]  # places, rows, columns from and to
