@@ -448,6 +448,8 @@ class _Whole:
             some = scope.emit(f"icmp sge i64 %batch, {MATRICES}")
             some = scope.emit(f"and i1 {some}, {made.holds(scope, [[('mn', 'sle', SHARED)]])}")
             own = scope.emit(f"or i1 {own}, {some}")
+        if made.may_square:  # what is made by half is made where it is
+            own = scope.emit(f"or i1 {own}, {made.is_square(scope)}")
         branch(scope, own, partial(self._shared, kind="some", count="%batch", work=("%m", "%n")), self._alone)
         return ()
 
