@@ -93,7 +93,7 @@ def one_of_few(region: Graph, x: Few) -> Graph | None:
 def with_few(region: Graph, x: Few, nest: Nest, fused: Sequence[Fuse], *, may_fail: bool, has_short: bool) -> Nest:
     """The nest of a region with other bodies for few positions, unless these could not do all that it does. fused: its loops
     that are one; may_fail: it may report errors; has_short: it has a way of its own for short rows."""
-    few, inside = few_cases(region, x), every(nest.body)
+    few, inside = _worth_it(few_cases(region, x), region, may_fail), every(nest.body)
     is_map = all(isinstance(s, For | Store) for s in inside)
     check(bool(few), x, "no sum or axis may turn out to be so short")
     check(all(s.combine == "set" for s in inside if isinstance(s, Store)), x, "the kernel updates what is there")
@@ -105,6 +105,13 @@ def with_few(region: Graph, x: Few, nest: Nest, fused: Sequence[Fuse], *, may_fa
         check(is_map and len(region.results) == 1, x, "the kernel does more than a map")
     check(is_map or not has_short, x, "the kernel has ways of its own for short rows, which round otherwise")
     return altered(nest, few=few, few_from=_filling(region, x, fused) if isinstance(x, FewColumns) else (0, 0))
+
+
+def _worth_it(few: tuple[Values, ...], region: Graph, may_fail: bool) -> tuple[Values, ...]:
+    """Of these, such as gain: rows by index, which may fail, of four words are as quick by masked vectors."""
+    if not may_fail or region.results[0].type.dtype.itemsize < 4:
+        return few
+    return tuple([values for values in few if all(k < VALUES[-1] for _, k in values)])
 
 
 def _filling(region: Graph, x: FewColumns, fused: Sequence[Fuse]) -> tuple[Extent, int]:

@@ -110,7 +110,7 @@ def test_rows_by_index(dtype, made):
         for n in (0, 3000, 6007):
             i, j = rng.integers(-70, 70, (2, n))
             np.testing.assert_array_equal(f(t, i, j), t[i] - t[j])
-    assert f.compiles == 1 and {x[-1] for x in made if "few" in x} == {"2", "3", "4"}
+    assert f.compiles == 1 and {x[-1] for x in made if "few" in x} == {"2", "3", "4"} - ({"4"} if t.itemsize > 2 else set())
 
 
 @pytest.mark.parametrize("c", [1, 2, 3, 4, 5])
