@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from loopwright.ir.loops import Load, minus
 from loopwright.ir.nest import For, Statement, Store, altered
+from loopwright.lower.codegen.addresses import locate
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.machine import memory_type
-from loopwright.lower.codegen.memory import locate
 from loopwright.lower.codegen.spans import masked
 from loopwright.lower.codegen.text import Scope, loop
 from loopwright.lower.codegen.transposes import SIZES, WAYS, name_of

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 from loopwright.ir.loops import Literal
 from loopwright.ir.nest import Statement, Store
+from loopwright.lower.codegen.addresses import locate
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.machine import memory_type, suffix, vector_type
-from loopwright.lower.codegen.memory import from_register, lane_mask, locate, width
+from loopwright.lower.codegen.memory import from_register, lane_mask, width
 from loopwright.lower.codegen.text import Scope
 
 MOST_ELSEWHERE = 4  # columns where no instruction takes its lanes from two registers

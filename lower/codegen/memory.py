@@ -1,158 +1,28 @@
-"""Loads and stores: from index expressions to addresses, by what the vector index does to them.
+"""Loads and stores, by how lanes lie in memory.
 
-The offset is a polynomial: sizes times indices. Its terms are added to the pointer from the outermost loop inwards, so
-each loop adds only its own; the vector index decides between a broadcast, a vector, a reversed vector and a gather.
 Guarantees: memory is touched in active lanes only, and never for an index into an array that holds nothing.
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from loopwright.ir.dims import Extent
-from loopwright.ir.loops import Index, Load
+from loopwright.ir.loops import Load
 from loopwright.ir.nest import Buffer, Store, altered
-from loopwright.ir.types import BOOL, I64
+from loopwright.ir.types import BOOL
+from loopwright.lower.codegen.addresses import Address, lane_pointer, locate, offsets_of, pointers_of
 from loopwright.lower.codegen.arithmetic import emitter
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.context import Context, Mask, Value, active_only, any_part, splat_register
 from loopwright.lower.codegen.conversions import HALF, from_memory, to_memory
 from loopwright.lower.codegen.machine import memory_type, suffix, vector_type
-from loopwright.lower.codegen.terms import Linear, Term, add_linear, scale_linear
+from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import STREAMED, STREAMED_METADATA, Carried, Scope, branch, deepest
 
 MOST_APART = 4  # elements that vectors are loaded for side by side, to take each so many; twice as many of 1 or 2 bytes
 LEAST_GATHERED = 8  # lanes that are gathered together where an element is smaller than what a gather reads
-
-
-@dataclass(frozen=True, eq=False)
-class Address:
-    """A pointer to the element for lane 0 of part 0 and how lanes move from it: `stride` elements a lane (0: all lanes
-    the same), or by `offsets`, i64 elements per lane."""
-
-    buffer: str
-    pointer: str
-    scope: Scope
-    stride: Extent
-    offsets: Value | None
-
-    @property
-    def uniform(self) -> bool:
-        return self.offsets is None and isinstance(self.stride, int) and self.stride == 0
-
-
-def locate(context: Context, buffer: Buffer, index: tuple[Term, ...]) -> Address:
-    """The address of buffer[index]."""
-    form = offset_of(context, buffer, index)
-    stride: Extent = 0
-    uniform: list[tuple[Value, Extent]] = []
-    varying: list[tuple[Value, Extent]] = []
-    for term, coefficient in form[0].items():
-        if isinstance(term.expr, Index) and term.expr.name == context.vector:
-            stride = coefficient
-            uniform.append((context.bindings[term.expr.name], coefficient))
-            continue
-        value = context.evaluate(term)
-        (varying if value.varies else uniform).append((value, coefficient))
-    pointer, scope = _walk(context, buffer, uniform, form[1])
-    offsets = _offsets(context, varying, stride) if varying else None
-    return Address(buffer.name, pointer, scope, stride, offsets)
-
-
-def offset_of(context: Context, buffer: Buffer, index: tuple[Term, ...]) -> Linear:
-    """Row-major position as a linear form."""
-    offsets, key = context.kernel.offsets, (id(buffer), index)
-    known = offsets.get(key)
-    if known is not None:
-        return known[1]
-    total: Linear = ({}, 0)
-    stride: Extent = 1
-    for term, extent in zip(reversed(index), reversed(buffer.shape), strict=True):
-        total = add_linear(total, scale_linear(context.kernel.terms.linear(term), stride))
-        stride = stride * extent
-    offsets[key] = buffer, total
-    return total
-
-
-def _walk(context: Context, buffer: Buffer, uniform: list[tuple[Value, Extent]], constant: Extent) -> tuple[str, Scope]:
-    """The pointer after the uniform terms, outer loops first; a known constant last, where it is an immediate."""
-    kernel, element = context.kernel, memory_type(buffer.dtype)
-    pointer, scope = kernel.pointers[buffer.name], kernel.root
-    key: tuple[object, ...] = ("pointer", buffer.name)
-    if not isinstance(constant, int):
-        pointer, key = _step(scope, element, pointer, key, kernel.extent(constant))
-        constant = 0
-    if len(uniform) > 1:
-        uniform.sort(key=lambda item: item[0].scope.depth)
-    for value, coefficient in uniform:
-        scope = deepest(scope, value.scope)
-        moved = _scaled(context, value.parts[0], coefficient, scope)
-        pointer, key = _step(scope, element, pointer, key, moved)
-    if constant:
-        scope = context.scope.climb(scope.depth, walls=False)
-        pointer, key = _step(scope, element, pointer, key, str(constant))
-    return pointer, scope
-
-
-def _step(scope: Scope, element: str, pointer: str, key: tuple[object, ...], by: str) -> tuple[str, tuple[object, ...]]:
-    """One addition to a pointer, remembered by the way to it."""
-    if by == "0":
-        return pointer, key
-    key = (*key, by)
-    found: str | None = scope.values.get(key)
-    if found is None:
-        found = scope.values[key] = scope.emit(f"getelementptr {element}, ptr {pointer}, i64 {by}")
-    return found, key
-
-
-def _scaled(context: Context, register: str, by: Extent, scope: Scope) -> str:
-    if isinstance(by, int) and by == 1:
-        return register
-    if isinstance(by, int) and register.lstrip("-").isdigit():
-        return str(int(register) * by)
-    key = ("scaled", register, by)
-    found: str | None = scope.values.get(key)
-    if found is None:
-        found = scope.values[key] = scope.emit(f"mul nsw i64 {register}, {context.kernel.extent(by)}")
-    return found
-
-
-def _offsets(context: Context, varying: list[tuple[Value, Extent]], stride: Extent) -> Value:
-    """The varying terms of an offset as one vector per part; the vector index itself counts from lane 0 of part 0."""
-    scope = deepest(varying[0][0].scope, *(value.scope for value, _ in varying))
-    at = context.writer(I64, scope)
-    parts = []
-    for part in range(context.parts):
-        total = ""
-        for value, coefficient in varying:
-            term = context.spread(value)[part]
-            if not (isinstance(coefficient, int) and coefficient == 1):
-                size = splat_register(context.kernel.root, "i64", context.kernel.extent(coefficient), context.lanes) \
-                    if not isinstance(coefficient, int) else at.constant(coefficient)
-                term = at.op("mul", term, size)
-            total = at.op("add", total, term) if total else term
-        if not (isinstance(stride, int) and stride == 0):
-            total = at.op("add", total, _lane_offsets(context, at.lanes, part, stride, scope))
-        parts.append(total)
-    return Value(tuple(parts), I64, context.lanes, scope)
-
-
-def _lane_offsets(context: Context, lanes: int, part: int, stride: Extent, scope: Scope) -> str:
-    """stride * (part * lanes + 0, 1, 2, ...)."""
-    numbers = [part * lanes + lane for lane in range(lanes)]
-    if isinstance(stride, int):
-        texts = [str(n * stride) for n in numbers]
-        return texts[0] if lanes == 1 else f"<{', '.join(f'i64 {t}' for t in texts)}>"
-    root = context.kernel.root
-    counting = str(numbers[0]) if lanes == 1 else f"<{', '.join(f'i64 {n}' for n in numbers)}>"
-    key = ("lane offsets", lanes, part, stride)
-    if key not in root.values:
-        kind = vector_type("i64", lanes)
-        size = splat_register(root, "i64", context.kernel.extent(stride), lanes)
-        root.values[key] = root.emit(f"mul {kind} {size}, {counting}")
-    return str(root.values[key])
 
 
 # ---- loads --------------------------------------------------------------------------------------
@@ -216,7 +86,7 @@ def _all_hold(context: Context, extents: Sequence[Extent]) -> str:
 def _load_part(context: Context, scope: Scope, dtype: np.dtype, address: Address, part: int, mask: str | None) -> str:
     element, lanes = memory_type(dtype), context.lanes
     if lanes == 1:
-        return _load_scalar(context, scope, element, _lane_pointer(context, scope, element, address, part), mask)
+        return _load_scalar(context, scope, element, lane_pointer(context, scope, element, address, part), mask)
     if address.offsets is None and isinstance(address.stride, int) and abs(address.stride) == 1:
         return _load_consecutive(scope, dtype, address, part, lanes, mask)
     words = width(element) >= 4
@@ -224,14 +94,6 @@ def _load_part(context: Context, scope: Scope, dtype: np.dtype, address: Address
             and isinstance(address.stride, int) and 2 <= abs(address.stride) <= (MOST_APART if words else 2 * MOST_APART):
         return _load_every_few(scope, element, address, part, lanes, mask)
     return _gather(context, scope, dtype, address, part, mask)
-
-
-def _lane_pointer(context: Context, scope: Scope, element: str, address: Address, part: int) -> str:
-    """The pointer of one part of one lane."""
-    if address.offsets is not None:
-        return scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {address.offsets.parts[part]}")
-    by = _lane_offsets(context, 1, part, address.stride, scope)
-    return address.pointer if by == "0" else scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {by}")
 
 
 def _load_scalar(context: Context, scope: Scope, element: str, pointer: str, mask: str | None) -> str:
@@ -318,14 +180,6 @@ def reverse(scope: Scope, element: str, value: str, lanes: int) -> str:
     return scope.emit(f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> <{order}>")
 
 
-def _pointers(context: Context, scope: Scope, element: str, address: Address, part: int) -> str:
-    """One pointer per lane."""
-    kind = vector_type("i64", context.lanes)
-    by = address.offsets.parts[part] if address.offsets is not None else \
-        _lane_offsets(context, context.lanes, part, address.stride, scope)
-    return scope.emit(f"getelementptr {element}, ptr {address.pointer}, {kind} {by}")
-
-
 def _gather(context: Context, scope: Scope, dtype: np.dtype, address: Address, part: int, mask: str | None) -> str:
     """The gather instruction where there is a good one, else a load per lane; inactive lanes read a zero."""
     element, lanes, target = memory_type(dtype), context.lanes, context.kernel.target
@@ -334,13 +188,13 @@ def _gather(context: Context, scope: Scope, dtype: np.dtype, address: Address, p
     if alike and not target.gathers:
         return _load_each(context, scope, element, address, part, mask)
     if target.has_masks and width(element) >= 4:
-        pointers = _pointers(context, scope, element, address, part)
+        pointers = pointers_of(context, scope, element, address, part)
         return scope.call(kind, f"llvm.masked.gather.{suffix(kind)}.{suffix(many)}", [
             (many, pointers), ("i32", str(width(element))),
             (vector_type("i1", lanes), mask or constant_text(True, "i1", lanes)), (kind, "zeroinitializer")])
     if target.has_masks and lanes >= LEAST_GATHERED:
         return _gather_narrow(context, scope, element, address, part, mask)
-    pointers = _pointers(context, scope, element, address, part)
+    pointers = pointers_of(context, scope, element, address, part)
     if mask is not None:
         zero = splat_register(context.kernel.root, "ptr", nowhere(context), lanes)
         pointers = scope.emit(f"select {vector_type('i1', lanes)} {mask}, {many} {pointers}, {many} {zero}")
@@ -355,8 +209,7 @@ def _load_each(context: Context, scope: Scope, element: str, address: Address, p
     """A load per lane, of all lanes or of none; the processor adds the lane's offset as it loads."""
     lanes, many = context.lanes, vector_type("i64", context.lanes)
     pointer = address.pointer
-    offsets = address.offsets.parts[part] if address.offsets is not None else \
-        _lane_offsets(context, lanes, part, address.stride, scope)
+    offsets = offsets_of(context, scope, address, part)
     if mask is not None:
         some = context.kernel.root.values["all lanes", mask]
         pointer = scope.emit(f"select i1 {some}, ptr {pointer}, ptr {nowhere(context)}")
@@ -378,8 +231,7 @@ def _with_lane(scope: Scope, element: str, lanes: int, vector: str, pointer: str
 def _gather_narrow(context: Context, scope: Scope, element: str, address: Address, part: int, mask: str | None) -> str:
     """A gather of elements of 1 or 2 bytes: of the aligned words of 4 bytes that hold them, which no page's end divides."""
     lanes, words, kind = context.lanes, vector_type("i32", context.lanes), vector_type("i64", context.lanes)
-    place = address.offsets.parts[part] if address.offsets is not None else \
-        _lane_offsets(context, lanes, part, address.stride, scope)
+    place = offsets_of(context, scope, address, part)
     if width(element) > 1:
         place = scope.emit(f"shl {kind} {place}, splat (i64 1)")
     low = scope.emit(f"and i64 {scope.emit(f'ptrtoint ptr {address.pointer} to i64')}, 3")
@@ -463,7 +315,7 @@ def _combined(context: Context, combine: str, term: Term, value: Value, address:
 def _store_part(context: Context, dtype: np.dtype, address: Address, part: int, raw: str, mask: str | None) -> None:
     element, lanes, scope = memory_type(dtype), context.lanes, context.scope
     if lanes == 1:
-        pointer = _lane_pointer(context, scope, element, address, part)
+        pointer = lane_pointer(context, scope, element, address, part)
         line = f"store {element} {raw}, ptr {{}}, align {width(element)}"
         if mask is None:
             scope.do(line.format(pointer))
@@ -479,7 +331,7 @@ def _store_part(context: Context, dtype: np.dtype, address: Address, part: int, 
     else:
         kind, many = vector_type(element, lanes), vector_type("ptr", lanes)
         scope.run(f"llvm.masked.scatter.{suffix(kind)}.{suffix(many)}", [
-            (kind, raw), (many, _pointers(context, scope, element, address, part)), ("i32", str(width(element))),
+            (kind, raw), (many, pointers_of(context, scope, element, address, part)), ("i32", str(width(element))),
             (vector_type("i1", lanes), mask or constant_text(True, "i1", lanes))])
 
 

@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 from loopwright.ir.nest import Prefetch, altered
+from loopwright.lower.codegen.addresses import locate
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.machine import memory_type
-from loopwright.lower.codegen.memory import locate, vector_pointer, width
+from loopwright.lower.codegen.memory import vector_pointer, width
 from loopwright.lower.codegen.text import Scope
 
 LINE = 64  # bytes

@@ -10,8 +10,8 @@ from loopwright.ir.dims import product
 from loopwright.ir.loops import Apply, Expr, Index, Load, When, walk_all
 from loopwright.ir.nest import Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, altered, one_pass
 from loopwright.ir.types import BOOL
+from loopwright.lower.codegen.addresses import locate
 from loopwright.lower.codegen.context import Context
-from loopwright.lower.codegen.memory import locate
 from loopwright.lower.codegen.prefetches import LINE
 from loopwright.lower.codegen.work import maths_weight
 from loopwright.lower.fusing import expressions

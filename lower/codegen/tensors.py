@@ -12,8 +12,8 @@ from itertools import pairwise
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Expr, Index, Load
 from loopwright.ir.nest import Block, Buffer, Contract, For, Statement, altered
+from loopwright.lower.codegen.addresses import locate, offset_of
 from loopwright.lower.codegen.context import Context
-from loopwright.lower.codegen.memory import locate, offset_of
 from loopwright.lower.codegen.spans import Span, masked
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
