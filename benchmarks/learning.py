@@ -228,19 +228,6 @@ def _warmed(xp):
     return lambda x: x + 0.1 * (xp.roll(x, 1, 0) + xp.roll(x, -1, 0) + xp.roll(x, 1, 1) + xp.roll(x, -1, 1) - 4 * x)
 
 
-def _heat(library):
-    step = _warmed(library.numpy)
-    return lambda x: library.lax.fori_loop(0, 20, lambda i, x: step(x), x)
-
-
-def _heat_by_hand(xp):
-    def f(x):
-        for _ in range(20):
-            x = _warmed(xp)(x)
-        return x
-    return f
-
-
 def _moved(xp):
     """A step of Runge and Kutta with Lorenz's equations, of systems side by side."""
     def slope(y):
@@ -254,28 +241,32 @@ def _moved(xp):
     return step
 
 
-def _systems(library):
-    step = _moved(library.numpy)
-    return lambda y: library.lax.fori_loop(0, 100, lambda i, y: step(y), y)
+def _in_a_loop(step, times):
+    """A step, repeated by a library with JAX's names."""
+    return lambda library: lambda x: library.lax.fori_loop(0, times, lambda i, x: step(library.numpy)(x), x)
 
 
-def _systems_by_hand(xp):
-    def f(y):
-        for _ in range(100):
-            y = _moved(xp)(y)
-        return y
-    return f
+def _by_hand(step, times):
+    """A step, repeated by Python."""
+    def of(xp):
+        def f(x):
+            for _ in range(times):
+                x = step(xp)(x)
+            return x
+        return f
+    return of
 
 
 def steps() -> list[Timing]:
     """A small LSTM and its gradients, and steps of the heat equation and of ordinary ones."""
     weights = tuple(lambda rng, shape=shape: rng.normal(size=shape) / 10 for shape in ((32, 256), (64, 256), (256,)))
     args = *weights, lambda rng: np.zeros((16, 64)), normal(100, 16, 32)
+    heat, systems = _by_hand(_warmed, 20), _by_hand(_moved, 100)
     return held(
         Row("LSTM, 100 steps of 16x32 to 64", args, _lstm, _lstm_by_hand, _torch_lstm, tolerance=1e-4),
         Row("gradients of LSTM, 100 steps of 16x32 to 64", args, _lstm_slopes, torch=_torch_lstm_slopes, tolerance=1e-4),
-        Row("20 steps of heat, 256x256", (normal(256, 256),), _heat, _heat_by_hand(np), _heat_by_hand),
-        Row("100 steps of Lorenz's equations, 3x1000", (normal(3, 1000),), _systems, _systems_by_hand(np), _systems_by_hand,
+        Row("20 steps of heat, 256x256", (normal(256, 256),), _in_a_loop(_warmed, 20), heat(np), heat),
+        Row("100 steps of Lorenz's equations, 3x1000", (normal(3, 1000),), _in_a_loop(_moved, 100), systems(np), systems,
             dtype="float64", tolerance=1))
 
 

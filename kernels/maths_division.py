@@ -4,7 +4,7 @@ from __future__ import annotations
 from loopwright.kernels.maths_writer import Writer, cancelling
 
 INF, NAN = float("inf"), float("nan")
-LEAST = {32: 2.0 ** -126, 64: 2.0 ** -1022}  # normal numbers
+LEAST = {32: 2.0 ** -126, 64: 2.0 ** -1022}  # the least normal numbers
 FAR = {32: 2.0 ** 23, 64: 2.0 ** 52}  # quotients up to here have no digits after the point that rounding may lose
 
 
