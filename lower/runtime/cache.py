@@ -11,12 +11,11 @@ import hashlib
 import json
 import os
 import platform
-import re
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -37,7 +36,6 @@ STALE_AFTER = 3600.0  # seconds until the unfinished file of a writer that died 
 _MAGIC = b"loopwright object 1\n"
 _SUFFIX = ".object"
 _UNFINISHED = ".unfinished-"
-_EXPORTED = re.compile(r"^define (?!internal )[^@\n]*@(lw_\w+)\(", re.MULTILINE)
 
 _checked: dict[str, bool] = {}  # directory -> whether it may be used
 
@@ -204,16 +202,21 @@ def prune(folder: Path, most: int = MOST_BYTES) -> None:
 
 def assembled(text: str, target: Target | None = None) -> bytes:
     """The object file of LLVM text, from the disk where it is known."""
-    return library_entry(text, lambda: text, target or host_target()).code
+    target = target or host_target()
+    return _known("text", text, target, lambda: assemble(text, target))
 
 
-def library_entry(name: str, text: Callable[[], str], target: Target) -> Entry:
-    """The object file of the text that our sources make under this name, which is made where the disk does not know it; its
-    `exports` are the functions of ours that others may call."""
-    key = digest(name, repr(target), environment(), source_digest())
+def function_code(name: str, pieces: Callable[[], Iterable[str]], target: Target) -> bytes:
+    """The object files of one function of ours, from the disk where it is known. If not, its pieces are made, of which other
+    functions may have left some there."""
+    return _known("function", name, target, lambda: b"".join([assembled(piece, target) for piece in pieces()]))
+
+
+def _known(kind: str, name: str, target: Target, make: Callable[[], bytes]) -> bytes:
+    """The code that our sources make under this name."""
+    key = digest(kind, name, repr(target), environment(), source_digest())
     entry = read(key)
     if entry is None:
-        made = text()
-        entry = Entry(assemble(made, target), {"exports": _EXPORTED.findall(made)})
+        entry = Entry(make())
         write(key, entry)
-    return entry
+    return entry.code

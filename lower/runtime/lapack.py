@@ -29,7 +29,7 @@ from loopwright.ir.types import BY_SHORT
 from loopwright.lower.runtime import blas, pool, scratch
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lapack_text import ROUTINES, lapack_text
-from loopwright.lower.runtime.lazy import assembled, factoring_entry
+from loopwright.lower.runtime.lazy import assembled, factoring_code
 from loopwright.lower.target import Target, host_target
 
 OPERATIONS = ("cholesky", "solve", "slogdet", "eigh", "eigenvalues", "svd", "singular_values", "qr", "qr_triangle", "pinv",
@@ -45,7 +45,7 @@ def address(name: str) -> int | None:
         return None
     found = blas.found()
     assert found is not None
-    return _batches(found, name.split("_")[-2], host_target())[name]
+    return _batch(found, name, host_target())[name]
 
 
 def available() -> bool:
@@ -96,8 +96,10 @@ def one_by_one(found: blas.Blas, suffix: str) -> Library:
 
 
 @cache
-def _batches(found: blas.Blas, suffix: str, target: Target) -> Library:
-    known, ends = one_by_one(found, suffix), [f"{op}_{suffix}" for op in OPERATIONS]
-    imports = {f"lw_{end}": known[f"lw_{end}"] for end in ends} | scratch.imports() | _of_threads(found)
-    imports["lw_loop"] = pool.library()["lw_loop"]
-    return load(factoring_entry(BY_SHORT[suffix], target).code, imports, [f"lw_{end}_batch" for end in ends])
+def _batch(found: blas.Blas, name: str, target: Target) -> Library:
+    """One function for batches."""
+    suffix = name.split("_")[-2]
+    known = one_by_one(found, suffix)
+    imports = {one: known[one] for one in (f"lw_{op}_{suffix}" for op in OPERATIONS)}
+    imports |= {"lw_loop": pool.library()["lw_loop"], **scratch.imports(), **_of_threads(found)}
+    return load(factoring_code(name, BY_SHORT[suffix], target), imports, [name])

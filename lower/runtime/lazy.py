@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from loopwright.lower.cuda.driver import Driver
     from loopwright.lower.cuda.launcher import Launcher
     from loopwright.lower.program import Program
-    from loopwright.lower.runtime.cache import Entry
     from loopwright.lower.target import Target
     from loopwright.lower.tuning.stored import Program as Tuned
     from loopwright.lower.tuning.stored import Stored, TunedRecord
@@ -114,34 +113,47 @@ def assembled(text: str, target: Target | None = None) -> bytes:
     return assembled(text, target)
 
 
-def _library(name: str, text: Callable[[], str], target: Target) -> Entry:
-    """The object code of a library, whose text is made where the disk does not know it: see cache.py."""
-    from loopwright.lower.runtime.cache import library_entry
-    return library_entry(name, text, target)
+def factoring_code(name: str, dtype: np.dtype, target: Target) -> bytes:
+    """The object code of one function for batches of small factorisations: see lower.codegen.factoring."""
+    return _function_code(name, target, _factoring_text, dtype, target)
 
 
-def factoring_entry(dtype: np.dtype, target: Target) -> Entry:
-    """The object code of batches of small factorisations: see lower.codegen.factoring."""
-    def text() -> str:
-        from loopwright.lower.codegen.factoring import factoring_text
-        return factoring_text(dtype, target)
-    return _library(f"factoring {dtype.str}", text, target)
+def products_code(name: str, dtype: np.dtype, target: Target) -> bytes:
+    """The object code of one function of matrix products: see lower.codegen.products."""
+    return _function_code(name, target, _products_text, dtype, target)
 
 
-def products_entry(dtype: np.dtype, target: Target) -> Entry:
-    """The object code of matrix products: see lower.codegen.products."""
-    def text() -> str:
-        from loopwright.lower.codegen.products import products_text
-        return products_text(dtype, target)
-    return _library(f"products {dtype.str}", text, target)
+def transposes_code(name: str, target: Target) -> bytes:
+    """The object code of one function that transposes rows: see lower.codegen.transposes."""
+    return _function_code(name, target, _transposes_text, target)
 
 
-def transposes_entry(target: Target) -> Entry:
-    """The object code of transposed rows: see lower.codegen.transposes."""
-    def text() -> str:
-        from loopwright.lower.codegen.transposes import transposes_text
-        return transposes_text(target)
-    return _library("transposes", text, target)
+def _factoring_text(dtype: np.dtype, target: Target) -> str:
+    from loopwright.lower.codegen.factoring import factoring_text
+    return factoring_text(dtype, target)
+
+
+def _products_text(dtype: np.dtype, target: Target) -> str:
+    from loopwright.lower.codegen.products import products_text
+    return products_text(dtype, target)
+
+
+def _transposes_text(target: Target) -> str:
+    from loopwright.lower.codegen.transposes import transposes_text
+    return transposes_text(target)
+
+
+def _function_code(name: str, target: Target, text: Callable[..., str], *given: object) -> bytes:
+    """The object code of one function of a library, which is `text(*given)`, with all that it calls: see cache.py."""
+    from loopwright.lower.runtime.cache import function_code
+    return function_code(name, lambda: _pieces(text, *given)[name], target)
+
+
+@cache
+def _pieces(text: Callable[..., str], *given: object) -> Mapping[str, Sequence[str]]:
+    """A library's text in pieces: see pieces.py."""
+    from loopwright.lower.runtime.pieces import pieces
+    return pieces(text(*given))
 
 
 def stored_programs(version: Version, files: Sequence[Path], more: Sequence[Stored],

@@ -1,10 +1,10 @@
-"""Transposed rows for compiled code: see lower/codegen/transposes.py. A library, compiled once."""
+"""Transposed rows for compiled code: see lower/codegen/transposes.py. Each is compiled once."""
 from __future__ import annotations
 
 from functools import cache
 
 from loopwright.lower.runtime.engine import Library, load
-from loopwright.lower.runtime.lazy import transposes_entry
+from loopwright.lower.runtime.lazy import transposes_code
 from loopwright.lower.target import Target, host_target
 
 WAYS = ("columns_of_rows", "rows_of_columns")
@@ -13,10 +13,9 @@ NAMES = tuple(f"lw_{way}_{size}x{lanes}" for way in WAYS for size in (4, 8) for 
 
 def address(name: str) -> int:
     """The address of one of these functions."""
-    return _library(host_target())[name]
+    return _library(name, host_target())[name]
 
 
 @cache
-def _library(target: Target) -> Library:
-    entry = transposes_entry(target)
-    return load(entry.code, {}, entry.metadata["exports"])
+def _library(name: str, target: Target) -> Library:
+    return load(transposes_code(name, target), {}, [name])
