@@ -135,9 +135,18 @@ def _enlarged(xp):
     return lambda x: xp.maximum(xp.repeat(xp.repeat(x, 2, 0), 2, 1), 0)
 
 
+def _turned(xp):
+    return lambda x, y: xp.transpose(x, (0, 2, 1)) + y
+
+
 def moved() -> list[Timing]:
-    """Data moved: stacks of columns, images with every pixel repeated, padding."""
+    """Data moved: small matrices transposed, stacks of columns, images with every pixel repeated, padding."""
+    small = (100, 20, 30), (100, 30, 20)
     return held(
+        plain("100 transposes of 20x30 + add", tuple(normal(*n) for n in small), _turned,
+              torch=lambda torch: lambda x, y: x.transpose(1, 2) + y),
+        plain("100 transposes of 20x30 + add", tuple(below(100, *n, dtype="uint8") for n in small), _turned,
+              torch=lambda torch: lambda x, y: x.transpose(1, 2) + y, dtype="uint8"),
         plain("stack of 3x3 windows, 256x256", (normal(256, 256),), _windows, torch=_windows),
         plain("every pixel 2x2 times, 500x500", (normal(500, 500),), _enlarged,
               torch=lambda torch: lambda x: x.repeat_interleave(2, 0).repeat_interleave(2, 1).clamp(min=0)),

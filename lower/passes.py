@@ -11,10 +11,12 @@ from loopwright.lower.fusing import by_rows, expressions, transposed_loads
 from loopwright.lower.joining import join
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.survey import Survey
+from loopwright.lower.target import Target
 
 FEW_ROWS = 16  # that reductions of columns fold in registers
 MOST_JOINED = 4  # reductions that share a pass
 MOST_TRANSPOSED = 4  # arrays of which a tile is kept
+TILED = 6  # elements of less than a word in rows that are read across, from which on tiles take less time
 WORD = 4  # bytes: shorter numbers that lie few apart are loaded with those between them
 
 
@@ -44,19 +46,22 @@ def one_pass_rules(nest: Nest, alike: list[tuple[int, int]]) -> list[Instruction
     return out
 
 
-def goes_in_tiles(nest: Nest, cache_bytes: int) -> bool:
-    """Whether the last two loops read a few arrays across, and may make whole tiles. Of fewer rows than lanes only where each
-    would read words that the one before it has driven out of the cache."""
+def goes_in_tiles(nest: Nest, target: Target) -> bool:
+    """Whether the last two loops read a few arrays across, and may make tiles: whole ones, or most of one where lanes can be
+    masked. Of fewer rows only where each would read words that the one before it has driven out of the cache."""
     body = nest.body
     while len(body) == 1 and isinstance(outer := body[0], For):
         inner, body = outer.body[0], outer.body
         if isinstance(inner, For) and inner.lanes > 1:
             loads, (rows, columns) = transposed_loads(outer), (outer.extent, inner.extent)
-            if not 0 < len(loads) <= MOST_TRANSPOSED or (isinstance(columns, int) and columns < inner.lanes):
+            if not 0 < len(loads) <= MOST_TRANSPOSED:
                 return False
             size, elements = min(x.dtype.itemsize for x in loads), rows * columns
-            driven_out = not isinstance(elements, int) or 2 * size * elements > cache_bytes  # with what is stored
-            return not isinstance(rows, int) or rows >= inner.lanes or (rows > 1 and size >= WORD and driven_out)
+            fewest = min(inner.lanes, TILED) if target.has_masks and size < WORD else inner.lanes
+            if isinstance(columns, int) and columns < fewest:
+                return False
+            driven_out = not isinstance(elements, int) or 2 * size * elements > target.cache_bytes  # with what is stored
+            return not isinstance(rows, int) or rows >= fewest or (rows > 1 and size >= WORD and driven_out)
     return False
 
 

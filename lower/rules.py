@@ -46,7 +46,7 @@ from loopwright.lower.fusing import expressions, together
 from loopwright.lower.instructions import MOST_CHANNELS, MOST_COLUMNS, MOST_INTERLEAVED
 from loopwright.lower.jamming import worth_of
 from loopwright.lower.keeping import WORTH_KEEPING, placement_of
-from loopwright.lower.passes import goes_across, goes_by_rows, goes_in_tiles, one_pass_rules, probe, scattered
+from loopwright.lower.passes import TILED, WORD, goes_across, goes_by_rows, goes_in_tiles, one_pass_rules, probe, scattered
 from loopwright.lower.row_products import row_products
 from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest, nest_or_none, with_in_place
 from loopwright.lower.short_rows import beside, reads_once, rows_of
@@ -383,12 +383,15 @@ def _short_maps(s: Survey, schedule: Schedule, lanes: int, target: Target) -> li
         return []
     read = list(expressions(inner.body))
     along, down = scattered(read, {inner.index}), scattered(read, {rows.index})
-    across = along > (down if _widest(s, in_memory=True) >= 4 else 0) or _reads_at(read, inner.index, rows.index)
+    words = _widest(s, in_memory=True) >= WORD
+    across = along > (down if words else 0) or _reads_at(read, inner.index, rows.index)
     slow = any(isinstance(x, Apply) and x.dtype.kind == "f" and x.fn in WEIGHTS for r in s.stages for x in walk(r.expr))
     if not across and not slow:
         return []
-    short = ShortRows(min(lanes, target.vector_bits // 32), lanes if across else lanes // 2)
-    is_long = isinstance(inner.extent, int) and inner.extent >= lanes
+    tiled = target.has_masks and not words and any(isinstance(x, Tiles) for x in schedule)
+    below = TILED if tiled else lanes if across else lanes // 2
+    short = ShortRows(min(lanes, target.vector_bits // 32), below)
+    is_long = isinstance(inner.extent, int) and inner.extent >= below
     return [] if is_long or beside(rows, short) is None else [short]
 
 
@@ -456,7 +459,7 @@ def _pass_rules(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Tar
     if across and goes_by_rows(nest):
         return [ByRows()]
     along = any(isinstance(x, AddAlong) for x in schedule)  # rows are added up in their order
-    return [*one_pass_rules(nest, alike), *([Tiles()] if not along and goes_in_tiles(nest, target.cache_bytes) else [])]
+    return [*one_pass_rules(nest, alike), *([Tiles()] if not along and goes_in_tiles(nest, target) else [])]
 
 
 def _reads_across(s: Survey, nest: Nest) -> bool:

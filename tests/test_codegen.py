@@ -304,14 +304,16 @@ def transposing(dtype, target):
                 (For(I, N, (inner,), parallel=True, tiled=True),))
 
 
-@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize("dtype", [U8, F32, F64])
 @pytest.mark.parametrize("bits", WIDTHS)
 def test_tiles(dtype, bits, monkeypatch):
+    """Of any part of one, rows and columns that are there are read and written, no others."""
     target = target_of(bits, monkeypatch)
     nest = transposing(dtype, target)
-    f = compile_nest(nest, target)
-    for n, m in ((0, 3), (3, 0), (1, 1), (8, 16), (33, 17), (16, 1041), (5, 70), (300, 301)):
-        x, y = np.random.default_rng(n).random((m, n)).astype(dtype), np.ones((n, m), dtype)
+    f, place, place_result = compile_nest(nest, target), before_nobodys(1 << 20), before_nobodys(1 << 20)
+    for n, m in ((0, 3), (3, 0), (1, 1), (8, 16), (33, 17), (16, 1041), (5, 70), (70, 5), (21, 52), (13, 11), (300, 301)):
+        x = place(np.random.default_rng(n).integers(0, 100, (m, n)).astype(dtype))
+        y = place_result(np.ones((n, m), dtype))
         f(x, y, sizes=(n, m))
         assert np.array_equal(y, x.T)
 

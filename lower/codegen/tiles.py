@@ -5,8 +5,8 @@ group of tiles is transposed to memory on the stack, then the body goes through 
 few lines in a go, since rows that are a power of two apart would drive one another's lines out of the caches. Of large arrays,
 what the next group reads is asked for. Where results are larger than caches, their lines are written past them.
 
-Guarantees: every element is computed once, as in the plain loops; only whole tiles are read that way, or tiles of rows that
-are there and columns of which the last one is read again where columns are padded.
+Guarantees: every element is computed once, as in the plain loops; of a tile only rows and columns that are there are read, the
+last column again in the place of those that are not.
 """
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ from loopwright.lower.fusing import expressions, transposed_loads
 
 BLOCK = 1024  # of the inner loop: its lines of the transposed arrays stay in the second cache while the outer goes on
 FAR_BLOCK, BLOCK_LINES = 256, 16  # of large arrays: so many positions, and lines at each, stay there (256 KiB)
-FAR = 1 << 23  # bytes of an array that is likely to come from memory
+FAR = 1 << 22  # bytes of an array that is likely to come from memory
 MANY = 64  # positions of either loop, for which that matters
+MANY_LANES = 8  # of which a tile gains where not all of its rows or columns are there, too
+FEW = 4  # but of fewer rows than one in so many of a tile's each is read by itself
 LINES = (2, 4)  # that a group's rows have of the transposed arrays, and of the others
 
 Real = tuple[str, Scope]  # where the columns that are there end, and where that is known
@@ -67,6 +69,7 @@ class _Tiles:
         self.line = max(LINE // max(t.dtype.itemsize for t in terms), self.lanes)
         self.rows, self.columns = [n * self.line for n in LINES]  # of a group
         kernel = context.kernel
+        self.ragged = kernel.target.has_masks and self.lanes >= MANY_LANES
         self.slots = [kernel.function.slot(self.rows * self.columns, register_type(t.dtype), 64) for t in terms]
         self.streams = False
         loads = [e for e in walk_all(expressions(inner.body)) if isinstance(e, Load) and e.index]
@@ -74,7 +77,7 @@ class _Tiles:
                        and kernel.buffers[str(e.array)].role == "input"]
 
     def blocks(self, context: Context, span: Span) -> None:
-        """Whole tiles, block by block of columns; then the rows that are left."""
+        """Tiles, block by block of columns; then the rows that are left."""
         scope = context.scope
         low, extent = block_span(context, self.inner)
         real = extent
@@ -101,6 +104,8 @@ class _Tiles:
             return []
         context.kernel.forget()
         loop(scope, span[0], whole, down, (), block)
+        if self.ragged:
+            whole = self._rest_in_tiles(wide, (whole, span[1]), (low, extent), (real, scope))
         self._without_tiles(wide, (whole, span[1]), (low, extent), (real, scope))
         if self.streams:
             fence(context)
@@ -142,23 +147,45 @@ class _Tiles:
         end = self._whole(scope, low, _least(scope, high, real[0]))
         loop(scope, low, end, str(self.columns), (), lambda inner, at, state: self._group(
             context.at(inner), rows, (at, _end(inner, at, self.columns, end)), real))
-        if not self.inner.padded:
+        if not (self.inner.padded or self.ragged):
             self._without_tiles(context, rows, (end, high), real)
             return []
-        last = scope.emit(f"sub nsw i64 {real[0]}, 1")
-        loop(scope, end, high, str(self.columns), (), lambda inner, at, state: self._group(
-            context.at(inner), rows, (at, _end(inner, at, self.columns, high)), real, last))
+        self._last_columns(context, rows, (end, high), real)
         return []
 
-    def _group(self, context: Context, rows: Span, columns: Span, real: Real, last: str | None = None) -> list[str]:
-        """Tiles, transposed; then the body, row by row. The `last` column is in the place of those behind it."""
+    def _last_columns(self, context: Context, rows: Span, columns: Span, real: Real, *, few: bool = False) -> None:
+        """Some rows, or as `few` as are left, in tiles of which not all columns are there."""
+        last = context.scope.emit(f"sub nsw i64 {real[0]}, 1")
+        loop(context.scope, *columns, str(self.columns), (), lambda inner, at, state: self._group(
+            context.at(inner), rows, (at, _end(inner, at, self.columns, columns[1])), real, last, few=few))
+
+    def _rest_in_tiles(self, context: Context, rows: Span, columns: Span, real: Real) -> str:
+        """Less than a tile's rows, unless they are very few; where those that are left begin."""
+        scope, (low, high) = context.scope, rows
+        some = scope.emit(f"icmp sge i64 {scope.emit(f'sub nsw i64 {high}, {low}')}, {self.lanes // FEW}")
+        end = scope.emit(f"select i1 {some}, i64 {high}, i64 {low}")
+
+        def run(inner: Scope) -> Carried:
+            self._last_columns(context.at(inner), rows, columns, real, few=True)
+            return ()
+        context.kernel.forget()
+        branch(scope, some, run)
+        context.kernel.forget()
+        return end
+
+    def _group(self, context: Context, rows: Span, columns: Span, real: Real, last: str | None = None, *,
+               few: bool = False) -> list[str]:
+        """Tiles, transposed; then the body, row by row. The `last` column is in the place of those behind it; rows may be as
+        `few` as are left."""
         def tile(outer: Scope, column: str, state: list[str]) -> list[str]:
             def down(inner: Scope, first: str, state: list[str]) -> list[str]:
-                here = context.bind_index(self.column, column, outer).at(inner)
+                along = altered(context, vector=self.row).bind_index(self.row, first, inner).at(inner)
+                if few:
+                    along = masked(along, self.row, rows[1], inner)
                 place = self._place(inner, rows, columns, first, column)
                 for term, slot in zip(self.terms, self.slots, strict=True):
                     pointer = inner.emit(f"getelementptr {register_type(term.dtype)}, ptr {slot}, i64 {place}")
-                    self._transpose(here, term, pointer, first, column, last)
+                    self._transpose(along, term, pointer, column, last)
                 return []
             loop(outer, *rows, str(self.lanes), (), down)
             return []
@@ -170,7 +197,7 @@ class _Tiles:
             def vector(inner: Scope, column: str, state: list[str]) -> list[str]:
                 here = context.bind_index(self.row, at, outer).bind_index(self.column, column, inner)
                 if last is not None:
-                    here = altered(masked(here, self.column, *real), padded=True)
+                    here = altered(masked(here, self.column, *real), padded=self.inner.padded)
                 place = self._place(inner, rows, columns, at, column)
                 for term, slot in zip(self.terms, self.slots, strict=True):
                     element = register_type(term.dtype)
@@ -223,17 +250,16 @@ class _Tiles:
         above = scope.emit(f"mul nsw i64 {scope.emit(f'sub nsw i64 {row}, {rows[0]}')}, {self.columns}")
         return scope.emit(f"add nsw i64 {above}, {scope.emit(f'sub nsw i64 {column}, {columns[0]}')}")
 
-    def _transpose(self, context: Context, term: Term, slot: str, first: str, at: str, last: str | None) -> None:
-        """A tile of an array, read along the rows' index, to memory that vectors of columns are read from; the `last` column
-        is in the place of those behind it."""
+    def _transpose(self, context: Context, term: Term, slot: str, at: str, last: str | None) -> None:
+        """A tile of an array, read along the rows' index from a column on, to memory that vectors of columns are read from; the
+        `last` column is in the place of those behind it."""
         scope, element = context.scope, register_type(term.dtype)
         kind, registers = vector_type(element, self.lanes), []
         for k in range(self.lanes):
             column = scope.emit(f"add nsw i64 {at}, {k}") if k else at
             if last is not None:
                 column = scope.call("i64", "llvm.smin.i64", [("i64", column), ("i64", last)])
-            along = altered(context, vector=self.row).bind_index(self.column, column, scope).bind_index(self.row, first, scope)
-            registers.append(load(along, term).parts[0])
+            registers.append(load(context.bind_index(self.column, column, scope), term).parts[0])
         for k, register in enumerate(transposed(scope, kind, registers)):
             pointer = scope.emit(f"getelementptr {element}, ptr {slot}, i64 {k * self.columns}")
             scope.do(f"store {kind} {register}, ptr {pointer}, align 4")
