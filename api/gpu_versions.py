@@ -117,7 +117,7 @@ class OnGPU:
         leaves = call.flat(entry.form)
         prepared = self.prepared(entry, driver, entry.draft.sizes_of(leaves))
         is_flat = not call.statics and not call.form.keywords and all(s is LEAF for s in call.structures.values())
-        if is_flat and not entry.draft.captured and not entry.draft.contents and all(map(driver.owns, leaves)):
+        if is_flat and not entry.draft.captured and not entry.draft.version.contents and all(map(driver.owns, leaves)):
             with self._lock:
                 if len(self._again) >= KEEP:
                     self._again.clear()

@@ -33,6 +33,7 @@ from loopwright.ir.source import user_source
 from loopwright.ir.tracebacks import user_frames
 from loopwright.ir.types import ArrayType, is_array, native
 from loopwright.layouts import is_strided, straight
+from loopwright.lower.runtime.arguments import reads_contents
 from loopwright.lower.runtime.dispatcher import set_versions
 from loopwright.lower.runtime.lazy import compile_version
 from loopwright.tracer.promotion import newest_builder
@@ -106,9 +107,8 @@ class Draft:
     """A version before it is compiled, and what Python must know to find and call it.
 
     is_direct: compiled code takes the call as the user spells it; else it takes the flat leaves, and only Python calls it.
-    sizes: where each symbol is read, as (leaf, axis). captured: each with its layout at the trace. contents:
-    captured arrays whose very bytes steered the trace. residuals: what each backward part takes from before it; tapes: who
-    keeps what for theirs of each trip of a loop, or of a branch.
+    sizes: where each symbol is read, as (leaf, axis). captured: each with its layout at the trace. residuals: what each
+    backward part takes from before it; tapes: who keeps what for theirs of each trip of a loop, or of a branch.
     """
 
     version: Version
@@ -116,7 +116,6 @@ class Draft:
     structure: Structure
     sizes: Mapping[str, tuple[int, int]]
     captured: tuple[tuple[np.ndarray, Layout], ...]
-    contents: tuple[tuple[np.ndarray, bytes], ...]
     residuals: tuple[Choice, ...]
     tapes: tuple[tuple[str, Choice], ...]
 
@@ -128,7 +127,7 @@ class Draft:
         """Whether the version holds for these leaves of a call of its key."""
         return (self.broken_guard(leaves) is None
                 and all(_layout(x) == layout for x, layout in self.captured)
-                and all(x.tobytes() == held for x, held in self.contents))
+                and all(x.tobytes() == held for x, held in self.version.contents))
 
     def broken_guard(self, leaves: Sequence[Any]) -> Guard | None:
         """The first guard that the sizes of these leaves break."""
@@ -323,7 +322,7 @@ class Versions:
 
     def _offer(self) -> None:
         if (function := self.function) is not None:
-            direct = [e.compiled for e in self.entries if e.draft.is_direct and not e.draft.contents]
+            direct = [e.compiled for e in self.entries if e.draft.is_direct and reads_contents(e.draft.version)]
             set_versions(function, direct, busy=running)  # while a trace runs calls are Python's, which may inline them
 
     def _blame(self, call: Call) -> str:
@@ -367,10 +366,11 @@ def drafted(call: Call, types: Sequence[ArrayType], traced: Traced, name: str, f
     scope = traced.builder.scope
     graph, choices = recomputing(expanded(traced.graph), scope.hints)
     version = Version(name=name, signature=form, graph=graph, guards=tuple(scope.guards), results=results,
-                      hidden=arrays, objects=objects, fast_math=fast_math, donated=_donated(call, donated))
+                      hidden=arrays, contents=_changeable(scope.contents), objects=objects, fast_math=fast_math,
+                      donated=_donated(call, donated))
     sizes = {s: (k, axis) for k, t in enumerate(types) for axis, n in enumerate(t.shape) if (s := symbol_of(n))}
     return Draft(version, found is not None, traced.structure, sizes, tuple([(x, _layout(x)) for x in arrays]),
-                 _changeable(scope.contents), tuple(choices), tuple(scope.choices))
+                 tuple(choices), tuple(scope.choices))
 
 
 def _donated(call: Call, donated: frozenset[Label]) -> tuple[int, ...]:

@@ -81,8 +81,8 @@ class Version:
     """All that `lower.compile_version` needs.
 
     graph: parameters are the non-object leaves in order (positional then keywords, depth first), then `hidden`, the
-    arrays that the function captured (each guarded by type and shape, read at every call). donated: numbers of the parameters
-    whose memory results may take.
+    arrays that the function captured (each guarded by type and shape, read at every call). contents: captured arrays that the
+    trace relied on, with the bytes that they must hold. donated: numbers of the parameters whose memory results may take.
     """
 
     name: str
@@ -92,5 +92,6 @@ class Version:
     results: ResultTree
     hidden: tuple[np.ndarray, ...] = ()
     objects: tuple[Any, ...] = field(default=())
+    contents: tuple[tuple[np.ndarray, bytes], ...] = ()
     fast_math: bool = False
     donated: tuple[int, ...] = ()

@@ -39,6 +39,8 @@ class Arguments:
             self._tree(tree, self.writer.load("ptr", "%args", 8 * k), borrowed=False)
         for k, array in enumerate(self.version.hidden):
             self._hidden(k, array)
+        for k, (array, held) in enumerate(self.version.contents if reads_contents(self.version) else ()):
+            self._holds(k, array, held)
         self._check_sizes()
 
     def _call_form(self) -> None:
@@ -193,6 +195,20 @@ class Arguments:
             self.crooked.append((len(self.pointers), given))
         self.pointers.append(w.load("ptr", given, objects.ARRAY_DATA) if straight else "")
 
+    def _holds(self, k: int, array: np.ndarray, held: bytes) -> None:
+        """A captured array has its dtype, its shape and these bytes."""
+        w = self.writer
+        given = w.object(f"lw_known_{k}")
+        conditions = self._dtype_and_rank(given, f"lw_known_dtype_{k}", array.ndim)
+        w.likely(every(w, [*conditions, self._straight(given)]), MISS)
+        dims = w.load("ptr", given, objects.ARRAY_DIMS) if array.ndim else ""
+        conditions = [w.let(f"icmp eq i64 {w.load('i64', dims, 8 * axis)}, {n}") for axis, n in enumerate(array.shape)]
+        if conditions:
+            w.likely(every(w, conditions), MISS)
+        data, known = w.load("ptr", given, objects.ARRAY_DATA), w.field(w.object(f"lw_known_bytes_{k}"), objects.BYTES_DATA)
+        order = w.call("i32", "memcmp", f"ptr {data}", f"ptr {known}", f"i64 {len(held)}")
+        w.likely(w.let(f"icmp eq i32 {order}, 0"), MISS)
+
     def _check_sizes(self) -> None:
         unbound = set(self.version.graph.free_symbols) - set(self.sizes.symbols)
         if unbound:
@@ -205,6 +221,12 @@ class Arguments:
         if held:
             w.likely(every(w, held), MISS)
         self.sizes.check([g.constraint for g in self.version.guards], MISS)
+
+
+def reads_contents(version: Version) -> bool:
+    """Whether generated code compares what captured arrays must hold: where they lie in one piece. Else Python does, and calls
+    it."""
+    return all(is_straight(x) for x, _ in version.contents)
 
 
 def is_straight(array: np.ndarray) -> bool:

@@ -25,8 +25,9 @@ from loopwright.lower.target import Target
 def version_key(version: Version, target: Target, use_blas: bool) -> str:
     """A name for the object code of a version."""
     hidden = tuple((x.shape, x.dtype.str, is_straight(x)) for x in version.hidden)
+    contents = tuple((x.shape, x.dtype.str, is_straight(x)) for x, _ in version.contents)
     guards = tuple(g.constraint for g in version.guards)
-    whole = (version.graph.key, version.signature, guards, version.results, hidden, len(version.objects),
+    whole = (version.graph.key, version.signature, guards, version.results, hidden, contents, len(version.objects),
              tuple(_line_pattern(version.graph)), version.fast_math, use_blas, target, version.donated)
     return cache.digest(canonical(whole, _names(version)), cache.environment(), cache.source_digest())
 

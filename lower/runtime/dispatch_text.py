@@ -53,7 +53,10 @@ def bound_objects(version: Version, raise_error: Any) -> dict[str, Any]:
     found |= dict(callbacks.functions(version.graph))
     found |= {f"lw_static_{k}": x for k, x in enumerate(version.objects)}
     found |= {f"lw_hidden_{k}": x for k, x in enumerate(version.hidden)}
-    return found | {f"lw_hidden_dtype_{k}": x.dtype for k, x in enumerate(version.hidden)}
+    found |= {f"lw_hidden_dtype_{k}": x.dtype for k, x in enumerate(version.hidden)}
+    for k, (array, held) in enumerate(version.contents):
+        found |= {f"lw_known_{k}": array, f"lw_known_dtype_{k}": array.dtype, f"lw_known_bytes_{k}": held}
+    return found
 
 
 def _texts(version: Version) -> dict[str, str]:

@@ -71,6 +71,8 @@ def _parameters(version: Version, args: tuple[Any, ...], kwargs: dict[str, Any])
         if array.dtype.newbyteorder("=") != param.type.dtype or array.ndim != param.type.rank:
             raise Miss(version.name)
         out.append(np.require(array, param.type.dtype, ["C", "A"]))
+    if any(x.tobytes() != held for x, held in version.contents):
+        raise Miss(version.name)
     return out
 
 
