@@ -1,12 +1,15 @@
 """Two threads may trace and call one function at once; nothing is locked while user code runs."""
 import gc
+import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 
 import loopwright as lw
+from loopwright.lower.runtime.once import once
 from tests.forking import check_in_child, needs_fork, of_threads
 
 
@@ -141,3 +144,40 @@ def test_a_child_of_fork_compiles_while_another_thread_was_compiling():
     finally:
         stop.set()
         thread.join(60)
+
+
+def test_threads_that_ask_at_once_wait_for_the_one_that_makes_it():
+    made, found = [], []
+
+    @once
+    def slow(k):
+        made.append(k)
+        time.sleep(0.05)
+        return object()
+    assert not slow.is_made
+    together(3, lambda k: found.append(slow(1)))
+    assert made == [1] and len({*map(id, found)}) == 1 and slow.is_made and slow.__name__ == "slow"
+
+
+FIRST_LOOPS = """
+import sys, threading
+import numpy as np
+import loopwright as lw
+sys.setswitchinterval(1e-5)
+x = np.random.default_rng(0).normal(size=(100, 100)).astype("f4")
+f = lw.jit(lambda x: np.tanh(np.exp(-x * x) + np.sin(x)))
+expected, wrong, gate = np.stack([f(row) for row in x]), [], threading.Barrier(3)
+def work():
+    gate.wait()
+    wrong.extend(k for k in range(100) if not np.array_equal(f(x), expected))
+threads = [threading.Thread(target=work) for _ in range(3)]
+[t.start() for t in threads], [t.join() for t in threads]
+sys.exit(len(wrong))
+"""
+
+
+@of_threads
+def test_the_first_shared_loops_of_a_process_are_of_several_threads():
+    """What starts the workers is made once: it kept an address in a library that another thread had made, too."""
+    for _ in range(4):
+        subprocess.run([sys.executable, "-c", FIRST_LOOPS], check=True, timeout=120)

@@ -26,6 +26,7 @@ from loopwright.lower.runtime.blas_threads import EXPORTS, MOST, blas_threads_te
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled
 from loopwright.lower.runtime.objects import numpy_core
+from loopwright.lower.runtime.once import once
 from loopwright.lower.runtime.threads import chosen
 
 VARIABLE = "LOOPWRIGHT_BLAS"
@@ -154,7 +155,7 @@ def address(name: str) -> int | None:
 
 def limit_threads() -> None:
     """Let the library in use have no more threads than are chosen now while it computes for us."""
-    if library.cache_info().currsize and (blas := found()) is not None:
+    if library.is_made and (blas := found()) is not None:
         _limit(library(blas))
 
 
@@ -163,7 +164,7 @@ def _limit(loaded: Library) -> None:
     ctypes.CFUNCTYPE(None, ctypes.c_int32)(loaded["lw_blas_limit"])(MOST if count is None else min(count, MOST))
 
 
-@cache
+@once
 def library(blas: Blas) -> Library:
     """The compiled functions, over a library, with those of `blas_threads.py`."""
     known = {"blas_f32": blas.sgemm, "blas_f64": blas.dgemm}

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from loopwright.ir.types import DTYPES
 from loopwright.lower.runtime import objects
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled, digest
+from loopwright.lower.runtime.once import once
 
 PREFIX = "lw_python_"
 _PYTHON = ("PyGILState_Ensure", "PyGILState_Release", "PyLong_FromVoidPtr", "PyObject_CallOneArg", "PyErr_Fetch", "Py_DecRef")
@@ -62,7 +62,7 @@ done:
 """
 
 
-@cache
+@once
 def library() -> Library:
     """The compiled function."""
     return load(assembled(_TEXT), {name: objects.address(name) for name in _PYTHON}, ("lw_call_python",))

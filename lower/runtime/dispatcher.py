@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
 from types import MethodType
 from typing import Any, Protocol
 
@@ -21,6 +20,7 @@ from loopwright.lower.runtime.dispatch_text import MISS_VALUE
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.fallback import Miss
 from loopwright.lower.runtime.lazy import assembled
+from loopwright.lower.runtime.once import once
 
 
 class CallableVersion(Protocol):
@@ -132,7 +132,7 @@ def make_table(versions: Sequence[CallableVersion], busy: list[Any]) -> tuple[An
     return addresses, busy, *(v.library for v in versions)
 
 
-@cache
+@once
 def _call_library() -> Library:
     where = {name: objects.address(name) for name in _FUNCTIONS}
     return load(assembled(_call_text()), where, ["call"])

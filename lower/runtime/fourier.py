@@ -25,6 +25,7 @@ from loopwright.ir.types import BY_SHORT, C64, C128
 from loopwright.lower.runtime import objects
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled
+from loopwright.lower.runtime.once import once
 
 KINDS = ("fft", "ifft", "rfft", "irfft")
 NAMES = frozenset(f"lw_{kind}_{t}" for kind in KINDS for t in ("f32", "f64"))
@@ -81,7 +82,7 @@ def _loop(ufunc: Any, dtypes: tuple[np.dtype, ...]) -> tuple[int, int] | None:
     return (function, given or 0) if function else None
 
 
-@cache
+@once
 def _library(t: str) -> Library:
     found = _found(t)
     assert found is not None
@@ -144,7 +145,7 @@ def _run(name: str, given: np.ndarray, factor: float, out: np.ndarray) -> None:
 
 
 # ---- exceptions -----------------------------------------------------------------------------------
-@cache
+@once
 def _raised() -> Library:
     where = {name: objects.address(name) for name in _PYTHON}
     return load(assembled(_RAISED_TEXT), where, (RAISED,))

@@ -30,6 +30,7 @@ from loopwright.lower.runtime import blas, pool, scratch
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lapack_text import ROUTINES, lapack_text
 from loopwright.lower.runtime.lazy import assembled, factoring_code
+from loopwright.lower.runtime.once import once
 from loopwright.lower.target import Target, host_target
 
 OPERATIONS = ("cholesky", "solve", "slogdet", "eigh", "eigenvalues", "svd", "singular_values", "qr", "qr_triangle", "pinv",
@@ -85,7 +86,7 @@ def _of_threads(found: blas.Blas) -> dict[str, int]:
     return {name: blas.library(found)[name] for name in ("lw_blas_enter", "lw_blas_leave")}
 
 
-@cache
+@once
 def one_by_one(found: blas.Blas, suffix: str) -> Library:
     """The functions for one matrix."""
     where = _routines(found, suffix)
@@ -95,7 +96,7 @@ def one_by_one(found: blas.Blas, suffix: str) -> Library:
     return load(assembled(lapack_text(suffix, found.bits)), imports, names)
 
 
-@cache
+@once
 def _batch(found: blas.Blas, name: str, target: Target) -> Library:
     """One function for batches."""
     suffix = name.split("_")[-2]

@@ -21,6 +21,7 @@ from loopwright.lower.runtime import cache as disk
 from loopwright.lower.runtime import support
 from loopwright.lower.runtime.engine import Library, assemble, exported, load, optimised
 from loopwright.lower.runtime.lazy import digest
+from loopwright.lower.runtime.once import once
 from loopwright.lower.target import host_target
 
 PREFIX = "lw_native_"
@@ -128,7 +129,7 @@ def signatures(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
         raise KernelError(f"LLVM refuses the text of the kernel: {str(error).strip()}") from None
 
 
-@cache
+@once
 def compiled(text: str, symbol: str) -> Library:
     """LLVM text as loaded code that exports a function."""
     target = host_target()
@@ -151,7 +152,8 @@ def run_entry(text: str, arrays: Sequence[np.ndarray]) -> None:
     """Run `void @run(ptr arrays, ptr error)`. IndexError where it reports an index."""
     error = (ctypes.c_int64 * ERROR_WORDS)()
     pointers = (ctypes.c_void_p * len(arrays))(*[x.ctypes.data for x in arrays])
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(_entry(text)["run"])(pointers, error)
+    library = _entry(text)  # held while it runs: others may be kept in its place meanwhile
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library["run"])(pointers, error)
     site, index, axis, size, *_ = error
     if site < 0:
         raise MemoryError

@@ -31,12 +31,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from loopwright.lower.runtime import blas, later
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled
+from loopwright.lower.runtime.once import once
 from loopwright.lower.runtime.pool_text import EXPORTS, PARALLEL, SERIAL, pool_text
 from loopwright.lower.runtime.threads import choose, chosen, threads
 
@@ -91,12 +91,12 @@ def set_threads(count: int | None) -> None:
     threads either; NumPy's own calls of them keep theirs."""
     choose(count)
     blas.limit_threads()
-    if library.cache_info().currsize:
+    if library.is_made:
         _pool.stop()
         _control("lw_pool_reset")()
 
 
-@cache
+@once
 def library() -> Library:
     """The compiled pool."""
     futex = _FUTEX_CALL.get(platform.machine()) if sys.platform == "linux" else None

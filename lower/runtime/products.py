@@ -1,12 +1,11 @@
 """Products of matrices for compiled code: see lower/codegen/products.py. Each is compiled when first called."""
 from __future__ import annotations
 
-from functools import cache
-
 from loopwright.ir.types import F32, F64
 from loopwright.lower.runtime import blas, pool, scratch
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import products_code
+from loopwright.lower.runtime.once import once
 from loopwright.lower.target import Target, host_target
 
 FORMS = ("nn", "nt", "tn", "tt")  # which sides are stored transposed
@@ -23,7 +22,7 @@ def address(name: str) -> int | None:
     return None if found is None else _library(found, name, host_target())[name]
 
 
-@cache
+@once
 def _library(found: blas.Blas, name: str, target: Target) -> Library:
     """The compiled function, over the BLAS that was found."""
     dtype = F32 if "f32" in name else F64

@@ -10,11 +10,11 @@ where several are given up at once, which can take longer than to compute them.
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 
 from loopwright.lower.runtime import objects, scratch
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled
+from loopwright.lower.runtime.once import once
 
 LARGE = 1 << 16  # bytes; choosing an allocator takes 0.1 us
 _NEEDED = ("PyArray_NewFromDescr", "PyDataMem_SetHandler", "PyDataMem_DefaultHandler", "Py_DecRef")
@@ -29,7 +29,7 @@ class _Handler(ctypes.Structure):
                 *((name, ctypes.c_void_p) for name in ("context", "malloc", "calloc", "realloc", "free"))]
 
 
-@cache
+@once
 def library() -> Library:
     """The compiled function. Arrays that outlive the package still go through it: it is never unloaded."""
     place = ctypes.c_void_p()  # of the capsule, which holds functions of the library that reads it

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from functools import cache
 
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled
+from loopwright.lower.runtime.once import once
 
 PLACES = 64  # blocks kept at most; a power of two
 MOST_KEPT = 256 << 20  # bytes
@@ -29,7 +29,7 @@ IMPORTS = ("lw_scratch_acquire", "lw_scratch_release", "lw_report")
 _EXPORTS = (*IMPORTS, "lw_result_acquire", "lw_result_resize", "lw_scratch_trim", "lw_scratch_kept")
 
 
-@cache
+@once
 def library() -> Library:
     """The compiled functions, with `lw_scratch_trim`, which frees every kept block, and the count of kept bytes."""
     return load(assembled(_text(sys.platform == "linux")), {}, _EXPORTS)
@@ -42,7 +42,7 @@ def imports() -> dict[str, int]:
 
 def trim() -> None:
     """Give kept blocks back to the system."""
-    if library.cache_info().currsize == 0:  # nothing ran yet
+    if not library.is_made:  # nothing ran yet
         return
     ctypes.CFUNCTYPE(None)(library()["lw_scratch_trim"])()
 

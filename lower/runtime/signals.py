@@ -17,18 +17,18 @@ import ctypes
 import os
 import sys
 import threading
-from functools import cache
 
 from loopwright.lower.runtime import objects
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled
+from loopwright.lower.runtime.once import once
 
 QUICK, SLOW, CHECK = 1_000_000, 10_000_000, 100_000_000  # ns
 MOST_TRIPS = 1 << 20
 _PYTHON = ("PyThread_get_thread_ident", "PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Fetch")
 
 
-@cache
+@once
 def library() -> Library:
     """The compiled function."""
     where = {name: objects.address(name) for name in _PYTHON}

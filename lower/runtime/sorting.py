@@ -24,6 +24,7 @@ from loopwright.kernels.sorting import sort_text
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled
 from loopwright.lower.runtime.objects import address as object_address
+from loopwright.lower.runtime.once import once
 
 # PyArray_ArrFuncs begins with 21 casts and 12 other functions; then come the sorts, the default one first.
 _DEFAULT_SORT = (21 + 12) * ctypes.sizeof(ctypes.c_void_p)
@@ -36,7 +37,7 @@ def address(name: str) -> int:
     return FUNCTIONS[name.rpartition("_")[0]](dtype)[name]
 
 
-@cache
+@once
 def _library(dtype: np.dtype) -> Library:
     name, text = sort_text(dtype)
     theirs = numpy_sort(dtype)
@@ -47,20 +48,20 @@ def _library(dtype: np.dtype) -> Library:
     return load(assembled(shim), {"numpy_sort": theirs}, [name])
 
 
-@cache
+@once
 def _orders(dtype: np.dtype) -> Library:
     name, text = argsort_text(dtype)
     return load(assembled(text), {"lw_sort_i64": address("lw_sort_i64")}, [name])
 
 
-@cache
+@once
 def _selections(dtype: np.dtype) -> Library:
     name, text = top_k_text(dtype)
     sort = f"lw_argsort_{SHORT[dtype]}"
     return load(assembled(text), {sort: address(sort)}, [name])
 
 
-@cache
+@once
 def _ranks(dtype: np.dtype) -> Library:
     name, text = ranked_text(dtype)
     sort = f"lw_sort_{SHORT[dtype]}"

@@ -1,10 +1,9 @@
 """Transposed rows for compiled code: see lower/codegen/transposes.py. Each is compiled once."""
 from __future__ import annotations
 
-from functools import cache
-
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import transposes_code
+from loopwright.lower.runtime.once import once
 from loopwright.lower.target import Target, host_target
 
 WAYS = ("columns_of_rows", "rows_of_columns")
@@ -16,6 +15,6 @@ def address(name: str) -> int:
     return _library(name, host_target())[name]
 
 
-@cache
+@once
 def _library(name: str, target: Target) -> Library:
     return load(transposes_code(name, target), {}, [name])
