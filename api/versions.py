@@ -148,6 +148,7 @@ class Entry:
     key: Any
     form: Form
     statics: Mapping[Label, Any]
+    structures: Mapping[Label, Structure]
     tuned: Program | None = None
 
     def matches(self, call: Call) -> bool:
@@ -179,8 +180,8 @@ class Entry:
             return unflatten(self.draft.structure, self.compiled.call(tuple(leaves), {}))
         rest = iter(leaves)
 
-        def one(label: Label) -> Any:  # static arguments as they were: compiled code knows them by identity
-            return self.statics[label] if label in self.statics else take(call.structures[label], rest)
+        def one(label: Label) -> Any:  # static arguments and fields as they were: compiled code knows them by identity
+            return self.statics[label] if label in self.statics else take(self.structures[label], rest)
 
         args = tuple([one(label) for label in self.form.positional])
         return self.compiled.call(args, {k: one(k) for k in self.form.keywords})
@@ -256,7 +257,7 @@ class Versions:
             if (first := self.find(call)) is not None:
                 return first
             blame = self._blame(call)
-            entry = Entry(draft, compile_version(draft.version), call.key, call.form, call.statics)
+            entry = Entry(draft, compile_version(draft.version), call.key, call.form, call.statics, call.structures)
             self._keep([*self.entries, entry])
         self._warn_of_donations(call, entry)
         if sum(e.tuned is None for e in self.entries) == WARN_AT:
@@ -286,7 +287,7 @@ class Versions:
             except Exception as error:  # a record's program must not make the call fail: the default one answers it
                 self.notes[f"ignored {program.where}: it does not compile: {type(error).__name__}: {error}"] = None
                 continue
-            made.append(Entry(guarded, compiled, call.key, call.form, call.statics, program))
+            made.append(Entry(guarded, compiled, call.key, call.form, call.statics, call.structures, program))
         if made:
             self._keep([*made, *self.entries])
 
@@ -357,16 +358,17 @@ def drafted(call: Call, types: Sequence[ArrayType], traced: Traced, name: str, f
     assert not any(isinstance(x, Ref) for x in traced.outer), "a trace outside every other captured a traced value"
     found = signature(call, types) if is_native(traced.structure) else None
     if found is not None:
-        (form, objects), results = found, result_tree(traced.structure)
+        form, objects = found
+        results = result_tree(traced.structure, objects)
     else:
         leaves = tuple([leaf(x, t) for x, t in zip(call.flat(), types, strict=True)])
-        form, objects = Signature(leaves), ()
+        form, objects = Signature(leaves), []
         results = ResultContainer("tuple", tuple([Result(k) for k in range(len(traced.graph.results))]))
     arrays = tuple([cast(np.ndarray, x) for x in traced.outer if is_array(x)])
     scope = traced.builder.scope
     graph, choices = recomputing(expanded(traced.graph), scope.hints)
     version = Version(name=name, signature=form, graph=graph, guards=tuple(scope.guards), results=results,
-                      hidden=arrays, contents=_changeable(scope.contents), objects=objects, fast_math=fast_math,
+                      hidden=arrays, contents=_changeable(scope.contents), objects=tuple(objects), fast_math=fast_math,
                       donated=_donated(call, donated))
     sizes = {s: (k, axis) for k, t in enumerate(types) for axis, n in enumerate(t.shape) if (s := symbol_of(n))}
     return Draft(version, found is not None, traced.structure, sizes, tuple([(x, _layout(x)) for x in arrays]),

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,6 +39,29 @@ def more_arguments() -> list[Timing]:
     return found
 
 
+class State(NamedTuple):
+    """What a training loop hands on."""
+
+    mean: object
+    spread: object
+    count: object
+
+
+def containers() -> list[Timing]:
+    """A named tuple of three arrays of 10 float32 becomes another one."""
+    def f(s):
+        return State(s.mean + s.count, s.spread * s.count, s.count + s.count)
+    ours, numbers = lw.jit(f), np.arange(10, dtype=np.float32)
+    state = State(numbers, numbers + 1, numbers + 2)
+    for found, expected in zip(ours(state), f(state), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    contenders: dict[str, Callable[[], object]] = {"loopwright": lambda: _many(ours, state), "numpy": lambda: _many(f, state)}
+    if (jax := optional("jax")) is not None:
+        theirs, there = jax.jit(f), State(*map(jax.numpy.asarray, state))
+        contenders["jax"] = lambda: _many(theirs, there)
+    return _each_of_many(interleaved("call, named tuple of 3 to another, 10 f32", contenders))
+
+
 CALLS = 1000
 
 
@@ -56,4 +80,4 @@ def _each_of_many(timings: list[Timing]) -> list[Timing]:
     return [Timing(t.workload, t.contender, t.median / CALLS, t.low / CALLS, t.high / CALLS, t.note) for t in timings]
 
 
-WORKLOADS = (one_call, more_arguments)
+WORKLOADS = (one_call, more_arguments, containers)

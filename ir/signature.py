@@ -38,11 +38,14 @@ class ObjectLeaf:
 
 @dataclass(frozen=True)
 class Container:
-    """tuple, list, dict (items in `keys` order) or none. Other containers are flattened in Python before the call."""
+    """tuple, list, dict (items in `keys` order), none, a named tuple (`named`) or a dataclass (`record`: `keys` are its fields,
+    `fixed` its static ones, each the very object). Other containers are flattened in Python before the call."""
 
     kind: str
     items: tuple[Tree, ...] = ()
     keys: tuple[str, ...] = ()
+    type: int = -1  # of a named tuple or a record: index into Version.objects
+    fixed: tuple[tuple[str, int], ...] = ()
 
 
 Leaf = ArrayLeaf | ScalarLeaf | ObjectLeaf
@@ -58,11 +61,13 @@ class Result:
 
 @dataclass(frozen=True)
 class ResultContainer:
-    """tuple, list, dict or none around results."""
+    """The same around results."""
 
     kind: str
     items: tuple[ResultTree, ...] = ()
     keys: tuple[str, ...] = ()
+    type: int = -1
+    fixed: tuple[tuple[str, int], ...] = ()
 
 
 ResultTree = Result | ResultContainer

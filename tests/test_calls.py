@@ -1,8 +1,10 @@
 """Arguments and results of jitted functions: numbers, layouts, containers, and every way to call a function."""
 import copy
+import dataclasses
 import functools
 import inspect
 import pickle
+import typing
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 
@@ -12,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import loopwright as lw
+from loopwright.lower.runtime.linking import is_native
 from tests.scale import examples
 from tests.test_jit import same
 
@@ -373,3 +376,85 @@ def test_options_by_decorator():
         return x * k if k > 1 else x
     same(f(2.0, k=3), np.float64(6.0))
     same(f(2.0, k=1), np.float64(2.0))
+
+
+# ---- named tuples and dataclasses, by compiled code -------------------------------------------------
+class Running(typing.NamedTuple):
+    mean: object
+    count: object
+
+
+@dataclasses.dataclass
+class Dense:
+    w: object
+    b: object
+    act: str = dataclasses.field(default="relu", metadata={"static": True})
+    state: object = None
+
+
+class Copied:
+    """What a dataclass's attribute is made anew by."""
+
+    def __set_name__(self, owner, name):
+        self.name = f"_{name}"
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else getattr(instance, self.name).copy()
+
+    def __set__(self, instance, value):
+        setattr(instance, self.name, value)
+
+
+@dataclasses.dataclass
+class Fresh:
+    x: object
+    x = Copied()
+
+
+def unasked(f, monkeypatch):
+    """What no compiled version answered by itself, as it comes."""
+    asked = []
+    monkeypatch.setattr(f, "slow", lambda *args, slow=f.slow: (asked.append(args), slow(*args))[1])
+    return asked
+
+
+def test_named_tuples_and_dataclasses_go_through_compiled_code(monkeypatch):
+    @lw.jit
+    def f(layer, x):
+        y = x @ layer.w + layer.b
+        y = np.maximum(y, 0) if layer.act == "relu" else y
+        return dataclasses.replace(layer, state=Running(layer.state.mean + y.mean(0), layer.state.count + 1)), y
+
+    rng = np.random.default_rng(0)
+    w, b, x = rng.normal(size=(4, 3)), rng.normal(size=3), rng.normal(size=(5, 4))
+    layers = [Dense(w, b, "relu", Running(np.zeros(3), 0)), Dense(w, b, "none", Running(np.zeros(3), 0))]
+    for layer in layers:
+        f(layer, x)
+    asked = unasked(f, monkeypatch)
+    for layer in layers:
+        after, y = f(layer, x)
+        expected = np.maximum(x @ w + b, 0) if layer.act == "relu" else x @ w + b
+        np.testing.assert_allclose(y, expected, rtol=1e-14)
+        assert type(after) is Dense and type(after.state) is Running and after.act is layer.act and after.state.count == 1
+        np.testing.assert_allclose(after.state.mean, expected.mean(0), rtol=1e-14)
+        assert after.w is not w and np.array_equal(after.w, w)
+    assert not asked or not is_native()
+    f(Dense(w, b, "".join(["re", "lu"]), Running(np.zeros(3), 0)), x)  # equal, not the same: Python finds it
+    assert asked and f.compiles == 2
+
+
+def test_dataclasses_whose_attributes_are_made_anew_are_taken_apart_in_python(monkeypatch):
+    f = lw.jit(lambda p: p.x + 1)
+    p = Fresh(np.arange(3.0))
+    f(p)
+    asked = unasked(f, monkeypatch)
+    np.testing.assert_array_equal(f(p), p.x + 1)
+    assert asked and f.compiles == 1
+
+
+def test_dataclasses_that_lack_a_field_say_so():
+    f, p = lw.jit(lambda p: p.w + 1), Dense(np.zeros(2), np.zeros(2))
+    f(p)
+    del p.b
+    with pytest.raises(AttributeError, match="'b'"):
+        f(p)

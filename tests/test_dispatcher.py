@@ -2,11 +2,13 @@
 import contextlib
 import copy
 import ctypes
+import dataclasses
 import gc
 import resource
 import sys
 import threading
 import types
+import typing
 import weakref
 
 import ml_dtypes
@@ -210,6 +212,59 @@ def test_containers_that_do_not_fit_pass_on(in_python):
               (a, {"weights": d["weight"], "none": None}, b, e), (a, d, [a.astype(np.float64)], e), (a, d, (b[0],), e),
               (a, types.MappingProxyType(d), b, e), (a[:2], d, b, e)]:
         assert f(x) is MISSED
+
+
+class Pair(typing.NamedTuple):
+    first: object
+    second: object
+
+
+class Child(Pair):
+    """A type of its own, whose instances have room for more."""
+
+
+@dataclasses.dataclass
+class Layer:
+    w: object
+    b: object
+    mode: str = "plain"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slotted:
+    w: object
+    b: object
+    mode: str = "plain"
+
+
+@pytest.mark.parametrize("named", [Pair, Child])
+@pytest.mark.parametrize("record", [Layer, Slotted])
+def test_named_tuples_and_records(named, record, in_python):
+    a = ArrayLeaf(VECTOR)
+    objects_ = [named, record, "mode of " + str(2)]
+    fixed = (("mode", 2),)
+    tree = Container("named", (Container("record", (a, a), ("w", "b"), 1, fixed), Container("none")), (), 0)
+    inner = ResultContainer("named", (Result(1), ResultContainer("none")), (), 0)
+    back = ResultContainer("record", (Result(0), inner), ("b", "w"), 1, fixed)
+    version = version_of([tree], [VECTOR, VECTOR], [VECTOR, VECTOR], back, objects=objects_)
+    f = function_of(Loaded(version, copying(version.graph, [0, 1]), in_python=in_python))
+    w, b = np.arange(3, dtype=np.float32), np.ones(3, np.float32)
+    x = named(record(w, b, objects_[2]), None)
+    counts = [sys.getrefcount(y) for y in (w, b, named, record, objects_[2], None if in_python else x)]
+    for _ in range(3):
+        y = f(x)
+        assert type(y) is record and type(y.w) is named and len(y.w) == 2 and y.w.second is None and y.mode is objects_[2]
+        np.testing.assert_array_equal(y.b, w)
+        np.testing.assert_array_equal(y.w.first, b)
+    del y
+    assert counts[:5] == [sys.getrefcount(y) for y in (w, b, named, record, objects_[2])]
+    lacking = object.__new__(record)
+    object.__setattr__(lacking, "w", w)
+    object.__setattr__(lacking, "mode", objects_[2])
+    for other in [(x[0], None), named(x[0], 1), named(record(w, b, "mode of " + str(2)), None), named(lacking, None),
+                  named(record(w, None, objects_[2]), None), named(record(w, b[:2], objects_[2]), None), named((w, b), None),
+                  (Child if named is Pair else Pair)(x[0], None), (Slotted if record is Layer else Layer)(w, b, objects_[2])]:
+        assert f(other) is MISSED
 
 
 def test_a_result_twice_shares_no_memory(in_python):
@@ -513,13 +568,23 @@ done:
 """
 
 
-def test_a_version_replaced_while_it_runs():
-    """The code, the table and an array that only a list holds outlive the call."""
+@dataclasses.dataclass
+class Only:
+    only: object
+
+    def clear(self):
+        self.only = None
+
+
+@pytest.mark.parametrize("kind", [list, Only])
+def test_a_version_replaced_while_it_runs(kind):
+    """The code, the table and an array that only a list, or a record, holds outlive the call."""
     big = ArrayType((N,), np.dtype(np.int32))
-    version = version_of([Container("list", (ArrayLeaf(big),))], [big], [], ResultContainer("none"))
+    kept = Container("list", (ArrayLeaf(big),)) if kind is list else Container("record", (ArrayLeaf(big),), ("only",), 0)
+    version = version_of([kept], [big], [], ResultContainer("none"), objects=[Only])
     f = function_of(Loaded(version, WAITING))
     array = np.zeros(100_000, np.int32)
-    argument, answers = [array], []
+    argument, answers = kind([array]) if kind is list else kind(array), []
     thread = threading.Thread(target=lambda: answers.append(f(argument)))
     thread.start()
     while ctypes.c_int32.from_address(array.ctypes.data).value != 1:

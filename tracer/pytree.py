@@ -13,6 +13,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
+from functools import partial
+from inspect import getattr_static
+from types import MemberDescriptorType
 from typing import Any
 
 import numpy as np
@@ -181,6 +184,25 @@ def take(s: Structure, leaves: Iterator[Any]) -> Any:
     return _rebuilt_dataclass(s, children)
 
 
+def kind_of(s: Structure) -> str:
+    """What compiled code knows a container as: tuple, list, dict, none, a named tuple, or the record that a dataclass is whose
+    fields are plain attributes; "" for others."""
+    if s.type in _registered or s.type is OrderedDict:
+        return ""
+    if s.type in _BUILT_IN:
+        return "none" if s.type is _NONE else s.type.__name__
+    if issubclass(s.type, tuple):
+        return "named"
+    return "record" if s.type.__getattribute__ is object.__getattribute__ and all(map(
+        partial(_is_plain, s.type), (*s.meta.names, *s.meta.values))) else ""
+
+
+def _is_plain(kind: type, name: str) -> bool:
+    """Whether an attribute of instances is what was stored there: no property stands in the class."""
+    found = getattr_static(kind, name, None)
+    return isinstance(found, MemberDescriptorType) or not hasattr(type(found), "__set__")
+
+
 def _sequence_parts(x: Sequence[Any]) -> _Parts:
     return x, None
 
@@ -201,8 +223,9 @@ def _named_parts(x: Any) -> _Parts:
     return x, x._fields
 
 
-class _Statics:
-    """Static fields of a dataclass, equal only where types and values are: 1, True and 1.0 differ."""
+class Fields:
+    """The names of a dataclass's children, and its static fields. These are equal only where types and values are: 1, True and
+    1.0 differ."""
 
     __slots__ = ("names", "values")
 
@@ -213,7 +236,7 @@ class _Statics:
         return self.names, tuple([(name, type(v), v) for name, v in self.values.items()])
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Statics) and self._key() == other._key()
+        return isinstance(other, Fields) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
@@ -226,7 +249,7 @@ def _dataclass_parts(x: Any) -> _Parts:
             static[f.name] = getattr(x, f.name)
         else:
             names.append(f.name)
-    return [getattr(x, name) for name in names], _Statics(tuple(names), static)
+    return [getattr(x, name) for name in names], Fields(tuple(names), static)
 
 
 def _rebuilt_dataclass(s: Structure, children: list[Any]) -> Any:
@@ -249,7 +272,7 @@ def _steps(s: Structure) -> list[str]:
         return [f"[{i}]" for i in range(len(s.children))]
     if s.type in _registered:
         return [f"<child {i} of {s.type.__name__}>" for i in range(len(s.children))]
-    names = s.meta.names if isinstance(s.meta, _Statics) else s.meta or ()
+    names = s.meta.names if isinstance(s.meta, Fields) else s.meta or ()
     return [f".{name}" for name in names]
 
 

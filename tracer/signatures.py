@@ -33,7 +33,7 @@ from loopwright.ir.signature import (
 from loopwright.ir.source import Source, user_source
 from loopwright.ir.types import BOOL, C128, F64, I64, ArrayType, is_array, is_on_device, native
 from loopwright.tracer.declarations import Declaration, Symbols, Words
-from loopwright.tracer.pytree import LEAF, Structure, flatten, paths
+from loopwright.tracer.pytree import LEAF, Structure, flatten, kind_of, paths
 from loopwright.tracer.size import Size
 from loopwright.tracer.trace import check_array, check_dtype
 from loopwright.tracer.tracer import Tracer
@@ -215,8 +215,8 @@ class Parameters:
                 declaration.check(call.leaves[label], call.structures[label], bound, same)
 
 
-def signature(call: Call, types: Sequence[ArrayType]) -> tuple[Signature, tuple[Any, ...]] | None:
-    """The call form as data with its static objects; None where a container is not one that compiled code walks."""
+def signature(call: Call, types: Sequence[ArrayType]) -> tuple[Signature, list[Any]] | None:
+    """The call form as data with the objects that it names; None where a container is not one that compiled code walks."""
     if not all(is_native(s) for s in call.structures.values()):
         return None
     objects: list[Any] = []
@@ -224,12 +224,11 @@ def signature(call: Call, types: Sequence[ArrayType]) -> tuple[Signature, tuple[
 
     def tree(label: Label) -> Tree:
         if label in call.statics:
-            objects.append(call.statics[label])
-            return ObjectLeaf(len(objects) - 1)
-        return _tree(call.structures[label], rest)
+            return ObjectLeaf(_slot(call.statics[label], objects))
+        return _tree(call.structures[label], rest, objects)
 
     positional = tuple([tree(label) for label in call.form.positional])
-    return Signature(positional, tuple([(k, tree(k)) for k in call.form.keywords])), tuple(objects)
+    return Signature(positional, tuple([(k, tree(k)) for k in call.form.keywords])), objects
 
 
 def leaf(x: Any, t: ArrayType) -> ArrayLeaf | ScalarLeaf:
@@ -241,30 +240,49 @@ def leaf(x: Any, t: ArrayType) -> ArrayLeaf | ScalarLeaf:
 
 def is_native(s: Structure) -> bool:
     """Whether compiled code takes this container apart, or makes it, by itself."""
-    if s is LEAF or s.type is type(None):
+    if s is LEAF:
         return True
-    if s.type is dict and not all(type(k) is str for k in s.meta):
+    kind = kind_of(s)
+    if kind == "dict" and not all(type(k) is str for k in s.meta):
         return False
-    return s.type in (tuple, list, dict) and all(is_native(c) for c in s.children)
+    return bool(kind) and all(is_native(c) for c in s.children)
 
 
-def _tree(s: Structure, leaves: Iterator[ArrayLeaf | ScalarLeaf]) -> Tree:
+def _tree(s: Structure, leaves: Iterator[ArrayLeaf | ScalarLeaf], objects: list[Any]) -> Tree:
     if s is LEAF:
         return next(leaves)
-    items = tuple([_tree(c, leaves) for c in s.children])
-    return Container(_kind(s), items, s.meta if s.type is dict else ())
+    return Container(kind_of(s), tuple([_tree(c, leaves, objects) for c in s.children]), *_made_of(s, objects))
 
 
-def result_tree(s: Structure, numbers: Iterator[int] | None = None) -> ResultTree:
-    """The result containers around result numbers 0, 1, ..., for a structure that `is_native`."""
+def result_tree(s: Structure, objects: list[Any], numbers: Iterator[int] | None = None) -> ResultTree:
+    """The result containers around result numbers 0, 1, ..., for a structure that `is_native`; `objects` get what they name."""
     numbers = numbers if numbers is not None else itertools.count()
     if s is LEAF:
         return Result(next(numbers))
-    return ResultContainer(_kind(s), tuple([result_tree(c, numbers) for c in s.children]), s.meta if s.type is dict else ())
+    items = tuple([result_tree(c, objects, numbers) for c in s.children])
+    return ResultContainer(kind_of(s), items, *_made_of(s, objects))
 
 
-def _kind(s: Structure) -> str:
-    return "none" if s.type is type(None) else s.type.__name__
+def _made_of(s: Structure, objects: list[Any]) -> tuple[tuple[str, ...], int, tuple[tuple[str, int], ...]]:
+    """The keys, the type and the static fields of a container."""
+    match kind_of(s):
+        case "dict":
+            return s.meta, -1, ()
+        case "named":
+            return (), _slot(s.type, objects), ()
+        case "record":
+            fixed = tuple([(name, _slot(x, objects)) for name, x in s.meta.values.items()])
+            return s.meta.names, _slot(s.type, objects), fixed
+    return (), -1, ()
+
+
+def _slot(x: Any, objects: list[Any]) -> int:
+    """The place of this very object among those that a version names."""
+    for k, known in enumerate(objects):
+        if known is x:
+            return k
+    objects.append(x)
+    return len(objects) - 1
 
 
 def number_type(x: Any) -> ArrayType:

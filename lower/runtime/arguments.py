@@ -26,7 +26,7 @@ class Arguments:
         self.writer, self.version, self.texts = writer, version, texts
         self.pointers: list[str] = []
         self.arrays: dict[int, str] = {}  # parameter -> the array that was given for it
-        self.borrowed: list[str] = []  # arrays inside lists and dicts, which another thread may empty
+        self.borrowed: list[str] = []  # what is inside lists, dicts and records, which another thread may empty
         self.crooked: list[tuple[int, str]] = []  # parameters whose captured array must be copied straight at each call
         self.sizes = Sizes(writer, {})
         self._pending: list[tuple[str, Extent]] = []
@@ -74,6 +74,7 @@ class Arguments:
                 self.borrowed += [given] if borrowed else []
             case ScalarLeaf():
                 self._scalar(tree, given)
+                self.borrowed += [given] if borrowed else []
             case ObjectLeaf():
                 self._is(given, f"lw_static_{tree.slot}")
             case Container():
@@ -90,20 +91,22 @@ class Arguments:
             self._is(given, "lw_none")
             return
         w = self.writer
-        self._is_exactly(given, _CONTAINERS[tree.kind])
-        if tree.kind == "dict":
-            size = w.call("i64", "PyDict_Size", f"ptr {given}")
-        else:
-            size = w.load("i64", given, objects.SIZE)
-        w.likely(w.let(f"icmp eq i64 {size}, {len(tree.items)}"), MISS)
+        self._is_exactly(given, _CONTAINERS.get(tree.kind) or f"lw_static_{tree.type}")
+        if tree.kind != "record":
+            size = w.call("i64", "PyDict_Size", f"ptr {given}") if tree.kind == "dict" else w.load("i64", given, objects.SIZE)
+            w.likely(w.let(f"icmp eq i64 {size}, {len(tree.items)}"), MISS)
         items = self._items(tree, given)
         for item, value in zip(tree.items, items, strict=True):
-            self._tree(item, value, borrowed or tree.kind != "tuple")
+            self._tree(item, value, borrowed or tree.kind not in ("tuple", "named"))
+        for name, slot in tree.fixed:
+            self._is(self._attribute(given, name), f"lw_static_{slot}")
 
     def _items(self, tree: Container, given: str) -> list[str]:
         w = self.writer
         if tree.kind == "dict":
             return [self._item(given, key) for key in tree.keys]
+        if tree.kind == "record":
+            return [self._attribute(given, key) for key in tree.keys]
         base, start = (given, objects.TUPLE_ITEMS)
         if tree.kind == "list":
             base, start = (w.load("ptr", given, objects.LIST_ITEMS) if tree.items else given), 0
@@ -113,6 +116,20 @@ class Arguments:
         w = self.writer
         value = w.call("ptr", "PyDict_GetItem", f"ptr {given}", f"ptr {w.object(self.texts[key])}")
         w.likely(w.let(f"icmp ne ptr {value}, null"), MISS)
+        return value
+
+    def _attribute(self, given: str, name: str) -> str:
+        """A field of an object, which alone goes on holding it: what nobody else holds was made for us, and is Python's."""
+        w, there, absent = self.writer, self.writer.fresh("there"), self.writer.fresh("absent")
+        value = w.call("ptr", "PyObject_GetAttr", f"ptr {given}", f"ptr {w.object(self.texts[name])}")
+        w.branch(w.let(f"icmp eq ptr {value}, null"), absent, there)
+        w.label(absent)
+        w.call("void", "PyErr_Clear")
+        w.jump(MISS)
+        w.label(there)
+        count = w.load("i32", value)
+        w.call("void", "Py_DecRef", f"ptr {value}")
+        w.likely(w.let(f"icmp ugt i32 {count}, 1"), MISS)
         return value
 
     def _scalar(self, leaf: ScalarLeaf, given: str) -> None:

@@ -67,7 +67,7 @@ def _texts(version: Version) -> dict[str, str]:
     while trees:
         tree = trees.pop()
         if isinstance(tree, Container | ResultContainer):
-            found.update(dict.fromkeys(tree.keys))
+            found.update(dict.fromkeys((*tree.keys, *(name for name, _ in tree.fixed))))
             trees += tree.items
     return {text: f"lw_text_{k}" for k, text in enumerate(sorted(found))}
 
@@ -262,7 +262,12 @@ class _Dispatch:
                 none = self.writer.object("lw_none")
                 self.writer.call("void", "Py_IncRef", f"ptr {none}")
                 return none, self.owned.take(none)
-        return self._pack_dict(tree) if tree.kind == "dict" else self._pack_sequence(tree)
+        match tree.kind:
+            case "dict":
+                return self._pack_dict(tree)
+            case "record":
+                return self._pack_record(tree)
+        return self._pack_sequence(tree)
 
     def _leaf(self, number: int) -> tuple[str, int]:
         w = self.writer
@@ -277,8 +282,12 @@ class _Dispatch:
         return self.objects[number]
 
     def _pack_sequence(self, tree: ResultContainer) -> tuple[str, int]:
-        w, kind = self.writer, {"tuple": "PyTuple", "list": "PyList"}[tree.kind]
-        made = w.call("ptr", f"{kind}_New", f"i64 {len(tree.items)}")
+        """A named tuple is an instance of its type with room for its items, as `tuple.__new__` makes it."""
+        w, kind, count = self.writer, "PyList" if tree.kind == "list" else "PyTuple", f"i64 {len(tree.items)}"
+        if tree.kind == "named":
+            made = w.call("ptr", "PyType_GenericAlloc", f"ptr {w.object(f'lw_static_{tree.type}')}", count)
+        else:
+            made = w.call("ptr", f"{kind}_New", count)
         place = self.owned.take(made)
         for k, item in enumerate(tree.items):
             value, held = self._pack(item)
@@ -297,6 +306,26 @@ class _Dispatch:
             w.call("void", "Py_DecRef", f"ptr {value}")
             self.owned.give(held)
         return made, place
+
+    def _pack_record(self, tree: ResultContainer) -> tuple[str, int]:
+        """As pytrees put a dataclass together: without its `__init__`, field by field."""
+        w = self.writer
+        table = self._table("ptr", [w.object(f"lw_static_{tree.type}")])
+        made = w.call("ptr", "PyObject_Vectorcall", f"ptr {w.object('lw_new_object')}", f"ptr {table}", "i64 1", "ptr null")
+        place = self.owned.take(made)
+        for key, item in zip(tree.keys, tree.items, strict=True):
+            value, held = self._pack(item)
+            self._set(made, key, value)
+            w.call("void", "Py_DecRef", f"ptr {value}")
+            self.owned.give(held)
+        for key, slot in tree.fixed:
+            self._set(made, key, w.object(f"lw_static_{slot}"))
+        return made, place
+
+    def _set(self, record: str, name: str, value: str) -> None:
+        w = self.writer
+        status = w.call("i32", "PyObject_GenericSetAttr", f"ptr {record}", f"ptr {w.object(self.texts[name])}", f"ptr {value}")
+        w.likely(w.let(f"icmp eq i32 {status}, 0"), FAIL)
 
     def _ends(self) -> None:
         w = self.writer

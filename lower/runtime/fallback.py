@@ -18,6 +18,7 @@ from loopwright.lower.runtime.dispatch_text import ERROR_WORDS
 
 _PYTHON_TYPES: dict[str, type] = {"f": float, "i": int, "c": complex, "b": bool}
 _CONTAINERS: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "none": type(None)}
+_NOTHING = object()  # where an object lacks a field
 
 
 class Miss(LookupError):
@@ -47,7 +48,7 @@ def call(version: Version, entry: int, raise_error: Callable[[bytes], Any],
         ctypes.pythonapi.PyErr_Restore(*map(ctypes.c_void_p, error[4:]))
     if status != 0:
         raise MemoryError
-    return _pack(version.results, results, set())
+    return _pack(version, version.results, results, set())
 
 
 def _donated(x: np.ndarray, others: list[np.ndarray]) -> np.ndarray:
@@ -92,8 +93,16 @@ def _flatten(version: Version, tree: Tree, given: Any, out: list[np.ndarray]) ->
         case ObjectLeaf(slot):
             if given is not version.objects[slot]:
                 raise Miss(version.name)
+        case Container("record"):
+            if not _is_exactly(given, version.objects[tree.type]):
+                raise Miss(version.name)
+            if any(getattr(given, name, _NOTHING) is not version.objects[slot] for name, slot in tree.fixed):
+                raise Miss(version.name)
+            for item, name in zip(tree.items, tree.keys, strict=True):
+                _flatten(version, item, getattr(given, name, _NOTHING), out)
         case Container(kind, items, keys):
-            if not _is_exactly(given, _CONTAINERS[kind]) or (kind != "none" and len(given) != len(items)):
+            wanted = version.objects[tree.type] if kind == "named" else _CONTAINERS[kind]
+            if not _is_exactly(given, wanted) or (kind != "none" and len(given) != len(items)):
                 raise Miss(version.name)
             if kind == "dict" and not all(key in given for key in keys):
                 raise Miss(version.name)
@@ -141,7 +150,7 @@ def _types(tree: Tree) -> list[ArrayType]:
     return []
 
 
-def _pack(tree: ResultTree, results: list[np.ndarray], packed: set[int]) -> Any:
+def _pack(version: Version, tree: ResultTree, results: list[np.ndarray], packed: set[int]) -> Any:
     if isinstance(tree, Result):
         array = results[tree.number]
         if array.ndim == 0:
@@ -150,7 +159,7 @@ def _pack(tree: ResultTree, results: list[np.ndarray], packed: set[int]) -> Any:
             return array.copy()
         packed.add(tree.number)
         return array
-    items = [_pack(item, results, packed) for item in tree.items]
+    items = [_pack(version, item, results, packed) for item in tree.items]
     match tree.kind:
         case "none":
             return None
@@ -158,4 +167,11 @@ def _pack(tree: ResultTree, results: list[np.ndarray], packed: set[int]) -> Any:
             return dict(zip(tree.keys, items, strict=True))
         case "tuple":
             return tuple(items)
+        case "named":
+            return tuple.__new__(version.objects[tree.type], items)
+        case "record":
+            made: Any = object.__new__(version.objects[tree.type])
+            for name, x in (*zip(tree.keys, items, strict=True), *((name, version.objects[slot]) for name, slot in tree.fixed)):
+                object.__setattr__(made, name, x)
+            return made
     return items

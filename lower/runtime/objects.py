@@ -36,7 +36,7 @@ _NUMPY_SLOTS = {"PyArray_Type": 2, "PyArray_Scalar": 60, "PyArray_NewCopy": 85, 
                 "_PyDataType_GetArrFuncs": 365}
 _TYPES = {"PyFloat_Type": float, "PyLong_Type": int, "PyComplex_Type": complex, "PyTuple_Type": tuple,
           "PyList_Type": list, "PyDict_Type": dict}
-_SINGLETONS = {"lw_none": None, "lw_true": True, "lw_false": False}
+_SINGLETONS = {"lw_none": None, "lw_true": True, "lw_false": False, "lw_new_object": object.__new__}
 
 
 @cache
