@@ -180,14 +180,16 @@ def small_products() -> list[Timing]:
 
 
 def vectors() -> list[Timing]:
-    """Matrices times vectors, with terms along the rows of the matrix and down its columns."""
+    """Few rows, or few columns, times matrices; matrices times vectors, with terms along their rows and down their columns."""
     def along(xp):
         return lambda x, w: x @ w
 
     def down(xp):
         return lambda x, v: v @ x
-    sizes = (1000, 3000), (3000, 1000), (10_000, 50)
+    sizes, few = ((1000, 3000), (3000, 1000), (10_000, 50)), ((1, 2048, 2048), (2, 2048, 2048), (4, 1000, 3000), (3000, 500, 8))
     return held(
+        *(plain(f"x @ w, {m}x{k} by {k}x{n}", (normal(m, k), normal(k, n)), along, torch=along, dtype=dtype, tolerance=1e-4)
+          for m, k, n in few for dtype in FLOATS),
         *(plain(f"x @ w, {m}x{n}", (normal(m, n), normal(n)), along, torch=along, tolerance=1e-4) for m, n in sizes),
         *(plain(f"v @ x, {m}x{n}", (normal(m, n), normal(m)), down, torch=down, tolerance=1e-4) for m, n in sizes))
 

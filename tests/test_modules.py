@@ -21,7 +21,7 @@ from loopwright.lower.target import host_target
 from tests.test_user_kernels import SCALE
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-IN_OTHER_PROCESSES = ("importing", "first_result")
+IN_OTHER_PROCESSES = ("importing", "first_result", "first_product")
 
 
 def normal(*shape, dtype=np.float64):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loopwright.lower.codegen import abreast, by_vector, chunks, small, tiny
+from loopwright.lower.codegen import abreast, by_vector, chunks, in_order, small, tiny
 from loopwright.lower.codegen.interleaving import product
 from loopwright.lower.codegen.text import Scope
 from loopwright.lower.target import Target
@@ -19,12 +19,13 @@ MANY = 192  # rows for which a few columns are worth turning
 BRIEF = 128  # terms, with no more than which the library's copies of both sides cost as much as what it does better
 NARROW = 128  # columns, for no more than which rows that lie along memory are not worth a copy
 BLOCKS = 64  # rows, columns and terms, with fewer of any of which copies of both sides are used too little
+ORDERED = (2, 1 << 19), (1, 1 << 22)  # rows, and bytes of a matrix beyond which few of them read it in the order of memory
 NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
 SHORT = 256  # numbers of a row, of no more than which several are added up at once
 PAGE, APART = 4096, 192  # bytes; rows, with more of which results whole pages apart, in few sets of a cache, are made in blocks
 Test = tuple[str, str, int]  # a size (mn, nk, mnk: a product; page: the columns past whole pages), how it compares, with what
 Cases = list[list[Test]]  # all tests of one of which hold
-Way = tuple[Cases, str]  # when, and what then multiplies: small, chunks, dots, turned or by_vector
+Way = tuple[Cases, str]  # when, and what then multiplies: small, chunks, in_order, dots, turned or by_vector
 
 
 def holds(scope: Scope, cases: Cases, dtype: np.dtype) -> str:
@@ -75,11 +76,13 @@ class Sizes:
         straight = [*([*few, test] for test in chunks.stays(self.dtype, self.target)),
                     [near, ("n", "sge", least)],  # of one row, too
                     [*both, fits, ("m", "slt", 2 * FEW), ("n", "sge", half)]]
+        ordered: Way = [[("m", "sge", rows), ("m", "sle", in_order.ROWS), ("nk", "sgt", size // self.dtype.itemsize),
+                         ("n", "sge", wide)] for rows, size in ORDERED], "in_order"
         if self.form[0]:
-            return [(straight, "small"), in_chunks]
+            return [ordered, (straight, "small"), in_chunks]
         straight.append([fits, ("m", "sgt", chunks.ROWS), ("k", "sgt", BRIEF), ("n", "sge", least)])
-        turned: Way = [[*both, ("n", "slt", half), ("m", "sge", MANY), ("k", "sge", wide)]], "turned"
-        return [(straight, "small"), (self._short_rows(), "by_vector"), turned, in_chunks]
+        turned: Way = [[*both, ("n", "sle", half), ("m", "sge", MANY), ("k", "sge", wide)]], "turned"
+        return [ordered, turned, (straight, "small"), (self._short_rows(), "by_vector"), in_chunks]
 
     def ways_apart(self) -> list[Way]:
         """Those that read lines of the right side, which lie anywhere, once, or twice, or few."""

@@ -9,13 +9,13 @@
                                                             of batches of `inner` each
 
 The library (`lw_gemm_f32`) is made for large matrices and copies both sides first, as products in blocks do
-(`large_products.py`), which make large products where there are 32 registers. Other code of our own reads both sides where they
-lie, if its target has vectors that may be cut: many tiny products together by `tiny.py` and `abreast.py`, small ones by
-`small.py`, sums of which both factors lie along memory by `dots.py`, short rows times a vector by `by_vector.py`; or copies one
-side bit by bit, where there are not too many rows or terms, by `chunks.py`, which makes half of a matrix times its transpose
-(`squares.py`); `product_sizes.py` has the sizes for each. All of these are shared out to threads, by matrices of a batch,
-columns or rows, many terms of few results by terms (`long_sums.py`), and so is what the library makes (`library_products.py`),
-but where it makes all large products: there it has threads of its own.
+(`large_products.py`), which make large products where there are 32 registers. Other code of our own reads both sides where
+they lie, if its target has vectors that may be cut: many tiny products together by `tiny.py` and `abreast.py`, small ones by
+`small.py`, few rows by `in_order.py`, sums of which both factors lie along memory by `dots.py`, short rows times a vector by
+`by_vector.py`; or copies one side bit by bit, where there are not too many rows or terms, by `chunks.py`, which makes half of
+a matrix times its transpose (`squares.py`); `product_sizes.py` has the sizes for each. All of these are shared out to threads,
+by matrices of a batch, columns or rows, many terms of few results by terms (`long_sums.py`), and so is what the library makes
+(`library_products.py`), but where it makes all large products: there it has threads of its own.
 
 Guarantees: equal inputs give equal bits, however many threads there are, but where the library has its own; sizes of zero are
 made here, too.
@@ -34,6 +34,7 @@ from loopwright.lower.codegen import (
     chunks,
     dots,
     few_features,
+    in_order,
     kernel_slopes,
     library_products,
     long_sums,
@@ -59,6 +60,7 @@ LEAST_ROWS = 24  # that a thread takes
 MATRICES, SHARED = 8, 1 << 18  # products with no more results, no fewer of which threads take whole
 FORMS = tuple((left, right) for left in (False, True) for right in (False, True))  # whether each side is stored transposed
 Code = Callable[[Scope, list[str], str], None]  # places, rows
+Columns = Callable[[Scope, list[str], str, tuple[str, str]], None]  # and from which column to which
 
 
 def name_of(dtype: np.dtype, form: tuple[bool, bool], kind: str = "product") -> str:
@@ -83,7 +85,8 @@ def products_text(dtype: np.dtype, target: Target) -> str:
                   for form in summed.FORMS]
         texts += [long_sums.long_sums_text(dtype, target.lanes(dtype), form, name_of(dtype, form),
                                            name_of(dtype, form, "apart"), declarations, constants) for form in FORMS]
-    own = [small.small_text(dtype, target), by_vector.by_vector_text(dtype, target), dots.dots_text(dtype, target),
+    own = [small.small_text(dtype, target), in_order.in_order_text(dtype, target), by_vector.by_vector_text(dtype, target),
+           dots.dots_text(dtype, target),
            *(chunks.chunks_text(dtype, target, turned) for turned in (False, True)),
            one_by_many.copies_text(dtype, target), tiny.tiny_text(dtype, target), abreast.abreast_text(dtype, target),
            panels.panels_text(dtype, target, declarations, constants),
@@ -165,7 +168,7 @@ class _Product:
         """Some panels of one product."""
         begin, end = (scope.emit(f"mul i64 %{x}, {self.panel}") for x in ("begin", "end"))
         end = scope.call("i64", "llvm.smin.i64", [("i64", end), ("i64", "%n")])
-        self._chunks(scope, ["%a", "%b", "%c"], "%m", (begin, end))
+        self._one_of(scope, self.in_memory_order(scope), self._in_order, self._chunks, (begin, end))
 
     def _rows(self, scope: Scope) -> None:
         """Some rows of one product, made in the way of all."""
@@ -228,6 +231,20 @@ class _Product:
         enough = self.holds(scope, self.sizes.square())
         return scope.emit(f"and i1 {scope.emit(f'and i1 {same}, {sides}')}, {enough}")
 
+    def _one_of(self, scope: Scope, test: str | None, this: Columns, other: Columns, span: tuple[str, str]) -> None:
+        """Some columns of one product, by this code where the test holds."""
+        def run(code: Columns, inner: Scope) -> Carried:
+            code(inner, ["%a", "%b", "%c"], "%m", span)
+            return ()
+        if test is None:
+            run(other, scope)
+        else:
+            branch(scope, test, partial(run, this), partial(run, other))
+
+    def in_memory_order(self, scope: Scope) -> str | None:
+        """Whether few rows read the right side in the order of memory, which is the first way then; None where none does."""
+        return next((self.holds(scope, cases) for cases, code in self.ways if code == "in_order"), None)
+
     # ---- which way --------------------------------------------------------------------------------
     def _first(self, scope: Scope, places: list[str], rows: str, ways: Sequence[Way]) -> None:
         """The first way whose test holds, else that of large products, for so many rows from where the places are."""
@@ -235,8 +252,8 @@ class _Product:
             self._large(scope, places, rows)
             return
         (test, code), *others = ways
-        run: Code = {"small": self._small, "chunks": self._chunks, "dots": self._dots, "turned": self._turned,
-                     "by_vector": self._by_vector}[code]
+        run: Code = {"small": self._small, "in_order": self._in_order, "chunks": self._chunks, "dots": self._dots,
+                     "turned": self._turned, "by_vector": self._by_vector}[code]
 
         def this(inner: Scope) -> Carried:
             run(inner, places, rows)
@@ -266,6 +283,11 @@ class _Product:
         a, b, c = places
         scope.do(f"call void @{chunks.name_of(self.dtype, self.form[1])}(i64 {rows}, i64 %n, i64 %k, ptr {a}, {self._steps}, "
                  f"ptr {b}, i64 {self.lines[1]}, ptr {c}, i64 {span[0]}, i64 {span[1]})")
+
+    def _in_order(self, scope: Scope, places: list[str], rows: str, span: tuple[str, str] = ("0", "%n")) -> None:
+        a, b, c = places
+        scope.do(f"call void @{in_order.name_of(self.dtype)}(i64 {rows}, i64 %n, i64 %k, ptr {a}, {self._steps}, ptr {b}, "
+                 f"i64 {self.lines[1]}, ptr {c}, i64 {span[0]}, i64 {span[1]})")
 
     def _dots(self, scope: Scope, places: list[str], rows: str, line: str = "") -> None:
         a, b, c = places
@@ -368,14 +390,14 @@ class _Apart(_Product):
 
         def by_copies(inner: Scope) -> Carried:
             to = copy, element(inner, self.element, copy, sizes[0])
-            a, b = (self._in_order(inner, *x) for x in zip(places, to, self.lines, lines, strict=False))
+            a, b = (self._dense(inner, *x) for x in zip(places, to, self.lines, lines, strict=False))
             inner.do(f"call void @{name_of(self.dtype, self.form)}(i64 1, i64 {rows}, i64 %n, i64 %k, ptr {a}, ptr {b}, "
                      f"ptr {places[2]})")
             inner.run("lw_scratch_release", [("ptr", copy)])
             return ()
         branch(scope, scope.emit(f"icmp eq ptr {copy}, null"), by_library, by_copies)
 
-    def _in_order(self, scope: Scope, side: str, to: str, step: str, line: tuple[str, str]) -> str:
+    def _dense(self, scope: Scope, side: str, to: str, step: str, line: tuple[str, str]) -> str:
         """Where lines of a side, as many and as long, are one after the other."""
         count, length = line
 
@@ -431,13 +453,14 @@ class _Whole:
         branch(scope, scope.emit("icmp eq i64 %batch, 1"), one, self._several)
         return ()
 
-    def _shared(self, scope: Scope, kind: str, count: str, work: Sequence[str], least: tuple[int, int] = (1, 1)) -> Carried:
+    def _shared(self, scope: Scope, kind: str, count: str, work: Sequence[str], least: tuple[int, int] = (1, 1),
+                by: str = "lw_loop") -> Carried:
         """Parts of one kind, by the pool; each as much work as a product of two sizes and the terms."""
         context = self.function.slot(len(self.given), "i64", 8)
         for k, (type, x) in enumerate(self.given):
             scope.do(f"store {type} {x}, ptr {element(scope, 'i64', context, str(k))}")
         units = product(scope, *work, "%k")
-        scope.run("lw_loop", [("ptr", f"@{self.product.name}_{kind}_shared"), ("ptr", context), ("i64", count), ("i64", units),
+        scope.run(by, [("ptr", f"@{self.product.name}_{kind}_shared"), ("ptr", context), ("i64", count), ("i64", units),
                               *(("i64", str(x)) for x in least)])
         return ()
 
@@ -485,7 +508,14 @@ class _Whole:
             by_rows = partial(self._shared, kind="rows", count="%m", work=("%n",), least=(LEAST_ROWS, small.HIGHEST))
             branch(inner, self._is_one_of(inner, made.ways), by_rows, self._alone)
             return ()
-        branch(scope, last, partial(self._shared, kind="columns", count=count, work=("%m", str(panel))), rows)
+        columns = partial(self._shared, kind="columns", count=count, work=("%m", str(panel)))
+
+        def others(inner: Scope) -> Carried:
+            branch(inner, last, columns, rows)
+            return ()
+        if (ordered := made.in_memory_order(scope)) is None:
+            return others(scope)
+        branch(scope, ordered, partial(columns, least=(8, 1)), others)
         return ()
 
     def _is_one_of(self, scope: Scope, ways: Sequence[tuple[Cases, str]]) -> str:
