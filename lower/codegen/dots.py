@@ -18,7 +18,8 @@ from loopwright.lower.codegen.small import element, first_lanes, load_first, sto
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.target import Target
 
-COLUMNS = 4  # of a tile
+FEW, COLUMNS = 2, 4  # of a tile, where there are no more, and else
+TILE = 16, 8  # sums of a tile, with 32 registers and with 16
 
 
 def name_of(dtype: np.dtype) -> str:
@@ -29,8 +30,8 @@ def name_of(dtype: np.dtype) -> str:
 def dots_text(dtype: np.dtype, target: Target) -> str:
     """The function. A vector has at least four lanes."""
     function = Function(set(), set())
-    made = _Dots(dtype, target, function)
-    made.tiles(function.root)
+    narrow, usual = (_Dots(dtype, target, function, columns) for columns in (FEW, COLUMNS))
+    branch(function.root, function.root.emit(f"icmp sle i64 %n, {FEW}"), narrow.tiles, usual.tiles)
     header = f"void @{name_of(dtype)}(i64 %m, i64 %n, i64 %k, ptr noalias %a, i64 %a.row, ptr noalias %b, " \
         "i64 %b.row, ptr noalias %c)"
     text = f"define {header} {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
@@ -38,29 +39,32 @@ def dots_text(dtype: np.dtype, target: Target) -> str:
 
 
 class _Dots:
-    def __init__(self, dtype: np.dtype, target: Target, function: Function) -> None:
+    """The tiles of so many columns."""
+
+    def __init__(self, dtype: np.dtype, target: Target, function: Function, columns: int) -> None:
         self.target, self.function = target, function
         self.element, self.lanes, self.bytes = memory_type(dtype), target.lanes(dtype), dtype.itemsize
         self.kind = vector_type(self.element, self.lanes)
-        self.rows = 4 if target.vector_registers > 16 else 2
+        self.columns, self.rows = columns, TILE[target.vector_registers <= 16] // columns
         self.whole = function.root.emit(f"and i64 %k, {-self.lanes}")
         rest = function.root.emit(f"sub i64 %k, {self.whole}")
         self.mask = first_lanes(function.root, rest, self.lanes)
 
-    def tiles(self, root: Scope) -> None:
+    def tiles(self, root: Scope) -> Carried:
         """All tiles: the inner loop goes along the fewer rows or columns, so that the larger side is read once."""
         def by_rows(scope: Scope) -> Carried:
             loop(scope, "0", "%m", str(self.rows), (), partial(self._of_one, True))
             return ()
 
         def by_columns(scope: Scope) -> Carried:
-            loop(scope, "0", "%n", str(COLUMNS), (), partial(self._of_one, False))
+            loop(scope, "0", "%n", str(self.columns), (), partial(self._of_one, False))
             return ()
         branch(root, root.emit("icmp sgt i64 %m, %n"), by_rows, by_columns)
+        return ()
 
     def _of_one(self, is_row: bool, scope: Scope, first: str, state: list[str]) -> list[str]:
         """The tiles of some rows, or of some columns."""
-        sides = ("%a", "%m", self.rows), ("%b", "%n", COLUMNS)
+        sides = ("%a", "%m", self.rows), ("%b", "%n", self.columns)
         (base, count, many), (other, size, step) = sides if is_row else sides[::-1]
         lines = self._lines(scope, base, first, count, many)
 
@@ -82,27 +86,27 @@ class _Dots:
 
     def _tile(self, scope: Scope, row: str, column: str, left: list[str], right: list[str]) -> list[str]:
         """The sums of some rows and columns; those past the last are that one again."""
-        kept = first_lanes(scope, scope.emit(f"sub i64 %n, {column}"), COLUMNS)
+        kept = first_lanes(scope, scope.emit(f"sub i64 %n, {column}"), self.columns)
 
         def term(inner: Scope, at: str, now: list[str], mask: str | None = None) -> list[str]:
             machine = Machine(inner, 8 * self.bytes, self.lanes, self.target)
             rows, columns = ([load_first(inner, self.kind, self._at(inner, line, at), mask) for line in lines]
                              for lines in (left, right))
-            return [machine.fma(x, y, now[i * COLUMNS + j]) for i, x in enumerate(rows) for j, y in enumerate(columns)]
-        zeros = [(self.kind, "zeroinitializer")] * (self.rows * COLUMNS)
+            return [machine.fma(x, y, now[i * self.columns + j]) for i, x in enumerate(rows) for j, y in enumerate(columns)]
+        zeros = [(self.kind, "zeroinitializer")] * (self.rows * self.columns)
         sums = loop(scope, "0", self.whole, str(self.lanes), zeros, term)
         sums = term(scope, self.whole, sums, self.mask)
-        last, each = scope.emit("sub i64 %m, 1"), self.lanes // COLUMNS  # rows whose sums make a vector
+        last, each = scope.emit("sub i64 %m, 1"), self.lanes // self.columns  # rows whose sums make a vector
         for first in range(0, self.rows, each):
-            rows = sums[first * COLUMNS:(first + each) * COLUMNS]
+            rows = sums[first * self.columns:(first + each) * self.columns]
             total, many = added(scope, self.kind, self.lanes, rows), min(each, self.rows - first)
             for k in range(many):
                 line = scope.call("i64", "llvm.smin.i64",
                                   [("i64", scope.emit(f"add i64 {row}, {first + k}")), ("i64", last)])
                 place = self._at(scope, "%c", scope.emit(f"add i64 {scope.emit(f'mul i64 {line}, %n')}, {column}"))
-                lanes = ", ".join(f"i32 {k * COLUMNS + lane}" for lane in range(COLUMNS))
-                part = scope.emit(f"shufflevector {self.kind} {total}, {self.kind} poison, <{COLUMNS} x i32> <{lanes}>")
-                store_first(scope, vector_type(self.element, COLUMNS), part, place, kept)
+                lanes = ", ".join(f"i32 {k * self.columns + lane}" for lane in range(self.columns))
+                part = scope.emit(f"shufflevector {self.kind} {total}, {self.kind} poison, <{self.columns} x i32> <{lanes}>")
+                store_first(scope, vector_type(self.element, self.columns), part, place, kept)
         return []
 
 
