@@ -31,7 +31,7 @@ def dots_text(dtype: np.dtype, target: Target) -> str:
     """The function. A vector has at least four lanes."""
     function = Function(set(), set())
     narrow, usual = (_Dots(dtype, target, function, columns) for columns in (FEW, COLUMNS))
-    branch(function.root, function.root.emit(f"icmp sle i64 %n, {FEW}"), narrow.tiles, usual.tiles)
+    branch(function.root, function.root.emit(f"icmp sle i64 %n, {FEW}"), narrow.by_rows, usual.tiles)
     header = f"void @{name_of(dtype)}(i64 %m, i64 %n, i64 %k, ptr noalias %a, i64 %a.row, ptr noalias %b, " \
         "i64 %b.row, ptr noalias %c)"
     text = f"define {header} {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
@@ -52,14 +52,16 @@ class _Dots:
 
     def tiles(self, root: Scope) -> Carried:
         """All tiles: the inner loop goes along the fewer rows or columns, so that the larger side is read once."""
-        def by_rows(scope: Scope) -> Carried:
-            loop(scope, "0", "%m", str(self.rows), (), partial(self._of_one, True))
-            return ()
+        branch(root, root.emit("icmp sgt i64 %m, %n"), self.by_rows, self._by_columns)
+        return ()
 
-        def by_columns(scope: Scope) -> Carried:
-            loop(scope, "0", "%n", str(self.columns), (), partial(self._of_one, False))
-            return ()
-        branch(root, root.emit("icmp sgt i64 %m, %n"), by_rows, by_columns)
+    def by_rows(self, scope: Scope) -> Carried:
+        """All tiles, columns in the inner loop."""
+        loop(scope, "0", "%m", str(self.rows), (), partial(self._of_one, True))
+        return ()
+
+    def _by_columns(self, scope: Scope) -> Carried:
+        loop(scope, "0", "%n", str(self.columns), (), partial(self._of_one, False))
         return ()
 
     def _of_one(self, is_row: bool, scope: Scope, first: str, state: list[str]) -> list[str]:

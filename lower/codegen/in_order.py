@@ -13,6 +13,7 @@ as `small.py` makes it.
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.target import Target
 
 ROWS = 4  # at most
+COUNTS = 1, 2, ROWS  # that there is code for: where there are fewer the last row is there again
 TERMS = 8  # at most, whose rows are read side by side
 
 
@@ -60,8 +62,9 @@ class _InOrder:
         there, c = root.emit(f"icmp ne ptr {found}, null"), self._at(root, "%c", "%begin")
         to, step = (root.emit(f"select i1 {there}, {kind} {x}, {kind} {y}")
                     for kind, x, y in (("ptr", found, c), ("i64", apart, "%n")))
-        for rows in range(1, ROWS + 1):
-            branch(root, root.emit(f"icmp eq i64 %m, {rows}"), partial(self._of, rows, to, step))
+        for fewer, rows in pairwise((0, *COUNTS)):
+            some = root.emit(f"and i1 {root.emit(f'icmp sgt i64 %m, {fewer}')}, {root.emit(f'icmp sle i64 %m, {rows}')}")
+            branch(root, some, partial(self._of, rows, to, step))
 
         def store(scope: Scope) -> Carried:
             loop(scope, "0", "%m", "1", (), lambda inner, row, state: self._copied(inner, row, c, found, apart))
@@ -77,21 +80,24 @@ class _InOrder:
 
     def _of(self, rows: int, to: str, step: str, scope: Scope) -> Carried:
         """Zeros, then as many terms at a time as registers have factors for, then those that are left one by one."""
-        sums = [self._at(scope, to, scope.emit(f"mul i64 {row}, {step}")) for row in range(rows)]
+        last = scope.emit("sub i64 %m, 1")
+        numbers = [scope.call("i64", "llvm.smin.i64", [("i64", str(row)), ("i64", last)]) for row in range(rows)]
+        left, sums = ([self._at(scope, base, scope.emit(f"mul i64 {row}, {apart}")) for row in numbers]
+                      for base, apart in (("%a", "%a.row"), (to, step)))
         for line in sums:
             scope.run("llvm.memset.p0.i64", [("ptr", line), ("i8", "0"), ("i64", self.size), ("i1", "false")])
         terms = min(TERMS, 1 << (self.target.vector_registers // 2 // rows).bit_length() - 1)
         whole = scope.emit(f"and i64 %k, {-terms}")
-        loop(scope, "0", whole, str(terms), (), partial(self._terms, sums, terms))
-        loop(scope, whole, "%k", "1", (), partial(self._terms, sums, 1))
+        loop(scope, "0", whole, str(terms), (), partial(self._terms, left, sums, terms))
+        loop(scope, whole, "%k", "1", (), partial(self._terms, left, sums, 1))
         return ()
 
-    def _terms(self, sums: list[str], terms: int, scope: Scope, first: str, state: list[str]) -> list[str]:
+    def _terms(self, left: list[str], sums: list[str], terms: int, scope: Scope, first: str, state: list[str]) -> list[str]:
         """Some terms, along all columns."""
         numbers = [scope.emit(f"add i64 {first}, {k}") for k in range(terms)]
         lines = [self._at(scope, "%b", scope.emit(f"add i64 {scope.emit(f'mul i64 {k}, %b.term')}, %begin")) for k in numbers]
         places = [scope.emit(f"mul i64 {k}, %a.term") for k in numbers]
-        factors = [[self._factor(scope, row, place) for place in places] for row in range(len(sums))]
+        factors = [[self._factor(scope, row, place) for place in places] for row in left]
 
         def add(inner: Scope, at: str, mask: str | None = None) -> list[str]:
             machine = Machine(inner, 8 * self.bytes, self.lanes, self.target)
@@ -103,19 +109,17 @@ class _InOrder:
             for place, x in zip(to, found, strict=True):
                 store_first(inner, self.kind, x, place, mask)
             return []
-        whole = scope.emit(f"and i64 {self.count}, {-self.lanes}")
-        loop(scope, "0", whole, str(self.lanes), (), lambda inner, at, state: add(inner, at))
-        left = scope.emit(f"sub i64 {self.count}, {whole}")
 
-        def cut(inner: Scope) -> Carried:
-            add(inner, whole, first_lanes(inner, left, self.lanes))
-            return ()
-        branch(scope, scope.emit(f"icmp sgt i64 {left}, 0"), cut)
+        def cut(inner: Scope, at: str) -> list[str]:
+            return add(inner, at, first_lanes(inner, inner.emit(f"sub i64 {self.count}, {at}"), self.lanes))
+        whole = scope.emit(f"and i64 {self.count}, {-self.lanes}") if terms > 1 else "0"
+        if terms > 1:
+            loop(scope, "0", whole, str(self.lanes), (), lambda inner, at, state: add(inner, at))
+        loop(scope, whole, self.count, str(self.lanes), (), lambda inner, at, state: cut(inner, at))
         return []
 
-    def _factor(self, scope: Scope, row: int, place: str) -> str:
-        line = self._at(scope, "%a", scope.emit(f"mul i64 {row}, %a.row"))
-        one = scope.emit(f"load {self.element}, ptr {self._at(scope, line, place)}, align {self.bytes}")
+    def _factor(self, scope: Scope, row: str, place: str) -> str:
+        one = scope.emit(f"load {self.element}, ptr {self._at(scope, row, place)}, align {self.bytes}")
         one = scope.emit(f"insertelement {self.kind} poison, {self.element} {one}, i32 0")
         return scope.emit(f"shufflevector {self.kind} {one}, {self.kind} poison, <{self.lanes} x i32> zeroinitializer")
 
