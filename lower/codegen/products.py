@@ -168,7 +168,7 @@ class _Product:
         """Some panels of one product."""
         begin, end = (scope.emit(f"mul i64 %{x}, {self.panel}") for x in ("begin", "end"))
         end = scope.call("i64", "llvm.smin.i64", [("i64", end), ("i64", "%n")])
-        self._one_of(scope, self.in_memory_order(scope), self._in_order, self._chunks, (begin, end))
+        self._one_of(scope, self.way(scope, "in_order"), self._in_order, self._chunks, (begin, end))
 
     def _rows(self, scope: Scope) -> None:
         """Some rows of one product, made in the way of all."""
@@ -241,9 +241,9 @@ class _Product:
         else:
             branch(scope, test, partial(run, this), partial(run, other))
 
-    def in_memory_order(self, scope: Scope) -> str | None:
-        """Whether few rows read the right side in the order of memory, which is the first way then; None where none does."""
-        return next((self.holds(scope, cases) for cases, code in self.ways if code == "in_order"), None)
+    def way(self, scope: Scope, code: str) -> str | None:
+        """Whether the sizes are those of a way, no other of which comes before; None where there is none."""
+        return next((self.holds(scope, cases) for cases, x in self.ways if x == code), None)
 
     # ---- which way --------------------------------------------------------------------------------
     def _first(self, scope: Scope, places: list[str], rows: str, ways: Sequence[Way]) -> None:
@@ -504,18 +504,26 @@ class _Whole:
             last = scope.emit(f"and i1 {last}, {scope.emit(f'xor i1 {x}, true')}")
         last = scope.emit(f"and i1 {last}, {scope.emit(f'icmp sgt i64 {count}, 1')}")
 
-        def rows(inner: Scope) -> Carried:
-            by_rows = partial(self._shared, kind="rows", count="%m", work=("%n",), least=(LEAST_ROWS, small.HIGHEST))
-            branch(inner, self._is_one_of(inner, made.ways), by_rows, self._alone)
-            return ()
         columns = partial(self._shared, kind="columns", count=count, work=("%m", str(panel)))
+        rows = partial(self._shared, kind="rows", count="%m", work=("%n",), least=(LEAST_ROWS, small.HIGHEST))
+
+        def by_rows(inner: Scope) -> Carried:
+            branch(inner, self._is_one_of(inner, made.ways), rows, self._alone)
+            return ()
 
         def others(inner: Scope) -> Carried:
-            branch(inner, last, columns, rows)
+            branch(inner, last, columns, by_rows)
             return ()
-        if (ordered := made.in_memory_order(scope)) is None:
+
+        def turned(inner: Scope) -> Carried:
+            return self._in_shares(inner, "turned", rows, others)
+        return self._in_shares(scope, "in_order", columns, turned)
+
+    def _in_shares(self, scope: Scope, code: str, parts: Callable[..., Carried], others: Callable[[Scope], Carried]) -> Carried:
+        """Parts, one for each thread, where this way is taken: it reads far along memory, or begins with a copy."""
+        if (test := self.product.way(scope, code)) is None:
             return others(scope)
-        branch(scope, ordered, partial(columns, least=(8, 1)), others)
+        branch(scope, test, partial(parts, by="lw_wide_loop"), others)
         return ()
 
     def _is_one_of(self, scope: Scope, ways: Sequence[tuple[Cases, str]]) -> str:
