@@ -15,7 +15,7 @@ they lie, if its target has vectors that may be cut: many tiny products together
 `by_vector.py`; or copies one side bit by bit, where there are not too many rows or terms, by `chunks.py`, which makes half of
 a matrix times its transpose (`squares.py`); `product_sizes.py` has the sizes for each. All of these are shared out to threads,
 by matrices of a batch, columns or rows, many terms of few results by terms (`long_sums.py`), and so is what the library makes
-(`library_products.py`), but where it makes all large products: there it has threads of its own.
+(`library_products.py`), but where it makes all large products: there it has threads of its own (`whole_products.py`).
 
 Guarantees: equal inputs give equal bits, however many threads there are, but where the library has its own; sizes of zero are
 made here, too.
@@ -52,12 +52,10 @@ from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.product_sizes import Cases, Sizes, Way, holds
 from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
+from loopwright.lower.codegen.whole_products import LITTLE, Whole
 from loopwright.lower.runtime.blas_threads import MOST
 from loopwright.lower.target import Target
 
-LITTLE = 1 << 16  # multiplications, which no threads share
-LEAST_ROWS = 24  # that a thread takes
-MATRICES, SHARED = 8, 1 << 18  # products with no more results, no fewer of which threads take whole
 FORMS = tuple((left, right) for left in (False, True) for right in (False, True))  # whether each side is stored transposed
 Code = Callable[[Scope, list[str], str], None]  # places, rows
 Columns = Callable[[Scope, list[str], str, tuple[str, str]], None]  # and from which column to which
@@ -71,7 +69,7 @@ def name_of(dtype: np.dtype, form: tuple[bool, bool], kind: str = "product") -> 
 def products_text(dtype: np.dtype, target: Target) -> str:
     """The functions for all forms, and those that they call but for the library's, the pool's and the scratch memory's."""
     declarations, constants = set[str](), set[str]()
-    texts = [_Product(dtype, target, form, declarations, constants).text() for form in FORMS]
+    texts = [Product(dtype, target, form, declarations, constants).text() for form in FORMS]
     texts += [few_features.few_features_text(dtype, target, declarations, constants),
               kernel_slopes.kernel_slopes_text(dtype, target, declarations, constants),
               overlaps.overlaps_text(dtype, target, declarations, constants)]
@@ -108,7 +106,7 @@ def has_blocks(dtype: np.dtype, target: Target) -> bool:
     return has_own(dtype, target) and target.vector_registers > 16
 
 
-class _Product:
+class Product:
     """The functions for one form."""
 
     kind = "product"
@@ -148,7 +146,7 @@ class _Product:
             squares.some_blocks(square.root, self.element, self.form[0], self.panel, self._chunks)
             parts += [("square", square)]
         given = [text.split() for text in one.split(", ")]
-        _Whole(self, whole, given).make()
+        Whole(self, whole, given).make()
         texts = [(f"internal void @{self.name}_{kind}({one}, i64 %begin, i64 %end)", f) for kind, f in parts]
         texts += [(f"internal void @{self.name}_{kind}_shared(ptr %context, i64 %begin, i64 %end)", self._shared(kind, given))
                   for kind, _ in parts]
@@ -353,11 +351,11 @@ class _Product:
             scope.run(f"lw_gemm_f{8 * self.bytes}", [*given, ("i32", str(MOST))])
 
 
-class _Apart(_Product):
+class _Apart(Product):
     """The functions for one form of sides whose lines and matrices lie apart; what is read again and again is copied."""
 
     kind = "apart"
-    given = _Product.given + ", i64 %a.line, i64 %b.line, i64 %a.outer, i64 %b.outer, i64 %a.inner, i64 %b.inner, i64 %inner"
+    given = Product.given + ", i64 %a.line, i64 %b.line, i64 %a.outer, i64 %b.outer, i64 %a.inner, i64 %b.inner, i64 %inner"
 
     def _ways(self) -> tuple[list[Way], list[Way], list[tuple[Cases, str]]]:
         return self.sizes.ways_apart(), self.sizes.ways(self.in_blocks), []
@@ -415,7 +413,7 @@ class _Apart(_Product):
         return found
 
 
-class _Each(_Product):
+class _Each(Product):
     """The functions for one form of one left side for all of a batch, matrix by matrix."""
 
     kind = "each"
@@ -425,109 +423,3 @@ class _Each(_Product):
 
     def _places(self, scope: Scope, number: str) -> list[str]:
         return ["%a", *super()._places(scope, number)[1:]]
-
-
-class _Whole:
-    """All matrices of a batch, or all of one: by the pool, unless blocks or the library's products share themselves out."""
-
-    def __init__(self, product: _Product, function: Function, given: list[list[str]]) -> None:
-        self.product, self.function, self.given = product, function, given
-
-    def make(self) -> None:
-        """The function: little is done where it is."""
-        root = self.function.root
-        if self.product.ways:
-            little = root.emit(f"icmp sle i64 {product(root, '%batch', '%m', '%n', '%k')}, {LITTLE}")
-            branch(root, little, self._alone, self._by_pool)
-        else:
-            self._alone(root)
-
-    def _alone(self, scope: Scope) -> Carried:
-        scope.do(f"call void @{self.product.name}_some({', '.join(map(' '.join, self.given))}, i64 0, i64 %batch)")
-        return ()
-
-    def _by_pool(self, scope: Scope) -> Carried:
-        if self.product.kind == "each":
-            return self._several(scope)
-        one = self._at_once if self.product.kind == "apart" else self._one
-        branch(scope, scope.emit("icmp eq i64 %batch, 1"), one, self._several)
-        return ()
-
-    def _shared(self, scope: Scope, kind: str, count: str, work: Sequence[str], least: tuple[int, int] = (1, 1),
-                by: str = "lw_loop") -> Carried:
-        """Parts of one kind, by the pool; each as much work as a product of two sizes and the terms."""
-        context = self.function.slot(len(self.given), "i64", 8)
-        for k, (type, x) in enumerate(self.given):
-            scope.do(f"store {type} {x}, ptr {element(scope, 'i64', context, str(k))}")
-        units = product(scope, *work, "%k")
-        scope.run(by, [("ptr", f"@{self.product.name}_{kind}_shared"), ("ptr", context), ("i64", count), ("i64", units),
-                              *(("i64", str(x)) for x in least)])
-        return ()
-
-    def _several(self, scope: Scope) -> Carried:
-        made = self.product
-        own = self._is_one_of(scope, [*made.ways, *made.of_copies, *made.together])
-        if made.in_blocks:  # few large ones share themselves out
-            some = scope.emit(f"icmp sge i64 %batch, {MATRICES}")
-            some = scope.emit(f"and i1 {some}, {made.holds(scope, [[('mn', 'sle', SHARED)]])}")
-            own = scope.emit(f"or i1 {own}, {some}")
-        if made.may_square:  # what is made by half is made where it is
-            own = scope.emit(f"or i1 {own}, {made.is_square(scope)}")
-        branch(scope, own, partial(self._shared, kind="some", count="%batch", work=("%m", "%n")), self._alone)
-        return ()
-
-    def _one(self, scope: Scope) -> Carried:
-        def by_terms(inner: Scope) -> Carried:
-            return [("i1", inner.emit(f"call i1 @{self.product.name}_long({self.product.given})"))]
-        has_parts = self.product.holds(scope, long_sums.tests(self.product.form))
-        done, = branch(scope, has_parts, by_terms, otherwise=[("i1", "false")])
-        branch(scope, scope.emit(f"xor i1 {done}, true"), self._at_once)
-        return ()
-
-    def _at_once(self, scope: Scope) -> Carried:
-        panel = self.product.panel
-        if not self.product.may_square:
-            return self._unlike(scope)
-
-        def square(inner: Scope) -> Carried:
-            half = inner.emit(f"udiv i64 {squares.width_of(inner, panel)}, 2")
-            return self._shared(inner, "square", squares.blocks_of(inner, panel), ("%n", half))
-        branch(scope, self.product.is_square(scope), square, self._unlike)
-        return ()
-
-    def _unlike(self, scope: Scope) -> Carried:
-        """By columns, where the last way is taken, else by rows, where another is."""
-        made, panel = self.product, self.product.panel
-        count = scope.emit(f"udiv i64 {scope.emit(f'add i64 %n, {panel - 1}')}, {panel}")
-        *before, last = [made.holds(scope, cases) for cases, _ in made.ways]
-        for x in before:
-            last = scope.emit(f"and i1 {last}, {scope.emit(f'xor i1 {x}, true')}")
-        last = scope.emit(f"and i1 {last}, {scope.emit(f'icmp sgt i64 {count}, 1')}")
-
-        columns = partial(self._shared, kind="columns", count=count, work=("%m", str(panel)))
-        rows = partial(self._shared, kind="rows", count="%m", work=("%n",), least=(LEAST_ROWS, small.HIGHEST))
-
-        def by_rows(inner: Scope) -> Carried:
-            branch(inner, self._is_one_of(inner, made.ways), rows, self._alone)
-            return ()
-
-        def others(inner: Scope) -> Carried:
-            branch(inner, last, columns, by_rows)
-            return ()
-
-        def turned(inner: Scope) -> Carried:
-            return self._in_shares(inner, "turned", rows, others)
-        return self._in_shares(scope, "in_order", columns, turned)
-
-    def _in_shares(self, scope: Scope, code: str, parts: Callable[..., Carried], others: Callable[[Scope], Carried]) -> Carried:
-        """Parts, one for each thread, where this way is taken: it reads far along memory, or begins with a copy."""
-        if (test := self.product.way(scope, code)) is None:
-            return others(scope)
-        branch(scope, test, partial(parts, by="lw_wide_loop"), others)
-        return ()
-
-    def _is_one_of(self, scope: Scope, ways: Sequence[tuple[Cases, str]]) -> str:
-        own = "false"
-        for cases, _ in ways:
-            own = scope.emit(f"or i1 {own}, {self.product.holds(scope, cases)}")
-        return own
