@@ -191,10 +191,10 @@ def kind_of(s: Structure) -> str:
         return ""
     if s.type in _BUILT_IN:
         return "none" if s.type is _NONE else s.type.__name__
-    if issubclass(s.type, tuple):
-        return "named"
-    return "record" if s.type.__getattribute__ is object.__getattribute__ and all(map(
-        partial(_is_plain, s.type), (*s.meta.names, *s.meta.values))) else ""
+    if not isinstance(s.meta, Fields):
+        return "named" if s.type.__iter__ is tuple.__iter__ else ""
+    is_plain = s.type.__getattribute__ is object.__getattribute__
+    return "record" if is_plain and all(map(partial(_is_plain, s.type), (*s.meta.names, *s.meta.values))) else ""
 
 
 def _is_plain(kind: type, name: str) -> bool:
