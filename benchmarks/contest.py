@@ -105,7 +105,8 @@ def result(expected: Any, ours: Program, args: tuple) -> Any:
 
 def in_f64(f: Program, args: tuple) -> Any:
     """What a program gives for float64 arguments, outside jit."""
-    return f(*mapped(lambda x: x.astype("float64") if x.dtype == np.float32 else x, args))
+    double = {np.dtype("float32"): "float64", np.dtype("complex64"): "complex128"}
+    return f(*mapped(lambda x: x.astype(double.get(x.dtype, x.dtype)), args))
 
 
 def _tuned(workload: str, default: Program, f: Program, args: tuple) -> tuple[Callable[[], Any], str]:

@@ -46,9 +46,16 @@ def _masked_mean(xp):
     return lambda x: xp.sum(xp.where(x > 0, x, 0), axis=1) / xp.sum(x > 0, axis=1)
 
 
+def _complex(*shape: int):
+    return lambda rng: (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype("complex64")
+
+
 def statistics() -> list[Timing]:
     """Means, variances, running sums, medians and orders over either axis."""
     return held(
+        *(plain(f"sum of complex numbers over axis {axis}, 777x1234", (_complex(777, 1234),),
+                lambda xp, axis=axis: lambda z: xp.sum(z, axis), torch=lambda torch, axis=axis: lambda z: torch.sum(z, axis),
+                tolerance=1e-4) for axis in (0, 1)),
         plain("means and variances of columns, 2000x333", (normal(2000, 333),), _moments,
               torch=lambda torch: lambda x: torch.var_mean(x, 0, correction=0)[::-1]),
         plain("masked means of rows, 777x1234", (normal(777, 1234),), _masked_mean, torch=_masked_mean),

@@ -41,7 +41,7 @@ from loopwright.ir.rewriting import simplify
 from loopwright.ir.types import BOOL, COMPLEX, ArrayType
 from loopwright.lower import complex_functions as functions
 from loopwright.lower.fourier import RULES as TRANSFORMS
-from loopwright.lower.pairs import Pair, Part, as_pair, call, is_true, joined, pair_where, whole
+from loopwright.lower.pairs import Pair, Part, Whole, as_pair, call, is_true, joined, pair_where, whole
 from loopwright.lower.products import running_product
 
 Known = Part | Pair
@@ -216,6 +216,13 @@ def _cumprod(x: Pair, axis: int) -> Pair:
     return Pair(*[Part(move_axis(p.ref, last, axis)) for p in (out.re, out.im)])
 
 
+def _reduce_sum(x: Pair, axes: tuple[int, ...]) -> Pair:
+    """Of an array, across what lies along memory: both parts at once, as they lie."""
+    if isinstance(x, Whole) and axes and len(x.re.ref.shape) - 1 not in axes:
+        return whole(reduce_sum(x.pairs, axes=axes))
+    return Pair(*[Part(reduce_sum(p.ref, axes=axes)) for p in (x.re, x.im)])
+
+
 def _reduce_prod(x: Pair, axes: tuple[int, ...]) -> Pair:
     """The last of the running products that begin with 1."""
     if not axes:
@@ -254,7 +261,8 @@ RULES: dict[Op, Rule] = {
     selection.convert: _convert,
     construct.full: _full,
     construct.iota: _iota,
-    **{op: _each(op) for op in (broadcast, reduce_sum, reductions.cumsum, structural.reshape, structural.transpose,
+    reduce_sum: _reduce_sum,
+    **{op: _each(op) for op in (broadcast, reductions.cumsum, structural.reshape, structural.transpose,
                                 structural.slice_, structural.concatenate, windows.overlap_add, indexing.scatter,
                                 indexing.scatter_add)},
     structural.pad: _filling(pad), windows.windows: _filling(windows.windows),

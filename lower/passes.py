@@ -1,9 +1,10 @@
 """In which order fused loops go through what they read: columns row by row, reductions side by side, tiles."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from loopwright.ir.dims import Shape
 from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, Reduce, Size, walk
 from loopwright.ir.nest import For, Nest
 from loopwright.ir.schedule import Instruction, Interleave, OnePass
@@ -70,11 +71,12 @@ def goes_across(s: Survey, placement: list[Instruction]) -> bool:
     reductions: the fewer scattered reads win, and a tie goes to the reductions."""
     if not s.loops or s.level != s.loops:
         return False
-    composed = list(expressions(probe(s, placement).body))
+    nest = probe(s, placement)
+    composed, shapes = list(expressions(nest.body)), {b.name: b.shape for b in nest.buffers}
     folds = [x for e in composed for x in walk(e) if isinstance(x, Reduce)]
     lasts = {s.index[s.loops - 1]}
     inner = _fold_indices(s, placement, folds)
-    return scattered(composed, lasts) < scattered(composed, inner)
+    return scattered(composed, lasts, shapes) < scattered(composed, inner)
 
 
 def probe(s: Survey, placement: list[Instruction]) -> Nest:
@@ -94,15 +96,23 @@ def _fold_indices(s: Survey, placement: list[Instruction], folds: list[Reduce]) 
     return found
 
 
-def scattered(composed: Iterable[Expr], along: set[Index]) -> int:
-    """Distinct loads that an index of `along` steps through other than one element at a time."""
+def scattered(composed: Iterable[Expr], along: set[Index], shapes: Mapping[str, Shape] = {}) -> int:
+    """Distinct loads that an index of `along` steps through other than one element at a time, or one pair: of arrays whose
+    `shapes` end with the two parts of a complex number."""
     loads = {id(x): x for e in composed for x in walk(e) if isinstance(x, Load)}.values()
-    return sum(1 for x in loads if any(k in along for part in x.index for k in walk(part)) and not _contiguous(x, along))
+    return sum(1 for x in loads if any(k in along for part in x.index for k in walk(part))
+               and not _contiguous(x.index[:-1] if _is_part(x, shapes) else x.index, along))
 
 
-def _contiguous(x: Load, along: set[Index]) -> bool:
-    front = any(k in along for part in x.index[:-1] for k in walk(part))
-    first = x.index[-1]
+def _is_part(x: Load, shapes: Mapping[str, Shape]) -> bool:
+    """Whether it is the real or the imaginary part of a number that lies in memory."""
+    shape = shapes.get(str(x.array), ())
+    return len(shape) > 1 and shape[-1] == 2 and isinstance(x.index[-1], Literal)
+
+
+def _contiguous(index: tuple[Expr, ...], along: set[Index]) -> bool:
+    front = any(k in along for part in index[:-1] for k in walk(part))
+    first = index[-1]
     while isinstance(first, Apply) and first.fn == "add":  # a window's place, its offset, and what lies outside
         first = first.args[isinstance(first.args[0], Literal | Size)]
     return first in along and not front

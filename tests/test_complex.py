@@ -397,3 +397,18 @@ def test_nothing_complex_is_left():
     regions = [kernels, *(r for n in kernels.nodes for r in n.regions)]
     assert not any(v.type.dtype in COMPLEX for g in regions for n in g.nodes for v in (*n.inputs, *n.outputs))
     assert [v.type.dtype for v in (*kernels.params, *kernels.results)] == [F64, F64]
+
+
+@pytest.mark.parametrize("f", [lambda z: np.sum(z, 0), lambda z: np.sum(z * z, 0), lambda z: np.sum(np.real(z), 0),
+                               lambda z: np.sum(z, (0, 1)), lambda z: np.sum(z, 1)])
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+def test_sums_across_memory_go_by_rows(f, dtype):
+    """Each with the other part beside it: memory is read once, and never down its columns."""
+    rng = np.random.default_rng(0)
+    z = (rng.normal(size=(23, 37, 5)) + 1j * rng.normal(size=(23, 37, 5))).astype(dtype)
+    compiled = lw.jit(f)
+    np.testing.assert_allclose(compiled(z), f(z), rtol=1e-4 if dtype == "c8" else 1e-12, atol=1e-5)
+    flat = z.reshape(23, -1)
+    kernels = lw.jit(lambda z: np.sum(z, 0)).lower(flat).kernels
+    assert kernels.count("schedule=") == kernels.count("ByRows()") == 1
+    assert "ByRows()" in lw.jit(lambda z: np.sum(z * z, 0)).lower(flat).kernels

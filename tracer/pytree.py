@@ -191,10 +191,11 @@ def kind_of(s: Structure) -> str:
         return ""
     if s.type in _BUILT_IN:
         return "none" if s.type is _NONE else s.type.__name__
+    kind: Any = s.type
     if not isinstance(s.meta, Fields):
-        return "named" if s.type.__iter__ is tuple.__iter__ else ""
-    is_plain = s.type.__getattribute__ is object.__getattribute__
-    return "record" if is_plain and all(map(partial(_is_plain, s.type), (*s.meta.names, *s.meta.values))) else ""
+        return "named" if kind.__iter__ is tuple.__iter__ else ""
+    is_plain = kind.__getattribute__ is object.__getattribute__
+    return "record" if is_plain and all(map(partial(_is_plain, kind), (*s.meta.names, *s.meta.values))) else ""
 
 
 def _is_plain(kind: type, name: str) -> bool:
