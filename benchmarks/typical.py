@@ -197,6 +197,7 @@ def vectors() -> list[Timing]:
     return held(
         *(plain(f"x @ w, {m}x{k} by {k}x{n}", (normal(m, k), normal(k, n)), along, torch=along, dtype=dtype, tolerance=1e-4)
           for m, k, n in few for dtype in FLOATS),
+        plain("complex x @ w, 777x1234", (_complex(777, 1234), _complex(1234)), along, torch=along, tolerance=1e-4),
         *(plain(f"x @ w, {m}x{n}", (normal(m, n), normal(n)), along, torch=along, tolerance=1e-4) for m, n in sizes),
         *(plain(f"v @ x, {m}x{n}", (normal(m, n), normal(m)), down, torch=down, tolerance=1e-4) for m, n in sizes))
 

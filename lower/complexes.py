@@ -46,6 +46,7 @@ from loopwright.lower.products import running_product
 
 Known = Part | Pair
 Rule = Callable[..., Known]
+Pairs = tuple[tuple[int, int], ...]  # axes of two operands
 
 
 def without_complex(g: Graph) -> Graph:
@@ -208,6 +209,41 @@ def _bilinear(op: Op) -> Rule:
     return rule
 
 
+def _dot_general(x: Known, y: Known, contract: Pairs, batch: Pairs, dtype: np.dtype | None = None) -> Pair:
+    """A matrix that lies in memory, terms along it or down it, by a vector: one real product, which reads it once."""
+    x, y, count = as_pair(x), as_pair(y), len(contract)
+    left, right = (len(z.re.ref.shape) for z in (x, y))
+    part = None if dtype is None else real_part(dtype)
+    along, down = ([pair[side] for pair in contract] for side in (0, 1))
+    if not batch and isinstance(x, Whole) and right == count < left and along == [*range(left - count, left)]:
+        return _matrix_by_vector(x, y, contract, part)
+    if not batch and isinstance(y, Whole) and left == count < right and down == [*range(count)]:
+        return _vector_by_matrix(x, y, contract, part)
+    return _FOUR_PRODUCTS(x, y, contract=contract, batch=batch, dtype=dtype)
+
+
+def _matrix_by_vector(x: Whole, y: Pair, contract: Pairs, dtype: np.dtype | None) -> Pair:
+    """Twice as many terms by two columns: the rows of these are (re, im) for the real part of a term, and (-im, re) for its
+    imaginary part."""
+    re, im = (Part(permute(p.ref, tuple([b for _, b in contract]))) for p in (y.re, y.im))
+    rows = [joined(pair) for pair in (Pair(re, im), Pair(-im, re))]
+    count, shape = len(contract), rows[0].shape
+    columns = structural.concatenate(*[reshape(r, shape=(*shape[:-1], 1, 2)) for r in rows], axis=count)
+    terms = (*((a, k) for k, (a, _) in enumerate(contract)), (len(x.re.ref.shape), count))
+    return whole(contraction.dot_general(x.pairs, columns, contract=terms, batch=(), dtype=dtype))
+
+
+def _vector_by_matrix(x: Pair, y: Whole, contract: Pairs, dtype: np.dtype | None) -> Pair:
+    """Two rows, the real and the imaginary parts, by all parts of the matrix."""
+    order = tuple([a for a, _ in contract])
+    parts = [permute(p.ref, order) for p in (x.re, x.im)]
+    rows = structural.concatenate(*[reshape(p, shape=(1, *p.shape)) for p in parts], axis=0)
+    terms = tuple([(k + 1, k) for k in range(len(contract))])
+    found = contraction.dot_general(rows, y.pairs, contract=terms, batch=(), dtype=dtype)
+    by_re, by_im = (whole(reshape(section(found, 0, k, 1), shape=found.shape[1:])) for k in (0, 1))
+    return Pair(by_re.re - by_im.im, by_re.im + by_im.re)
+
+
 def _cumprod(x: Pair, axis: int) -> Pair:
     """The library's running products run along the last axis of pairs."""
     last = len(x.re.ref.shape) - 1
@@ -241,6 +277,7 @@ def _reduce_prod(x: Pair, axes: tuple[int, ...]) -> Pair:
     return Pair(Part(re), Part(im))
 
 
+_FOUR_PRODUCTS = _bilinear(contraction.dot_general)
 RULES: dict[Op, Rule] = {
     arithmetic.add: lambda x, y: x + y,
     arithmetic.sub: lambda x, y: x - y,
@@ -267,7 +304,7 @@ RULES: dict[Op, Rule] = {
                                 indexing.scatter_add)},
     structural.pad: _filling(pad), windows.windows: _filling(windows.windows),
     indexing.gather: _gather,
-    contraction.dot_general: _bilinear(contraction.dot_general), convolution.conv: _bilinear(convolution.conv),
+    contraction.dot_general: _dot_general, convolution.conv: _bilinear(convolution.conv),
     **TRANSFORMS,
     reductions.cumprod: _cumprod,
     reductions.reduce_prod: _reduce_prod,

@@ -412,3 +412,21 @@ def test_sums_across_memory_go_by_rows(f, dtype):
     kernels = lw.jit(lambda z: np.sum(z, 0)).lower(flat).kernels
     assert kernels.count("schedule=") == kernels.count("ByRows()") == 1
     assert "ByRows()" in lw.jit(lambda z: np.sum(z * z, 0)).lower(flat).kernels
+
+
+@pytest.mark.parametrize(("subscripts", "left", "right"), [
+    ("ij,j->i", (7, 11), (11,)), ("ij,j->i", (40, 300), (300,)), ("j,ji->i", (11,), (11, 7)), ("j,ji->i", (300,), (300, 40)),
+    ("ijk,jk->i", (5, 3, 4), (3, 4)), ("ijk,kj->i", (5, 3, 4), (4, 3)), ("jk,jkil->il", (3, 4), (3, 4, 5, 2)),
+    ("kj,jki->i", (4, 3), (3, 4, 5)), ("ji,j->i", (11, 7), (11,)), ("j,ij->i", (11,), (7, 11)), ("ij,j->i", (7, 0), (0,)),
+    ("i,i->", (9,), (9,)), ("ij,j->i", (0, 4), (4,))])
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+def test_matrices_by_vectors_are_one_real_product(subscripts, left, right, dtype):
+    rng = np.random.default_rng(0)
+    x, y = ((rng.normal(size=s) + 1j * rng.normal(size=s)).astype(dtype) for s in (left, right))
+    near = {"rtol": 1e-4 if dtype == "c8" else 1e-12, "atol": 1e-4 if dtype == "c8" else 1e-12}
+    f = lw.jit(lambda x, y: np.einsum(subscripts, x, y))
+    np.testing.assert_allclose(f(x, y), np.einsum(subscripts, x, y), **near)
+    g = lw.jit(lambda x, y: np.einsum(subscripts, x * 2, np.conj(y)))
+    np.testing.assert_allclose(g(x, y), np.einsum(subscripts, x * 2, np.conj(y)), **near)
+    if subscripts in ("ij,j->i", "j,ji->i"):
+        assert f.lower(x, y).kernels.count("dot") == 1
