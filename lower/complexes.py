@@ -209,7 +209,7 @@ def _bilinear(op: Op) -> Rule:
     return rule
 
 
-def _dot_general(x: Known, y: Known, contract: Pairs, batch: Pairs, dtype: np.dtype | None = None) -> Pair:
+def _dot_general(x: Known, y: Known, contract: Pairs, batch: Pairs, dtype: np.dtype | None = None) -> Known:
     """A matrix that lies in memory, terms along it or down it, by a vector: one real product, which reads it once."""
     x, y, count = as_pair(x), as_pair(y), len(contract)
     left, right = (len(z.re.ref.shape) for z in (x, y))
