@@ -78,11 +78,12 @@ class Sizes:
                     [*both, fits, ("m", "slt", 2 * FEW), ("n", "sge", half)]]
         ordered: Way = [[("m", "sge", rows), ("m", "sle", in_order.ROWS), ("nk", "sgt", size // self.dtype.itemsize),
                          ("n", "sge", wide)] for rows, size in ORDERED], "in_order"
+        soon: Way = [[near, ("n", "sgt", max(half, least - 1))]], "small"  # most little ones: asked first
         if self.form[0]:
-            return [ordered, (straight, "small"), in_chunks]
+            return [soon, ordered, (straight, "small"), in_chunks]
         straight.append([fits, ("m", "sgt", chunks.ROWS), ("k", "sgt", BRIEF), ("n", "sge", least)])
         turned: Way = [[*both, ("n", "sle", half), ("m", "sge", MANY), ("k", "sge", wide)]], "turned"
-        return [ordered, turned, (straight, "small"), (self._short_rows(), "by_vector"), in_chunks]
+        return [soon, ordered, turned, (straight, "small"), (self._short_rows(), "by_vector"), in_chunks]
 
     def ways_apart(self) -> list[Way]:
         """Those that read lines of the right side, which lie anywhere, once, or twice, or few."""

@@ -52,11 +52,12 @@ from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.product_sizes import Cases, Sizes, Way, holds
 from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
-from loopwright.lower.codegen.whole_products import LITTLE, Whole
+from loopwright.lower.codegen.whole_products import Whole
 from loopwright.lower.runtime.blas_threads import MOST
 from loopwright.lower.target import Target
 
 FORMS = tuple((left, right) for left in (False, True) for right in (False, True))  # whether each side is stored transposed
+LITTLE = 1 << 16  # multiplications, for which the library copies what it needs
 Code = Callable[[Scope, list[str], str], None]  # places, rows
 Columns = Callable[[Scope, list[str], str, tuple[str, str]], None]  # and from which column to which
 

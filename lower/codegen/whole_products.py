@@ -13,11 +13,11 @@ from loopwright.lower.codegen.interleaving import product
 from loopwright.lower.codegen.product_sizes import Cases
 from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch
+from loopwright.lower.runtime.pool_text import THRESHOLD
 
 if TYPE_CHECKING:
     from loopwright.lower.codegen.products import Product
 
-LITTLE = 1 << 16  # multiplications, which no threads share
 LEAST_ROWS = 24  # that a thread takes
 MATRICES, SHARED = 8, 1 << 18  # products with no more results, no fewer of which threads take whole
 
@@ -32,7 +32,7 @@ class Whole:
         """The function: little is done where it is."""
         root = self.function.root
         if self.product.ways:
-            little = root.emit(f"icmp sle i64 {product(root, '%batch', '%m', '%n', '%k')}, {LITTLE}")
+            little = root.emit(f"icmp slt i64 {product(root, '%batch', '%m', '%n', '%k')}, {THRESHOLD}")
             branch(root, little, self._alone, self._by_pool)
         else:
             self._alone(root)
