@@ -252,11 +252,11 @@ def _cumprod(x: Pair, axis: int) -> Pair:
     return Pair(*[Part(move_axis(p.ref, last, axis)) for p in (out.re, out.im)])
 
 
-def _reduce_sum(x: Pair, axes: tuple[int, ...]) -> Pair:
+def _reduce_sum(x: Pair, axes: tuple[int, ...]) -> Known:
     """Of an array, across what lies along memory: both parts at once, as they lie."""
     if isinstance(x, Whole) and axes and len(x.re.ref.shape) - 1 not in axes:
         return whole(reduce_sum(x.pairs, axes=axes))
-    return Pair(*[Part(reduce_sum(p.ref, axes=axes)) for p in (x.re, x.im)])
+    return _SUM_OF_EACH(x, axes=axes)
 
 
 def _reduce_prod(x: Pair, axes: tuple[int, ...]) -> Pair:
@@ -277,6 +277,7 @@ def _reduce_prod(x: Pair, axes: tuple[int, ...]) -> Pair:
     return Pair(Part(re), Part(im))
 
 
+_SUM_OF_EACH = _each(reduce_sum)
 _FOUR_PRODUCTS = _bilinear(contraction.dot_general)
 RULES: dict[Op, Rule] = {
     arithmetic.add: lambda x, y: x + y,

@@ -452,6 +452,21 @@ def test_dataclasses_whose_attributes_are_made_anew_are_taken_apart_in_python(mo
     assert asked and f.compiles == 1
 
 
+class Backwards(Running):
+    """A named tuple whose children are not its items."""
+
+    def __iter__(self):
+        return iter((self[1], self[0]))
+
+
+def test_named_tuples_that_iterate_otherwise_are_taken_apart_in_python(monkeypatch):
+    f, t = lw.jit(lambda t: t.mean - t.count), Backwards(np.arange(3.0), np.ones(3))
+    expected = f(t)
+    asked = unasked(f, monkeypatch)
+    np.testing.assert_array_equal(f(t), expected)
+    assert asked and f.compiles == 1
+
+
 def test_dataclasses_that_lack_a_field_say_so():
     f, p = lw.jit(lambda p: p.w + 1), Dense(np.zeros(2), np.zeros(2))
     f(p)

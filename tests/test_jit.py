@@ -131,28 +131,25 @@ def test_the_contents_of_a_mask_are_guarded():
                          ids=["straight", "of two axes", "strided"])
 def test_versions_of_known_contents_answer_by_themselves(array, monkeypatch):
     """Compiled code compares what the array holds, its shape and its dtype; of arrays in pieces Python does."""
-    mask = array.copy() if array.flags.c_contiguous else array
+    mask = array.copy() if array.flags.c_contiguous else np.repeat(array, 2)[::2]
     f = lw.jit(lambda x: x[mask].sum())
     x = np.arange(1.0, 4.0).reshape(mask.shape)
     same(f(x), x[mask].sum())
     asked = []
     monkeypatch.setattr(f, "slow", lambda *args, slow=f.slow: (asked.append(args), slow(*args))[1])
     same(f(x), x[mask].sum())
-    assert is_native() is False or bool(asked) != mask.flags.c_contiguous
-    mask.reshape(-1)[:] = True if mask.flags.c_contiguous else mask
+    assert not is_native() or bool(asked) != mask.flags.c_contiguous
+    mask[...] = True
     same(f(x), x[mask].sum())
     assert asked
 
 
 def test_a_known_array_of_another_shape_is_traced_anew():
-    mask = np.array([[True, False], [True, True]])
-    f = lw.jit(lambda x: x[mask.any(0)] if mask.ndim == 2 else x[mask])
     held = np.array([True, False, True, True])
     g = lw.jit(lambda x: x[held])
     same(g(np.arange(4.0)), np.arange(4.0)[held])
     held.resize(2, refcheck=False)
     same(g(np.arange(2.0)), np.arange(2.0)[held])
-    same(f(np.arange(2.0)), np.arange(2.0)[mask.any(0)])
     assert g.compiles == 2
 
 

@@ -241,7 +241,7 @@ class Product:
             branch(scope, test, partial(run, this), partial(run, other))
 
     def way(self, scope: Scope, code: str) -> str | None:
-        """Whether the sizes are those of a way, no other of which comes before; None where there is none."""
+        """Whether the sizes are those of a way, which are no other's before it; None where there is no such way."""
         return next((self.holds(scope, cases) for cases, x in self.ways if x == code), None)
 
     # ---- which way --------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ import re
 
 from loopwright.lower.runtime.writer import QUICKLY
 
-_FUNCTION = re.compile(r"^define (internal )?([^@\n]*@([\w.$]+)\([^\n]*\))[^\n]*\{\n", re.MULTILINE)
+FUNCTION = re.compile(r"^define (internal )?([^@\n]*@([\w.$]+)\([^\n]*\))[^\n]*\{\n", re.MULTILINE)
 _SHARED = re.compile(r"(?:declare [^@\n]*@([\w.$]+)\([^\n]*|@([\w.$]+) = [^\n]*|!\d+ = [^\n]*)")
-_NAME = re.compile(r"@([\w.$]+)")
-_END = "\n}\n"
+NAME = re.compile(r"@([\w.$]+)")
+END = "\n}\n"
 
 
 def parts(text: str) -> tuple[str, str]:
@@ -28,8 +28,8 @@ def parts(text: str) -> tuple[str, str]:
     headers: tuple[dict[str, str], dict[str, str]] = {}, {}
     internal: dict[str, str] = {}  # how functions begin
     done = 0
-    while (found := _FUNCTION.match(text, _next_function(text, done))) is not None:
-        end = text.find(_END, found.end() - 1) % len(text) + len(_END)  # one at the very end may lack its newline
+    while (found := FUNCTION.match(text, _next_function(text, done))) is not None:
+        end = text.find(END, found.end() - 1) % len(text) + len(END)  # one at the very end may lack its newline
         is_long = found[1] is None and " optnone {" in found[0]
         headers[is_long][found[3]] = found[2]
         if found[1]:
@@ -40,7 +40,7 @@ def parts(text: str) -> tuple[str, str]:
     if not long:
         return text, ""
     rest, longs = "".join((*short, text[done:])), "".join(long)
-    used = set(_NAME.findall(longs))
+    used = set(NAME.findall(longs))
     for name in used & internal.keys():
         rest = rest.replace(internal[name], internal[name].replace("internal ", "", 1), 1)
     called = [f"declare {header}" for name, header in headers[1].items() if f"@{name}(" in rest]
@@ -82,6 +82,6 @@ def _with_addresses_at_hand(function: str) -> str:
         return f"%near{k}"
 
     for line in lines:
-        made.append(_NAME.sub(load, line) if "@" in line and "@llvm." not in line else line)
+        made.append(NAME.sub(load, line) if "@" in line and "@llvm." not in line else line)
     slots = [text for name in names for text in (f"  %far.{name} = alloca ptr", f"  store ptr @{name}, ptr %far.{name}")]
     return "\n".join((header, *slots, *made))

@@ -5,14 +5,11 @@ calls, and together they define no function twice; each has its own copies of th
 """
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-_FUNCTION = re.compile(r"define (internal )?([^@\n]*@([\w.$]+)\([^\n]*\))[^\n]*\{\n")
-_NAME = re.compile(r"@([\w.$]+)")
-_END = "\n}\n"
+from loopwright.lower.runtime.parts import END, FUNCTION, NAME
 
 
 @dataclass
@@ -28,7 +25,7 @@ class _Library:
 def pieces(text: str) -> dict[str, tuple[str, ...]]:
     """The pieces that each exported function needs."""
     library = _read(text)
-    named = {name: {*_NAME.findall(lines)} for name, lines in (library.shared | library.functions).items()}
+    named = {name: {*NAME.findall(lines)} for name, lines in (library.shared | library.functions).items()}
     users = {name: list[str]() for name in library.functions}
     for export in library.exported:
         for name in _reached([export], named) & users.keys():
@@ -42,12 +39,12 @@ def pieces(text: str) -> dict[str, tuple[str, ...]]:
 
 def _read(text: str) -> _Library:
     library = _Library()
-    for part in f"{text}\n".split(_END):
+    for part in f"{text}\n".split(END):
         before, _, body = f"\n{part}".partition("\ndefine ")
         for line in filter(None, before.split("\n")):
-            found = None if line.startswith("!") else _NAME.search(line)
+            found = None if line.startswith("!") else NAME.search(line)
             library.shared[line if found is None else found[1]] = line
-        if (head := _FUNCTION.match(function := f"define {body}{_END}")) is not None:
+        if (head := FUNCTION.match(function := f"define {body}{END}")) is not None:
             is_internal, library.headers[head[3]], name = head.groups()
             library.functions[name] = function.replace("internal ", "", 1) if is_internal else function
             library.exported += [] if is_internal else [name]
