@@ -14,6 +14,8 @@ import platform
 import sys
 from pathlib import Path
 
+from llvmlite.binding import get_host_cpu_name
+
 from benchmarks import harness, report
 
 THREADS = ("LOOPWRIGHT_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -56,11 +58,11 @@ def limit_threads(count: int | None) -> int:
 
 
 def processor() -> str:
-    """Its name, where the system tells."""
+    """Its name, where the system tells, and LLVM's name for its kind: makers give one name to processors of several years."""
     described = Path("/proc/cpuinfo")
     lines = described.read_text().splitlines() if described.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    return f"{names[0] if names else platform.machine()}, {get_host_cpu_name()}"
 
 
 if __name__ == "__main__":
