@@ -65,8 +65,8 @@ class Target:
 
     @property
     def gains_past_caches(self) -> bool:
-        """Whether large results are soonest made by stores past the caches: measured on Zen 4 alone."""
-        return self.cpu == "znver4"
+        """Whether large results are soonest made by stores past the caches: measured on Zen 4 and 5."""
+        return self.cpu in ("znver4", "znver5")
 
     @property
     def has_half(self) -> bool:

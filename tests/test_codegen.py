@@ -290,7 +290,7 @@ def test_column_sums(bits, by_rows, monkeypatch):
     body = Store("y", (J,), Reduce("sum", ((I, N),), load("x", I, J), F32))
     columns = For(J, M, (body,), target.lanes(F32), 4, by_rows=by_rows)
     f = compile_nest(Nest("columns", (X2, out(M)), ("n", "m"), (columns,)), target)
-    for n, m in ((3, 0), (0, 5), (2, 1), (3, 15), (1000, 16), (2, 17), (30000, 70), (40, 7001)):
+    for n, m in ((3, 0), (0, 5), (2, 1), (3, 15), (1000, 16), (2, 17), (30000, 70), (40, 7001), (7, 300), (9, 256), (517, 259)):
         x = np.random.default_rng(n).random((n, m)).astype(F32)
         y = np.ones(m, F32)
         f(x, y, sizes=(n, m))

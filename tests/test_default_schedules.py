@@ -115,8 +115,12 @@ def spread_of(x):
     return np.var(x, axis=0)
 
 
+def of_formulas(x):
+    return np.log(np.sum(np.exp(x - np.max(x, axis=0)), axis=0)) + np.sum(np.sin(x[:, :1]) * np.cos(x[0]), axis=0)
+
+
 COLUMNS = [lambda x: np.sum(x, axis=0), lambda x: np.max(x, axis=0), lambda x: np.argmin(x, axis=0), weighted, spread_of,
-           lambda x: np.sum(x[:, None] * x[:, :, None], axis=(0, 1))]
+           lambda x: np.sum(x[:, None] * x[:, :, None], axis=(0, 1)), of_formulas, lambda x: np.sum(x[:, :1] * x[0], axis=0)]
 WEIGHED = st.integers(1, 40) | st.sampled_from([16, 17, 511, 512, 513, 1100])
 
 

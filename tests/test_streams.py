@@ -15,6 +15,7 @@ x86 = pytest.mark.skipif(not host_target().is_x86, reason="such stores are x86's
 def soon(monkeypatch):
     """Results of a few lines are large, on every x86."""
     monkeypatch.setattr(streams, "PAST_CACHES", 1 << 12)
+    monkeypatch.setattr(streams, "MOVED", 1 << 12)
     monkeypatch.setattr(Target, "gains_past_caches", property(lambda target: target.is_x86))
 
 

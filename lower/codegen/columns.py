@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from loopwright.ir.dims import Extent
-from loopwright.ir.loops import Expr, Index, Load, Local, Reduce, transform, walk
+from loopwright.ir.loops import Apply, Expr, Index, Load, Local, Reduce, transform, walk
 from loopwright.ir.nest import For, Statement
+from loopwright.lower.codegen.arithmetic import FORMULAS
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.evaluate import remember
 from loopwright.lower.codegen.fold_states import Fold, Joint, State
@@ -20,11 +22,12 @@ from loopwright.lower.codegen.folds import cascade
 from loopwright.lower.codegen.machine import register_type
 from loopwright.lower.codegen.spans import Span
 from loopwright.lower.codegen.terms import Term
-from loopwright.lower.codegen.text import Carried, Scope, branch, loop
+from loopwright.lower.codegen.text import Carried, Scope, branch, loop, once
 from loopwright.lower.fusing import by_rows
 from loopwright.lower.passes import MOST_JOINED
 
 ROWS = 8  # folded in registers: so many lines at a distance have places of their own in any first cache
+WIDE = 256  # columns from which on the code goes through these without a loop: each load goes along a row of its own then
 BLOCKS = (64, 32)  # blocks of rows, blocks of those: additions in a row
 BYTES = 1 << 15  # of the accumulators of the first level
 
@@ -47,6 +50,7 @@ class Column:
     slots: tuple[tuple[str, ...], ...]
     few: str  # whether all rows make one block: then the first level is the last
     is_outer: bool  # of nothing in memory that has both rows and columns
+    together: int  # rows that registers fold before the accumulators of the first level have them
 
 
 def in_stripes(context: Context, statement: For, span: Span, over_vectors: OverVectors, execute: Execute) -> None:
@@ -71,7 +75,9 @@ class _Stripes:
         bodies = [_renamed(e.body, e.over[0][0], index) for e in joined]
         folds = [Fold(context, e.monoid, kernel.terms.of(b), e.dtype, ()) for e, b in zip(joined, bodies, strict=True)]
         folding = Joint(folds)
-        sizes = _sizes(joined[0]) if folding.cascades else ()
+        is_outer = not any(_goes_both_ways(y, index, self.name) for b in bodies for y in walk(b))
+        together = 1 if _has_formulas(bodies) and not is_outer else ROWS
+        sizes = _sizes(joined[0], together) if folding.cascades else ()
         kinds = tuple(kind for f in folds for kind in (register_type(f.work), *(["i64"] if f.positions else [])))
         slots = tuple(tuple(kernel.function.slot(self.width, kind, 64) for kind in kinds) for _ in range(1 + len(sizes)))
         few = "false"
@@ -79,9 +85,8 @@ class _Stripes:
             few = kernel.root.emit(f"icmp sle i64 {kernel.extent(extent)}, {sizes[0]}")
             first = [kernel.root.emit(f"select i1 {few}, ptr {b}, ptr {a}") for a, b in zip(slots[0], slots[-1], strict=True)]
             slots = (tuple(first), *slots[1:])
-        is_outer = not any(_goes_both_ways(x, index, self.name) for b in bodies for x in walk(b))
         terms = tuple(map(kernel.terms.of, joined))
-        return Column(statement, terms, folding, kinds, index.name, extent, sizes, slots, few, is_outer)
+        return Column(statement, terms, folding, kinds, index.name, extent, sizes, slots, few, is_outer, together)
 
     def run(self, context: Context, span: Span) -> None:
         low, high = span
@@ -139,7 +144,7 @@ class _Stripes:
         branch(here.scope, x.few, lambda scope: (), many)
 
     def _blocks(self, here: Context, x: Column, part: Span, span: Span, done: Sequence[Column]) -> None:
-        """Some rows into the accumulators of the first level, `ROWS` at a time by registers: for all vectors, so that rows are
+        """Some rows into the accumulators of the first level, a few at a time by registers: for all vectors, so that rows are
         read in one go, or, where there are none in memory, for one vector after the other."""
         low, high = span
 
@@ -148,22 +153,39 @@ class _Stripes:
             self._remember(c, part[0], [y for y in done if y.statement == x.statement])
             start = list(zip(x.folding.types(c), x.folding.zero(c), strict=True))
 
-            def partial(scope: Scope, first: str, last: str, runs: bool) -> State:
-                def row(inner: Scope, at: str, state: State) -> State:
-                    return x.folding.step(c.bind_index(x.index, at, inner), state, x.index)
-                return loop(scope, first, last, "1", start, row, runs=runs)
-            state = cascade(c.scope, (begin, end), (ROWS,) if x.is_outer else (), start, partial,
+            def row(inner: Scope, at: str, state: State) -> State:
+                return x.folding.step(c.bind_index(x.index, at, inner), state, x.index)
+
+            def fold(scope: Scope, first: str, last: str, runs: bool) -> State:
+                def straight(scope: Scope) -> Carried:
+                    state = [value for _, value in start]
+                    for k in range(x.together):
+                        at = scope.emit(f"add nsw i64 {first}, {k}") if k else first
+                        state = once(scope, partial(row, at=at, state=state))
+                    return list(zip(x.folding.types(c), state, strict=True))
+
+                def in_turn(scope: Scope) -> Carried:
+                    state = loop(scope, first, last, "1", start, row, runs=runs)
+                    return list(zip(x.folding.types(c), state, strict=True))
+                if x.together == 1:
+                    return [value for _, value in straight(scope)]
+                if not runs or x.is_outer or c.mask is not None:
+                    return [value for _, value in in_turn(scope)]
+                whole = scope.emit(f"icmp eq i64 {last}, {scope.emit(f'add nsw i64 {first}, {x.together}')}")
+                wide = scope.emit(f"icmp sge i64 {scope.emit(f'sub i64 {part[1]}, {part[0]}')}, {WIDE}")
+                return branch(scope, scope.emit(f"and i1 {whole}, {wide}"), straight, in_turn)
+            state = cascade(c.scope, (begin, end), (x.together,) if x.is_outer else (), start, fold,
                             lambda scope, a, b: x.folding.merge(scope, a, b, c.lanes), runs)
             self._merge(c, x, 0, part[0], state)
 
         def block(inner: Scope, begin: str, state: list[str]) -> list[str]:
-            end = _end(inner, begin, ROWS, high)
+            end = _end(inner, begin, x.together, high)
             self.over_vectors(here.at(inner), part, lambda c: folded(c, begin, end, True))
             return []
         if x.is_outer:
             self.over_vectors(here, part, lambda c: folded(c, low, high, False))
         else:
-            loop(here.scope, low, high, str(ROWS), (), block)
+            loop(here.scope, low, high, str(x.together), (), block)
 
     # ---- accumulators --------------------------------------------------------------------------
     def _clear(self, here: Context, x: Column, level: int, part: Span) -> None:
@@ -220,9 +242,14 @@ def _renamed(e: Expr, old: Index, new: Index) -> Expr:
     return transform(e, lambda x: new if x == old else None)
 
 
-def _sizes(e: Reduce) -> tuple[int, ...]:
-    """Rows of the blocks of each level; those that a known number of rows fits into are left out."""
-    sizes, size, extent = [], ROWS, e.over[0][1]
+def _has_formulas(bodies: Sequence[Expr]) -> bool:
+    return any(isinstance(x, Apply) and x.fn in FORMULAS for b in bodies for x in walk(b))
+
+
+def _sizes(e: Reduce, size: int) -> tuple[int, ...]:
+    """Rows of the blocks of each level, from those that registers fold; blocks that a known number of rows fits into are left
+    out."""
+    sizes, extent = [], e.over[0][1]
     for count in BLOCKS:
         size *= count
         if not isinstance(extent, int) or extent > size:

@@ -18,6 +18,7 @@ from loopwright.lower.fusing import expressions
 from loopwright.lower.target import Target
 
 PAST_CACHES = 1 << 24  # bytes of a result that no cache is likely to hold until it is read
+MOVED = 40 << 20  # bytes of all arrays of a kernel that caches of 32 MiB cannot hold from one call to the next
 LONG_ROW = 1024  # bytes of a row that is stored past the caches
 FURTHER = 1 << 13  # bytes of rows from what is read to what is asked for meanwhile
 
@@ -152,9 +153,11 @@ def without_short(nest: Nest) -> Nest:
 
 
 def is_past(context: Context, results: Sequence[Buffer], places: Sequence[str]) -> str:
-    """Whether results at these places are larger than caches and made of whole lines, in rows that are long, as an i1."""
+    """Whether results at these places are large, made of whole lines, in rows that are long, and with all else that the kernel
+    moves more than caches hold, as an i1."""
     scope, kernel, found = context.scope, context.kernel, "true"
-    tests = []
+    moved = sum((product(b.shape) * b.dtype.itemsize for b in kernel.buffers.values() if b.role != "local"), 0)
+    tests = [f"icmp sge i64 {kernel.extent(moved)}, {MOVED}"]
     for b, place in zip(results, places, strict=True):
         tests.append(f"icmp sge i64 {kernel.extent(product(b.shape) * b.dtype.itemsize)}, {PAST_CACHES}")
         bits = scope.emit(f"ptrtoint ptr {place} to i64")

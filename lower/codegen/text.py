@@ -231,6 +231,15 @@ def loop(scope: Scope, low: str, high: str, step: str, carried: Carried, body: B
             for (kind, first), last in zip(carried, new, strict=True)]
 
 
+def once(scope: Scope, body: Callable[[Scope], list[str]]) -> list[str]:
+    """What body gives in a scope of its own, which remembers no value of another turn."""
+    inside = scope.child("turn", conditional=False)
+    found = body(inside)
+    scope.lines += [f"  br label %{inside.start}", f"{inside.start}:", *inside.lines]
+    scope.label = inside.label
+    return found
+
+
 def _runs(low: str, high: str) -> bool:
     return low.isdigit() and high.isdigit() and int(low) < int(high)
 
