@@ -5,16 +5,16 @@ Guarantees: the function has no loop and no value that joins branches, so that i
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from loopwright.ir.dims import product
-from loopwright.ir.nest import Buffer, Nest, Ones
+from loopwright.ir.nest import Nest, Ones
 from loopwright.lower.codegen.context import Context
-from loopwright.lower.codegen.streams import is_past
 from loopwright.lower.codegen.text import Arm, Carried, Scope, branch
-from loopwright.lower.runtime.later import CHOSEN, few_of, past_of, place_of, squeezed_of
+from loopwright.lower.runtime.later import CHOSEN, few_of, place_of, squeezed_of
 
+Large = tuple[str, Callable[[Context], str]]  # a function for large arrays, and what says whether a call has such, as an i1
 MANY = 1 << 12  # elements that are worth such a body, which is compiled once
 
 
@@ -33,23 +33,17 @@ def _squeezed(context: Context, name: str, ones: Ones) -> str:
     return scope.emit(f"select i1 {matters}, ptr {scope.emit(f'getelementptr ptr, ptr @{first}, i64 {which}')}, ptr null")
 
 
-def in_few_columns(context: Context, nest: Nest, past: Sequence[Buffer], given: Sequence[tuple[str, str]], usual: Arm, *,
+def in_few_columns(context: Context, nest: Nest, large: Sequence[Large], given: Sequence[tuple[str, str]], usual: Arm, *,
                    apart: bool) -> None:
     """The body for as many columns as there are, of which the arguments are given; the usual one where it has none, or there is
-    little to do. past: the results for which there is a body where they are larger than caches. apart: bodies are compiled when
-    calls need them."""
+    little to do. large: those for large arrays, the first that holds. apart: bodies are compiled when calls need them."""
     scope, kernel = context.scope, context.kernel
-    place, wanted = _for_few(context, nest, apart=apart) if nest.few or (nest.ones is not None and apart) else ("null", None)
-    if past:
-        name = place_of(past_of(nest.name))
+    place, wanted = _for_few(context, nest, apart=apart) if nest.few or (nest.ones is not None and apart) else ("null", "false")
+    for function, holds in large:
+        name = place_of(function)
         kernel.function.constants.add(f"@{name} = external global ptr")
-        large = is_past(context, past, [kernel.pointers[b.name] for b in past])
-        if wanted is None:
-            place, wanted = f"@{name}", large
-        else:
-            place = scope.emit(f"select i1 {wanted}, ptr {place}, ptr @{name}")
-            wanted = scope.emit(f"or i1 {wanted}, {large}")
-    assert wanted is not None
+        place = scope.emit(f"select i1 {wanted}, ptr {place}, ptr @{name}")
+        wanted = scope.emit(f"or i1 {wanted}, {holds(context)}")
     body = scope.call("ptr", CHOSEN, [("i1", wanted), ("ptr", place), ("ptr", "null")]) if apart else \
         scope.emit(f"select i1 {wanted}, ptr {place}, ptr null")
 

@@ -32,10 +32,11 @@ from loopwright.ir.nest import (
 from loopwright.ir.schedule import ShortRows
 from loopwright.lower.codegen.at_once import at_once
 from loopwright.lower.codegen.beside import choosing, side_by_side, test_of
-from loopwright.lower.codegen.bodies import in_few_columns
+from loopwright.lower.codegen.bodies import Large, in_few_columns
 from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate, remember
+from loopwright.lower.codegen.far import are_far, from_afar
 from loopwright.lower.codegen.fold_states import Fold
 from loopwright.lower.codegen.folds import fold, fold_together
 from loopwright.lower.codegen.forms import (
@@ -57,7 +58,7 @@ from loopwright.lower.codegen.runs import Updates
 from loopwright.lower.codegen.scratch import with_scratch
 from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
 from loopwright.lower.codegen.spans import masked, short_spans, vector_spans
-from loopwright.lower.codegen.streams import fence, past_caches, reading_ahead, without_short
+from loopwright.lower.codegen.streams import fence, is_past, past_caches, reading_ahead, without_short
 from loopwright.lower.codegen.stretches import has_stretches, in_stretches
 from loopwright.lower.codegen.tensors import block_span, contract, padded, stretch, unit_count, unit_of
 from loopwright.lower.codegen.terms import Terms
@@ -66,7 +67,7 @@ from loopwright.lower.codegen.tiles import in_tiles, is_far
 from loopwright.lower.codegen.whiles import repeated
 from loopwright.lower.codegen.work import maths_weight, work_of
 from loopwright.lower.fusing import writes
-from loopwright.lower.runtime.later import CHOSEN, past_of, place_of, short_of
+from loopwright.lower.runtime.later import CHOSEN, far_of, past_of, place_of, short_of
 from loopwright.lower.runtime.pool_text import THRESHOLD
 from loopwright.lower.short_rows import beside
 from loopwright.lower.target import Target
@@ -96,6 +97,7 @@ class Generator:
                  streamed: frozenset[str] = frozenset()) -> None:
         self.nest, self.target, self.apart, self.streamed = nest, target, apart, streamed
         self.past = past_caches(nest, target) if apart is False else ()  # results that may go past the caches
+        self.far = from_afar(nest, target) if apart is False else None
         self.is_short: bool | None = None  # whether rows are, in a function of one of both
         self.of_one: list[str] = []  # that function, and those of loops in it
         self.flags = "fast " if fast_math else ""
@@ -122,14 +124,24 @@ class Generator:
             with_scratch(context.at(scope), local_buffers(self.nest.body),
                               lambda inside: self.statements(inside, self.nest.body, parallel=True))
             return ()
-        if not self.nest.few and not self.past and (self.nest.ones is None or self.apart is None):
+        large = self._large()
+        if not self.nest.few and not large and (self.nest.ones is None or self.apart is None):
             usual(context.scope)
         else:
-            in_few_columns(context, self.nest, self.past, self._arguments(), usual, apart=self.apart is not None)
+            in_few_columns(context, self.nest, large, self._arguments(), usual, apart=self.apart is not None)
         if self.streamed:
             fence(context)
         self.finish(self.nest.name, kernel)
         return self.text(self.functions)
+
+    def _large(self) -> list[Large]:
+        """The functions for large arrays."""
+        name, found = self.nest.name, list[Large]()
+        if self.past:
+            found.append((past_of(name), lambda c: is_past(c, self.past, [c.kernel.pointers[b.name] for b in self.past])))
+        if self.far is not None:
+            found.append((far_of(name), are_far))
+        return found
 
     def text(self, functions: list[str]) -> KernelText:
         text = "\n\n".join(functions) + "\n"
@@ -482,9 +494,14 @@ def emit_nest(nest: Nest, target: Target, fast_math: bool = False, *, apart: boo
             inner.run()
             return exported(inner.text(inner.of_one), short_of(nest.name))
         later[short_of(nest.name)] = short
+    if (far := generator.far) is not None:
+        def from_memory() -> KernelText:
+            inner = replace(without_short(far), name=far_of(nest.name))
+            return exported(Generator(inner, target, fast_math, None).run(), inner.name)
+        later[far_of(nest.name)] = from_memory
     if results := generator.past:
         def past() -> KernelText:
-            inner = replace(reading_ahead(without_short(nest), results), name=past_of(nest.name))
+            inner = replace(reading_ahead(without_short(far or nest), results), name=past_of(nest.name))
             return exported(Generator(inner, target, fast_math, None, frozenset([b.name for b in results])).run(), inner.name)
         later[past_of(nest.name)] = past
     return replace(made, apart=later)

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopwright.ir.dims import product
+from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Apply, Expr, Index, Load, When, walk_all
 from loopwright.ir.nest import Buffer, Contract, For, Let, Nest, Prefetch, Reduction, Scan, Statement, Store, altered, one_pass
 from loopwright.ir.types import BOOL
 from loopwright.lower.codegen.addresses import locate
-from loopwright.lower.codegen.context import Context
+from loopwright.lower.codegen.context import Context, Kernel
 from loopwright.lower.codegen.prefetches import LINE
 from loopwright.lower.codegen.work import maths_weight
 from loopwright.lower.fusing import expressions
@@ -152,12 +152,16 @@ def without_short(nest: Nest) -> Nest:
     return altered(nest, body=tuple(map(long, nest.body)), few=(), ones=None)
 
 
+def moved_bytes(kernel: Kernel) -> Extent:
+    """Of all arrays that a kernel reads or writes."""
+    return sum((product(b.shape) * b.dtype.itemsize for b in kernel.buffers.values() if b.role != "local"), 0)
+
+
 def is_past(context: Context, results: Sequence[Buffer], places: Sequence[str]) -> str:
     """Whether results at these places are large, made of whole lines, in rows that are long, and with all else that the kernel
     moves more than caches hold, as an i1."""
     scope, kernel, found = context.scope, context.kernel, "true"
-    moved = sum((product(b.shape) * b.dtype.itemsize for b in kernel.buffers.values() if b.role != "local"), 0)
-    tests = [f"icmp sge i64 {kernel.extent(moved)}, {MOVED}"]
+    tests = [f"icmp sge i64 {kernel.extent(moved_bytes(kernel))}, {MOVED}"]
     for b, place in zip(results, places, strict=True):
         tests.append(f"icmp sge i64 {kernel.extent(product(b.shape) * b.dtype.itemsize)}, {PAST_CACHES}")
         bits = scope.emit(f"ptrtoint ptr {place} to i64")

@@ -1,5 +1,5 @@
 """Functions of a program that are compiled when a call first needs them: those for short rows, for few columns,
-and for results larger than caches.
+and for arrays larger than caches.
 
     ptr @lw_rows_chosen(i1 short, ptr place, ptr long)
 
@@ -62,6 +62,11 @@ def squeezed_of(kernel: str, which: int) -> str:
 def past_of(kernel: str) -> str:
     """The function of a kernel for results that are larger than caches, a kind of its own."""
     return f"{kernel}_past{kernel.rpartition('_')[2]}"
+
+
+def far_of(kernel: str) -> str:
+    """The function of a kernel for arrays that are larger than the near caches, a kind of its own."""
+    return f"{kernel}_far{kernel.rpartition('_')[2]}"
 
 
 def is_squeezed(function: str) -> bool:
