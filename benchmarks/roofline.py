@@ -1,9 +1,9 @@
 """What this machine allows: the least time that a program could take on it, by what it must move and must compute.
 
-Ceilings are measured in the same process, by one thread or by all that take part: copies or maxima, the faster, of as many bytes
-as the program moves, and multiply-adds of whole registers. A program moves each argument and result once; it computes what
-`loopwright.ir.cost` counts, where a transcendental function is ten operations (fewer than it takes anywhere), and a `while`
-counts for one trip.
+Ceilings are measured in the same process, by one thread or by all that take part: copies or maxima, the faster, of as many
+bytes as the program moves, and multiply-adds of whole registers. A program moves each argument and result once; it computes
+what `loopwright.ir.cost` counts, where a transcendental function is ten operations (fewer than it takes anywhere), and a
+`while` counts for one trip.
 """
 from __future__ import annotations
 
