@@ -6,15 +6,16 @@ Guarantees: the function has no loop and no value that joins branches, so that i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from loopwright.ir.dims import product
 from loopwright.ir.nest import Nest, Ones
 from loopwright.lower.codegen.context import Context
+from loopwright.lower.codegen.streams import moved_bytes
 from loopwright.lower.codegen.text import Arm, Carried, Scope, branch
 from loopwright.lower.runtime.later import CHOSEN, few_of, place_of, squeezed_of
 
-Large = tuple[str, Callable[[Context], str]]  # a function for large arrays, and what says whether a call has such, as an i1
 MANY = 1 << 12  # elements that are worth such a body, which is compiled once
 
 
@@ -33,24 +34,52 @@ def _squeezed(context: Context, name: str, ones: Ones) -> str:
     return scope.emit(f"select i1 {matters}, ptr {scope.emit(f'getelementptr ptr, ptr @{first}, i64 {which}')}, ptr null")
 
 
+@dataclass(frozen=True)
+class Large:
+    """A function for calls whose arrays have so many bytes together, and for which something else holds, as an i1."""
+
+    function: str
+    least: int
+    holds: Callable[[Context], str] | None = None
+
+
 def in_few_columns(context: Context, nest: Nest, large: Sequence[Large], given: Sequence[tuple[str, str]], usual: Arm, *,
                    apart: bool) -> None:
     """The body for as many columns as there are, of which the arguments are given; the usual one where it has none, or there is
-    little to do. large: those for large arrays, the first that holds. apart: bodies are compiled when calls need them."""
-    scope, kernel = context.scope, context.kernel
+    little to do. large: those for large arrays, the first that suits. apart: bodies are compiled when calls need them."""
+    scope = context.scope
     place, wanted = _for_few(context, nest, apart=apart) if nest.few or (nest.ones is not None and apart) else ("null", "false")
-    for function, holds in large:
-        name = place_of(function)
-        kernel.function.constants.add(f"@{name} = external global ptr")
-        place = scope.emit(f"select i1 {wanted}, ptr {place}, ptr @{name}")
-        wanted = scope.emit(f"or i1 {wanted}, {holds(context)}")
-    body = scope.call("ptr", CHOSEN, [("i1", wanted), ("ptr", place), ("ptr", "null")]) if apart else \
-        scope.emit(f"select i1 {wanted}, ptr {place}, ptr null")
+    if large:
+        there = _for_large(context, large)
+        place = scope.emit(f"select i1 {wanted}, ptr {place}, ptr {there}")
+        wanted = scope.emit(f"or i1 {wanted}, {scope.emit(f'icmp ne ptr {there}, null')}")
+
+    def chosen(inside: Scope) -> Carried:
+        return [("ptr", inside.call("ptr", CHOSEN, [("i1", "true"), ("ptr", place), ("ptr", "null")]) if apart else place)]
+    body, = branch(scope, wanted, chosen, None, [("ptr", "null")])
 
     def other(inside: Scope) -> Carried:
         inside.do(f"call void {body}({', '.join(f'{kind} {register}' for kind, register in given)})")
         return ()
     branch(scope, scope.emit(f"icmp eq ptr {body}, null"), usual, other)
+
+
+def _for_large(context: Context, large: Sequence[Large]) -> str:
+    """The place of the first function that suits, or null: one comparison for most calls."""
+    kernel, least = context.kernel, min(x.least for x in large)
+    moved = kernel.extent(moved_bytes(kernel))
+
+    def one(inside: Scope) -> Carried:
+        found = "null"
+        for x in reversed(large):
+            name = place_of(x.function)
+            kernel.function.constants.add(f"@{name} = external global ptr")
+            suits = inside.emit(f"icmp sge i64 {moved}, {x.least}")
+            if x.holds is not None:
+                suits = inside.emit(f"and i1 {suits}, {x.holds(context.at(inside))}")
+            found = inside.emit(f"select i1 {suits}, ptr @{name}, ptr {found}")
+        return [("ptr", found)]
+    return branch(context.scope, context.scope.emit(f"icmp sge i64 {moved}, {least}"), one, None, [("ptr", "null")])[0]
 
 
 def _for_few(context: Context, nest: Nest, *, apart: bool) -> tuple[str, str]:

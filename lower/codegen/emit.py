@@ -30,13 +30,14 @@ from loopwright.ir.nest import (
     one_pass,
 )
 from loopwright.ir.schedule import ShortRows
+from loopwright.lower.codegen import far, streams
 from loopwright.lower.codegen.at_once import at_once
 from loopwright.lower.codegen.beside import choosing, side_by_side, test_of
 from loopwright.lower.codegen.bodies import Large, in_few_columns
 from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate, remember
-from loopwright.lower.codegen.far import are_far, from_afar
+from loopwright.lower.codegen.far import from_afar
 from loopwright.lower.codegen.fold_states import Fold
 from loopwright.lower.codegen.folds import fold, fold_together
 from loopwright.lower.codegen.forms import (
@@ -138,9 +139,10 @@ class Generator:
         """The functions for large arrays."""
         name, found = self.nest.name, list[Large]()
         if self.past:
-            found.append((past_of(name), lambda c: is_past(c, self.past, [c.kernel.pointers[b.name] for b in self.past])))
+            found.append(Large(past_of(name), streams.MOVED,
+                               lambda c: is_past(c, self.past, [c.kernel.pointers[b.name] for b in self.past])))
         if self.far is not None:
-            found.append((far_of(name), are_far))
+            found.append(Large(far_of(name), far.FAR))
         return found
 
     def text(self, functions: list[str]) -> KernelText:
@@ -494,14 +496,14 @@ def emit_nest(nest: Nest, target: Target, fast_math: bool = False, *, apart: boo
             inner.run()
             return exported(inner.text(inner.of_one), short_of(nest.name))
         later[short_of(nest.name)] = short
-    if (far := generator.far) is not None:
+    if (narrow := generator.far) is not None:
         def from_memory() -> KernelText:
-            inner = replace(without_short(far), name=far_of(nest.name))
+            inner = replace(without_short(narrow), name=far_of(nest.name))
             return exported(Generator(inner, target, fast_math, None).run(), inner.name)
         later[far_of(nest.name)] = from_memory
     if results := generator.past:
         def past() -> KernelText:
-            inner = replace(reading_ahead(without_short(far or nest), results), name=past_of(nest.name))
+            inner = replace(reading_ahead(without_short(narrow or nest), results), name=past_of(nest.name))
             return exported(Generator(inner, target, fast_math, None, frozenset([b.name for b in results])).run(), inner.name)
         later[past_of(nest.name)] = past
     return replace(made, apart=later)

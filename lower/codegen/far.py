@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 from loopwright.ir.loops import Apply, Load, walk_all
 from loopwright.ir.nest import For, Let, Nest, Statement, Store, altered
-from loopwright.lower.codegen.context import Context
-from loopwright.lower.codegen.streams import moved_bytes
 from loopwright.lower.codegen.work import maths_weight
 from loopwright.lower.fusing import expressions
 from loopwright.lower.target import Target
@@ -26,11 +24,6 @@ def from_afar(nest: Nest, target: Target) -> Nest | None:
         return None
     found = altered(nest, body=tuple([_narrow(s, target) for s in nest.body]))
     return found if found.body != nest.body else None
-
-
-def are_far(context: Context) -> str:
-    """Whether the kernel's arrays are larger than the near caches, as an i1."""
-    return context.scope.emit(f"icmp sge i64 {context.kernel.extent(moved_bytes(context.kernel))}, {FAR}")
 
 
 def _is_map(s: Statement) -> bool:
