@@ -74,6 +74,12 @@ def test_which_kernels_have_such_bodies(soon):
     assert not has_one(lambda x: x - (x * 0.6144).max(1, keepdims=True))
 
 
+def test_what_chooses_among_bodies_is_compiled_quickly(soon):
+    text = lw.jit(lambda x: x * 0.6146 + 1).lower(np.ones((64, 512), "f")).llvm
+    [header] = [line for line in text.splitlines() if line.startswith("define ") and "@kernel_0(" in line]
+    assert "optnone" in header
+
+
 def test_other_processors_have_none(monkeypatch):
     monkeypatch.setattr(Target, "far_bits", property(lambda target: target.vector_bits))
     assert "_far" not in lw.jit(lambda x: x * 0.6145).lower(np.ones((64, 512), "f")).llvm

@@ -47,16 +47,20 @@ def in_few_columns(context: Context, nest: Nest, large: Sequence[Large], given: 
                    apart: bool) -> None:
     """The body for as many columns as there are, of which the arguments are given; the usual one where it has none, or there is
     little to do. large: those for large arrays, the first that suits. apart: bodies are compiled when calls need them."""
-    scope = context.scope
+    scope, slot = context.scope, context.kernel.function.slot(1, "ptr", 8)
     place, wanted = _for_few(context, nest, apart=apart) if nest.few or (nest.ones is not None and apart) else ("null", "false")
+    scope.do(f"store ptr {scope.emit(f'select i1 {wanted}, ptr {place}, ptr null')}, ptr {slot}, align 8")
     if large:
-        there = _for_large(context, large)
-        place = scope.emit(f"select i1 {wanted}, ptr {place}, ptr {there}")
-        wanted = scope.emit(f"or i1 {wanted}, {scope.emit(f'icmp ne ptr {there}, null')}")
+        _for_large(context, large, slot)
 
     def chosen(inside: Scope) -> Carried:
-        return [("ptr", inside.call("ptr", CHOSEN, [("i1", "true"), ("ptr", place), ("ptr", "null")]) if apart else place)]
-    body, = branch(scope, wanted, chosen, None, [("ptr", "null")])
+        there = inside.emit(f"load ptr, ptr {slot}, align 8")
+        body = inside.call("ptr", CHOSEN, [("i1", "true"), ("ptr", there), ("ptr", "null")])
+        inside.do(f"store ptr {body}, ptr {slot}, align 8")
+        return ()
+    if apart:
+        branch(scope, scope.emit(f"icmp ne ptr {scope.emit(f'load ptr, ptr {slot}, align 8')}, null"), chosen)
+    body = scope.emit(f"load ptr, ptr {slot}, align 8")
 
     def other(inside: Scope) -> Carried:
         inside.do(f"call void {body}({', '.join(f'{kind} {register}' for kind, register in given)})")
@@ -64,9 +68,9 @@ def in_few_columns(context: Context, nest: Nest, large: Sequence[Large], given: 
     branch(scope, scope.emit(f"icmp eq ptr {body}, null"), usual, other)
 
 
-def _for_large(context: Context, large: Sequence[Large]) -> str:
-    """The place of the first function that suits, or null: one comparison for most calls."""
-    kernel, least = context.kernel, min(x.least for x in large)
+def _for_large(context: Context, large: Sequence[Large], slot: str) -> None:
+    """The place of the first function that suits, to a slot without that of another: one comparison for most calls."""
+    kernel, scope, least = context.kernel, context.scope, min(x.least for x in large)
     moved = kernel.extent(moved_bytes(kernel))
 
     def one(inside: Scope) -> Carried:
@@ -78,8 +82,11 @@ def _for_large(context: Context, large: Sequence[Large]) -> str:
             if x.holds is not None:
                 suits = inside.emit(f"and i1 {suits}, {x.holds(context.at(inside))}")
             found = inside.emit(f"select i1 {suits}, ptr @{name}, ptr {found}")
-        return [("ptr", found)]
-    return branch(context.scope, context.scope.emit(f"icmp sge i64 {moved}, {least}"), one, None, [("ptr", "null")])[0]
+        few = inside.emit(f"load ptr, ptr {slot}, align 8")
+        is_few = inside.emit(f"icmp ne ptr {few}, null")
+        inside.do(f"store ptr {inside.emit(f'select i1 {is_few}, ptr {few}, ptr {found}')}, ptr {slot}, align 8")
+        return ()
+    branch(scope, scope.emit(f"icmp sge i64 {moved}, {least}"), one)
 
 
 def _for_few(context: Context, nest: Nest, *, apart: bool) -> tuple[str, str]:
