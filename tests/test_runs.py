@@ -45,7 +45,7 @@ def instructions(f, *args):
 @examples(60)
 @given(name=st.sampled_from(list(AT)), kind=st.sampled_from(["sorted", "runs", "same", "any"]),
        count=st.sampled_from([0, 1, 2, FEWEST - 1, FEWEST, FEWEST + 1, 1000]),
-       width=st.sampled_from([None, 1, 3, 8, 16, 33, 100]), dtype=st.sampled_from(["f2", "f4", "f8", "i4", "u1"]),
+       width=st.sampled_from([None, 1, 3, 8, 12, 16, 24, 33, 100]), dtype=st.sampled_from(["f2", "f4", "f8", "i4", "u1"]),
        seed=st.integers(0, 99))
 def test_the_bits_of_updates_one_by_one(name, kind, count, width, dtype, seed):
     rng = np.random.default_rng(seed)

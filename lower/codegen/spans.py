@@ -27,10 +27,10 @@ class VectorSpan:
 
 
 def vector_spans(context: Context, span: Extent | Span, lanes: int, unroll: int, one_loop: bool,
-                 halved: bool = False) -> list[VectorSpan]:
+                 halved: bool = False, singles: bool = False) -> list[VectorSpan]:
     """How [0, extent) or [low, high) is covered. Where masks are cheap the masked loop also does the single vectors, and
     with `one_loop` everything where the schedule has one vector in flight: the body is long, and stands once. `halved`: half
-    as many vectors at once before the single ones."""
+    as many vectors at once before the single ones. `singles`: these are never masked."""
     if isinstance(span, int):
         return _known_spans(span, lanes, unroll)
     low, high = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
@@ -46,7 +46,7 @@ def vector_spans(context: Context, span: Extent | Span, lanes: int, unroll: int,
     if halved and unroll > 2:
         low, main = main, _whole(place, low, high, lanes * unroll // 2)
         spans.append(VectorSpan(low, main, unroll // 2))
-    if unroll > 1 and not context.kernel.target.has_masks:
+    if unroll > 1 and (singles or not context.kernel.target.has_masks):
         single = _whole(place, low, high, lanes)
         spans.append(VectorSpan(main, single, 1))
         main = single
