@@ -158,8 +158,8 @@ class Updates:
 
 def by_width(context: Context, spans: Sequence[VectorSpan], lanes: int,
              cover: Callable[[Context, Sequence[VectorSpan]], None]) -> None:
-    """Updates of rows: of such as fill no vector masked, at once; of others by whole vectors first, for which the next update of
-    the same place does not wait as long as for masked ones."""
+    """Updates of rows: of such as fill no vector masked, at once; of others by whole vectors first, for which the next update
+    of the same place does not wait as long as for masked ones."""
     scope, first, last = context.scope, spans[0], spans[-1]
     length = last.high if first.low == "0" else scope.emit(f"sub i64 {last.high}, {first.low}")
 
