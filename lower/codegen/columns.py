@@ -22,7 +22,7 @@ from loopwright.lower.codegen.folds import cascade
 from loopwright.lower.codegen.machine import register_type
 from loopwright.lower.codegen.spans import Span
 from loopwright.lower.codegen.terms import Term
-from loopwright.lower.codegen.text import Carried, Scope, branch, loop, once
+from loopwright.lower.codegen.text import Carried, Scope, alone, branch, loop
 from loopwright.lower.fusing import by_rows
 from loopwright.lower.passes import MOST_JOINED
 
@@ -161,7 +161,7 @@ class _Stripes:
                     state = [value for _, value in start]
                     for k in range(x.together):
                         at = scope.emit(f"add nsw i64 {first}, {k}") if k else first
-                        state = once(scope, partial(row, at=at, state=state))
+                        state = alone(scope, partial(row, at=at, state=state))
                     return list(zip(x.folding.types(c), state, strict=True))
 
                 def in_turn(scope: Scope) -> Carried:

@@ -55,10 +55,10 @@ from loopwright.lower.codegen.machine import ATTRIBUTES
 from loopwright.lower.codegen.memory import store
 from loopwright.lower.codegen.narrowing import copied
 from loopwright.lower.codegen.prefetches import prefetch
-from loopwright.lower.codegen.runs import Updates, by_width
+from loopwright.lower.codegen.runs import Updates
 from loopwright.lower.codegen.scratch import with_scratch
 from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
-from loopwright.lower.codegen.spans import VectorSpan, masked, short_spans, vector_spans
+from loopwright.lower.codegen.spans import VectorSpan, by_width, cover, short_spans, vector_spans
 from loopwright.lower.codegen.streams import fence, is_past, past_caches, reading_ahead, without_short
 from loopwright.lower.codegen.stretches import has_stretches, in_stretches
 from loopwright.lower.codegen.tensors import block_span, contract, padded, stretch, unit_count, unit_of
@@ -306,33 +306,21 @@ class Generator:
 
     def vectors(self, statement: For, context: Context, span: Extent | tuple[str, str], run: Callable[[Context], None]) -> None:
         """`run` for a loop's iterations, or its vectors."""
-        name, lanes = statement.index.name, statement.lanes
-        place = context.scope if isinstance(span, tuple) else context.kernel.root
+        lanes, place = statement.lanes, context.scope if isinstance(span, tuple) else context.kernel.root
         written = writes(statement.body) if lanes > 1 else ()
         keeps = {context.kernel.buffers[b].role for b, _ in written}  # a masked store is slow to read back
-        updates = any(isinstance(s, Store) and s.combine != "set" for s in statement.body)
+        updates = any(isinstance(s, Store) and s.combine != "set" for s in statement.body)  # which the next one reads
         spans = short_spans(span, lanes) if isinstance(span, int) and self.is_tiny else \
             vector_spans(context, span, lanes, statement.unroll, one_loop="local" not in keeps,
                          halved=lanes > 1 and has_windows(statement), singles=updates)
         rest = lanes * self._registers({context.kernel.buffers[b].dtype.itemsize for b, _ in written}, lanes)
 
-        def cover(here: Context, parts: Sequence[VectorSpan]) -> None:
-            for part in parts:
-                wide, width = here, part.lanes or (rest if part.masked else lanes)
-                if width * part.parts > 1:
-                    wide = altered(here, lanes=width, parts=part.parts, vector=name)
-                here.kernel.forget()
-
-                def body(inner: Scope, at: str, state: list[str], wide: Context = wide, end: str = part.end) -> list[str]:
-                    inside = wide.bind_index(name, at, inner)
-                    run(masked(inside, name, end, place) if end else inside)
-                    return []
-                loop(here.scope, part.low, part.high, str(width * part.parts * statement.step), (), body)
-            here.kernel.forget()
-        if updates and len(spans) == 3 and context.kernel.target.has_masks:
-            by_width(context, spans, lanes, cover)
+        def over(here: Context, parts: Sequence[VectorSpan]) -> None:
+            cover(here, statement, parts, rest, run, place)
+        if updates and len(spans) > 2 and not isinstance(span, int) and context.kernel.target.has_masks:
+            by_width(context, spans, lanes, over)
         else:
-            cover(context, spans)
+            over(context, spans)
 
     def _registers(self, stored: set[int], lanes: int) -> int:
         """How many vectors of a loop fill a register: several where they are short, as memory gives them. `stored`: bytes of

@@ -17,7 +17,7 @@ from loopwright.lower.codegen.context import Context, Value
 from loopwright.lower.codegen.evaluate import remember
 from loopwright.lower.codegen.machine import register_type, vector_type
 from loopwright.lower.codegen.memory import store
-from loopwright.lower.codegen.spans import Span, VectorSpan
+from loopwright.lower.codegen.spans import Span
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop, repeat
 from loopwright.lower.updates import keys_of, row_and_update
 
@@ -154,20 +154,3 @@ class Updates:
         kernel.wrote(total.name)
         context = context.bind(total.name, Value(tuple(after), dtype, context.lanes, scope))
         store(context, Store(update.buffer, update.index, total))
-
-
-def by_width(context: Context, spans: Sequence[VectorSpan], lanes: int,
-             cover: Callable[[Context, Sequence[VectorSpan]], None]) -> None:
-    """Updates of rows: of such as fill no vector masked, at once; of others by whole vectors first, for which the next update
-    of the same place does not wait as long as for masked ones."""
-    scope, first, last = context.scope, spans[0], spans[-1]
-    length = last.high if first.low == "0" else scope.emit(f"sub i64 {last.high}, {first.low}")
-
-    def narrow(inside: Scope) -> Carried:
-        cover(context.at(inside), [VectorSpan(first.low, last.high, 1, last.high, masked=True)])
-        return ()
-
-    def wide(inside: Scope) -> Carried:
-        cover(context.at(inside), spans)
-        return ()
-    branch(scope, scope.emit(f"icmp slt i64 {length}, {lanes}"), narrow, wide)

@@ -4,14 +4,16 @@ Guarantees: the spans of a stretch are its positions, each once, in order.
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from loopwright.ir.dims import Extent
-from loopwright.ir.nest import altered
+from loopwright.ir.nest import For, altered
 from loopwright.ir.types import BOOL, I64
 from loopwright.lower.codegen.arithmetic import Lanes
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.context import Context, Mask, Value, splat_register
 from loopwright.lower.codegen.machine import vector_type
-from loopwright.lower.codegen.text import Scope
+from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 
 Span = tuple[str, str]  # from one position to before another
 
@@ -112,3 +114,39 @@ def first_lanes(context: Context, base: str, end: str, scope: Scope) -> Value:
         some = scope.emit(f"trunc i64 {scope.call('i64', 'llvm.smin.i64', [('i64', some), ('i64', str(lanes))])} to i8")
         found.append(scope.emit(f"icmp ult {kind} <{order}>, {splat_register(scope, 'i8', some, lanes)}"))
     return Value(tuple(found), BOOL, lanes, scope)
+
+
+# ---- loops --------------------------------------------------------------------------------------
+def cover(context: Context, statement: For, spans: Sequence[VectorSpan], rest: int, run: Callable[[Context], None],
+          place: Scope) -> None:
+    """`run` for the vectors of each span, of `rest` lanes where they are masked; `place` is where the ends are known."""
+    name = statement.index.name
+    for part in spans:
+        wide, width = context, part.lanes or (rest if part.masked else statement.lanes)
+        if width * part.parts > 1:
+            wide = altered(context, lanes=width, parts=part.parts, vector=name)
+        context.kernel.forget()
+
+        def body(inner: Scope, at: str, state: list[str], wide: Context = wide, end: str = part.end) -> list[str]:
+            here = wide.bind_index(name, at, inner)
+            run(masked(here, name, end, place) if end else here)
+            return []
+        loop(context.scope, part.low, part.high, str(width * part.parts * statement.step), (), body)
+    context.kernel.forget()
+
+
+def by_width(context: Context, spans: Sequence[VectorSpan], lanes: int,
+             over: Callable[[Context, Sequence[VectorSpan]], None]) -> None:
+    """What `over` does for the spans of a stretch, of which only the last is masked; for a stretch that fills no vector, in a
+    masked one at once."""
+    scope, low, high = context.scope, spans[0].low, spans[-1].high
+    length = high if low == "0" else scope.emit(f"sub i64 {high}, {low}")
+
+    def narrow(inside: Scope) -> Carried:
+        over(context.at(inside), [VectorSpan(low, high, 1, high, masked=True)])
+        return ()
+
+    def wide(inside: Scope) -> Carried:
+        over(context.at(inside), spans)
+        return ()
+    branch(scope, scope.emit(f"icmp slt i64 {length}, {lanes}"), narrow, wide)

@@ -231,7 +231,7 @@ def loop(scope: Scope, low: str, high: str, step: str, carried: Carried, body: B
             for (kind, first), last in zip(carried, new, strict=True)]
 
 
-def once(scope: Scope, body: Callable[[Scope], list[str]]) -> list[str]:
+def alone(scope: Scope, body: Callable[[Scope], list[str]]) -> list[str]:
     """What body gives in a scope of its own, which remembers no value of another turn."""
     inside = scope.child("turn", conditional=False)
     found = body(inside)
