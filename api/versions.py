@@ -259,8 +259,9 @@ class Versions:
             blame = self._blame(call)
             entry = Entry(draft, compile_version(draft.version), call.key, call.form, call.statics, call.structures)
             self._keep([*self.entries, entry])
+            are_many = sum(e.tuned is None for e in self.entries) == WARN_AT  # of several threads one sees this number
         self._warn_of_donations(call, entry)
-        if sum(e.tuned is None for e in self.entries) == WARN_AT:
+        if are_many:
             at = user_source()
             warnings.warn_explicit(f"{self.parameters.name} has {WARN_AT} compiled versions; {blame}", RecompilationWarning,
                                    at.file, at.line)
