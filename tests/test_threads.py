@@ -10,6 +10,7 @@ import pytest
 
 import loopwright as lw
 from loopwright.lower.runtime.once import once
+from loopwright.versions import Versions
 from tests.forking import check_in_child, needs_fork, of_threads
 
 
@@ -85,6 +86,16 @@ def test_traces_of_different_threads_do_not_meet():
     with pytest.warns(lw.RecompilationWarning):
         together(4, work)
     assert f.compiles == 40
+
+
+def test_of_threads_that_compile_at_once_one_warns(monkeypatch):
+    """Each looks when all of them have compiled: the number that is warned of has gone by, or is everybody's."""
+    all_compiled = threading.Barrier(4)
+    monkeypatch.setattr(Versions, "_warn_of_donations", lambda *args: all_compiled.wait(60))
+    f = lw.jit(lambda x, k: x * k, static_argnums=1)
+    with pytest.warns(lw.RecompilationWarning) as found:
+        together(4, lambda k: [f(2.0, 10 * k + j) for j in range(3)])
+    assert len(found) == 1 and f.compiles == 12
 
 
 def test_an_error_in_one_thread_leaves_the_other_alone():
