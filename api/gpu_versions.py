@@ -25,6 +25,7 @@ from loopwright.tuned import programs_for
 
 if TYPE_CHECKING:
     from loopwright.lower.cuda.driver import Driver
+    from loopwright.lower.cuda.frames import Frame
     from loopwright.lower.cuda.launcher import Launcher
     from loopwright.lower.tuning.stored import Program
     from loopwright.versions import Draft, Versions
@@ -35,12 +36,12 @@ MOST_CAPTURED_BYTES = 4096  # of a NumPy array that a function captured, which i
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A version at some sizes: its program, and for each result its shape and dtype, or the number of the argument whose memory
-    it takes."""
+    """A version at some sizes: its program, the program's frame for them, and for each result its shape and dtype, or the
+    number of the argument whose memory it takes."""
 
     draft: Draft
-    sizes: dict[str, int]
     launcher: Launcher
+    frame: Frame
     results: tuple[tuple[tuple[int, ...], np.dtype] | int, ...]
 
 
@@ -106,7 +107,7 @@ class OnGPU:
         if not self._again or kwargs:
             return None
         prepared = self._again.get(tuple([(type(x), getattr(x, "dtype", None), getattr(x, "shape", None)) for x in args]))
-        return (self.execute(prepared, args, lazy.gpu()),) if prepared is not None else None
+        return (_answer(prepared, args, lazy.gpu()),) if prepared is not None else None
 
     def run(self, call: Call) -> Any:
         """The answer to a call."""
@@ -117,7 +118,9 @@ class OnGPU:
         leaves = call.flat(entry.form)
         prepared = self.prepared(entry, driver, entry.draft.sizes_of(leaves))
         is_flat = not call.statics and not call.form.keywords and all(s is LEAF for s in call.structures.values())
-        if is_flat and not entry.draft.captured and not entry.draft.version.contents and all(map(driver.owns, leaves)):
+        version = entry.draft.version
+        is_plain = not entry.draft.captured and not version.contents and not version.hidden and not version.donated
+        if is_flat and is_plain and all(map(driver.owns, leaves)):
             with self._lock:
                 if len(self._again) >= KEEP:
                     self._again.clear()
@@ -133,7 +136,7 @@ class OnGPU:
         results = [arguments[r] if isinstance(r, int) else driver.empty(*r) for r in prepared.results]
         addresses = [driver.address(x) if driver.owns(x) else np.asarray(x, v.type.dtype).tobytes()
                      for x, v in zip(arguments, version.graph.params, strict=True)]
-        prepared.launcher(addresses, [driver.address(x) for x in results], prepared.sizes)
+        prepared.launcher.run(prepared.frame, addresses, [driver.address(x) for x in results])
         return unflatten(prepared.draft.structure, results)
 
     def find(self, call: Call) -> GPUEntry | None:
@@ -176,7 +179,8 @@ class OnGPU:
             taken = launcher.program.donations
             results = [taken.get(k) if k in taken else (tuple([evaluate(n, sizes) for n in v.type.shape]), v.type.dtype)
                        for k, v in enumerate(entry.draft.version.graph.results)]
-            found = Prepared(entry.draft, sizes, launcher, tuple([r for r in results if r is not None]))
+            frame = launcher.frame(launcher.program.kernels, sizes)
+            found = Prepared(entry.draft, launcher, frame, tuple([r for r in results if r is not None]))
             with self._lock:
                 if len(entry.prepared) >= KEEP:
                     entry.prepared.clear()
@@ -222,6 +226,16 @@ def refuse_captured(version: Version, name: str) -> None:
     if any(map(is_on_device, version.hidden)):
         raise ArgumentError(f"{user_source()}: {name} captures an array on a GPU; its arguments are on the CPU. Pass arrays "
                             f"on the GPU, lw.device_put(x, 'gpu'), or capture one on the CPU.")
+
+
+def _answer(prepared: Prepared, arrays: Sequence[Any], driver: Driver) -> Any:
+    """What a version that captured nothing and is donated nothing makes of arrays on the device."""
+    given = [driver.native(x) for x in arrays]  # copies live until all is asked for
+    results = [driver.empty(shape, dtype) for shape, dtype in prepared.results]  # type: ignore[misc]
+    address = driver.address
+    prepared.launcher.run(prepared.frame, [address(x) for x in given], [address(x) for x in results])
+    structure = prepared.draft.structure
+    return results[0] if structure is LEAF else unflatten(structure, results)
 
 
 def _native(x: Any, driver: Driver) -> Any:

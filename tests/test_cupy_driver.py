@@ -144,8 +144,8 @@ LIBRARY = {
 
 @pytest.mark.parametrize("name", LIBRARY)
 def test_libraries(driver, monkeypatch, name):
-    answered, call = [], driver.call
-    monkeypatch.setattr(driver, "call", lambda *args: answered.append(call(*args)) or answered[-1])
+    answered, library = [], driver.library
+    monkeypatch.setattr(driver, "library", lambda *args: answered.append(library(*args)) or answered[-1])
     check(driver, LIBRARY[name], np.random.default_rng(0).normal(size=(4, 4)), times=2)
     assert answered and all(answered)  # by CuPy's functions, not on the host
 
@@ -219,6 +219,8 @@ def test_products_without_an_algorithm_are_cupys(driver):
     assert library.made and not library.calls
 
 
-def test_arrays_on_another_device_are_refused(driver):
+def test_arrays_on_another_device_are_refused(driver, monkeypatch):
+    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 2)
+    driver = Driver(cupy)
     with pytest.raises(ArgumentError, match=r"on GPU 1, and the current one is GPU 0.*Device\(1\)"):
         driver.native(SimpleNamespace(device=SimpleNamespace(id=1)))

@@ -58,6 +58,16 @@ class Device:
     threads: int = 2048
 
 
+class LibraryCall(Protocol):
+    """A call of a library for arrays of known sizes, by where they are. can_capture: whether it can be part of what is
+    captured."""
+
+    @property
+    def can_capture(self) -> bool: ...
+
+    def __call__(self, inputs: Sequence[int], outputs: Sequence[int]) -> None: ...
+
+
 class Driver(Protocol):
     """A device. Addresses are integers; the arguments of a launch are 8 bytes each."""
 
@@ -80,11 +90,8 @@ class Driver(Protocol):
     def launch(self, function: Any, grid: int, threads: tuple[int, int], shared: int, arguments: Sequence[int]) -> None:
         """Run a function in `grid` blocks, with that many bytes of dynamic shared memory."""
 
-    def can_capture(self, n: Node, sizes: Mapping[str, int]) -> bool:
-        """Whether a kernel that is a call of a library can be part of what is captured at these sizes, if no array is empty."""
-
-    def call(self, n: Node, inputs: Sequence[Located], outputs: Sequence[Located]) -> bool:
-        """Run a kernel that is a call of a library; False where there is none for it, and nothing was done."""
+    def library(self, n: Node, sizes: Mapping[str, int]) -> LibraryCall | None:
+        """A kernel that is a call of a library, at sizes of which none is 0; None where there is no library for it."""
 
     def capture(self, run: Callable[[], None]) -> Callable[[], None]:
         """What runs again all launches and copies that `run` makes, which now are noted and not done."""
@@ -121,8 +128,9 @@ class Driver(Protocol):
     def native(self, x: Any) -> Any:
         """x itself where it is C-contiguous and starts at a multiple of 16 bytes, else a copy that is."""
 
-    def address(self, x: Any) -> int:
-        """Where the first element is."""
+    @property
+    def address(self) -> Callable[[Any], int]:
+        """Tells where the first element of an array is."""
 
     def is_alone(self, x: Any) -> bool:
         """Whether x has its memory for itself: it is no view."""

@@ -194,13 +194,16 @@ class _Library:
         self.frame, self.node = frame, n
         self.why = f"a library call: {n.attrs['implementation']}"
         is_empty = any(evaluate(v.type.size, frame.sizes) == 0 for v in (*n.inputs, *n.outputs))
-        self.launches: int | None = 1 if not is_empty and frame.launcher.driver.can_capture(n, frame.sizes) else None
+        self.call = None if is_empty else frame.launcher.driver.library(n, frame.sizes)
+        self.launches: int | None = 1 if self.call is not None and self.call.can_capture else None
+        self.inputs, self.outputs = ([frame.index(v) for v in values] for values in (n.inputs, n.outputs))
 
     def run(self, table: Table) -> None:
+        if self.call is not None:
+            self.call([table[k] for k in self.inputs], [table[k] for k in self.outputs])
+            return
         n, driver = self.node, self.frame.launcher.driver
         inputs, outputs = ([self.frame.located(v, table) for v in values] for values in (n.inputs, n.outputs))
-        if driver.call(n, inputs, outputs):
-            return
         found = run_graph(n.regions[0], [driver.read(x) for x in inputs], self.frame.sizes)
         for at, x in zip(outputs, found, strict=True):
             driver.write(at, np.asarray(x, order="C"))

@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -37,8 +37,7 @@ class _Checks:
 
 
 _checks = _Checks()
-_launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()  # those that have flags
-_registry = threading.Lock()
+_reporting: list[weakref.ref[Launcher]] = []  # those that have flags
 
 
 def check_at_once(at_once: bool) -> None:
@@ -66,31 +65,37 @@ class Launcher:
     def __call__(self, arguments: Sequence[int | bytes], results: Sequence[int], sizes: Mapping[str, int]) -> None:
         """Run for arrays at these addresses; a number may be given by its bytes. Results may lie where arguments do that were
         donated to them, and nowhere else where arguments are."""
+        self.run(self.frame(self.program.kernels, sizes), arguments, results)
+
+    def run(self, frame: Frame, arguments: Sequence[int | bytes], results: Sequence[int]) -> None:
+        """The same, for the frame of the program at these sizes."""
         stream = self.driver.stream()
-        raise_reported(stream)
-        frame = self.frame(self.program.kernels, sizes)
-        before = -(-sum(isinstance(x, bytes) for x in arguments) * NUMBER // ALIGNED) * ALIGNED
+        if _reporting:
+            raise_reported(stream)
+        before = -(-sum([type(x) is bytes for x in arguments]) * NUMBER // ALIGNED) * ALIGNED
         block = self.driver.allocate(before + frame.bytes) if before + frame.bytes else None
         base = block.address if block else 0
+        addresses = self._put(arguments, base) if before else cast(Sequence[int], arguments)
+        frame.run(addresses, results, base + before, base + before + frame.shared, self.error_address(stream))
+        if _checks.at_once and self.reports:
+            self.driver.wait()
+            self.raise_reported(stream)
+
+    def _put(self, arguments: Sequence[int | bytes], base: int) -> list[int]:
+        """The addresses of arguments, of which numbers are stored on the device, from `base` on: as parameters of a kernel, so that
+        nothing waits and no buffer need outlive the call."""
         addresses: list[int] = []
         numbers: list[tuple[int, bytes]] = []
         for x in arguments:
             if isinstance(x, bytes):
                 numbers.append((base + NUMBER * len(numbers), x))
             addresses.append(numbers[-1][0] if isinstance(x, bytes) else x)
-        self._put(numbers)
-        frame.run(addresses, results, base + before, base + before + frame.shared, self.error_address())
-        if _checks.at_once and self.reports:
-            self.driver.wait()
-            self.raise_reported(stream)
-
-    def _put(self, numbers: Sequence[tuple[int, bytes]]) -> None:
-        """Store numbers on the device: as parameters of a kernel, so that nothing waits and no buffer need outlive the call."""
         for first in range(0, len(numbers), AT_ONCE):
             few = numbers[first:first + AT_ONCE]
             padded = [(at, x.ljust(NUMBER, b"\0")) for at, x in (*few, *[few[0]] * (AT_ONCE - len(few)))]
             words = [word for at, x in padded for word in (at, *np.frombuffer(x, np.int64).tolist())]
             self.driver.launch(self.functions["lw_put"], 1, (1, 1), 0, words)
+        return addresses
 
     # ---- what frames ask for -------------------------------------------------------------------
     def frame(self, g: Graph, sizes: Mapping[str, int]) -> Frame:
@@ -104,30 +109,28 @@ class Launcher:
             self._plans[id(g)] = plan_memory(g)
         return self._plans[id(g)]
 
-    def error_address(self) -> int:
-        """Where kernels that run on the current stream report errors."""
+    def error_address(self, stream: int) -> int:
+        """Where kernels that run on a stream report errors."""
         if not self.reports:
             return 0
-        stream = self.driver.stream()
         with self._lock:
             if stream not in self.flags:
                 self.flags[stream] = self.driver.flags(4 * len(self.reports))
-                with _registry:
-                    _launchers.add(self)
+                _reporting.append(weakref.ref(self, _reporting.remove))
             return self.flags[stream].address
 
     def replayed(self, key: Hashable, run: Callable[[], None]) -> None:
         """Do what `run` does, which is the same launches with the same arguments whenever the key is the same."""
         with self._lock:
-            known = self._captured.get(key)
-            if known is not None:
+            replay = self._captured.get(key)
+            if replay is not None:
                 self._captured.move_to_end(key)
-            again = key in self._seen
-        if known is None and not again:  # what is captured was run before: all it needs is loaded
-            self._kept(self._seen, key, 2 * MOST_CAPTURED, lambda: True)
-            run()
-            return
-        replay = known or self._kept(self._captured, key, MOST_CAPTURED, lambda: self.driver.capture(run))
+        if replay is None:
+            if key not in self._seen:  # what is captured was run before: all it needs is loaded
+                self._kept(self._seen, key, 2 * MOST_CAPTURED, lambda: True)
+                run()
+                return
+            replay = self._kept(self._captured, key, MOST_CAPTURED, lambda: self.driver.capture(run))
         self.replays += 1
         replay()
 
@@ -159,12 +162,9 @@ class Launcher:
 
 def raise_reported(stream: int) -> None:
     """Raise an error that a kernel of any program on this stream is known to have met."""
-    if not _launchers:
-        return
-    with _registry:
-        launchers = tuple(_launchers)
-    for launcher in launchers:
-        launcher.raise_reported(stream)
+    for reference in tuple(_reporting):
+        if (launcher := reference()) is not None:
+            launcher.raise_reported(stream)
 
 
 def segments(launcher: Launcher, sizes: Mapping[str, int]) -> list[str]:

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from loopwright.ir.dims import evaluate
 from loopwright.ir.errors import ArgumentError
 from loopwright.ir.graph import Node
 from loopwright.ir.source import user_source
-from loopwright.lower.cuda.driver import Device, Flags, Located, Memory
+from loopwright.lower.cuda.driver import Device, Flags, LibraryCall, Located, Memory
 from loopwright.lower.runtime import cache, lazy
-from loopwright.lower.runtime.gpu_library import called
+from loopwright.lower.runtime.gpu_library import Function, function_of
 from loopwright.lower.runtime.gpu_products import Products
 
 OPTIONS = ("--fmad=false", "--std=c++17", "--diag-suppress=177")
@@ -53,13 +56,42 @@ class _Pinned:
         return int(self.pointer.ptr)
 
 
+class _Parameters:
+    """Parameters of a launch, 8 bytes each. `address`: of the pointers to them, as a launch asks for."""
+
+    def __init__(self, count: int) -> None:
+        self.values = (ctypes.c_int64 * count)()
+        first = ctypes.addressof(self.values)
+        self.pointers = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
+        self.address = ctypes.addressof(self.pointers)
+
+
+class _CupyCall:
+    """A call of CuPy's functions."""
+
+    can_capture = False
+
+    def __init__(self, driver: CupyDriver, function: Function, n: Node, sizes: Mapping[str, int]) -> None:
+        self.driver, self.function = driver, function
+        self.laid = [[(tuple([evaluate(n, sizes) for n in v.type.shape]), v.type.dtype) for v in values]
+                     for values in (n.inputs, n.outputs)]
+
+    def __call__(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        arrays = [[self.driver.array(Located(at, *x)) for at, x in zip(addresses, laid, strict=True)]
+                  for addresses, laid in zip((inputs, outputs), self.laid, strict=True)]
+        self.function(self.driver.cupy, *arrays)
+
+
 class CupyDriver:
     """The GPU that is CuPy's current device. `cupy`: the module."""
 
     def __init__(self, cupy: Any) -> None:
         self.cupy, self.runtime, self.driver = cupy, cupy.cuda.runtime, cupy.cuda.driver
+        self.address = attrgetter("data.ptr")
+        self._kind, self._has_several = cupy.ndarray, self.runtime.getDeviceCount() > 1
         self.products = Products(cupy, lazy.cublas_lt())
         self._shared: dict[int, int] = {}  # the dynamic shared memory that functions asked for
+        self._blanks: dict[int, list[_Parameters]] = defaultdict(list)  # not in use, by the number of parameters
         self._local = threading.local()
 
     # ---- the device ----------------------------------------------------------------------------
@@ -113,30 +145,28 @@ class CupyDriver:
         if not hasattr(self._local, "is_ready"):  # the driver's own functions need the context that the runtime's make
             self.runtime.memGetInfo()
             self._local.is_ready = True
-        if shared > self._shared.get(function.ptr, MOST_SHARED):
+        if shared > MOST_SHARED and shared > self._shared.get(function.ptr, MOST_SHARED):
             self.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, shared)
             self._shared[function.ptr] = shared
-        count = len(arguments)
-        values = (ctypes.c_int64 * count)(*arguments)
-        first = ctypes.addressof(values)
-        pointers = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
-        self.driver.launchKernel(function.ptr, grid, 1, 1, *threads, 1, shared, self.stream(), ctypes.addressof(pointers), 0)
+        blanks = self._blanks[len(arguments)]
+        parameters = blanks.pop() if blanks else _Parameters(len(arguments))  # no other thread has it meanwhile
+        parameters.values[:] = list(arguments)
+        x, y = threads
+        self.driver.launchKernel(function.ptr, grid, 1, 1, x, y, 1, shared, self.stream(), parameters.address, 0)
+        blanks.append(parameters)
 
-    def can_capture(self, n: Node, sizes: Mapping[str, int]) -> bool:
-        return n.attrs["implementation"] == "gemm" and self.products.takes(n, sizes)
+    def library(self, n: Node, sizes: Mapping[str, int]) -> LibraryCall | None:
+        if n.attrs["implementation"] == "gemm" and (made := self.products.call(n, sizes, self)) is not None:
+            return made
+        function = function_of(n)
+        return None if function is None else _CupyCall(self, function, n, sizes)
 
-    def call(self, n: Node, inputs: Sequence[Located], outputs: Sequence[Located]) -> bool:
-        if not all(x.bytes for x in (*inputs, *outputs)):
-            return False  # nothing to do on a device
-        if n.attrs["implementation"] == "gemm" and self.products.run(n, inputs, outputs, self.stream(), self._workspace):
-            return True
-        return called(self.cupy, n, [self._array(x) for x in inputs], [self._array(x) for x in outputs])
-
-    def _array(self, x: Located) -> Any:
+    def array(self, x: Located) -> Any:
+        """CuPy's array of what is there."""
         memory = self.cupy.cuda.UnownedMemory(x.address, x.bytes, self, self.runtime.getDevice())
         return self.cupy.ndarray(x.shape, x.dtype, self.cupy.cuda.MemoryPointer(memory, 0))
 
-    def _workspace(self, count: int) -> int:
+    def workspace(self, count: int) -> int:
         """What products of matrices work in on this stream: so many bytes. A capture has its own, since it may run beside any
         other."""
         known: dict[int, tuple[int, Any]] = self._local.__dict__.setdefault("workspaces", {})
@@ -149,7 +179,7 @@ class CupyDriver:
         stream = self.cupy.cuda.Stream(non_blocking=True)
         with stream:
             if self.products.workspace:
-                self._workspace(self.products.workspace)  # nothing is allocated in a capture
+                self.workspace(self.products.workspace)  # nothing is allocated in a capture
             stream.begin_capture()
             try:
                 run()
@@ -157,8 +187,10 @@ class CupyDriver:
                 graph = stream.end_capture()
                 _, workspace = self._local.__dict__.get("workspaces", {}).pop(stream.ptr, (0, None))
 
+        launch = self.runtime.graphLaunch
+
         def replay(_held: Any = workspace) -> None:
-            graph.launch()
+            launch(graph.graphExec, self.stream())
         return replay
 
     # ---- memory --------------------------------------------------------------------------------
@@ -194,19 +226,16 @@ class CupyDriver:
 
     # ---- arrays --------------------------------------------------------------------------------
     def owns(self, x: Any) -> bool:
-        return isinstance(x, self.cupy.ndarray)
+        return isinstance(x, self._kind)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-        return self.cupy.empty(shape, dtype)
+        return self._kind(shape, dtype)
 
     def native(self, x: Any) -> Any:
-        if x.device.id != self.runtime.getDevice():
+        if self._has_several and x.device.id != self.runtime.getDevice():
             raise ArgumentError(f"{user_source()}: an array is on GPU {x.device.id}, and the current one is GPU "
                                 f"{self.runtime.getDevice()}. Call inside `with cupy.cuda.Device({x.device.id}):`.")
         return x if x.flags.c_contiguous and x.data.ptr % ARRAY_ALIGNED == 0 else self.cupy.array(x, order="C", copy=True)
-
-    def address(self, x: Any) -> int:
-        return int(x.data.ptr)
 
     def is_alone(self, x: Any) -> bool:
         return x.base is None

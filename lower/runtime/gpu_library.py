@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,26 +16,29 @@ from loopwright.lower.runtime.lazy import cupyx, cupyx_linalg
 Function = Callable[..., Any]
 
 
-def called(cupy: Any, n: Node, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
-    """Run a kernel by CuPy's function for it; False where there is none."""
+def function_of(n: Node) -> Function | None:
+    """What runs a kernel by CuPy's functions, f(cupy, inputs, outputs); None where there is none for it."""
     if n.attrs["implementation"] == "gemm":
-        is_exact = all(x.dtype == outputs[0].dtype != BF16 for x in inputs)
-        return is_exact and _product(cupy, n, outputs, inputs)
-    once = n.regions[0].nodes[0]
+        is_exact = all(v.type.dtype == n.outputs[0].type.dtype != BF16 for v in n.inputs)
+        return partial(_product, n) if is_exact else None
     function = _FUNCTIONS.get(n.attrs["implementation"])
+    if function is None or any(v.type.dtype == BF16 for v in n.regions[0].nodes[0].inputs):
+        return None
+    return partial(_called, function, n)
+
+
+def _called(function: Function, n: Node, cupy: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    once = n.regions[0].nodes[0]
     operands = [inputs[n.regions[0].params.index(v)] for v in once.inputs]
-    if function is None or any(x.dtype == BF16 for x in operands):
-        return False
     try:
         found = function(cupy, once, outputs, *operands)
     except np.linalg.LinAlgError as error:
         raise np.linalg.LinAlgError(f"{error} (at {once.source})") from None
     for out, x in zip(outputs, found if isinstance(found, tuple) else (found,), strict=True):
         out[...] = x
-    return True
 
 
-def _product(cupy: Any, n: Node, outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
+def _product(n: Node, cupy: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
     """A product of matrices with what is added to it."""
     product, once = library_product(n.regions[0]), n.regions[0].nodes[0]
     assert product is not None
@@ -47,7 +51,6 @@ def _product(cupy: Any, n: Node, outputs: Sequence[Any], inputs: Sequence[Any]) 
     for number in (product.added, product.bias):
         found = found if number is None else found + inputs[number]
     outputs[0][...] = found
-    return True
 
 
 def _transform(cupy: Any, once: Node, outputs: Sequence[Any], x: Any) -> Any:

@@ -13,14 +13,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from loopwright.ir.dims import evaluate
 from loopwright.ir.graph import Node
 from loopwright.ir.types import BF16, F16, F32, F64
-from loopwright.lower.cuda.driver import Located
 from loopwright.lower.cuda.products import LibraryProduct, library_product
 
 MOST_WORKSPACE = 32 << 20  # bytes, as the manual says of Hopper
@@ -65,7 +64,7 @@ class Plan:
     def __init__(self, library: Any, handle: Any, s: Shape) -> None:
         self.library, self.made = library, list[tuple[str, Any]]()
         total = F64 if s.dtypes[1] == F64 else F32
-        self.number = ctypes.c_double if total == F64 else ctypes.c_float
+        number = ctypes.c_double if total == F64 else ctypes.c_float
         self.operation = self._create("MatmulDesc", ctypes.c_int(COMPUTE[total]), ctypes.c_int(TYPES[total]))
         ta, tb = s.transposed
         for name, value in ((TRANSA, tb), (TRANSB, ta)):
@@ -77,7 +76,9 @@ class Plan:
         self.right = self._layout(s, s.dtypes[0], (s.m, s.k) if ta else (s.k, s.m))
         self.result = self._layout(s, s.dtypes[1], (s.n, s.m))
         self.found = self._ask(handle, s)
-        self.is_added = s.is_added
+        self.workspace = self.found.workspace if self.found is not None else 0
+        self.algorithm = None if self.found is None else ctypes.byref(self.found)
+        self.one, self.beta = ctypes.byref(number(1)), ctypes.byref(number(int(s.is_added)))
 
     def _create(self, kind: str, *arguments: Any) -> Any:
         made = Pointer()
@@ -116,25 +117,44 @@ class Plan:
         check(status, "cublasLtMatmulAlgoGetHeuristic")
         return found
 
-    @property
-    def workspace(self) -> int:
-        return self.found.workspace if self.found is not None else 0
-
     def point_at_bias(self, address: int) -> None:
         self._set("MatmulDesc", self.operation, BIAS_POINTER, ctypes.c_uint64(address))
 
     def run(self, handle: Any, a: int, b: int, c: int, d: int, workspace: int, stream: int) -> None:
         """Launch it, for matrices at these addresses."""
-        assert self.found is not None
-        one, beta = self.number(1), self.number(int(self.is_added))
         check(self.library.cublasLtMatmul(
-            handle, self.operation, ctypes.byref(one), Pointer(b), self.left, Pointer(a), self.right, ctypes.byref(beta),
-            Pointer(c), self.result, Pointer(d), self.result, ctypes.byref(self.found), Pointer(workspace),
-            ctypes.c_size_t(self.workspace), Pointer(stream)), "cublasLtMatmul")
+            handle, self.operation, self.one, Pointer(b), self.left, Pointer(a), self.right, self.beta, Pointer(c), self.result,
+            Pointer(d), self.result, self.algorithm, Pointer(workspace), ctypes.c_size_t(self.workspace), Pointer(stream)),
+            "cublasLtMatmul")
 
     def __del__(self) -> None:
         for kind, made in reversed(self.made):
             getattr(self.library, f"cublasLt{kind}Destroy")(made)
+
+
+class Workspaces(Protocol):
+    """The caller's current stream, and memory that products on it work in."""
+
+    def stream(self) -> int: ...
+
+    def workspace(self, count: int) -> int: ...
+
+
+class Product:
+    """A product by the library, at known sizes."""
+
+    can_capture = True
+
+    def __init__(self, lock: threading.Lock, handle: Any, plan: Plan, product: LibraryProduct, memory: Workspaces) -> None:
+        self.lock, self.handle, self.plan, self.product, self.memory = lock, handle, plan, product, memory
+
+    def __call__(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        p, plan, memory, to = self.product, self.plan, self.memory, outputs[0]
+        with self.lock:
+            if p.bias is not None:
+                plan.point_at_bias(inputs[p.bias])
+            plan.run(self.handle, inputs[p.left], inputs[p.right], to if p.added is None else inputs[p.added], to,
+                     memory.workspace(plan.workspace) if plan.workspace else 0, memory.stream())
 
 
 class Products:
@@ -144,34 +164,17 @@ class Products:
         self.cupy, self.library, self.workspace = cupy, library, 0
         self._handles: dict[int, Any] = {}  # by device
         self._plans: OrderedDict[tuple[int, Shape], Plan] = OrderedDict()
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()  # around what is said to the library of a plan, until it is launched
 
-    def takes(self, n: Node, sizes: Mapping[str, int]) -> bool:
-        """Whether the library makes a product at these sizes, of which none is 0."""
+    def call(self, n: Node, sizes: Mapping[str, int], memory: Workspaces) -> Product | None:
+        """A product at these sizes, of which none is 0; None where the library makes none."""
         product = library_product(n.regions[0])
         assert product is not None
         gemm = product.gemm
         shape = self._shape(n, product, [evaluate(x, sizes) for x in (gemm.batch, gemm.m, gemm.n, gemm.k)])
-        with self._lock:
-            return self._plan(shape) is not None
-
-    def run(self, n: Node, inputs: Sequence[Located], outputs: Sequence[Located], stream: int, memory: Any) -> bool:
-        """Launch a product; False where the library makes none. `memory(count)`: the address of so many bytes."""
-        product = library_product(n.regions[0])
-        assert product is not None
-        once = n.regions[0].nodes[0]
-        shape = self._shape(n, product, extents(once, inputs[product.left], inputs[product.right]))
-        with self._lock:
+        with self.lock:
             plan = self._plan(shape)
-            if plan is None:
-                return False
-            if product.bias is not None:
-                plan.point_at_bias(inputs[product.bias].address)
-            to = outputs[0].address
-            added = to if product.added is None else inputs[product.added].address
-            plan.run(self._handle(), inputs[product.left].address, inputs[product.right].address, added, to,
-                     memory(plan.workspace) if plan.workspace else 0, stream)
-        return True
+            return None if plan is None else Product(self.lock, self._handle(), plan, product, memory)
 
     def _shape(self, n: Node, product: LibraryProduct, extents: Sequence[int]) -> Shape:
         region = n.regions[0]
@@ -199,14 +202,6 @@ class Products:
             self._handles[device] = Pointer()
             check(self.library.cublasLtCreate(ctypes.byref(self._handles[device])), "cublasLtCreate")
         return self._handles[device]
-
-
-def extents(once: Node, a: Located, b: Located) -> tuple[int, int, int, int]:
-    """The batch, rows, columns and summed products of a product of matrices."""
-    batch = int(np.prod(a.shape[:len(once.attrs["batch"])], dtype=np.int64))
-    k = int(np.prod([a.shape[axis] for axis, _ in once.attrs["contract"]], dtype=np.int64))
-    m, columns = (int(np.prod(x.shape, dtype=np.int64)) // (batch * k) for x in (a, b))
-    return batch, m, columns, k
 
 
 def check(status: int, what: str) -> None:

@@ -48,7 +48,7 @@ class DeviceExecutable:
             x = self.driver.put(np.array(self.given[a], order="C"))
             self.driver.copy(self.driver.address(self.args[a]), self.driver.address(x), x.nbytes)
         self.driver.wait()
-        error = self.launcher.error_address()
+        error = self.launcher.error_address(self.driver.stream())
         many, few = divmod(count, TOGETHER) if count >= TOGETHER and self._fits_a_capture else (0, count)
         if many and self._many is None:
             self._many = self.driver.capture(lambda: self._several(TOGETHER, error))

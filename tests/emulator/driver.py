@@ -9,7 +9,7 @@ import numpy as np
 
 from loopwright.ir.dims import evaluate
 from loopwright.ir.interpreter import evaluate as evaluate_graph
-from loopwright.lower.cuda.driver import Device
+from loopwright.lower.cuda.driver import Device, Located
 from tests.emulator import FORWARD, REVERSE, Emulator, Guarded, Places
 
 
@@ -57,6 +57,25 @@ class Array:
         return np.array(self.like, order="C")
 
 
+class Product:
+    can_capture = True
+
+    def __init__(self, driver, n, sizes):
+        self.driver, self.node, self.sizes = driver, n, sizes
+
+    def __call__(self, inputs, outputs):
+        self.driver._do("library gemm", lambda: self._run(inputs, outputs[0]))
+
+    def _run(self, inputs, output):
+        g = self.node.regions[0]
+        shapes = [tuple([evaluate(n, self.sizes) for n in v.type.shape]) for v in (*self.node.inputs, *self.node.outputs)]
+        located = [Located(at, shape, v.type.dtype)
+                   for at, shape, v in zip((*inputs, output), shapes, (*g.params, *g.results), strict=True)]
+        args = [np.frombuffer(ctypes.string_at(x.address, x.bytes), x.dtype).reshape(x.shape) for x in located[:-1]]
+        found, = evaluate_graph(g, args)
+        self.driver.write(located[-1], np.asarray(found, located[-1].dtype).reshape(located[-1].shape))
+
+
 class EmulatorDriver:
     """See `lower.cuda.driver.Driver`. `log`: what was done, by name, replays too."""
 
@@ -89,22 +108,9 @@ class EmulatorDriver:
         arguments = list(arguments)
         self._do(name, lambda: emulator.launch(name, grid, threads, arguments, shared, self.order))
 
-    def can_capture(self, n, sizes=None):
-        return n.attrs["implementation"] == "gemm"
-
-    def call(self, n, inputs, outputs):
+    def library(self, n, sizes):
         """Products of matrices are NumPy's, of what is at the addresses then; other libraries are missing."""
-        if self.can_capture(n) and all(x.bytes for x in (*inputs, *outputs)):
-            self._do("library gemm", lambda: self._product(n, inputs, outputs[0]))
-            return True
-        assert self.noted is None, "a library was called in a capture"
-        self.log.append(f"library {n.attrs['implementation']}")
-        return False
-
-    def _product(self, n, inputs, output):
-        args = [np.frombuffer(ctypes.string_at(x.address, x.bytes), x.dtype).reshape(x.shape) for x in inputs]
-        found, = evaluate_graph(n.regions[0], args)
-        self.write(output, np.asarray(found, output.dtype).reshape(output.shape))
+        return Product(self, n, sizes) if n.attrs["implementation"] == "gemm" else None
 
     def capture(self, run):
         assert self.noted is None, "a capture in a capture"
