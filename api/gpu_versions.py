@@ -5,9 +5,10 @@ very arrays of arguments that were donated; nothing waits for the device but dec
 """
 from __future__ import annotations
 
+import struct
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,9 @@ from loopwright.ir.dims import evaluate
 from loopwright.ir.errors import ArgumentError
 from loopwright.ir.signature import Version
 from loopwright.ir.source import user_source
-from loopwright.ir.types import is_on_device
+from loopwright.ir.types import F64, is_on_device
 from loopwright.lower.runtime import lazy
-from loopwright.tracer.pytree import LEAF, paths, unflatten
+from loopwright.tracer.pytree import LEAF, children_of, paths, unflatten
 from loopwright.tracer.signatures import Call, Form
 from loopwright.tuned import programs_for
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from loopwright.versions import Draft, Versions
 
 KEEP = 64
+_FLOAT = struct.Struct("d")
 MOST_CAPTURED_BYTES = 4096  # of a NumPy array that a function captured, which is copied to the device at each call
 
 
@@ -103,11 +105,14 @@ class OnGPU:
         raise AssertionError("no such array")
 
     def again(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any] | None:
-        """The answer to a call that is like an earlier one, of arrays of the same shapes by position; None for another."""
-        if not self._again or kwargs:
+        """The answer to a call that is spelled as an earlier one, with arrays of the same shapes; None for another."""
+        if not self._again:
             return None
-        prepared = self._again.get(tuple([(type(x), getattr(x, "dtype", None), getattr(x, "shape", None)) for x in args]))
-        return (_answer(prepared, args, lazy.gpu()),) if prepared is not None else None
+        driver, key, leaves = lazy.gpu(), list[Any](kwargs), list[Any]()
+        if not _spelled((*args, *kwargs.values()) if kwargs else args, driver.kind, key, leaves):
+            return None
+        prepared = self._again.get(tuple(key))
+        return (self.execute(prepared, leaves, driver),) if prepared is not None else None
 
     def run(self, call: Call) -> Any:
         """The answer to a call."""
@@ -117,27 +122,33 @@ class OnGPU:
         entry = self.entry(call)
         leaves = call.flat(entry.form)
         prepared = self.prepared(entry, driver, entry.draft.sizes_of(leaves))
-        is_flat = not call.statics and not call.form.keywords and all(s is LEAF for s in call.structures.values())
-        version = entry.draft.version
-        is_plain = not entry.draft.captured and not version.contents and not version.hidden and not version.donated
-        if is_flat and is_plain and all(map(driver.owns, leaves)):
+        if call.form == entry.form and not call.statics and not entry.draft.captured and not entry.draft.version.contents:
+            self._note(call, prepared, driver)
+        return self.execute(prepared, leaves, driver)
+
+    def _note(self, call: Call, prepared: Prepared, driver: Driver) -> None:
+        """Calls spelled as this one is are answered alike, whatever their numbers are."""
+        key, leaves = list[Any](call.form.keywords), list[Any]()
+        if _spelled([unflatten(call.structures[x], call.leaves[x]) for x in call.labels()], driver.kind, key, leaves):
             with self._lock:
                 if len(self._again) >= KEEP:
                     self._again.clear()
-                self._again[tuple([(type(x), x.dtype, x.shape) for x in leaves])] = prepared
-        return self.execute(prepared, leaves, driver)
+                self._again[tuple(key)] = prepared
 
     def execute(self, prepared: Prepared, leaves: Sequence[Any], driver: Driver) -> Any:
         """Run a version on these leaves."""
-        version = prepared.draft.version
-        arguments = [_native(x, driver) for x in (*leaves, *version.hidden)]
+        version, kind, address = prepared.draft.version, driver.kind, driver.address
+        given = (*leaves, *version.hidden) if version.hidden else leaves
+        arguments = [driver.native(x) if isinstance(x, kind) else driver.put(x) if isinstance(x, np.ndarray) else x
+                     for x in given]  # copies live until all is asked for
         for a in prepared.launcher.program.donations.values():
             arguments[a] = _donated(arguments[a], [x for k, x in enumerate(arguments) if k != a], driver)
-        results = [arguments[r] if isinstance(r, int) else driver.empty(*r) for r in prepared.results]
-        addresses = [driver.address(x) if driver.owns(x) else np.asarray(x, v.type.dtype).tobytes()
+        results = [arguments[r] if type(r) is int else driver.empty(*r) for r in prepared.results]  # type: ignore[misc]
+        addresses = [address(x) if isinstance(x, kind) else _bytes(x, v.type.dtype)
                      for x, v in zip(arguments, version.graph.params, strict=True)]
-        prepared.launcher.run(prepared.frame, addresses, [driver.address(x) for x in results])
-        return unflatten(prepared.draft.structure, results)
+        prepared.launcher.run(prepared.frame, addresses, [address(x) for x in results])
+        structure = prepared.draft.structure
+        return results[0] if structure is LEAF else unflatten(structure, results)
 
     def find(self, call: Call) -> GPUEntry | None:
         """The version that answers a call, if there is one."""
@@ -228,21 +239,35 @@ def refuse_captured(version: Version, name: str) -> None:
                             f"on the GPU, lw.device_put(x, 'gpu'), or capture one on the CPU.")
 
 
-def _answer(prepared: Prepared, arrays: Sequence[Any], driver: Driver) -> Any:
-    """What a version that captured nothing and is donated nothing makes of arrays on the device."""
-    given = [driver.native(x) for x in arrays]  # copies live until all is asked for
-    results = [driver.empty(shape, dtype) for shape, dtype in prepared.results]  # type: ignore[misc]
-    address = driver.address
-    prepared.launcher.run(prepared.frame, [address(x) for x in given], [address(x) for x in results])
-    structure = prepared.draft.structure
-    return results[0] if structure is LEAF else unflatten(structure, results)
+def _spelled(xs: Iterable[Any], array: type, key: list[Any], leaves: list[Any]) -> bool:
+    """Add the leaves of arguments, and to a key all that decides which version takes them; False where they hold what is told
+    apart in another way."""
+    for x in xs:
+        kind = type(x)
+        if kind is array:
+            key.append(x.dtype)
+            key.append(x.shape)
+            leaves.append(x)
+        elif kind is float or kind is bool or (kind is int and -(1 << 63) <= x < 1 << 63):
+            key.append(kind)
+            leaves.append(x)
+        elif kind is tuple or kind is list:
+            key += (kind, len(x))
+            if not _spelled(x, array, key, leaves):
+                return False
+        elif kind is dict:
+            children, names = children_of(x)  # type: ignore[misc]
+            key += (kind, names)
+            if not _spelled(children, array, key, leaves):
+                return False
+        else:
+            return False
+    return True
 
 
-def _native(x: Any, driver: Driver) -> Any:
-    """An argument as kernels take it: an array on the device, or a number."""
-    if isinstance(x, np.ndarray):
-        return driver.put(x)
-    return driver.native(x) if driver.owns(x) else x
+def _bytes(x: Any, dtype: np.dtype) -> bytes:
+    """A number's bytes."""
+    return _FLOAT.pack(x) if dtype == F64 else np.asarray(x, dtype).tobytes()
 
 
 def _donated(x: Any, others: Sequence[Any], driver: Driver) -> Any:

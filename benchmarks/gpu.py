@@ -35,7 +35,7 @@ OFTEN = (*maps.WORKLOADS, *reductions.WORKLOADS, *products.WORKLOADS, networks.m
 @dataclass(frozen=True)
 class Case:
     """`f(xp, *args)` in NumPy's words. `make(rng, n)`: its arguments of about n elements. `moved(args)`: bytes that it must
-    move, against the copy ceiling; `flops(args)`: against the matmul ceiling of f32. `numpy_alone`: peers cannot run it."""
+    move, against the copy ceiling; `flops(args)`: against the matmul ceiling of the dtype. `numpy_alone`: peers cannot."""
 
     name: str
     f: Any
@@ -46,9 +46,9 @@ class Case:
     elements: int = 10**8
 
 
-def of(*shape_of):
-    """Arguments of standard normal numbers in f32; a shape may be a function of n."""
-    return lambda rng, n: [rng.standard_normal(shape(n), dtype="f4") for shape in shape_of]
+def of(*shape_of, dtype="f4"):
+    """Arguments of standard normal numbers, of shapes that are functions of n."""
+    return lambda rng, n: [rng.standard_normal(shape(n), dtype="f4").astype(dtype) for shape in shape_of]
 
 
 def rows(n):
@@ -97,7 +97,7 @@ def step(xp, w1, w2, x, y):
 
 
 def attention(xp, q, k, v):
-    scores = q @ xp.swapaxes(k, -1, -2) * np.float32(0.125)
+    scores = q @ xp.swapaxes(k, -1, -2) * q.dtype.type(0.125)
     e = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
     return (e / xp.sum(e, axis=-1, keepdims=True)) @ v
 
@@ -125,10 +125,13 @@ CASES = [
     Case("matmul", lambda xp, a, b: a @ b, of(square, square), flops=lambda a: 2 * a[0].shape[0] ** 3, elements=4096**2),
     Case("matmul with epilogue", lambda xp, a, b, c: xp.tanh(a @ b + c), of(square, square, lambda n: square(n)[:1]),
          flops=lambda a: 2 * a[0].shape[0] ** 3, elements=4096**2),
+    Case("matmul, f16", lambda xp, a, b: a @ b, of(square, square, dtype="f2"), flops=lambda a: 2 * a[0].shape[0] ** 3,
+         elements=8192**2),
     Case("ten small kernels", chain, of(vector), elements=4096),
     Case("MLP training step", step, of(lambda n: (784, 512), lambda n: (512, 10), lambda n: (max(n // 784, 1), 784),
                                        lambda n: (max(n // 784, 1), 10)), numpy_alone=True, elements=784 * 256),
     Case("attention", attention, of(*[lambda n: (8, max(n // 512, 1), 64)] * 3), elements=512 * 1024),
+    Case("attention, f16", attention, of(*[lambda n: (16, max(n // 1024, 1), 64)] * 3, dtype="f2"), elements=1024 * 4096),
     Case("mandelbrot", mandelbrot, of(vector, vector), numpy_alone=True, elements=10**6),
 ]
 
@@ -216,7 +219,7 @@ class Session:
         ceilings = self.found["ceilings"]
         if case.moved is not None:
             return {"percent of copy": 100 * case.moved(args) / taken / ceilings["copy, bytes per second"]}
-        if case.flops is not None and (best := ceilings.get("matmul of float32, flops per second")):
+        if case.flops is not None and (best := ceilings.get(f"matmul of {args[0].dtype}, flops per second")):
             return {"percent of matmul": 100 * case.flops(args) / taken / best}
         return {}
 

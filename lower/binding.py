@@ -97,6 +97,8 @@ def _check_shape(body: Sequence[Statement], x: int, y: int) -> None:
                 raise ValueError(f"loop {s.index.name}: the owners of elements are whole warps along x alone")
             if len(s.bind) == 3 and (x != WARP or y > WARP):
                 raise ValueError(f"loop {s.index.name}: squares have {WARP} threads along x, and as many rows at most")
+            if len(s.bind) == 3 and s.lanes > 1 and (s.lanes < WARP or s.lanes & (s.lanes - 1)):
+                raise ValueError(f"loop {s.index.name}: edges of squares are powers of two, {WARP} or more")
             _check_shape(s.body, x, y)
 
 

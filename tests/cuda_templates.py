@@ -14,7 +14,8 @@ from loopwright.lower.cuda import lower_cuda
 class Template:
     """`make(rng, n, m)` draws arguments; `sizes`: the n and m that schedules are chosen for; `wide`: whether its lanes make
     accesses of 16 bytes; `expected`: NumPy's own function where `f` is not one; `raced`: the n and m at which races are looked
-    for, if others; `fast_math`: whether it may round otherwise than it is written."""
+    for, if others; `fast_math`: whether it may round otherwise than it is written; `times`: schedules are chosen for sizes so
+    many times those of the arguments."""
 
     f: Any
     make: Any
@@ -23,6 +24,7 @@ class Template:
     expected: Any = None
     raced: tuple[int, int] | None = None
     fast_math: bool = False
+    times: int = 1
 
     def meaning(self, args):
         """NumPy's results, in twice the precision."""
@@ -38,7 +40,8 @@ def program(name):
     t = TEMPLATES[name]
     args = t.make(np.random.default_rng(0), *t.sizes)
     graph = expanded(lw.make_graph(t.f)(*args))
-    return graph, lower_cuda(graph, sizes_of(graph, args), fast_math=t.fast_math)
+    sizes = {name: t.times * n for name, n in sizes_of(graph, args).items()}
+    return graph, lower_cuda(graph, sizes, fast_math=t.fast_math)
 
 
 def sizes_of(graph, args):
@@ -255,6 +258,14 @@ TEMPLATES = {
     "chained long columns": Template(lambda x: np.var(x, axis=0), matrix("f8"), (3000, 40), wide=False),
     "the first least of columns": Template(lambda x: np.argmin(x, axis=0), matrix("f4"), (3000, 5), wide=False),
     "chained columns": Template(lambda x: np.var(x, axis=0), matrix("f8"), (300, 100), wide=False),
+    "several columns a thread": Template(lambda x: np.sum(x, axis=0) + 1, matrix("f4"), (3000, 100), times=32, wide=False),
+    "several columns of halves a thread": Template(lambda x: (np.max(x, axis=0), np.min(x, axis=0)), matrix("f2"), (3000, 100),
+                                                   times=32),
+    "several columns of two axes a thread": Template(lambda x, w: np.sum(x * w, axis=0), lambda rng, n, m: [
+        rng.normal(size=s) for s in ((n, 3, m), m)], (1000, 4), times=32),
+    "the first greatest of several columns a thread": Template(lambda x: np.argmax(x, axis=0), matrix("f8"), (3000, 100),
+                                                               times=32),
+    "chained columns, several a thread": Template(lambda x: np.var(x, axis=0), matrix("f4"), (3000, 100), times=32),
     "everything": Template(lambda x: np.sum(x * x), matrix("f4"), (300, 200)),
     "everything twice": Template(lambda x: np.var(x), matrix("f4"), (300, 200)),
     "the first greatest": Template(lambda x: np.argmax(x), vector("f4"), (40000, 1)),
@@ -264,6 +275,18 @@ TEMPLATES = {
     "transposed": Template(lambda x: np.transpose(x) * 2, matrix("f4"), (100, 70), wide=False),
     "transposed inside": Template(lambda x: np.transpose(x, (0, 2, 1)) + 1, lambda rng, n, m: [
         rng.normal(size=(3, n, m)).astype("f2")], (100, 70), wide=False),
+    "in large squares": Template(lambda x: np.transpose(x) * 2, matrix("f4"), (100, 70), times=32, wide=False),
+    "halves in large squares": Template(lambda x, y: np.transpose(x) * y, lambda rng, n, m: [
+        rng.normal(size=s).astype("f2") for s in ((n, m), (m, n))], (100, 70), times=32, wide=False),
+    "bytes in large squares": Template(lambda x: np.swapaxes(x, 1, 2) + np.int8(1), lambda rng, n, m: [
+        rng.integers(-99, 99, (2, n, m)).astype("i1")], (100, 70), times=32, wide=False),
+    "doubles in large squares": Template(lambda x, y: np.transpose(x) - y, lambda rng, n, m: [
+        rng.normal(size=(n, m)), rng.normal(size=n)], (100, 70), times=32, wide=False),
+    "squares past an array": Template(lambda x, y: np.concatenate([np.transpose(x), np.transpose(y)], axis=1) * 2,
+                                      lambda rng, n, m: [rng.normal(size=s).astype("f4") for s in ((n, m), (2 * n, m))],
+                                      (100, 70), wide=False),
+    "halves in squares past an array": Template(lambda x: np.pad(np.transpose(x), ((0, 6), (0, 10))) + 1, matrix("f2"),
+                                                (100, 70), times=32, wide=False),
     "gathered": Template(lambda x, k: x[k] + 1, lambda rng, n, m: [
         rng.normal(size=(n, m)).astype("f4"), rng.integers(-n, n, 9)], (40, 64)),
     "updated rows": Template(updated_traced, places, (40, 64), expected=updated),

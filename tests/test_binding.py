@@ -23,9 +23,10 @@ from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.indexing import scatter_add
 from loopwright.ir.ops.reductions import reduce_max
+from loopwright.ir.ops.structural import transpose
 from loopwright.ir.ops.transcendental import exp
 from loopwright.ir.parser import parse_type
-from loopwright.ir.schedule import ComputeAt, Inline, Vectorize, from_json, to_json
+from loopwright.ir.schedule import ComputeAt, Inline, Tiles, Vectorize, from_json, to_json
 from loopwright.ir.types import F32, I64, ArrayType
 from loopwright.lower.binding import owner
 from loopwright.lower.convolution_ops import one_group
@@ -213,6 +214,15 @@ def test_the_loop_that_decides_a_position_alone():
     for e in (two, plus(i, k), times(i, k), Load("x0", (i,), I64), Apply("mul", (i, Literal(0, I64)), I64),
               plus(i, Load("x0", (k,), I64))):
         assert owner(e, {i, k}) is None
+
+
+@pytest.mark.parametrize("edge", [16, 96])
+def test_edges_of_squares_that_warps_do_not_fill_are_refused(edge):
+    turned = build(lambda x: [transpose(x, perm=(1, 0))], [parse_type("f32[n, m]")])
+    bound = [Bind(0, a, (BLOCK, THREAD_Y, THREAD_X)) for a in range(2)]
+    assert build_nest(turned, (Threads(32, 8), *bound, Vectorize(0, 1, 64), Tiles()), "k")
+    with pytest.raises(ScheduleError, match="powers of two, 32 or more"):
+        build_nest(turned, (Threads(32, 8), *bound, Vectorize(0, 1, edge), Tiles()), "k")
 
 
 def test_threads_that_store_to_the_same_elements_are_refused():

@@ -55,6 +55,23 @@ def test_templates_at_any_size(name):
     check()
 
 
+@pytest.mark.parametrize("name", [name for name in TEMPLATES if "squares" in name or "several" in name])
+def test_sizes_of_whole_accesses_and_of_many_blocks(name):
+    """Whose bits do not depend on how warps come, either."""
+    graph, made = program(name)
+    emulator = compiled(made)
+
+    @examples(6)
+    @given(st.sampled_from([(64, 128), (66, 130), (2, 1300), (1300, 2), (1500, 8), (1100, 132), (2500, 100), (600, 257)]))
+    def check(sizes):
+        args = TEMPLATES[name].make(np.random.default_rng(sizes[1]), *sizes)
+        found = [run_program(made, emulator, args, sizes_of(graph, args), order) for order in ORDERS]
+        for a, b in zip(found[0], TEMPLATES[name].meaning(args), strict=True):
+            agree(a, b, f"{name} at {sizes}")
+        assert all(a.tobytes() == b.tobytes() for other in found[1:] for a, b in zip(found[0], other, strict=True))
+    check()
+
+
 @pytest.mark.parametrize("name", [name for name in TEMPLATES if "few long rows" in name])
 def test_rows_in_several_parts(name):
     graph, made = program(name)
@@ -86,7 +103,8 @@ def test_nothing_is_done_for_empty_arrays(name):
 
 
 @emulator_alone
-@pytest.mark.parametrize("name", ["map", "rows", "few long rows", "everything", "transposed", "updated rows", "histogram",
+@pytest.mark.parametrize("name", ["map", "rows", "few long rows", "everything", "transposed", "halves in large squares",
+                                  "several columns a thread", "updated rows", "histogram",
                                   "added in any order", "updated in any order"])
 def test_wide_indices_mean_the_same(name):
     graph, made = program(name)

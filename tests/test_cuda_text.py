@@ -19,8 +19,9 @@ from tests.test_cuda_ops import CHUNKS
 from tests.test_cuda_ops import program as program_of_ops
 
 GOLDEN = Path(__file__).parent / "vectors" / "cuda"
-SHOWN = ["map", "short rows", "rows of two axes", "rows to numbers", "columns", "everything", "few long rows",
-         "running rows", "transposed", "gathered", "added rows", "histogram", "added in any order",
+SHOWN = ["map", "short rows", "rows of two axes", "rows to numbers", "columns", "several columns a thread",
+         "everything", "few long rows", "running rows", "transposed", "in large squares", "halves in large squares",
+         "gathered", "added rows", "histogram", "added in any order",
          "own ways", "products in batches", "products of halves",
          "attention of halves", "attention in one pass", "slopes of attention of halves"]
 ARCHITECTURES = ("sm_80", "sm_90")

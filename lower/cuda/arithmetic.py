@@ -45,6 +45,23 @@ __device__ __forceinline__ unsigned short lw_to_bf16(float x) {
     return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 __device__ __forceinline__ unsigned short lw_to_bf16(double x) { return lw_to_bf16((float)x); }"""
+LW_EXTREME = """#ifndef LW_EMULATED
+__device__ __forceinline__ float lw_max(float x, float y) {
+    float found;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(x), "f"(y));
+    return found;
+}
+#endif"""
+# x / y from r, the reciprocal of y rounded to nearest, where no remainder leaves the range in which it is exact, else `rare`:
+# the first quotient is off by less than two units, the second by less than one, the third is right (Markstein, 1990).
+LW_OVER = """__device__ __forceinline__ T lw_over(T x, T y, T r, bool there, bool& rare) {
+    rare |= there & !(((fabsE(x) >= SMALL) & (fabsE(x) <= LARGE)) | (BITS(x) == 0));
+    const T first = x * r;
+    const T second = fmaE(fmaE(-first, y, x), r, first);
+    return fmaE(fmaE(-second, y, x), r, second);
+}
+__device__ __forceinline__ bool lw_is_near(T y) { return fabsE(y) >= LOW && fabsE(y) <= HIGH; }"""
+_RANGES = {F32: (100, 100, 20, 24), F64: (900, 900, 50, 50)}  # powers of two: of x at least and at most, of y likewise
 NAMES = {F16: "f16", BF16: "bf16"}
 
 
@@ -151,10 +168,14 @@ def _on_floats(library: Library, fn: str, dtype: np.dtype, args: Sequence[str]) 
     bits, end = (64, "") if dtype == F64 else (32, "f")
     if fn == "nextafter":
         return f"{_nextafter(library, dtype)}({', '.join(args)})"
+    if fn in ("max", "min") and dtype != F64:
+        return f"{library.add(f'lw_{fn}', LW_EXTREME.replace('max', fn))}({', '.join(args)})"
     if fn in EXACT:
         return EXACT[fn].format(*args, f=end, t=register_type(dtype))
     if fn in ROUNDED:
         result = ROUNDED[fn].format(*args, f=end)
+    elif fn in OWN and dtype != F64:
+        result = f"{OWN[fn]}({', '.join(args)})"
     elif fn in FORMULAS:
         result = f"{library.formula(fn, bits, len(args))}({', '.join(args)})"
     else:
@@ -177,6 +198,7 @@ def whole_power(block: Block, library: Library, dtype: np.dtype, x: str, n: int)
     return rounded(library, result, dtype) if dtype in HALF else result
 
 
+OWN = {"exp": "expf"}  # functions of CUDA's for f32 that are as exact as ours and quicker: 1 unit in the last place
 ROUNDED = {"add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "sqrt": "sqrt{f}({0})"}
 EXACT = {
     "neg": "-{0}", "abs": "fabs{f}({0})", "floor": "floor{f}({0})", "ceil": "ceil{f}({0})", "trunc": "trunc{f}({0})",
@@ -188,6 +210,23 @@ EXACT = {
     "fmax": "{0} >= {1} || {1} != {1} ? {0} : {1}", "fmin": "{0} <= {1} || {1} != {1} ? {0} : {1}",
     "eq": "{0} == {1}", "ne": "{0} != {1}", "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}",
 }
+
+
+def reciprocal(block: Block, library: Library, dtype: np.dtype, y: str) -> tuple[str, str]:
+    """What quotients with one divisor share: its reciprocal, and whether that serves."""
+    work = F64 if dtype == F64 else F32
+    kind, end = register_type(work), "" if work == F64 else "f"
+    text = LW_OVER.replace("T ", f"{kind} ").replace("fabsE", f"fabs{end}").replace("fmaE", f"fma{end}")
+    for name, sign, power in zip(("SMALL", "LARGE", "LOW", "HIGH"), "-+-+", _RANGES[work], strict=True):
+        text = text.replace(name, f"0x1p{sign}{power}{end}")
+    library.add(f"lw_over_{kind}", text.replace("BITS", "__double_as_longlong" if work == F64 else "__float_as_int"))
+    return block.let(kind, f"1 / {y}"), block.let("bool", f"lw_is_near({y})")
+
+
+def divided(library: Library, dtype: np.dtype, x: str, y: str, reciprocal: str, there: str, rare: str) -> str:
+    """x / y by the reciprocal of y; where that does not serve, and the quotient is wanted, `rare` becomes true."""
+    result = f"lw_over({x}, {y}, {reciprocal}, {there}, {rare})"
+    return rounded(library, result, dtype) if dtype in HALF else result
 
 
 def _nextafter(library: Library, dtype: np.dtype) -> str:

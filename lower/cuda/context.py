@@ -16,6 +16,7 @@ from loopwright.lower.cuda.maths import Library
 from loopwright.lower.cuda.text import Block, memory_type
 
 WARP = 32
+REGISTERS, WORKING = 1 << 16, 48  # of a multiprocessor; of a thread that spills nothing, as elementary functions of f64 need
 MOST_NARROW = (1 << 31) - (1 << 20)  # one step of all threads past it still has 32 bits
 FLOOR_DIVIDE = """__device__ __forceinline__ long long lw_size_divide(long long a, long long b) {
     return b == 0 ? 0 : a / b - (a % b != 0 && (a % b ^ b) < 0);
@@ -65,7 +66,8 @@ class Launch:
         self.versions: dict[str, int] = {}
         self.narrow: dict[Extent, None] = {}
         self.grid: Extent = 1
-        self.at_once = 1  # blocks with rows in registers that are to run on one part of the GPU
+        self.at_once = 1  # blocks that keep long rows and are to run on one multiprocessor
+        self.passes: list[set[str]] = []  # the rows in registers that each pass over such rows reads or stores
         self.shared: Extent = 0
         self.in_parts = False  # whether blocks share out rows
         assert nest.threads is not None
@@ -75,6 +77,15 @@ class Launch:
     def rows(self) -> dict[str, Buffer]:
         """The rows in registers."""
         return {name: b for name, b in self.buffers.items() if b.place == "registers"}
+
+    @property
+    def most_at_once(self) -> int:
+        """How many blocks with rows in registers fit a multiprocessor, where threads have `WORKING` registers beside rows."""
+        first = {x: k for k, names in reversed([*enumerate(self.passes)]) for x in names}
+        last = {x: k for k, names in enumerate(self.passes) for x in names}
+        kept = {x: b.each * max(b.dtype.itemsize // 4, 1) for x, b in self.rows.items()}
+        most = max([sum(kept[x] for x in first if first[x] <= k < last[x]) for k in range(len(self.passes))], default=0)
+        return max(1, REGISTERS // (self.x * self.y * (most + WORKING)))
 
     @property
     def index_type(self) -> str:
@@ -146,7 +157,9 @@ class Context:
     """`free`: the axes of threads that all do the same here, of which the first stores. `active`: whether this thread has an
     element of its own; one that has none does again what the last one does, and stores nothing. `packed`: where stores put
     their values, by the statement. `repeats`: whether a loop around this place runs it more than once. `slot`: which
-    of a thread's elements of rows in registers is here."""
+    of a thread's elements of rows in registers is here. `there`: whether the row has it; what an element is may be computed
+    where it has not, and is then anything. `rare`: the variable that becomes true where a quotient by a reciprocal
+    is not the quotient, and all is done again without."""
 
     launch: Launch
     block: Block
@@ -156,6 +169,8 @@ class Context:
     packed: Mapping[int, str] = field(default_factory=dict)
     repeats: bool = False
     slot: str = ""
+    there: str = ""
+    rare: str = ""
 
     def at(self, block: Block) -> Context:
         return replace(self, block=block)

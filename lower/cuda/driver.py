@@ -119,6 +119,10 @@ class Driver(Protocol):
         """Until all that was asked for on this stream is done."""
 
     # ---- arrays as users have them -------------------------------------------------------------
+    @property
+    def kind(self) -> type:
+        """The type of arrays of this device."""
+
     def owns(self, x: Any) -> bool:
         """Whether x is an array of this device."""
 

@@ -31,6 +31,13 @@ from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.cuda import folds
 from loopwright.lower.cuda.atomics import updates_in_any_order
 from loopwright.lower.cuda.chains import passed
+from loopwright.lower.cuda.columns import (
+    fold_column_parts,
+    fold_wide_column_parts,
+    from_column_parts,
+    parts_of_columns,
+    wide_loads,
+)
 from loopwright.lower.cuda.context import MOST_NARROW, SHARED, Context, Launch
 from loopwright.lower.cuda.evaluate import value
 from loopwright.lower.cuda.long_rows import BLOCKS_AT_ONCE, in_row_parts
@@ -171,15 +178,21 @@ class _Emitter:
         over, innermost = perfect(s)
         body, starts = innermost.body, _split(innermost.body)
         launch, columns = context.launch, product(n for _, n in over)
-        blocks = (columns + (launch.x - 1)) // launch.x
         whole = replace(context, free=tuple([a for a in context.free if a not in s.bind]))
         parts: Extent = 1
         place = part = ""
         is_last = number == len(starts)
         if not is_last:
-            parts = folds.parts_of_columns(one_pass(body, starts[number]), launch.y)
-            both = f"{launch.thread('blockIdx.x')} OF {launch.extent(blocks)}"
+            reductions = one_pass(body, starts[number])
+            wide = wide_loads(context, over, reductions[0].lanes, body[:starts[number]], reductions)
+            each = launch.x * (reductions[0].lanes if wide else 1)
+            parts = parts_of_columns(product(n for _, n in reductions[0].over), launch.y)
+            both = f"{launch.thread('blockIdx.x')} OF {launch.extent((columns + (each - 1)) // each)}"
             place, part = (context.block.let(launch.index_type, both.replace("OF", op), "at") for op in "%/")
+            if wide:
+                fold_wide_column_parts(context, reductions, over, wide, place, part, columns)
+                launch.grid = launch.grid * parts
+                return
 
         def run(here: Context) -> None:
             at = here.block.let(launch.index_type, _flat(here, over), "at")
@@ -188,9 +201,9 @@ class _Emitter:
                 here = self.statements(here, [x for x in body[done:start] if is_last or not isinstance(x, Store)])
                 reductions = one_pass(body, start)
                 if k == number:
-                    folds.fold_column_parts(here, reductions, part, at, columns)
+                    fold_column_parts(here, reductions, part, at, columns)
                     return
-                here = folds.from_column_parts(here, reductions, at, columns)
+                here = from_column_parts(here, reductions, at, columns)
                 done = start + len(reductions)
             self.statements(here, body[done:])
         clamped(whole, over, THREAD_X, run, place)
@@ -262,7 +275,8 @@ class _Emitter:
         listed = ",\n        ".join(parameters)
         lines = "\n".join([*launch.head.lines, *launch.body.lines])
         # rows in registers, or long ones of which it keeps several steps: else the compiler would spill some for more threads
-        bounds = f"{threads}, {launch.at_once}" if launch.rows or launch.in_parts else str(threads)
+        at_once = launch.most_at_once if launch.passes else launch.at_once
+        bounds = f"{threads}, {at_once}" if launch.rows or launch.in_parts else str(threads)
         text = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}(\n        {listed}) {{\n{lines}\n}}'
         return LaunchText(name, text, launch.grid, (launch.x, launch.y), launch.shared)
 

@@ -5,8 +5,11 @@ loaded from an array that holds nothing.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from loopwright.ir.dims import Extent
 from loopwright.ir.loops import (
     Apply,
     Bounded,
@@ -23,7 +26,7 @@ from loopwright.ir.loops import (
     whole_number,
 )
 from loopwright.ir.nest import Buffer
-from loopwright.ir.types import BOOL, INTEGERS
+from loopwright.ir.types import BOOL, INTEGERS, is_float
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.cuda import arithmetic
 from loopwright.lower.cuda.context import REPORT, Context, linear_text, offset_form
@@ -78,6 +81,40 @@ def _compute(context: Context, term: Term) -> str:
     raise AssertionError(f"not an expression of a nest: {term.expr}")
 
 
+def before_a_loop(context: Context, over: Sequence[tuple[Index, Extent]], exprs: Sequence[Expr]) -> list[Term]:
+    """Compute what a loop's expressions have that is the same in all its iterations. The divisors among that."""
+    inside, todo, seen = {index.name for index, _ in over}, [context.launch.terms.of(e) for e in exprs], set[int]()
+    divisors: list[Term] = []
+
+    def is_same(t: Term) -> bool:
+        known = t.free.isdisjoint(inside) and t.free | t.locals <= context.names.keys()
+        return known and not t.effects and not t.buffers and isinstance(t.expr, Apply | Local)
+    while todo:
+        term = todo.pop()
+        if term.number in seen or not isinstance(term.expr, Apply):
+            continue
+        seen.add(term.number)
+        if is_same(term):
+            evaluate(context, term)
+            continue
+        todo += term.args
+        if term.expr.fn == "div" and is_float(term.dtype) and is_same(term.args[1]):
+            evaluate(context, term.args[1])
+            divisors.append(term.args[1])
+    return divisors
+
+
+def reciprocals(context: Context, divisors: Sequence[Term]) -> str:
+    """Compute reciprocals, for quotients here. Whether they serve, as text."""
+    nears = dict[str, None]()
+    for term in divisors:
+        divisor = evaluate(context, term)
+        found, near = arithmetic.reciprocal(context.block, context.launch.library, term.dtype, divisor)
+        context.block.values["reciprocal", term.dtype, divisor] = found
+        nears[near] = None
+    return " && ".join(nears)
+
+
 def _apply(context: Context, library: Library, term: Term, fn: str, dtype: np.dtype) -> str:
     args = [evaluate(context, a) for a in term.args]
     source = term.args[0].dtype
@@ -88,6 +125,8 @@ def _apply(context: Context, library: Library, term: Term, fn: str, dtype: np.dt
             return arithmetic.bitcast(library, args[0], source, dtype)
         case "select":
             return f"{args[0]} ? {args[1]} : {args[2]}"
+        case "div" if context.rare and (found := context.block.find(("reciprocal", dtype, args[1]))) is not None:
+            return arithmetic.divided(library, dtype, *args, found, context.there or "true", context.rare)
         case "power":
             n = whole_number(term.args[1].expr)
             product = None if n is None else arithmetic.whole_power(context.block, library, source, args[0], n)

@@ -5,7 +5,9 @@ only loops around it make threads wait once more.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 
 from loopwright.ir.dims import Extent, maximum, minimum, product
 from loopwright.ir.gpu_schedule import THREAD_X, THREAD_Y
@@ -13,8 +15,8 @@ from loopwright.ir.loops import Load
 from loopwright.ir.nest import Prefetch, Reduction, Scan, Statement, Store
 from loopwright.lower.cuda import arithmetic
 from loopwright.lower.cuda.context import WARP, Context
-from loopwright.lower.cuda.evaluate import evaluate, place
-from loopwright.lower.cuda.packs import Run, packs, strided
+from loopwright.lower.cuda.evaluate import before_a_loop, evaluate, place
+from loopwright.lower.cuda.packs import Pack, Run, batched, known_lanes, packs, singles, strided
 from loopwright.lower.cuda.registers import kept_pass
 from loopwright.lower.cuda.serial import Fold, element
 from loopwright.lower.cuda.store import guarded, store
@@ -22,8 +24,8 @@ from loopwright.lower.cuda.text import Block, literal, register_type
 from loopwright.lower.registers import rows_read
 
 SHARE = 4096  # the least that a block of a long running fold goes through
-COLUMN_SHARE, MOST_COLUMN_PARTS = 64, 256  # rows, at least, of one thread's part of a column; parts
 MOST_PARTS = 1024  # blocks of a fold of everything
+MOST_PLAIN = 16  # terms that a thread adds up as they are: NumPy's pairwise sums begin so, too
 ALL = "0xffffffffu"
 State = tuple[str, ...]
 
@@ -67,18 +69,35 @@ def passed(context: Context, reductions: Sequence[Reduction], who: str, everyone
                 store(here, x)
                 load = launch.terms.of(_as_load(here, x))
                 here.block.values[here.key(load)] = kept
+            plainly = bool(rows) and here.slot != "" and rows[0].each <= MOST_PLAIN * slots
             for f, state, r in zip(folds, states, alone, strict=True):
                 body = launch.terms.of(r.body)
                 position = f"(long long){here.names[first.over[-1][0].name]}" if f.positions else ""
-                f.step(here.block, state, slot, element(here, f, body, evaluate), position)
+                x = element(here, f, body, evaluate)
+                with here.block.inner(f"if ({here.there})") if here.there else nullcontext(here.block) as block:
+                    f.step(block, state, slot, x, position, plainly=plainly)
         return one
+    before_a_loop(inside, first.over, exprs)
     if rows:
         kept_pass(inside, first.over, lanes, found, rows[0].each, reductions, written)
+    elif early := _early(inside, reductions) if THREAD_Y in first.bind and not also else []:
+        one = written(reductions)
+
+        def use(here: Context, loaded: Mapping[int, str], slot: str) -> None:
+            known_lanes(here, early, loaded, slot, "0")
+            one(here, "0")
+        batched(inside, first.over, 1, who, everyone, early, max(first.unroll, 1), use)
     else:
         strided(inside, first.over, lanes, who, everyone, found, max(first.unroll, 1), written(reductions))
     if any(launch.buffers[x.buffer].place == "shared" for x in also):
         context.block.line(launch.barrier)
     return [f.joined(context.block, state, slots) for f, state in zip(folds, states, strict=True)]
+
+
+def _early(context: Context, reductions: Sequence[Reduction]) -> list[Pack]:
+    """The loads that a thread may make of several rows before it uses those of the first."""
+    over = {k.name for k, _ in reductions[0].over}
+    return singles(replace(context, names={**context.names, **dict.fromkeys(over, "")}), over, [r.body for r in reductions])
 
 
 def _sharing(context: Context, axes: Sequence[str]) -> Context:
@@ -108,11 +127,11 @@ def _in_warp(block: Block, fold: Fold, state: State, width: int) -> None:
     step = block.fresh("d")
     block.line("#pragma unroll")
     with block.inner(f"for (int {step} = {width // 2}; {step} > 0; {step} /= 2)") as inside:
-        other = tuple([_shuffled(inside, "xor", kind, x, step) for kind, x in zip(_kinds(fold), state, strict=True)])
+        other = tuple([_shuffled(inside, "xor", kind, x, step) for kind, x in zip(kinds(fold), state, strict=True)])
         fold.merge_into(inside, state, other)
 
 
-def _kinds(fold: Fold) -> list[str]:
+def kinds(fold: Fold) -> list[str]:
     return [register_type(d) for d in fold.components]
 
 
@@ -127,12 +146,12 @@ def _through_shared(context: Context, fold: Fold, state: State, row: str, rows: 
     """Each puts its state in a table, and takes all of its row's together, in order."""
     block = context.block
     names = [block.fresh("part") for _ in state]
-    for name, kind in zip(names, _kinds(fold), strict=True):
+    for name, kind in zip(names, kinds(fold), strict=True):
         block.line(f"__shared__ {kind} {name}[{rows}][{columns + (rows > 1)}];")  # rows begin in different banks
     for name, x in zip(names, state, strict=True):
         block.line(f"{f'if ({who}) ' if who else ''}{name}[{row}][{column}] = {x};")
     block.line("__syncthreads();")
-    found = tuple([block.variable(kind, f"{name}[{row}][0]", "all") for name, kind in zip(names, _kinds(fold), strict=True)])
+    found = tuple([block.variable(kind, f"{name}[{row}][0]", "all") for name, kind in zip(names, kinds(fold), strict=True)])
     k = block.fresh("k")
     with block.inner(f"for (int {k} = 1; {k} < {columns}; ++{k})") as inside:
         fold.merge_into(inside, found, tuple([f"{name}[{row}][{k}]" for name in names]))
@@ -185,48 +204,10 @@ def from_parts(context: Context, reductions: Sequence[Reduction]) -> Context:
     return context
 
 
-# ---- columns in parts ---------------------------------------------------------------------------
-def parts_of_columns(reductions: Sequence[Reduction], threads: int) -> Extent:
-    """Between how many blocks a column is shared out."""
-    size = threads * COLUMN_SHARE
-    return maximum(1, minimum((product(n for _, n in reductions[0].over) + (size - 1)) // size, MOST_COLUMN_PARTS))
-
-
-def fold_column_parts(context: Context, reductions: Sequence[Reduction], part: str, column: str, columns: Extent) -> None:
-    """One block's part of folds of columns, into scratch: a row of it for each part."""
-    launch = context.launch
-    count = parts_of_columns(reductions, launch.y)
-    who = f"({part} * {launch.y} + {launch.thread(THREAD_Y)})"
-    everyone = f"({launch.extent(count)} * {launch.y})"
-    for r, found in zip(reductions, passed(context, reductions, who, everyone), strict=True):
-        fold = made(context, r)
-        found = across(context, fold, found, THREAD_Y)
-        names = scratch(context, r.name, fold, count * columns)
-        with context.block.inner(f"if ({context.active} && {THREAD_Y} == 0)") as inside:
-            for name, x in zip(names, found, strict=True):
-                inside.line(f"{name}[{part} * {launch.extent(columns)} + {column}] = {x};")
-
-
-def from_column_parts(context: Context, reductions: Sequence[Reduction], column: str, columns: Extent) -> Context:
-    """The values of folds of columns whose parts an earlier launch left."""
-    launch, block = context.launch, context.block
-    count = parts_of_columns(reductions, launch.y)
-    for r in reductions:
-        fold = made(context, r)
-        names = scratch(context, r.name, fold, count * columns)
-        state = tuple([block.variable(kind, zero, "all") for kind, zero in zip(_kinds(fold), fold.zero(), strict=True)])
-        k = block.fresh("k")
-        with block.inner(f"for (int {k} = (int){THREAD_Y}; {k} < {launch.extent(count)}; {k} += {launch.y})") as inside:
-            at = inside.let(launch.index_type, f"{k} * {launch.extent(columns)} + {column}", "at")
-            fold.merge_into(inside, state, tuple([f"{name}[{at}]" for name in names]))
-        context = context.bind(r.name, fold.result(block, across(context, fold, state, THREAD_Y)))
-    return context
-
-
 def together(context: Context, fold: Fold, names: Sequence[str], end: str, first: str = "") -> State:
     """So many parts, from a first on, as one state, by all threads."""
     block = context.block
-    state = tuple([block.variable(kind, zero, "all") for kind, zero in zip(_kinds(fold), fold.zero(), strict=True)])
+    state = tuple([block.variable(kind, zero, "all") for kind, zero in zip(kinds(fold), fold.zero(), strict=True)])
     k = block.fresh("k")
     with block.inner(f"for (int {k} = (int){THREAD_X}; {k} < {end}; {k} += {context.launch.x})") as inside:
         at = f"{first} + {k}" if first else k

@@ -30,7 +30,7 @@ from loopwright.lower.plan import Argument, Place, ResultMemory, Scratch, on_sta
 if TYPE_CHECKING:
     from loopwright.lower.cuda.launcher import Launcher
 
-MOST_UNROLLED = 1024  # launches of a loop that is captured as a whole
+MOST_UNROLLED = 8192  # launches of a loop that is captured as a whole
 ALIGNED = 64  # bytes: slots start at multiples of it
 ROW_ALIGNED = 16  # bytes: what kernels expect of arrays
 Table = Sequence[int]

@@ -6,13 +6,12 @@ is raised at the next call on the same stream, before the next decision, or at o
 """
 from __future__ import annotations
 
+import struct
 import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar, cast
-
-import numpy as np
 
 from loopwright.ir.graph import Graph
 from loopwright.lower.compile import SiteErrors, integer_powers
@@ -24,6 +23,7 @@ from loopwright.lower.plan import Plan, plan_memory
 MOST_CAPTURED = 32  # graphs of one function
 MOST_FRAMES = 64  # sizes of regions that are known only when they run
 NUMBER = 16  # bytes of a number among the arguments, at most
+WORDS = struct.Struct("qq")  # of them
 AT_ONCE = 8  # numbers that one launch stores
 ALIGNED = 256
 PUT = "extern \"C\" __global__ void lw_put({}) {{\n{}}}\n".format(
@@ -82,8 +82,8 @@ class Launcher:
             self.raise_reported(stream)
 
     def _put(self, arguments: Sequence[int | bytes], base: int) -> list[int]:
-        """The addresses of arguments, of which numbers are stored on the device, from `base` on: as parameters of a kernel, so that
-        nothing waits and no buffer need outlive the call."""
+        """The addresses of arguments; numbers among them are stored on the device, from `base` on: as parameters of a kernel,
+        so that nothing waits and no buffer need outlive the call."""
         addresses: list[int] = []
         numbers: list[tuple[int, bytes]] = []
         for x in arguments:
@@ -92,8 +92,8 @@ class Launcher:
             addresses.append(numbers[-1][0] if isinstance(x, bytes) else x)
         for first in range(0, len(numbers), AT_ONCE):
             few = numbers[first:first + AT_ONCE]
-            padded = [(at, x.ljust(NUMBER, b"\0")) for at, x in (*few, *[few[0]] * (AT_ONCE - len(few)))]
-            words = [word for at, x in padded for word in (at, *np.frombuffer(x, np.int64).tolist())]
+            padded = (*few, *[few[0]] * (AT_ONCE - len(few)))
+            words = [word for at, x in padded for word in (at, *WORDS.unpack(x.ljust(NUMBER, b"\0")))]
             self.driver.launch(self.functions["lw_put"], 1, (1, 1), 0, words)
         return addresses
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from loopwright.ir.dims import Extent, maximum, minimum, product
+from loopwright.ir.dims import maximum, minimum, product
 from loopwright.ir.gpu_schedule import BLOCK, THREAD_X, THREAD_Y
-from loopwright.ir.loops import Index, Load
 from loopwright.ir.nest import For, Let, Reduction, Scan, Statement, Store
-from loopwright.lower.cuda import arithmetic
 from loopwright.lower.cuda.blocks import each_sum
 from loopwright.lower.cuda.context import WARP, Context
-from loopwright.lower.cuda.evaluate import place, value
-from loopwright.lower.cuda.packs import Over, Run, clamped, packs, strided, tiled, unravelled
+from loopwright.lower.cuda.evaluate import before_a_loop, place, value
+from loopwright.lower.cuda.packs import Run, clamped, packs, strided, tiled, unravelled
 from loopwright.lower.cuda.registers import kept_pass
+from loopwright.lower.cuda.squares import in_squares
 from loopwright.lower.cuda.store import written
-from loopwright.lower.cuda.text import memory_type, register_type
-from loopwright.lower.fusing import transposed_loads
+from loopwright.lower.cuda.text import register_type
 from loopwright.lower.registers import perfect, rows_read
 
-SQUARE = 32
 MOST_OWNERS = 2048  # warps that look at all updates
 
 
@@ -65,11 +62,12 @@ def looped(context: Context, s: For, run: Callable[[Context, Sequence[Statement]
         case (_, _):
             tiled(inside, over, lanes, innermost.unroll if lanes > 1 else 1, packs(inside, over, lanes, exprs, stores), one)
         case (_, _, _):
-            _in_squares(inside, over, body, one)
+            in_squares(inside, over, lanes, body, one)
         case (_,):
+            divisors = before_a_loop(inside, over, exprs)
             found, rows = packs(inside, over, lanes, exprs, stores), rows_read(body, launch.rows)
             if rows:
-                kept_pass(inside, over, lanes, found, rows[0].each, body, every)
+                kept_pass(inside, over, lanes, found, rows[0].each, body, every, divisors if is_plain(body) else ())
                 return
             strided(inside, over, lanes, launch.thread(THREAD_X), str(launch.x), found, innermost.unroll, one)
             if any(launch.buffers[x.buffer].role == "local" for x in stores):
@@ -90,52 +88,6 @@ def _of_block(context: Context, s: For) -> Context:
             first = f"{context.names[index.name]} * {step}"
             context = context.bind(index.name, context.block.let(context.launch.index_type, first, "at"))
     return context
-
-
-def _in_squares(context: Context, over: Over, body: Sequence[Statement], run: Run) -> None:
-    """Squares of the last two loops: what is walked along the first of them is read so, into shared memory, and from there
-    along the last."""
-    launch, block, kind = context.launch, context.block, context.launch.index_type
-    (i, height), (j, width) = over[-2:]
-    inner = For(j, width, tuple(body), lanes=SQUARE)
-    counts = [(n + (SQUARE - 1)) // SQUARE for n in (height, width)]
-    launch.grid = product([*(n for _, n in over[:-2]), *counts])
-    squares = [*over[:-2], (Index("row of squares"), counts[0]), (Index("column of squares"), counts[1])]
-    context = unravelled(context, squares, launch.thread("blockIdx.x"))
-    top = block.let(kind, f"{context.names['row of squares']} * {SQUARE}", "at")
-    left = block.let(kind, f"{context.names['column of squares']} * {SQUARE}", "at")
-    loads = [launch.terms.of(e) for e in transposed_loads(For(i, height, (inner,)))]
-    tiles = [block.fresh("tile") for _ in loads]
-    for t, tile in zip(loads, tiles, strict=True):
-        assert isinstance(t.expr, Load)
-        block.line(f"__shared__ {memory_type(t.dtype)} {tile}[{SQUARE}][{SQUARE + 1}];")
-
-    def every(rows: tuple[str, str, Extent], columns: tuple[str, str, Extent], each: Callable[[Context, str], None]) -> None:
-        r = block.fresh("k")
-        block.line("#pragma unroll")
-        with block.inner(f"for (int {r} = (int){THREAD_Y}; {r} < {SQUARE}; {r} += {launch.y})") as inside:
-            row = inside.let(kind, f"{rows[1]} + {r}", "i")
-            column = inside.let(kind, f"{columns[1]} + {launch.thread(THREAD_X)}", "i")
-            test = f"{row} < {launch.extent(rows[2])} && {column} < {launch.extent(columns[2])}"
-            with inside.inner(f"if ({test})") as own:
-                here = replace(context.at(own), repeats=True)
-                each(here.bind(rows[0], row).bind(columns[0], column), r)
-
-    def fill(here: Context, r: str) -> None:
-        for t, tile in zip(loads, tiles, strict=True):
-            at = place(here, launch.buffers[str(t.expr.array)], t.args)  # type: ignore[union-attr]
-            here.block.line(f"{tile}[{r}][{THREAD_X}] = {t.expr.array}[{at}];")  # type: ignore[union-attr]
-
-    def use(here: Context, r: str) -> None:
-        for t, tile in zip(loads, tiles, strict=True):
-            text = arithmetic.from_memory(launch.library, f"{tile}[{THREAD_X}][{r}]", t.dtype)
-            here.block.values[here.key(t)] = here.block.let(register_type(t.dtype), text)
-        run(here, "0")
-    launch.forget()
-    every((j.name, left, width), (i.name, top, height), fill)
-    block.line("__syncthreads();")
-    every((i.name, top, height), (j.name, left, width), use)
-    launch.forget()
 
 
 def _by_owner(context: Context, s: For) -> None:

@@ -53,7 +53,7 @@ def packs(context: Context, over: Over, lanes: int, exprs: Sequence[Expr], store
     launch = context.launch
     inside = {k.name for k, _ in over} | {k.split()[0] for k in context.names}
     kept = {s.buffer for s in stores if launch.buffers[s.buffer].role == "local"}  # read after it is stored, in the same step
-    loads = [t for e in exprs for t in _eager(launch.terms.of(e)) if not kept & t.buffers]
+    loads = [t for e in exprs for t in eager(launch.terms.of(e)) if not kept & t.buffers]
     found: list[Pack] = []
     for t in dict.fromkeys(loads):
         assert isinstance(t.expr, Load)
@@ -63,6 +63,19 @@ def packs(context: Context, over: Over, lanes: int, exprs: Sequence[Expr], store
     for s in stores:
         if s.combine == "set" and s.when is None:
             found += _pack(context, over, lanes, s, s.buffer, tuple(map(launch.terms.of, s.index)))
+    return found
+
+
+def singles(context: Context, walked: set[str], exprs: Sequence[Expr]) -> list[Pack]:
+    """The loads that go with all of these loops, at places that loops alone say: they may be made before what uses any."""
+    launch, inside = context.launch, {k.split()[0] for k in context.names}
+    found: list[Pack] = []
+    for t in dict.fromkeys(t for e in exprs for t in eager(launch.terms.of(e))):
+        assert isinstance(t.expr, Load)
+        buffer = launch.buffers[str(t.expr.array)]
+        if walked <= t.free <= inside and buffer.role == "input" and \
+                all(isinstance(x.expr, Index) for x in offset_form(launch, buffer, t.args)[0]):
+            found.append(Pack(t, buffer.name, ()))
     return found
 
 
@@ -86,7 +99,7 @@ def _pack(context: Context, over: Over, lanes: int, at: Term | Store, name: str,
     return [Pack(at, name, tuple(checks))]
 
 
-def _eager(term: Term) -> list[Term]:
+def eager(term: Term) -> list[Term]:
     """The loads in a term that are made whatever its conditions are, outside loops of its own."""
     found, todo, seen = [], [term], {term.number}
     while todo:
@@ -115,14 +128,14 @@ def pack_type(context: Context, buffer: str, lanes: int) -> str:
     return f"lw_pack<{memory_type(context.launch.buffers[buffer].dtype)}, {lanes}>"
 
 
-def load_packs(context: Context, found: Sequence[Pack], lanes: int, into: Mapping[int, str], slot: str) -> None:
-    """Load all packs at the place that the loops' variables say."""
+def load_packs(context: Context, found: Sequence[Pack], lanes: int, into: Mapping[int, str], slot: str, when: str = "") -> None:
+    """Load all packs at the place that the loops' variables say, where a condition holds."""
     for p in found:
         if isinstance(p.at, Term):
             kind = pack_type(context, p.buffer, lanes)
             at = place(context, context.launch.buffers[p.buffer], p.at.args)
             text = f"{into[p.at.number]}{slot} = *(const {kind}*)&{p.buffer}[{at}];"
-            some = holds_something(context, p.at)
+            some = " && ".join(x for x in (when, holds_something(context, p.at)) if x)
             context.block.line(f"if ({some}) {text}" if some else text)
 
 
@@ -184,13 +197,13 @@ def _store(context: Context, s: Store, how: str, value: str) -> None:
     launch.wrote(s.buffer)
 
 
-def declare_packs(context: Context, found: Sequence[Pack], lanes: int, slots: str) -> dict[int, str]:
-    """Registers for the loads, by their terms."""
+def declare_packs(context: Context, found: Sequence[Pack], lanes: int, slots: str, is_zero: bool = False) -> dict[int, str]:
+    """Registers for the loads, by their terms; zeros where some may not be made."""
     names: dict[int, str] = {}
     for p in found:
         if isinstance(p.at, Term):
             names[p.at.number] = context.block.fresh("pack")
-            start = " = {}" if holds_something(context, p.at) else ""
+            start = " = {}" if is_zero or holds_something(context, p.at) else ""
             context.block.line(f"{pack_type(context, p.buffer, lanes)} {names[p.at.number]}{slots}{start};")
     return names
 
@@ -220,6 +233,33 @@ def strided(context: Context, over: Over, lanes: int, who: str, everyone: str, f
     launch.forget()
     with context.block.inner(f"for ({kind} {flat} = {begin}; {flat} < {total}; {flat} += {everyone})") as inside:
         run(unravelled(replace(context.at(inside), repeats=True), over, flat), "0")
+    launch.forget()
+
+
+def batched(context: Context, over: Over, lanes: int, who: str, everyone: str, found: Sequence[Pack], count: int,
+            use: Callable[[Context, Mapping[int, str], str], None]) -> None:
+    """Thread `who` of `everyone` takes every so many elements, and loads what is found of `count` before it uses any."""
+    launch, kind, total = context.launch, context.launch.index_type, context.launch.extent(product(n for _, n in over))
+    flat = context.block.fresh("at")
+    launch.forget()
+    with context.block.inner(f"for ({kind} {flat} = {who}; {flat} < {total}; {flat} += {everyone} * {count})") as inside:
+        loaded = declare_packs(context.at(inside), found, lanes, f"[{count}]")
+
+        def each(of: Callable[[Context, str, str], None]) -> None:
+            u = inside.fresh("u")
+            inside.line("#pragma unroll")
+            with inside.inner(f"for (int {u} = 0; {u} < {count}; ++{u})") as one:
+                of(replace(context.at(one), repeats=True), one.let(kind, f"{flat} + {u} * {everyone}", "at"), f"[{u}]")
+
+        def load(here: Context, at: str, slot: str) -> None:
+            near = here.block.let(kind, f"{at} < {total} ? {at} : {total} - 1", "at")
+            load_packs(unravelled(here, over, near), found, lanes, loaded, slot)
+
+        def run(here: Context, at: str, slot: str) -> None:
+            with here.block.inner(f"if ({at} < {total})") as some:
+                use(unravelled(here.at(some), over, at), loaded, slot)
+        each(load)
+        each(run)
     launch.forget()
 
 

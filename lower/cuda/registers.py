@@ -11,10 +11,12 @@ from dataclasses import replace
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.gpu_schedule import THREAD_X
+from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, Local, Size, walk_all
 from loopwright.ir.nest import Statement, Store
+from loopwright.ir.types import is_float
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.cuda.context import Context
-from loopwright.lower.cuda.evaluate import holds_something, place
+from loopwright.lower.cuda.evaluate import holds_something, place, reciprocals
 from loopwright.lower.cuda.packs import (
     Over,
     Pack,
@@ -29,17 +31,19 @@ from loopwright.lower.cuda.packs import (
     unravelled,
 )
 from loopwright.lower.cuda.text import Block
-from loopwright.lower.registers import anew, without_rows
+from loopwright.lower.registers import anew, rows_read, without_rows
 
 Write = Callable[[Context], None]
 Body = Callable[[Sequence[Statement]], Run]  # what is done for one element, given its statements
 
 
 def kept_pass(context: Context, over: Over, lanes: int, found: Sequence[Pack], each: int, body: Sequence[Statement],
-              written: Body) -> None:
-    """A pass over rows of which threads keep `each` elements."""
+              written: Body, divisors: Sequence[Term] = ()) -> None:
+    """A pass over rows of which threads keep `each` elements. `divisors`: those of quotients that all elements share, where the
+    pass may be done twice."""
     launch = context.launch
-    _Slots(context, over, lanes, found, each).write(written(body))
+    launch.passes.append({b.name for b in rows_read(body, launch.rows)})
+    _Slots(context, over, lanes, found, each, body).write(written(body), divisors)
     for s in body:
         for x in (s, *getattr(s, "also", ())):
             if isinstance(x, Store) and x.buffer in launch.rows:
@@ -53,7 +57,8 @@ def kept_pass(context: Context, over: Over, lanes: int, found: Sequence[Pack], e
 class _Slots:
     """The elements that registers hold."""
 
-    def __init__(self, context: Context, over: Over, lanes: int, found: Sequence[Pack], each: int) -> None:
+    def __init__(self, context: Context, over: Over, lanes: int, found: Sequence[Pack], each: int,
+                 body: Sequence[Statement]) -> None:
         self.context, self.over, self.lanes, self.found, self.count = context, over, lanes, found, each // lanes
         self.total = product(n for _, n in over)
         launch, kind = context.launch, context.launch.index_type
@@ -70,6 +75,7 @@ class _Slots:
         self.mine = self._once("mine", kind, f"{self.first} < {self.end} ? {counted} : 0")
         checks = [n for p in found for n in p.checks if n != self.total]
         self.packed = " && ".join(dict.fromkeys([self.wide, *([self._multiples(checks)] if checks else [])]))
+        self.is_straight = self._is_straight(body)
 
     def _once(self, name: str, kind: str, text: str) -> str:
         """What all passes over rows of this size share."""
@@ -86,14 +92,38 @@ class _Slots:
         tests = [f"{self.context.launch.extent(n)} % {self.lanes} == 0" for n in dict.fromkeys(sizes)]
         return " && ".join(tests)
 
-    def write(self, run: Run) -> None:
-        context = self.context
+    def _is_straight(self, body: Sequence[Statement]) -> bool:
+        """Whether a body is arithmetic on what is in registers before it: it may be done for elements that are not there, and
+        twice."""
+        launch, known = self.context.launch, {p.at.number for p in self.found if isinstance(p.at, Term)}
+
+        def is_arithmetic(e: Expr) -> bool:
+            match e:
+                case Load(array=array):
+                    return launch.terms.of(e).number in known or launch.buffers[str(array)].place == "registers"
+                case Apply(fn="power", dtype=dtype):
+                    return is_float(dtype)
+            return isinstance(e, Apply | Literal | Size | Index | Local)
+        stores = [x for s in body for x in (s, *getattr(s, "also", ())) if isinstance(x, Store)]
+        values = [getattr(s, "body", None) or getattr(s, "value", None) for s in (*body, *stores)]
+        return all(x.when is None for x in stores) and all(e and is_arithmetic(e) for e in walk_all(values))
+
+    def write(self, run: Run, divisors: Sequence[Term]) -> None:
+        """The pass; with divisors by their reciprocals, and where one does not serve once more without."""
+        context, divisors = self.context, divisors if self.is_straight else ()
         context.launch.forget()
         loaded = declare_packs(context, self.found, self.lanes, f"[{self.count}]")
         if loaded:
             self._either(context, lambda here: self._each_slot(here, lambda at, u: self._load(at, loaded, u)),
                          lambda here: self._each_slot(here, lambda at, u: self._load_lanes(at, loaded, u)))
-        self._each_slot(context, lambda here, u: self._run(here, loaded, u, run))
+        if divisors:
+            near = reciprocals(context, divisors)
+            rare = context.block.variable("bool", f"!({near})", "rare")
+            self._each_slot(replace(context, rare=rare), lambda here, u: self._run(here, loaded, u, run))
+            with context.block.inner(f"if ({rare})") as again:
+                self._each_slot(context.at(again), lambda here, u: self._run(here, loaded, u, run))
+        else:
+            self._each_slot(context, lambda here, u: self._run(here, loaded, u, run))
         context.launch.forget()
 
     # ---- where -----------------------------------------------------------------------------------
@@ -114,20 +144,29 @@ class _Slots:
         with context.block.inner(f"for (int {u} = 0; {u} < {self.count}; ++{u})") as inside:
             write(context.at(inside), u)
 
-    def _each_lane(self, context: Context, u: str, write: Callable[[Context, str], None]) -> None:
-        """Those of a slot's elements that the row has."""
+    def _each_lane(self, context: Context, u: str, write: Callable[[Context, str], None], all_of_them: bool = False) -> None:
+        """Those of a slot's elements that the row has, or all of them, which know whether it has them."""
         e = context.block.fresh("e")
         context.block.line("#pragma unroll")
         with context.block.inner(f"for (int {e} = 0; {e} < {self.lanes}; ++{e})") as inside:
-            self._if_there(context.at(inside), u, e, lambda here: write(here, e))
+            here = context.at(inside)
+            if all_of_them:
+                there = inside.let("bool", f"{u} * {self.lanes} + {e} < {self.mine}", "there")
+                write(replace(self._element(here, u, e), there=there), e)
+            else:
+                self._if_there(here, u, e, lambda here: write(here, e))
 
     def _if_there(self, context: Context, u: str, e: str, write: Write) -> None:
         """Where the thread has this element of a slot, or the slot (e: "")."""
-        number, lane = (f"{u} * {self.lanes} + {e}", f" + {e} * {self.step}") if e else (f"{u} * {self.lanes}", "")
+        number = f"{u} * {self.lanes} + {e}" if e else f"{u} * {self.lanes}"
         with context.block.inner(f"if ({number} < {self.mine})") as some:
-            size = context.launch.x * self.lanes
-            at = some.let(context.launch.index_type, f"{u} * {size} + {self.first}{lane}", "at")
-            write(unravelled(context.at(some), self.over, at))
+            write(self._element(context.at(some), u, e))
+
+    def _element(self, context: Context, u: str, e: str) -> Context:
+        """The loops' variables of an element of a slot."""
+        lane = f" + {e} * {self.step}" if e else ""
+        at = f"{u} * {context.launch.x * self.lanes} + {self.first}{lane}"
+        return unravelled(context, self.over, context.block.let(context.launch.index_type, at, "at"))
 
     # ---- what ------------------------------------------------------------------------------------
     def _load(self, context: Context, loaded: Mapping[int, str], u: str) -> None:
@@ -150,7 +189,7 @@ class _Slots:
             here = replace(here, packed=packed, slot=f"[{u} * {self.lanes} + {e}]", repeats=True)
             known_lanes(here, self.found, loaded, f"[{u}]", e)
             run(here, e)
-        self._each_lane(context, u, write)
+        self._each_lane(context, u, write, self.is_straight)
         if stored:
             self._either(context, lambda here: self._if_there(here, u, "", lambda at: store_packs(
                 at, self.found, self.lanes, stored)), lambda here: self._each_lane(here, u, lambda at, e: store_lane(

@@ -45,6 +45,7 @@ from loopwright.lower.blocks import STAGES, is_copied
 from loopwright.lower.contractions import is_contraction
 from loopwright.lower.convolution_ops import MOST_POSITIONS, grouped, one_feature, one_group
 from loopwright.lower.cuda.chain_rules import chain_in_passes
+from loopwright.lower.cuda.columns import parts_of_columns
 from loopwright.lower.fusing import expressions, transposed_loads
 from loopwright.lower.keeping import placement_of
 from loopwright.lower.lanes import lane_schedule
@@ -66,8 +67,13 @@ FEW = 4096  # elements that one block folds alone
 TILES, MANY_BLOCKS = (128, 64, 32), 128  # edges of tiles of products; blocks that are worth it
 MOST_KEPT = 64  # registers of a thread that hold rows
 MOST_SHARED = 48 << 10  # bytes that a block has without asking
-FEW_COLUMNS, LONG_COLUMN = 1 << 13, 1 << 11  # that leave blocks idle; that are worth a second pass
+FEW_COLUMNS, LONG_COLUMN = 1 << 15, 1 << 11  # that leave blocks idle; that are worth a second pass
+COLUMN_ROWS = 8  # rows of 32 threads that fold columns
+COLUMN_BYTES, COLUMN_FLIGHT = 16, 64  # of a thread's access, and of all those that wait together, where columns are folded
+MANY_COLUMN_BLOCKS = 512  # that are enough for a GPU
 MOST_SQUARES = 4  # arrays of which shared memory holds a square
+SQUARE, SQUARE_ROWS = 64, 8  # edge of large squares, and rows of 32 threads that make one
+MANY_SQUARES, MOST_WORDS = 512, 3  # large ones that are enough for a GPU; words of an element's operands
 GRID, ROWS, SQUARES = (BLOCK, THREAD_X), (BLOCK, THREAD_Y), (BLOCK, THREAD_Y, THREAD_X)
 
 
@@ -169,9 +175,10 @@ def _elements(region: Graph) -> Schedule:
 def _elementwise(s: Survey, number: int, before: Sequence[Instruction], sizes: Mapping[str, int]) -> list[Instruction]:
     """Neighbouring elements to neighbouring threads; in squares where arrays are read across."""
     body = build_nest(s.region, tuple(before), "probe").nest.body
-    if s.loops > 1 and _goes_in_squares(s, body, sizes):
+    edge = _edge_of_squares(s, body, sizes) if s.loops > 1 else 0
+    if edge:
         bound = [Bind(number, a, SQUARES) for a in range(s.loops)]
-        return [Threads(32, 8), *bound, Vectorize(number, s.loops - 1, 32), Tiles()]
+        return [Threads(32, SQUARE_ROWS), *bound, Vectorize(number, s.loops - 1, edge), Tiles()]
     out: list[Instruction] = [Threads(THREADS), *(Bind(number, a, GRID) for a in range(s.loops))]
     lanes, found = _lanes(s), [x for e in expressions(body) for x in walk(e)]
     alone = any(isinstance(x, Reduce | Prefix | PartitionPoint) or _is_long_division(x) for x in found)
@@ -186,15 +193,24 @@ def _is_long_division(e: Expr) -> bool:
     return isinstance(e, Apply) and e.fn in ("floor_divide", "remainder", "fmod") and e.dtype in (I64, U64)
 
 
-def _goes_in_squares(s: Survey, body: Sequence[Statement], sizes: Mapping[str, int]) -> bool:
-    """Whether the last two loops, of some size, read a few arrays across."""
-    while len(body) == 1 and isinstance(outer := body[0], For):
-        body = outer.body
-        if len(body) == 1 and isinstance(inner := body[0], For) and inner.index == s.index[s.loops - 1]:
-            loads = transposed_loads(replace(outer, body=(replace(inner, lanes=32),)))
-            large = min(evaluate(n, sizes) for n in (outer.extent, inner.extent)) >= 32
-            return large and 0 < len(loads) <= MOST_SQUARES
-    return False
+def _edge_of_squares(s: Survey, body: Sequence[Statement], sizes: Mapping[str, int]) -> int:
+    """The edge of squares of the last two loops, of some size, which read a few arrays across: the larger one where all of a
+    GPU has some, registers and shared memory hold them, and the body is not dear. 0 where there are none."""
+    outer = 1
+    while len(body) == 1 and isinstance(rows := body[0], For):
+        body, extent = rows.body, evaluate(rows.extent, sizes)
+        if len(body) == 1 and isinstance(columns := body[0], For) and columns.index == s.index[s.loops - 1]:
+            loads, width = transposed_loads(replace(rows, body=(replace(columns, lanes=32),))), evaluate(columns.extent, sizes)
+            if min(extent, width) < 32 or not 0 < len(loads) <= MOST_SQUARES:
+                return 0
+            rank = s.root.node.outputs[0].type.rank
+            words = sum(max(v.type.dtype.itemsize // 4, 1) for v in s.region.params if v.type.rank >= rank)
+            few = outer * -(-extent // SQUARE) * -(-width // SQUARE) < MANY_SQUARES
+            large = SQUARE * (SQUARE + 1) * sum(x.dtype.itemsize for x in loads) > 3 * MOST_SHARED // 4
+            dear = sum(own_cost(reading.expr) for reading in s.stages) >= EXPENSIVE
+            return 32 if few or large or dear or words > MOST_WORDS else SQUARE
+        outer *= extent
+    return 0
 
 
 def _everything(s: Survey, number: int, folds: Mapping[int, Reduce], sizes: Mapping[str, int]) -> list[Instruction]:
@@ -210,16 +226,39 @@ def _everything(s: Survey, number: int, folds: Mapping[int, Reduce], sizes: Mapp
 
 
 def _columns(s: Survey, number: int, folds: Mapping[int, Reduce], sizes: Mapping[str, int]) -> list[Instruction]:
-    """Neighbouring columns to neighbouring threads; long columns in parts."""
+    """Neighbouring columns to neighbouring threads; long columns in parts, of several neighbours a thread where that leaves
+    blocks enough."""
     few = all(_size(e, sizes) <= SHORT_ROW for e in folds.values())
-    out: list[Instruction] = [Threads(THREADS) if few else Threads(32, THREADS // 32)]
+    out: list[Instruction] = [Threads(THREADS) if few else Threads(32, COLUMN_ROWS)]
     out += [Bind(number, a, GRID) for a in range(s.loops)]
     columns = evaluate(product(s.root.node.outputs[0].type.shape[:s.loops]), sizes)
     parts = (BLOCK, THREAD_Y) if columns < FEW_COLUMNS else (THREAD_Y,)
-    if not few:
-        out += [Bind(k, s.loops + j, parts if _size(e, sizes) > LONG_COLUMN else (THREAD_Y,)) for k, e in folds.items()
-                if s.stages[k].node.outputs[0].type.rank == s.loops for j in range(len(e.over))]
+    for k, e in () if few else folds.items():
+        if s.stages[k].node.outputs[0].type.rank == s.loops:
+            rows = _size(e, sizes)
+            in_parts = parts if rows > LONG_COLUMN else (THREAD_Y,)
+            out += [Bind(k, s.loops + j, in_parts) for j in range(len(e.over))]
+            lanes = _column_lanes(s, columns, rows) if BLOCK in in_parts else 1
+            out += [Vectorize(k, s.loops + len(e.over) - 1, lanes)] if lanes > 1 else []
+            out.append(Unroll(k, _rows_in_flight(s, lanes)))
     return out
+
+
+def _column_lanes(s: Survey, columns: int, rows: int) -> int:
+    """The columns of a thread: as many as wide accesses have, where few threads are left without any and blocks are many."""
+    parts = evaluate(parts_of_columns(rows, COLUMN_ROWS), {})
+    lanes = max(1, min(MOST_LANES, COLUMN_BYTES // _bytes(s)))
+    while lanes > 1 and ((columns % (32 * lanes) and columns < 4 * 32 * lanes) or
+                         -(-columns // (32 * lanes)) * parts < MANY_COLUMN_BLOCKS):
+        lanes //= 2
+    return lanes if sum(own_cost(reading.expr) for reading in s.stages) < EXPENSIVE else 1
+
+
+def _rows_in_flight(s: Survey, lanes: int) -> int:
+    """Rows whose loads a thread makes before it folds the first."""
+    if sum(own_cost(reading.expr) for reading in s.stages) >= EXPENSIVE:
+        return 2
+    return max(1, min(8, COLUMN_FLIGHT // (lanes * _bytes(s))))
 
 
 def _in_tiles(s: Survey, number: int, placement: Sequence[Instruction], stage: int,

@@ -1,6 +1,7 @@
 """Folds that one thread does alone, and what a fold's state is.
 
-Guarantees: sums of floats keep what each addition rounds away (Knuth's two-sum), so they err by less than pairwise sums;
+Guarantees: sums of floats keep what each addition rounds away (Knuth's two-sum), but for a few terms in registers, so they err
+by less than pairwise sums;
 max and min propagate NaN; argmax and argmin give the first extreme, or the first NaN.
 """
 from __future__ import annotations
@@ -85,10 +86,10 @@ class Fold:
             block.line(f"{kind} {name}[{slots}] = {{{', '.join([zero] * slots)}}};")
         return names
 
-    def step(self, block: Block, state: Sequence[str], slot: str, x: str, position: str) -> None:
-        """Take one more element into an accumulator."""
+    def step(self, block: Block, state: Sequence[str], slot: str, x: str, position: str, *, plainly: bool = False) -> None:
+        """Take one more element into an accumulator. `plainly`: a sum loses what rounding takes."""
         first = f"{state[0]}[{slot}]"
-        if self.keeps:
+        if self.keeps and not plainly:
             self._exactly()
             block.line(f"lw_add({first}, {state[1]}[{slot}], {x});")
         elif self.positions:
@@ -117,6 +118,12 @@ class Fold:
         with block.inner(f"if ({take})") as inside:
             inside.line(f"{x} = {y};")
             inside.line(f"{i} = {j};")
+
+    def held(self, state: Sequence[str], slot: str) -> tuple[str, ...]:
+        """What one accumulator holds."""
+        if self.keeps:
+            return (f"lw_added({state[0]}[{slot}], {state[1]}[{slot}])",)
+        return tuple([f"{name}[{slot}]" for name in state])
 
     def joined(self, block: Block, state: Sequence[str], slots: int) -> tuple[str, ...]:
         """All accumulators as one: variables."""

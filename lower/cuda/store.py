@@ -13,7 +13,7 @@ from loopwright.lower.cuda.text import register_type
 
 def guarded(context: Context, write: Callable[[Context], None]) -> None:
     """What only some threads do."""
-    conditions = [*([context.active] if context.active else []), *(f"{axis} == 0" for axis in context.free)]
+    conditions = [*(x for x in (context.there, context.active) if x), *(f"{axis} == 0" for axis in context.free)]
     if not conditions:
         write(context)
         return

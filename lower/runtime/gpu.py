@@ -88,7 +88,7 @@ class CupyDriver:
     def __init__(self, cupy: Any) -> None:
         self.cupy, self.runtime, self.driver = cupy, cupy.cuda.runtime, cupy.cuda.driver
         self.address = attrgetter("data.ptr")
-        self._kind, self._has_several = cupy.ndarray, self.runtime.getDeviceCount() > 1
+        self.kind, self._has_several = cupy.ndarray, self.runtime.getDeviceCount() > 1
         self.products = Products(cupy, lazy.cublas_lt())
         self._shared: dict[int, int] = {}  # the dynamic shared memory that functions asked for
         self._blanks: dict[int, list[_Parameters]] = defaultdict(list)  # not in use, by the number of parameters
@@ -226,10 +226,10 @@ class CupyDriver:
 
     # ---- arrays --------------------------------------------------------------------------------
     def owns(self, x: Any) -> bool:
-        return isinstance(x, self._kind)
+        return isinstance(x, self.kind)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-        return self._kind(shape, dtype)
+        return self.kind(shape, dtype)
 
     def native(self, x: Any) -> Any:
         if self._has_several and x.device.id != self.runtime.getDevice():

@@ -21,7 +21,7 @@ from loopwright.lower.tuning.features import TRIPS, reached, steps_of
 
 SECTOR = 32  # bytes that a warp's access moves at least
 WARP = 32
-SQUARE = 1024  # positions of a square of threads that go across
+SQUARE = 32  # the least edge of squares of threads that go across
 MOST_BLOCKS = 1024  # of a fold in parts
 ENOUGH = 0.5  # of the threads that a device holds keep it busy
 LAUNCH = 3e-6  # seconds
@@ -181,7 +181,8 @@ class _Walk:
         if not bind:
             return
         if BLOCK in bind:
-            each = {1: 1.0, 2: block * at.lanes if THREAD_X in bind else self.nest.threads[1], 3: float(SQUARE)}[len(bind)]
+            each = {1: 1.0, 2: block * at.lanes if THREAD_X in bind else self.nest.threads[1],
+                    3: float(max(at.lanes, SQUARE) ** 2)}[len(bind)]
             blocks = math.ceil(at.blocks / each)
             self.most("blocks", blocks)
             busy = float(min(blocks, MOST_BLOCKS) if self.is_alone else blocks) * block

@@ -92,9 +92,9 @@ def _elements(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edi
     if of_kind(schedule, Tiles):
         yield old, [Threads(256), *(Bind(space.root, a, GRID) for a in loops)]
     else:
-        for y in (4, 8, 16):
+        for y, edge in ((4, WARP), (8, WARP), (16, WARP), (8, 2 * WARP), (16, 2 * WARP)):
             yield old, [Threads(WARP, y), *(Bind(space.root, a, SQUARES) for a in loops),
-                        Vectorize(space.root, space.rank - 1, WARP), Tiles()]
+                        Vectorize(space.root, space.rank - 1, edge), Tiles()]
 
 
 def _owners(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:

@@ -83,7 +83,7 @@ class EmulatorDriver:
         self.order, self.options, self.places = order, flags, Places()
         self.log, self.noted, self.number = [], None, 0
 
-    origin = "tests.emulator.driver:EmulatorDriver"
+    origin, kind = "tests.emulator.driver:EmulatorDriver", Array
     device = Device("the emulator", 1, 1e8, 1, 1e9, 1 << 20, 1024)
 
     def elapsed(self, run):

@@ -22,6 +22,7 @@ int _setjmp(void*) noexcept __attribute__((returns_twice));
 void longjmp(void*, int) noexcept __attribute__((noreturn));
 int sigaction(int, const void*, void*) noexcept;
 int sigemptyset(void*) noexcept;
+float expf(float) noexcept;
 float sqrtf(float) noexcept;
 float fabsf(float) noexcept;
 float fmaf(float, float, float) noexcept;
@@ -365,6 +366,13 @@ UNSEEN static inline unsigned __ballot_sync(unsigned mask, int set) {
     for (int k = 0; k < emulator::WARP; ++k)
         if (mask >> k & 1) found |= (unsigned)emulator::slots[warp][now][k] << k;
     return found;
+}
+// Maximum and minimum as a GPU has them: NaN where either is, and -0.0 less than 0.0.
+static inline float lw_max(float x, float y) {
+    return x != x ? x : y != y ? y : x != y ? (x > y ? x : y) : __builtin_signbit(x) ? y : x;
+}
+static inline float lw_min(float x, float y) {
+    return x != x ? x : y != y ? y : x != y ? (x < y ? x : y) : __builtin_signbit(x) ? x : y;
 }
 static inline int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 static inline int __clzll(unsigned long long x) { return x ? __builtin_clzll(x) : 64; }

@@ -6,6 +6,14 @@ __device__ __forceinline__ long long lw_size_divide(long long a, long long b) {
 
 template <class T, int N> struct alignas(sizeof(T) * N) lw_pack { T at[N]; };
 
+#ifndef LW_EMULATED
+__device__ __forceinline__ float lw_max(float x, float y) {
+    float found;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(x), "f"(y));
+    return found;
+}
+#endif
+
 __device__ __forceinline__ float lw_exp_f32(float x0) {
     const float v0 = fmaf(x0, 0x1.715476p+0f, 0x1.8p+23f);
     const float v1 = v0 - 0x1.8p+23f;
@@ -239,7 +247,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) kernel_0(
                 const int i68 = first15 + c66 / 4 * 64 + (int)threadIdx.x * 4 + c66 % 4;
                 if (i67 < n28 && i68 < n16) {
                     const float v69 = p0[r65 * 4 + c66] * 0x1.99999ap-3f;
-                    acc64[r65] = acc64[r65] >= v69 || acc64[r65] != acc64[r65] ? acc64[r65] : v69;
+                    acc64[r65] = lw_max(acc64[r65], v69);
                 }
             }
         }
@@ -248,13 +256,13 @@ extern "C" __global__ void __launch_bounds__(256, 2) kernel_0(
             #pragma unroll
             for (int d71 = 8; d71 > 0; d71 /= 2) {
                 const float v72 = __shfl_xor_sync(0xffffffffu, acc64[r70], d71);
-                acc64[r70] = acc64[r70] >= v72 || acc64[r70] != acc64[r70] ? acc64[r70] : v72;
+                acc64[r70] = lw_max(acc64[r70], v72);
             }
         }
         #pragma unroll
         for (int r73 = 0; r73 < 4; ++r73) {
             const float v75 = s3_rows[r73];
-            s3_rows[r73] = s3_rows[r73] >= acc64[r73] || s3_rows[r73] != s3_rows[r73] ? s3_rows[r73] : acc64[r73];
+            s3_rows[r73] = lw_max(s3_rows[r73], acc64[r73]);
             const float v76 = s3_rows[r73] == __uint_as_float(0xff800000u) ? 0.0f : s3_rows[r73];
             const float v77 = v75 == __uint_as_float(0xff800000u) ? 0.0f : lw_exp_f32(reference[r73] - v76);
             reference[r73] = v76;
@@ -275,7 +283,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) kernel_0(
                 if (i80 < n28 && i81 < n16) {
                     const float v82 = p0[r78 * 4 + c79] * 0x1.99999ap-3f;
                     const float v83 = v82 - reference[r78];
-                    const float v84 = lw_exp_f32(v83);
+                    const float v84 = expf(v83);
                     weight[r78 * 4 + c79] = v84;
                     lw_add(acc12[r78], acc13[r78], weight[r78 * 4 + c79]);
                 }

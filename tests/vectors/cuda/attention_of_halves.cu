@@ -76,58 +76,13 @@ __device__ __forceinline__ void lw_words2(unsigned* to, const unsigned short* ro
 #endif
 }
 
-__device__ __forceinline__ float lw_exp_f32(float x0) {
-    const float v0 = fmaf(x0, 0x1.715476p+0f, 0x1.8p+23f);
-    const float v1 = v0 - 0x1.8p+23f;
-    const int v2 = __float_as_int(v0);
-    const float v3 = fmaf(v1, (-0x1.62e4p-1f), x0);
-    const float v4 = fmaf(v1, (-0x1.7f7d1cp-20f), v3);
-    const float v5 = fmaf(0x1.6d113cp-10f, v4, 0x1.120ba2p-7f);
-    const float v6 = fmaf(v5, v4, 0x1.55551ap-5f);
-    const float v7 = fmaf(v6, v4, 0x1.5554dcp-3f);
-    const float v8 = fmaf(v7, v4, 0.5f);
-    const float v9 = v4 * v4;
-    const float v10 = fmaf(v8, v9, v4);
-    const bool v11 = !(x0 < (-105.0f));
-    const float v12 = fabsf(x0);
-    const bool v13 = v12 <= 87.0f;
-    const bool v14 = !v13;
-    const bool v15 = v11 && v14;
-    const float v16 = v10 + 1.0f;
-    const int v17 = __float_as_int(v16);
-    const int v18 = (int)((unsigned int)v2 << (23));
-    const int v19 = (int)((unsigned int)v17 + (unsigned int)v18);
-    const float v20 = __int_as_float(v19);
-    const float v21 = v11 ? v20 : 0.0f;
-    float v22 = v21;
-    if (v15) {
-        const bool v23 = x0 > 89.0f;
-        const float v24 = v10 + 1.0f;
-        const bool v25 = v1 < (-126.0f);
-        const float v26 = v1 + 63.0f;
-        const float v27 = v25 ? v26 : v1;
-        const int v28 = __float2int_rn(v27);
-        const int v29 = v28 >> (1);
-        const int v30 = (int)((unsigned int)v29 + (unsigned int)(127));
-        const int v31 = (int)((unsigned int)v30 << (23));
-        const float v32 = __int_as_float(v31);
-        const int v33 = (int)((unsigned int)v28 - (unsigned int)v29);
-        const int v34 = (int)((unsigned int)v33 + (unsigned int)(127));
-        const int v35 = (int)((unsigned int)v34 << (23));
-        const float v36 = __int_as_float(v35);
-        const float v37 = v24 * v32;
-        const float v38 = v37 * v36;
-        const float v39 = v38 + 0x1p-63f;
-        const int v40 = __float_as_int(v39);
-        const int v41 = __float_as_int(0x1p-63f);
-        const int v42 = (int)((unsigned int)v40 - (unsigned int)v41);
-        const float v43 = __int_as_float(v42);
-        const float v44 = v25 ? v43 : v38;
-        const float v45 = v23 ? __uint_as_float(0x7f800000u) : v44;
-        v22 = v45;
-    }
-    return v22;
+#ifndef LW_EMULATED
+__device__ __forceinline__ float lw_max(float x, float y) {
+    float found;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(x), "f"(y));
+    return found;
 }
+#endif
 
 __device__ __forceinline__ void lw_add(float& sum, float& lost, float x) {
     const float next = sum + x;
@@ -323,7 +278,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) kernel_0(
                 if (i64 < n26 && i65 < n14) {
                     const float v66 = lw_from_f16(lw_to_f16((float)p0[r62 * 4 + c63]));
                     const float v67 = lw_from_f16(lw_to_f16(v66 * 0x1.998p-3f));
-                    acc12[r62] = acc12[r62] >= v67 || acc12[r62] != acc12[r62] ? acc12[r62] : v67;
+                    acc12[r62] = lw_max(acc12[r62], v67);
                 }
             }
         }
@@ -340,7 +295,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) kernel_0(
     for (int r69 = 0; r69 < 4; ++r69) {
         float all71 = table68[r69 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][0];
         for (int k72 = 1; k72 < 16; ++k72) {
-            all71 = all71 >= table68[r69 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][k72] || all71 != all71 ? all71 : table68[r69 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][k72];
+            all71 = lw_max(all71, table68[r69 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][k72]);
         }
         const float v73 = lw_from_f16(lw_to_f16(all71));
         s4_rows[r69] = v73;
@@ -479,7 +434,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) kernel_0(
                     const float v122 = lw_from_f16(lw_to_f16((float)p0[r118 * 4 + c119]));
                     const float v123 = lw_from_f16(lw_to_f16(v122 * 0x1.998p-3f));
                     const float v124 = lw_from_f16(lw_to_f16(v123 - s4_rows[r118]));
-                    const float v125 = lw_from_f16(lw_to_f16(lw_exp_f32(v124)));
+                    const float v125 = lw_from_f16(lw_to_f16(expf(v124)));
                     lw_add(acc74[r118], acc75[r118], v125);
                 }
             }
@@ -644,7 +599,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) kernel_0(
                         const float v181 = lw_from_f16(lw_to_f16((float)p0[a175 * 4 + at178]));
                         const float v182 = lw_from_f16(lw_to_f16(v181 * 0x1.998p-3f));
                         const float v183 = lw_from_f16(lw_to_f16(v182 - s4_rows[a175]));
-                        const float v184 = lw_from_f16(lw_to_f16(lw_exp_f32(v183)));
+                        const float v184 = lw_from_f16(lw_to_f16(expf(v183)));
                         const float v185 = lw_from_f16(lw_to_f16(v184 / s8_rows[a175]));
                         whole.at[e177] = lw_to_f16(v185);
                     }

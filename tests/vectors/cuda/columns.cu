@@ -1,5 +1,7 @@
 // kernel_0<<<floordiv(m + 31, 32), 32 * 8>>> (4 blocks now): f32[n, m] -> f32[m]
 
+template <class T, int N> struct alignas(sizeof(T) * N) lw_pack { T at[N]; };
+
 __device__ __forceinline__ void lw_add(float& sum, float& lost, float x) {
     const float next = sum + x;
     const float part = next - sum;
@@ -21,20 +23,33 @@ extern "C" __global__ void __launch_bounds__(256) kernel_0(
     const int at3 = v2 ? at1 : n0 - 1;
     float acc4[1] = {0.0f};
     float acc5[1] = {0.0f};
-    for (int at7 = (int)threadIdx.y; at7 < n6; at7 += 8) {
-        const float v8 = x0[at3 + at7 * n0];
-        lw_add(acc4[0], acc5[0], v8);
+    for (int at7 = (int)threadIdx.y; at7 < n6; at7 += 8 * 8) {
+        lw_pack<float, 1> pack8[8];
+        #pragma unroll
+        for (int u9 = 0; u9 < 8; ++u9) {
+            const int at10 = at7 + u9 * 8;
+            const int at11 = at10 < n6 ? at10 : n6 - 1;
+            pack8[u9] = *(const lw_pack<float, 1>*)&x0[at3 + at11 * n0];
+        }
+        #pragma unroll
+        for (int u12 = 0; u12 < 8; ++u12) {
+            const int at13 = at7 + u12 * 8;
+            if (at13 < n6) {
+                const float v14 = pack8[u12].at[0];
+                lw_add(acc4[0], acc5[0], v14);
+            }
+        }
     }
-    float all9 = lw_added(acc4[0], acc5[0]);
-    __shared__ float part10[32][9];
-    part10[threadIdx.x][threadIdx.y] = all9;
+    float all15 = lw_added(acc4[0], acc5[0]);
+    __shared__ float part16[32][9];
+    part16[threadIdx.x][threadIdx.y] = all15;
     __syncthreads();
-    float all11 = part10[threadIdx.x][0];
-    for (int k12 = 1; k12 < 8; ++k12) {
-        all11 = all11 + part10[threadIdx.x][k12];
+    float all17 = part16[threadIdx.x][0];
+    for (int k18 = 1; k18 < 8; ++k18) {
+        all17 = all17 + part16[threadIdx.x][k18];
     }
-    const float v13 = all11;
+    const float v19 = all17;
     if (v2 && threadIdx.y == 0) {
-        y0[at3] = v13;
+        y0[at3] = v19;
     }
 }

@@ -110,6 +110,14 @@ __device__ __forceinline__ void lw_words2_across(unsigned* to, const unsigned sh
 #endif
 }
 
+#ifndef LW_EMULATED
+__device__ __forceinline__ float lw_min(float x, float y) {
+    float found;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(x), "f"(y));
+    return found;
+}
+#endif
+
 extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
         const unsigned short* __restrict__ x0,
         const unsigned short* __restrict__ x1,
@@ -268,7 +276,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
                 for (int e54 = 0; e54 < 2; ++e54) {
                     const float v55 = s0_sums[r49 * 2 + g50 * 2 + e54];
                     const float v56 = lw_from_f16(lw_to_f16((float)v55));
-                    const float v57 = v56 <= 9.0f || v56 != v56 ? v56 : 9.0f;
+                    const float v57 = lw_min(v56, 9.0f);
                     pack53.at[e54] = lw_to_f16(v57);
                 }
                 *(lw_pack<unsigned short, 2>*)&y0[i52 + i51 * n25] = pack53;
@@ -278,7 +286,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
                     if (i51 < n17 && i52 + e58 < n25) {
                         const float v59 = s0_sums[r49 * 2 + g50 * 2 + e58];
                         const float v60 = lw_from_f16(lw_to_f16((float)v59));
-                        const float v61 = v60 <= 9.0f || v60 != v60 ? v60 : 9.0f;
+                        const float v61 = lw_min(v60, 9.0f);
                         y0[(i52 + e58) + i51 * n25] = lw_to_f16(v61);
                     }
                 }

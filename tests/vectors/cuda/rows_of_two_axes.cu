@@ -10,7 +10,15 @@ __device__ __forceinline__ void lw_add(float& sum, float& lost, float x) {
 }
 __device__ __forceinline__ float lw_added(float sum, float lost) { return lost - lost == 0 && lost != 0 ? sum + lost : sum; }
 
-extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
+__device__ __forceinline__ float lw_over(float x, float y, float r, bool there, bool& rare) {
+    rare |= there & !(((fabsf(x) >= 0x1p-100f) & (fabsf(x) <= 0x1p+100f)) | (__float_as_int(x) == 0));
+    const float first = x * r;
+    const float second = fmaf(fmaf(-first, y, x), r, first);
+    return fmaf(fmaf(-second, y, x), r, second);
+}
+__device__ __forceinline__ bool lw_is_near(float y) { return fabsf(y) >= 0x1p-20f && fabsf(y) <= 0x1p+24f; }
+
+extern "C" __global__ void __launch_bounds__(256, 4) kernel_0(
         const float* __restrict__ x0,
         float* y0,
         long long size_n,
@@ -53,84 +61,115 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
     for (int u16 = 0; u16 < 4; ++u16) {
         #pragma unroll
         for (int e17 = 0; e17 < 4; ++e17) {
-            if (u16 * 4 + e17 < n9) {
-                const int at18 = u16 * 128 + n7 + e17 * n8;
-                const float v19 = pack10[u16].at[e17];
-                tx0[u16 * 4 + e17] = v19;
-            }
+            const bool there18 = u16 * 4 + e17 < n9;
+            const int at19 = u16 * 128 + n7 + e17 * n8;
+            const float v20 = pack10[u16].at[e17];
+            tx0[u16 * 4 + e17] = v20;
         }
     }
-    float acc20[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     float acc21[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    float acc22[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     #pragma unroll
-    for (int u22 = 0; u22 < 4; ++u22) {
+    for (int u23 = 0; u23 < 4; ++u23) {
         #pragma unroll
-        for (int e23 = 0; e23 < 4; ++e23) {
-            if (u22 * 4 + e23 < n9) {
-                const int at24 = u22 * 128 + n7 + e23 * n8;
-                const float v25 = tx0[u22 * 4 + e23];
-                const float v26 = v25 * v25;
-                lw_add(acc20[e23], acc21[e23], v26);
+        for (int e24 = 0; e24 < 4; ++e24) {
+            const bool there25 = u23 * 4 + e24 < n9;
+            const int at26 = u23 * 128 + n7 + e24 * n8;
+            const float v27 = tx0[u23 * 4 + e24];
+            const float v28 = v27 * v27;
+            if (there25) {
+                acc21[e24] = acc21[e24] + v28;
             }
         }
     }
-    for (int at27 = 512 + (int)threadIdx.x; at27 < n5; at27 += 32) {
-        const float v28 = x0[at27 + at3 * n5];
-        const float v29 = v28 * v28;
-        lw_add(acc20[0], acc21[0], v29);
+    for (int at29 = 512 + (int)threadIdx.x; at29 < n5; at29 += 32) {
+        const float v30 = x0[at29 + at3 * n5];
+        const float v31 = v30 * v30;
+        lw_add(acc21[0], acc22[0], v31);
     }
-    float all30 = lw_added(acc20[0], acc21[0]);
-    all30 = all30 + lw_added(acc20[1], acc21[1]);
-    all30 = all30 + lw_added(acc20[2], acc21[2]);
-    all30 = all30 + lw_added(acc20[3], acc21[3]);
+    float all32 = lw_added(acc21[0], acc22[0]);
+    all32 = all32 + lw_added(acc21[1], acc22[1]);
+    all32 = all32 + lw_added(acc21[2], acc22[2]);
+    all32 = all32 + lw_added(acc21[3], acc22[3]);
     #pragma unroll
-    for (int d31 = 16; d31 > 0; d31 /= 2) {
-        float v32 = __shfl_xor_sync(0xffffffffu, all30, d31);
-        all30 = all30 + v32;
+    for (int d33 = 16; d33 > 0; d33 /= 2) {
+        float v34 = __shfl_xor_sync(0xffffffffu, all32, d33);
+        all32 = all32 + v34;
     }
-    const float v33 = all30;
+    const float v35 = all32;
+    const float v36 = (float)n4;
+    const float v37 = v35 / v36;
+    const float v38 = sqrtf(v37);
+    const float v39 = 1 / v38;
+    const bool v40 = lw_is_near(v38);
+    bool rare41 = !(v40);
     #pragma unroll
-    for (int u34 = 0; u34 < 4; ++u34) {
-        lw_pack<float, 4> pack35;
+    for (int u42 = 0; u42 < 4; ++u42) {
+        lw_pack<float, 4> pack43;
         #pragma unroll
-        for (int e36 = 0; e36 < 4; ++e36) {
-            if (u34 * 4 + e36 < n9) {
-                const int at37 = u34 * 128 + n7 + e36 * n8;
-                const float v38 = tx0[u34 * 4 + e36];
-                const float v39 = (float)n4;
-                const float v40 = v33 / v39;
-                const float v41 = sqrtf(v40);
-                const float v42 = v38 / v41;
-                pack35.at[e36] = v42;
-            }
+        for (int e44 = 0; e44 < 4; ++e44) {
+            const bool there45 = u42 * 4 + e44 < n9;
+            const int at46 = u42 * 128 + n7 + e44 * n8;
+            const float v47 = tx0[u42 * 4 + e44];
+            const float v48 = lw_over(v47, v38, v39, there45, rare41);
+            pack43.at[e44] = v48;
         }
         if (n6) {
-            if (u34 * 4 < n9) {
-                const int at43 = u34 * 128 + n7;
+            if (u42 * 4 < n9) {
+                const int at49 = u42 * 128 + n7;
                 if (v2) {
-                    *(lw_pack<float, 4>*)&y0[at43 + at3 * n5] = pack35;
+                    *(lw_pack<float, 4>*)&y0[at49 + at3 * n5] = pack43;
                 }
             }
         } else {
             #pragma unroll
-            for (int e44 = 0; e44 < 4; ++e44) {
-                if (u34 * 4 + e44 < n9) {
-                    const int at45 = u34 * 128 + n7 + e44 * n8;
+            for (int e50 = 0; e50 < 4; ++e50) {
+                if (u42 * 4 + e50 < n9) {
+                    const int at51 = u42 * 128 + n7 + e50 * n8;
                     if (v2) {
-                        y0[at45 + at3 * n5] = pack35.at[e44];
+                        y0[at51 + at3 * n5] = pack43.at[e50];
                     }
                 }
             }
         }
     }
-    for (int at46 = 512 + (int)threadIdx.x; at46 < n5; at46 += 32) {
+    if (rare41) {
+        #pragma unroll
+        for (int u52 = 0; u52 < 4; ++u52) {
+            lw_pack<float, 4> pack53;
+            #pragma unroll
+            for (int e54 = 0; e54 < 4; ++e54) {
+                const bool there55 = u52 * 4 + e54 < n9;
+                const int at56 = u52 * 128 + n7 + e54 * n8;
+                const float v57 = tx0[u52 * 4 + e54];
+                const float v58 = v57 / v38;
+                pack53.at[e54] = v58;
+            }
+            if (n6) {
+                if (u52 * 4 < n9) {
+                    const int at59 = u52 * 128 + n7;
+                    if (v2) {
+                        *(lw_pack<float, 4>*)&y0[at59 + at3 * n5] = pack53;
+                    }
+                }
+            } else {
+                #pragma unroll
+                for (int e60 = 0; e60 < 4; ++e60) {
+                    if (u52 * 4 + e60 < n9) {
+                        const int at61 = u52 * 128 + n7 + e60 * n8;
+                        if (v2) {
+                            y0[at61 + at3 * n5] = pack53.at[e60];
+                        }
+                    }
+                }
+            }
+        }
+    }
+    for (int at62 = 512 + (int)threadIdx.x; at62 < n5; at62 += 32) {
         if (v2) {
-            const float v47 = x0[at46 + at3 * n5];
-            const float v48 = (float)n4;
-            const float v49 = v33 / v48;
-            const float v50 = sqrtf(v49);
-            const float v51 = v47 / v50;
-            y0[at46 + at3 * n5] = v51;
+            const float v63 = x0[at62 + at3 * n5];
+            const float v64 = v63 / v38;
+            y0[at62 + at3 * n5] = v64;
         }
     }
 }

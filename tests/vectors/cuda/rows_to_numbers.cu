@@ -3,6 +3,14 @@
 
 template <class T, int N> struct alignas(sizeof(T) * N) lw_pack { T at[N]; };
 
+#ifndef LW_EMULATED
+__device__ __forceinline__ float lw_max(float x, float y) {
+    float found;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(x), "f"(y));
+    return found;
+}
+#endif
+
 extern "C" __global__ void __launch_bounds__(256) kernel_0(
         const float* __restrict__ x0,
         long long* y0,
@@ -85,21 +93,21 @@ extern "C" __global__ void __launch_bounds__(256) kernel_1(
         #pragma unroll
         for (int e9 = 0; e9 < 4; ++e9) {
             const float v10 = pack8.at[e9];
-            acc4[e9] = acc4[e9] >= v10 || acc4[e9] != acc4[e9] ? acc4[e9] : v10;
+            acc4[e9] = lw_max(acc4[e9], v10);
         }
     }
     for (int at11 = n6 + (int)threadIdx.x; at11 < n5; at11 += 32) {
         const float v12 = x0[at11 + at3 * n5];
-        acc4[0] = acc4[0] >= v12 || acc4[0] != acc4[0] ? acc4[0] : v12;
+        acc4[0] = lw_max(acc4[0], v12);
     }
     float all13 = acc4[0];
-    all13 = all13 >= acc4[1] || all13 != all13 ? all13 : acc4[1];
-    all13 = all13 >= acc4[2] || all13 != all13 ? all13 : acc4[2];
-    all13 = all13 >= acc4[3] || all13 != all13 ? all13 : acc4[3];
+    all13 = lw_max(all13, acc4[1]);
+    all13 = lw_max(all13, acc4[2]);
+    all13 = lw_max(all13, acc4[3]);
     #pragma unroll
     for (int d14 = 16; d14 > 0; d14 /= 2) {
         float v15 = __shfl_xor_sync(0xffffffffu, all13, d14);
-        all13 = all13 >= v15 || all13 != all13 ? all13 : v15;
+        all13 = lw_max(all13, v15);
     }
     const float v16 = all13;
     if (v2 && threadIdx.x == 0) {

@@ -86,58 +86,13 @@ __device__ __forceinline__ void lw_words2(unsigned* to, const unsigned short* ro
 #endif
 }
 
-__device__ __forceinline__ float lw_exp_f32(float x0) {
-    const float v0 = fmaf(x0, 0x1.715476p+0f, 0x1.8p+23f);
-    const float v1 = v0 - 0x1.8p+23f;
-    const int v2 = __float_as_int(v0);
-    const float v3 = fmaf(v1, (-0x1.62e4p-1f), x0);
-    const float v4 = fmaf(v1, (-0x1.7f7d1cp-20f), v3);
-    const float v5 = fmaf(0x1.6d113cp-10f, v4, 0x1.120ba2p-7f);
-    const float v6 = fmaf(v5, v4, 0x1.55551ap-5f);
-    const float v7 = fmaf(v6, v4, 0x1.5554dcp-3f);
-    const float v8 = fmaf(v7, v4, 0.5f);
-    const float v9 = v4 * v4;
-    const float v10 = fmaf(v8, v9, v4);
-    const bool v11 = !(x0 < (-105.0f));
-    const float v12 = fabsf(x0);
-    const bool v13 = v12 <= 87.0f;
-    const bool v14 = !v13;
-    const bool v15 = v11 && v14;
-    const float v16 = v10 + 1.0f;
-    const int v17 = __float_as_int(v16);
-    const int v18 = (int)((unsigned int)v2 << (23));
-    const int v19 = (int)((unsigned int)v17 + (unsigned int)v18);
-    const float v20 = __int_as_float(v19);
-    const float v21 = v11 ? v20 : 0.0f;
-    float v22 = v21;
-    if (v15) {
-        const bool v23 = x0 > 89.0f;
-        const float v24 = v10 + 1.0f;
-        const bool v25 = v1 < (-126.0f);
-        const float v26 = v1 + 63.0f;
-        const float v27 = v25 ? v26 : v1;
-        const int v28 = __float2int_rn(v27);
-        const int v29 = v28 >> (1);
-        const int v30 = (int)((unsigned int)v29 + (unsigned int)(127));
-        const int v31 = (int)((unsigned int)v30 << (23));
-        const float v32 = __int_as_float(v31);
-        const int v33 = (int)((unsigned int)v28 - (unsigned int)v29);
-        const int v34 = (int)((unsigned int)v33 + (unsigned int)(127));
-        const int v35 = (int)((unsigned int)v34 << (23));
-        const float v36 = __int_as_float(v35);
-        const float v37 = v24 * v32;
-        const float v38 = v37 * v36;
-        const float v39 = v38 + 0x1p-63f;
-        const int v40 = __float_as_int(v39);
-        const int v41 = __float_as_int(0x1p-63f);
-        const int v42 = (int)((unsigned int)v40 - (unsigned int)v41);
-        const float v43 = __int_as_float(v42);
-        const float v44 = v25 ? v43 : v38;
-        const float v45 = v23 ? __uint_as_float(0x7f800000u) : v44;
-        v22 = v45;
-    }
-    return v22;
+#ifndef LW_EMULATED
+__device__ __forceinline__ float lw_max(float x, float y) {
+    float found;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(x), "f"(y));
+    return found;
 }
+#endif
 
 __device__ __forceinline__ void lw_add(float& sum, float& lost, float x) {
     const float next = sum + x;
@@ -380,7 +335,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
                     const double v85 = 1.0 / v84;
                     const float v86 = (float)v85;
                     const float v87 = p0[r77 * 4 + c78] * v86;
-                    acc15[r77] = acc15[r77] >= v87 || acc15[r77] != acc15[r77] ? acc15[r77] : v87;
+                    acc15[r77] = lw_max(acc15[r77], v87);
                 }
             }
         }
@@ -397,7 +352,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
     for (int r89 = 0; r89 < 4; ++r89) {
         float all91 = table88[r89 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][0];
         for (int k92 = 1; k92 < 16; ++k92) {
-            all91 = all91 >= table88[r89 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][k92] || all91 != all91 ? all91 : table88[r89 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][k92];
+            all91 = lw_max(all91, table88[r89 * 8 + (int)threadIdx.y % 2 * 32 + (int)threadIdx.x / 4][k92]);
         }
         const float v93 = all91;
         s12_rows[r89] = v93;
@@ -659,11 +614,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
                     const double v208 = 1.0 / v207;
                     const float v209 = (float)v208;
                     const float v210 = p0[r200 * 4 + c201] * v209;
-                    const float v211 = s12_rows[r200] >= __uint_as_float(0xff800000u) || s12_rows[r200] != s12_rows[r200] ? s12_rows[r200] : __uint_as_float(0xff800000u);
+                    const float v211 = lw_max(s12_rows[r200], __uint_as_float(0xff800000u));
                     const bool v212 = v211 - v211 == 0;
                     const float v213 = v212 ? v211 : 0.0f;
                     const float v214 = v210 - v213;
-                    const float v215 = lw_exp_f32(v214);
+                    const float v215 = expf(v214);
                     lw_add(acc94[r200], acc95[r200], v215);
                     const float v216 = lw_from_f16(lw_to_f16((float)p1[r200 * 4 + c201]));
                     const float v217 = v216 * v215;
@@ -974,11 +929,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
                         const double v341 = 1.0 / v340;
                         const float v342 = (float)v341;
                         const float v343 = p0[at327 * 4 + a324] * v342;
-                        const float v344 = s12_rows[at327] >= __uint_as_float(0xff800000u) || s12_rows[at327] != s12_rows[at327] ? s12_rows[at327] : __uint_as_float(0xff800000u);
+                        const float v344 = lw_max(s12_rows[at327], __uint_as_float(0xff800000u));
                         const bool v345 = v344 - v344 == 0;
                         const float v346 = v345 ? v344 : 0.0f;
                         const float v347 = v343 - v346;
-                        const float v348 = lw_exp_f32(v347);
+                        const float v348 = expf(v347);
                         const float v349 = v338 * v348;
                         const float v350 = v349 * v342;
                         whole.at[e326] = v350;
@@ -1071,7 +1026,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_0(
             if (i376 < n30) {
                 const int i377 = (int)((unsigned int)(i376) % (unsigned int)n33);
                 const int i378 = (int)((unsigned int)(i376) / (unsigned int)n33);
-                const float v379 = s12_rows[r375] >= __uint_as_float(0xff800000u) || s12_rows[r375] != s12_rows[r375] ? s12_rows[r375] : __uint_as_float(0xff800000u);
+                const float v379 = lw_max(s12_rows[r375], __uint_as_float(0xff800000u));
                 const bool v380 = v379 - v379 == 0;
                 const float v381 = v380 ? v379 : 0.0f;
                 y1[i377 + i378 * n33 + i11 * n30 + i12 * n383] = v381;
@@ -1308,7 +1263,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_1(
                         const float v89 = p0[a77 * 4 + at80] * v88;
                         const float v92 = x2[i83 + i84 * n48 + i11 * n18 + i12 * n91];
                         const float v93 = v89 - v92;
-                        const float v94 = lw_exp_f32(v93);
+                        const float v94 = expf(v93);
                         const float v95 = x3[i83 + i84 * n48 + i11 * n18 + i12 * n91];
                         const float v96 = v94 / v95;
                         const float v97 = lw_from_f16(lw_to_f16((float)v96));
@@ -1752,7 +1707,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) kernel_2(
                         const float v151 = p1[at135 * 4 + a132] * v150;
                         const float v152 = x2[i138 + i139 * n48 + i11 * n18 + i12 * n142];
                         const float v153 = v151 - v152;
-                        const float v154 = lw_exp_f32(v153);
+                        const float v154 = expf(v153);
                         const float v155 = v146 * v154;
                         const float v156 = v155 * v150;
                         whole.at[e134] = v156;
