@@ -60,8 +60,11 @@ def of_case(case, args, driver, slow):
         there = [module.asarray(x) for x in args]
         return lambda: case.f(module, *there), module.cuda.get_current_stream().synchronize
     found = {"loopwright": ours, "loopwright, no CUDA graphs": lambda: ours(cuda_graphs=False)}
-    return found if case.numpy_alone else found | installed(
-        {"cupy": cupy, "jax.jit": lambda: _jax(lambda jax: lambda *xs: case.f(jax.numpy, *xs), args)})
+    peers = {"cupy": cupy, "jax.jit": lambda: _jax(lambda jax: lambda *xs: case.f(jax.numpy, *xs), args)}
+    if case.exactly:
+        peers["jax.jit, products of f32 as f32"] = lambda: _jax(
+            lambda jax: jax.default_matmul_precision("highest")(lambda *xs: case.f(jax.numpy, *xs)), args)
+    return found if case.numpy_alone else found | installed(peers)
 
 
 def _torch_case(case, args):

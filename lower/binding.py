@@ -135,6 +135,8 @@ def _check_loop(s: For, around: tuple[For, ...], taken: tuple[str, ...]) -> None
         if around[-1].body != (s,):
             raise ValueError(f"loop {s.index.name} is not alone in the loop around it, which has the same axes")
         return
+    if len(s.bind) == 3 and not (len(s.body) == 1 and isinstance(inner := s.body[0], For) and inner.bind == s.bind):
+        raise ValueError(f"loop {s.index.name}: squares are those of two loops")
     if s.bind == ROW_PARTS and is_in_row_parts(around):
         return
     if set(s.bind) & set(taken):

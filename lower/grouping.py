@@ -80,7 +80,8 @@ class Grouping:
             self._after_readers(n, v)
         if in_loop:
             merge(self)
-        add_up_along(self)
+        if in_turn:
+            add_up_along(self)
         self.taken = [replace(t, decision=None) if isinstance(t.decision, Placing) and t.decision.node in self.left else t
                       for t in self.taken]
 

@@ -287,6 +287,23 @@ TEMPLATES = {
                                       (100, 70), wide=False),
     "halves in squares past an array": Template(lambda x: np.pad(np.transpose(x), ((0, 6), (0, 10))) + 1, matrix("f2"),
                                                 (100, 70), times=32, wide=False),
+    "squares of axes that are made one": Template(lambda x: np.transpose(x, (2, 0, 1)) + 1, lambda rng, n, m: [
+        rng.normal(size=(n, 2, m)).astype("f4")], (100, 70), times=32, wide=False),
+    "squares of the first and last axes": Template(lambda x: np.swapaxes(x, 0, 2) * 2, lambda rng, n, m: [
+        rng.normal(size=(n, 3, m)).astype("f4")], (100, 70), times=32, wide=False),
+    "halves in squares of the first and last axes": Template(lambda x, y: np.swapaxes(x, 0, 2) * y, lambda rng, n, m: [
+        rng.normal(size=s).astype("f2") for s in ((n, 2, m), (m, 2, n))], (100, 70), times=32, wide=False),
+    "bytes in squares, features first": Template(lambda x, y: np.moveaxis(x, 3, 1) + y, lambda rng, n, m: [
+        rng.integers(-60, 60, s).astype("i1") for s in ((2, 3, n, m), n)], (100, 70), times=8, wide=False),
+    "features last in squares": Template(lambda x, y: np.moveaxis(x, 1, 3) * y, lambda rng, n, m: [
+        rng.normal(size=s).astype("f2") for s in ((2, m, 2, n), m)], (100, 70), wide=False),
+    "doubles in squares of five axes": Template(lambda x, y: np.transpose(x, (4, 2, 1, 3, 0)) - y, lambda rng, n, m: [
+        rng.normal(size=s) for s in ((n, 2, 1, 2, m), n)], (100, 70), wide=False),
+    "squares of one of two operands": Template(lambda x, y: np.swapaxes(x, 0, 2) * np.swapaxes(y, 1, 2), lambda rng, n, m: [
+        rng.normal(size=s).astype("f4") for s in ((n, 2, m), (m, n, 2))], (100, 70), wide=False),
+    "squares of three axes past an array": Template(
+        lambda x, y: np.concatenate([np.swapaxes(x, 0, 2), np.swapaxes(y, 0, 2)], axis=2) * 2, lambda rng, n, m: [
+            rng.normal(size=s).astype("f4") for s in ((n, 2, m), (2 * n, 2, m))], (100, 70), wide=False),
     "gathered": Template(lambda x, k: x[k] + 1, lambda rng, n, m: [
         rng.normal(size=(n, m)).astype("f4"), rng.integers(-n, n, 9)], (40, 64)),
     "updated rows": Template(updated_traced, places, (40, 64), expected=updated),

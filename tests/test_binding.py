@@ -26,11 +26,11 @@ from loopwright.ir.ops.reductions import reduce_max
 from loopwright.ir.ops.structural import transpose
 from loopwright.ir.ops.transcendental import exp
 from loopwright.ir.parser import parse_type
-from loopwright.ir.schedule import ComputeAt, Inline, Tiles, Vectorize, from_json, to_json
+from loopwright.ir.schedule import ComputeAt, Inline, Reorder, Tiles, Vectorize, from_json, to_json
 from loopwright.ir.types import F32, I64, ArrayType
 from loopwright.lower.binding import owner
 from loopwright.lower.convolution_ops import one_group
-from loopwright.lower.registers import keep_row
+from loopwright.lower.registers import keep_row, perfect
 from loopwright.lower.scheduling import ScheduleError, build_nest
 from tests.nests import run_nest
 
@@ -223,6 +223,23 @@ def test_edges_of_squares_that_warps_do_not_fill_are_refused(edge):
     assert build_nest(turned, (Threads(32, 8), *bound, Vectorize(0, 1, 64), Tiles()), "k")
     with pytest.raises(ScheduleError, match="powers of two, 32 or more"):
         build_nest(turned, (Threads(32, 8), *bound, Vectorize(0, 1, edge), Tiles()), "k")
+
+
+def test_squares_of_one_loop_are_refused():
+    turned = build(lambda x: [transpose(x, perm=(1, 0))], [parse_type("f32[n, m]")])
+    squares = (BLOCK, THREAD_Y, THREAD_X)
+    assert build_nest(turned, (Threads(32, 8), *(Bind(0, a, squares) for a in range(2))), "k")
+    with pytest.raises(ScheduleError, match="squares are those of two loops"):
+        build_nest(turned, (Threads(32, 8), Bind(0, 0, squares)), "k")
+
+
+def test_squares_are_of_the_last_loop_and_that_before_it():
+    turned = build(lambda x: [transpose(x, perm=(2, 1, 0))], [parse_type("f32[n, m, k]")])
+    squares = (Threads(32, 8), *(Bind(0, a, (BLOCK, THREAD_Y, THREAD_X)) for a in range(3)), Vectorize(0, 2, 64))
+    nest = build_nest(turned, (*squares, Reorder(("i1", "i0")), Tiles()), "k").nest
+    assert [index.name for index, _ in perfect(nest.body[0])[0]] == ["i1", "i0", "i2"]
+    with pytest.raises(ScheduleError, match="nothing is read across"):
+        build_nest(turned, (*squares, Tiles()), "k")
 
 
 def test_threads_that_store_to_the_same_elements_are_refused():

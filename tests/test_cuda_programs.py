@@ -104,6 +104,7 @@ def test_nothing_is_done_for_empty_arrays(name):
 
 @emulator_alone
 @pytest.mark.parametrize("name", ["map", "rows", "few long rows", "everything", "transposed", "halves in large squares",
+                                  "bytes in squares, features first",
                                   "several columns a thread", "updated rows", "histogram",
                                   "added in any order", "updated in any order"])
 def test_wide_indices_mean_the_same(name):

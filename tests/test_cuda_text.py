@@ -21,6 +21,7 @@ from tests.test_cuda_ops import program as program_of_ops
 GOLDEN = Path(__file__).parent / "vectors" / "cuda"
 SHOWN = ["map", "short rows", "rows of two axes", "rows to numbers", "columns", "several columns a thread",
          "everything", "few long rows", "running rows", "transposed", "in large squares", "halves in large squares",
+         "squares of the first and last axes",
          "gathered", "added rows", "histogram", "added in any order",
          "own ways", "products in batches", "products of halves",
          "attention of halves", "attention in one pass", "slopes of attention of halves"]
@@ -56,7 +57,8 @@ def test_templates_need_no_stack_and_access_16_bytes(name):
     for architecture in ARCHITECTURES if SCALE > 1 else ARCHITECTURES[len(name) % 2:][:1]:
         ptx = check_resources(text, architecture, most=most)
         wide = re.findall(r"(?:ld|st)\.(?:global|global\.nc|shared)\.(?:v4\.[fbu]32|v2\.[fbu]64)", ptx)
-        assert len(wide) >= (2 if TEMPLATES[name].wide else 0), f"{name}: {len(wide)} accesses of 16 bytes"
+        least = 0 if not TEMPLATES[name].wide else 1 if "tx0[" in text else 2  # rows in registers are read once
+        assert len(wide) >= least, f"{name}: {len(wide)} accesses of 16 bytes"
 
 
 @pytest.mark.parametrize("names", CHUNKS if SCALE > 1 else [CHUNKS[2], CHUNKS[-1]], ids=lambda names: names[0])

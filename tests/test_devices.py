@@ -236,7 +236,8 @@ def test_peers_take_part_and_their_failures_are_results(gpu, monkeypatch, tmp_pa
     cupy = SimpleNamespace(**{name: getattr(np, name) for name in ("asarray", "tanh", "ones", "matmul", "exp", "max", "sum")},
                            float16=np.float16, cuda=SimpleNamespace(get_current_stream=lambda: stream))
     jax = SimpleNamespace(numpy=np, jit=lambda f: f, devices=lambda kind: [kind], device_put=lambda x, device: x,
-                          block_until_ready=lambda x: x, config=SimpleNamespace(update=lambda *x: None))
+                          block_until_ready=lambda x: x, config=SimpleNamespace(update=lambda *x: None),
+                          default_matmul_precision=lambda name: lambda f: f)
     peers = {"cupy": cupy, "jax": jax, "torch": SimpleNamespace()}
     monkeypatch.setattr(gpu_peers, "peer", peers.get)
     path, names = tmp_path / "results.json", ["softmax", "matmul with epilogue", "products of heads, 128x12x64 f32"]
@@ -244,7 +245,8 @@ def test_peers_take_part_and_their_failures_are_results(gpu, monkeypatch, tmp_pa
     rows = json.loads(path.read_text())["cases"]
     found = {(row["case"], row["contender"]): row.get("error", "") for row in rows}
     ours = {"loopwright", "loopwright, no CUDA graphs"}
-    assert set(found) == {*((case, who) for case in names[:2] for who in (*ours, "cupy", "jax.jit", "torch.compile")),
+    assert set(found) == {(names[1], "jax.jit, products of f32 as f32"),
+                          *((case, who) for case in names[:2] for who in (*ours, "cupy", "jax.jit", "torch.compile")),
                           *((names[2], who) for who in ("loopwright", "cupy", "jax.jit", "torch", "torch.compile"))}
     assert {who for (_, who), error in found.items() if error} == {"torch", "torch.compile"}
     assert [row["contender"] for row in rows][-3:] == ["torch.compile"] * 3  # those that are slow to compile come last

@@ -1,5 +1,6 @@
 """The tuner for a GPU, which is the emulator: its clock is the host's, in which threads run one after another. What is found is
 right and is used; what is quick on a card is not shown."""
+import copy
 import dataclasses
 import re
 
@@ -12,23 +13,25 @@ import loopwright as lw
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.gpu_schedule import InRegisters, Threads
 from loopwright.ir.graph import Node
-from loopwright.ir.schedule import Unroll, Vectorize
+from loopwright.ir.schedule import Reorder, Tiles, Unroll, Vectorize
 from loopwright.lower.cuda import emit_cuda, lower_cuda
 from loopwright.lower.cuda import program as programs
 from loopwright.lower.cuda.driver import Device
 from loopwright.lower.cuda.maths import Library
 from loopwright.lower.cuda.rules import gpu_schedule
 from loopwright.lower.modules import alone, check_schedules, kernels_of, rescheduled
+from loopwright.lower.registers import perfect
 from loopwright.lower.runtime import lazy
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.tuning.candidates import Candidate, arguments, difference, reference, roundings
+from loopwright.lower.tuning.edits import ordered
 from loopwright.lower.tuning.gpu_features import NAMES
 from loopwright.lower.tuning.gpu_space import ways
 from loopwright.lower.tuning.platforms import GPU
 from loopwright.lower.tuning.search import KernelSearch
 from loopwright.lower.tuning.workers import Workers
 from tests.cuda_templates import TEMPLATES, program, sizes_of
-from tests.devices import device, emulator_alone, require_device
+from tests.devices import ON_GPU, device, emulator_alone, require_device
 from tests.emulator import ORDERS, Emulator
 from tests.emulator.driver import EmulatorDriver
 from tests.emulator.faults import BREAKS, CRASHES, DOES_NOTHING, HANGS, FaultyDriver
@@ -38,6 +41,7 @@ from tests.test_tuned_records import again, answering
 
 CARD = GPU(Device("a card", 132, 1.98e9, 256, 3.35e12, 50 << 20), "")
 LARGE = ("convolution", "products in batches")  # whose neighbours take the emulator long
+SLOW = Threads(32) if ON_GPU else Threads(1024)
 NAMED = sorted(name for name in TEMPLATES if not name.startswith(LARGE))
 
 
@@ -57,10 +61,10 @@ def gpu(monkeypatch):
 
 @pytest.fixture
 def slow_rules(monkeypatch):
-    """Far more threads than elements, which take one each: what the emulator's clock sees."""
+    """Far more threads than elements, which take one each: what the emulator's clock sees. On a card, small blocks of them."""
     def slow(region, sizes, fast_math=False):
         found = gpu_schedule(region, sizes, fast_math)
-        return tuple([Threads(1024) if isinstance(x, Threads) else x for x in found if not isinstance(x, Vectorize | Unroll)])
+        return tuple([SLOW if isinstance(x, Threads) else x for x in found if not isinstance(x, Vectorize | Unroll)])
     monkeypatch.setattr(programs, "gpu_schedule", slow)
 
 
@@ -75,7 +79,8 @@ def normal(*shape):
 
 # ---- use --------------------------------------------------------------------------------------------
 def test_a_slow_default_is_replaced_and_later_calls_have_what_was_found(gpu, slow_rules, monkeypatch):
-    f, x = again(curve), normal(50)
+    n = 1 << 24 if ON_GPU else 50
+    f, x = again(curve), normal(n)
     there = lw.device_put(x)
     before = f(there)
     result = lw.tune(f, there, seconds=12)
@@ -83,20 +88,20 @@ def test_a_slow_default_is_replaced_and_later_calls_have_what_was_found(gpu, slo
     assert result.function is f and result.speedup > 1.2 and one.ranges, result.report()
     assert one.record.machine == gpu.device.name and {t.what for t in one.tuned.trials} >= {"kernel", "program"}
     schedule = kernels_of(one.tuned.best)[0].attrs["schedule"]
-    assert Threads(1024) not in schedule and any(isinstance(x, Threads) for x in schedule)
+    assert SLOW not in schedule and any(isinstance(x, Threads) for x in schedule)
     for g in (f, again(curve)):  # by the record, as in other processes
         np.testing.assert_array_equal(g(there).get(), before.get())
-        assert "tuned at n=50" in answering(g, there) and "runs these sizes" in answering(g, there)
-    far = f(lw.device_put(normal(5000)))  # beyond its range: the default
+        assert f"tuned at n={n}" in answering(g, there) and "runs these sizes" in answering(g, there)
+    far = f(lw.device_put(normal(5000)))  # beyond its range on the emulator: the default
     np.testing.assert_allclose(far.get(), np.tanh(normal(5000)) + 1, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(f(x), np.tanh(x) + 1, rtol=1e-6)
     assert "tuned" not in f.explain(x).split("on the GPU")[0]  # calls on the CPU have their own
-    other = type(gpu)()
-    other.device = dataclasses.replace(gpu.device, name="another card")
+    other = copy.copy(gpu)
+    other.__class__ = type("Other", (type(gpu),), {"device": dataclasses.replace(gpu.device, name="another card")})
     monkeypatch.setattr(lazy, "gpu", lambda: other)
     f = again(curve)
     f(lw.device_put(x))
-    assert "it is of another machine: the emulator" in f.explain(lw.device_put(x)) and "tuned at" not in f.explain()
+    assert f"it is of another machine: {gpu.device.name}" in f.explain(lw.device_put(x)) and "tuned at" not in f.explain()
 
 
 def test_blocks_tune_what_they_meet_there(gpu, slow_rules):
@@ -189,6 +194,20 @@ def test_every_template_has_neighbours(name):
         legal = [made for x in found if (made := space.replay(x)) is not None]
         assert len(found) == len(set(found)) and len(legal) > 2
         assert all(made.nest.threads for made in legal)
+
+
+@pytest.mark.parametrize(("name", "rows"), [
+    ("squares of axes that are made one", "i0"), ("squares of the first and last axes", "i0"), ("transposed inside", "i1"),
+    ("bytes in squares, features first", "i1"), ("features last in squares", "i1_i2")])
+def test_squares_are_of_the_loop_along_which_arrays_are_read(name, rows):
+    """Those of the rules, which the tuner finds again from elements in the order of memory."""
+    n = kernels(name)[0]
+    space, squares = CARD.space(n.regions[0], {}), n.attrs["schedule"]
+    over, _ = perfect(space.replay(squares).nest.body[0])
+    assert Tiles() in squares and over[-2][0].name == rows
+    plain = next(x for x in space.neighbours(squares, space.replay(squares)) if Tiles() not in x and space.replay(x))
+    assert not any(isinstance(x, Reorder) for x in plain)
+    assert ordered(squares) in space.neighbours(plain, space.replay(plain))
 
 
 @examples(10)

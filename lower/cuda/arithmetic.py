@@ -125,7 +125,10 @@ def bitcast(library: Library, value: str, source: np.dtype, to: np.dtype) -> str
     """The same bits at a dtype of the same width."""
     if source == to:
         return value
-    if source in HALF:
+    if source == F16:  # the machine's conversion makes another NaN than NumPy has
+        nan = f"(unsigned short)(__float_as_uint({value}) >> 16 & 0x8000u | 0x7e00u)"
+        value = f"({value} != {value} ? {nan} : {to_memory(library, value, source)})"
+    elif source in HALF:
         value = to_memory(library, value, source)
     elif source == F32:
         value = f"__float_as_int({value})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from loopwright.ir.dims import Extent, maximum, minimum, product
+from loopwright.ir.dims import Extent, floordiv, maximum, minimum, product
 from loopwright.ir.gpu_schedule import THREAD_X, THREAD_Y
 from loopwright.ir.nest import Reduction, Statement, Store
 from loopwright.lower.cuda.context import Context, Launch
@@ -18,33 +18,34 @@ from loopwright.lower.cuda.packs import Over, Pack, aligned, batched, each_lane,
 from loopwright.lower.cuda.serial import Fold, element
 from loopwright.lower.cuda.text import Block
 
-COLUMN_SHARE, MOST_COLUMN_PARTS = 64, 256  # rows, at least, of one thread's part of a column; parts
+COLUMN_SHARE, MOST_COLUMN_PARTS = 16, 256  # rows, at least, of one thread's part of a column; parts
+COLUMNS_AT_ONCE = 200_000  # of all parts together, with which no multiprocessor is idle
 PARTS_AT_ONCE = 8  # that a thread loads before it puts any together
 MOST_TABLE = 48 << 10  # bytes of what a block's threads put together
 
 
-def parts_of_columns(rows: Extent, threads: int) -> Extent:
+def parts_of_columns(rows: Extent, columns: Extent, threads: int) -> Extent:
     """Between how many blocks, of so many rows of threads, columns of so many rows are shared out."""
-    size = threads * COLUMN_SHARE
-    return maximum(1, minimum((rows + (size - 1)) // size, MOST_COLUMN_PARTS))
+    size, enough = threads * COLUMN_SHARE, floordiv(COLUMNS_AT_ONCE, maximum(columns, 1))
+    return maximum(1, minimum((rows + (size - 1)) // size, minimum(enough, MOST_COLUMN_PARTS)))
 
 
-def _parts(reductions: Sequence[Reduction], launch: Launch) -> Extent:
-    return parts_of_columns(product(n for _, n in reductions[0].over), launch.y)
+def _parts(reductions: Sequence[Reduction], columns: Extent, launch: Launch) -> Extent:
+    return parts_of_columns(product(n for _, n in reductions[0].over), columns, launch.y)
 
 
-def _sharers(context: Context, reductions: Sequence[Reduction], part: str) -> tuple[str, str]:
+def _sharers(context: Context, reductions: Sequence[Reduction], columns: Extent, part: str) -> tuple[str, str]:
     """This thread's number among all that share out a column, and how many they are."""
     launch = context.launch
     return (f"({part} * {launch.y} + {launch.thread(THREAD_Y)})",
-            f"({launch.extent(_parts(reductions, launch))} * {launch.y})")
+            f"({launch.extent(_parts(reductions, columns, launch))} * {launch.y})")
 
 
 def fold_column_parts(context: Context, reductions: Sequence[Reduction], part: str, column: str, columns: Extent) -> None:
     """One block's part of folds of columns, into scratch: a row of it for each part."""
     launch = context.launch
-    count = _parts(reductions, launch)
-    for r, found in zip(reductions, passed(context, reductions, *_sharers(context, reductions, part)), strict=True):
+    count = _parts(reductions, columns, launch)
+    for r, found in zip(reductions, passed(context, reductions, *_sharers(context, reductions, columns, part)), strict=True):
         fold = made(context, r)
         found = across(context, fold, found, THREAD_Y)
         names = scratch(context, r.name, fold, count * columns)
@@ -56,7 +57,7 @@ def fold_column_parts(context: Context, reductions: Sequence[Reduction], part: s
 def from_column_parts(context: Context, reductions: Sequence[Reduction], column: str, columns: Extent) -> Context:
     """The values of folds of columns whose parts an earlier launch left."""
     launch, block, kind = context.launch, context.block, context.launch.index_type
-    count = _parts(reductions, launch)
+    count = _parts(reductions, columns, launch)
     end = launch.extent(count)
     for r in reductions:
         fold = made(context, r)
@@ -108,7 +109,7 @@ def fold_wide_column_parts(context: Context, reductions: Sequence[Reduction], ov
     launch.grid = (columns + (launch.x * lanes - 1)) // (launch.x * lanes)
     begin, total = block.let(kind, f"{place} * {launch.x * lanes}", "at"), launch.extent(columns)
     is_wide = block.let("bool", aligned(context, found, lanes) or "true", "wide")
-    folds, rows, who = [made(context, r) for r in reductions], reductions[0].over, _sharers(context, reductions, part)
+    folds, rows, who = [made(context, r) for r in reductions], reductions[0].over, _sharers(context, reductions, columns, part)
     states = [f.declare(block, lanes) for f in folds]
 
     def step(here: Context, lane: str) -> None:
@@ -135,9 +136,9 @@ def fold_wide_column_parts(context: Context, reductions: Sequence[Reduction], ov
     other = Block(block)
     strided(inside.at(other), rows, 1, *who, [], 1, apart)
     block.otherwise(other)
+    parts = _parts(reductions, columns, launch)
     for r, f, state in zip(reductions, folds, states, strict=True):
-        _put_together(context, f, state, scratch(context, r.name, f, _parts(reductions, launch) * columns), lanes, is_wide,
-                      (begin, part, total))
+        _put_together(context, f, state, scratch(context, r.name, f, parts * columns), lanes, is_wide, (begin, part, total))
 
 
 def _put_together(context: Context, fold: Fold, state: Sequence[str], names: Sequence[str], lanes: int, is_wide: str,

@@ -186,7 +186,7 @@ class _Emitter:
             reductions = one_pass(body, starts[number])
             wide = wide_loads(context, over, reductions[0].lanes, body[:starts[number]], reductions)
             each = launch.x * (reductions[0].lanes if wide else 1)
-            parts = parts_of_columns(product(n for _, n in reductions[0].over), launch.y)
+            parts = parts_of_columns(product(n for _, n in reductions[0].over), columns, launch.y)
             both = f"{launch.thread('blockIdx.x')} OF {launch.extent((columns + (each - 1)) // each)}"
             place, part = (context.block.let(launch.index_type, both.replace("OF", op), "at") for op in "%/")
             if wide:

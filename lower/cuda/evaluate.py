@@ -126,7 +126,7 @@ def _apply(context: Context, library: Library, term: Term, fn: str, dtype: np.dt
         case "select":
             return f"{args[0]} ? {args[1]} : {args[2]}"
         case "div" if context.rare and (found := context.block.find(("reciprocal", dtype, args[1]))) is not None:
-            return arithmetic.divided(library, dtype, *args, found, context.there or "true", context.rare)
+            return arithmetic.divided(library, dtype, args[0], args[1], found, context.there or "true", context.rare)
         case "power":
             n = whole_number(term.args[1].expr)
             product = None if n is None else arithmetic.whole_power(context.block, library, source, args[0], n)

@@ -5,7 +5,7 @@ only loops around it make threads wait once more.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ from loopwright.lower.cuda.store import guarded, store
 from loopwright.lower.cuda.text import Block, literal, register_type
 from loopwright.lower.registers import rows_read
 
-SHARE = 4096  # the least that a block of a long running fold goes through
+SHARE, EACH = 4096, 4  # the least that a block of a long running fold goes through; neighbours that one thread takes
 MOST_PARTS = 1024  # blocks of a fold of everything
 MOST_PLAIN = 16  # terms that a thread adds up as they are: NumPy's pairwise sums begin so, too
 ALL = "0xffffffffu"
@@ -73,9 +73,9 @@ def passed(context: Context, reductions: Sequence[Reduction], who: str, everyone
             for f, state, r in zip(folds, states, alone, strict=True):
                 body = launch.terms.of(r.body)
                 position = f"(long long){here.names[first.over[-1][0].name]}" if f.positions else ""
-                x = element(here, f, body, evaluate)
+                term = element(here, f, body, evaluate)
                 with here.block.inner(f"if ({here.there})") if here.there else nullcontext(here.block) as block:
-                    f.step(block, state, slot, x, position, plainly=plainly)
+                    f.step(block, state, slot, term, position, plainly=plainly)
         return one
     before_a_loop(inside, first.over, exprs)
     if rows:
@@ -279,34 +279,48 @@ def _share(context: Context, s: Scan) -> tuple[str, str]:
 
 
 def _scanned_by_threads(context: Context, s: Scan, fold: Fold, begin: str, end: str, start: str) -> None:
-    """The places from begin to end, a block of threads at a time; `start`: what is before them."""
+    """The places from begin to end, a block of threads at a time, `EACH` neighbours a thread; `start`: what is before them."""
     launch, block, kind = context.launch, context.block, context.launch.index_type
     warps = launch.x // WARP
     zero = literal(fold.identity, fold.work)
-    part, total, first = block.fresh("part"), block.variable(fold.kind, start, "all"), block.fresh("at")
-    block.line(f"__shared__ {fold.kind} {part}[{launch.y}][{warps}];")
+    part, total = block.fresh("part"), block.variable(fold.kind, start, "all")
+    first, turn = block.fresh("at"), block.fresh("turn")
+    block.line(f"__shared__ {fold.kind} {part}[2][{launch.y}][{warps}];")  # in turns, so that one barrier a step is enough
     lane, warp = block.let("int", f"{THREAD_X} % {WARP}"), block.let("int", f"{THREAD_X} / {WARP}")
+    block.line(f"int {turn} = 0;")
     launch.forget()
-    with block.inner(f"for ({kind} {first} = {begin}; {first} < {end}; {first} += {launch.x})") as inside:
-        k = inside.let(kind, f"{first} + {launch.thread(THREAD_X)}", "k")
-        x = inside.variable(fold.kind, zero)
-        here = Context(launch, inside, {**context.names, s.index.name: k}, (), context.active)
-        with inside.inner(f"if ({k} < {end})") as some:
-            some.line(f"{x} = {element(here.at(some), fold, launch.terms.of(s.body), evaluate)};")
+    with block.inner(f"for ({kind} {first} = {begin}; {first} < {end}; {first} += {launch.x * EACH})") as inside:
+        own = inside.let(kind, f"{first} + {launch.thread(THREAD_X)} * {EACH}", "k")
+        x = inside.fresh("x")
+        inside.line(f"{fold.kind} {x}[{EACH}] = {{{', '.join([zero] * EACH)}}};")
+
+        def each(write: Callable[[Context, str], None]) -> None:
+            e = inside.fresh("e")
+            inside.line("#pragma unroll")
+            with inside.inner(f"for (int {e} = 0; {e} < {EACH}; ++{e})") as one, one.inner(f"if ({own} + {e} < {end})") as some:
+                k = some.let(kind, f"{own} + {e}", "k")
+                write(Context(launch, some, {**context.names, s.index.name: k}, (), context.active), e)
+        each(lambda here, e: here.block.line(f"{x}[{e}] = {element(here, fold, launch.terms.of(s.body), evaluate)};"))
+        inside.line("#pragma unroll")
+        e = inside.fresh("e")
+        inside.line(f"for (int {e} = 1; {e} < {EACH}; ++{e}) {x}[{e}] = {fold.combined(f'{x}[{e} - 1]', f'{x}[{e}]')};")
+        own_warps = inside.variable(fold.kind, f"{x}[{EACH - 1}]", "all")
         step = inside.fresh("d")
         inside.line("#pragma unroll")
         with inside.inner(f"for (int {step} = 1; {step} < {WARP}; {step} *= 2)") as shift:
-            before = _shuffled(shift, "up", fold.kind, x, step)
-            shift.line(f"if ({lane} >= {step}) {x} = {fold.combined(before, x)};")
-        inside.line(f"if ({lane} == {WARP - 1}) {part}[{THREAD_Y}][{warp}] = {x};")
+            before = _shuffled(shift, "up", fold.kind, own_warps, step)
+            shift.line(f"if ({lane} >= {step}) {own_warps} = {fold.combined(before, own_warps)};")
+        inside.line(f"if ({lane} == {WARP - 1}) {part}[{turn}][{THREAD_Y}][{warp}] = {own_warps};")
         inside.line("__syncthreads();")
+        so_far = inside.variable(fold.kind, zero, "all")
         w = inside.fresh("k")
         with inside.inner(f"for (int {w} = 0; {w} < {warps}; ++{w})") as every:
-            of_warp = every.let(fold.kind, f"{part}[{THREAD_Y}][{w}]")
-            every.line(f"if ({w} == {warp}) {x} = {fold.combined(total, x)};")
-            every.line(f"{total} = {fold.combined(total, of_warp)};")
-        with inside.inner(f"if ({k} < {end})") as some:
-            _store_running(here.at(some), s, fold, x)
-        inside.line("__syncthreads();")
+            every.line(f"if ({w} == {warp}) {so_far} = {total};")
+            every.line(f"{total} = {fold.combined(total, f'{part}[{turn}][{THREAD_Y}][{w}]')};")
+        before = _shuffled(inside, "up", fold.kind, own_warps, "1")
+        inside.line(f"if ({lane} > 0) {so_far} = {fold.combined(so_far, before)};")
+        each(lambda here, e: _store_running(here, s, fold, here.block.let(fold.kind, fold.combined(so_far, f"{x}[{e}]"))))
+        inside.line(f"{turn} = 1 - {turn};")
+    block.line("__syncthreads();")
     launch.forget()
 

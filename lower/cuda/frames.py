@@ -115,15 +115,15 @@ class Frame:
         slots = [(own if small else shared) + offset for small, offset in self.slots]
         table = (*arguments, *results, *slots, own + self.scratch, own + self.inside, error)
         for k, (steps, count) in enumerate(self.stretches):
-            if captures and self.launcher.captures and count is not None and count > 1:
+            if captures and self.launcher.captures and count:
                 self.launcher.replayed((self, k, table), lambda steps=steps: run_steps(steps, table))  # type: ignore[misc]
             else:
                 run_steps(steps, table)
 
     def described(self) -> list[str]:
         """A line for each stretch."""
-        return [f"{count} launches, captured when they come again" if count is not None and count > 1 else
-                f"{count} launch" if count is not None else steps[0].why for steps, count in self.stretches]
+        return [steps[0].why if count is None else f"{count} launch{'es' * (count != 1)}, captured when they come again"
+                for steps, count in self.stretches]
 
 
 def run_steps(steps: Sequence[Step], table: Table) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.gpu_schedule import THREAD_X
 from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, Local, Size, walk_all
-from loopwright.ir.nest import Statement, Store
+from loopwright.ir.nest import Let, Reduction, Statement, Store
 from loopwright.ir.types import is_float
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.cuda.context import Context
@@ -33,6 +33,7 @@ from loopwright.lower.cuda.packs import (
 from loopwright.lower.cuda.text import Block
 from loopwright.lower.registers import anew, rows_read, without_rows
 
+MOST_TWICE = 16  # operations of a body that is written twice
 Write = Callable[[Context], None]
 Body = Callable[[Sequence[Statement]], Run]  # what is done for one element, given its statements
 
@@ -75,7 +76,12 @@ class _Slots:
         self.mine = self._once("mine", kind, f"{self.first} < {self.end} ? {counted} : 0")
         checks = [n for p in found for n in p.checks if n != self.total]
         self.packed = " && ".join(dict.fromkeys([self.wide, *([self._multiples(checks)] if checks else [])]))
-        self.is_straight = self._is_straight(body)
+        stores = [x for s in body for x in (s, *getattr(s, "also", ())) if isinstance(x, Store)]
+        exprs = walk_all([x.body if isinstance(x, Reduction) else x.value for x in (*body, *stores)
+                          if isinstance(x, Reduction | Let | Store)])
+        self.is_straight = all(isinstance(x, Reduction | Let | Store) for x in body) and \
+            all(x.when is None for x in stores) and all(map(self._is_arithmetic, exprs))
+        self.is_short = sum(isinstance(e, Apply) for e in exprs) <= MOST_TWICE
 
     def _once(self, name: str, kind: str, text: str) -> str:
         """What all passes over rows of this size share."""
@@ -92,25 +98,21 @@ class _Slots:
         tests = [f"{self.context.launch.extent(n)} % {self.lanes} == 0" for n in dict.fromkeys(sizes)]
         return " && ".join(tests)
 
-    def _is_straight(self, body: Sequence[Statement]) -> bool:
-        """Whether a body is arithmetic on what is in registers before it: it may be done for elements that are not there, and
-        twice."""
-        launch, known = self.context.launch, {p.at.number for p in self.found if isinstance(p.at, Term)}
-
-        def is_arithmetic(e: Expr) -> bool:
-            match e:
-                case Load(array=array):
-                    return launch.terms.of(e).number in known or launch.buffers[str(array)].place == "registers"
-                case Apply(fn="power", dtype=dtype):
-                    return is_float(dtype)
-            return isinstance(e, Apply | Literal | Size | Index | Local)
-        stores = [x for s in body for x in (s, *getattr(s, "also", ())) if isinstance(x, Store)]
-        values = [getattr(s, "body", None) or getattr(s, "value", None) for s in (*body, *stores)]
-        return all(x.when is None for x in stores) and all(e and is_arithmetic(e) for e in walk_all(values))
+    def _is_arithmetic(self, e: Expr) -> bool:
+        """Whether an expression takes what is in registers before the pass, and cannot fail: it may be computed for elements
+        that are not there, and twice."""
+        launch = self.context.launch
+        match e:
+            case Load(array=array):
+                is_loaded = any(isinstance(p.at, Term) and p.at.number == launch.terms.of(e).number for p in self.found)
+                return is_loaded or launch.buffers[str(array)].place == "registers"
+            case Apply(fn="power", dtype=dtype):
+                return is_float(dtype)
+        return isinstance(e, Apply | Literal | Size | Index | Local)
 
     def write(self, run: Run, divisors: Sequence[Term]) -> None:
         """The pass; with divisors by their reciprocals, and where one does not serve once more without."""
-        context, divisors = self.context, divisors if self.is_straight else ()
+        context, divisors = self.context, divisors if self.is_straight and self.is_short else ()
         context.launch.forget()
         loaded = declare_packs(context, self.found, self.lanes, f"[{self.count}]")
         if loaded:

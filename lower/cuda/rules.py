@@ -7,7 +7,7 @@ threads of a warp, and their rows to its fellows in the block; folds of everythi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
@@ -25,7 +25,7 @@ from loopwright.ir.gpu_schedule import (
     Threads,
 )
 from loopwright.ir.graph import Graph, Value
-from loopwright.ir.loops import Apply, Bounded, Expr, Index, PartitionPoint, Prefix, Reduce, Scatter, walk
+from loopwright.ir.loops import Apply, Bounded, Expr, Index, Load, PartitionPoint, Prefix, Reduce, Scatter, walk
 from loopwright.ir.nest import Contract, For, Statement
 from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
@@ -34,6 +34,7 @@ from loopwright.ir.schedule import (
     Instruction,
     Interleave,
     OnePass,
+    Reorder,
     Schedule,
     Tiles,
     Unroll,
@@ -46,6 +47,8 @@ from loopwright.lower.contractions import is_contraction
 from loopwright.lower.convolution_ops import MOST_POSITIONS, grouped, one_feature, one_group
 from loopwright.lower.cuda.chain_rules import chain_in_passes
 from loopwright.lower.cuda.columns import parts_of_columns
+from loopwright.lower.cuda.context import WARP
+from loopwright.lower.cuda.folds import EACH
 from loopwright.lower.fusing import expressions, transposed_loads
 from loopwright.lower.keeping import placement_of
 from loopwright.lower.lanes import lane_schedule
@@ -60,6 +63,7 @@ THREADS = 256
 BYTES = 16  # of one access
 MOST_LANES = 8
 SHORT_ROW, WARP_ROW, BLOCK_ROW = 16, 1024, 8192  # elements that one thread, one warp, a block of THREADS folds
+FEW_ROWS, MANY_THREADS, ACCESSES = 512, 1 << 15, 4  # rows, threads that busy a GPU; wide accesses of a thread in a row
 LONG_ROW = 1 << 16  # elements of rows that several blocks fold where rows are few
 FEWEST_OWN = 128  # threads that have elements of their own
 MOST_TURNS, WARP_TURN = 128, 8  # updates that one owner goes through, and of which a warp looks at so many as fast as at one
@@ -72,7 +76,7 @@ COLUMN_ROWS = 8  # rows of 32 threads that fold columns
 COLUMN_BYTES, COLUMN_FLIGHT = 16, 64  # of a thread's access, and of all those that wait together, where columns are folded
 MANY_COLUMN_BLOCKS = 512  # that are enough for a GPU
 MOST_SQUARES = 4  # arrays of which shared memory holds a square
-SQUARE, SQUARE_ROWS = 64, 8  # edge of large squares, and rows of 32 threads that make one
+SQUARE, SQUARE_ROWS = 64, 16  # edge of large squares, and rows of 32 threads that make one; of small ones half of both
 MANY_SQUARES, MOST_WORDS = 512, 3  # large ones that are enough for a GPU; words of an element's operands
 GRID, ROWS, SQUARES = (BLOCK, THREAD_X), (BLOCK, THREAD_Y), (BLOCK, THREAD_Y, THREAD_X)
 
@@ -98,9 +102,9 @@ def gpu_schedule(region: Graph, sizes: Mapping[str, int], fast_math: bool = Fals
     if tiles is not None:
         return tiles
     if not folds:
-        placement = _flat(placement)
-        made = [*placement, *interleave, *_elementwise(s, number, [*placement, *interleave], sizes)]
-    elif s.level == 0:
+        before = [*_flat(placement), *interleave]
+        return (*before, *_elementwise(s, number, before, sizes))
+    if s.level == 0:
         made = [*_flat(placement), *interleave, *_everything(s, number, folds, sizes)]
     elif goes_across(s, placement):
         made = [*_flat(placement), *interleave, *_columns(s, number, folds, sizes)]
@@ -174,18 +178,20 @@ def _elements(region: Graph) -> Schedule:
 
 def _elementwise(s: Survey, number: int, before: Sequence[Instruction], sizes: Mapping[str, int]) -> list[Instruction]:
     """Neighbouring elements to neighbouring threads; in squares where arrays are read across."""
-    body = build_nest(s.region, tuple(before), "probe").nest.body
-    edge = _edge_of_squares(s, body, sizes) if s.loops > 1 else 0
-    if edge:
-        bound = [Bind(number, a, SQUARES) for a in range(s.loops)]
-        return [Threads(32, SQUARE_ROWS), *bound, Vectorize(number, s.loops - 1, edge), Tiles()]
-    out: list[Instruction] = [Threads(THREADS), *(Bind(number, a, GRID) for a in range(s.loops))]
-    lanes, found = _lanes(s), [x for e in expressions(body) for x in walk(e)]
+    grid: list[Instruction] = [Threads(THREADS), *(Bind(number, a, GRID) for a in range(s.loops))]
+    fused = fuse_rules(s, build_nest(s.region, (*before, *grid), "probe"))
+    body = build_nest(s.region, (*before, *grid, *fused), "probe").nest.body
+    squares = [(x, edge) for x in read_across(body) if (edge := _edge_of_squares(s, x, sizes))]
+    if squares:
+        best, edge = max(squares, key=lambda found: sum(x.dtype.itemsize for x in found[0].loads))
+        threads, lanes = Threads(32, SQUARE_ROWS * edge // SQUARE), Vectorize(number, s.loops - 1, edge)
+        return [threads, *(Bind(number, a, SQUARES) for a in range(s.loops)), lanes, *fused, *best.order, Tiles()]
+    wide, found = _lanes(s), [x for e in expressions(body) for x in walk(e)]
     alone = any(isinstance(x, Reduce | Prefix | PartitionPoint) or _is_long_division(x) for x in found)
-    if s.loops and lanes > 1 and not alone:
+    if s.loops and wide > 1 and not alone:
         some = any(isinstance(x, Bounded) for x in found)  # what is reported takes registers
-        out += [Vectorize(number, s.loops - 1, lanes), Unroll(number, 1 if some else _in_flight(s, lanes))]
-    return out
+        grid += [Vectorize(number, s.loops - 1, wide), Unroll(number, 1 if some else _in_flight(s, wide))]
+    return [*grid, *fused]
 
 
 def _is_long_division(e: Expr) -> bool:
@@ -193,29 +199,51 @@ def _is_long_division(e: Expr) -> bool:
     return isinstance(e, Apply) and e.fn in ("floor_divide", "remainder", "fmod") and e.dtype in (I64, U64)
 
 
-def _edge_of_squares(s: Survey, body: Sequence[Statement], sizes: Mapping[str, int]) -> int:
-    """The edge of squares of the last two loops, of some size, which read a few arrays across: the larger one where all of a
-    GPU has some, registers and shared memory hold them, and the body is not dear. 0 where there are none."""
-    outer = 1
-    while len(body) == 1 and isinstance(rows := body[0], For):
-        body, extent = rows.body, evaluate(rows.extent, sizes)
-        if len(body) == 1 and isinstance(columns := body[0], For) and columns.index == s.index[s.loops - 1]:
-            loads, width = transposed_loads(replace(rows, body=(replace(columns, lanes=32),))), evaluate(columns.extent, sizes)
-            if min(extent, width) < 32 or not 0 < len(loads) <= MOST_SQUARES:
-                return 0
-            rank = s.root.node.outputs[0].type.rank
-            words = sum(max(v.type.dtype.itemsize // 4, 1) for v in s.region.params if v.type.rank >= rank)
-            few = outer * -(-extent // SQUARE) * -(-width // SQUARE) < MANY_SQUARES
-            large = SQUARE * (SQUARE + 1) * sum(x.dtype.itemsize for x in loads) > 3 * MOST_SHARED // 4
-            dear = sum(own_cost(reading.expr) for reading in s.stages) >= EXPENSIVE
-            return 32 if few or large or dear or words > MOST_WORDS else SQUARE
-        outer *= extent
-    return 0
+@dataclass(frozen=True)
+class Across:
+    """What the last of some loops directly inside each other reads across, and another, of `rows`, along memory. `columns`: the
+    extent of the last, `others` that of the rest together; `order`: what puts rows before the last."""
+
+    rows: Extent
+    columns: Extent
+    others: Extent
+    loads: list[Load]
+    order: list[Instruction]
+
+
+def read_across(body: Sequence[Statement]) -> list[Across]:
+    """Of a loop that is alone what its loops read across, for each loop that goes along some of it: the innermost first."""
+    if len(body) != 1 or not isinstance(outermost := body[0], For):
+        return []
+    over, last = perfect(outermost)
+    found: list[Across] = []
+    for k in reversed(range(len(over) - 1)):
+        names = tuple([index.name for index, _ in (*over[k + 1:-1], over[k])])
+        if loads := transposed_loads(For(*over[k], (replace(last, lanes=32),))):
+            others = product(n for _, n in (*over[:k], *over[k + 1:-1]))
+            found.append(Across(over[k][1], last.extent, others, loads, [Reorder(names)] if len(names) > 1 else []))
+    return found
+
+
+def _edge_of_squares(s: Survey, x: Across, sizes: Mapping[str, int]) -> int:
+    """The edge of squares, of some size, of a few arrays: the larger one where all of a GPU has some, registers and shared
+    memory hold them, and the body is not dear. 0 where there are none."""
+    rows, columns, others = [evaluate(n, sizes) for n in (x.rows, x.columns, x.others)]
+    if min(rows, columns) < 32 or len(x.loads) > MOST_SQUARES:
+        return 0
+    rank = s.root.node.outputs[0].type.rank
+    words = sum(max(v.type.dtype.itemsize // 4, 1) for v in s.region.params if v.type.rank >= rank)
+    few = others * -(-rows // SQUARE) * -(-columns // SQUARE) < MANY_SQUARES
+    large = SQUARE * (SQUARE + 1) * sum(e.dtype.itemsize for e in x.loads) > 3 * MOST_SHARED // 4
+    dear = sum(own_cost(reading.expr) for reading in s.stages) >= EXPENSIVE
+    return 32 if few or large or dear or words > MOST_WORDS else SQUARE
 
 
 def _everything(s: Survey, number: int, folds: Mapping[int, Reduce], sizes: Mapping[str, int]) -> list[Instruction]:
     """Folds to single numbers: each block a part, then the parts."""
-    out: list[Instruction] = [Threads(THREADS), *(Bind(number, a, GRID) for a in range(s.loops))]
+    most = max(_size(e, sizes) for e in folds.values())
+    threads = Threads(4 * THREADS if 4 * THREADS < most <= FEW else THREADS)
+    out: list[Instruction] = [threads, *(Bind(number, a, GRID) for a in range(s.loops))]
     for k, e in folds.items():
         rank = s.stages[k].node.outputs[0].type.rank
         alone = _size(e, sizes) <= FEW or rank > 0
@@ -246,7 +274,7 @@ def _columns(s: Survey, number: int, folds: Mapping[int, Reduce], sizes: Mapping
 
 def _column_lanes(s: Survey, columns: int, rows: int) -> int:
     """The columns of a thread: as many as wide accesses have, where few threads are left without any and blocks are many."""
-    parts = evaluate(parts_of_columns(rows, COLUMN_ROWS), {})
+    parts = evaluate(parts_of_columns(rows, columns, COLUMN_ROWS), {})
     lanes = max(1, min(MOST_LANES, COLUMN_BYTES // _bytes(s)))
     while lanes > 1 and ((columns % (32 * lanes) and columns < 4 * 32 * lanes) or
                          -(-columns // (32 * lanes)) * parts < MANY_COLUMN_BLOCKS):
@@ -309,8 +337,9 @@ def _rows(s: Survey, number: int, placement: Sequence[Instruction], interleave: 
         made = _rows_in_parts(s, number, placement, interleave, folds)
         if fits(s.region, tuple(made)):
             return made
-    threads = Threads(32, THREADS // 32) if length <= WARP_ROW else Threads(THREADS if length <= BLOCK_ROW else 2 * THREADS)
-    if length <= (MOST_POSITIONS if overlap else SHORT_ROW):
+    rows = evaluate(product(s.root.node.outputs[0].type.shape[:s.level]), sizes)
+    threads = _row_threads(s, rows, length)
+    if (length <= MOST_POSITIONS if overlap else threads.x == 1):
         out: list[Instruction] = [*_flat(placement), *interleave, Threads(THREADS)]
         return [*out, *(Bind(number, a, GRID) for a in range(s.level))]
     kept = _kept(s, placement, threads.y, sizes)
@@ -319,6 +348,19 @@ def _rows(s: Survey, number: int, placement: Sequence[Instruction], interleave: 
         out += [Bind(stage, first + j, (THREAD_X,)) for j in range(count)]
         out += [Vectorize(stage, first + count - 1, _lanes(s)), Unroll(stage, 4)]
     return [*out, *(InShared(x.stage) for x in kept if isinstance(x, ComputeAt) and _is_row(s, x))]
+
+
+def _row_threads(s: Survey, rows: int, length: int) -> Threads:
+    """The threads of a row: so many that each makes a few wide accesses, more where rows are few."""
+    if length > WARP_ROW or (length > THREADS and rows < FEW_ROWS):
+        return Threads(THREADS if length <= BLOCK_ROW else 2 * THREADS)
+    writes = s.loops > s.level  # which is quick where neighbouring threads store neighbours
+    if length <= (SHORT_ROW if rows >= MANY_THREADS and not writes else 2):
+        return Threads(1, THREADS)
+    x = 4
+    while x < WARP and (x * ACCESSES * _lanes(s) < length or (x < length and rows * x < MANY_THREADS)):
+        x *= 2
+    return Threads(x, THREADS // x)
 
 
 def _rows_in_parts(s: Survey, number: int, placement: Sequence[Instruction], interleave: Sequence[Instruction],
@@ -388,9 +430,12 @@ def _running(s: Survey, number: int, e: Prefix, sizes: Mapping[str, int]) -> lis
     assert isinstance(e.last, Index)
     axis = s.index.index(e.last)
     if axis == rank - 1:
-        alone = rank > 1 or evaluate(e.extent, sizes) <= FEW
+        length, count = evaluate(e.extent, sizes), evaluate(product(s.root.node.outputs[0].type.shape[:axis]), sizes)
+        alone = rank > 1 or length <= FEW
         rows = [Bind(number, a, (BLOCK,)) for a in range(axis)]
-        return [Threads(THREADS), *rows, Bind(number, axis, (THREAD_X,) if alone else GRID)]
+        most = 4 * THREADS if alone and count < FEW_ROWS else THREADS
+        threads = min(most, max(WARP, 1 << (-(-length // EACH) - 1).bit_length())) if length else WARP
+        return [Threads(threads), *rows, Bind(number, axis, (THREAD_X,) if alone else GRID)]
     return [Threads(THREADS), *(Bind(number, a, GRID) for a in range(rank) if a != axis)]
 
 

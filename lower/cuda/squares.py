@@ -1,4 +1,5 @@
 """Squares of the last two loops of arrays that are read across, through shared memory: both sides of it go along memory.
+Which loop comes before the last is the schedule's to say (`Reorder`).
 
 Guarantees: each thread issues all of its loads of a square before it waits for the first; no two threads of a warp meet in one
 bank of shared memory while accesses have 4 bytes, or are of one element; elements past the ends are neither read nor stored.
@@ -32,7 +33,6 @@ from loopwright.lower.cuda.packs import (
 from loopwright.lower.cuda.text import Block, memory_type, register_type
 from loopwright.lower.fusing import transposed_loads
 
-TOGETHER = 8  # squares below each other, which neighbouring blocks make: what they read lies together as what they store does
 SQUARE_BYTES = 4  # of one access
 MOST_SHARED = 48 << 10  # bytes of squares, of one block
 
@@ -92,10 +92,9 @@ def in_squares(context: Context, over: Over, edge: int, body: Sequence[Statement
     for t, tile in square.tiles:
         block.line(f"__shared__ {memory_type(t.dtype)} {tile}[{edge}][{pitch}];")
 
-    known = replace(context, names={**context.names, i.name: "", j.name: ""})
-    across = packs(known, [(j, width), (i, height)], lanes, [t.expr for t in loads], [])
-    others = singles(known, {i.name, j.name}, exprs)
-    along = [p for p in packs(known, [(i, height), (j, width)], lanes, exprs, stores)
+    across = packs(context, [(j, width), (i, height)], lanes, [t.expr for t in loads], [])
+    others = singles(context, {i.name, j.name}, exprs)
+    along = [p for p in packs(context, [(i, height), (j, width)], lanes, exprs, stores)
              if isinstance(p.at, Store) or (p.at not in loads and any(p.at == x.at for x in others))]
     one = [Pack(t, str(t.expr.array), ()) for t in loads if isinstance(t.expr, Load)], [p for p in others if p.at not in loads]
     if lanes == 1 or len(across) < len(loads):
@@ -120,22 +119,14 @@ def _inside(context: Context, over: Over, t: Term) -> str:
 
 
 def _corner(context: Context, over: Over, edge: int) -> tuple[Context, str, str]:
-    """The loops around the squares, and where the rows and columns of this block's begin."""
+    """The loops around the squares, and where the rows and columns of this block's begin: neighbouring blocks go along rows."""
     launch, block, kind = context.launch, context.block, context.launch.index_type
-    high, wide = [(n + (edge - 1)) // edge for _, n in over[-2:]]
-    launch.grid = product([*(n for _, n in over[:-2]), high, wide])
-    number, unsigned = launch.thread("blockIdx.x"), f"(unsigned {kind})"
-    if over[:-2]:
-        each = launch.extent(high * wide)
-        context = unravelled(context, over[:-2], block.let(kind, f"{unsigned}{number} / {unsigned}{each}", "at"))
-        number = block.let(kind, f"{unsigned}{number} % {unsigned}{each}", "at")
-    group = block.let(kind, f"{unsigned}{number} / {unsigned}{launch.extent(wide * TOGETHER)} * {TOGETHER}", "at")
-    inside = block.let(kind, f"{number} - {group} * {launch.extent(wide)}", "at")
-    left_over = f"{launch.extent(high)} - {group}"
-    rows = block.let(kind, f"{left_over} < {TOGETHER} ? {left_over} : {TOGETHER}", "n")
-    top = block.let(kind, f"({group} + ({kind})({unsigned}{inside} % {unsigned}{rows})) * {edge}", "at")
-    left = block.let(kind, f"({kind})({unsigned}{inside} / {unsigned}{rows}) * {edge}", "at")
-    return context, top, left
+    (i, height), (j, width) = over[-2:]
+    squares = [*over[:-2], *((k, (n + (edge - 1)) // edge) for k, n in ((i, height), (j, width)))]
+    launch.grid = product(n for _, n in squares)
+    context = unravelled(context, squares, launch.thread("blockIdx.x"))
+    top, left = [block.let(kind, f"{context.names[k.name]} * {edge}", "at") for k in (i, j)]
+    return replace(context, names={**context.names, i.name: "", j.name: ""}), top, left
 
 
 def _made(context: Context, over: Over, always: Sequence[Term], square: Square, lanes: int, across: Sequence[Pack],

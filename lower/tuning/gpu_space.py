@@ -24,9 +24,9 @@ from loopwright.ir.gpu_schedule import (
     Threads,
 )
 from loopwright.ir.graph import Graph
-from loopwright.ir.schedule import ComputeAt, Fuse, Inline, OnePass, Schedule, Tiles, Unroll, Vectorize
+from loopwright.ir.schedule import ComputeAt, Inline, OnePass, Reorder, Schedule, Tiles, Unroll, Vectorize
 from loopwright.lower.cuda.program import Hints
-from loopwright.lower.cuda.rules import BYTES, gpu_schedule
+from loopwright.lower.cuda.rules import BYTES, gpu_schedule, read_across
 from loopwright.lower.scheduling import Scheduled
 from loopwright.lower.tuning.edits import Edit, of_kind
 from loopwright.lower.tuning.space import Space, fused, in_flight, other_lanes
@@ -83,18 +83,20 @@ def _folds(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
 
 
 def _elements(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:
-    """Elements to threads in the order of memory, or in squares that are turned around in shared memory."""
+    """Elements to threads in the order of memory, or in squares, of the last loop and any other along which something is read,
+    that are turned around in shared memory."""
     root = [x for x in schedule if isinstance(x, Bind) and x.stage == space.root]
     if not root or space.folds or not space.is_plain or space.rank < 2 or {x.axes for x in root} - {GRID, SQUARES}:
         return
-    old = [*root, *of_kind(schedule, Threads, Tiles, Fuse, Vectorize, Unroll)]
+    old = [*root, *of_kind(schedule, Threads, Tiles, Reorder, Vectorize, Unroll)]
     loops = [x.loop for x in root]
     if of_kind(schedule, Tiles):
         yield old, [Threads(256), *(Bind(space.root, a, GRID) for a in loops)]
-    else:
+        return
+    for x in read_across(made.nest.body):
         for y, edge in ((4, WARP), (8, WARP), (16, WARP), (8, 2 * WARP), (16, 2 * WARP)):
             yield old, [Threads(WARP, y), *(Bind(space.root, a, SQUARES) for a in loops),
-                        Vectorize(space.root, space.rank - 1, edge), Tiles()]
+                        Vectorize(space.root, max(loops), edge), *x.order, Tiles()]
 
 
 def _owners(space: Space, schedule: Schedule, made: Scheduled) -> Iterator[Edit]:

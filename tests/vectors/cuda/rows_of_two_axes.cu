@@ -1,4 +1,4 @@
-// kernel_0<<<floordiv(n + 7, 8), 32 * 8>>> (3 blocks now): f32[n, m, k] -> f32[n, m, k]
+// kernel_0<<<n, 256 * 1>>> (20 blocks now): f32[n, m, k] -> f32[n, m, k]
 
 template <class T, int N> struct alignas(sizeof(T) * N) lw_pack { T at[N]; };
 
@@ -25,151 +25,144 @@ extern "C" __global__ void __launch_bounds__(256, 4) kernel_0(
         long long size_m,
         long long size_k,
         long long* error) {
-    const int n0 = (int)(size_n);
-    const long long n4 = size_k * size_m;
-    const int n5 = (int)(n4);
-    const int at1 = (int)blockIdx.x * 8 + (int)threadIdx.y;
-    const bool v2 = at1 < n0;
-    const int at3 = v2 ? at1 : n0 - 1;
-    float tx0[16];
-    const bool n6 = n5 % 4 == 0;
-    const int n7 = n6 ? (int)threadIdx.x * 4 : (int)threadIdx.x;
-    const int n8 = n6 ? 1 : 32;
-    const int n9 = n7 < n5 ? n6 ? (n5 - n7 + 127) / 128 * 4 : (n5 - n7 + 31) / 32 : 0;
-    lw_pack<float, 4> pack10[4];
-    if (n6) {
+    const long long n0 = size_k * size_m;
+    const int n1 = (int)(n0);
+    float tx0[4];
+    const bool n2 = n1 % 4 == 0;
+    const int n3 = n2 ? (int)threadIdx.x * 4 : (int)threadIdx.x;
+    const int n4 = n2 ? 1 : 256;
+    const int n5 = n3 < n1 ? n2 ? (n1 - n3 + 1023) / 1024 * 4 : (n1 - n3 + 255) / 256 : 0;
+    lw_pack<float, 4> pack6[1];
+    if (n2) {
         #pragma unroll
-        for (int u11 = 0; u11 < 4; ++u11) {
-            if (u11 * 4 < n9) {
-                const int at12 = u11 * 128 + n7;
-                pack10[u11] = *(const lw_pack<float, 4>*)&x0[at12 + at3 * n5];
+        for (int u7 = 0; u7 < 1; ++u7) {
+            if (u7 * 4 < n5) {
+                const int at8 = u7 * 1024 + n3;
+                pack6[u7] = *(const lw_pack<float, 4>*)&x0[at8 + (int)blockIdx.x * n1];
             }
         }
     } else {
         #pragma unroll
-        for (int u13 = 0; u13 < 4; ++u13) {
+        for (int u9 = 0; u9 < 1; ++u9) {
             #pragma unroll
-            for (int e14 = 0; e14 < 4; ++e14) {
-                if (u13 * 4 + e14 < n9) {
-                    const int at15 = u13 * 128 + n7 + e14 * n8;
-                    pack10[u13].at[e14] = x0[at15 + at3 * n5];
+            for (int e10 = 0; e10 < 4; ++e10) {
+                if (u9 * 4 + e10 < n5) {
+                    const int at11 = u9 * 1024 + n3 + e10 * n4;
+                    pack6[u9].at[e10] = x0[at11 + (int)blockIdx.x * n1];
                 }
             }
         }
     }
     #pragma unroll
-    for (int u16 = 0; u16 < 4; ++u16) {
+    for (int u12 = 0; u12 < 1; ++u12) {
         #pragma unroll
-        for (int e17 = 0; e17 < 4; ++e17) {
-            const bool there18 = u16 * 4 + e17 < n9;
-            const int at19 = u16 * 128 + n7 + e17 * n8;
-            const float v20 = pack10[u16].at[e17];
-            tx0[u16 * 4 + e17] = v20;
+        for (int e13 = 0; e13 < 4; ++e13) {
+            const bool there14 = u12 * 4 + e13 < n5;
+            const int at15 = u12 * 1024 + n3 + e13 * n4;
+            const float v16 = pack6[u12].at[e13];
+            tx0[u12 * 4 + e13] = v16;
         }
     }
-    float acc21[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    float acc22[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    float acc17[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    float acc18[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     #pragma unroll
-    for (int u23 = 0; u23 < 4; ++u23) {
+    for (int u19 = 0; u19 < 1; ++u19) {
         #pragma unroll
-        for (int e24 = 0; e24 < 4; ++e24) {
-            const bool there25 = u23 * 4 + e24 < n9;
-            const int at26 = u23 * 128 + n7 + e24 * n8;
-            const float v27 = tx0[u23 * 4 + e24];
-            const float v28 = v27 * v27;
-            if (there25) {
-                acc21[e24] = acc21[e24] + v28;
+        for (int e20 = 0; e20 < 4; ++e20) {
+            const bool there21 = u19 * 4 + e20 < n5;
+            const int at22 = u19 * 1024 + n3 + e20 * n4;
+            const float v23 = tx0[u19 * 4 + e20];
+            const float v24 = v23 * v23;
+            if (there21) {
+                acc17[e20] = acc17[e20] + v24;
             }
         }
     }
-    for (int at29 = 512 + (int)threadIdx.x; at29 < n5; at29 += 32) {
-        const float v30 = x0[at29 + at3 * n5];
-        const float v31 = v30 * v30;
-        lw_add(acc21[0], acc22[0], v31);
+    for (int at25 = 1024 + (int)threadIdx.x; at25 < n1; at25 += 256) {
+        const float v26 = x0[at25 + (int)blockIdx.x * n1];
+        const float v27 = v26 * v26;
+        lw_add(acc17[0], acc18[0], v27);
     }
-    float all32 = lw_added(acc21[0], acc22[0]);
-    all32 = all32 + lw_added(acc21[1], acc22[1]);
-    all32 = all32 + lw_added(acc21[2], acc22[2]);
-    all32 = all32 + lw_added(acc21[3], acc22[3]);
+    float all28 = lw_added(acc17[0], acc18[0]);
+    all28 = all28 + lw_added(acc17[1], acc18[1]);
+    all28 = all28 + lw_added(acc17[2], acc18[2]);
+    all28 = all28 + lw_added(acc17[3], acc18[3]);
     #pragma unroll
-    for (int d33 = 16; d33 > 0; d33 /= 2) {
-        float v34 = __shfl_xor_sync(0xffffffffu, all32, d33);
-        all32 = all32 + v34;
+    for (int d29 = 16; d29 > 0; d29 /= 2) {
+        float v30 = __shfl_xor_sync(0xffffffffu, all28, d29);
+        all28 = all28 + v30;
     }
-    const float v35 = all32;
-    const float v36 = (float)n4;
-    const float v37 = v35 / v36;
-    const float v38 = sqrtf(v37);
-    const float v39 = 1 / v38;
-    const bool v40 = lw_is_near(v38);
-    bool rare41 = !(v40);
+    __shared__ float part31[1][8];
+    if (threadIdx.x % 32 == 0) part31[threadIdx.y][threadIdx.x / 32] = all28;
+    __syncthreads();
+    float all32 = part31[threadIdx.y][0];
+    for (int k33 = 1; k33 < 8; ++k33) {
+        all32 = all32 + part31[threadIdx.y][k33];
+    }
+    const float v34 = all32;
+    const float v35 = (float)n0;
+    const float v36 = v34 / v35;
+    const float v37 = sqrtf(v36);
+    const float v38 = 1 / v37;
+    const bool v39 = lw_is_near(v37);
+    bool rare40 = !(v39);
     #pragma unroll
-    for (int u42 = 0; u42 < 4; ++u42) {
-        lw_pack<float, 4> pack43;
+    for (int u41 = 0; u41 < 1; ++u41) {
+        lw_pack<float, 4> pack42;
         #pragma unroll
-        for (int e44 = 0; e44 < 4; ++e44) {
-            const bool there45 = u42 * 4 + e44 < n9;
-            const int at46 = u42 * 128 + n7 + e44 * n8;
-            const float v47 = tx0[u42 * 4 + e44];
-            const float v48 = lw_over(v47, v38, v39, there45, rare41);
-            pack43.at[e44] = v48;
+        for (int e43 = 0; e43 < 4; ++e43) {
+            const bool there44 = u41 * 4 + e43 < n5;
+            const int at45 = u41 * 1024 + n3 + e43 * n4;
+            const float v46 = tx0[u41 * 4 + e43];
+            const float v47 = lw_over(v46, v37, v38, there44, rare40);
+            pack42.at[e43] = v47;
         }
-        if (n6) {
-            if (u42 * 4 < n9) {
-                const int at49 = u42 * 128 + n7;
-                if (v2) {
-                    *(lw_pack<float, 4>*)&y0[at49 + at3 * n5] = pack43;
-                }
+        if (n2) {
+            if (u41 * 4 < n5) {
+                const int at48 = u41 * 1024 + n3;
+                *(lw_pack<float, 4>*)&y0[at48 + (int)blockIdx.x * n1] = pack42;
             }
         } else {
             #pragma unroll
-            for (int e50 = 0; e50 < 4; ++e50) {
-                if (u42 * 4 + e50 < n9) {
-                    const int at51 = u42 * 128 + n7 + e50 * n8;
-                    if (v2) {
-                        y0[at51 + at3 * n5] = pack43.at[e50];
-                    }
+            for (int e49 = 0; e49 < 4; ++e49) {
+                if (u41 * 4 + e49 < n5) {
+                    const int at50 = u41 * 1024 + n3 + e49 * n4;
+                    y0[at50 + (int)blockIdx.x * n1] = pack42.at[e49];
                 }
             }
         }
     }
-    if (rare41) {
+    if (rare40) {
         #pragma unroll
-        for (int u52 = 0; u52 < 4; ++u52) {
-            lw_pack<float, 4> pack53;
+        for (int u51 = 0; u51 < 1; ++u51) {
+            lw_pack<float, 4> pack52;
             #pragma unroll
-            for (int e54 = 0; e54 < 4; ++e54) {
-                const bool there55 = u52 * 4 + e54 < n9;
-                const int at56 = u52 * 128 + n7 + e54 * n8;
-                const float v57 = tx0[u52 * 4 + e54];
-                const float v58 = v57 / v38;
-                pack53.at[e54] = v58;
+            for (int e53 = 0; e53 < 4; ++e53) {
+                const bool there54 = u51 * 4 + e53 < n5;
+                const int at55 = u51 * 1024 + n3 + e53 * n4;
+                const float v56 = tx0[u51 * 4 + e53];
+                const float v57 = v56 / v37;
+                pack52.at[e53] = v57;
             }
-            if (n6) {
-                if (u52 * 4 < n9) {
-                    const int at59 = u52 * 128 + n7;
-                    if (v2) {
-                        *(lw_pack<float, 4>*)&y0[at59 + at3 * n5] = pack53;
-                    }
+            if (n2) {
+                if (u51 * 4 < n5) {
+                    const int at58 = u51 * 1024 + n3;
+                    *(lw_pack<float, 4>*)&y0[at58 + (int)blockIdx.x * n1] = pack52;
                 }
             } else {
                 #pragma unroll
-                for (int e60 = 0; e60 < 4; ++e60) {
-                    if (u52 * 4 + e60 < n9) {
-                        const int at61 = u52 * 128 + n7 + e60 * n8;
-                        if (v2) {
-                            y0[at61 + at3 * n5] = pack53.at[e60];
-                        }
+                for (int e59 = 0; e59 < 4; ++e59) {
+                    if (u51 * 4 + e59 < n5) {
+                        const int at60 = u51 * 1024 + n3 + e59 * n4;
+                        y0[at60 + (int)blockIdx.x * n1] = pack52.at[e59];
                     }
                 }
             }
         }
     }
-    for (int at62 = 512 + (int)threadIdx.x; at62 < n5; at62 += 32) {
-        if (v2) {
-            const float v63 = x0[at62 + at3 * n5];
-            const float v64 = v63 / v38;
-            y0[at62 + at3 * n5] = v64;
-        }
+    for (int at61 = 1024 + (int)threadIdx.x; at61 < n1; at61 += 256) {
+        const float v62 = x0[at61 + (int)blockIdx.x * n1];
+        const float v63 = v62 / v37;
+        y0[at61 + (int)blockIdx.x * n1] = v63;
     }
 }

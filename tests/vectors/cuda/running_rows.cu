@@ -8,32 +8,48 @@ extern "C" __global__ void __launch_bounds__(256) kernel_0(
         long long* error) {
     const int n0 = (int)(size_m);
     double all2 = (-0.0);
-    __shared__ double part1[1][8];
-    const int v4 = threadIdx.x % 32;
-    const int v5 = threadIdx.x / 32;
-    for (int at3 = 0; at3 < n0; at3 += 256) {
-        const int k6 = at3 + (int)threadIdx.x;
-        double v7 = (-0.0);
-        if (k6 < n0) {
-            const double v8 = x0[k6 + (int)blockIdx.x * n0];
-            v7 = v8;
+    __shared__ double part1[2][1][8];
+    const int v5 = threadIdx.x % 32;
+    const int v6 = threadIdx.x / 32;
+    int turn4 = 0;
+    for (int at3 = 0; at3 < n0; at3 += 1024) {
+        const int k7 = at3 + (int)threadIdx.x * 4;
+        double x8[4] = {(-0.0), (-0.0), (-0.0), (-0.0)};
+        #pragma unroll
+        for (int e9 = 0; e9 < 4; ++e9) {
+            if (k7 + e9 < n0) {
+                const int k10 = k7 + e9;
+                const double v11 = x0[k10 + (int)blockIdx.x * n0];
+                x8[e9] = v11;
+            }
         }
         #pragma unroll
-        for (int d9 = 1; d9 < 32; d9 *= 2) {
-            double v10 = __shfl_up_sync(0xffffffffu, v7, d9);
-            if (v4 >= d9) v7 = v10 + v7;
+        for (int e12 = 1; e12 < 4; ++e12) x8[e12] = x8[e12 - 1] + x8[e12];
+        double all13 = x8[3];
+        #pragma unroll
+        for (int d14 = 1; d14 < 32; d14 *= 2) {
+            double v15 = __shfl_up_sync(0xffffffffu, all13, d14);
+            if (v5 >= d14) all13 = v15 + all13;
         }
-        if (v4 == 31) part1[threadIdx.y][v5] = v7;
+        if (v5 == 31) part1[turn4][threadIdx.y][v6] = all13;
         __syncthreads();
-        for (int k11 = 0; k11 < 8; ++k11) {
-            const double v12 = part1[threadIdx.y][k11];
-            if (k11 == v5) v7 = all2 + v7;
-            all2 = all2 + v12;
+        double all16 = (-0.0);
+        for (int k17 = 0; k17 < 8; ++k17) {
+            if (k17 == v6) all16 = all2;
+            all2 = all2 + part1[turn4][threadIdx.y][k17];
         }
-        if (k6 < n0) {
-            const double v13 = v7;
-            y0[k6 + (int)blockIdx.x * n0] = v13;
+        double v18 = __shfl_up_sync(0xffffffffu, all13, 1);
+        if (v5 > 0) all16 = all16 + v18;
+        #pragma unroll
+        for (int e19 = 0; e19 < 4; ++e19) {
+            if (k7 + e19 < n0) {
+                const int k20 = k7 + e19;
+                const double v21 = all16 + x8[e19];
+                const double v22 = v21;
+                y0[k20 + (int)blockIdx.x * n0] = v22;
+            }
         }
-        __syncthreads();
+        turn4 = 1 - turn4;
     }
+    __syncthreads();
 }

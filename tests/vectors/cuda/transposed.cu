@@ -13,49 +13,43 @@ extern "C" __global__ void __launch_bounds__(256) kernel_0(
         long long size_m,
         long long* error) {
     const long long n0 = size_n + 31ll;
-    const long long n1 = lw_size_divide(n0, 32ll) * 8ll;
+    const long long n1 = lw_size_divide(n0, 32ll);
     const int n2 = (int)(n1);
-    const long long n4 = lw_size_divide(n0, 32ll);
-    const int n5 = (int)(n4);
-    const long long n7 = size_m + 31ll;
-    const long long n8 = lw_size_divide(n7, 32ll);
-    const int n9 = (int)(n8);
-    const int n20 = (int)(size_n);
-    const int n21 = (int)(size_m);
-    const int at3 = (unsigned int)(int)blockIdx.x / (unsigned int)n2 * 8;
-    const int at6 = (int)blockIdx.x - at3 * n5;
-    const int n10 = n9 - at3 < 8 ? n9 - at3 : 8;
-    const int at11 = (at3 + (int)((unsigned int)at6 % (unsigned int)n10)) * 32;
-    const int at12 = (int)((unsigned int)at6 / (unsigned int)n10) * 32;
-    __shared__ float tile13[32][33];
-    lw_pack<float, 1> pack14[4] = {};
+    const int n14 = (int)(size_n);
+    const int n15 = (int)(size_m);
+    const int i3 = (int)((unsigned int)(int)blockIdx.x % (unsigned int)n2);
+    const int i4 = (int)((unsigned int)(int)blockIdx.x / (unsigned int)n2);
+    const int at5 = i4 * 32;
+    const int at6 = i3 * 32;
+    __shared__ float tile7[32][33];
+    lw_pack<float, 1> pack8[4] = {};
     #pragma unroll
-    for (int u15 = 0; u15 < 4; ++u15) {
-        const int k16 = u15 * 8 + (int)threadIdx.y;
-        const int k17 = (int)threadIdx.x;
-        const int i18 = at12 + k16;
-        const int i19 = at11 + k17;
-        if (i18 < n20 && i19 < n21) {
-            pack14[u15] = *(const lw_pack<float, 1>*)&x0[i19 + i18 * n21];
+    for (int u9 = 0; u9 < 4; ++u9) {
+        const int k10 = u9 * 8 + (int)threadIdx.y;
+        const int k11 = (int)threadIdx.x;
+        const int i12 = at6 + k10;
+        const int i13 = at5 + k11;
+        if (i12 < n14 && i13 < n15) {
+            pack8[u9] = *(const lw_pack<float, 1>*)&x0[i13 + i12 * n15];
         }
     }
     #pragma unroll
-    for (int u22 = 0; u22 < 4; ++u22) {
-        const int k23 = u22 * 8 + (int)threadIdx.y;
-        const int k24 = (int)threadIdx.x;
-        tile13[k23][k24] = pack14[u22].at[0];
+    for (int u16 = 0; u16 < 4; ++u16) {
+        const int k17 = u16 * 8 + (int)threadIdx.y;
+        const int k18 = (int)threadIdx.x;
+        tile7[k17][k18] = pack8[u16].at[0];
     }
     __syncthreads();
     #pragma unroll
-    for (int u25 = 0; u25 < 4; ++u25) {
-        const int k26 = u25 * 8 + (int)threadIdx.y;
-        const int k27 = (int)threadIdx.x;
-        const int i28 = at11 + k26;
-        const int i29 = at12 + k27;
-        if (i28 < n21 && i29 < n20) {
-            const float v30 = tile13[k27][k26];
-            const float v31 = v30 * 2.0f;
-            y0[i29 + i28 * n20] = v31;
+    for (int u19 = 0; u19 < 4; ++u19) {
+        const int k20 = u19 * 8 + (int)threadIdx.y;
+        const int k21 = (int)threadIdx.x;
+        const int i22 = at5 + k20;
+        const int i23 = at6 + k21;
+        if (i22 < n15 && i23 < n14) {
+            const float v24 = tile7[k21][k20];
+            const float v25 = v24 * 2.0f;
+            y0[i23 + i22 * n14] = v25;
         }
     }
 }
