@@ -94,7 +94,7 @@ def test_a_slow_default_is_replaced_and_later_calls_have_what_was_found(gpu, slo
         assert f"tuned at n={n}" in answering(g, there) and "runs these sizes" in answering(g, there)
     far = f(lw.device_put(normal(5000)))  # beyond its range on the emulator: the default
     np.testing.assert_allclose(far.get(), np.tanh(normal(5000)) + 1, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(f(x), np.tanh(x) + 1, rtol=1e-6)
+    np.testing.assert_allclose(f(x), np.tanh(x) + 1, rtol=1e-6, atol=1e-6)
     assert "tuned" not in f.explain(x).split("on the GPU")[0]  # calls on the CPU have their own
     other = copy.copy(gpu)
     other.__class__ = type("Other", (type(gpu),), {"device": dataclasses.replace(gpu.device, name="another card")})

@@ -71,7 +71,7 @@ FEW = 4096  # elements that one block folds alone
 TILES, MANY_BLOCKS = (128, 64, 32), 128  # edges of tiles of products; blocks that are worth it
 MOST_KEPT = 64  # registers of a thread that hold rows
 MOST_SHARED = 48 << 10  # bytes that a block has without asking
-FEW_COLUMNS, LONG_COLUMN = 1 << 15, 1 << 11  # that leave blocks idle; that are worth a second pass
+FEW_COLUMNS, LONG_COLUMN = 1 << 15, 1 << 8  # that leave blocks idle; that are worth a second pass
 COLUMN_ROWS = 8  # rows of 32 threads that fold columns
 COLUMN_BYTES, COLUMN_FLIGHT = 16, 64  # of a thread's access, and of all those that wait together, where columns are folded
 MANY_COLUMN_BLOCKS = 512  # that are enough for a GPU
@@ -432,10 +432,13 @@ def _running(s: Survey, number: int, e: Prefix, sizes: Mapping[str, int]) -> lis
     if axis == rank - 1:
         length, count = evaluate(e.extent, sizes), evaluate(product(s.root.node.outputs[0].type.shape[:axis]), sizes)
         alone = rank > 1 or length <= FEW
-        rows = [Bind(number, a, (BLOCK,)) for a in range(axis)]
         most = 4 * THREADS if alone and count < FEW_ROWS else THREADS
-        threads = min(most, max(WARP, 1 << (-(-length // EACH) - 1).bit_length())) if length else WARP
-        return [Threads(threads), *rows, Bind(number, axis, (THREAD_X,) if alone else GRID)]
+        x = min(most, max(WARP, 1 << (-(-length // EACH) - 1).bit_length())) if length else WARP
+        if count >= MANY_THREADS and length <= WARP:
+            return [Threads(THREADS), *(Bind(number, a, GRID) for a in range(axis))]
+        y = THREADS // x if count >= FEW_ROWS and x < THREADS else 1
+        rows = [Bind(number, a, ROWS if y > 1 else (BLOCK,)) for a in range(axis)]
+        return [Threads(x, y), *rows, Bind(number, axis, (THREAD_X,) if alone else GRID)]
     return [Threads(THREADS), *(Bind(number, a, GRID) for a in range(rank) if a != axis)]
 
 
