@@ -29,6 +29,15 @@ REPORT = """__device__ __forceinline__ void lw_report(long long* error, long lon
         error[3] = size;
     }
 }"""
+# Quotients of numbers below 2^31 by one of them, as a product and a shift; what rounding up adds stays below 1 / n.
+DIVISOR = """struct lw_divisor { unsigned by; int shift; };
+__device__ __forceinline__ lw_divisor lw_divisor_of(int n) {
+    const int bits = n > 1 ? 64 - __clzll((unsigned long long)(n - 1)) : 0;
+    return {n > 0 ? (unsigned)(((1ull << (31 + bits)) + (n - 1)) / n) : 0u, 31 + bits};
+}
+__device__ __forceinline__ int lw_quotient(int x, lw_divisor d) {
+    return (int)((unsigned long long)(unsigned)x * d.by >> d.shift);
+}"""
 SHARED = """#ifndef LW_EMULATED
 #define LW_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #endif"""
@@ -70,6 +79,7 @@ class Launch:
         self.passes: list[set[str]] = []  # the rows in registers that each pass over such rows reads or stores
         self.shared: Extent = 0
         self.in_parts = False  # whether blocks share out rows
+        self.divides_often = False  # so that it is worth what makes quotients quick
         assert nest.threads is not None
         self.x, self.y = nest.threads
 
@@ -133,6 +143,14 @@ class Launch:
         known = self.head.find(("index", x))
         if known is None:
             known = self.head.values["index", x] = self.head.let("int", f"(int)({self.number(x)})", "n")
+        return known
+
+    def divisor(self, n: str) -> str:
+        """What makes quotients by an index quick."""
+        known = self.head.find(("divisor", n))
+        if known is None:
+            self.library.add("lw_divisor", DIVISOR)
+            known = self.head.values["divisor", n] = self.head.let("lw_divisor", f"lw_divisor_of({n})", "d")
         return known
 
     @property

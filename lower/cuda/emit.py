@@ -235,6 +235,7 @@ class _Emitter:
             case Scan():
                 folds.scanned(context, s)
             case Contract():
+                context.launch.divides_often = True
                 multiplied(context, s)
             case Passes():
                 passed(context, s, self.statements)

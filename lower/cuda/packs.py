@@ -39,9 +39,13 @@ def unravelled(context: Context, over: Over, flat: str) -> Context:
     unsigned, kind = f"(unsigned {context.launch.index_type})", context.launch.index_type
     for index, extent in reversed(over[1:]):
         n = context.launch.extent(extent)
-        name = context.block.let(kind, f"({kind})({unsigned}{rest} % {unsigned}{n})", "i")
-        rest = context.block.let(kind, f"({kind})({unsigned}{rest} / {unsigned}{n})", "i")
-        context = context.bind(index.name, name)
+        if context.launch.divides_often and not context.launch.wide and not isinstance(extent, int):
+            whole = context.block.let(kind, f"lw_quotient({rest}, {context.launch.divisor(n)})", "i")
+            name = context.block.let(kind, f"{rest} - {whole} * {n}", "i")
+        else:
+            name = context.block.let(kind, f"({kind})({unsigned}{rest} % {unsigned}{n})", "i")
+            whole = context.block.let(kind, f"({kind})({unsigned}{rest} / {unsigned}{n})", "i")
+        context, rest = context.bind(index.name, name), whole
     return context.bind(over[0][0].name, rest) if over else context
 
 
