@@ -20,6 +20,7 @@ from loopwright.lower.cuda.context import Context
 from loopwright.lower.cuda.maths import Library
 from loopwright.lower.cuda.text import HALF, Block, literal, register_type
 
+NOWHERE = "0x7fffffffffffffffll"  # behind all positions
 Evaluate = Callable[[Context, Term], str]
 ADD_EXACTLY = """__device__ __forceinline__ void lw_add(T& sum, T& lost, T x) {
     const T next = sum + x;
@@ -73,7 +74,7 @@ class Fold:
     def zero(self) -> tuple[str, ...]:
         """The identity; positions start behind all others."""
         value = literal(self.identity, self.work)
-        return (value, "0x7fffffffffffffffll") if self.positions else (value,)
+        return (value, NOWHERE) if self.positions else (value,)
 
     def declare(self, block: Block, slots: int) -> list[str]:
         """A state of so many accumulators: arrays, by component."""
@@ -92,8 +93,12 @@ class Fold:
         if self.keeps and not plainly:
             self._exactly()
             block.line(f"lw_add({first}, {state[1]}[{slot}], {x});")
-        elif self.positions:
-            self.merge_into(block, (first, f"{state[1]}[{slot}]"), (x, position))
+        elif self.positions:  # which grow from element to element
+            at, order = f"{state[1]}[{slot}]", "<=" if self.monoid == "argmax" else ">="
+            beyond = f"!({x} {order} {first})" + (f" & ({first} == {first})" if is_float(self.work) else "")
+            take = block.let("bool", f"({beyond}) | ({at} == {NOWHERE})", "take")
+            block.line(f"{first} = {take} ? {x} : {first};")
+            block.line(f"{at} = {take} ? {position} : {at};")
         else:
             block.line(f"{first} = {self.combined(first, x)};")
 

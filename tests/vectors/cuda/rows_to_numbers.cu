@@ -32,44 +32,42 @@ extern "C" __global__ void __launch_bounds__(256) kernel_0(
         #pragma unroll
         for (int e10 = 0; e10 < 4; ++e10) {
             const float v11 = pack9.at[e10];
-            if (acc4[e10] == acc4[e10] ? v11 > acc4[e10] || v11 != v11 || (v11 == acc4[e10] && (long long)(at8 + e10) < acc5[e10]) : v11 != v11 && (long long)(at8 + e10) < acc5[e10]) {
-                acc4[e10] = v11;
-                acc5[e10] = (long long)(at8 + e10);
-            }
+            const bool take12 = (!(v11 <= acc4[e10]) & (acc4[e10] == acc4[e10])) | (acc5[e10] == 0x7fffffffffffffffll);
+            acc4[e10] = take12 ? v11 : acc4[e10];
+            acc5[e10] = take12 ? (long long)(at8 + e10) : acc5[e10];
         }
     }
-    for (int at12 = n7 + (int)threadIdx.x; at12 < n6; at12 += 32) {
-        const float v13 = x0[at12 + at3 * n6];
-        if (acc4[0] == acc4[0] ? v13 > acc4[0] || v13 != v13 || (v13 == acc4[0] && (long long)at12 < acc5[0]) : v13 != v13 && (long long)at12 < acc5[0]) {
-            acc4[0] = v13;
-            acc5[0] = (long long)at12;
-        }
+    for (int at13 = n7 + (int)threadIdx.x; at13 < n6; at13 += 32) {
+        const float v14 = x0[at13 + at3 * n6];
+        const bool take15 = (!(v14 <= acc4[0]) & (acc4[0] == acc4[0])) | (acc5[0] == 0x7fffffffffffffffll);
+        acc4[0] = take15 ? v14 : acc4[0];
+        acc5[0] = take15 ? (long long)at13 : acc5[0];
     }
-    float all14 = acc4[0];
-    long long all15 = acc5[0];
-    if (all14 == all14 ? acc4[1] > all14 || acc4[1] != acc4[1] || (acc4[1] == all14 && acc5[1] < all15) : acc4[1] != acc4[1] && acc5[1] < all15) {
-        all14 = acc4[1];
-        all15 = acc5[1];
+    float all16 = acc4[0];
+    long long all17 = acc5[0];
+    if (all16 == all16 ? acc4[1] > all16 || acc4[1] != acc4[1] || (acc4[1] == all16 && acc5[1] < all17) : acc4[1] != acc4[1] && acc5[1] < all17) {
+        all16 = acc4[1];
+        all17 = acc5[1];
     }
-    if (all14 == all14 ? acc4[2] > all14 || acc4[2] != acc4[2] || (acc4[2] == all14 && acc5[2] < all15) : acc4[2] != acc4[2] && acc5[2] < all15) {
-        all14 = acc4[2];
-        all15 = acc5[2];
+    if (all16 == all16 ? acc4[2] > all16 || acc4[2] != acc4[2] || (acc4[2] == all16 && acc5[2] < all17) : acc4[2] != acc4[2] && acc5[2] < all17) {
+        all16 = acc4[2];
+        all17 = acc5[2];
     }
-    if (all14 == all14 ? acc4[3] > all14 || acc4[3] != acc4[3] || (acc4[3] == all14 && acc5[3] < all15) : acc4[3] != acc4[3] && acc5[3] < all15) {
-        all14 = acc4[3];
-        all15 = acc5[3];
+    if (all16 == all16 ? acc4[3] > all16 || acc4[3] != acc4[3] || (acc4[3] == all16 && acc5[3] < all17) : acc4[3] != acc4[3] && acc5[3] < all17) {
+        all16 = acc4[3];
+        all17 = acc5[3];
     }
     #pragma unroll
-    for (int d16 = 16; d16 > 0; d16 /= 2) {
-        float v17 = __shfl_xor_sync(0xffffffffu, all14, d16);
-        long long v18 = __shfl_xor_sync(0xffffffffu, all15, d16);
-        if (all14 == all14 ? v17 > all14 || v17 != v17 || (v17 == all14 && v18 < all15) : v17 != v17 && v18 < all15) {
-            all14 = v17;
-            all15 = v18;
+    for (int d18 = 16; d18 > 0; d18 /= 2) {
+        float v19 = __shfl_xor_sync(0xffffffffu, all16, d18);
+        long long v20 = __shfl_xor_sync(0xffffffffu, all17, d18);
+        if (all16 == all16 ? v19 > all16 || v19 != v19 || (v19 == all16 && v20 < all17) : v19 != v19 && v20 < all17) {
+            all16 = v19;
+            all17 = v20;
         }
     }
     if (v2 && threadIdx.x == 0) {
-        y0[at3] = all15;
+        y0[at3] = all17;
     }
 }
 
