@@ -27,6 +27,7 @@ from loopwright.lower.runtime import lazy
 RESULTS = Path(__file__).parent / "gpu_results.json"
 BUDGET = 450.0  # seconds after which nothing is begun
 ROUND, ROUNDS, MOST_CALLS = 0.03, 5, 2000  # seconds of a round, their number, and the most calls of one
+LENGTHS, MANY_LENGTHS = range(100, 600, 10), "fifty lengths of rows, with compiles"
 TINY = 1e-6  # of the elements, when it is quick
 OFTEN = (*maps.WORKLOADS, *reductions.WORKLOADS, *products.WORKLOADS, networks.mlp, networks.attention, networks.rnn,
          *graphs.WORKLOADS, irregular.transposed, irregular.bodies, irregular.mandelbrot, *sorting.WORKLOADS)
@@ -195,6 +196,12 @@ class Session:
         for name, make in gpu_peers.of_case(case, args, self.driver, slow).items():
             self.row(case.name, name, make, lambda taken: self.shares(case, args, taken))
 
+    def measure_lengths(self):
+        """A softmax of rows of fifty lengths, from the first call on."""
+        sizes = [self.driver.put(np.random.default_rng(n).standard_normal((64, n), dtype="f4")) for n in LENGTHS]
+        for name, make in gpu_peers.from_nothing(softmax, sizes, self.driver).items():
+            self.row(MANY_LENGTHS, name, make, lambda taken: {}, once=True)
+
     def measure_entry(self, entry, slow):
         """A workload of the processor's benchmarks."""
         if time.perf_counter() > self.end:
@@ -204,14 +211,14 @@ class Session:
         for name, make in gpu_peers.of_entry(entry, self.driver, slow).items():
             self.row(entry.workload, name, make, lambda taken: {})
 
-    def row(self, case, contender, make, shares):
-        """Time what one contender makes."""
+    def row(self, case, contender, make, shares, once=False):
+        """Time what one contender makes; `once`: its first run."""
         if time.perf_counter() > self.end:
             return
         row = {"case": case, "contender": contender}
         try:
             run, wait = make()
-            taken = self.seconds(run, wait)
+            taken = self.timed(run, wait, 1) if once else self.seconds(run, wait)
             row |= {"seconds": taken, **shares(taken)}
         except Exception as error:  # a peer that does not run is a result too
             row["error"] = f"{type(error).__name__}: {str(error)[:200]}"
@@ -249,6 +256,8 @@ def main(words=None):
     for slow in (False, True):
         for case in cases:
             session.measure(case, slow)
+        if not slow and (not options.names or MANY_LENGTHS in options.names):
+            session.measure_lengths()
         for entry in entries:
             session.measure_entry(entry, slow)
     if time.perf_counter() > session.end:
