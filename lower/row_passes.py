@@ -17,6 +17,7 @@ from loopwright.ir.types import F32, F64
 from loopwright.lower.blocks import (
     BYTES,
     HALVES,
+    MOST_RING,
     MOST_SHARED,
     STAGES,
     Loops,
@@ -167,7 +168,8 @@ def _contract(nest: Nest, x: InPasses, e: Reduce, parts: tuple[Expr, Expr], rows
     assert nest.threads is not None and columns.length is not None
     if e.dtype not in (F32, F64):
         raise ValueError("its products are no floats of 32 or 64 bits")
-    high, wide, _ = owned(InTiles(x.stage, x.rows, columns.length, x.depth, x.unit), *parts, e.dtype, nest.threads)
+    depth = min(x.depth, 32) if x.unit else x.depth  # what is copied at once is checked for all of the chain
+    high, wide, _ = owned(InTiles(x.stage, x.rows, columns.length, depth, x.unit), *parts, e.dtype, nest.threads)
     terms = tuple([Block(k, n) for k, n in in_order_of_memory(e.over, *parts)])
     return Contract(name, (), rows, columns, terms, *parts, e.dtype, (high,), wide, depth=x.depth, unit=x.unit)
 
@@ -239,12 +241,35 @@ def _check_shared(threads: tuple[int, int], s: Passes) -> None:
     assert isinstance(length, int)
     if len({p.dtype for p in (*s.products, s.last)}) > 1:
         raise ValueError("its products differ in their types")
+    if by_warps(threads, s) and near_warps(s) <= MOST_RING:
+        return
     if length < depth:
         raise ValueError("a tile has fewer columns than terms are copied at a time")
     assert isinstance(s.rows.length, int)
     agreeing = s.rows.length * (threads[1] // 2 + 1) * 4 if s.running is not None and s.last.unit else 0
     if near(threads, s) + prod(kept(s)) * itemsize(s.last) + agreeing > MOST_SHARED:
         raise ValueError(f"what is copied and kept takes more than {MOST_SHARED} bytes")
+
+
+def by_warps(threads: tuple[int, int], s: Passes) -> bool:
+    """Whether each warp has rows of its own, 16 or 32, where tensor cores make all products: then nothing of a row goes through
+    shared memory. Places of several loops would take too many registers there."""
+    read = {y.name for y in walk(s.last.left) if isinstance(y, Local)}
+    return {p.unit for p in (*s.products, s.last)} == {"mma"} and not s.columns.of \
+        and s.rows.length in (16 * threads[1], 32 * threads[1]) and not read.isdisjoint(p.buffer for p in s.products)
+
+
+def near_warps(s: Passes) -> int:
+    """Bytes of shared memory that hold what is copied where each warp has rows of its own: of each product two stages of both
+    sides, of the last one the right side of a tile."""
+    parts = [(STAGES, n, p.depth) for p in s.products for n in (p.rows.length, p.columns.length)]
+    return sum(k * side_bytes(n, depth) for k, n, depth in (*parts, (1, s.last.columns.length, s.columns.length))
+               if n is not None and depth is not None)
+
+
+def side_bytes(positions: int, terms: int) -> int:
+    """Bytes of half floats, whichever of both lie side by side."""
+    return 2 * max(positions * (terms + HALVES), terms * (positions + HALVES))
 
 
 def itemsize(s: Contract) -> int:

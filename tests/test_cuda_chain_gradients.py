@@ -12,7 +12,7 @@ import loopwright as lw
 from loopwright.ir.expansion import expanded
 from loopwright.ir.gpu_schedule import InPasses, Threads
 from loopwright.ir.types import BF16
-from loopwright.lower.cuda import emit_cuda, lower_cuda
+from loopwright.lower.cuda import chain_rules, emit_cuda, lower_cuda
 from loopwright.lower.cuda.chain_rules import WIDTHS
 from loopwright.lower.cuda.maths import Library
 from loopwright.lower.scheduling import build_nest
@@ -212,7 +212,9 @@ def program_by_name(dtype, groups, has_value):
     graph = expanded(lw.make_graph(by_name(has_value))(*few))
     sizes = {str(n): {3: 8, 5: 512, 7: 64, 6: 512}.get(k, k) for v, x in zip(graph.params, few, strict=True)
              for n, k in zip(v.type.shape, x.shape, strict=True)}
-    return graph, lower_cuda(graph, sizes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chain_rules, "MOST_STORED", 0)  # products with slopes that are no half floats go without warps' own rows
+        return graph, lower_cuda(graph, sizes)
 
 
 @pytest.mark.parametrize(("dtype", "groups", "has_value"), [
@@ -236,17 +238,24 @@ def test_attention_by_name(dtype, groups, has_value):
     check()
 
 
+def tiles_of(x, rows, width):
+    """An instruction of a schedule, of half floats with so many rows, and the tiles that rules take with this width."""
+    if isinstance(x, InPasses):
+        return replace(x, rows=rows, width=width, columns=32 if x.depth == 64 and width > 64 else 64)
+    return x
+
+
 @pytest.mark.parametrize("architecture", ("sm_80", "sm_90") if SCALE > 1 else ("sm_90",))
 def test_products_with_and_without_tensor_cores_stay_in_registers(architecture):
     library, made = Library(), []
     for k, n in enumerate(program_by_name(np.dtype(BF16), 2, True)[1].made):
         for width in WIDTHS if any(isinstance(x, InPasses) for x in n.attrs["schedule"]) else ():
-            schedule = [replace(x, width=width) if isinstance(x, InPasses) else x for x in n.attrs["schedule"]]
+            schedule = [tiles_of(x, 64, width) for x in n.attrs["schedule"]]
             made.append(emit_cuda(build_nest(n.regions[0], tuple(schedule), f"by_name_{k}_{width}").nest, library))
     _, found = compile_text("\n\n".join([*library.texts.values(), *(k.text for k in made)]), architecture)
     assert len(found) == 12
     for kernel, r in found.items():
-        assert r.stack == 0 and r.spills == 0 and r.registers <= 240 and r.shared <= 48 << 10, (kernel, r)
+        assert r.stack == 0 and r.spills == 0 and r.registers <= 255 and r.shared <= 48 << 10, (kernel, r)
 
 
 # ---- registers and shared memory ----------------------------------------------------------------
@@ -255,12 +264,12 @@ def test_products_with_and_without_tensor_cores_stay_in_registers(architecture):
 def test_sums_stay_in_registers(name, dtype, architecture):
     library, made = Library(), []
     for k, n in enumerate(program(name, dtype, False)[1].made):
-        for rows in (32, 64):
+        for rows in (64,) if dtype == "f2" else (32, 64):
             for width in WIDTHS:
-                schedule = [replace(x, rows=rows, width=width) if isinstance(x, InPasses) else x for x in n.attrs["schedule"]]
+                schedule = [tiles_of(x, rows, width) for x in n.attrs["schedule"]]
                 made.append(emit_cuda(build_nest(n.regions[0], tuple(schedule), f"slopes_{k}_{rows}_{width}").nest, library))
     ptx, found = compile_text("\n\n".join([*library.texts.values(), *(k.text for k in made)]), architecture)
-    assert len(found) == 18
+    assert len(found) == (9 if dtype == "f2" else 18)
     for kernel, r in found.items():
-        assert r.stack == 0 and r.spills == 0 and r.registers <= 240 and r.shared <= 48 << 10, (kernel, r)
+        assert r.stack == 0 and r.spills == 0 and r.registers <= 255 and r.shared <= 48 << 10, (kernel, r)
     assert ("mma.sync.aligned.m16n8k16" in ptx) == (dtype == "f2")

@@ -144,6 +144,9 @@ FAULTS = {
     "one part again": lambda text: re.sub(r"blockIdx.x % n\d+", "blockIdx.x % 1", text),
     "columns past the end": lambda text: re.sub(r"(if \(i\d+ < n\d+) && i\d+ < n\d+\)", r"\1)", text),
     "warps do not agree": lambda text: re.sub(r"\[\(int\)threadIdx.x / 32\]|\[threadIdx.y / 2\]", "[0]", text),
+    "threads of a row do not agree": lambda text: re.sub(r"(int d\d+) = 2;", r"\1 = 1;", text),
+    "copies into what is multiplied": lambda text: re.sub(r"= 1 - (stage\d+);", r"= \1;", text),
+    "columns past the end count": lambda text: re.sub(r"(i\d+ < n\d+) && i\d+ \+ \d < n\d+ \?", r"\1 ?", text),
     "what is kept is not waited for": lambda text: re.sub(r"(right_stages\[stage.*?)__syncthreads\(\);", r"\1", text,
                                                           flags=re.S),
     "done by all": lambda text: re.sub(r"atomicExch\(&(y0_magnitude\[at\d+\]), 0u\)(?= *;\n +if)", r"\1", text),
@@ -171,11 +174,15 @@ FAULTS = {
     ("attention", "columns past the end", "wrong"),
     ("attention", "what is kept is not waited for", "wrong"),
     ("attention of halves", "no barrier", "wrong"),
-    ("attention of halves", "columns past the end", "wrong"),
+    ("attention of halves", "columns past the end count", "wrong"),
+    ("attention of halves", "threads of a row do not agree", "wrong"),
+    ("attention of halves", "no waiting", "wrong"),
+    ("attention of halves", "copies into what is multiplied", "wrong"),
     ("attention in one pass", "no barrier", "wrong"),
     ("attention in one pass", "columns past the end", "wrong"),
     ("attention of halves in one pass", "no barrier", "wrong"),
-    ("attention of halves in one pass", "warps do not agree", "wrong"),
+    ("attention of halves in one pass", "threads of a row do not agree", "wrong"),
+    ("attention of halves in one pass", "columns past the end count", "wrong"),
     ("few long rows", "one part again", "wrong"),
     ("in large squares", "no barrier", "wrong"),
     ("in large squares", "columns past the end", "nobody's|beside an array|wrong"),
@@ -189,7 +196,8 @@ FAULTS = {
 ])
 def test_faults_in_generated_text_are_caught(name, fault, why):
     require_compiler()
-    found = offences(name, FAULTS[fault], (3, 20000) if fault == "one part again" else (33, 35))
+    sizes = {"one part again": (3, 20000), "copies into what is multiplied": (33, 200)}
+    found = offences(name, FAULTS[fault], sizes.get(fault, (33, 35)))
     assert all(re.search(why, x) for x in found), found
 
 

@@ -4,10 +4,10 @@ A pass makes a tile of each product that it asks for as `blocks.py` does, sums i
 thread folds for its own elements of its rows, tile after tile; after a pass a table in shared memory puts those of a row
 together, in order. The last pass computes the last product's left side from the tile, leaves it in shared memory, and
 multiplies it there by its right side, which comes in stages. Past the edges nothing is folded, and that left side is zero.
+Where each warp has rows of its own, `warp_chains.py` writes them otherwise.
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -15,16 +15,18 @@ from loopwright.ir.dims import product
 from loopwright.ir.gpu_schedule import THREAD_X, THREAD_Y
 from loopwright.ir.loops import Expr, Local, walk
 from loopwright.ir.nest import Contract, Passes, Reduction, Running
-from loopwright.ir.types import F32, F64
+from loopwright.ir.types import F32
 from loopwright.lower.blocks import STAGES
-from loopwright.lower.cuda.blocks import Run, Side, at_position, side_of, store_sums, through_stages
-from loopwright.lower.cuda.context import PACK, Context, Share
+from loopwright.lower.cuda.blocks import Run, Side, at_position, side_of, through_stages
+from loopwright.lower.cuda.context import PACK, Context
 from loopwright.lower.cuda.evaluate import evaluate, value
 from loopwright.lower.cuda.folds import ALL
 from loopwright.lower.cuda.multiplying import Alone, Means, TensorCores
+from loopwright.lower.cuda.row_chains import RowPasses, position_of
 from loopwright.lower.cuda.serial import Fold, element
-from loopwright.lower.cuda.text import literal, register_type
-from loopwright.lower.row_passes import REFERENCE, WEIGHT, itemsize, kept, near, padding, sharers
+from loopwright.lower.cuda.text import register_type
+from loopwright.lower.cuda.warp_chains import ByWarps
+from loopwright.lower.row_passes import WEIGHT, by_warps, itemsize, kept, near, padding, sharers
 
 NEAR, KEPT = "lw_near", "lw_kept"
 NARROW = 64  # columns of the last product
@@ -32,13 +34,17 @@ NARROW = 64  # columns of the last product
 
 def passed(context: Context, s: Passes, run: Run) -> None:
     """All passes of this block's rows, and what is made of its sums."""
-    RowPasses(replace(context, free=(), repeats=True), s).written(run)
-    context.launch.forget()
+    launch = context.launch
+    way = ByWarps if by_warps((launch.x, launch.y), s) else Together
+    way(replace(context, free=(), repeats=True), s).written(run)
+    launch.forget()
 
 
-class RowPasses:
+class Together(RowPasses):
+    """All warps make each tile together."""
+
     def __init__(self, context: Context, s: Passes) -> None:
-        self.context, self.s, self.launch = context, s, context.launch
+        super().__init__(context, s)
         self.threads = self.launch.x, self.launch.y
         of_tile, of_last = self._means(s.products[0]), self._means(s.last)
         self.launch.at_once = 2 if fits_twice(s) else 1
@@ -48,23 +54,12 @@ class RowPasses:
     def _means(self, p: Contract) -> Means:
         return TensorCores(self.context, p) if p.unit else Alone(self.context, p)
 
-    def written(self, run: Run) -> None:
-        s, block, last = self.s, self.context.block, self.s.last
+    def declare(self) -> None:
+        s, block = self.s, self.context.block
         self.launch.library.add("lw_pack", PACK)
-        element, (high, long) = self._means(last).element, kept(s)
+        element, (high, long) = self._means(s.last).element, kept(s)
         block.line(f"__shared__ __align__(16) unsigned char {NEAR}[{near(self.threads, s)}];")
         block.line(f"__shared__ __align__(16) {element} {KEPT}[{high}][{long}];")
-        if s.running is not None:
-            self._in_one_pass(s.running)
-            self._store(run)
-            return
-        for k, folds in enumerate(s.folds):
-            block.line(f"// pass {k + 1}: {', '.join(f.monoid for f in folds)}")
-            self._fold(folds)
-        block.line("// the last pass")
-        self.begin(last, self.rows_of_last, self.wide)
-        self.tiles([last.left], lambda here: self.multiply(here, last.left))
-        self._store(run)
 
     # ---- tiles ---------------------------------------------------------------------------------
     def tiles(self, exprs: Sequence[Expr], use: Callable[[Context], None]) -> None:
@@ -81,14 +76,6 @@ class RowPasses:
                     self._product(here, p)
             use(here)
         self.launch.forget()
-
-    def begin(self, p: Contract, rows: Share, columns: Share, context: Context | None = None) -> None:
-        """Sums that begin."""
-        block = (context or self.context).block
-        k = block.fresh("k")
-        block.line("#pragma unroll")
-        with block.inner(f"for (int {k} = 0; {k} < {rows.count * columns.count}; ++{k})") as inside:
-            inside.line(f"{p.buffer}[{k}] = {literal(0, p.dtype)};")
 
     def _product(self, context: Context, p: Contract) -> None:
         """A product's tile, in registers."""
@@ -119,8 +106,8 @@ class RowPasses:
         """Something for one of a thread's elements of a tile, if it is one of the whole."""
         (r, c), s, launch = at, self.s, self.launch
         assert s.columns.origin is not None
-        i = self._row(context, self.rows, r)
-        j = context.block.let(launch.index_type, f"{context.names[s.columns.origin.name]} + {_at(self.tile, c)}", "i")
+        i = self.row(context, self.rows, r)
+        j = context.block.let(launch.index_type, f"{context.names[s.columns.origin.name]} + {position_of(self.tile, c)}", "i")
         ends = launch.extent(s.rows.extent), launch.extent(s.columns.extent)
         with context.block.inner(f"if ({i} < {ends[0]} && {j} < {ends[1]})") as some:
             here = self.named(at_position(at_position(context.at(some), s.rows, i), s.columns, j), r)
@@ -128,19 +115,8 @@ class RowPasses:
                 here = here.bind(p.buffer, f"{p.buffer}[{r} * {self.tile.count} + {c}]")
             run(here.bind(WEIGHT, f"{WEIGHT}[{r} * {self.tile.count} + {c}]"))
 
-    def _row(self, context: Context, rows: Share, r: str) -> str:
-        """Which row of the whole a thread's row is."""
-        assert self.s.rows.origin is not None
-        return context.block.let(self.launch.index_type, f"{context.names[self.s.rows.origin.name]} + {_at(rows, r)}", "i")
-
-    def named(self, context: Context, r: str) -> Context:
-        """What is known of a row: its folds."""
-        for f in (f for folds in self.s.folds for f in folds):
-            context = context.bind(f.name, f"{f.name}_rows[{r}]")
-        return context.bind(REFERENCE, f"{REFERENCE}[{r}]")
-
     # ---- folds ---------------------------------------------------------------------------------
-    def _fold(self, folds: Sequence[Reduction]) -> None:
+    def fold(self, folds: Sequence[Reduction]) -> None:
         """A pass of folds: each thread has those of its rows afterwards."""
         block = self.context.block
         made = [Fold(f.monoid, f.dtype, f.body.dtype, self.launch.library) for f in folds]
@@ -163,42 +139,27 @@ class RowPasses:
         block.line("#pragma unroll")
         with block.inner(f"for (int {r} = 0; {r} < {self.rows.count}; ++{r})") as each:
             found, = fold.joined(each, [f"({name} + {r})" for name in state], 1)
-            each.line(f"{table}[{_at(self.rows, r)}][{self._share()}] = {found};")
+            each.line(f"{table}[{position_of(self.rows, r)}][{self.share()}] = {found};")
         block.line("__syncthreads();")
         block.line("#pragma unroll")
         with block.inner(f"for (int {r} = 0; {r} < {self.rows.count}; ++{r})") as each:
-            whole, k = each.variable(fold.kind, f"{table}[{_at(self.rows, r)}][0]", "all"), each.fresh("k")
+            whole, k = each.variable(fold.kind, f"{table}[{position_of(self.rows, r)}][0]", "all"), each.fresh("k")
             with each.inner(f"for (int {k} = 1; {k} < {count}; ++{k})") as inside:
-                fold.merge_into(inside, (whole,), (f"{table}[{_at(self.rows, r)}][{k}]",))
+                fold.merge_into(inside, (whole,), (f"{table}[{position_of(self.rows, r)}][{k}]",))
             each.line(f"{f.name}_rows[{r}] = {fold.result(each, (whole,))};")
         block.line("__syncthreads();")
 
     # ---- one pass --------------------------------------------------------------------------------
-    def _in_one_pass(self, running: Running) -> None:
-        """A softmax and its product: what was summed with a lesser maximum is scaled when a tile has a greater one. Where a row
-        has seen nothing but -inf, differences are from 0, so that what comes later counts."""
-        (high,), (total,) = self.s.folds
-        block, rows, last = self.context.block, self.rows, self.s.last
-        most, sums = (Fold(f.monoid, f.dtype, f.body.dtype, self.launch.library) for f in (high, total))
-        block.line("// one pass: maximum, sum and products as they run")
-        for name, dtype, zero in ((f"{high.name}_rows", most.work, most.zero()[0]), (REFERENCE, running.reference.dtype, "0")):
-            block.line(f"{register_type(dtype)} {name}[{rows.count}] = {{{', '.join([zero] * rows.count)}}};")
-        state = sums.declare(block, rows.count)
-        self.begin(last, self.rows_of_last, self.wide)
-
-        def tile(context: Context) -> None:
-            seen = most.declare(context.block, rows.count)
-            self.each(context, lambda here, row: most.step(here.block, seen, row, element(
-                here, most, self.launch.terms.of(high.body), evaluate), ""))
-            self._agree(context, most, seen[0])
-            self._scaled(context, running, most, seen[0], state)
-            context.block.line(f"{register_type(running.weight.dtype)} {WEIGHT}[{rows.count * self.tile.count}];")
-            self.each(context, lambda here, row: self._weigh(here, running, sums, state, row))
-            self.multiply(context, running.left)
-        self.tiles([high.body, running.weight], tile)
-        self.together(total, sums, state)
-        if running.divisor is not None:
-            self._divided(running.divisor)
+    def run_on(self, context: Context, running: Running, most: Fold, sums: Fold, state: Sequence[str]) -> None:
+        (high,), _ = self.s.folds
+        seen = most.declare(context.block, self.rows.count)
+        self.each(context, lambda here, row: most.step(here.block, seen, row, element(
+            here, most, self.launch.terms.of(high.body), evaluate), ""))
+        self._agree(context, most, seen[0])
+        self.scaled(context, running, most, seen[0], state)
+        context.block.line(f"{register_type(running.weight.dtype)} {WEIGHT}[{self.rows.count * self.tile.count}];")
+        self.each(context, lambda here, row: self._weigh(here, running, sums, state, row))
+        self.multiply(context, running.left)
 
     def _weigh(self, context: Context, running: Running, sums: Fold, state: Sequence[str], row: str) -> None:
         """A term of the sum, and of the products."""
@@ -223,47 +184,13 @@ class RowPasses:
         block.line(f"__shared__ {most.kind} {table}[{self.s.rows.length}][{warps + 1}];")
         block.line("#pragma unroll")
         with block.inner(f"for (int {r} = 0; {r} < {self.rows.count}; ++{r})") as each:
-            each.line(f"if ({THREAD_X} % 4 == 0) {table}[{_at(self.rows, r)}][{THREAD_Y} / 2] = {seen}[{r}];")
+            each.line(f"if ({THREAD_X} % 4 == 0) {table}[{position_of(self.rows, r)}][{THREAD_Y} / 2] = {seen}[{r}];")
         block.line("__syncthreads();")
         block.line("#pragma unroll")
         with block.inner(f"for (int {r} = 0; {r} < {self.rows.count}; ++{r})") as each:
             each.line("#pragma unroll")
             with each.inner(f"for (int {k} = 0; {k} < {warps}; ++{k})") as one:
-                most.merge_into(one, (f"{seen}[{r}]",), (f"{table}[{_at(self.rows, r)}][{k}]",))
-
-    def _scaled(self, context: Context, running: Running, most: Fold, seen: str, state: Sequence[str]) -> None:
-        """What was summed, for the maximum that a tile makes."""
-        (high,), _ = self.s.folds
-        block, library, dtype = context.block, self.launch.library, running.reference.dtype
-        kind, lowest = register_type(dtype), literal(-math.inf, dtype)
-        r, c = block.fresh("r"), block.fresh("c")
-        block.line("#pragma unroll")
-        with block.inner(f"for (int {r} = 0; {r} < {self.rows.count}; ++{r})") as each:
-            now = f"{high.name}_rows[{r}]"
-            before = each.let(most.kind, now)
-            most.merge_into(each, (now,), (f"{seen}[{r}]",))
-            found = value(self.named(context.at(each), r), running.reference)
-            reference = each.let(kind, f"{found} == {lowest} ? {literal(0, dtype)} : {found}")
-            less = f"{REFERENCE}[{r}] - {reference}"
-            scale = each.let(kind, f"{before} == {lowest} ? {literal(0, dtype)} : "
-                                   f"{library.formula('exp', 64 if dtype == F64 else 32, 1)}({less})")
-            each.line(f"{REFERENCE}[{r}] = {reference};")
-            for name in state:
-                each.line(f"{name}[{r}] *= {scale};")
-            each.line("#pragma unroll")
-            with each.inner(f"for (int {c} = 0; {c} < {self.wide.count}; ++{c})") as one:
-                one.line(f"{self.s.last.buffer}[{r} * {self.wide.count} + {c}] *= {scale};")
-
-    def _divided(self, divisor: Expr) -> None:
-        """The products, by what their weights were to be divided by."""
-        block = self.context.block
-        r, c = block.fresh("r"), block.fresh("c")
-        block.line("#pragma unroll")
-        with block.inner(f"for (int {r} = 0; {r} < {self.rows.count}; ++{r})") as each:
-            by = value(self.named(self.context.at(each), r), divisor)
-            each.line("#pragma unroll")
-            with each.inner(f"for (int {c} = 0; {c} < {self.wide.count}; ++{c})") as one:
-                one.line(f"{self.s.last.buffer}[{r} * {self.wide.count} + {c}] /= {by};")
+                most.merge_into(one, (f"{seen}[{r}]",), (f"{table}[{position_of(self.rows, r)}][{k}]",))
 
     # ---- the last product ----------------------------------------------------------------------
     def multiply(self, context: Context, left: Expr) -> None:
@@ -307,47 +234,11 @@ class RowPasses:
                     lane.line(f"whole.at[{e}] = 0;")
                     self._element(context.at(lane), (a, b) if last.unit else (b, a), lambda here: here.block.line(
                         f"whole.at[{e}] = {means.stored(here, factor)};"))
-                group.line(f"*({pack}*)&{KEPT}[{_at(outer, a)}][{inner.start(g)}] = whole;")
+                group.line(f"*({pack}*)&{KEPT}[{position_of(outer, a)}][{inner.start(g)}] = whole;")
 
-    def _store_numbers(self, run: Run) -> None:
-        """What is of a row alone, by one of the threads that have it, in the first of its blocks."""
-        s, block, launch = self.s, self.context.block, self.launch
-        assert s.last.columns.origin is not None
-        first = f"{self.context.names[s.last.columns.origin.name]} == 0 && {self._share()} == 0"
-        with block.inner(f"if ({first})") as alone:
-            r = alone.fresh("r")
-            alone.line("#pragma unroll")
-            with alone.inner(f"for (int {r} = 0; {r} < {self.rows.count}; ++{r})") as each:
-                i = self._row(self.context.at(each), self.rows, r)
-                with each.inner(f"if ({i} < {launch.extent(s.rows.extent)})") as some:
-                    run(self.named(at_position(self.context.at(some), s.rows, i), r), s.numbers)
-
-    def _share(self) -> str:
+    def share(self) -> str:
         """The number of a thread among those that have parts of the same rows."""
         return f"(int){THREAD_Y} / 2 * 4 + (int){THREAD_X} % 4" if self.unit else f"(int){THREAD_X}"
-
-    def _store(self, run: Run) -> None:
-        """What is made of the sums."""
-        if self.s.numbers:
-            self._store_numbers(run)
-        s, rows, columns, kind = self.s, self.rows_of_last, self.wide, self.launch.index_type
-        wide = s.last.columns
-        assert wide.origin is not None
-        ends, over = (self.launch.extent(s.rows.extent), self.launch.extent(wide.extent)), [(wide.index, wide.extent)]
-        r, g = self.context.block.fresh("r"), self.context.block.fresh("g")
-        self.context.block.line("#pragma unroll")
-        with self.context.block.inner(f"for (int {r} = 0; {r} < {rows.count}; ++{r})") as each:
-            i = self._row(self.context.at(each), rows, r)
-            each.line("#pragma unroll")
-            with each.inner(f"for (int {g} = 0; {g} < {columns.count // columns.lanes}; ++{g})") as group:
-                j = group.let(kind, f"{self.context.names[wide.origin.name]} + {columns.start(g)}", "i")
-                here = self.named(at_position(self.context.at(group), s.rows, i), r)
-
-                def one(here: Context, lane: str) -> None:
-                    here = at_position(here, wide, here.names[wide.index.name])
-                    run(here.bind(s.last.buffer, f"{s.last.buffer}[{r} * {columns.count} + {g} * {columns.lanes} + {lane}]"),
-                        s.body)
-                store_sums(here, over, columns.lanes, (i, j), ends, s.body, one)
 
 
 def fits_twice(s: Passes) -> bool:
@@ -355,13 +246,6 @@ def fits_twice(s: Passes) -> bool:
     assert isinstance(s.last.columns.length, int)
     plain = len(s.products) == 1 and s.last.dtype == F32 and not s.columns.of  # places of several loops take registers
     return plain and s.last.columns.length <= NARROW
-
-
-def _at(share: Share, number: str) -> str:
-    """Which row or column of a tile is a thread's own of this number."""
-    if share.lanes == 1:
-        return share.start(number)
-    return f"{share.start(f'{number} / {share.lanes}')} + {number} % {share.lanes}"
 
 
 def _staged(context: Context, p: Contract, side: Side, start: int, name: str = "") -> int:

@@ -152,7 +152,7 @@ class TensorCores:
         """Add the products of a stage."""
         block = context.block
         high, wide = self.rows.count // 2, self.columns.count // 2
-        name = self._function(context.launch.library)
+        name = self.instruction(context.launch.library)
         k = block.fresh("k")
         block.line("#pragma unroll")
         with block.inner(f"for (int {k} = 0; {k} < {s.depth}; {k} += 16)") as inside:
@@ -177,10 +177,10 @@ class TensorCores:
             down, along = (f"{lane} / 8 % 2 * 8", f"{lane} / 16 * 8") if words == 4 else ("0", f"{lane} / 8 % 2 * 8")
             position, k = f"{first.replace('G', g)} + {down}", f"{term} + {along}"
             at = f"[{k} + {lane} % 8][{position}]" if across else f"[{position} + {lane} % 8][{k}]"
-            function = self._load(words, across)
+            function = self.loader(words, across)
             each.line(f"{function}({name}_now[{g}], &{source}{at});")
 
-    def _load(self, words: int, across: bool) -> str:
+    def loader(self, words: int, across: bool) -> str:
         """A function that loads words of squares, which lie across or not."""
         name = f"lw_words{words}{'_across' if across else ''}"
         listed = [", ".join(x.format(k) for k in range(words)) for x in ("%{}", '"=r"(to[{}])')]
@@ -188,7 +188,7 @@ class TensorCores:
         text = text.replace("PLACES", listed[0]).replace("RESULTS", listed[1]).replace("FROM", f"%{words}")
         return self.launch.library.add(name, text.replace("ACROSS", "true" if across else "false"))
 
-    def _function(self, library: Library) -> str:
+    def instruction(self, library: Library) -> str:
         kind = "bf16" if self.dtype == BF16 else "f16"
         arithmetic.from_memory(library, "", self.dtype)
         return library.add(f"lw_mma_{kind}", MMA.replace("KIND", kind))

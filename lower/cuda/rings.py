@@ -17,7 +17,7 @@ from loopwright.lower.cuda.blocks import Side, access, at_position, put, side_of
 from loopwright.lower.cuda.context import PACK, SHARED, Context
 from loopwright.lower.cuda.evaluate import place
 from loopwright.lower.cuda.multiplying import Alone, TensorCores
-from loopwright.lower.cuda.packs import Over, aligned, packs, unravelled
+from loopwright.lower.cuda.packs import Over, Pack, aligned, packs, unravelled
 from loopwright.lower.cuda.text import Block, literal
 
 COPY = """// N bytes from memory to shared memory, both at multiples of N, while the thread goes on
@@ -89,7 +89,7 @@ def _declare_ring(context: Context, s: Contract, sides: Sequence[Side]) -> list[
     """The stages of a ring; the sides, as they are copied."""
     context.launch.library.add("lw_copy", COPY)
     exprs = {"left": s.left, "right": s.right}
-    sides = [_ahead(side) if is_copied(exprs[side.name], s.unit) else side for side in sides]
+    sides = [ahead(side) if is_copied(exprs[side.name], s.unit) else side for side in sides]
     for side in sides:
         _declare(context, s, side)
     return sides
@@ -136,7 +136,7 @@ def _is_ahead(side: Side) -> bool:
     return side.loaded is not None
 
 
-def _ahead(side: Side) -> Side:
+def ahead(side: Side) -> Side:
     """A side that is copied past the registers: elements that do not stay together one by one, neighbouring threads those that
     are neighbours in memory."""
     assert isinstance(side.expr, Load)
@@ -160,13 +160,13 @@ def _declare(context: Context, s: Contract, side: Side) -> None:
         context.block.line(f"{element} {side.name}_next[{side.count * side.lanes}];")
 
 
-def _begin(context: Context, side: Side, over: Over, first: str, stage: str, depth: int) -> None:
-    """Begin to copy a stage."""
+def _begin(context: Context, side: Side, over: Over, first: str, stage: str, depth: int, *, is_rare: bool = False) -> None:
+    """Begin to copy a stage; in little text where that is rare."""
     if not _is_ahead(side):
         take(context, side, over, first, depth)
         return
     u = context.block.fresh("u")
-    context.block.line("#pragma unroll")
+    context.block.line(f"#pragma unroll{' 1' if is_rare else ''}")
     with context.block.inner(f"for (int {u} = 0; {u} < {side.count}; ++{u})") as inside:
         position, term, at, k = access(context.at(inside), side, u, first, depth)
         _copied(context.at(inside), side, over, (position, term), (at, k), stage)
@@ -178,24 +178,66 @@ def _end(context: Context, side: Side, stage: str, depth: int) -> None:
         put(context, side, stage, depth)
 
 
+def ask(context: Context, side: Side, over: Over, first: str, stage: str, depth: int) -> None:
+    """Begin to copy a stage, without a test of each access where all of it is there; what goes through registers has been
+    copied then."""
+    block, found = context.block, _found(context, side, over) if _is_ahead(side) else []
+    if not found:
+        _begin(context, side, over, first, stage, depth)
+        _end(context, side, stage, depth)
+        return
+    assert side.positions.origin is not None and side.loaded is not None
+    origin, ends, size = context.names[side.positions.origin.name], _ends(context, side, over), side.loaded.dtype.itemsize
+    inside = f"{origin} + {side.size} <= {ends[0]} && {first} + {depth} <= {ends[1]}"
+    with block.inner(f"if ({' && '.join(x for x in (aligned(context, found, side.lanes), inside) if x)})") as whole:
+        u = whole.fresh("u")
+        whole.line("#pragma unroll")
+        with whole.inner(f"for (int {u} = 0; {u} < {side.count}; ++{u})") as each:
+            position, term, at, k = access(context.at(each), side, u, first, depth)
+            x = _source(context.at(each), side, over, at, k)
+            each.line(f"lw_copy<{side.lanes * size}>(&{side.place(stage, position, term)}, &{x});")
+    other = Block(block)
+    _begin(context.at(other), side, over, first, stage, depth, is_rare=True)
+    block.otherwise(other)
+
+
+def _found(context: Context, side: Side, over: Over) -> list[Pack]:
+    """The wide access of a side that is copied past the registers, if it has one."""
+    if side.lanes == 1:
+        return []
+    index, load = side.positions.index, side.loaded
+    assert load is not None
+    along: Over = [(index, side.positions.extent)] if side.across else over
+    names = [x.name for x, _ in over] if side.across else [x.name for x in (index, *(x for x, _ in side.positions.of))]
+    return packs(replace(context, names={**context.names, **dict.fromkeys(names, "")}), along, side.lanes, [load], [])
+
+
+def _ends(context: Context, side: Side, over: Over) -> tuple[str, str]:
+    """How many positions and terms there are."""
+    return context.launch.extent(side.positions.extent), context.launch.extent(product(n for _, n in over))
+
+
+def _source(context: Context, side: Side, over: Over, position: str, term: str) -> str:
+    """An element of what is copied."""
+    launch, load = context.launch, side.loaded
+    assert load is not None
+    buffer, there = launch.buffers[str(load.array)], unravelled(at_position(context, side.positions, position), over, term)
+    return f"{buffer.name}[{place(there, buffer, tuple(map(launch.terms.of, load.index)))}]"
+
+
 def _copied(context: Context, side: Side, over: Over, inside_tile: tuple[str, str], at: tuple[str, str], stage: str) -> None:
     """One access: whole where sizes allow that, and inside the edges; else element after element, zeros past the edges."""
-    launch, block, load = context.launch, context.block, side.loaded
+    block, load = context.block, side.loaded
     assert load is not None
-    buffer, itemsize = launch.buffers[str(load.array)], load.dtype.itemsize
-    ends = launch.extent(side.positions.extent), launch.extent(product(n for _, n in over))
+    itemsize, ends = load.dtype.itemsize, _ends(context, side, over)
     (position, term), (i, k), lanes = inside_tile, at, side.lanes
-
-    def source(here: Context, p: str, t: str) -> str:
-        there = unravelled(at_position(here, side.positions, p), over, t)
-        return f"{buffer.name}[{place(there, buffer, tuple(map(launch.terms.of, load.index)))}]"
 
     def one(here: Context, e: str) -> None:
         lane = f" + {e}" if e else ""
         p, t = (f"({i}{lane})", k) if side.across else (i, f"({k}{lane})")
         to = side.place(stage, f"{position}{lane}", term) if side.across else side.place(stage, position, f"{term}{lane}")
         with here.block.inner(f"if ({p} < {ends[0]} && {t} < {ends[1]})") as some:
-            x = source(here.at(some), p, t)
+            x = _source(here.at(some), side, over, p, t)
             some.line(f"lw_copy<{itemsize}>(&{to}, &{x});" if itemsize > 2 else f"{to} = {x};")
         other = Block(here.block)
         other.line(f"{to} = 0;")
@@ -210,17 +252,14 @@ def _copied(context: Context, side: Side, over: Over, inside_tile: tuple[str, st
     if lanes == 1:
         one(context, "")
         return
-    index = side.positions.index
-    along: Over = [(index, side.positions.extent)] if side.across else over
-    names = [x.name for x, _ in over] if side.across else [x.name for x in (index, *(x for x, _ in side.positions.of))]
-    found = packs(replace(context, names={**context.names, **dict.fromkeys(names, "")}), along, lanes, [load], [])
+    found = _found(context, side, over)
     if not found:
         each(context)
         return
     edge = f" + {lanes} <="
     fits = f"{i}{edge if side.across else ' <'} {ends[0]} && {k}{' <' if side.across else edge} {ends[1]}"
     with block.inner(f"if ({' && '.join(x for x in (aligned(context, found, lanes), fits) if x)})") as whole:
-        x = source(context.at(whole), i, k)
+        x = _source(context.at(whole), side, over, i, k)
         whole.line(f"lw_copy<{lanes * itemsize}>(&{side.place(stage, position, term)}, &{x});")
     other = Block(block)
     each(context.at(other))

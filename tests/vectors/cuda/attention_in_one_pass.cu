@@ -14,59 +14,6 @@ __device__ __forceinline__ float lw_max(float x, float y) {
 }
 #endif
 
-__device__ __forceinline__ float lw_exp_f32(float x0) {
-    const float v0 = fmaf(x0, 0x1.715476p+0f, 0x1.8p+23f);
-    const float v1 = v0 - 0x1.8p+23f;
-    const int v2 = __float_as_int(v0);
-    const float v3 = fmaf(v1, (-0x1.62e4p-1f), x0);
-    const float v4 = fmaf(v1, (-0x1.7f7d1cp-20f), v3);
-    const float v5 = fmaf(0x1.6d113cp-10f, v4, 0x1.120ba2p-7f);
-    const float v6 = fmaf(v5, v4, 0x1.55551ap-5f);
-    const float v7 = fmaf(v6, v4, 0x1.5554dcp-3f);
-    const float v8 = fmaf(v7, v4, 0.5f);
-    const float v9 = v4 * v4;
-    const float v10 = fmaf(v8, v9, v4);
-    const bool v11 = !(x0 < (-105.0f));
-    const float v12 = fabsf(x0);
-    const bool v13 = v12 <= 87.0f;
-    const bool v14 = !v13;
-    const bool v15 = v11 && v14;
-    const float v16 = v10 + 1.0f;
-    const int v17 = __float_as_int(v16);
-    const int v18 = (int)((unsigned int)v2 << (23));
-    const int v19 = (int)((unsigned int)v17 + (unsigned int)v18);
-    const float v20 = __int_as_float(v19);
-    const float v21 = v11 ? v20 : 0.0f;
-    float v22 = v21;
-    if (v15) {
-        const bool v23 = x0 > 89.0f;
-        const float v24 = v10 + 1.0f;
-        const bool v25 = v1 < (-126.0f);
-        const float v26 = v1 + 63.0f;
-        const float v27 = v25 ? v26 : v1;
-        const int v28 = __float2int_rn(v27);
-        const int v29 = v28 >> (1);
-        const int v30 = (int)((unsigned int)v29 + (unsigned int)(127));
-        const int v31 = (int)((unsigned int)v30 << (23));
-        const float v32 = __int_as_float(v31);
-        const int v33 = (int)((unsigned int)v28 - (unsigned int)v29);
-        const int v34 = (int)((unsigned int)v33 + (unsigned int)(127));
-        const int v35 = (int)((unsigned int)v34 << (23));
-        const float v36 = __int_as_float(v35);
-        const float v37 = v24 * v32;
-        const float v38 = v37 * v36;
-        const float v39 = v38 + 0x1p-63f;
-        const int v40 = __float_as_int(v39);
-        const int v41 = __float_as_int(0x1p-63f);
-        const int v42 = (int)((unsigned int)v40 - (unsigned int)v41);
-        const float v43 = __int_as_float(v42);
-        const float v44 = v25 ? v43 : v38;
-        const float v45 = v23 ? __uint_as_float(0x7f800000u) : v44;
-        v22 = v45;
-    }
-    return v22;
-}
-
 __device__ __forceinline__ void lw_add(float& sum, float& lost, float x) {
     const float next = sum + x;
     const float part = next - sum;
@@ -264,13 +211,15 @@ extern "C" __global__ void __launch_bounds__(256, 2) kernel_0(
             const float v75 = s3_rows[r73];
             s3_rows[r73] = lw_max(s3_rows[r73], acc64[r73]);
             const float v76 = s3_rows[r73] == __uint_as_float(0xff800000u) ? 0.0f : s3_rows[r73];
-            const float v77 = v75 == __uint_as_float(0xff800000u) ? 0.0f : lw_exp_f32(reference[r73] - v76);
+            const float v77 = v75 == __uint_as_float(0xff800000u) ? 0.0f : expf(reference[r73] - v76);
             reference[r73] = v76;
-            acc12[r73] *= v77;
-            acc13[r73] *= v77;
-            #pragma unroll
-            for (int c74 = 0; c74 < 4; ++c74) {
-                r10_sums[r73 * 4 + c74] *= v77;
+            if (v77 != 1) {
+                acc12[r73] *= v77;
+                acc13[r73] *= v77;
+                #pragma unroll
+                for (int c74 = 0; c74 < 4; ++c74) {
+                    r10_sums[r73 * 4 + c74] *= v77;
+                }
             }
         }
         float weight[16];

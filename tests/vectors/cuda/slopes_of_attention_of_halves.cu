@@ -1,9 +1,9 @@
-// kernel_0<<<floordiv(floordiv(k, w)*m + 63, 64)*floordiv(t + 31, 32)*n*w, 32 * 8>>> (128 blocks now): f16[n, m, k, t], f16[n, v, w, t], f16[n, m, k, p], f16[n, v, w, p] -> f32[n, w, m, floordiv(k, w), t], f32[n, w, m, floordiv(k, w)], f32[n, w, m, floordiv(k, w)], f32[n, w, m, floordiv(k, w)], f32[n, w, m, floordiv(k, w)]
-// kernel_1<<<floordiv(p + 31, 32)*floordiv(v + 63, 64)*n*w, 32 * 8>>> (64 blocks now): f16[n, m, k, t], f16[n, v, w, t], f32[n, w, m, floordiv(k, w)], f32[n, w, m, floordiv(k, w)], f16[n, m, k, p] -> f16[n, w, v, p]
-// kernel_2<<<floordiv(t + 31, 32)*floordiv(v + 63, 64)*n*w, 32 * 8>>> (64 blocks now): f16[n, m, k, t], f16[n, v, w, t], f32[n, w, m, floordiv(k, w)], f32[n, w, m, floordiv(k, w)], f16[n, m, k, p], f16[n, v, w, p], f32[n, w, m, floordiv(k, w)] -> f32[n, w, v, t]
-// kernel_3<<<floordiv(n*p*v*w + 4095, 4096), 256 * 1>>> (24 blocks now): f16[n, w, v, p] -> f16[n, v, w, p]
-// kernel_4<<<floordiv(n*t*v*w + 2047, 2048), 256 * 1>>> (48 blocks now): f32[n, w, v, t] -> f16[n, v, w, t]
-// kernel_5<<<floordiv(floordiv(k, w)*m*n*t*w + 2047, 2048), 256 * 1>>> (96 blocks now): f32[n, w, m, floordiv(k, w), t] -> f16[n, m, w, floordiv(k, w), t]
+// kernel_0<<<floordiv(floordiv(k, w)*m + 63, 64)*floordiv(t + 31, 32)*n*w, 32 * 8>>> (1250 blocks now): f16[n, m, k, t], f16[n, v, w, t], f16[n, m, k, p], f16[n, v, w, p] -> f32[n, w, m, floordiv(k, w), t], f32[n, w, m, floordiv(k, w)], f32[n, w, m, floordiv(k, w)], f32[n, w, m, floordiv(k, w)], f32[n, w, m, floordiv(k, w)]
+// kernel_1<<<floordiv(p + 31, 32)*floordiv(v + 63, 64)*n*w, 32 * 8>>> (626 blocks now): f16[n, m, k, t], f16[n, v, w, t], f32[n, w, m, floordiv(k, w)], f32[n, w, m, floordiv(k, w)], f16[n, m, k, p] -> f16[n, w, v, p]
+// kernel_2<<<floordiv(t + 31, 32)*floordiv(v + 63, 64)*n*w, 32 * 8>>> (626 blocks now): f16[n, m, k, t], f16[n, v, w, t], f32[n, w, m, floordiv(k, w)], f32[n, w, m, floordiv(k, w)], f16[n, m, k, p], f16[n, v, w, p], f32[n, w, m, floordiv(k, w)] -> f32[n, w, v, t]
+// kernel_3<<<floordiv(n*p*v*w + 4095, 4096), 256 * 1>>> (235 blocks now): f16[n, w, v, p] -> f16[n, v, w, p]
+// kernel_4<<<floordiv(n*t*v*w + 2047, 2048), 256 * 1>>> (469 blocks now): f32[n, w, v, t] -> f16[n, v, w, t]
+// kernel_5<<<floordiv(floordiv(k, w)*m*n*t*w + 2047, 2048), 256 * 1>>> (938 blocks now): f32[n, w, m, floordiv(k, w), t] -> f16[n, m, w, floordiv(k, w), t]
 // reshape, the same bytes: f16[n, m, w, floordiv(k, w), t] -> f16[n, m, k, t]
 
 __device__ __forceinline__ long long lw_size_divide(long long a, long long b) {
