@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from loopwright.lower.cuda.context import DIVISOR
 from tests.cuda_templates import TEMPLATES
 from tests.emulator import FORWARD, ORDERS, REVERSE, Emulator, EmulatorError, Guarded, races, require_compiler
 from tests.emulator.driver import EmulatorDriver
@@ -187,3 +188,20 @@ def test_memory_comes_again_whatever_else_the_process_maps():
         del held
         beside.append(mmap.mmap(-1, 3 * mmap.PAGESIZE))  # it would lie where ours did, had that been unmapped
     assert len(set(seen[1])) == 3 and all(x == seen[1] for x in seen[1:])  # the first were in the order that the system chose
+
+
+def test_quotients_by_products_are_quotients():
+    """What stands for divisions by sizes in tiles, at all sizes that indices have."""
+    rng = np.random.default_rng(0)
+    n = np.concatenate([np.arange(1, 40), 2 ** np.arange(31), rng.integers(1, 2**31, 500) >> rng.integers(0, 31, 500)])
+    n = np.minimum(np.maximum(n, 1), 2**31 - 1)
+    x = np.stack([rng.integers(0, 2**31, n.size), n - 1, n, np.minimum(2 * n - 1, 2**31 - 1), np.full(n.size, 2**31 - 1)])
+    text = DIVISOR + """
+extern "C" __global__ void __launch_bounds__(64) divided(const int* x, const int* n, int* y, long long count) {
+    const int k = (int)blockIdx.x * 64 + (int)threadIdx.x;
+    if (k < count) y[k] = lw_quotient(x[k], lw_divisor_of(n[k]));
+}
+"""
+    given = [x.astype("i4").ravel(), np.broadcast_to(n, x.shape).astype("i4").ravel(), np.zeros(x.size, "i4")]
+    found = launched(text, "divided", (64, 1), given, [x.size], grid=-(-x.size // 64))[2]
+    np.testing.assert_array_equal(found, (x // n).ravel())

@@ -279,3 +279,25 @@ def test_kernels_of_equal_structure_have_their_own_sizes():
     x, y = np.ones((3, 40)), np.ones((7, 900))
     launcher = check(lambda x, y: (np.sum(np.sin(x), axis=1), np.sum(np.sin(y), axis=1)), x, y)
     assert len(launcher.program.made) > len({*launcher.program.made.values()})
+
+
+# ---- exact shortcuts --------------------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
+@examples(6)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 70))
+def test_quotients_of_a_row_by_one_number_round_as_divisions(dtype, seed, width):
+    """They are products with its reciprocal, where that is as good: here for numbers of all sizes, zeros of both signs too."""
+    rng, kind = np.random.default_rng(seed), np.dtype(dtype)
+    bits = np.dtype(f"u{kind.itemsize}")
+    x = rng.integers(0, np.iinfo(bits).max, (9, width), bits, endpoint=True).view(kind)
+    x[4:] = rng.standard_normal((5, width))
+    x[::2, ::3] = np.copysign(0, x[1, 0])
+
+    def f(x):
+        return x / np.max(np.abs(x), axis=1, keepdims=True)
+    with np.errstate(all="ignore"):
+        want = f(x)
+    launcher, sizes = launcher_of(f, x)
+    found, = launched(launcher, traced(f, [x])[1], sizes)
+    same = (found.view(bits) == want.view(bits)) | (np.isnan(found) & np.isnan(want))
+    assert same.all(), (x[~same][:3], found[~same][:3], want[~same][:3])
