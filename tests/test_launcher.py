@@ -191,7 +191,7 @@ def test_few_captures_are_kept():
 def test_why_a_stretch_ends():
     launcher, sizes = launcher_of(lambda x: np.cumsum(np.sort(np.cumsum(x, axis=1)), axis=0) @ x.T, np.ones((3, 5)))
     lines = segments(launcher, sizes)
-    assert lines == ["1 launch, captured when they come again", "a library call: sort",
+    assert lines == ["1 launch, captured when it comes again", "a library call: sort",
                      "2 launches, captured when they come again"]
 
 

@@ -122,8 +122,8 @@ class Frame:
 
     def described(self) -> list[str]:
         """A line for each stretch."""
-        return [steps[0].why if count is None else f"{count} launch{'es' * (count != 1)}, captured when they come again"
-                for steps, count in self.stretches]
+        return [steps[0].why if count is None else "1 launch, captured when it comes again" if count == 1 else
+                f"{count} launches, captured when they come again" for steps, count in self.stretches]
 
 
 def run_steps(steps: Sequence[Step], table: Table) -> None:
