@@ -2,10 +2,11 @@
 
 Every case is timed by the clock over many calls that nothing waits between, the median of some rounds: loopwright with CUDA
 graphs and without, and CuPy, JAX, torch.compile and Triton where they are installed and find the card (`gpu_peers.py`). First
-large arrays, beyond any cache, and after them the workloads that `make bench` times on the processor, each result compared with
-the expected one; then all once more for the peers that take seconds to compile. Ceilings are measured before: a copy, products
-of matrices by CuPy. benchmarks/gpu_results.json is written after every row. Peers that fail are named with their error; a case
-that takes no peer's function is timed without it. `--quick` runs all cases once, at tiny sizes, to see that they run.
+large arrays, beyond any cache, rows of fifty lengths from nothing, and after them the workloads that `make bench` times on the
+processor, each result compared with the expected one; then all once more for the peers that take seconds to compile. Ceilings
+are measured before: a copy, products of matrices by CuPy. benchmarks/gpu_results.json is written after every row. Peers that
+fail are named with their error; a case that takes no peer's function is timed without it. `--quick` runs all cases once, at
+tiny sizes, to see that they run.
 """
 from __future__ import annotations
 
