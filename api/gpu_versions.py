@@ -273,7 +273,7 @@ def _bytes(x: Any, dtype: np.dtype) -> bytes:
 def _donated(x: Any, others: Sequence[Any], driver: Driver) -> Any:
     """An array that has its memory for itself, else a copy of it."""
     begin = driver.address(x)
-    overlaps = [y for y in others if driver.owns(y)
+    overlaps = [y for y in others if isinstance(y, driver.kind)
                 and driver.address(y) < begin + x.nbytes and begin < driver.address(y) + y.nbytes]
     if driver.is_alone(x) and not overlaps:
         return x

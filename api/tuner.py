@@ -243,7 +243,8 @@ def tuned_at(versions: Versions, call: Call, draft: Draft, seconds: float, files
     platform = PROCESSOR if driver is None else GPU(driver.device, driver.origin)
     device = platform.machine if driver is not None else ""
     starts = [*starts, *[p.graph for p in known_programs(versions, draft, files, device=device)[0]]]
-    values = [driver.get(x) if driver is not None and driver.owns(x) else x for x in (*call.flat(), *version.hidden)]
+    values = [driver.get(x) if driver is not None and isinstance(x, driver.kind) else x
+              for x in (*call.flat(), *version.hidden)]
     kernels = tuned.kernels_file()
     with _lock, display(name, sizes, seconds, progress) as shown:
         try:

@@ -48,8 +48,8 @@ class Grouping:
     """`carried`: for some results, by number, the parameter whose bytes they have if they are made by updates of it alone.
     `in_loop`: whether the graph is run many times, maybe over short arrays, where each kernel costs. `decided`: what is not
     left to the rules. `chained`: see `lower/chains.py`. `paired`: products that no library makes as fast. `taken`: what the
-    rules decided, and what was, if `is_noted`. `match`: which products the library makes. `in_turn`: whether a running fold has
-    one element after another."""
+    rules decided, and what was, if `is_noted`. `match`: which products the library makes. `in_turn`: whether one
+    thread goes past element after element: running folds go on from the one before, sums over rows are added up on the way."""
 
     def __init__(self, g: Graph, blas: bool, carried: Mapping[int, Value], in_loop: bool, decided: Decided,
                  chained: Mapping[Node, Node], paired: Set[Node], is_noted: bool, match: Match, in_turn: bool) -> None:

@@ -120,11 +120,8 @@ class Driver(Protocol):
 
     # ---- arrays as users have them -------------------------------------------------------------
     @property
-    def kind(self) -> type:
+    def kind(self) -> type[Any]:
         """The type of arrays of this device."""
-
-    def owns(self, x: Any) -> bool:
-        """Whether x is an array of this device."""
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         """A new array."""

@@ -131,15 +131,15 @@ class Pair:
         if fn == "div" and term.args[1].number in self.parts:
             return self._divided(term.args[0], self.parts[term.args[1].number])
         args = [self.numbers(a) for a in term.args]
-        first, second = (self._rounded_later(term, fn, [a[k] for a in args]) for k in range(2))
+        first, second = (self._operation(fn, term.dtype, F32, [a[k] for a in args]) for k in range(2))
         return self._paired(term.dtype, (first, second))
 
-    def _rounded_later(self, term: Term, fn: str, args: Sequence[str]) -> str:
-        """An operation on half floats, in f32."""
-        found = self.block.find(("reciprocal", term.dtype, args[1])) if fn == "div" and self.context.rare else None
+    def _operation(self, fn: str, dtype: np.dtype, work: np.dtype, args: Sequence[str]) -> str:
+        """An operation on numbers of dtype, rounded as one of `work`: a quotient by a reciprocal where one is known."""
+        found = self.block.find(("reciprocal", dtype, args[1])) if fn == "div" and self.context.rare else None
         if found is None:
-            return arithmetic.applied(self.library, fn, F32, args)
-        return arithmetic.divided(self.library, F32, args[0], args[1], found, "true", self.context.rare)
+            return arithmetic.applied(self.library, fn, work, args)
+        return arithmetic.divided(self.library, work, args[0], args[1], found, "true", self.context.rare)
 
     def _paired(self, dtype: np.dtype, numbers: tuple[str, str]) -> str:
         return f"{paired(self.library, dtype)}({', '.join(numbers)})"
@@ -211,9 +211,7 @@ class Pair:
                 return arithmetic.bitcast(self.library, args[0], source, term.dtype)
             case "select":
                 return "{} ? {} : {}".format(*args)
-            case "div" if self.context.rare and (found := self.block.find(("reciprocal", source, args[1]))) is not None:
-                return arithmetic.divided(self.library, source, args[0], args[1], found, "true", self.context.rare)
-        return arithmetic.applied(self.library, term.expr.fn, source, args)
+        return self._operation(term.expr.fn, source, source, args)
 
     def _apart(self, term: Term) -> tuple[str, str]:
         """Of each column by itself."""

@@ -145,7 +145,7 @@ class CupyDriver:
         if not hasattr(self._local, "is_ready"):  # the driver's own functions need the context that the runtime's make
             self.runtime.memGetInfo()
             self._local.is_ready = True
-        if shared > MOST_SHARED and shared > self._shared.get(function.ptr, MOST_SHARED):
+        if shared > self._shared.get(function.ptr, MOST_SHARED):
             self.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, shared)
             self._shared[function.ptr] = shared
         blanks = self._blanks[len(arguments)]
@@ -187,10 +187,8 @@ class CupyDriver:
                 graph = stream.end_capture()
                 _, workspace = self._local.__dict__.get("workspaces", {}).pop(stream.ptr, (0, None))
 
-        launch = self.runtime.graphLaunch
-
         def replay(_held: Any = workspace) -> None:
-            launch(graph.graphExec, self.stream())
+            self.runtime.graphLaunch(graph.graphExec, self.stream())
         return replay
 
     # ---- memory --------------------------------------------------------------------------------
@@ -225,9 +223,6 @@ class CupyDriver:
         self.runtime.streamSynchronize(self.stream())
 
     # ---- arrays --------------------------------------------------------------------------------
-    def owns(self, x: Any) -> bool:
-        return isinstance(x, self.kind)
-
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         return self.kind(shape, dtype)
 

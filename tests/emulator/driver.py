@@ -153,9 +153,6 @@ class EmulatorDriver:
         self.log.append("wait")
 
     # ---- arrays ----------------------------------------------------------------------------------
-    def owns(self, x):
-        return isinstance(x, Array)
-
     def empty(self, shape, dtype):
         dtype, count = np.dtype(dtype), int(np.prod(shape, dtype=int))
         memory = Memory(count * dtype.itemsize, self.places, self.order == REVERSE)
@@ -187,10 +184,10 @@ def launched(launcher, args, sizes):
     outs = [held[program.donations[k]] if k in program.donations
             else driver.empty([evaluate(n, sizes) for n in v.type.shape], v.type.dtype)
             for k, v in enumerate(program.kernels.results)]
-    launcher([driver.address(x) if driver.owns(x) else x.tobytes() for x in held],
+    launcher([driver.address(x) if isinstance(x, driver.kind) else x.tobytes() for x in held],
              [driver.address(x) for x in outs], sizes)
     for x, before in zip(held, args, strict=True):
-        if driver.owns(x) and not any(x is y for y in outs):
+        if isinstance(x, driver.kind) and not any(x is y for y in outs):
             assert driver.get(x).tobytes() == stored(before).tobytes(), "an argument was written"
     return [driver.get(x) for x in outs]
 
