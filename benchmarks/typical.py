@@ -50,8 +50,12 @@ def _complex(*shape: int):
     return lambda rng: (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype("complex64")
 
 
+def _greatest(xp):
+    return lambda x: xp.nanmax(xp.where(x > 0.5, xp.nan, x), axis=0)
+
+
 def statistics() -> list[Timing]:
-    """Means, variances, running sums, medians and orders over either axis."""
+    """Means, variances, extremes, running sums and maxima, medians and orders over either axis."""
     return held(
         *(plain(f"sum of complex numbers over axis {axis}, 777x1234", (_complex(777, 1234),),
                 lambda xp, axis=axis: lambda z: xp.sum(z, axis), torch=lambda torch, axis=axis: lambda z: torch.sum(z, axis),
@@ -63,6 +67,10 @@ def statistics() -> list[Timing]:
               torch=lambda torch: lambda x: torch.argmax(x, 1)),
         *(plain(f"cumsum over axis {axis}, 777x1234", (normal(777, 1234),), lambda xp, axis=axis: lambda x: xp.cumsum(x, axis),
                 torch=lambda torch, axis=axis: lambda x: torch.cumsum(x, axis), tolerance=1e-4) for axis in (0, 1)),
+        *(plain(f"running maxima over axis {axis}, 777x1234", (normal(777, 1234),),
+                lambda xp, axis=axis: lambda x: xp.maximum.accumulate(x, axis=axis),
+                torch=lambda torch, axis=axis: lambda x: torch.cummax(x, axis).values) for axis in (0, 1)),
+        plain("greatest numbers of columns with NaN, 777x1234", (normal(777, 1234),), _greatest),
         plain("medians of rows, 200x1001", (normal(200, 1001),), lambda xp: lambda x: xp.median(x, axis=1),
               torch=lambda torch: lambda x: torch.median(x, 1).values),
         plain("sort of rows, 100x3333", (normal(100, 3333),), lambda xp: lambda x: xp.sort(x, axis=-1),

@@ -108,12 +108,14 @@ def accesses(statements: Sequence[Statement]) -> Iterator[tuple[str, tuple[Expr,
 
 def by_rows(body: Sequence[Statement]) -> list[tuple[int, Reduce]]:
     """The folds in a loop's body that may go row by row, each with the number of its statement: those with one loop, before
-    which only names are given, and of numbers, as masks are no memory."""
+    which only names are given, and no fold that may not: it would be made again for each block of rows."""
     found: list[tuple[int, Reduce]] = []
     for k, s in enumerate(body):
         if isinstance(s, Let | Store):
             folds = [e for e in outermost(s.value, Reduce) if isinstance(e, Reduce)]
-            found += [(k, e) for e in folds if len(e.over) == 1 and BOOL not in (e.dtype, e.body.dtype)]
+            found += [(k, e) for e in folds if len(e.over) == 1]
+            if any(len(e.over) != 1 for e in folds):
+                break
         if not isinstance(s, Let):
             break
     return found

@@ -90,6 +90,11 @@ def test_examples_at_many_sizes_in_three_orders(names):
             compared(names, operands, at, order)
 
 
+def one_nan(x: np.ndarray) -> np.ndarray:
+    """Half floats with NumPy's NaN in the place of any: a GPU makes one of all, and keeps its sign."""
+    return np.where(np.isnan(x), np.copysign(np.float16(np.nan), x), x) if x.dtype == np.float16 else x
+
+
 POINTWISE = [chunk for chunk in CHUNKS if all(len(TABLE[name].examples[0].operands) for name in chunk)]
 
 
@@ -104,6 +109,6 @@ def test_special_values_in_every_pair(names):
         types = [concrete(t, at) for t in group]
         drawn = op.shape is not same_shape or any(
             k in e.draw or is_drawn(op, k, t) or t.shape != types[0].shape for k, t in enumerate(types))
-        operands.append([np.asarray(e.draw.get(k, draw)(rng, t)) if drawn else specials(t, k, len(types), rng)
+        operands.append([np.asarray(e.draw.get(k, draw)(rng, t)) if drawn else one_nan(specials(t, k, len(types), rng))
                          for k, t in enumerate(types)])
     compared(names, operands, at, FORWARD)

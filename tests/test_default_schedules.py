@@ -11,7 +11,7 @@ import loopwright as lw
 from loopwright.ir.builder import build
 from loopwright.ir.dims import floordiv, symbol
 from loopwright.ir.expansion import expanded
-from loopwright.ir.loops import Index, Load, Local, integer, minus
+from loopwright.ir.loops import Apply, Index, Literal, Load, Local, Reduce, integer, minus
 from loopwright.ir.nest import Let, Reduction, Store
 from loopwright.ir.ops.arithmetic import add, sub
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
@@ -31,7 +31,8 @@ from loopwright.ir.schedule import (
     from_json,
     to_json,
 )
-from loopwright.ir.types import F32, F64, U8, ArrayType
+from loopwright.ir.types import BOOL, F32, F64, U8, ArrayType
+from loopwright.lower.fusing import by_rows
 from loopwright.lower.joining import join
 from loopwright.lower.partition import partition
 from loopwright.lower.scheduling import ScheduleError, build_nest
@@ -119,16 +120,32 @@ def of_formulas(x):
     return np.log(np.sum(np.exp(x - np.max(x, axis=0)), axis=0)) + np.sum(np.sin(x[:, :1]) * np.cos(x[0]), axis=0)
 
 
+def of_masks(x):
+    """Folds of masks beside those of numbers; 3 is in some columns."""
+    some, every = np.any(x == 3, axis=0), np.all(x < 9, axis=0)
+    return np.where(some | every, np.max(np.where(x < 0, x, -x), axis=0), x[0] * (np.argmax(x > 0, axis=0) > 1))
+
+
 COLUMNS = [lambda x: np.sum(x, axis=0), lambda x: np.max(x, axis=0), lambda x: np.argmin(x, axis=0), weighted, spread_of,
-           lambda x: np.sum(x[:, None] * x[:, :, None], axis=(0, 1)), of_formulas, lambda x: np.sum(x[:, :1] * x[0], axis=0)]
+           of_masks, lambda x: np.sum(x[:, None] * x[:, :, None], axis=(0, 1)), of_formulas,
+           lambda x: np.sum(x[:, :1] * x[0], axis=0)]
 WEIGHED = st.integers(1, 40) | st.sampled_from([16, 17, 511, 512, 513, 1100])
 
 
-@pytest.mark.parametrize("f", COLUMNS[:5])
+@pytest.mark.parametrize("f", COLUMNS[:6])
 def test_reductions_of_columns_go_by_rows(f):
     folds = {"reduce_sum", "reduce_max", "argmin"}
     [schedule] = [schedule for names, schedule in schedules(f, np.ones((3, 40), "f4")) if not folds.isdisjoint(names)]
     assert ByRows() in schedule and from_json(to_json(schedule)) == schedule
+
+
+def test_all_folds_of_columns_go_by_rows_or_none_behind_one_that_does_not():
+    """A fold down a column, in a loop over blocks of rows, would be made for each of these."""
+    x, over = Load("x", (Index("k"), Index("i")), F32), ((Index("k"), symbol("n")),)
+    plain, masks = Reduce("sum", over, x, F32), Reduce("any", over, Apply("gt", (x, Literal(0.0, F32)), BOOL), BOOL)
+    twice = Reduce("sum", (*over, (Index("l"), symbol("n"))), x, F32)
+    assert by_rows([Let("a", masks), Let("b", plain)]) == [(0, masks), (1, plain)]
+    assert by_rows([Let("a", plain), Let("b", twice), Let("c", masks)]) == [(0, plain)]
 
 
 def test_several_leading_axes_are_one_loop_of_rows():

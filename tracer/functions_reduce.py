@@ -13,12 +13,12 @@ import numpy as np
 
 from loopwright.ir.builder import Ref
 from loopwright.ir.dims import Extent, Shape, product
+from loopwright.ir.op import Op
 from loopwright.ir.ops import arithmetic, comparison, reductions
-from loopwright.ir.ops.bitwise import bitwise_and, bitwise_not
+from loopwright.ir.ops.bitwise import bitwise_and
 from loopwright.ir.ops.broadcasting import reduce_sum
 from loopwright.ir.ops.construct import full_like
 from loopwright.ir.ops.selection import select
-from loopwright.ir.ops.structural import section
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BF16, BOOL, COMPLEX, F16, F32, F64, I64, U64, is_float, is_inexact
 from loopwright.tracer.axes import NO_VALUE, along, as_axes, as_axis, as_tracer, folded_axes, is_given, refuse, without
@@ -242,17 +242,6 @@ def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Tr
     return _running(reductions.cumprod, a, axis, dtype)
 
 
-def _running_extreme(ufunc: np.ufunc, x: Tracer, axis: int) -> Traced:
-    """In log2(n) steps: after the step of width w each place holds the extreme of the last 2w. Guards only n's power of two."""
-    scope, n, width = x.ref.builder.scope, x.ref.shape[axis], 1
-    while not scope.decide("<=", n, width):
-        head = Tracer(section(x.ref, axis, 0, width))
-        later, earlier = Tracer(section(x.ref, axis, width, n - width)), Tracer(section(x.ref, axis, 0, n - width))
-        x = xp.concatenate((head, UFUNCS[ufunc](later, earlier)), axis=axis)
-        width *= 2
-    return x
-
-
 # ---- means and variances ------------------------------------------------------------------------
 def _mean_dtypes(dtype: np.dtype, asked: Any) -> tuple[np.dtype, np.dtype]:
     """Where a mean is summed, and its own dtype."""
@@ -394,6 +383,10 @@ def _reduce(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: None
     return rule(a, axis, keepdims=keepdims, **options)
 
 
+_EXTREMES: dict[np.ufunc, Op] = {np.maximum: reductions.cummax, np.logical_or: reductions.cummax,
+                                 np.minimum: reductions.cummin, np.logical_and: reductions.cummin}
+
+
 def _accumulate(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: None = None) -> Traced:
     refuse(f"{ufunc.__name__}.accumulate", out=out)
     x = as_tracer(a)
@@ -401,13 +394,11 @@ def _accumulate(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: 
         raise TypeError(f"{user_source()}: cannot accumulate on a scalar")
     if ufunc in (np.add, np.multiply):
         return (cumsum if ufunc is np.add else cumprod)(x, axis, dtype)
-    if ufunc in (np.maximum, np.minimum):
-        return _running_extreme(ufunc, x if dtype is None else x.astype(dtype), as_axis(axis, x.ndim))
-    if ufunc is np.logical_or:
-        return cumsum(x.astype(BOOL), axis) > 0
-    if ufunc is np.logical_and:
-        return cumsum(Tracer(bitwise_not(convert(x.ref, BOOL))), axis) == 0
-    raise unsupported(f"np.{ufunc.__name__}.accumulate")
+    if (op := _EXTREMES.get(ufunc)) is None:
+        raise unsupported(f"np.{ufunc.__name__}.accumulate")
+    if dtype is not None or ufunc in (np.logical_or, np.logical_and):
+        x = x.astype(BOOL if dtype is None else dtype)
+    return Tracer(op(x.ref, axis=as_axis(axis, x.ndim)))
 
 
 def _outer(ufunc: np.ufunc, a: Any, b: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Reductions over axes other than the sum, and running sums and products.
+"""Reductions over axes other than the sum, and running folds.
 
 Guarantees: extremes propagate NaN; f16 and bf16 accumulate in f32 and round once; the derivatives of products are right
 with zeros among the factors; ties share a cotangent evenly, of an extreme that is NaN each has NaN; every derivative can be
@@ -21,6 +21,7 @@ from loopwright.ir.ops.broadcasting import broadcast, converted, fold, operand_d
 from loopwright.ir.ops.comparison import eq, lt
 from loopwright.ir.ops.construct import full_like, iota, zeros_like
 from loopwright.ir.ops.elementwise import between
+from loopwright.ir.ops.indexing import gather
 from loopwright.ir.ops.selection import select
 from loopwright.ir.ops.structural import move_axis, pad, permute, reshape, reverse, section
 from loopwright.ir.types import BF16, BOOL, COMPLEX, F16, F32, I64, ArrayType
@@ -138,7 +139,7 @@ argmax = _position("argmax", np.argmax, doc="The first position of the greatest,
 argmin = _position("argmin", np.argmin, doc="The first position of the least, or of the first NaN, along an axis: i64.")
 
 
-# ---- running sums and products ------------------------------------------------------------------
+# ---- running folds ------------------------------------------------------------------------------
 def _same_shape(x: ArrayType, axis: int) -> Shape:
     if not 0 <= axis < x.rank:
         raise ShapeError(f"axis {axis} must be below the rank of {x}")
@@ -156,17 +157,24 @@ def _running(name: str, monoid: str, numpy: Callable[..., Any], doc: str, **rule
         return np.asarray(numpy(x, axis=axis, dtype=accumulator(x.dtype))).astype(x.dtype, copy=False)
 
     def loop(context: LoopContext, index: tuple[Expr, ...], axis: int) -> Expr:
-        k, x = context.fresh(), context.types[0]
-        inside = accumulator(x.dtype)
-        body = converted(context.load(0, (*index[:axis], k, *index[axis + 1:])), inside)
-        return converted(Prefix(monoid, k, x.shape[axis], index[axis], body, inside), x.dtype)
+        return _prefix(context, index, axis, monoid, accumulator(context.types[0].dtype))
+    return _run(name, "c128", doc=doc, dtype=_number_dtype, numpy=meaning, loop=loop, **rules)
 
+
+def _prefix(context: LoopContext, index: tuple[Expr, ...], axis: int, monoid: str, inside: np.dtype) -> Expr:
+    """The fold up to a position of an axis, made at the dtype `inside`."""
+    k, x = context.fresh(), context.types[0]
+    body = converted(context.load(0, (*index[:axis], k, *index[axis + 1:])), inside)
+    return converted(Prefix(monoid, k, x.shape[axis], index[axis], body, inside), x.dtype)
+
+
+def _run(name: str, also: str, **rules: Any) -> Op:
+    """An op that folds along an axis and keeps every step. `also`: a dtype that it takes, beside numbers."""
     op = Op(
-        name=name, doc=doc, shape=_same_shape, dtype=_number_dtype, numpy=meaning, loop=loop,
-        batch=lambda size, args, mapped, axis: op(args[0], axis=axis + 1),
+        name=name, shape=_same_shape, batch=lambda size, args, mapped, axis: op(args[0], axis=axis + 1),
         examples=(Example(("f64[n]",), {"axis": 0}), Example(("f64[n, 3, m]",), {"axis": 1}),
                   Example(("f64[n, n]",), {"axis": 0}), Example(("f64[2, 0]",), {"axis": 1}),
-                  Example(("f64[n, 1]",), {"axis": 1}), Example(("c128[3]",), {"axis": 0}),
+                  Example(("f64[n, 1]",), {"axis": 1}), Example((f"{also}[3]",), {"axis": 0}),
                   *(Example((f"{d}[n]",), {"axis": 0}) for d in ("f16", "bf16", "f32", "i8", "u32"))),
         **rules)
     return op
@@ -195,6 +203,28 @@ cumsum = _running("cumsum", "sum", np.cumsum, doc="Running sums along an axis, e
                   linear=(0,), jointly=True, transpose={0: _cumsum_transpose})
 cumprod = _running("cumprod", "prod", np.cumprod, doc="Running products along an axis, each position included.",
                    jvp=_cumprod_jvp)
+
+
+def _running_extreme(name: str, monoid: str, numpy: Callable[..., Any], doc: str) -> Op:
+    def loop(context: LoopContext, index: tuple[Expr, ...], axis: int) -> Expr:
+        dtype = context.types[0].dtype
+        return _prefix(context, index, axis, monoid if dtype != BOOL else "any" if monoid == "max" else "all", dtype)
+
+    def jvp(primals: tuple[Ref, ...], tangents: tuple[Ref, ...], out: Ref, axis: int) -> Ref:
+        """A tangent goes where its primal goes: of equal elements the last one's, and a NaN's from there on."""
+        x, last = primals[0], len(out.shape) - 1
+        place = iota(into=x.builder, shape=x.shape, axis=axis, dtype=I64)
+        is_number = eq(x, x)
+        begins = select(is_number, eq(x, out), full_like(is_number, True))
+        at = move_axis(cummax(select(begins, place, zeros_like(place)), axis=axis), axis, last)
+        moved = gather(move_axis(tangents[0], axis, last), at, axes=(last,), batch=last, mode="promise_in_bounds")
+        return move_axis(moved, last, axis)
+    return _run(name, "bool", doc=doc, dtype=ordered_dtype(name), loop=loop, jvp=jvp,
+                numpy=lambda x, axis: numpy(widened(x), axis=axis).astype(x.dtype, copy=False))
+
+
+cummax = _running_extreme("cummax", "max", np.maximum.accumulate, "The greatest so far along an axis, NaN from the first on.")
+cummin = _running_extreme("cummin", "min", np.minimum.accumulate, "The least so far along an axis, NaN from the first on.")
 
 
 # ---- product ------------------------------------------------------------------------------------

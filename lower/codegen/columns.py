@@ -7,6 +7,7 @@ of blocks, as all others do.
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -79,7 +80,8 @@ class _Stripes:
         together = 1 if _has_formulas(bodies) and not is_outer else ROWS
         sizes = _sizes(joined[0], together) if folding.cascades else ()
         kinds = tuple(kind for f in folds for kind in (register_type(f.work), *(["i64"] if f.positions else [])))
-        slots = tuple(tuple(kernel.function.slot(self.width, kind, 64) for kind in kinds) for _ in range(1 + len(sizes)))
+        places = [_stored(kind) for kind in kinds]
+        slots = tuple(tuple(kernel.function.slot(self.width, place, 64) for place in places) for _ in range(1 + len(sizes)))
         few = "false"
         if sizes:
             few = kernel.root.emit(f"icmp sle i64 {kernel.extent(extent)}, {sizes[0]}")
@@ -199,11 +201,11 @@ class _Stripes:
 
     def _load(self, c: Context, x: Column, level: int, first: str) -> State:
         places = self._places(c, x, level, first)
-        return [c.scope.emit(f"load {kind}, ptr {at}, align 4") for kind, at in zip(x.folding.types(c), places, strict=True)]
+        return [_load(c.scope, kind, at) for kind, at in zip(x.folding.types(c), places, strict=True)]
 
     def _store(self, c: Context, x: Column, level: int, first: str, state: State) -> None:
         for kind, at, value in zip(x.folding.types(c), self._places(c, x, level, first), state, strict=True):
-            c.scope.do(f"store {kind} {value}, ptr {at}, align 4")
+            _store(c.scope, kind, value, at)
 
     def _places(self, c: Context, x: Column, level: int, first: str) -> list[str]:
         """Of each register of the state, in the accumulators that begin at column `first`. A stripe is whole vectors: those
@@ -213,8 +215,26 @@ class _Stripes:
         for slot, kind in zip(x.slots[level], x.kinds, strict=True):
             for part in range(c.parts):
                 at = c.scope.emit(f"add nsw i64 {offset}, {part * c.lanes}") if part else offset
-                found.append(c.scope.emit(f"getelementptr {kind}, ptr {slot}, i64 {at}"))
+                found.append(c.scope.emit(f"getelementptr {_stored(kind)}, ptr {slot}, i64 {at}"))
         return found
+
+
+def _stored(kind: str) -> str:
+    """The type in memory of what is in registers: masks are bytes there."""
+    return re.sub(r"\bi1\b", "i8", kind)
+
+
+def _load(scope: Scope, kind: str, at: str) -> str:
+    if (stored := _stored(kind)) == kind:
+        return scope.emit(f"load {kind}, ptr {at}, align 4")
+    return scope.emit(f"trunc {stored} {scope.emit(f'load {stored}, ptr {at}, align 1')} to {kind}")
+
+
+def _store(scope: Scope, kind: str, value: str, at: str) -> None:
+    if (stored := _stored(kind)) == kind:
+        scope.do(f"store {kind} {value}, ptr {at}, align 4")
+    else:
+        scope.do(f"store {stored} {scope.emit(f'zext {kind} {value} to {stored}')}, ptr {at}, align 1")
 
 
 def _passes(folds: Sequence[tuple[int, Reduce]]) -> list[tuple[int, list[Reduce]]]:
