@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from loopwright.ir.types import BOOL, is_float
+from loopwright.ir.types import BOOL, is_float, is_inexact
 
 COMBINING = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bitwise_or", "all": "bitwise_and"}
+
+
+def any_order(monoid: str, dtype: np.dtype) -> bool:
+    """Whether a fold is the same in any order: extremes, and integers, which wrap."""
+    return monoid not in ("sum", "prod") or not is_inexact(dtype)
 
 
 def identity(monoid: str, dtype: np.dtype) -> float | int | bool:

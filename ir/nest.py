@@ -148,8 +148,8 @@ class Reduction:
 
 @dataclass(frozen=True)
 class Scan:
-    """acc = identity; for index in [0, extent): acc = acc (monoid) body; buffer[at] = acc. Serial in index, or a block of
-    threads at a time along the axes of `bind`."""
+    """acc = identity; for index in [0, extent): acc = acc (monoid) body; buffer[at] = acc. Serial in index, by vectors of so
+    many lanes where any order gives the same, or a block of threads at a time along the axes of `bind`."""
 
     monoid: str
     index: Index
@@ -159,6 +159,7 @@ class Scan:
     at: tuple[Expr, ...]
     dtype: np.dtype
     bind: tuple[str, ...] = ()
+    lanes: int = 1
 
 
 @dataclass(frozen=True)

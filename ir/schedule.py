@@ -57,7 +57,8 @@ class Fuse:
 @dataclass(frozen=True)
 class Vectorize:
     """Run `loop` of `stage` `lanes` at a time. Loops count the stage's axes, then its reduction's indices, before any
-    Fuse; only the last of either may be vectorised (of the root's axes that which is last before an Interleave).
+    Fuse; only the last of either may be vectorised (of the root's axes that which is last before an Interleave; that along
+    which a fold runs, where the order of its elements makes no difference).
 
     before: for i: y[i] = x[i] + 1                                 after: for i by 16: y[i:i+16] = x[i:i+16] + 1
     """

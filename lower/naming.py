@@ -1,4 +1,4 @@
-"""What is named inside loops: their indices, reductions, and buffers that are stored to or brought near.
+"""What is named inside loops: their indices, reductions, running folds, and buffers that are stored to or brought near.
 
 Guarantees: a loop's names are found once, as bits of a number. Names may share a bit: one that is set says that a name may be
 there, and one that is not that it is not.
@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import reduce
 from operator import or_
 
-from loopwright.ir.nest import Allocate, Contract, For, Let, Reduction, Statement, Store
+from loopwright.ir.nest import Allocate, Contract, For, Let, Reduction, Scan, Statement, Store
 from loopwright.lower.fusing import writes
 
 BITS = 256
@@ -53,7 +53,8 @@ def _of_loop(f: For) -> int:
 
 def _own(s: Statement) -> list[str]:
     """What a statement that is no loop names."""
-    return [*([s.name] if isinstance(s, Reduction) else []), *(name for name, _ in writes((s,)))]
+    own = [s.name] if isinstance(s, Reduction) else [s.index.name] if isinstance(s, Scan) else []
+    return [*own, *(name for name, _ in writes((s,)))]
 
 
 def named(body: Sequence[Statement], wanted: Collection[str]) -> set[str]:

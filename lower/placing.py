@@ -297,6 +297,7 @@ class _Placer:
         assert isinstance(p.last, Index)
         axis = self.index.index(p.last)
         self.running = axis, p.index
+        self.variables[p.index] = self.root_stage, axis, False
         at = (*self.index[:axis], p.index, *self.index[axis + 1:])
         body: list[Statement] = [Scan(p.monoid, p.index, p.extent, p.body, self.outputs[self.root], at, p.dtype)]
         shape: Shape = self.root.type.shape

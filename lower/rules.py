@@ -12,6 +12,7 @@ from itertools import pairwise
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph
 from loopwright.ir.loops import Apply, Bounded, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
+from loopwright.ir.monoids import any_order
 from loopwright.ir.nest import Allocate, For, Nest, Prefetch, Reduction
 from loopwright.ir.ops.windows import windows
 from loopwright.ir.schedule import (
@@ -37,7 +38,7 @@ from loopwright.ir.schedule import (
     Unroll,
     Vectorize,
 )
-from loopwright.ir.types import BF16, F16
+from loopwright.ir.types import BF16, BOOL, F16
 from loopwright.lower.chains import blocks_of_rows
 from loopwright.lower.contractions import is_contraction, product_schedule
 from loopwright.lower.few_columns import one_of_few
@@ -154,8 +155,9 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
     if lanes < 2:
         return []
     if isinstance(s.root.expr, Prefix):
-        axis = s.index.index(s.root.expr.last)
-        return [Vectorize(_number(s), root.type.rank - 1, lanes)] if axis < root.type.rank - 1 else []
+        running, last = s.root.expr, root.type.rank - 1
+        in_turn = running.last == s.index[last] and (running.dtype == BOOL or not any_order(running.monoid, running.dtype))
+        return [] if in_turn else [Vectorize(_number(s), last, lanes)]
     if isinstance(s.root.expr, Scatter):
         return _scatter_lanes(s, s.root.expr, lanes)
     folds = [k for k, reading in enumerate(s.stages) if isinstance(reading.expr, Reduce)]

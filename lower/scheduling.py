@@ -16,7 +16,8 @@ from loopwright.ir.errors import ScheduleError as ScheduleError
 from loopwright.ir.gpu_schedule import Bind, InPasses, InRegisters, InShared, InTiles, Threads
 from loopwright.ir.graph import Graph
 from loopwright.ir.loops import Apply, Expr, Index, walk
-from loopwright.ir.nest import Allocate, Buffer, For, Nest, Reduction, Statement, Store, altered
+from loopwright.ir.monoids import any_order
+from loopwright.ir.nest import Allocate, Buffer, For, Nest, Reduction, Scan, Statement, Store, altered
 from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
     ByRows,
@@ -224,7 +225,7 @@ class _NestBuilder:
         for s in body:
             if around is not None:
                 check(not isinstance(s, Allocate | Reduction), around, "a row, or a loop of a reduction alone, is inside")
-            if isinstance(s, For | Reduction):
+            if isinstance(s, For | Reduction | Scan):
                 key = id(s), around is None, *sorted(named((s,), wide))
                 known = self.begun.wide.get(key)
                 if known is None:
@@ -233,11 +234,16 @@ class _NestBuilder:
             out.append(s)
         return tuple(out)
 
-    def _with_lanes(self, s: For | Reduction, around: Vectorize | None) -> Statement:
+    def _with_lanes(self, s: For | Reduction | Scan, around: Vectorize | None) -> Statement:
         if isinstance(s, Reduction):
             return altered(s, lanes=min(self.d.vector.get(self._last(s), 1), SOME))
         stage, loop, _ = self.placed.loops.get(s.index, (-1, 0, False))
         lanes = self.d.vector.get((stage, loop), 1)
+        if isinstance(s, Scan):
+            wide = Vectorize(stage, loop, lanes)
+            check(lanes == 1 or around is None, wide, "a loop around the running fold has lanes")
+            check(lanes == 1 or any_order(s.monoid, s.dtype), wide, "the order of its elements makes a difference")
+            return altered(s, lanes=min(lanes, SOME))
         inside = self._in_lanes(s.body, Vectorize(stage, loop, lanes) if lanes > 1 else around)
         check(lanes == 1 or not _meet(s.body, s.index), Vectorize(stage, loop, lanes),
               "lanes may meet in one element of what a store combines")
@@ -308,6 +314,8 @@ def _in_vectors(body: tuple[Statement, ...], vectors: Mapping[str, dict[str, int
     def done(s: Statement) -> Statement:
         if isinstance(s, Reduction) and s.name in vectors:
             return altered(s, **vectors[s.name])
+        if isinstance(s, Scan) and s.lanes > 1:
+            return altered(s, **vectors[s.index.name])
         if not isinstance(s, For) or not may_name(s, wanted):
             return s
         key = id(s), *[x for name, x in some if may_name(s, name)]

@@ -15,7 +15,7 @@ from loopwright.ir.loops import Apply, Index, Literal, Load, Local, Reduce, inte
 from loopwright.ir.nest import Let, Reduction, Store
 from loopwright.ir.ops.arithmetic import add, sub
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
-from loopwright.ir.ops.reductions import reduce_max
+from loopwright.ir.ops.reductions import cumsum, reduce_max
 from loopwright.ir.ops.structural import transpose
 from loopwright.ir.ops.transcendental import tanh
 from loopwright.ir.schedule import (
@@ -151,6 +151,26 @@ def test_all_folds_of_columns_go_by_rows_or_none_behind_one_that_does_not():
 def test_several_leading_axes_are_one_loop_of_rows():
     [(_, schedule)] = schedules(lambda x: np.sum(x, axis=(0, 1, 2)), np.ones((3, 4, 5, 6), "f4"))
     assert Fuse(0, 1, 3) in schedule and ByRows() in schedule
+
+
+RUNNING = [(np.maximum, "f4", True), (np.minimum, "f8", True), (np.add, "i8", True), (np.add, "f4", False),
+           (np.multiply, "f8", False)]
+
+
+@pytest.mark.parametrize(("fold", "dtype", "agrees"), RUNNING)
+def test_running_folds_have_lanes_along_them_where_any_order_gives_the_same(fold, dtype, agrees):
+    [(_, schedule)] = schedules(lambda x: fold.accumulate(x, axis=1), np.ones((3, 40), dtype))
+    assert agrees == any(isinstance(x, Vectorize) and x.loop == 1 for x in schedule)
+    assert from_json(to_json(schedule)) == schedule
+    [(_, down)] = schedules(lambda x: fold.accumulate(x, axis=0), np.ones((3, 40), dtype))
+    assert any(isinstance(x, Vectorize) and x.loop == 1 for x in down)
+
+
+def test_running_sums_of_floats_have_no_lanes_along_them():
+    x = ArrayType((symbol("n"), symbol("m")), F32)
+    sums = build(lambda x: [cumsum(x, axis=1)], [x])
+    with pytest.raises(ScheduleError, match="order of its elements"):
+        build_nest(sums, (Vectorize(0, 1, 16),), "k")
 
 
 def over_two(x):

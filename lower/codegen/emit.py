@@ -12,7 +12,7 @@ from functools import partial
 from math import lcm
 
 from loopwright.ir.dims import Extent, floordiv, product
-from loopwright.ir.loops import Load, Local, When
+from loopwright.ir.loops import Load, When
 from loopwright.ir.nest import (
     Allocate,
     Buffer,
@@ -38,7 +38,6 @@ from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate, remember
 from loopwright.lower.codegen.far import from_afar
-from loopwright.lower.codegen.fold_states import Fold
 from loopwright.lower.codegen.folds import fold, fold_together
 from loopwright.lower.codegen.forms import (
     condition_of,
@@ -55,6 +54,7 @@ from loopwright.lower.codegen.machine import ATTRIBUTES
 from loopwright.lower.codegen.memory import store
 from loopwright.lower.codegen.narrowing import copied
 from loopwright.lower.codegen.prefetches import prefetch
+from loopwright.lower.codegen.running import running_fold
 from loopwright.lower.codegen.runs import Updates
 from loopwright.lower.codegen.scratch import with_scratch
 from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
@@ -63,7 +63,7 @@ from loopwright.lower.codegen.streams import fence, is_past, past_caches, readin
 from loopwright.lower.codegen.stretches import has_stretches, in_stretches
 from loopwright.lower.codegen.tensors import block_span, contract, padded, stretch, unit_count, unit_of
 from loopwright.lower.codegen.terms import Terms
-from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
+from loopwright.lower.codegen.text import Carried, Function, Scope, branch
 from loopwright.lower.codegen.tiles import in_tiles, is_far
 from loopwright.lower.codegen.whiles import repeated
 from loopwright.lower.codegen.work import maths_weight, work_of
@@ -195,7 +195,7 @@ class Generator:
                              lanes=statement.lanes, unroll=statement.unroll, fused=statement.fused)
                 return self.named(context, name, folded)
             case Scan():
-                self.scan(context, statement)
+                running_fold(context, statement)
             case While():
                 return repeated(context, statement)
             case Contract():
@@ -327,25 +327,6 @@ class Generator:
         its elements."""
         is_short = stored and 8 * max(stored) * lanes == self.target.memory_bits
         return self.target.vector_bits // self.target.memory_bits if is_short else 1
-
-    def scan(self, context: Context, statement: Scan) -> None:
-        """A running fold that stores every step; each addition rounds as its dtype, as NumPy's does."""
-        kernel = context.kernel
-        folding = Fold(context, statement.monoid, kernel.terms.of(statement.body), statement.dtype, ())
-        name = statement.index.name
-        kernel.forget()
-
-        def body(inner: Scope, at: str, state: list[str]) -> list[str]:
-            here = context.bind_index(name, at, inner)
-            state = folding.step(here, state, name)
-            value = folding.result(here, inner, state)
-            running = Local(f"running {name}", statement.dtype)
-            kernel.wrote(running.name)
-            store(here.bind(running.name, value), Store(statement.buffer, statement.at, running))
-            return list(value.parts)
-        start = list(zip(folding.types(context), folding.nothing_yet(context), strict=True))
-        loop(context.scope, "0", kernel.extent(statement.extent), "1", start, body)
-        kernel.forget()
 
     # ---- parallel loops -------------------------------------------------------------------------
     def parallel(self, context: Context, statement: For) -> None:
