@@ -18,13 +18,23 @@ from loopwright.lower.fusing import expressions
 
 COMPARISONS = ("lt", "le", "gt", "ge")
 MOST_STRETCHES = 6  # each is a loop's text, with vectors in flight and a rest
+MOST_PARTS = 16  # of stretches that together are little more than the loop
 Turn = tuple[Expr, bool, Linear]  # a comparison, whether it holds from the turn on or before it, and where that is
 
 
 def has_stretches(context: Context, f: For) -> bool:
     """Whether a loop with lanes has several stretches, but few."""
-    plain = f.lanes > 1 and all(isinstance(s, Let | Store) for s in f.body)
-    return plain and 2 <= _count(context, f, MOST_STRETCHES) <= MOST_STRETCHES
+    if f.lanes == 1 or not all(isinstance(s, Let | Store) for s in f.body):
+        return False
+    found = _stretches(context, f, MOST_PARTS)
+    if len(found) > MOST_STRETCHES:
+        return len(found) <= MOST_PARTS and sum(map(_size, found)) <= 2 * _size(f)
+    return len(found) > 1
+
+
+def _size(f: For) -> int:
+    """How many different expressions a loop's body has."""
+    return len(walk_all(expressions(f.body)))
 
 
 def in_stretches(context: Context, f: For, span: Span, run: Callable[[For, Span], None]) -> None:
@@ -46,15 +56,13 @@ def turned(context: Context, turn: Turn, span: Span) -> tuple[Span, Span]:
     return (low, at), (at, high)
 
 
-def _count(context: Context, f: For, most: int) -> int:
-    """How many stretches there are, or more than `most`."""
-    turn = _first(context, f)
+def _stretches(context: Context, f: For, most: int) -> list[For]:
+    """The loop of each stretch; of more than `most` one more than that."""
+    turn = _first(context, f) if most > 0 else None
     if turn is None:
-        return 1
-    if most < 2:
-        return most + 1
-    before = _count(context, _known(f, turn, False), most - 1)
-    return before + _count(context, _known(f, turn, True), most - before)
+        return [f]
+    before = _stretches(context, _known(f, turn, False), most)
+    return before + _stretches(context, _known(f, turn, True), most - len(before))
 
 
 def _first(context: Context, f: For) -> Turn | None:
