@@ -40,13 +40,13 @@ from loopwright.ir.ops.structural import move_axis, pad, permute, reshape, secti
 from loopwright.ir.rewriting import simplify
 from loopwright.ir.types import BOOL, COMPLEX, ArrayType
 from loopwright.lower import complex_functions as functions
+from loopwright.lower import complex_products as products
 from loopwright.lower.fourier import RULES as TRANSFORMS
 from loopwright.lower.pairs import Pair, Part, Whole, as_pair, call, is_true, joined, pair_where, whole
 from loopwright.lower.products import running_product
 
 Known = Part | Pair
 Rule = Callable[..., Known]
-Pairs = tuple[tuple[int, int], ...]  # axes of two operands
 
 
 def without_complex(g: Graph) -> Graph:
@@ -197,53 +197,6 @@ def _gather(x: Pair, *indices: Part, axes: tuple[int, ...], batch: int, mode: st
                 Part(indexing.gather(x.im.ref, *at, axes=axes, batch=batch, mode="zero" if mode == "fill" else mode)))
 
 
-def _bilinear(op: Op) -> Rule:
-    """Four real products."""
-    def rule(x: Known, y: Known, dtype: np.dtype | None = None, **attrs: Any) -> Pair:
-        part = None if dtype is None else real_part(dtype)
-        x, y = as_pair(x), as_pair(y)
-
-        def product(a: Part, b: Part) -> Part:
-            return Part(op(a.ref, b.ref, dtype=part, **attrs))
-        return Pair(product(x.re, y.re) - product(x.im, y.im), product(x.re, y.im) + product(x.im, y.re))
-    return rule
-
-
-def _dot_general(x: Known, y: Known, contract: Pairs, batch: Pairs, dtype: np.dtype | None = None) -> Known:
-    """A matrix that lies in memory, terms along it or down it, by a vector: one real product, which reads it once."""
-    x, y, count = as_pair(x), as_pair(y), len(contract)
-    left, right = (len(z.re.ref.shape) for z in (x, y))
-    part = None if dtype is None else real_part(dtype)
-    along, down = ([pair[side] for pair in contract] for side in (0, 1))
-    if not batch and isinstance(x, Whole) and right == count < left and along == [*range(left - count, left)]:
-        return _matrix_by_vector(x, y, contract, part)
-    if not batch and isinstance(y, Whole) and left == count < right and down == [*range(count)]:
-        return _vector_by_matrix(x, y, contract, part)
-    return _FOUR_PRODUCTS(x, y, contract=contract, batch=batch, dtype=dtype)
-
-
-def _matrix_by_vector(x: Whole, y: Pair, contract: Pairs, dtype: np.dtype | None) -> Pair:
-    """Twice as many terms by two columns: the rows of these are (re, im) for the real part of a term, and (-im, re) for its
-    imaginary part."""
-    re, im = (Part(permute(p.ref, tuple([b for _, b in contract]))) for p in (y.re, y.im))
-    rows = [joined(pair) for pair in (Pair(re, im), Pair(-im, re))]
-    count, shape = len(contract), rows[0].shape
-    columns = structural.concatenate(*[reshape(r, shape=(*shape[:-1], 1, 2)) for r in rows], axis=count)
-    terms = (*((a, k) for k, (a, _) in enumerate(contract)), (len(x.re.ref.shape), count))
-    return whole(contraction.dot_general(x.pairs, columns, contract=terms, batch=(), dtype=dtype))
-
-
-def _vector_by_matrix(x: Pair, y: Whole, contract: Pairs, dtype: np.dtype | None) -> Pair:
-    """Two rows, the real and the imaginary parts, by all parts of the matrix."""
-    order = tuple([a for a, _ in contract])
-    parts = [permute(p.ref, order) for p in (x.re, x.im)]
-    rows = structural.concatenate(*[reshape(p, shape=(1, *p.shape)) for p in parts], axis=0)
-    terms = tuple([(k + 1, k) for k in range(len(contract))])
-    found = contraction.dot_general(rows, y.pairs, contract=terms, batch=(), dtype=dtype)
-    by_re, by_im = (whole(reshape(section(found, 0, k, 1), shape=found.shape[1:])) for k in (0, 1))
-    return Pair(by_re.re - by_im.im, by_re.im + by_im.re)
-
-
 def _cumprod(x: Pair, axis: int) -> Pair:
     """The library's running products run along the last axis of pairs."""
     last = len(x.re.ref.shape) - 1
@@ -278,7 +231,6 @@ def _reduce_prod(x: Pair, axes: tuple[int, ...]) -> Pair:
 
 
 _SUM_OF_EACH = _each(reduce_sum)
-_FOUR_PRODUCTS = _bilinear(contraction.dot_general)
 RULES: dict[Op, Rule] = {
     arithmetic.add: lambda x, y: x + y,
     arithmetic.sub: lambda x, y: x - y,
@@ -288,7 +240,7 @@ RULES: dict[Op, Rule] = {
     arithmetic.real: lambda z: z.re,
     arithmetic.imag: lambda z: z.im,
     arithmetic.complex: lambda x, y: Pair(x, y),
-    arithmetic.conj: lambda z: Pair(z.re, -z.im),
+    arithmetic.conj: products.conj,
     arithmetic.abs: lambda z: call(t.hypot, z.re, z.im),
     comparison.eq: lambda x, y: x.re.equals(y.re) & x.im.equals(y.im),
     comparison.ne: lambda x, y: x.re.differs(y.re) | x.im.differs(y.im),
@@ -300,12 +252,12 @@ RULES: dict[Op, Rule] = {
     construct.full: _full,
     construct.iota: _iota,
     reduce_sum: _reduce_sum,
-    **{op: _each(op) for op in (broadcast, reductions.cumsum, structural.reshape, structural.transpose,
-                                structural.slice_, structural.concatenate, windows.overlap_add, indexing.scatter,
+    **{op: _each(op) for op in (broadcast, reductions.cumsum, structural.reshape, structural.slice_,
+                                structural.concatenate, windows.overlap_add, indexing.scatter,
                                 indexing.scatter_add)},
-    structural.pad: _filling(pad), windows.windows: _filling(windows.windows),
+    structural.transpose: products.transpose, structural.pad: _filling(pad), windows.windows: _filling(windows.windows),
     indexing.gather: _gather,
-    contraction.dot_general: _dot_general, convolution.conv: _bilinear(convolution.conv),
+    contraction.dot_general: products.dot_general, convolution.conv: products.bilinear(convolution.conv),
     **TRANSFORMS,
     reductions.cumprod: _cumprod,
     reductions.reduce_prod: _reduce_prod,

@@ -81,7 +81,19 @@ class _Finder:
         """The results of argument a's shape and dtype, first those that are made from it."""
         t, found = self.whole.params[a].type, range(len(self.g.results))
         alike = [k for k in found if t.shape and (x := self.whole.results[k].type).shape == t.shape and x.dtype == t.dtype]
-        return sorted(alike, key=lambda k: self.made[k] not in self.readers(a))
+        return sorted(alike, key=lambda k: not self._is_made_from(k, a))
+
+    def _is_made_from(self, k: int, a: int) -> bool:
+        """Whether what computes result k reads argument a, of a kernel with several results for this one."""
+        n, v = self.g.nodes[self.made[k]], self.g.params[a]
+        if n.op is not kernel or len(n.outputs) == 1:
+            return self.made[k] in self.readers(a)
+        region = n.regions[0]
+        needed = {region.results[n.outputs.index(self._stored(self.g.results[k]))]}
+        for m in reversed(region.nodes):
+            if not needed.isdisjoint(m.outputs):
+                needed.update(m.inputs)
+        return any(self._stored(x) is v and p in needed for x, p in zip(n.inputs, region.params, strict=True))
 
     def options(self, a: int) -> list[int]:
         """The results that can lie in argument a as things are ordered."""

@@ -78,8 +78,7 @@ class Grouping:
             self._place(n)
         for n, (v, _) in self.updates.items():
             self._after_readers(n, v)
-        if in_loop:
-            merge(self)
+        merge(self, in_loop)
         if in_turn:
             add_up_along(self)
         self.taken = [replace(t, decision=None) if isinstance(t.decision, Placing) and t.decision.node in self.left else t

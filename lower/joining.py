@@ -8,15 +8,15 @@ from loopwright.ir.loops import Expr, Index, Load, Local, transform, walk
 from loopwright.ir.nest import Allocate, For, Let, Prefetch, Reduction, Statement, Store
 
 
-def join(body: Sequence[Statement], name: str) -> tuple[Statement, ...]:
-    """The statements with the reduction of this name joined to the one before it, also where names that it does not need are
+def join(body: Sequence[Statement], stage: int) -> tuple[Statement, ...]:
+    """The statements with the reduction of this stage joined to the one before it, also where names that it does not need are
     given in between. ValueError says why that cannot be."""
     out: list[Statement] = []
     for s in body:
-        if isinstance(s, Reduction) and s.name == name:
+        if isinstance(s, Reduction) and s.name in (f"s{stage}", f"r{stage}"):
             out = _with_joined(out, s)
             continue
-        out.append(dataclasses.replace(s, body=join(s.body, name)) if isinstance(s, For) else s)
+        out.append(dataclasses.replace(s, body=join(s.body, stage)) if isinstance(s, For) else s)
     return tuple(out)
 
 

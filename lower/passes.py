@@ -38,7 +38,7 @@ def one_pass_rules(nest: Nest, alike: list[tuple[int, int]]) -> list[Instruction
     together = {a: 1 for a, _ in alike}  # how many share the pass of a stage
     for a, b in alike:
         try:
-            joined = join(nest.body, f"s{b}")
+            joined = join(nest.body, b)
         except ValueError:
             continue
         if joined != nest.body and together[a] < MOST_JOINED:

@@ -139,9 +139,11 @@ class _Placer:
 
     def _nested(self) -> tuple[Statement, ...]:
         rank = len(self.loops)
-        rows = [s for k in sorted(self.at) if self.at[k].level == self.level < rank for s in self._place(k)]
-        inner: list[Statement] = [s for k in sorted(self.at) if self.at[k].level == rank for s in self._place(k)]
-        inner += self._store_root()
+        kept = [s for k in sorted(self.at) if self.at[k].level == self.level < rank for s in self._place(k)]
+        rows, stores = _stores_apart(kept)
+        rows += stores
+        inner, stores = _stores_apart([s for k in sorted(self.at) if self.at[k].level == rank for s in self._place(k)])
+        inner += [*self._store_root(), *stores]
         body = self._loop_over(range(self.level, rank), inner) if self.level < rank else inner
         if any(map(self._sums_rows, self.places.along)):
             return self._with_row_sums([*rows, *body])
@@ -305,6 +307,11 @@ class _Placer:
             self.variables[self.index[a]] = self.root_stage, a, False
             body = [For(self.index[a], shape[a], tuple(body))]
         return tuple(body)
+
+
+def _stores_apart(body: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
+    """Statements without those that store, and these, which come behind: folds that nothing stands between may share a pass."""
+    return [s for s in body if not isinstance(s, Store)], [s for s in body if isinstance(s, Store)]
 
 
 # ---- rows further on ---------------------------------------------------------------------------

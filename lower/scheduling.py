@@ -379,7 +379,7 @@ def _kept_near(nest: Nest, x: InShared | InRegisters | InTiles | InPasses) -> Ne
 
 def _in_one_pass(body: Sequence[Statement], x: OnePass) -> tuple[Statement, ...]:
     try:
-        joined = join(body, f"s{x.stage}")
+        joined = join(body, x.stage)
     except ValueError as why:
         raise ScheduleError(f"{x}: {why}") from None
     check(joined != body, x, "it is no reduction in a loop of its own")
