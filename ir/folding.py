@@ -6,19 +6,22 @@ of a NaN aside). No check is lost: a read at a data-dependent index is never fol
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.attributes import Attributes, attribute_key, extents_in
 from loopwright.ir.cost import TRANSCENDENTAL, element
+from loopwright.ir.dims import Extent, product
 from loopwright.ir.elimination import Rewriter
 from loopwright.ir.graph import Node, Value
-from loopwright.ir.loops import Apply, Bounded, Expr, Index, Load
+from loopwright.ir.loops import Apply, Bounded, Expr, Index, Load, Reduce
 from loopwright.ir.op import Op
 from loopwright.ir.ops.construct import full, scalar
 from loopwright.ir.types import COMPLEX, ArrayType
 
+ORDERLESS = 3  # equal numbers, which come to one sum in any order
 # NumPy may fuse the products of other complex operations in some lanes and not in others.
 COMPLEX_EXACT = frozenset(("add", "sub", "neg", "conj", "real", "imag", "convert", "select", "eq", "ne"))
 
@@ -58,7 +61,17 @@ def fold(m: Rewriter, op: Op, inputs: tuple[Value, ...], attrs: Attributes, type
         case Apply(fn, args) if _is_exact(fn, inputs) and all(isinstance(a, Load) and a.index == index for a in args):
             value = _compute(m, op, inputs, attrs)
             return None if value is None else emit_constant(m, value, type)
+        case Reduce(monoid="sum", over=over, body=Load()) if len(inputs) == 1 and (count := _few(over)) is not None:
+            one, dtype = np.full(count, constant(m, inputs[0]), inputs[0].type.dtype), type.dtype
+            with np.errstate(all="ignore"):
+                return emit_constant(m, np.sum(one, dtype=dtype), type)
     return None
+
+
+def _few(over: Sequence[tuple[Index, Extent]]) -> int | None:
+    """How many numbers there are to add up, where that is few enough for all orders to agree."""
+    count = product([n for _, n in over])
+    return count if isinstance(count, int) and 1 <= count <= ORDERLESS else None
 
 
 def _is_checked(e: Expr) -> bool:

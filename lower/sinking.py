@@ -1,10 +1,12 @@
-"""Reshapes of what has only been moved, below the maps that follow: `2 * reshape(broadcast(x))` as `reshape(2 * broadcast(x))`.
+"""Reshapes of what has only been moved, below the maps and folds that follow: `2 * reshape(broadcast(x))` as
+`reshape(2 * broadcast(x))`, and the sum of a reshaped array as that of the array.
 
 A reshape stands between kernels: above the map, what was moved would be written for the map to read. Stacks of stacks of
 columns are stacks of columns, reshaped.
 
-Guarantees: the same values; a map goes above a reshape only where nothing else reads that, and what else the map reads is a
-parameter, or the same everywhere.
+Guarantees: the same values, up to the order in which sums add; a map goes above a reshape only where nothing else reads that,
+or what it reads is an array broadcast, and where what else the map reads is a parameter, or the same everywhere; a fold does
+where its axes are whole axes of what is reshaped.
 """
 from __future__ import annotations
 
@@ -13,13 +15,15 @@ from collections import Counter
 from loopwright.ir.dims import Shape, product
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.ops.broadcasting import broadcast
+from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
 from loopwright.ir.ops.construct import full
 from loopwright.ir.ops.elementwise import same_shape
+from loopwright.ir.ops.reductions import reduce_all, reduce_any, reduce_max, reduce_min
 from loopwright.ir.ops.structural import concatenate, pad, reshape, slice_, transpose
 from loopwright.lower.instructions import MOST_COLUMNS
 
 _MOVES = (broadcast, concatenate, pad, slice_, transpose)
+_FOLDS = (reduce_sum, reduce_max, reduce_min, reduce_any, reduce_all)
 
 
 def sink(g: Graph) -> Graph:
@@ -27,22 +31,32 @@ def sink(g: Graph) -> Graph:
     walked = _Walk(g)
     for n in g.nodes:
         walked.node(n)
-    return remove_dead(Graph(g.params, tuple(walked.nodes), g.results, g.constraints)) if walked.changed else g
+    results = tuple([walked.same.get(v, v) for v in g.results])
+    return remove_dead(Graph(g.params, tuple(walked.nodes), results, g.constraints)) if walked.changed else g
 
 
 class _Walk:
     def __init__(self, g: Graph) -> None:
         self.g, self.nodes, self.changed = g, list[Node](), False
         self.producer: dict[Value, Node] = {}
+        self.same: dict[Value, Value] = {}  # of reshapes that give back a shape: what they are
         self.below: dict[Value, Value] = {}  # of reshapes that may go below the map which reads them: their operands
         self.reads = Counter(v for n in g.nodes for v in n.inputs) + Counter(g.results)
         self.params, self.results = set(g.params), set(g.results)
 
     def node(self, n: Node) -> None:
-        if n.op is reshape:
+        if any(v in self.same for v in n.inputs):
+            n = Node(n.op, tuple([self.same.get(v, v) for v in n.inputs]), n.attrs, n.outputs, n.regions, n.source)
+        new: list[Node] | None = None
+        if n.op is concatenate:
+            new = self._columns(n)
+        elif any(v in self.below for v in n.inputs):
+            new = self._reshape(n) if n.op is reshape else self._fold(n) if n.op in _FOLDS else self._map(n)
+        if n.op is reshape and new is None:
             self._consider(n)
-        new = self._columns(n) if n.op is concatenate else self._map(n) if any(v in self.below for v in n.inputs) else None
         self.changed |= new is not None
+        if new == []:  # it gives back a shape
+            return
         for m in new or [n]:
             self.nodes.append(m)
             self.producer.update((v, m) for v in m.outputs)
@@ -54,11 +68,32 @@ class _Walk:
         if made is not None and made.op in _MOVES and self.reads[x] == 1 and ones[0] != ones[1]:
             self.below[n.outputs[0]] = x
 
+    def _reshape(self, n: Node) -> list[Node] | None:
+        """Nothing, where a reshape gives back the shape that was there before another."""
+        source, y = self.below[n.inputs[0]], n.outputs[0]
+        if source.type == y.type:
+            self.same[y] = source
+            return []
+        self.below[y] = source
+        return None
+
+    def _fold(self, n: Node) -> list[Node] | None:
+        """A fold of what a reshape reads, and its result reshaped."""
+        x, y, over = self.below[n.inputs[0]], n.outputs[0], set(n.attrs["axes"])
+        runs = [(old, new) for old, new in _alike(x.type.shape, n.inputs[0].type.shape) if not over.isdisjoint(new)]
+        axes = tuple([a for old, _ in runs for a in old])
+        if over != {a for _, new in runs for a in new} or not axes:
+            return None
+        value = Value(y.type.with_shape(tuple([size for a, size in enumerate(x.type.shape) if a not in axes])))
+        fold = Node(n.op, (x,), {**n.attrs, "axes": axes}, (y if value.type == y.type else value,), (), n.source)
+        return [fold] if value.type == y.type else [fold, Node(reshape, (value,), {"shape": y.type.shape}, (y,), (), n.source)]
+
     def _map(self, n: Node) -> list[Node] | None:
         """A map of what a reshape reads, and its result reshaped."""
         sources = [self.below[v] for v in n.inputs if v in self.below]
         shape = sources[0].type.shape
-        alone = all(self.reads[v] == n.inputs.count(v) for v in n.inputs if v in self.below)
+        alone = all(self.reads[v] == n.inputs.count(v) or self.producer[self.below[v]].op is broadcast
+                    for v in n.inputs if v in self.below)
         if not alone or len(n.outputs) > 1 or any(x.type.shape != shape for x in sources) or n.op.shape is not same_shape:
             return None
         nodes, inputs = list[Node](), list[Value]()
@@ -109,3 +144,18 @@ class _Walk:
             return ()
         columns = all(x.type.rank == v.type.rank - 1 and x.type.shape[-1] == 1 for x in stack.inputs)
         return stack.inputs if columns else ()
+
+
+def _alike(before: Shape, behind: Shape) -> list[tuple[range, range]]:
+    """The axes of an array and of a reshape of it, in the smallest runs that hold the same elements in the same order."""
+    found, first, second = list[tuple[range, range]](), 0, 0
+    for end in range(1, len(before) + 1):
+        while second < len(behind) and behind[second] == 1 != before[first]:  # an axis of the reshape alone
+            found.append((range(first, first), range(second, second + 1)))
+            second += 1
+        whole = product(before[first:end])
+        other = next((k for k in range(second, len(behind) + 1) if product(behind[second:k]) == whole), None)
+        if other is not None:
+            found.append((range(first, end), range(second, other)))
+            first, second = end, other
+    return [*found, (range(first, len(before)), range(second, len(behind)))]

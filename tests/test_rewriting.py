@@ -141,6 +141,16 @@ def test_constants_fold_where_numpy_is_exact():
     assert [node.op.name for node in kept.nodes] == ["full", "exp"]
 
 
+def test_sums_of_few_equal_numbers_fold():
+    """Of three all orders agree, of four not."""
+    def ops(count, axis=1):
+        g = simplify(body(f"%c: f64[n, {count}] = full() {{value=0.1, shape=(n, {count}), dtype=f64}}",
+                          f"%r: f64[{'n' if axis else count}] = reduce_sum(%c) {{axes=({axis},)}}", result="%r"))
+        return [node.op.name for node in g.nodes], g.nodes[0].attrs["value"]
+    assert ops(3) == (["full"], 0.1 + 0.1 + 0.1)
+    assert ops(4) == ops(3, axis=0) == (["full", "reduce_sum"], 0.1)
+
+
 def test_folding_loses_no_error():
     power = simplify(body(number("c", "2", "i64"), number("d", "-1", "i64"), "%r: i64[n, m] = power(%c, %d)", result="%r"))
     with pytest.raises(ValueError, match="negative"):
