@@ -58,6 +58,7 @@ from loopwright.lower.target import Target
 
 FORMS = tuple((left, right) for left in (False, True) for right in (False, True))  # whether each side is stored transposed
 LITTLE = 1 << 16  # multiplications, for which the library copies what it needs
+TINY = 64  # numbers of a right side that is soon turned, for as many rows
 Code = Callable[[Scope, list[str], str], None]  # places, rows
 Columns = Callable[[Scope, list[str], str, tuple[str, str]], None]  # and from which column to which
 
@@ -342,8 +343,35 @@ class Product:
             by_library(scope)
 
     def _library(self, scope: Scope, places: list[str], rows: str) -> None:
+        """The library, for which a tiny right side that is stored transposed is turned, where there are many rows."""
+        if self.form != (False, True):
+            self._called(scope, places, rows, self.form, self.lines)
+            return
+        copy = scope.function.slot(TINY, self.element, 64)
+
+        def column(outer: Scope, at: str, state: list[str]) -> list[str]:
+            def term(inner: Scope, k: str, now: list[str]) -> list[str]:
+                source, to = (element(inner, self.element, x, inner.emit(f"add i64 {inner.emit(f'mul i64 {y}, {n}')}, {z}"))
+                              for x, y, n, z in ((places[1], at, self.lines[1], k), (copy, k, "%n", at)))
+                inner.do(f"store {self.element} {inner.emit(f'load {self.element}, ptr {source}')}, ptr {to}")
+                return []
+            loop(outer, "0", "%k", "1", (), term)
+            return []
+
+        def turned(inner: Scope) -> Carried:
+            loop(inner, "0", "%n", "1", (), column)
+            self._called(inner, [places[0], copy, places[2]], rows, (False, False), (self.lines[0], "%n"))
+            return ()
+
+        def as_it_is(inner: Scope) -> Carried:
+            self._called(inner, places, rows, self.form, self.lines)
+            return ()
+        few, many = scope.emit(f"icmp sle i64 {product(scope, '%n', '%k')}, {TINY}"), scope.emit(f"icmp sge i64 %m, {TINY}")
+        branch(scope, scope.emit(f"and i1 {few}, {many}"), turned, as_it_is)
+
+    def _called(self, scope: Scope, places: list[str], rows: str, form: tuple[bool, bool], lines: tuple[str, str]) -> None:
         a, b, c = places
-        turned, lines = [str(int(side)) for side in self.form], self.lines
+        turned = [str(int(side)) for side in form]
         given = [("i32", turned[0]), ("i32", turned[1]), ("i64", rows), ("i64", "%n"), ("i64", "%k"), ("ptr", a),
                  ("i64", lines[0]), ("ptr", b), ("i64", lines[1]), ("ptr", c), ("i64", "%n")]
         if self.shares_library:
