@@ -49,4 +49,19 @@ def middles() -> list[Timing]:
     ]
 
 
-WORKLOADS = (orders, greatest, middles)
+def short() -> list[Timing]:
+    """Sorts and orders of 100,000 rows of 5, and the medians of nine images, float32."""
+    rng = np.random.default_rng(0)
+    x, images = rng.normal(size=(100_000, 5)).astype("float32"), rng.normal(size=(9, 256, 256)).astype("float32")
+    return [
+        *contest("sort of short rows, 100000x5 f32", (x,), lambda x: np.sort(x, axis=-1), expected=np.sort(x, -1), tolerance=0,
+                 jax=lambda jax: lambda x: jax.numpy.sort(x, axis=-1),
+                 torch=lambda torch, optimised: optimised(lambda x: torch.sort(x, dim=-1).values)),
+        *_order("float32", 100_000, 5),
+        *contest("medians of nine images, 256x256 f32", (images,), lambda x: np.median(x, axis=0),
+                 jax=lambda jax: lambda x: jax.numpy.median(x, axis=0),
+                 torch=lambda torch, optimised: optimised(lambda x: torch.median(x, dim=0).values)),
+    ]
+
+
+WORKLOADS = (orders, greatest, middles, short)

@@ -140,10 +140,9 @@ class Rows:
     work: Extent
 
 
-def _share_out(w: Writer, sizes: Sizes, name: str, rows: Rows,
-               one: Callable[[Writer, list[str], list[str], str], None]) -> tuple[str, ...]:
-    """A loop of the pool over rows, and the text of its body, the same for all kernels of a name: `one` writes what is done
-    with the pointers of a row, its numbers and the scratch memory."""
+def _share_out(w: Writer, sizes: Sizes, name: str, rows: Rows, function: str) -> tuple[str, ...]:
+    """A loop of the pool over rows, and the text of its body, the same for all kernels of a name: a call with the pointers of
+    the first of some rows, the scratch memory, how many they are, and the numbers."""
     given = [*(("ptr", base) for base, _ in rows.arrays), ("ptr", "%error"),
              *(("i64", sizes.extent(x)) for x in (*(step for _, step in rows.arrays), *rows.numbers, rows.scratch))]
     block = w.slot(f"[{len(given)} x i64]")
@@ -162,7 +161,10 @@ def _share_out(w: Writer, sizes: Sizes, name: str, rows: Rows,
     body.do(f"store atomic i64 -1, ptr {error} monotonic, align 8")
     body.do("ret void")
     body.label(run)
-    _between(body, ("%begin", "%end"), bases, steps, lambda at: one(body, at, numbers, temp))
+    offsets = [body.let(f"mul i64 %begin, {step}") for step in steps]
+    first = [body.let(f"getelementptr i8, ptr {base}, i64 {offset}") for base, offset in zip(bases, offsets, strict=True)]
+    some = body.let("sub i64 %end, %begin")
+    body.call("void", function, *(f"ptr {x}" for x in (*first, temp)), *(f"i64 {x}" for x in (some, *numbers)))
     body.call("void", "lw_scratch_release", f"ptr {temp}")
     body.do("ret void")
     return body.body(f"internal void @{name}(ptr %context, i64 %begin, i64 %end)", quickly=True), *body.declarations
@@ -178,17 +180,12 @@ def _unless_out_of_memory(w: Writer, enough: str) -> None:
 
 
 def _sort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
-    """Copy each row, and sort it in place."""
+    """Sorted rows."""
     type, kind = node.outputs[0].type, SHORT[node.outputs[0].type.dtype]
     n = type.shape[-1]
     row = n * type.dtype.itemsize
-
-    def one(r: Writer, at: list[str], numbers: list[str], temp: str) -> None:
-        length, size = numbers
-        r.call("void", "llvm.memcpy.p0.p0.i64", f"ptr {at[1]}", f"ptr {at[0]}", f"i64 {size}", "i1 false")
-        r.call("void", f"lw_sort_{kind}", f"ptr {at[1]}", f"ptr {temp}", f"i64 {length}")
-    rows = Rows(product(type.shape[:-1]), ((inputs[0], row), ("%out", row)), (n, row), row, n * SORTED)
-    return _share_out(w, sizes, f"lw_sort_{kind}_rows", rows, one)
+    rows = Rows(product(type.shape[:-1]), ((inputs[0], row), ("%out", row)), (n,), row, n * SORTED)
+    return _share_out(w, sizes, f"lw_sort_{kind}_some", rows, f"lw_sort_rows_{kind}")
 
 
 def _argsort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
@@ -196,37 +193,27 @@ def _argsort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[st
     type, keys = node.outputs[0].type, node.inputs[0].type.dtype
     n = type.shape[-1]
     _unless_out_of_memory(w, w.let(f"icmp ule i64 {sizes.extent(n)}, {1 << 32}"))
-
-    def one(r: Writer, at: list[str], numbers: list[str], temp: str) -> None:
-        r.call("void", f"lw_argsort_{SHORT[keys]}", *(f"ptr {x}" for x in (*at, temp)), f"i64 {numbers[0]}")
     arrays = (inputs[0], n * keys.itemsize), ("%out", n * 8)
     rows = Rows(product(type.shape[:-1]), arrays, (n,), n * 8, n * 2 * SORTED)
-    return _share_out(w, sizes, f"lw_argsort_{SHORT[keys]}_rows", rows, one)
+    return _share_out(w, sizes, f"lw_argsort_{SHORT[keys]}_some", rows, f"lw_argsort_rows_{SHORT[keys]}")
 
 
 def _top_k(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
     """The greatest of each row, where positions fit in 32 bits."""
     keys, (*outer, n), k = node.inputs[0].type.dtype, node.inputs[0].type.shape, node.attrs["k"]
     _unless_out_of_memory(w, w.let(f"icmp ule i64 {sizes.extent(n)}, {1 << 32}"))
-
-    def one(r: Writer, at: list[str], numbers: list[str], temp: str) -> None:
-        r.call("void", f"lw_top_k_{SHORT[keys]}", *(f"ptr {x}" for x in (*at, temp)), *(f"i64 {x}" for x in numbers))
     arrays = (inputs[0], n * keys.itemsize), ("%out", k * 8)
     rows = Rows(product(outer), arrays, (n, k), scratch_bytes(k), n * SORTED)
-    return _share_out(w, sizes, f"lw_top_k_{SHORT[keys]}_rows", rows, one)
+    return _share_out(w, sizes, f"lw_top_k_{SHORT[keys]}_some", rows, f"lw_top_k_rows_{SHORT[keys]}")
 
 
 def _ranked(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
     """What stands at some ranks of each row."""
     (*outer, n), m = node.inputs[0].type.shape, node.inputs[1].type.shape[0]
     kind, size = SHORT[node.inputs[0].type.dtype], node.inputs[0].type.dtype.itemsize
-
-    def one(r: Writer, at: list[str], numbers: list[str], temp: str) -> None:
-        row, out, ranks = at
-        r.call("void", f"lw_ranked_{kind}", *(f"ptr {x}" for x in (row, out, ranks, temp)), *(f"i64 {x}" for x in numbers))
     arrays = (inputs[0], n * size), ("%out", m * size), (inputs[1], 0)
     rows = Rows(product(outer), arrays, (n, m), scratch_elements(n) * size, n * SORTED)
-    return _share_out(w, sizes, f"lw_ranked_{kind}_rows", rows, one)
+    return _share_out(w, sizes, f"lw_ranked_{kind}_some", rows, f"lw_ranked_rows_{kind}")
 
 
 def _running_product(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:

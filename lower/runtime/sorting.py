@@ -4,6 +4,8 @@
     void @lw_argsort_<dtype>(ptr keys, ptr data, ptr temp, i64 n)       data becomes the i64 positions; temp holds n of them
     void @lw_ranked_<dtype>(ptr row, ptr out, ptr ranks, ptr temp, i64 n, i64 m)   out becomes what stands at m i64 ranks
     void @lw_top_k_<dtype>(ptr keys, ptr out, ptr temp, i64 n, i64 k)   out becomes the i64 positions of the greatest, falling
+    void @lw_sort_rows_<dtype>(ptr rows, ptr out, ptr temp, i64 count, i64 n)      the same of each of some rows, see
+    ...                                                                            `kernels/networks.py`
 
 Guarantees: ascending, NaN last, as `np.sort`; NumPy's function is used only for dtypes whose sort needs nothing but the
 data, and after it sorted a row rightly.
@@ -12,11 +14,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
 from loopwright.ir.types import BF16, BY_SHORT, SHORT
+from loopwright.kernels.networks import argsort_rows_text, ranked_rows_text, sort_rows_text, top_k_rows_text
 from loopwright.kernels.orders import argsort_text
 from loopwright.kernels.ranking import ranked_text
 from loopwright.kernels.selecting import top_k_text
@@ -68,6 +71,13 @@ def _ranks(dtype: np.dtype) -> Library:
     return load(assembled(text), {sort: address(sort)}, [name])
 
 
+@once
+def _rows(text: Callable[[np.dtype], tuple[str, str]], one: str, dtype: np.dtype) -> Library:
+    name, made = text(dtype)
+    single = f"{one}_{SHORT[dtype]}"
+    return load(assembled(made), {single: address(single)}, [name])
+
+
 @cache
 def numpy_sort(dtype: np.dtype) -> int | None:
     """The address of NumPy's sort of this dtype, tried on a row; None where it has none that stands alone."""
@@ -88,4 +98,8 @@ def _sorts(sort: Callable[[int, int, None], int], dtype: np.dtype) -> bool:
 
 
 FUNCTIONS: Mapping[str, Callable[[np.dtype], Library]] = {
-    "lw_sort": _library, "lw_argsort": _orders, "lw_top_k": _selections, "lw_ranked": _ranks}
+    "lw_sort": _library, "lw_argsort": _orders, "lw_top_k": _selections, "lw_ranked": _ranks,
+    "lw_sort_rows": partial(_rows, sort_rows_text, "lw_sort"),
+    "lw_argsort_rows": partial(_rows, argsort_rows_text, "lw_argsort"),
+    "lw_ranked_rows": partial(_rows, ranked_rows_text, "lw_ranked"),
+    "lw_top_k_rows": partial(_rows, top_k_rows_text, "lw_top_k")}
