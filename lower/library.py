@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from loopwright.ir.dims import Extent, product
+from loopwright.ir.dims import Extent, minimum, product
 from loopwright.ir.errors import DTypeError
 from loopwright.ir.graph import Node
 from loopwright.ir.op import Op
@@ -17,6 +17,7 @@ from loopwright.ir.ops.checks import FAILED_AXIS, check
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.types import DTYPES, SHORT
 from loopwright.kernels.gemm import match_apart, match_gemm
+from loopwright.kernels.networks import MOST
 from loopwright.kernels.ranking import scratch_elements
 from loopwright.kernels.selecting import scratch_bytes
 from loopwright.lower import few_features as features
@@ -33,7 +34,7 @@ from loopwright.lower.runtime.sizes import Sizes
 from loopwright.lower.runtime.writer import Writer
 from loopwright.lower.target import Target
 
-SORTED = 64  # units of work for an element of a row that is sorted
+SORTED, ABREAST = 64, 12  # units of work for an element of a row that is sorted, of a short one beside others
 
 
 def library_text(n: Node, name: str, target: Target) -> tuple[str, tuple[str, ...]]:
@@ -179,12 +180,17 @@ def _unless_out_of_memory(w: Writer, enough: str) -> None:
     w.label(run)
 
 
+def _work(n: Extent) -> Extent:
+    """Units of work for a row that is sorted."""
+    return n * SORTED - minimum(n, MOST) * (SORTED - ABREAST)
+
+
 def _sort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, ...]:
     """Sorted rows."""
     type, kind = node.outputs[0].type, SHORT[node.outputs[0].type.dtype]
     n = type.shape[-1]
     row = n * type.dtype.itemsize
-    rows = Rows(product(type.shape[:-1]), ((inputs[0], row), ("%out", row)), (n,), row, n * SORTED)
+    rows = Rows(product(type.shape[:-1]), ((inputs[0], row), ("%out", row)), (n,), row, _work(n))
     return _share_out(w, sizes, f"lw_sort_{kind}_some", rows, f"lw_sort_rows_{kind}")
 
 
@@ -194,7 +200,7 @@ def _argsort(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[st
     n = type.shape[-1]
     _unless_out_of_memory(w, w.let(f"icmp ule i64 {sizes.extent(n)}, {1 << 32}"))
     arrays = (inputs[0], n * keys.itemsize), ("%out", n * 8)
-    rows = Rows(product(type.shape[:-1]), arrays, (n,), n * 8, n * 2 * SORTED)
+    rows = Rows(product(type.shape[:-1]), arrays, (n,), n * 8, _work(n) * 2)
     return _share_out(w, sizes, f"lw_argsort_{SHORT[keys]}_some", rows, f"lw_argsort_rows_{SHORT[keys]}")
 
 
@@ -212,7 +218,7 @@ def _ranked(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str
     (*outer, n), m = node.inputs[0].type.shape, node.inputs[1].type.shape[0]
     kind, size = SHORT[node.inputs[0].type.dtype], node.inputs[0].type.dtype.itemsize
     arrays = (inputs[0], n * size), ("%out", m * size), (inputs[1], 0)
-    rows = Rows(product(outer), arrays, (n, m), scratch_elements(n) * size, n * SORTED)
+    rows = Rows(product(outer), arrays, (n, m), scratch_elements(n) * size, _work(n))
     return _share_out(w, sizes, f"lw_ranked_{kind}_some", rows, f"lw_ranked_rows_{kind}")
 
 
