@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.harness import Timing
-from benchmarks.rows import ascending, below, held, normal, plain, positive, regular
+from benchmarks.rows import Row, ascending, below, held, normal, plain, positive, regular
 
 FLOATS = ("float32", "float64")
 MEANS, SCALES = np.array([0.485, 0.456, 0.406], "float32"), np.array([0.229, 0.224, 0.225], "float32")  # of photographs
@@ -168,6 +168,32 @@ def moved() -> list[Timing]:
         plain("pad by reflection, 1e5", (normal(100_000),), lambda xp: lambda x: xp.pad(x, 8, mode="reflect")))
 
 
+def _extremes(xp):
+    return lambda x: (xp.min(x), xp.max(x))
+
+
+def _both(xp):
+    return lambda x: (xp.sin(x), xp.cos(x))
+
+
+def _compared(xp):
+    return lambda x, y: (x < y, x > y, x == y)
+
+
+def together() -> list[Timing]:
+    """What reads one array: extremes of all, two functions, three comparisons; arrays side by side, and what was repeated."""
+    ten = tuple(normal(100, 100) for _ in range(10))
+    return held(
+        plain("least and greatest, 2000x1000", (normal(2000, 1000),), _extremes,
+              torch=lambda torch: lambda x: (x.min(), x.max())),
+        plain("sine and cosine, 1e6", (normal(1_000_000),), _both, torch=_both),
+        plain("three comparisons, 1e6", (normal(1_000_000), normal(1_000_000)), _compared, torch=_compared),
+        plain("ten arrays side by side, 100x100", ten, lambda xp: lambda *xs: xp.concatenate(xs, 1),
+              torch=lambda torch: lambda *xs: torch.cat(xs, 1)),
+        Row("gradient by what is repeated, 300x1000", (normal(300, 1000),),
+            lambda library: library.grad(lambda x: library.numpy.sum(library.numpy.repeat(x, 2, 1) ** 2)), lambda x: 4 * x))
+
+
 # ---- linear algebra -------------------------------------------------------------------------------
 def _distances(xp):
     return lambda x, y: xp.sqrt(xp.sum((x[:, None] - y[None]) ** 2, axis=-1))
@@ -201,11 +227,20 @@ def vectors() -> list[Timing]:
 
     def down(xp):
         return lambda x, v: v @ x
+    def turned(xp):
+        return lambda x, w: x @ w.T
     sizes, few = ((1000, 3000), (3000, 1000), (10_000, 50)), ((1, 2048, 2048), (2, 2048, 2048), (4, 1000, 3000), (3000, 500, 8))
     return held(
         *(plain(f"x @ w, {m}x{k} by {k}x{n}", (normal(m, k), normal(k, n)), along, torch=along, dtype=dtype, tolerance=1e-4)
           for m, k, n in few for dtype in FLOATS),
+        plain("points @ r.T, 100000x3 by 3x3", (normal(100_000, 3), normal(3, 3)), turned, torch=turned),
         plain("complex x @ w, 777x1234", (_complex(777, 1234), _complex(1234)), along, torch=along, tolerance=1e-4),
+        plain("complex x.T @ w, 400x500", (_complex(400, 500), _complex(400)), lambda xp: lambda x, w: x.T @ w, tolerance=1e-4,
+              torch=lambda torch: lambda x, w: x.T @ w),
+        *(plain(f"complex x @ w, {m}x500 by 500x{n}", (_complex(m, 500), _complex(500, n)), along, torch=along, tolerance=1e-4)
+          for m, n in ((500, 4), (4, 500), (500, 500))),
+        plain("complex vdot, 2e5", (_complex(200_000), _complex(200_000)), lambda xp: xp.vdot, tolerance=1e-3,
+              torch=lambda torch: torch.vdot),
         *(plain(f"x @ w, {m}x{n}", (normal(m, n), normal(n)), along, torch=along, tolerance=1e-4) for m, n in sizes),
         *(plain(f"v @ x, {m}x{n}", (normal(m, n), normal(m)), down, torch=down, tolerance=1e-4) for m, n in sizes))
 
@@ -227,4 +262,4 @@ def small_systems() -> list[Timing]:
         plain("500 systems, 6x6", (regular(500, 6, 6), normal(500, 6, 1)), solutions, torch=solutions, tolerance=1e-4))
 
 
-WORKLOADS = (short_rows, statistics, elements, lookups, moved, small_products, vectors, small_systems)
+WORKLOADS = (short_rows, statistics, elements, lookups, moved, together, small_products, vectors, small_systems)

@@ -3,8 +3,8 @@
 Elements become integers in their order, those at one place of as many rows as there are lanes a vector. The network is the
 merge exchange of Batcher (Knuth, The Art of Computer Programming 3, 5.2.2, algorithm M), for rows of any length.
 
-Guarantees: ascending, NaN last; positions in the order of a stable sort, NaNs equal to each other and -0.0 to 0.0; longer rows,
-and fewer of them than lanes, are sorted one by one.
+Guarantees: ascending, NaN last, without its sign; positions in the order of a stable sort, NaNs equal to each other and -0.0 to
+0.0; longer rows, and fewer of them than lanes, are sorted one by one.
 """
 from __future__ import annotations
 
@@ -113,7 +113,6 @@ class _Network:
 
     def __init__(self, dtype: np.dtype, *, by_position: bool) -> None:
         self.dtype, self.by_position, self.size = dtype, by_position, dtype.itemsize
-        self.element = {F32: "float", F64: "double"}.get(dtype, f"i{8 * dtype.itemsize}")
         self.key = "i64" if by_position or self.size == 8 else "i32"
         self.lanes = BYTES // (8 if self.key == "i64" else 4)
         self.vector = f"<{self.lanes} x {self.key}>"
@@ -229,38 +228,39 @@ class _Network:
     def _splat(self, value: int) -> str:
         return f"splat ({self.key} {value})"
 
+    def _folded(self, x: str) -> str:
+        """Signs and sizes as integers in the order of the numbers, and back."""
+        v, bits = self.vector, 8 * self.size
+        if self.dtype in (F32, F64):
+            sign = self.let(f"ashr {v} {x}, {self._splat(bits - 1)}")
+            return self.let(f"xor {v} {x}, {self.let(f'and {v} {sign}, {self._splat((1 << (bits - 1)) - 1)}')}")
+        is_unsigned = self.dtype.kind == "u" and f"i{bits}" == self.key
+        return self.let(f"xor {v} {x}, {self._splat(-(1 << (bits - 1)))}") if is_unsigned else x
+
     def _to_keys(self, k: str) -> None:
         """The bits of elements as integers in their order."""
         at, v, bits = self._slots(k), self.vector, 8 * self.size
         x = self.let(f"load {v}, ptr {at}")
+        key = self._folded(x)
         if self.dtype in (F32, F64):
             size = self.let(f"and {v} {x}, {self._splat((1 << (bits - 1)) - 1)}")
             nan = self.let(f"icmp sgt {v} {size}, {self._splat(0x7F800000 if bits == 32 else 0x7FF << 52)}")
-            sign = self.let(f"ashr {v} {x}, {self._splat(bits - 1)}")
-            folded = self.let(f"xor {v} {x}, {self.let(f'and {v} {sign}, {self._splat((1 << (bits - 1)) - 1)}')}")
             if self.by_position:  # zeros are equal, and NaNs
                 zero = self.let(f"icmp eq {v} {size}, zeroinitializer")
-                folded = self.let(f"select <{self.lanes} x i1> {zero}, {v} zeroinitializer, {v} {folded}")
+                key = self.let(f"select <{self.lanes} x i1> {zero}, {v} zeroinitializer, {v} {key}")
                 size = self._splat((1 << (bits - 1)) - 1)
-            x = self.let(f"select <{self.lanes} x i1> {nan}, {v} {size}, {v} {folded}")
-        elif self.dtype.kind == "u" and bits >= 32 and f"i{bits}" == self.key:
-            x = self.let(f"xor {v} {x}, {self._splat(-(1 << (bits - 1)))}")
-        self.do(f"store {v} {x}, ptr {at}, align {BYTES}")
+            key = self.let(f"select <{self.lanes} x i1> {nan}, {v} {size}, {v} {key}")
+        self.do(f"store {v} {key}, ptr {at}, align {BYTES}")
         if self.by_position:
             one = self.let(f"insertelement {v} poison, i64 {k}, i32 0")
             place = self.let(f"shufflevector {v} {one}, {v} poison, <{self.lanes} x i32> zeroinitializer")
             self.do(f"store {v} {place}, ptr {self.let(f'getelementptr {v}, ptr %places, i64 {k}')}, align {BYTES}")
 
     def _from_keys(self, k: str) -> None:
-        """The bits that integers stand for: NaNs are positive."""
-        at, v, bits = self._slots(k), self.vector, 8 * self.size
-        x = self.let(f"load {v}, ptr {at}")
-        if self.dtype in (F32, F64):
-            sign = self.let(f"ashr {v} {x}, {self._splat(bits - 1)}")
-            x = self.let(f"xor {v} {x}, {self.let(f'and {v} {sign}, {self._splat((1 << (bits - 1)) - 1)}')}")
-        elif self.dtype.kind == "u" and f"i{bits}" == self.key:
-            x = self.let(f"xor {v} {x}, {self._splat(-(1 << (bits - 1)))}")
-        self.do(f"store {v} {x}, ptr {at}, align {BYTES}")
+        """The bits that integers stand for."""
+        at = self._slots(k)
+        x = self._folded(self.let(f"load {self.vector}, ptr {at}"))
+        self.do(f"store {self.vector} {x}, ptr {at}, align {BYTES}")
 
     def _compare(self, c: str) -> None:
         """Exchange two vectors' elements where they are in the wrong order."""
