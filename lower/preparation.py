@@ -40,6 +40,7 @@ from loopwright.lower.convolution_ops import by_feature, by_rows, goes_in_blocks
 from loopwright.lower.kernel_slopes import as_kernel_slope, is_kernel_slope
 from loopwright.lower.lone_updates import as_map
 from loopwright.lower.sinking import sink
+from loopwright.lower.stacks import is_of_stack, of_each
 
 
 def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
@@ -55,6 +56,8 @@ def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
             new = _sort_last(n)
         elif n.op in (cumsum, cumprod) and accumulator(n.outputs[0].type.dtype) != n.outputs[0].type.dtype:
             new = _run_wide(n)
+        elif is_of_stack(n, producer):
+            new = of_each(n, producer)
         elif is_pointwise(n):
             new = as_products(n)
         elif is_spread(n):

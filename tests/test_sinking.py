@@ -61,3 +61,17 @@ def test_axes_of_a_reshape_that_hold_the_same():
     assert runs((n, m), (n * m,)) == [([0, 1], [0]), ([], [])]
     assert runs((n, 1, m), (n, m, 1)) == [([0], [0]), ([1], []), ([2], [1]), ([], [2])]
     assert runs((n, 2, m), (2 * n, 1, m)) == [([0, 1], [0]), ([], [1]), ([2], [2]), ([], [])]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1", "bool", "f2"])
+@pytest.mark.parametrize("fold", [np.sum, np.max, np.min])
+def test_folds_over_a_stack_are_maps_of_its_arrays(fold, dtype):
+    x, y, z = (np.random.default_rng(k).integers(0, 9, (6, 7)).astype(dtype) for k in range(3))
+    for axis, axes in ((2, 2), (0, (0, 2)), (1, None), (2, (0, 1))):
+        def f(x, y, z, axis=axis, axes=axes):
+            return fold(np.stack([x, y, z], axis), axis=axes, keepdims=True)
+        got, want = lw.jit(f)(x, y, z), f(x, y, z)
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+    pairs = lw.jit(lambda x, y: fold(np.stack([x, y], -1), -1)).lower(np.ones((3, 4)), np.ones((3, 4))).kernels
+    assert "concatenate" not in pairs and pairs.count("= kernel(") == 1

@@ -1,0 +1,45 @@
+"""Folds over the axis along which arrays were put together one by one (`np.sum(np.stack([x, y], -1), -1)`), as maps of these.
+
+The stack's elements lie in turn, and a fold would choose among the arrays for each.
+
+Guarantees: the same values, up to the order in which sums add.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+from loopwright.ir.graph import Node, Value
+from loopwright.ir.op import Op
+from loopwright.ir.ops import arithmetic
+from loopwright.ir.ops.broadcasting import reduce_sum
+from loopwright.ir.ops.reductions import reduce_max, reduce_min
+from loopwright.ir.ops.structural import concatenate, reshape
+from loopwright.ir.types import BF16, BOOL, F16
+
+MOST = 16  # arrays
+_MAPS: dict[Op, Op] = {reduce_sum: arithmetic.add, reduce_max: arithmetic.max, reduce_min: arithmetic.min}
+
+
+def is_of_stack(n: Node, producer: Mapping[Value, Node]) -> bool:
+    """Whether a fold goes over the axis of a stack, of numbers that are not rounded in between."""
+    stack = producer.get(n.inputs[0]) if n.op in _MAPS else None
+    if stack is None or stack.op is not concatenate or n.inputs[0].type.dtype in (BOOL, F16, BF16):
+        return False
+    axis = stack.attrs["axis"]
+    return axis in n.attrs["axes"] and len(stack.inputs) <= MOST and all(v.type.shape[axis] == 1 for v in stack.inputs)
+
+
+def of_each(n: Node, producer: Mapping[Value, Node]) -> list[Node]:
+    """The nodes that combine the arrays of a stack, and fold what comes of it."""
+    stack, y, nodes = producer[n.inputs[0]], n.outputs[0], list[Node]()
+    axis = stack.attrs["axis"]
+
+    def combined(a: Value, b: Value) -> Value:
+        made = Value(a.type)
+        nodes.append(Node(_MAPS[n.op], (a, b), {}, (made,), (), n.source))
+        return made
+    whole = reduce(combined, stack.inputs)
+    if n.attrs["axes"] == (axis,):
+        return [*nodes, Node(reshape, (whole,), {"shape": y.type.shape}, (y,), (), n.source)]
+    return [*nodes, Node(n.op, (whole,), n.attrs, (y,), (), n.source)]
