@@ -304,18 +304,8 @@ class Product:
         size = scope.emit(f"mul i64 {scope.emit('mul i64 %n, %k')}, {self.bytes}")
         copy = scope.call("ptr", "lw_scratch_acquire", [("i64", size)])
 
-        def column(outer: Scope, at: str, state: list[str]) -> list[str]:
-            def term(inner: Scope, k: str, now: list[str]) -> list[str]:
-                down = inner.emit(f"mul i64 {k}, {self.lines[1]}")
-                source = element(inner, self.element, places[1], inner.emit(f"add i64 {down}, {at}"))
-                to = element(inner, self.element, copy, inner.emit(f"add i64 {inner.emit(f'mul i64 {at}, %k')}, {k}"))
-                inner.do(f"store {self.element} {inner.emit(f'load {self.element}, ptr {source}')}, ptr {to}")
-                return []
-            loop(outer, "0", "%k", "1", (), term)
-            return []
-
         def make(inner: Scope) -> Carried:
-            loop(inner, "0", "%n", "1", (), column)
+            self._exchanged(inner, places[1], copy, ("%k", "%n"), self.lines[1])
             self._dots(inner, [places[0], copy, places[2]], rows, "%k")
             inner.run("lw_scratch_release", [("ptr", copy)])
             return ()
@@ -324,6 +314,20 @@ class Product:
             self._library(inner, places, rows)
             return ()
         branch(scope, scope.emit(f"icmp eq ptr {copy}, null"), without, make, rare=True)
+
+    def _exchanged(self, scope: Scope, side: str, copy: str, sizes: tuple[str, str], step: str) -> None:
+        """A side of so many lines of so many elements, lines a step apart, copied so that its columns lie along memory."""
+        lines, length = sizes
+
+        def column(outer: Scope, at: str, state: list[str]) -> list[str]:
+            def one(inner: Scope, line: str, now: list[str]) -> list[str]:
+                source, to = (element(inner, self.element, x, inner.emit(f"add i64 {inner.emit(f'mul i64 {y}, {n}')}, {z}"))
+                              for x, y, n, z in ((side, line, step, at), (copy, at, lines, line)))
+                inner.do(f"store {self.element} {inner.emit(f'load {self.element}, ptr {source}')}, ptr {to}")
+                return []
+            loop(outer, "0", lines, "1", (), one)
+            return []
+        loop(scope, "0", length, "1", (), column)
 
     def _large(self, scope: Scope, places: list[str], rows: str) -> None:
         """In blocks, or, where there are few terms or columns or no memory for copies, by the library."""
@@ -349,17 +353,8 @@ class Product:
             return
         copy = scope.function.slot(TINY, self.element, 64)
 
-        def column(outer: Scope, at: str, state: list[str]) -> list[str]:
-            def term(inner: Scope, k: str, now: list[str]) -> list[str]:
-                source, to = (element(inner, self.element, x, inner.emit(f"add i64 {inner.emit(f'mul i64 {y}, {n}')}, {z}"))
-                              for x, y, n, z in ((places[1], at, self.lines[1], k), (copy, k, "%n", at)))
-                inner.do(f"store {self.element} {inner.emit(f'load {self.element}, ptr {source}')}, ptr {to}")
-                return []
-            loop(outer, "0", "%k", "1", (), term)
-            return []
-
         def turned(inner: Scope) -> Carried:
-            loop(inner, "0", "%n", "1", (), column)
+            self._exchanged(inner, places[1], copy, ("%n", "%k"), self.lines[1])
             self._called(inner, [places[0], copy, places[2]], rows, (False, False), (self.lines[0], "%n"))
             return ()
 
