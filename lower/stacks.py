@@ -31,15 +31,17 @@ def is_of_stack(n: Node, producer: Mapping[Value, Node]) -> bool:
 
 
 def of_each(n: Node, producer: Mapping[Value, Node]) -> list[Node]:
-    """The nodes that combine the arrays of a stack, and fold what comes of it."""
+    """The nodes that combine the arrays of a stack, each without the stack's axis, and fold what comes of it."""
     stack, y, nodes = producer[n.inputs[0]], n.outputs[0], list[Node]()
-    axis = stack.attrs["axis"]
+    axis, t = stack.attrs["axis"], stack.inputs[0].type
+    flat = t.with_shape((*t.shape[:axis], *t.shape[axis + 1:]))
 
-    def combined(a: Value, b: Value) -> Value:
-        made = Value(a.type)
-        nodes.append(Node(_MAPS[n.op], (a, b), {}, (made,), (), n.source))
-        return made
-    whole = reduce(combined, stack.inputs)
-    if n.attrs["axes"] == (axis,):
-        return [*nodes, Node(reshape, (whole,), {"shape": y.type.shape}, (y,), (), n.source)]
-    return [*nodes, Node(n.op, (whole,), n.attrs, (y,), (), n.source)]
+    def made(op: Op, *inputs: Value, **attrs: object) -> Value:
+        nodes.append(Node(op, inputs, attrs, (Value(flat),), (), n.source))
+        return nodes[-1].outputs[0]
+    arrays = [made(reshape, v, shape=flat.shape) for v in stack.inputs]
+    whole = reduce(lambda a, b: made(_MAPS[n.op], a, b), arrays)
+    axes = tuple([a - (a > axis) for a in n.attrs["axes"] if a != axis])
+    last = Node(n.op, (whole,), {**n.attrs, "axes": axes}, (y,), (), n.source) if axes else \
+        Node(reshape, (whole,), {"shape": y.type.shape}, (y,), (), n.source)
+    return [*nodes, last]
