@@ -35,13 +35,14 @@ from loopwright.ir.schedule import (
     Unroll,
     Vectorize,
 )
-from loopwright.lower.by_columns import in_columns
+from loopwright.lower.by_columns import adds_up, folds_columns, in_columns, is_sum, sums_apart
 from loopwright.lower.convolution_ops import one_group, terms_of
 from loopwright.lower.placing import check
 from loopwright.lower.tiling import every
 
 VALUES = range(1, 5)  # of the symbol
 COUNTS = range(1, 9)  # of elements that are spelled out
+ADDED = range(2, 9)  # of the symbol, where rows are added up
 FEATURES, WINDOWS = VALUES, (3, 5, 7)  # of a convolution that has bodies of its own: along each axis
 WORDS = 16  # lanes of numbers of 4 bytes, of the longest vectors
 SPELLED = 50  # terms of its sum: with more, tiles are as quick
@@ -51,9 +52,16 @@ Few = FewColumns | FewSteps | FewTerms | ByColumns
 def few_cases(region: Graph, x: Few) -> tuple[Values, ...]:
     """The values of symbols for which the region has a body of its own."""
     if isinstance(x, ByColumns):
-        name = symbol_of(region.results[0].type.shape[0]) if region.results[0].type.rank == 1 else None
-        return tuple([((name, k),) for k in VALUES if k > 1]) if name else ()
+        return _few_to_fold(region)
     return _few_terms(region, x) if isinstance(x, FewTerms) else _few_positions(region, x)
+
+
+def _few_to_fold(region: Graph) -> tuple[Values, ...]:
+    """Those of the only axis of a fold down columns, of the last one of what all is folded, or of rows that are added up."""
+    shape, adds = region.results[0].type.shape, adds_up(region)
+    sizes = {n.inputs[0].type.shape[-1] for n in region.nodes if folds_columns(n)} if not shape else {shape[-1]}
+    name = symbol_of(sizes.pop()) if len(sizes) == 1 and (adds or len(shape) < 2) else None
+    return tuple([((name, k),) for k in (VALUES if len(shape) == 1 else ADDED) if k > 1]) if name else ()
 
 
 def _few_positions(region: Graph, x: FewColumns | FewSteps) -> tuple[Values, ...]:
@@ -90,17 +98,26 @@ def one_of_few(region: Graph, x: Few) -> Graph | None:
     return substitute_graph(region, dict(few[len(few) // 2])) if few else None
 
 
+def go_by_columns(region: Graph) -> bool:
+    """Whether the folds of a region go column by column where there are few."""
+    one = one_of_few(region, ByColumns())
+    if one is None:
+        return False
+    folded = [g for g in sums_apart(one) if is_sum(g)] if adds_up(one) else [one]
+    return all(len(g.results) == 1 and in_columns(g) is not None for g in folded)
+
+
 def with_few(region: Graph, x: Few, nest: Nest, fused: Sequence[Fuse], *, may_fail: bool, has_short: bool) -> Nest:
     """The nest of a region with other bodies for few positions, unless these could not do all that it does. fused: its loops
     that are one; may_fail: it may report errors; has_short: it has a way of its own for short rows."""
     few, inside = _worth_it(few_cases(region, x), region, may_fail), every(nest.body)
     is_map = all(isinstance(s, For | Store) for s in inside)
     check(bool(few), x, "no sum or axis may turn out to be so short")
-    check(all(s.combine == "set" for s in inside if isinstance(s, Store)), x, "the kernel updates what is there")
+    adds = isinstance(x, ByColumns) and adds_up(region)
+    check(adds or all(s.combine == "set" for s in inside if isinstance(s, Store)), x, "the kernel updates what is there")
     if isinstance(x, ByColumns):
-        one = one_of_few(region, x)
         check(not may_fail, x, "the kernel may fail")
-        check(len(region.results) == 1 and one is not None and in_columns(one) is not None, x, "columns need one another")
+        check(go_by_columns(region), x, "columns need one another")
     if isinstance(x, FewColumns):
         check(is_map and len(region.results) == 1, x, "the kernel does more than a map")
     check(is_map or not has_short, x, "the kernel has ways of its own for short rows, which round otherwise")

@@ -7,10 +7,10 @@ from __future__ import annotations
 from loopwright.ir.loops import Load, Prefix, Reduce, Scatter, walk
 from loopwright.ir.nest import For, Reduction, Store
 from loopwright.ir.ops.windows import windows
-from loopwright.ir.schedule import ByColumns, FewSteps, Fuse, Instruction, Schedule, ShortRows, Squeeze
-from loopwright.lower.by_columns import in_columns
+from loopwright.ir.schedule import FewSteps, Fuse, Instruction, Schedule, ShortRows, Squeeze
+from loopwright.lower.by_columns import adds_up
 from loopwright.lower.contractions import is_contraction
-from loopwright.lower.few_columns import few_cases, one_of_few
+from loopwright.lower.few_columns import few_cases, go_by_columns
 from loopwright.lower.fusing import expressions
 from loopwright.lower.partials import block_sums
 from loopwright.lower.row_products import row_products
@@ -23,13 +23,15 @@ MOST_FOLDS = 2  # of each of a few columns: accumulators of all are in registers
 _OF_WINDOWS = (windows, block_sums, row_products)
 
 
-def may_go_by_columns(s: Survey) -> bool:
-    """Whether the root is folds of columns, a few that share a pass, of which there may be few, and none needs the others."""
+def may_go_by_columns(s: Survey, *, across: bool) -> bool:
+    """Whether there may be few columns that are folded, a few folds in a pass, and none needs the others. across: lanes along
+    the root hold its folds, or these are of everything."""
+    if adds_up(s.region):
+        return go_by_columns(s.region)
     folds = sum(isinstance(r.expr, Reduce) for r in s.stages)
-    if len(s.region.results) > 1 or folds > MOST_FOLDS or isinstance(s.root.expr, Scatter | Prefix):
+    if not across or len(s.region.results) > 1 or folds > MOST_FOLDS or isinstance(s.root.expr, Scatter | Prefix):
         return False
-    one = one_of_few(s.region, ByColumns())
-    return one is not None and in_columns(one) is not None
+    return go_by_columns(s.region)
 
 
 def few_steps(s: Survey, schedule: Schedule, scheduled: Scheduled) -> list[Instruction]:

@@ -16,7 +16,7 @@ from loopwright.ir.graph import Graph, Node, Value, acts
 from loopwright.ir.loops import Index, Load, Prefix, Reduce, Scatter
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.sorting import search
-from loopwright.ir.ops.structural import reshape
+from loopwright.ir.ops.structural import reshape, slice_
 from loopwright.kernels.gemm import Gemm, Match, match_gemm, numbers_of_rows
 from loopwright.lower.choosing import check_again, chosen_host, kind, others
 from loopwright.lower.composition import Position, fresh_indices, reads
@@ -31,6 +31,7 @@ from loopwright.lower.partials import add_up_along, behind
 from loopwright.lower.survey import EXPENSIVE, own_cost, stacks_columns
 
 MOST_POSITIONS = 4  # at which one group may read one value
+WORTH_STORING = 10  # of an element, beyond the first time that it would be computed
 MOST_VISITS = 64  # when looking for a path between groups
 
 
@@ -263,8 +264,20 @@ class Grouping:
         if cost < WORTH_KEEPING or self._is_aligned(v, group) or self._in_rows(group, positions):
             return True
         if cost < EXPENSIVE:
-            return not any(group.is_spread(p) for p in positions)
+            again = (len(positions) - 1) * self._cost_of_maps(n)
+            return again < WORTH_STORING and not any(group.is_spread(p) for p in positions)
         return len(positions) == 1 and not self._repeats(v, group, positions)
+
+    def _cost_of_maps(self, n: Node) -> int:
+        """The cost of an element of n with that of the maps it is computed of, as far as it matters."""
+        cost, todo, seen = 0, [n], {n}
+        while todo and cost < WORTH_STORING:
+            n = todo.pop()
+            cost += own_cost(self.form(n).expr)
+            makers = {self.producer[v] for v in n.inputs if v in self.producer and v not in self.results} - seen
+            todo += [x for x in makers if self.is_map(x)]
+            seen |= makers
+        return cost
 
     @cached_property
     def _folded(self) -> set[Node]:
@@ -359,8 +372,15 @@ class Grouping:
         if not all(self.reads_at_few(n.outputs[0], g) for g in groups):
             return False
         indices = {n.inputs[k] for k in form.finders()}
-        arrays = {v for v in n.inputs if v.type.rank > 0} - self.broadcasts - indices
+        arrays = {x for v in n.inputs if v not in self.broadcasts | indices for x in self._arrays(v)}
         return len(arrays) <= 1
+
+    def _arrays(self, v: Value) -> tuple[Value, ...]:
+        """The array that v, or what v is a slice of, reads; none for a number."""
+        n = self.producer.get(v)
+        if v.type.rank == 0 or (n is not None and not n.inputs):
+            return ()
+        return n.inputs if n is not None and n.op is slice_ else (v,)
 
     def _repeated_cost(self, n: Node, form: Form) -> int:
         after = [self.repeated.get(v, 0) for u in self.users.get(n.outputs[0], []) for v in u.outputs]

@@ -18,7 +18,7 @@ from loopwright.ir.nest import Nest, altered
 from loopwright.ir.schedule import ByColumns, InPlace, Schedule
 from loopwright.ir.source import Source
 from loopwright.lower.blocking import blocked
-from loopwright.lower.by_columns import in_columns
+from loopwright.lower.by_columns import adds_up, in_columns, is_sum, sums_apart
 from loopwright.lower.codegen import KernelText, emit_nest, exported
 from loopwright.lower.control import is_control
 from loopwright.lower.covers import RULES, Cover, chosen, covered
@@ -161,16 +161,22 @@ class _Module:
 
     def _few_columns(self, region: Graph, schedule: Schedule, scheduled: Scheduled) -> dict[str, Callable[[], KernelText]]:
         """A kernel's functions for few columns."""
-        nest = scheduled.nest
+        nest, emit = scheduled.nest, partial(emit_nest, target=self.target, fast_math=self.fast_math)
 
         def made(name: str, few: Graph) -> KernelText:
-            inner = _by_columns(few, schedule, name, self.target) if ByColumns() in schedule else None
+            inner = None
+            if ByColumns() in schedule and adds_up(few):
+                parts = _sums_apart(few, schedule, name, nest.symbols, self.target, emit)
+                if parts is not None:
+                    return parts
+            elif ByColumns() in schedule:
+                inner = _by_columns(few, schedule, name, self.target)
             if inner is None:
                 found = build_nest(few, spelled_out(schedule, few), name)
                 alike = found.sites == scheduled.sites  # else its errors would name another line
                 inner = found.nest if alike else altered(nest, name=name, few=(), ones=None)
             inner = altered(inner, symbols=nest.symbols)
-            return exported(emit_nest(inner, self.target, self.fast_math), name)
+            return exported(emit(inner), name)
         return {name: partial(made, name, substitute_graph(region, dict(values)))
                 for values in nest.few for name in [few_of(nest.name, [k for _, k in values])]}
 
@@ -210,6 +216,29 @@ def _by_columns(region: Graph, schedule: Schedule, name: str, target: Target) ->
     columns = in_columns(region)
     own = None if columns is None else squeezed_schedule(columns, target, schedule)
     return None if columns is None or own is None else build_nest(columns, own, name).nest
+
+
+def _sums_apart(region: Graph, schedule: Schedule, name: str, symbols: tuple[str, ...], target: Target,
+                emit: Callable[[Nest], KernelText]) -> KernelText | None:
+    """What a kernel does that adds up along its rows, where these are short: a function for each part, one after another; None
+    where the rules do not allow it."""
+    parts, calls, arrays = list[KernelText](), list[str](), (*region.params, *region.results)
+    sizes = ", ".join((*(f"i64 %n{k}" for k in range(len(symbols))), "ptr %error"))
+    for whole in sums_apart(region):
+        part = in_columns(whole) if is_sum(whole) else whole
+        steps = [x for x in schedule if not (isinstance(x, InPlace) and is_sum(whole))]
+        own = None if part is None else squeezed_schedule(part, target, steps)
+        if part is None or own is None:
+            return None
+        inner = f"{name}_part{len(parts)}"
+        parts.append(emit(altered(build_nest(part, own, inner).nest, symbols=symbols)))
+        buffers = ", ".join(f"ptr %b{arrays.index(v)}" for v in (*whole.params, *whole.results))
+        calls.append(f"  call void @{inner}({buffers}, {sizes})")
+    buffers = ", ".join(f"ptr noalias %b{k}" for k in range(len(arrays)))
+    calling = "\n".join((f"define void @{name}({buffers}, {sizes}) nounwind {{", *calls, "  ret void\n}"))
+    declarations, constants = [x.declarations for x in parts], [x.globals for x in parts]
+    text = "\n".join((*(x.text for x in parts), calling))
+    return KernelText(name, text, frozenset[str]().union(*declarations), frozenset[str]().union(*constants))
 
 
 def _without_ones(n: Node, scheduled: Scheduled, name: str, ones: Sequence[str], target: Target) -> Nest:

@@ -420,7 +420,8 @@ def _few_columns(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Ta
     rank, folds = len(s.index), any(isinstance(r.expr, Reduce | Prefix | Scatter) for r in s.stages)
     if any(n.op is windows for n in s.region.nodes):
         return []
-    if folds and len(scheduled.sites) == 1 and _across_lanes(s, schedule) and may_go_by_columns(s):
+    is_flat = s.index or any(isinstance(x, Fuse) for x in schedule)
+    if len(scheduled.sites) == 1 and may_go_by_columns(s, across=folds and (_across_lanes(s, schedule) or not is_flat)):
         return [ByColumns()]
     if len(s.region.results) > 1 or folds:
         return few_steps(s, schedule, scheduled)

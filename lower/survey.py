@@ -8,6 +8,7 @@ from loopwright.ir.dims import Shape
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, PartitionPoint, Prefix, Reduce, Scatter, When, parts, walk
 from loopwright.ir.ops.structural import concatenate
+from loopwright.ir.types import F64
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.instructions import MOST_INTERLEAVED, is_short
 from loopwright.lower.partials import block_sums
@@ -29,8 +30,15 @@ SEARCH = 60  # a search by halving: some ten loads that wait for one another
 
 def own_cost(e: Expr) -> int:
     """The cost of one element of an op's own expression, its loads and index arithmetic aside."""
-    return sum(SEARCH if isinstance(x, PartitionPoint) else WEIGHTS.get(x.fn, 1) for x in walk(e)
-               if isinstance(x, Apply | PartitionPoint))
+    return sum(map(_weight, walk(e)))
+
+
+def _weight(e: Expr) -> int:
+    """The cost of one operation, if e is one: roots of double precision take twice as long as others."""
+    if isinstance(e, PartitionPoint):
+        return SEARCH
+    weight = WEIGHTS.get(e.fn, 1) if isinstance(e, Apply) else 0
+    return 2 * weight if isinstance(e, Apply) and e.fn == "sqrt" and e.dtype == F64 else weight
 
 
 @dataclass

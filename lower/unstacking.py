@@ -5,8 +5,9 @@ that array, takes its columns, and carries it through loops. Column by column al
 reads what lies beside it; together it would be a choice among columns for each element, and strided loads. `np.stack` of arrays
 does the same along the first axis. What a loop carries so is taken apart as well, since each trip is one kernel then.
 
-Guarantees: the same values, bit for bit; what something else reads whole is put together for it; arrays whose columns nothing
-takes stay as they are, and so do functions that would become much longer.
+Guarantees: the same values, bit for bit but for sums over columns and other axes, which add in another order; what something
+else reads whole is put together for it; arrays whose columns nothing takes stay as they are, and so do functions that would
+become much longer.
 """
 from __future__ import annotations
 
@@ -122,7 +123,7 @@ class _Columns:
         while len(found) > before:
             before = len(found)
             for v, n in self.producer.items():
-                follows = not found.isdisjoint(n.inputs) and _is_map(n)
+                follows = not found.isdisjoint(n.inputs) and (_is_map(n) or _keeps_columns(n, self.along))
                 if v not in found and self._width(v) and (follows or _is_stack(n, self.along)):
                     found.add(v)
             found |= {v for v, after in offered.items() if after in found}
@@ -173,7 +174,10 @@ class _Columns:
             its = n.attrs["start"][self.along.at]
             return self._column(n.inputs[0], 0) if j == its else self._filled(n.outputs[0], n.attrs["value"])
         type = self.along.column(n.outputs[0])
-        return self._emit(n.op, [self._column(x, j) for x in n.inputs], type, **n.attrs)
+        attrs = n.attrs if _is_map(n) else {**n.attrs, "shape": type.shape}
+        if n.op is broadcast:
+            attrs["axes"] = tuple([a if self.along is LAST else a - 1 for a in self.along.rest(n.attrs["axes"])])
+        return self._emit(n.op, [self._column(x, j) for x in n.inputs], type, **attrs)
 
     def _filled(self, v: Value, value: float) -> Value:
         """A column like v's of one number."""
@@ -226,13 +230,18 @@ class _Columns:
         self._add(reshape, [column], {"shape": n.attrs["shape"]}, n.outputs)
 
     def _fold(self, n: Node) -> None:
-        """The columns one after another; sums begin with 0, since -0.0 would stay."""
+        """The columns one after another, then along the other axes; sums begin with 0, since -0.0 would stay."""
         whole, *rest = self.columns[n.inputs[0]]
+        at = self.along.of(n.inputs[0].type.rank)
+        others = tuple([a - (a > at) for a in n.attrs["axes"] if a != at])
         if n.op is reduce_sum:
             whole = self._emit(add, [self._filled(n.inputs[0], 0), whole], whole.type)
-        for x in rest[:-1]:
+        for x in rest if others else rest[:-1]:
             whole = self._emit(_FOLDS[n.op], [whole, x], whole.type)
-        self._add(_FOLDS[n.op], [whole, rest[-1]], {}, n.outputs)
+        if others:
+            self._add(n.op, [whole], {**n.attrs, "axes": others}, n.outputs)
+        else:
+            self._add(_FOLDS[n.op], [whole, rest[-1]], {}, n.outputs)
 
     # ---- loops ----------------------------------------------------------------------------------
     def _given(self, v: Value, x: Value, inner: _Columns) -> list[Value]:
@@ -312,7 +321,16 @@ def _takes_columns(n: Node, along: _Axis) -> bool:
     if n.op not in _FOLDS:
         return False
     x, y = n.inputs[0].type, n.outputs[0].type
-    return n.attrs["axes"] == (along.of(x.rank),) and x.dtype == y.dtype and x.dtype in (F32, F64, I32, I64)
+    return along.of(x.rank) in n.attrs["axes"] and x.dtype == y.dtype and x.dtype in (F32, F64, I32, I64)
+
+
+def _keeps_columns(n: Node, along: _Axis) -> bool:
+    """Whether n repeats columns, or gives each of them another shape."""
+    if n.op not in (reshape, broadcast) or n.inputs[0].type.rank < 2:
+        return False
+    x, y = n.inputs[0].type, n.outputs[0].type
+    same = y.rank > 1 and x.shape[along.at] == y.shape[along.at]
+    return same and (n.op is reshape or n.attrs["axes"][along.at] == along.of(y.rank))
 
 
 def _is_map(n: Node) -> bool:

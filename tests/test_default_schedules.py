@@ -265,6 +265,28 @@ def test_what_reads_two_arrays_or_is_dear_is_stored_once():
     assert (len(arrays) - len(blocks), len(blocks)) == (2, 2)
 
 
+def test_what_is_read_at_several_places_is_stored_where_it_costs_more_to_make_again():
+    def quotients(x, y):
+        return y / np.sqrt(x)
+
+    def between(f):
+        return lambda *args: f(*args)[1:] - f(*args)[:-1]
+    x = np.ones((20, 40), "f4")
+    assert len(stored(between(quotients), x, x)) == 2 and len(stored(between(np.sqrt), x)) == 1
+    assert len(stored(between(np.sqrt), x.astype("f8"))) == 2 and len(stored(between(lambda x: x * 2 + 1), x)) == 1
+
+    def variation(x):
+        return np.sum(np.sqrt(np.diff(x, axis=0)[:, :-1] ** 2 + np.diff(x, axis=1)[:-1] ** 2 + 1e-6))
+    assert len(stored(lw.grad(variation), x)) == 2
+
+
+def test_what_reads_slices_of_one_array_reads_one_array():
+    def f(x):
+        y = x[1:] - x[:-1]
+        return np.sum(y * 2, 0), np.sum(y * 3, 1)
+    assert all("n - 1, m" not in str(shape) for kernel in stored(f, np.ones((5, 40), "f4")) for shape in kernel)
+
+
 def test_single_numbers_take_no_lanes(monkeypatch):
     monkeypatch.setattr(Target, "memory_bits", property(lambda self: self.vector_bits))
     [(_, schedule)] = schedules(lambda x: x / x.shape[0] - np.mean(x, axis=-1, keepdims=True), np.ones((5, 40), "f4"))

@@ -240,3 +240,30 @@ def test_random_programs(data: st.DataObject) -> None:
     with np.errstate(all="ignore"):
         for got, expected in zip(lw.jit(f)(x), f(x), strict=True):
             assert np.allclose(got, expected, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("fold", [np.sum, np.max, np.min, np.prod])
+@examples(15)
+@given(n=st.integers(1, 40), m=st.integers(1, 30), dtype=st.sampled_from(["f4", "f8", "i4"]), times=st.integers(1, 3),
+       axes=st.sampled_from([None, -1, (0, -1), (1, 2)]), seed=st.integers(0, 99))
+def test_folds_of_what_is_made_of_a_stack(fold, n, m, dtype, times, axes, seed) -> None:
+    """Maps, repeats and other shapes of it."""
+    x, y = (np.random.default_rng(seed).normal(size=(2, n, m)) * 3).astype(dtype)
+    fold = np.sum if dtype == "i4" and fold is np.prod else fold
+
+    def f(x, y):
+        z = np.repeat(np.stack([x, y, x - y], axis=-1) * 2 + 1, times, axis=1) / 4
+        return fold(z, axis=axes), fold(np.reshape(z, (-1, 3)), axis=-1)
+    g = lw.jit(f)
+    for a, b in zip(g(x, y), f(x, y), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-3 if fold is np.sum else 0)
+
+
+def test_a_fold_of_everything_leaves_no_stack() -> None:
+    def f(x, y):
+        return np.sum(np.repeat(np.stack([x, y], axis=-1), 3, axis=0) * 2)
+    x = np.ones((30, 40))
+    assert "concatenate" in _ops(lw.make_graph(f)(x, x))
+    assert "concatenate" not in _ops(unstacked(lw.make_graph(f)(x, x)))
+    assert lw.jit(f)(x, x) == f(x, x)

@@ -106,15 +106,16 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     terms = xp.exp(a - shift)
     total = xp.sum(terms if weights is None else terms * weights, axis=axis, keepdims=True)
     is_complex = total.dtype in COMPLEX
+    may_be_negative = weights is not None and not is_complex
     sign = total / xp.where(total == 0, 1, xp.abs(total)) if is_complex else xp.sign(total)
-    size = total if is_complex and not return_sign else xp.abs(total)
+    size = xp.abs(total) if return_sign or may_be_negative else total
     is_empty = size == 0
     out = xp.where(is_empty, -math.inf, xp.log(xp.where(is_empty, 1, size)) + shift)
     if not keepdims:
         out, sign = _squeezed(out, axis), _squeezed(sign, axis)
     if return_sign:
         return out, sign
-    return out if weights is None or is_complex else xp.where(sign < 0, math.nan, out)
+    return xp.where(sign < 0, math.nan, out) if may_be_negative else out
 
 
 def _finite_max(x: Array, axis: Any) -> Array:
