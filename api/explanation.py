@@ -17,7 +17,7 @@ import numpy as np
 from loopwright.gpu_versions import GPUEntry
 from loopwright.ir.cost import bytes_moved, flops, trips
 from loopwright.ir.dims import Extent, evaluate, symbols_in
-from loopwright.ir.graph import Node
+from loopwright.ir.graph import Node, Value
 from loopwright.ir.ops.control import scan, while_
 from loopwright.ir.residuals import Choice, total
 from loopwright.ir.schedule import ComputeAt, Distribute
@@ -25,7 +25,7 @@ from loopwright.ir.signature import Version
 from loopwright.lower.control import blocks, is_control
 from loopwright.lower.padding import unpadded
 from loopwright.lower.runtime.lazy import segments
-from loopwright.lower.strips import results_in_strips
+from loopwright.lower.strips import what_is_in_strips
 from loopwright.lower.target import host_target
 from loopwright.versions import Draft, Entry, Versions
 
@@ -68,11 +68,16 @@ def _version_lines(number: int, entry: Entry, sizes: Mapping[str, int] | None) -
     lines += [f"  result {k} takes the memory of argument {a}" for k, a in entry.compiled.donations.items()]
     lines += _kept_lines(entry.draft, sizes)
     kernels = entry.compiled.kernels
-    divided = set() if entry.compiled.donations else results_in_strips(kernels, host_target())
+    divided, chains = (set(), []) if entry.compiled.donations else what_is_in_strips(kernels, host_target())
+    number: dict[Value, int] = {}
     for k, node in enumerate(unpadded(kernels).nodes):
+        number.update(dict.fromkeys(node.outputs, k))
         lines += _kernel_lines(k, node, sizes)
         if not divided.isdisjoint(node.outputs):
             lines.append("    no row needs another: threads take some rows each through all trips")
+        for chain in [x for x in chains if x[-1] in node.outputs]:
+            through = ", ".join(str(number[v]) for v in chain)
+            lines.append(f"  no row of kernels {through} needs another: threads take some rows each through all of them")
     return lines
 
 

@@ -41,10 +41,10 @@ def blocked(g: Graph, target: Target, choices: Mapping[Value, Chaining] = {}) ->
             readers.setdefault(v, set()).add(n)
     loops: dict[Node, Node] = {}  # by the last kernel of the chain, where the loop stands: what it waits for stands before
     inside, wanted = set[Node](), set(g.results)
-    runs = _runs(g.nodes, known)
-    if unknown := set(choices).difference(run[0].outputs[0] for run in runs if run):
+    found = runs(g.nodes, known)
+    if unknown := set(choices).difference(run[0].outputs[0] for run in found if run):
         raise ScheduleError(f"{choices[unknown.pop()]}: no chain of kernels begins with that of the node.")
-    for run in runs:
+    for run in found:
         choice = choices.get(run[0].outputs[0]) if run else None
         rows = choice.rows if isinstance(choice, InBlocks) else None
         if rows is not None and rows < 1:
@@ -62,11 +62,11 @@ def blocked(g: Graph, target: Target, choices: Mapping[Value, Chaining] = {}) ->
 
 def chains(g: Graph) -> list[tuple[Value, bool]]:
     """The first results of the chains of a partitioned graph, and whether these are in blocks if nothing is decided."""
-    return [(run[0].outputs[0], _pays(run)) for run in _runs(g.nodes, KnownAxes()) if len(run) > 1]
+    return [(run[0].outputs[0], _pays(run)) for run in runs(g.nodes, KnownAxes()) if len(run) > 1]
 
 
 # ---- chains -------------------------------------------------------------------------------------
-def _runs(nodes: Sequence[Node], known: KnownAxes) -> list[list[Node]]:
+def runs(nodes: Sequence[Node], known: KnownAxes) -> list[list[Node]]:
     """Chains of kernels that may share a loop over their results' first axis. Nothing else that stands between the first
     and the last of a chain reads what it makes, or makes what it reads: that would be kept for the whole loop."""
     found: list[list[Node]] = []

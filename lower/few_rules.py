@@ -23,11 +23,11 @@ MOST_FOLDS = 2  # of each of a few columns: accumulators of all are in registers
 _OF_WINDOWS = (windows, block_sums, row_products)
 
 
-def may_go_by_columns(s: Survey, *, across: bool) -> bool:
+def may_go_by_columns(s: Survey, *, across: bool, apart: bool) -> bool:
     """Whether there may be few columns that are folded, a few folds in a pass, and none needs the others. across: lanes along
-    the root hold its folds, or these are of everything."""
+    the root hold its folds, or these are of everything; apart: the last loop is one of its own."""
     if adds_up(s.region):
-        return go_by_columns(s.region)
+        return apart and go_by_columns(s.region)
     folds = sum(isinstance(r.expr, Reduce) for r in s.stages)
     if not across or len(s.region.results) > 1 or folds > MOST_FOLDS or isinstance(s.root.expr, Scatter | Prefix):
         return False

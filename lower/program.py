@@ -226,7 +226,7 @@ def _sums_apart(region: Graph, schedule: Schedule, name: str, symbols: tuple[str
     sizes = ", ".join((*(f"i64 %n{k}" for k in range(len(symbols))), "ptr %error"))
     for whole in sums_apart(region):
         part = in_columns(whole) if is_sum(whole) else whole
-        steps = [x for x in schedule if not (isinstance(x, InPlace) and is_sum(whole))]
+        steps = tuple([x for x in schedule if not (isinstance(x, InPlace) and is_sum(whole))])
         own = None if part is None else squeezed_schedule(part, target, steps)
         if part is None or own is None:
             return None

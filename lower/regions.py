@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
 
 from loopwright.ir.dims import product, substitute, symbol_of
 from loopwright.ir.graph import Graph, Node, Value
@@ -19,11 +19,11 @@ from loopwright.lower.control import blocks, carry_count, initial_carries, padde
 from loopwright.lower.functions import FAILED, Frame, Function
 from loopwright.lower.plan import Argument, Place, Regions, ResultMemory, bytes_of, on_stack, plan_memory, plan_regions
 from loopwright.lower.runtime.pool_text import WAKING
+from loopwright.lower.runtime.sizes import Sizes
 from loopwright.lower.runtime.writer import Writer, every
 
 SMALL_TEXT = 20_000  # characters of a function that may become part of another
 FEW_TRIPS = 1 << 16  # of small bodies: over before anybody could ask for an end
-FEW_ROWS = 64  # that threads need not take some each of, if single kernels have work for them
 MOST_SITES = 2  # of a loop that threads share: the unknown one and another
 FIRST_POLL = {True: 1024, False: 1}  # trips before the first question, by whether the body is small
 POLL_OF_ROWS = 32  # where it is, but runs on many rows
@@ -381,25 +381,34 @@ def _blocks(c: _Control) -> None:
     c.leave()
 
 
+def _even(w: Writer, total: str, most: str, together: str) -> str:
+    """How many positions blocks of even size have."""
+    rows = _divided_up(w, total, _divided_up(w, total, most))
+    return rows if together == "1" else w.let(f"mul i64 {_divided_up(w, rows, together)}, {together}")
+
+
 def _go_through(frame: Frame, region: Graph, places: Sequence[str], axes: Sequence[int | None], begin: str, end: str,
-                most: str, together: str = "1", *, polls: bool = False) -> None:
+                most: str, together: str = "1", *, polls: bool = False, equal: bool = False) -> None:
     """A loop that runs a region on blocks of at most so many positions from `begin` to `end`, but of a multiple of `together`:
-    of even size. Every pointer is that of position 0 of its axis. The region gets its memory from the system, as large as a
-    block needs. `polls`: between blocks, too, signals are asked for, since what loops in them know of time ends with them."""
+    of even size, or `equal` ones of `most`, of which the last goes through some positions again. Every pointer is that of
+    position 0 of its axis. The region gets its memory from the system, as large as a block needs. `polls`: between blocks, too,
+    signals are asked for, since what loops in them know of time ends with them."""
     w, sizes, plan = frame.w, frame.sizes, plan_memory(region)
     values = (*region.params[1:], *region.results)
     steps = [None if a is None else sizes.extent(product(v.type.shape[a + 1:]) * v.type.dtype.itemsize)
              for v, a in zip(values, axes, strict=True)]
     at, count = w.slot("i64"), w.slot("i64")
-    total = w.let(f"sub i64 {end}, {begin}")
-    rows = _divided_up(w, total, _divided_up(w, total, most))
-    if together != "1":
-        rows = w.let(f"mul i64 {_divided_up(w, rows, together)}, {together}")
+    rows = most if equal else _even(w, w.let(f"sub i64 {end}, {begin}"), most, together)
+    last = w.let(f"sub i64 {end}, {rows}") if equal else ""
     w.store("i64", begin, at)
 
     def body(now: list[str], following: list[str]) -> None:
         start = w.load("i64", at)
-        w.store("i64", w.call("i64", "llvm.smin.i64", f"i64 {rows}", f"i64 {w.let(f'sub i64 {end}, {start}')}"), count)
+        if equal:
+            start = w.call("i64", "llvm.smin.i64", f"i64 {start}", f"i64 {last}")
+            w.store("i64", rows, count)
+        else:
+            w.store("i64", w.call("i64", "llvm.smin.i64", f"i64 {rows}", f"i64 {w.let(f'sub i64 {end}, {start}')}"), count)
         moved = [base if step is None else w.let(f"getelementptr i8, ptr {base}, i64 {w.let(f'mul i64 {start}, {step}')}")
                  for base, step in zip(places, steps, strict=True)]
         given = len(region.params) - 1
@@ -413,15 +422,28 @@ def _go_through(frame: Frame, region: Graph, places: Sequence[str], axes: Sequen
 
 def _strips(c: _Control) -> None:
     """Threads call a function of its own with shares of the positions. What could raise at two places stays on one thread, so
-    that one error alone is told; so do few positions with much to do in each trip, where threads share out each kernel."""
-    n, w, sizes = c.node, c.w, c.frame.sizes
-    total, least, together, work, trip = [sizes.extent(n.attrs[x]) for x in ("total", "least", "together", "work", "trip")]
-    context = w.slot(f"[{len(n.inputs) + len(n.outputs) + len(sizes.symbols) + 1} x i64]")
+    that one error alone is told; so do few positions with much to do in each trip, where threads share out each kernel, and all
+    positions that are one strip."""
+    n, w, sizes, few = c.node, c.w, c.frame.sizes, c.node.attrs["few"]
+    total, work, trip = [sizes.extent(n.attrs[x]) for x in ("total", "work", "trip")]
+    words = len(n.inputs) + len(n.outputs) + len(sizes.symbols) + 1
+    context = w.slot(f"[{words + 1} x i64]")
     share, frame = f"{c.name}_share", _share(c, context)
     c.frame.sites, c.frame.can_fail = frame.sites, frame.can_fail
-    is_alone = len(c.frame.sites) > MOST_SITES or w.let(
-        f"and i1 {w.let(f'icmp slt i64 {total}, {FEW_ROWS}')}, {w.let(f'icmp sge i64 {trip}, {WAKING}')}")
     alone, shared, done = w.fresh("alone"), w.fresh("shared"), w.fresh("done")
+    if n.attrs["equal"]:
+        small, large = w.fresh("small"), w.fresh("large")
+        fit = [w.let(f"icmp sle i64 {sizes.extent(x)}, {sizes.extent(most)}") for x, most in n.attrs["near"]]
+        w.branch(reduce(lambda a, b: w.let(f"and i1 {a}, {b}"), fit), small, large)
+        w.label(small)
+        w.store("i64", total, context, 8 * words)
+        w.jump(alone)
+        w.label(large)
+    here = Sizes(w, sizes.symbols)
+    rows, least, together = [here.extent(n.attrs[x]) for x in ("rows", "least", "together")]
+    w.store("i64", rows, context, 8 * words)
+    is_alone = len(c.frame.sites) > MOST_SITES or w.let(
+        f"and i1 {w.let(f'icmp slt i64 {total}, {few}')}, {w.let(f'icmp sge i64 {trip}, {WAKING}')}")
     w.branch("true" if is_alone is True else is_alone, alone, shared)
     w.label(alone)
     w.do(f"call void @{share}(ptr {context}, i64 0, i64 {total})")
@@ -447,8 +469,9 @@ def _share(c: _Control, context: str) -> Frame:
         return {s: head.load("i64", "%context", 8 * (len(words) - len(symbols) + k)) for k, s in enumerate(symbols)}
     frame = Frame(c.frame.function_of, known, inlines=False)
     places = [frame.head.load("ptr", "%context", 8 * k) for k in range(len(n.inputs) + len(n.outputs))]
-    rows, together = (frame.sizes.extent(n.attrs[x]) for x in ("rows", "together"))
-    _go_through(frame, n.regions[0], places, n.attrs["axes"], "%begin", "%end", rows, together, polls=True)
+    rows, equal = frame.head.load("i64", "%context", 8 * len(words)), n.attrs["equal"]
+    together = "1" if equal else frame.sizes.extent(n.attrs["together"])
+    _go_through(frame, n.regions[0], places, n.attrs["axes"], "%begin", "%end", rows, together, polls=not equal, equal=equal)
     frame.w.do("ret void")
     frame.w.label(FAILED)
     frame.w.do("ret void")

@@ -420,12 +420,12 @@ def _few_columns(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Ta
     rank, folds = len(s.index), any(isinstance(r.expr, Reduce | Prefix | Scatter) for r in s.stages)
     if any(n.op is windows for n in s.region.nodes):
         return []
-    is_flat = s.index or any(isinstance(x, Fuse) for x in schedule)
-    if len(scheduled.sites) == 1 and may_go_by_columns(s, across=folds and (_across_lanes(s, schedule) or not is_flat)):
+    fused = any(isinstance(x, Fuse) and (not rank or x.loop + x.count == rank) for x in schedule)
+    across = folds and (_across_lanes(s, schedule) or not (rank or fused))
+    if len(scheduled.sites) == 1 and may_go_by_columns(s, across=across, apart=not fused):
         return [ByColumns()]
     if len(s.region.results) > 1 or folds:
         return few_steps(s, schedule, scheduled)
-    fused = any(isinstance(x, Fuse) and x.loop + x.count == rank for x in schedule)
     region = None if fused else one_of_few(s.region, FewColumns(1, 1))
     known = None if region is None or s.loops < rank else _surveyed(region, target)
     if known is not None and known.loops < rank:

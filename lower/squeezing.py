@@ -28,12 +28,13 @@ MOST = 4  # symbols that are looked at
 
 
 def ones_of(region: Graph, nest: Nest) -> Ones | None:
-    """The symbols whose being 1 leaves loops of one trip, or vectors, inside others; None where there are none."""
+    """The symbols whose being 1 leaves loops of one trip, or vectors, inside others, or nothing for threads to share out; None
+    where there are none."""
     if any(n.op.loop is None or n.regions for n in region.nodes):
         return None
     shapes = [v.type.shape for v in (*region.params, *region.results)]
     alone = dict.fromkeys(s for shape in shapes for n in shape if (s := symbol_of(n)))
-    matter = [x for x in dict.fromkeys(map(_factors, _innermost(nest))) if x and any(_many(shape, x) for shape in shapes)]
+    matter = [x for x in dict.fromkeys(map(_factors, (*_innermost(nest), *_shared_out(nest)))) if x and any(_many(shape, x) for shape in shapes)]
     symbols = tuple(dict.fromkeys([*(s for x in matter for s in x), *alone]))[:MOST]
     matter = [x for x in matter if set(symbols[:MOST]) & alone.keys() >= set(x)]
     return Ones(symbols, tuple(matter)) if matter else None
@@ -44,6 +45,11 @@ def with_ones(region: Graph, nest: Nest, *, scatters: bool) -> Nest:
     ones = None if scatters else ones_of(region, nest)
     check(ones is not None, Squeeze(), "no size of an innermost loop may turn out to be 1")
     return altered(nest, ones=ones)
+
+
+def _shared_out(nest: Nest) -> Iterator[Extent]:
+    """How far the loop goes that threads share out, if others are inside: one position would be one thread's."""
+    yield from (s.extent for s in nest.body if isinstance(s, For) and s.parallel and any(isinstance(x, For) for x in s.body))
 
 
 def _innermost(nest: Nest) -> Iterator[Extent]:

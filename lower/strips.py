@@ -1,43 +1,58 @@
-"""Loops whose rows do not meet, in strips: some rows go through all trips before others begin, or on other threads.
+"""Loops, and chains of kernels, whose rows do not meet, in strips: some rows go through all trips, or all kernels, before
+others begin, or on other threads.
 
 A step of a recurrent network, or of a batch of any other systems, computes every row of the state from that row, its inputs and
 what stays. Threads that share out each kernel of each step would wait for one another all the time, and move the state from
-cache to cache; a state larger than the caches would go through memory once a trip.
+cache to cache; a state larger than the caches would go through memory once a trip. A softmax along a middle axis is four
+kernels, each of which would go through all of an array.
 
-Guarantees: the same values from the same kernels; a loop is divided only where every element of each kernel's results needs
-nothing of other rows; how many rows a strip has follows from the sizes of the call and the number of threads. It is decided
-when a program becomes text, like copies of matrices (`panels.py`). Loops inside loops are left whole.
+Guarantees: the same values from the same kernels; what is divided computes every element of each kernel's results from nothing
+of other rows; how many rows a strip has follows from the sizes of the call, and in loops from the number of threads, too. All
+strips of a chain have as many rows: where there is one, kernels may add up in another order. It is decided when a program
+becomes text, like copies of matrices (`panels.py`). Loops inside loops, and chains there, are left whole.
 """
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from loopwright.ir.cost import flops
-from loopwright.ir.dims import Dim, Extent, floordiv, maximum, substitute, summed
+from loopwright.ir.dims import Dim, Extent, floordiv, maximum, minimum, substitute, summed
 from loopwright.ir.graph import Graph, Node, Value, fresh_symbol
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.control import scan
 from loopwright.ir.types import I64, ArrayType
-from loopwright.lower.blocking import KnownAxes, narrow
+from loopwright.lower.blocking import KnownAxes, narrow, runs
 from loopwright.lower.control import padded_scan, sized, strip_scan, strips
-from loopwright.lower.kernel import kernel
+from loopwright.lower.kernel import kernel, region_of
 from loopwright.lower.panels import panel_product, with_panels
 from loopwright.lower.plan import bytes_of, on_stack
+from loopwright.lower.runtime.pool_text import WAKING
 from loopwright.lower.target import Target
 
 LINE = 64  # bytes that threads do not share
 LEAST_BYTES = 1024  # of the state's rows that a thread takes: fewer are not worth its start
 LEAST_ROWS = 8  # of a product that a thread takes: fewer read its matrix too often
+FEW_STATES = 64  # of a loop, that threads need not take some each of, if single kernels have work for them
+STRIPS = 16  # of a chain, at least, if each is work enough
 
 
 def in_strips(g: Graph, target: Target) -> Graph:
-    """A partitioned graph with its loops whose rows do not meet in strips of rows."""
-    if not any(n.op is not kernel and n.regions for n in g.nodes):
+    """A partitioned graph with its loops and chains whose rows do not meet in strips of rows."""
+    chains = _chains(g, target)
+    inside = {n for run in chains.values() for n in run.nodes}
+    if not chains and not any(n.op is not kernel and n.regions for n in g.nodes):
         return g
-    return Graph(g.params, tuple([_node(n, target) for n in g.nodes]), g.results, g.constraints)
+    nodes = [chains[n].strips if n in chains else _node(n, target) for n in g.nodes if n in chains or n not in inside]
+    return Graph(g.params, tuple(nodes), g.results, g.constraints)
 
 
-def results_in_strips(g: Graph, target: Target) -> set[Value]:
-    """The results of those loops of a partitioned graph that its program has in strips, no size's value in between."""
-    return {v for n in in_strips(with_panels(g, target), target).nodes if n.op is strips for v in n.outputs}
+def what_is_in_strips(g: Graph, target: Target) -> tuple[set[Value], list[list[Value]]]:
+    """Of a partitioned graph, what its program has in strips: the results of loops, no size's value in between, and, chain by
+    chain, the first results of kernels."""
+    whole = with_panels(g, target)
+    made = [n for n in in_strips(whole, target).nodes if n.op is strips and not n.attrs["equal"]]
+    return {v for n in made for v in n.outputs}, [[n.outputs[0] for n in x.nodes] for x in _chains(whole, target).values()]
 
 
 def _node(n: Node, target: Target) -> Node:
@@ -73,6 +88,64 @@ def _divided(n: Node, target: Target) -> Node | None:
     return Node(strips, n.inputs, attrs, n.outputs, (Graph((count, *own), (once,), outs),), n.source)
 
 
+# ---- chains -------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Chain:
+    nodes: list[Node]
+    strips: Node
+
+
+def _chains(g: Graph, target: Target) -> dict[Node, _Chain]:
+    """Chains of kernels that go through large arrays again, by their last kernel: what they wait for stands before it."""
+    readers: dict[Value, set[Node]] = {}
+    for n in g.nodes:
+        for v in n.inputs:
+            readers.setdefault(v, set()).add(n)
+    found = {}
+    for run in runs(g.nodes, KnownAxes()):
+        node = _chain(run, readers, set(g.results), target) if _reads_again(run) else None
+        if node is not None:
+            found[run[-1]] = _Chain(run, node)
+    return found
+
+
+def _reads_again(run: list[Node]) -> bool:
+    """Whether several kernels of a chain, all generated, read or make one array of as many axes as any."""
+    if len(run) < 2 or any(n.attrs["implementation"] != "generated" for n in run):
+        return False
+    touched = [v for n in run for v in {*n.inputs, *n.outputs}]
+    rank = max(v.type.rank for v in touched)
+    return any(v.type.rank == rank and touched.count(v) > 1 and not on_stack(bytes_of(v)) for v in touched)
+
+
+def _chain(run: list[Node], readers: Mapping[Value, set[Node]], wanted: set[Value], target: Target) -> Node | None:
+    """A chain in strips; None where it keeps nothing for itself, or its rows meet."""
+    results = tuple([v for n in run for v in n.outputs if v in wanted or not readers.get(v, set()) <= set(run)])
+    body, outside = region_of(run, results)
+    total, size = results[0].type.shape[0], fresh_symbol()
+    made = _narrowed(body, total, size)
+    if made is None or total == 1:
+        return None
+    region, has_rows = made
+    axes = [0 if has else None for has in has_rows] + [0] * len(results)
+    now = Value(ArrayType((), I64))
+    own, outs = tuple([Value(v.type) for v in region.params]), tuple([Value(v.type) for v in region.results])
+    once = Node(sized, (now, *own), {"size": size}, outs, (region,))
+    work, near = _work(region, size), _near(region, size, target)
+    worth = maximum(_divided_up(total, STRIPS), floordiv(WAKING, work + 1))
+    count = _divided_up(total, maximum(minimum(near, worth), 1))
+    rows = maximum(_divided_up(total, maximum(count, 1)), 1)  # so that the last strip goes through few rows again
+    attrs = {"size": size, "total": total, "axes": tuple(axes), "rows": rows, "least": rows, "together": rows, "equal": True,
+             "work": work, "trip": work * total, "few": 0,
+             "near": (((_each(region, size) + 1) * total, target.cache_bytes // 2), ((work + 1) * total, WAKING))}
+    return Node(strips, tuple(outside), attrs, results, (Graph((now, *own), (once,), outs),), run[-1].source)
+
+
+def _divided_up(a: Extent, b: Extent) -> Extent:
+    return floordiv(a + b - 1, b)
+
+
+# ---- rows ---------------------------------------------------------------------------------------
 def _narrowed(body: Graph, total: Extent, size: Dim) -> tuple[Graph, list[bool]] | None:
     """A loop's body for `size` rows, and which of its parameters have rows; None where rows meet."""
     known = KnownAxes()
@@ -121,19 +194,32 @@ def _product(region: Graph) -> Graph:
 def _amounts(body: Graph, n: Node, size: Dim, total: Extent, target: Target) -> dict[str, Extent]:
     """How many rows of a loop are in the caches together, the fewest that a thread takes, of which number a multiple, and the
     units of work of a row in all trips and of all rows in a trip."""
-    one = {str(size): 1}
-    values = [v for m in body.nodes for v in m.outputs]
-    each = substitute(summed(bytes_of(v) for v in (*values, *body.params) if size in v.type.shape), one)
-    again = summed(bytes_of(v) for v in body.params if size not in v.type.shape)
     is_product = any(m.attrs["implementation"] == panel_product.name for m in body.nodes)
-    work = floordiv(substitute(summed(flops(_plain(m)) for m in body.nodes), one), 2) + floordiv(each, 4)
-    state = substitute(bytes_of(body.results[0]), one)
+    work, state = _work(body, size), substitute(bytes_of(body.results[0]), {str(size): 1})
     return {
-        "rows": maximum(floordiv(maximum(target.cache_bytes // 2, 2 * again), each + 1), LEAST_ROWS),
+        "rows": maximum(_near(body, size, target), LEAST_ROWS),
         "least": maximum(floordiv(LEAST_BYTES, state + 1), LEAST_ROWS if is_product else 1),
-        "together": maximum(floordiv(LINE, state), 1),
-        "work": work * n.attrs["length"], "trip": work * total,
+        "together": maximum(floordiv(LINE, state), 1), "equal": False, "near": (),
+        "work": work * n.attrs["length"], "trip": work * total, "few": FEW_STATES,
     }
+
+
+def _each(body: Graph, size: Dim) -> Extent:
+    """The bytes of a row in all arrays."""
+    values = (*(v for m in body.nodes for v in m.outputs), *body.params)
+    return substitute(summed(bytes_of(v) for v in values if size in v.type.shape), {str(size): 1})
+
+
+def _near(body: Graph, size: Dim, target: Target) -> Extent:
+    """How many rows are in the caches together: not less than what all rows read anew."""
+    again = summed(bytes_of(v) for v in body.params if size not in v.type.shape)
+    return floordiv(maximum(target.cache_bytes // 2, 2 * again), _each(body, size) + 1)
+
+
+def _work(body: Graph, size: Dim) -> Extent:
+    """The units of work of a row."""
+    arithmetic = substitute(summed(flops(_plain(m)) for m in body.nodes), {str(size): 1})
+    return floordiv(arithmetic, 2) + floordiv(_each(body, size), 4)
 
 
 def _plain(n: Node) -> Graph:

@@ -176,7 +176,7 @@ class _Columns:
         type = self.along.column(n.outputs[0])
         attrs = n.attrs if _is_map(n) else {**n.attrs, "shape": type.shape}
         if n.op is broadcast:
-            attrs["axes"] = tuple([a if self.along is LAST else a - 1 for a in self.along.rest(n.attrs["axes"])])
+            attrs = {**attrs, "axes": tuple([a if self.along is LAST else a - 1 for a in self.along.rest(n.attrs["axes"])])}
         return self._emit(n.op, [self._column(x, j) for x in n.inputs], type, **attrs)
 
     def _filled(self, v: Value, value: float) -> Value:
