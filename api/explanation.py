@@ -69,14 +69,14 @@ def _version_lines(number: int, entry: Entry, sizes: Mapping[str, int] | None) -
     lines += _kept_lines(entry.draft, sizes)
     kernels = entry.compiled.kernels
     divided, chains = (set(), []) if entry.compiled.donations else what_is_in_strips(kernels, host_target())
-    number: dict[Value, int] = {}
+    kernel_of: dict[Value, int] = {}
     for k, node in enumerate(unpadded(kernels).nodes):
-        number.update(dict.fromkeys(node.outputs, k))
+        kernel_of.update(dict.fromkeys(node.outputs, k))
         lines += _kernel_lines(k, node, sizes)
         if not divided.isdisjoint(node.outputs):
             lines.append("    no row needs another: threads take some rows each through all trips")
         for chain in [x for x in chains if x[-1] in node.outputs]:
-            through = ", ".join(str(number[v]) for v in chain)
+            through = ", ".join(str(kernel_of[v]) for v in chain)
             lines.append(f"  no row of kernels {through} needs another: threads take some rows each through all of them")
     return lines
 

@@ -194,6 +194,93 @@ def together() -> list[Timing]:
             lambda library: library.grad(lambda x: library.numpy.sum(library.numpy.repeat(x, 2, 1) ** 2)), lambda x: 4 * x))
 
 
+# ---- images and points ----------------------------------------------------------------------------
+def _classes(xp):
+    def f(x):
+        e = xp.exp(x - xp.max(x, axis=1, keepdims=True))
+        return e / xp.sum(e, axis=1, keepdims=True)
+    return f
+
+
+def _normed_channels(xp):
+    return lambda x: (x - xp.mean(x, axis=(2, 3), keepdims=True)) / xp.sqrt(xp.var(x, axis=(2, 3), keepdims=True) + 1e-5)
+
+
+def _slopes_of_classes(library):
+    softmax = _classes(library.numpy)
+    return library.grad(lambda x, w: library.numpy.sum(softmax(x) * w))
+
+
+def _torch_slopes_of_classes(torch):
+    def f(x, w):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad((torch.softmax(x, 1) * w).sum(), x)[0]
+    return f
+
+
+def _variation(library):
+    xp = library.numpy
+
+    def f(u):
+        down, right = xp.diff(u, axis=0)[:, :-1], xp.diff(u, axis=1)[:-1]
+        return xp.sum(xp.sqrt(down * down + right * right + 1e-6))
+    return library.grad(f)
+
+
+def _variation_by_hand(u):
+    down, right = np.diff(u, axis=0)[:, :-1], np.diff(u, axis=1)[:-1]
+    length, slope = np.sqrt(down * down + right * right + 1e-6), np.zeros_like(u)
+    slope[1:, :-1] += down / length
+    slope[:-1, 1:] += right / length
+    slope[:-1, :-1] -= (down + right) / length
+    return slope
+
+
+def planes() -> list[Timing]:
+    """Classes of pixels, channels brought to mean 0 and variance 1, the slope of an image's total variation."""
+    return held(
+        plain("softmax over 19 classes, 4x19x128x128", (normal(4, 19, 128, 128),), _classes,
+              torch=lambda torch: lambda x: torch.softmax(x, 1)),
+        Row("gradient of softmax over 19 classes, 4x19x128x128", (normal(4, 19, 128, 128), normal(4, 19, 128, 128)),
+            _slopes_of_classes, torch=_torch_slopes_of_classes),
+        plain("channels normalised, 16x32x28x28", (normal(16, 32, 28, 28),), _normed_channels,
+              torch=lambda torch: lambda x: torch.nn.functional.instance_norm(x), tolerance=1e-4),
+        *(Row("gradient of total variation, 512x512", (normal(512, 512),), _variation, _variation_by_hand, dtype=dtype)
+          for dtype in FLOATS))
+
+
+def _spread(xp):
+    return lambda x, w: xp.sum((x - w) ** 2)
+
+
+def _farthest(xp):
+    return lambda x, w: xp.max(xp.abs(x - w))
+
+
+def _centred(xp):
+    def f(x):
+        y = x * 2 + 1
+        return y, xp.mean(y, axis=0)
+    return f
+
+
+def _pairs(xp):
+    return lambda x, y: xp.sum(xp.stack([x, y], -1) * 2)
+
+
+def points() -> list[Timing]:
+    """Points of three coordinates, which a plain `jit` learns from the call: sums of all, means beside what is stored."""
+    return held(
+        *(plain("squared distances to a point, 50000x3", (normal(50_000, 3), normal(3)), _spread, torch=_spread, dtype=dtype)
+          for dtype in FLOATS),
+        plain("greatest distance to a point, 50000x3", (normal(50_000, 3), normal(3)), _farthest,
+              torch=lambda torch: lambda x, w: (x - w).abs().max()),
+        plain("points moved, and their mean, 50000x3", (normal(50_000, 3),), _centred,
+              torch=lambda torch: lambda x: (y := x * 2 + 1, y.mean(0)), tolerance=1e-4),
+        plain("sum of pairs, 1e5", (normal(100_000), normal(100_000)), _pairs,
+              torch=lambda torch: lambda x, y: (torch.stack([x, y], -1) * 2).sum(), tolerance=1e-2))
+
+
 # ---- linear algebra -------------------------------------------------------------------------------
 def _distances(xp):
     return lambda x, y: xp.sqrt(xp.sum((x[:, None] - y[None]) ** 2, axis=-1))
@@ -262,4 +349,4 @@ def small_systems() -> list[Timing]:
         plain("500 systems, 6x6", (regular(500, 6, 6), normal(500, 6, 1)), solutions, torch=solutions, tolerance=1e-4))
 
 
-WORKLOADS = (short_rows, statistics, elements, lookups, moved, together, small_products, vectors, small_systems)
+WORKLOADS = (short_rows, statistics, elements, lookups, moved, together, planes, points, small_products, vectors, small_systems)

@@ -294,7 +294,7 @@ def _retyped_region(region: Graph, axis: int, size: Extent) -> Graph | None:
     nodes = []
     for n in region.nodes:
         old, made = n.outputs[0].type, new[n.outputs[0]].type
-        attrs = {k: made.shape if a == old.shape else a for k, a in n.attrs.items()}
+        attrs = {k: made.shape if k == "shape" and a == old.shape else a for k, a in n.attrs.items()}
         inputs = tuple([new[v] for v in n.inputs])
         try:
             types = n.op.result_types([v.type for v in inputs], (), attrs)

@@ -34,7 +34,8 @@ def ones_of(region: Graph, nest: Nest) -> Ones | None:
         return None
     shapes = [v.type.shape for v in (*region.params, *region.results)]
     alone = dict.fromkeys(s for shape in shapes for n in shape if (s := symbol_of(n)))
-    matter = [x for x in dict.fromkeys(map(_factors, (*_innermost(nest), *_shared_out(nest)))) if x and any(_many(shape, x) for shape in shapes)]
+    found = dict.fromkeys(map(_factors, (*_innermost(nest), *_shared_out(nest))))
+    matter = [x for x in found if x and any(_many(shape, x) for shape in shapes)]
     symbols = tuple(dict.fromkeys([*(s for x in matter for s in x), *alone]))[:MOST]
     matter = [x for x in matter if set(symbols[:MOST]) & alone.keys() >= set(x)]
     return Ones(symbols, tuple(matter)) if matter else None

@@ -123,8 +123,8 @@ def _chain(run: list[Node], readers: Mapping[Value, set[Node]], wanted: set[Valu
     results = tuple([v for n in run for v in n.outputs if v in wanted or not readers.get(v, set()) <= set(run)])
     body, outside = region_of(run, results)
     total, size = results[0].type.shape[0], fresh_symbol()
-    made = _narrowed(body, total, size)
-    if made is None or total == 1:
+    made = None if total == 1 else _narrowed(body, total, size)
+    if made is None:
         return None
     region, has_rows = made
     axes = [0 if has else None for has in has_rows] + [0] * len(results)

@@ -128,6 +128,15 @@ def test_what_stays_whole(f):
     close(lw.jit(f)(x), f(x))
 
 
+def test_axes_that_are_numbered_as_a_shape():
+    """Of 2x3 positions, each summed along axes 2 and 3: (2, 3) is both."""
+    def f(x):
+        y = np.exp(x - np.max(x, axis=1, keepdims=True))
+        return y / np.sum(y, axis=1, keepdims=True), np.sum(y, axis=(2, 3)) * 2
+    x = rng.normal(size=(2, 3, 4, 5))
+    close(lw.jit(f, shapes="2 3 m k")(x), f(x))
+
+
 def test_donated_arrays_stay_whole():
     f, x = lw.jit(lambda x: softmax(x) * 2, donate_argnums=0), rng.normal(size=(300, 30, 50))
     want = softmax(x) * 2
