@@ -20,7 +20,7 @@ from loopwright.ir.source import Source
 from loopwright.lower.blocking import blocked
 from loopwright.lower.by_columns import adds_up, in_columns, is_sum, sums_apart
 from loopwright.lower.codegen import KernelText, emit_nest, exported
-from loopwright.lower.control import is_control
+from loopwright.lower.control import is_control, sized, strips
 from loopwright.lower.covers import RULES, Cover, chosen, covered
 from loopwright.lower.decisions import InBlocks
 from loopwright.lower.donation import donate
@@ -196,7 +196,10 @@ class _Module:
         return alone if nest.ones and any(set(alone) >= set(group) for group in nest.ones.matter) else []
 
     def _control(self, whole: Graph) -> Function:
-        f, text, shared = control_function(whole, f"{CONTROL}{next(self.number)}", self.function)
+        n = whole.nodes[0]  # what only calls kernels needs no care
+        only_calls = n.op is sized or (n.op is strips and n.attrs["equal"])
+        name = f"{'through_' if only_calls else CONTROL}{next(self.number)}"
+        f, text, shared = control_function(whole, name, self.function, quickly=only_calls)
         self._add(text, shared)
         return f
 

@@ -29,9 +29,9 @@ FIRST_POLL = {True: 1024, False: 1}  # trips before the first question, by wheth
 POLL_OF_ROWS = 32  # where it is, but runs on many rows
 
 
-def control_function(whole: Graph, name: str,
-                     function_of: Callable[[Node], Function]) -> tuple[Function, str, tuple[str, ...]]:
-    """The function of the only node of `whole`, its text and the declarations it needs."""
+def control_function(whole: Graph, name: str, function_of: Callable[[Node], Function], *,
+                     quickly: bool) -> tuple[Function, str, tuple[str, ...]]:
+    """The function of the only node of `whole`, its text and the declarations it needs. quickly: compile it so."""
     n = whole.nodes[0]
     symbols = {s: f"%n{k}" for k, s in enumerate(whole.free_symbols)}
     operands = [f"%p{whole.params.index(v)}" for v in n.inputs]
@@ -51,7 +51,7 @@ def control_function(whole: Graph, name: str,
     parameters = [*(f"ptr {'' if v in initial else 'noalias '}%p{k}" for k, v in enumerate(whole.params)),
                   *(f"ptr {'' if k < len(initial) else 'noalias '}{r}" for k, r in enumerate(results)),
                   "ptr %workspace", *(f"i64 {s}" for s in symbols.values()), "ptr %error"]
-    text = frame.text(f"internal void @{name}({', '.join(parameters)})")
+    text = frame.text(f"{'' if quickly else 'internal '}void @{name}({', '.join(parameters)})", quickly)
     is_small = frame.is_small and n.op is not sized and not c.others and len(text) < SMALL_TEXT
     declared = (*frame.w.declarations, *(x for _, w in c.others for x in w.declarations))
     return Function(name, tuple(frame.sites), frame.can_fail, is_small), "\n".join((*(x for x, _ in c.others), text)), declared
@@ -475,7 +475,8 @@ def _share(c: _Control, context: str) -> Frame:
     frame.w.do("ret void")
     frame.w.label(FAILED)
     frame.w.do("ret void")
-    c.others.append((frame.text(f"internal void @{c.name}_share(ptr %context, i64 %begin, i64 %end)"), frame.w))
+    header = f"{'' if equal else 'internal '}void @{c.name}_share(ptr %context, i64 %begin, i64 %end)"
+    c.others.append((frame.text(header, quickly=equal), frame.w))
     return frame
 
 
