@@ -19,7 +19,7 @@ WHOLE = {  # of an array, a row and a column
     "distances": lambda x, w, v: np.sum((x - w) * (x - w)), "farthest": lambda x, w, v: np.max(np.abs(x - w)),
     "weighted": lambda x, w, v: np.sum(x * v[:, None]), "mean": lambda x, w, v: np.mean(x * w),
     "least": lambda x, w, v: np.min(x + w), "product": lambda x, w, v: np.prod(1 + (x * w) / x.size),
-    "centred": lambda x, w, v: np.sum((x - np.sum(x * w)) * v[:, None]),
+    "centred": lambda x, w, v: np.sum((x - np.mean(x * w)) * v[:, None]),
     "norms": lambda x, w, v: np.sum(np.sqrt(np.sum(x * x * w * w, axis=1))),
     "every other": lambda x, w, v: np.sum((x - w)[::2] * 3),
     "shares": lambda x, w, v: np.max(x / np.sum(np.abs(x * w) + 1, axis=1, keepdims=True)),

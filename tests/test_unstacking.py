@@ -253,6 +253,7 @@ def test_folds_of_what_is_made_of_a_stack(fold, n, m, dtype, times, axes, seed) 
 
     def f(x, y):
         z = np.repeat(np.stack([x, y, x - y], axis=-1) * 2 + 1, times, axis=1) / 4
+        z = 1 + z / 1000 if fold is np.prod else z  # whose products are numbers of usual size in any order
         return fold(z, axis=axes), fold(np.reshape(z, (-1, 3)), axis=-1)
     g = lw.jit(f)
     for a, b in zip(g(x, y), f(x, y), strict=True):
