@@ -288,21 +288,28 @@ class FewTerms:
 @dataclass(frozen=True)
 class ByColumns:
     """Where the root's only axis, of symbolic size, across which folds go, turns out to have 2 to 4 positions, fold for each of
-    them by itself, with lanes along the fold, by a schedule that the rules write for that. Which size it is, is asked at run
-    time.
+    them by itself, with lanes along the fold, by a schedule that the rules write for that. So where the last axis of what is
+    folded to a number has 2 to 8, or that of rows which are added up along the root's loops (`AddAlong`), whose sums are then
+    made apart. Which size it is, is asked at run time.
 
     before: for j < n by 16: { s = 0;  for i: s += x[i, j:j+16];  y[j:j+16] = s }
     after:  if n == 2: { s = t = 0;  for i by 16: { s += x[i:i+16, 0];  t += x[i:i+16, 1] };  y[0] = sum(s);  y[1] = sum(t) }
             else if n == 3: ...
             else: as before
+    before: s = 0;  for i, j: s += x[i, j] * w[j]
+    after:  if m == 2: { s = 0;  for i by 16: s += x[i:i+16, 0] * w[0] + x[i:i+16, 1] * w[1] }
+            else if m == 3: ...
+    before: for i, j: { y[i, j] = e[i, j];  p[i // 32, j] += e[i, j] }
+    after:  if m == 2: { for i by 16: y[i:i+16, 0:2] = e[i:i+16, 0:2];  for I: p[I, 0] = sum(y[32*I + k, 0] for k < 32); ... }
+            else if m == 3: ...
     """
 
 
 @dataclass(frozen=True)
 class Squeeze:
-    """Where the size of an innermost loop, of a fold, or of what lies side by side in memory, is a symbol and turns out to be
-    1, do the same without all axes of one element, by a schedule that the rules write for that. Which sizes these are, is asked
-    at run time.
+    """Where the size of an innermost loop, of a fold, of what lies side by side in memory, or of the loop that threads share
+    out, is a symbol and turns out to be 1, do the same without all axes of one element, by a schedule that the rules write for
+    that. Which sizes these are, is asked at run time.
 
     before: for i < n: for j < m: y[i, j] = x[i, m - 1 - j]
     after:  if m == 1: for i by 16: y[i:i+16] = x[i:i+16]

@@ -15,16 +15,12 @@ from loopwright.ir.elimination import remove_dead
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Expr, Index, LoopContext, When, integer, less, whole_number
 from loopwright.ir.op import Op
-from loopwright.ir.ops.arithmetic import add, mul
-from loopwright.ir.ops.arithmetic import max as maximum
-from loopwright.ir.ops.arithmetic import min as minimum
-from loopwright.ir.ops.broadcasting import reduce_sum
-from loopwright.ir.ops.reductions import reduce_max, reduce_min, reduce_prod
 from loopwright.ir.source import Source
-from loopwright.ir.types import F32, F64, I32, I64, ArrayType
+from loopwright.ir.types import ArrayType
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.partials import block_sums
 from loopwright.lower.row_products import row_products
+from loopwright.lower.stacks import COMBINING, folds_along
 
 
 def in_columns(region: Graph) -> Graph | None:
@@ -57,9 +53,6 @@ def sums_apart(region: Graph) -> tuple[Graph, ...]:
 def is_sum(part: Graph) -> bool:
     """Whether a part is such a sum."""
     return any(n.op is block_sums and part.results == n.outputs for n in part.nodes)
-
-
-COMBINED = {reduce_sum: add, reduce_prod: mul, reduce_max: maximum, reduce_min: minimum}
 
 
 class _Whole(Exception):
@@ -108,7 +101,7 @@ class _Columns:
 
     def _folded(self, n: Node) -> Value:
         """A fold over columns and other axes: of the columns, one after another, along those axes."""
-        x, combine = n.inputs[0], COMBINED[n.op]
+        x, combine = n.inputs[0], COMBINING[n.op]
         type = x.type.with_shape(x.type.shape[:-1])
         columns = [self._made(_taken(c, type), [x], type) if x in self.region.params else self.column(x, c)
                    for c in range(int(str(x.type.shape[-1])))]
@@ -139,11 +132,8 @@ def _place(at: Position) -> int:
 
 
 def folds_columns(n: Node) -> bool:
-    """Whether a node folds along the last axis of its operand, maybe others too, numbers that are not rounded in between."""
-    if n.op not in COMBINED:
-        return False
-    x, y = n.inputs[0].type, n.outputs[0].type
-    return x.rank > 1 and x.rank - 1 in n.attrs["axes"] and x.dtype == y.dtype and x.dtype in (F32, F64, I32, I64)
+    """Whether a node folds along the last axis of an operand of several."""
+    return folds_along(n, -1) and n.inputs[0].type.rank > 1
 
 
 def _taken(c: int, made: ArrayType) -> Op:

@@ -102,7 +102,9 @@ strips = Op(
     doc="Runs its region on strips of `total` positions, those of the axes `axes` of operands and results (None: read whole). "
         "The region's first parameter is the number of positions: `size` in it. Threads share them out: at least `least` for "
         "each, a multiple of `together`, of which `rows` are in the caches together. `work`: units of a position. "
-        "`trip`: units of all positions between two places where threads of single kernels would meet.",
+        "`trip`: units of all positions between two places where threads of single kernels would meet, which do so where there "
+        "are less than `few` positions. `equal`: each strip has just `rows`, the last one some of those before; all positions "
+        "are one where each of `near` has a first size that is at most the second.",
     numpy=_run_strips,
     infer=_strips_types,
 )

@@ -164,13 +164,11 @@ class _Module:
         nest, emit = scheduled.nest, partial(emit_nest, target=self.target, fast_math=self.fast_math)
 
         def made(name: str, few: Graph) -> KernelText:
-            inner = None
-            if ByColumns() in schedule and adds_up(few):
-                parts = _sums_apart(few, schedule, name, nest.symbols, self.target, emit)
-                if parts is not None:
-                    return parts
-            elif ByColumns() in schedule:
-                inner = _by_columns(few, schedule, name, self.target)
+            by_columns, adds = ByColumns() in schedule, adds_up(few)
+            parts = _sums_apart(few, schedule, name, nest.symbols, self.target, emit) if by_columns and adds else None
+            if parts is not None:
+                return parts
+            inner = _by_columns(few, schedule, name, self.target) if by_columns and not adds else None
             if inner is None:
                 found = build_nest(few, spelled_out(schedule, few), name)
                 alike = found.sites == scheduled.sites  # else its errors would name another line
@@ -228,9 +226,10 @@ def _sums_apart(region: Graph, schedule: Schedule, name: str, symbols: tuple[str
     parts, calls, arrays = list[KernelText](), list[str](), (*region.params, *region.results)
     sizes = ", ".join((*(f"i64 %n{k}" for k in range(len(symbols))), "ptr %error"))
     for whole in sums_apart(region):
-        part = in_columns(whole) if is_sum(whole) else whole
-        steps = tuple([x for x in schedule if not (isinstance(x, InPlace) and is_sum(whole))])
-        own = None if part is None else squeezed_schedule(part, target, steps)
+        part, number = in_columns(whole) if is_sum(whole) else whole, {v: k for k, v in enumerate(whole.results)}
+        kept = [x for x in schedule if not isinstance(x, InPlace) or region.results[x.output] in number]
+        steps = [replace(x, output=number[region.results[x.output]]) if isinstance(x, InPlace) else x for x in kept]
+        own = None if part is None else squeezed_schedule(part, target, tuple(steps))
         if part is None or own is None:
             return None
         inner = f"{name}_part{len(parts)}"

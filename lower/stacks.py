@@ -13,21 +13,29 @@ from loopwright.ir.graph import Node, Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops import arithmetic
 from loopwright.ir.ops.broadcasting import reduce_sum
-from loopwright.ir.ops.reductions import reduce_max, reduce_min
+from loopwright.ir.ops.reductions import reduce_max, reduce_min, reduce_prod
 from loopwright.ir.ops.structural import concatenate, reshape
 from loopwright.ir.types import BF16, BOOL, F16
 
 MOST = 16  # arrays
-_MAPS: dict[Op, Op] = {reduce_sum: arithmetic.add, reduce_max: arithmetic.max, reduce_min: arithmetic.min}
+COMBINING: dict[Op, Op] = {reduce_sum: arithmetic.add, reduce_prod: arithmetic.mul, reduce_max: arithmetic.max,
+                           reduce_min: arithmetic.min}  # what makes one of two elements that are folded
+
+
+def folds_along(n: Node, axis: int) -> bool:
+    """Whether a node folds along an axis, maybe others too, numbers that are not rounded in between. axis: -1 is the last."""
+    if n.op not in COMBINING or n.inputs[0].type.dtype in (BOOL, F16, BF16):
+        return False
+    return any(a == axis % n.inputs[0].type.rank for a in n.attrs["axes"])
 
 
 def is_of_stack(n: Node, producer: Mapping[Value, Node]) -> bool:
-    """Whether a fold goes over the axis of a stack, of numbers that are not rounded in between."""
-    stack = producer.get(n.inputs[0]) if n.op in _MAPS else None
-    if stack is None or stack.op is not concatenate or n.inputs[0].type.dtype in (BOOL, F16, BF16):
+    """Whether a fold goes over the axis of a stack."""
+    stack = producer.get(n.inputs[0]) if n.op in COMBINING else None
+    if stack is None or stack.op is not concatenate or len(stack.inputs) > MOST:
         return False
     axis = stack.attrs["axis"]
-    return axis in n.attrs["axes"] and len(stack.inputs) <= MOST and all(v.type.shape[axis] == 1 for v in stack.inputs)
+    return folds_along(n, axis) and all(v.type.shape[axis] == 1 for v in stack.inputs)
 
 
 def of_each(n: Node, producer: Mapping[Value, Node]) -> list[Node]:
@@ -40,7 +48,7 @@ def of_each(n: Node, producer: Mapping[Value, Node]) -> list[Node]:
         nodes.append(Node(op, inputs, attrs, (Value(flat),), (), n.source))
         return nodes[-1].outputs[0]
     arrays = [made(reshape, v, shape=flat.shape) for v in stack.inputs]
-    whole = reduce(lambda a, b: made(_MAPS[n.op], a, b), arrays)
+    whole = reduce(lambda a, b: made(COMBINING[n.op], a, b), arrays)
     axes = tuple([a - (a > axis) for a in n.attrs["axes"] if a != axis])
     last = Node(n.op, (whole,), {**n.attrs, "axes": axes}, (y,), (), n.source) if axes else \
         Node(reshape, (whole,), {"shape": y.type.shape}, (y,), (), n.source)

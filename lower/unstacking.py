@@ -19,19 +19,17 @@ from typing import Any
 from loopwright.ir.attributes import Attributes
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.op import Op
-from loopwright.ir.ops.arithmetic import add, mul
-from loopwright.ir.ops.arithmetic import max as maximum
-from loopwright.ir.ops.arithmetic import min as minimum
+from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
 from loopwright.ir.ops.construct import full, scalar
 from loopwright.ir.ops.control import scan, switch, while_
 from loopwright.ir.ops.elementwise import same_shape
-from loopwright.ir.ops.reductions import reduce_max, reduce_min, reduce_prod
 from loopwright.ir.ops.regions import split
 from loopwright.ir.ops.structural import concatenate, pad, reshape, slice_
 from loopwright.ir.rewriting import simplify
 from loopwright.ir.source import Source
-from loopwright.ir.types import F32, F64, I32, I64, ArrayType
+from loopwright.ir.types import ArrayType
+from loopwright.lower.stacks import COMBINING, folds_along
 
 MOST_COLUMNS = 8
 MOST_ROUNDS = 3  # columns that a loop takes may come as columns from the loop around it
@@ -237,11 +235,11 @@ class _Columns:
         if n.op is reduce_sum:
             whole = self._emit(add, [self._filled(n.inputs[0], 0), whole], whole.type)
         for x in rest if others else rest[:-1]:
-            whole = self._emit(_FOLDS[n.op], [whole, x], whole.type)
+            whole = self._emit(COMBINING[n.op], [whole, x], whole.type)
         if others:
             self._add(n.op, [whole], {**n.attrs, "axes": others}, n.outputs)
         else:
-            self._add(_FOLDS[n.op], [whole, rest[-1]], {}, n.outputs)
+            self._add(COMBINING[n.op], [whole, rest[-1]], {}, n.outputs)
 
     # ---- loops ----------------------------------------------------------------------------------
     def _given(self, v: Value, x: Value, inner: _Columns) -> list[Value]:
@@ -302,9 +300,6 @@ class _Columns:
 
 
 # ---- what nodes do -----------------------------------------------------------------------------------
-_FOLDS = {reduce_sum: add, reduce_prod: mul, reduce_max: maximum, reduce_min: minimum}
-
-
 def _is_stack(n: Node, along: _Axis) -> bool:
     """Whether n puts columns side by side, or one among numbers."""
     shape = n.outputs[0].type.shape
@@ -318,10 +313,7 @@ def _takes_columns(n: Node, along: _Axis) -> bool:
     """Whether n is a slice of one column, or of a part of it, or folds the columns."""
     if n.op is slice_:
         return n.attrs["shape"] != () and n.attrs["shape"][along.at] == 1 and isinstance(n.attrs["start"][along.at], int)
-    if n.op not in _FOLDS:
-        return False
-    x, y = n.inputs[0].type, n.outputs[0].type
-    return along.of(x.rank) in n.attrs["axes"] and x.dtype == y.dtype and x.dtype in (F32, F64, I32, I64)
+    return folds_along(n, along.at)
 
 
 def _keeps_columns(n: Node, along: _Axis) -> bool:
