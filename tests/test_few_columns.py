@@ -15,10 +15,10 @@ from loopwright.ir.schedule import ByColumns, FewColumns, FewSteps, FewTerms, Fu
 from loopwright.lower import program
 from loopwright.lower.codegen import bodies
 from loopwright.lower.partition import partition
-from loopwright.lower.runtime import later
 from loopwright.lower.runtime.later import is_squeezed
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import host_target
+from tests.bodies import asked_for
 from tests.scale import examples
 
 FUNCTIONS = {
@@ -59,15 +59,7 @@ WIDE = lw.jit(lambda x: x[..., ::-1] * np.arange(x.shape[-1], like=x).astype("fl
 
 @pytest.fixture
 def made(monkeypatch):
-    """The names of what was loaded since."""
-    loaded, make = [], later.Later.make
-
-    def counted(self, place):
-        before = len(self.libraries)
-        make(self, place)
-        loaded.extend(name for name, at in zip(self.functions, self.places, strict=True) if at and len(self.libraries) > before)
-    monkeypatch.setattr(later.Later, "make", counted)
-    return loaded
+    return asked_for(monkeypatch)
 
 
 def view(x, kind):

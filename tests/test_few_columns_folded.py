@@ -9,9 +9,9 @@ from loopwright.ir.errors import ScheduleError
 from loopwright.ir.expansion import expanded
 from loopwright.ir.schedule import AddAlong, ByColumns, from_json, to_json
 from loopwright.lower.partition import partition
-from loopwright.lower.runtime import later
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import host_target
+from tests.bodies import asked_for
 from tests.scale import examples
 from tests.threads import bits_of
 
@@ -35,15 +35,7 @@ JITTED = {name: lw.jit(lambda x, w, v, f=f: f(x, w, v)) for name, f in (WHOLE | 
 
 @pytest.fixture
 def made(monkeypatch):
-    """The names of the functions that calls asked for."""
-    asked, make = [], later.Later.make
-
-    def noted(self, place):
-        before = len(self.libraries)
-        make(self, place)
-        asked.extend(name for name, at in zip(self.functions, self.places, strict=True) if at and len(self.libraries) > before)
-    monkeypatch.setattr(later.Later, "make", noted)
-    return asked
+    return asked_for(monkeypatch)
 
 
 def arguments(c, n, dtype, seed=0):

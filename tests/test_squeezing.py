@@ -15,6 +15,7 @@ from loopwright.lower.partition import partition
 from loopwright.lower.runtime import later
 from loopwright.lower.scheduling import build_nest
 from loopwright.lower.target import host_target
+from tests.bodies import asked_for
 from tests.scale import examples
 
 MOVES = {
@@ -43,14 +44,7 @@ SHAPES = st.tuples(*[st.sampled_from([1, 1, 2, 3, 70, 200])] * 3).filter(lambda 
 
 @pytest.fixture
 def made(monkeypatch):
-    """The names of what was loaded since."""
-    loaded, make = [], later.Later.make
-
-    def counted(self, place):
-        make(self, place)
-        loaded.extend(name for name, at in zip(self.functions, self.places, strict=True) if at)
-    monkeypatch.setattr(later.Later, "make", counted)
-    return loaded
+    return asked_for(monkeypatch)
 
 
 def numbers(shape, seed, dtype):
