@@ -23,7 +23,8 @@ test-deep: $(VENV)/installed
 # On a GPU where the environment has CuPy (pip install -e '.[gpu]') and a card; else every test skips and says why.
 test-gpu: $(VENV)/installed
 	LOOPWRIGHT_TEST_DEVICE=gpu $(BIN)/python -m pytest -n 4 -r s --override-ini filterwarnings=default \
-		tests/test_launcher.py tests/test_devices.py tests/test_cuda_ops.py tests/test_cuda_programs.py tests/test_gpu_tuning.py
+		tests/test_launcher.py tests/test_devices.py tests/test_cuda_ops.py tests/test_cuda_programs.py tests/test_cuda_sorting.py \
+		tests/test_gpu_tuning.py
 
 # mypy reads the package as it is installed, so it gets a regular install of its own.
 check: $(VENV)/installed

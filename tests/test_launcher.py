@@ -189,10 +189,24 @@ def test_few_captures_are_kept():
 
 @emulator_alone
 def test_why_a_stretch_ends():
-    launcher, sizes = launcher_of(lambda x: np.cumsum(np.sort(np.cumsum(x, axis=1)), axis=0) @ x.T, np.ones((3, 5)))
+    launcher, sizes = launcher_of(lambda x: np.cumsum(np.linalg.qr(np.cumsum(x, axis=1))[1], axis=0) @ x.T,
+                                  np.ones((3, 5)))
     lines = segments(launcher, sizes)
-    assert lines == ["1 launch, captured when it comes again", "a library call: sort",
+    assert lines == ["1 launch, captured when it comes again", "a library call: qr_triangle",
                      "2 launches, captured when they come again"]
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((9000, 3), "f4"), ((40, 900, 5), "f8"), ((3000, 12), "i8"), ((300, 16), "f4"),
+                                              ((0, 3), "f8"), ((1, 7), "f4")])
+def test_columns_of_which_few_lie_beside_one_another(shape, dtype):
+    x = np.random.default_rng(0).normal(scale=9, size=shape).astype(dtype)
+    axis = len(shape) - 2
+    for order in ORDERS:
+        check(lambda x: (np.sum(x * x, axis) + 1, np.sum(x, axis)), x, order=order)
+    if shape[axis]:
+        check(lambda x: (np.max(x, axis), np.argmax(x, axis)), x)
+    wide = [t.threads for k in launcher_of(lambda x: np.sum(x, axis), x)[0].program.made.values() for t in k.launches]
+    assert all(a * b == 256 and a >= min(shape[-1], 16) for a, b in wide)
 
 
 def test_products_are_captured_with_what_is_around_them():

@@ -2,9 +2,9 @@
 
 A kernel in passes makes its products anew in each: with a maximum and a sum over rows, twice as many products as kernels of
 their own would, which store what is as large as rows times columns, and read it again. Where warps have rows of their own this
-is worth it: reckoned for an H200, scores of f16, 64 terms and columns, a thread has 28 instructions for a score, 4 of them of
-tensor cores, which takes 0.9 ps if it never waits, 1.8 ps if those overlap with nothing. Kernels of their own take
-2.3 ps: 4 transfers at 4.3 TB/s and 2 products at 600 TFLOP/s. All else, tiles that all warps make together and products of f32
+is worth it: on an H200, scores of f16, 64 terms and columns, a thread has 28 instructions for a score, 4 of them of tensor
+cores, and 2.1 ps were measured. Kernels of their own take 2.3 ps, as reckoned: 4 transfers at 4.3 TB/s and 2 products at
+600 TFLOP/s. All else, tiles that all warps make together and products of f32
 and f64, takes longer (8.9 ps for these scores were measured), and goes in passes where that array would be too large to be
 stored. A softmax in one pass makes no product twice, and is always worth it; but it rounds otherwise than what is written,
 which takes `fast_math`.
@@ -47,28 +47,30 @@ def chain_in_passes(region: Graph, sizes: Mapping[str, int], fast_math: bool = F
         return None
     placed, bound = _placed(s, products, last), [Bind(s.stages.index(s.root), a, (BLOCK,)) for a in range(s.loops - 1)]
     for threads, x in _tiles(region, products, last, sizes):
-        before = (*placed, threads, *bound)
-        for running in (True, False):
-            made = replace(x, running=running)
-            allowed = fast_math if running else _is_worth_it(products, last, sizes, threads)
-            least = MANY_WARPS // threads.y if x.rows > 16 * threads.y and threads == WARPS else FEWEST_BLOCKS
-            if allowed and _blocks(last, x, sizes) >= least and _fits(region, (*before, made)):
-                return (*before, made)
+        schedule = (*placed, threads, *bound, x)
+        allowed = fast_math if x.running else _is_worth_it(products, last, sizes, threads)
+        least = MANY_WARPS // threads.y if x.rows > 16 * threads.y and threads == WARPS else FEWEST_BLOCKS
+        if allowed and _blocks(last, x, sizes) >= least and _fits(region, schedule):
+            return schedule
     return None
 
 
 def _tiles(region: Graph, products: list[Node], last: Node, sizes: Mapping[str, int]) -> Iterator[tuple[Threads, InPasses]]:
-    """Threads and tiles, the best ones first: warps with rows of their own, many if registers hold their sums; all warps
-    together; threads alone."""
+    """Threads and tiles, the best ones first: warps with rows of their own, many in passes if registers hold their sums, but
+    few in one pass, so that more of them run; all warps together; threads alone."""
     width, stage = _width(last, sizes), region.nodes.index(last)
     depth = EDGE if max(_terms(n, sizes) for n in products[:-1]) > LEAST else LEAST
+    columns = EDGE if width <= EDGE or len(products) == 2 else LEAST
+    few = InPasses(stage, 16 * WARPS.y, columns, width, depth, "mma")
+    yield WARPS, replace(few, running=True)
     if width <= EDGE and _is_light(region, products):
         yield WARPS, InPasses(stage, 32 * WARPS.y, EDGE, width, depth, "mma")
-    columns = EDGE if width <= EDGE or len(products) == 2 else LEAST
-    yield WARPS, InPasses(stage, 16 * WARPS.y, columns, width, depth, "mma")
+    yield WARPS, few
     for threads, least, unit in UNITS:
         for rows in (EDGE, LEAST):
-            yield threads, InPasses(stage, rows, EDGE, width, least, unit)
+            made = InPasses(stage, rows, EDGE, width, least, unit)
+            yield threads, replace(made, running=True)
+            yield threads, made
 
 
 def _is_light(region: Graph, products: list[Node]) -> bool:

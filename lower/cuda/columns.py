@@ -18,7 +18,7 @@ from loopwright.lower.cuda.packs import Over, Pack, aligned, batched, each_lane,
 from loopwright.lower.cuda.serial import Fold, element
 from loopwright.lower.cuda.text import Block
 
-COLUMN_SHARE, MOST_COLUMN_PARTS = 16, 256  # rows, at least, of one thread's part of a column; parts
+COLUMN_SHARE, MOST_COLUMN_PARTS = 16, 32  # rows, at least, of one thread's part of a column; parts for each row of threads
 COLUMNS_AT_ONCE = 200_000  # of all parts together, with which no multiprocessor is idle
 PARTS_AT_ONCE = 8  # that a thread loads before it puts any together
 MOST_TABLE = 48 << 10  # bytes of what a block's threads put together
@@ -27,7 +27,7 @@ MOST_TABLE = 48 << 10  # bytes of what a block's threads put together
 def parts_of_columns(rows: Extent, columns: Extent, threads: int) -> Extent:
     """Between how many blocks, of so many rows of threads, columns of so many rows are shared out."""
     size, enough = threads * COLUMN_SHARE, floordiv(COLUMNS_AT_ONCE, maximum(columns, 1))
-    return maximum(1, minimum((rows + (size - 1)) // size, minimum(enough, MOST_COLUMN_PARTS)))
+    return maximum(1, minimum((rows + (size - 1)) // size, minimum(enough, MOST_COLUMN_PARTS * threads)))
 
 
 def _parts(reductions: Sequence[Reduction], columns: Extent, launch: Launch) -> Extent:

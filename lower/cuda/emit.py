@@ -63,14 +63,15 @@ class Scratch:
 
 @dataclass(frozen=True)
 class LaunchText:
-    """One `__global__` function: `grid` blocks of `threads` along x and y, `shared` bytes of dynamic shared memory. A grid of 0
-    is not launched."""
+    """One launch of a `__global__` function: `grid` blocks of `threads` along x and y, `shared` bytes of dynamic shared memory.
+    `numbers`: what it is given after the parameters of all launches. A grid of 0 is not launched."""
 
     name: str
     text: str
     grid: Extent
     threads: tuple[int, int]
     shared: Extent
+    numbers: tuple[Extent, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class CudaKernel:
 
     @property
     def text(self) -> str:
-        return "\n\n".join(x.text for x in self.launches)
+        return "\n\n".join(dict.fromkeys(x.text for x in self.launches))
 
 
 def emit_cuda(nest: Nest, library: Library, *, wide: bool = False) -> CudaKernel:

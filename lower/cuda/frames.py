@@ -173,16 +173,16 @@ class _Kernel:
         self.scratch = list(accumulate(scratch_bytes(made, sizes), initial=0))[:len(made.scratch)]
         self.sizes = [sizes[s] for s in made.symbols]
         self.report = 8 * launcher.reports.get(n, 0)
-        found = [(launcher.functions[x.name], evaluate(x.grid, sizes), x.threads, evaluate(x.shared, sizes))
-                 for x in made.launches]
+        found = [(launcher.functions[x.name], evaluate(x.grid, sizes), x.threads, evaluate(x.shared, sizes),
+                  [evaluate(number, sizes) for number in x.numbers]) for x in made.launches]
         self.parts = [x for x in found if x[1] > 0]
         self.launches: int | None = len(self.parts)
 
     def run(self, table: Table) -> None:
         arguments = [*[table[k] for k in self.buffers], *[table[-3] + x for x in self.scratch], *self.sizes,
                      table[-1] + self.report]
-        for function, grid, threads, shared in self.parts:
-            self.driver.launch(function, grid, threads, shared, arguments)
+        for function, grid, threads, shared, numbers in self.parts:
+            self.driver.launch(function, grid, threads, shared, [*arguments, *numbers])
 
 
 class _Library:

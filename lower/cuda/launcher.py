@@ -51,7 +51,8 @@ class Launcher:
     def __init__(self, program: CudaProgram, driver: Driver, *, captures: bool = True) -> None:
         self.program, self.driver, self.captures = program, driver, captures
         kernels = tuple(dict.fromkeys(program.made.values()))
-        self.functions = driver.load(f"{program.text}\n{PUT}", ("lw_put", *(x.name for k in kernels for x in k.launches)))
+        names = dict.fromkeys(["lw_put", *(x.name for k in kernels for x in k.launches)])
+        self.functions = driver.load(f"{program.text}\n{PUT}", tuple(names))
         reporting = [n for n, k in program.made.items() if "lw_report(" in k.text]
         self.reports = {n: 4 * k for k, n in enumerate(reporting)}  # the place of each kernel's error in the flags
         self.flags: dict[int, Flags] = {}  # by stream

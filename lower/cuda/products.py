@@ -1,7 +1,7 @@
 """Products of matrices on a GPU: one call of cuBLASLt with what it can add, or tiles of our own with all that is around them.
 
 Guarantees: the same values, up to the order in which products add; what the library adds it adds in the program's order and
-precision. Which of both is taken is reckoned from what is known of such cards: nothing was measured.
+precision. Which of both is taken is reckoned from what was measured on one.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LIBRARY = {"halves": 7.5e14, "f32": 5.0e13, "f64": 5.0e13}  # additions and mult
 TILES = {"halves": 2.1e14, "f32": 3.4e13, "f64": 1.3e13}
 SHARE = {128: 1.0, 64: 0.7, 32: 0.35}  # of it, by the edge of a tile
 PROCESSORS = 132
-LAUNCH = 2e-6  # seconds of a kernel beside its work
+LAUNCH, CALL = 2e-6, 4e-6  # seconds of a kernel beside its work, and of the library, which may need two for a product
 
 
 @dataclass(frozen=True)
@@ -171,12 +171,13 @@ class _Chosen:
     def _seconds(self, n: Node) -> float:
         """What a kernel takes: the library's product, or a map."""
         product = library_product(n.regions[0]) if n.attrs["implementation"] == "gemm" else None
+        beside = LAUNCH if product is None else CALL
         if product is None:
             work = _cost(n.regions[0]) * evaluate(n.outputs[0].type.size, self.sizes) / APPLIED
         else:
             gemm = product.gemm
             work = 2 * evaluate(gemm.batch * gemm.m * gemm.n * gemm.k, self.sizes) / LIBRARY[_kind(n.regions[0])]
-        return max(self._bytes(n) / MOVED, work) + LAUNCH
+        return max(self._bytes(n) / MOVED, work) + beside
 
     def _bytes(self, n: Node) -> int:
         return sum(evaluate(v.type.size, self.sizes) * v.type.dtype.itemsize for v in {*n.inputs, *n.outputs})

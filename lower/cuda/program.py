@@ -23,6 +23,7 @@ from loopwright.lower.cuda.emit import CudaKernel, emit_cuda
 from loopwright.lower.cuda.maths import Library
 from loopwright.lower.cuda.products import library_product, with_products
 from loopwright.lower.cuda.rules import gpu_schedule
+from loopwright.lower.cuda.sorting import sorting_kernel, sorts
 from loopwright.lower.decisions import Decision
 from loopwright.lower.donation import donate
 from loopwright.lower.kernel import kernel, program, region_of
@@ -145,7 +146,7 @@ class _Program:
     def emit(self, g: Graph) -> None:
         """The text of each kernel, those of regions too."""
         for n in g.nodes:
-            if n.op is kernel and n.attrs["implementation"] == "generated":
+            if n.op is kernel and (n.attrs["implementation"] == "generated" or sorts(n)):
                 self.made[n], self.sites[n] = self.kernel(n)
             elif n.op is not kernel:
                 for region in n.regions:
@@ -163,8 +164,12 @@ class _Program:
     def emitted(self, n: Node, wide: bool) -> tuple[CudaKernel, tuple[int, ...]]:
         key = n.regions[0].key, attributes_key(n.attrs), wide
         if key not in self.known:
-            scheduled = build_nest(n.regions[0], n.attrs["schedule"], f"kernel_{len(self.known)}")
-            self.known[key] = emit_cuda(scheduled.nest, self.library, wide=wide), scheduled.sites
+            name = f"kernel_{len(self.known)}"
+            if sorts(n):
+                self.known[key] = sorting_kernel(n, name, self.library, wide=wide), ()
+            else:
+                scheduled = build_nest(n.regions[0], n.attrs["schedule"], name)
+                self.known[key] = emit_cuda(scheduled.nest, self.library, wide=wide), scheduled.sites
         return self.known[key]
 
     # ---- what runs when ------------------------------------------------------------------------
@@ -175,6 +180,8 @@ class _Program:
             if n in self.made:
                 for x in self.made[n].launches:
                     blocks = evaluate(x.grid, sizes_in(n, self.made[n], self.sizes))
+                    if x.numbers and not blocks:
+                        continue  # one of those that other sizes are for
                     yield f"{indent}{x.name}<<<{x.grid}, {x.threads[0]} * {x.threads[1]}>>> ({blocks} blocks now): {types}"
             elif n.op is kernel:
                 name = n.attrs["implementation"]

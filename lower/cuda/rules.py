@@ -72,7 +72,6 @@ TILES, MANY_BLOCKS = (128, 64, 32), 128  # edges of tiles of products; blocks th
 MOST_KEPT = 64  # registers of a thread that hold rows
 MOST_SHARED = 48 << 10  # bytes that a block has without asking
 FEW_COLUMNS, LONG_COLUMN = 1 << 15, 1 << 8  # that leave blocks idle; that are worth a second pass
-COLUMN_ROWS = 8  # rows of 32 threads that fold columns
 COLUMN_BYTES, COLUMN_FLIGHT = 16, 64  # of a thread's access, and of all those that wait together, where columns are folded
 MANY_COLUMN_BLOCKS = 512  # that are enough for a GPU
 MOST_SQUARES = 4  # arrays of which shared memory holds a square
@@ -257,27 +256,29 @@ def _columns(s: Survey, number: int, folds: Mapping[int, Reduce], sizes: Mapping
     """Neighbouring columns to neighbouring threads; long columns in parts, of several neighbours a thread where that leaves
     blocks enough."""
     few = all(_size(e, sizes) <= SHORT_ROW for e in folds.values())
-    out: list[Instruction] = [Threads(THREADS) if few else Threads(32, COLUMN_ROWS)]
+    shape = s.root.node.outputs[0].type.shape[:s.loops]
+    columns, beside = evaluate(product(shape), sizes), evaluate(shape[-1], sizes)
+    wide = next((n for n in (4, 8, 16) if beside <= n), 32)  # threads along x: the rest has rows that lie beside these
+    out: list[Instruction] = [Threads(THREADS) if few else Threads(wide, THREADS // wide)]
     out += [Bind(number, a, GRID) for a in range(s.loops)]
-    columns = evaluate(product(s.root.node.outputs[0].type.shape[:s.loops]), sizes)
     parts = (BLOCK, THREAD_Y) if columns < FEW_COLUMNS else (THREAD_Y,)
     for k, e in () if few else folds.items():
         if s.stages[k].node.outputs[0].type.rank == s.loops:
             rows = _size(e, sizes)
             in_parts = parts if rows > LONG_COLUMN else (THREAD_Y,)
             out += [Bind(k, s.loops + j, in_parts) for j in range(len(e.over))]
-            lanes = _column_lanes(s, columns, rows) if BLOCK in in_parts else 1
+            lanes = _column_lanes(s, columns, rows, wide) if BLOCK in in_parts else 1
             out += [Vectorize(k, s.loops + len(e.over) - 1, lanes)] if lanes > 1 else []
             out.append(Unroll(k, _rows_in_flight(s, lanes)))
     return out
 
 
-def _column_lanes(s: Survey, columns: int, rows: int) -> int:
+def _column_lanes(s: Survey, columns: int, rows: int, wide: int) -> int:
     """The columns of a thread: as many as wide accesses have, where few threads are left without any and blocks are many."""
-    parts = evaluate(parts_of_columns(rows, columns, COLUMN_ROWS), {})
+    parts = evaluate(parts_of_columns(rows, columns, THREADS // wide), {})
     lanes = max(1, min(MOST_LANES, COLUMN_BYTES // _bytes(s)))
-    while lanes > 1 and ((columns % (32 * lanes) and columns < 4 * 32 * lanes) or
-                         -(-columns // (32 * lanes)) * parts < MANY_COLUMN_BLOCKS):
+    while lanes > 1 and ((columns % (wide * lanes) and columns < 4 * wide * lanes) or
+                         -(-columns // (wide * lanes)) * parts < MANY_COLUMN_BLOCKS):
         lanes //= 2
     return lanes if sum(own_cost(reading.expr) for reading in s.stages) < EXPENSIVE else 1
 

@@ -34,7 +34,7 @@ from loopwright.lower.cuda.text import Block, literal, register_type
 from loopwright.lower.row_passes import REFERENCE, WEIGHT, side_bytes
 
 LANE, WARP = f"(int){THREAD_X}", f"(int){THREAD_Y}"
-FEW, MANY = 12, 8  # warps that run on a multiprocessor at once: of 16 rows and what takes few registers, and others
+ONE, FEW, MANY = 16, 12, 8  # warps that run on a multiprocessor at once: of 16 rows in one pass, and in several, and others
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class ByWarps(RowPasses):
         self.rows = self.rows_of_last = Share(f"{self.top} + {LANE} / 4", high // 8, 1, 8)
         self.tile, self.wide = (Share(f"{LANE} % 4 * 2", n // 4, 2, 8) for n in (s.columns.length, last))
         is_small = self.groups == 1 and len(s.products) == 1 and last <= 64 and not self._reads()
-        self.launch.at_once = max(1, (FEW if is_small else MANY) // self.launch.y)
+        most = MANY if not is_small else ONE if s.running else FEW
+        self.launch.at_once = max(1, most // self.launch.y)
         self.asked: set[str] = set()  # the products whose rows have been copied
         self.words: dict[str, str] = {}  # of products, for the pass: the words of the rows' side
         self.own = {p.buffer for p in s.products} | {WEIGHT, s.columns.index.name, *(k.name for k, _ in s.columns.of)}

@@ -56,6 +56,13 @@ class _Pinned:
         return int(self.pointer.ptr)
 
 
+class _Function:
+    """A function of a module, which stays loaded as long. `shared`: bytes of dynamic shared memory that it has leave for."""
+
+    def __init__(self, function: Any) -> None:
+        self.function, self.pointer, self.shared = function, int(function.ptr), MOST_SHARED
+
+
 class _Parameters:
     """Parameters of a launch, 8 bytes each. `address`: of the pointers to them, as a launch asks for."""
 
@@ -90,7 +97,6 @@ class CupyDriver:
         self.address = attrgetter("data.ptr")
         self.kind, self._has_several = cupy.ndarray, self.runtime.getDeviceCount() > 1
         self.products = Products(cupy, lazy.cublas_lt())
-        self._shared: dict[int, int] = {}  # the dynamic shared memory that functions asked for
         self._blanks: dict[int, list[_Parameters]] = defaultdict(list)  # not in use, by the number of parameters
         self._local = threading.local()
 
@@ -122,7 +128,7 @@ class CupyDriver:
     def load(self, text: str, names: Sequence[str]) -> Mapping[str, Any]:
         module = self.cupy.cuda.function.Module()
         module.load(self._machine_code(text, f"sm_{self.cupy.cuda.Device().compute_capability}"))
-        return {name: module.get_function(name) for name in names}
+        return {name: _Function(module.get_function(name)) for name in names}
 
     def _machine_code(self, text: str, architecture: str) -> bytes:
         nvrtc = self.cupy.cuda.nvrtc
@@ -145,14 +151,14 @@ class CupyDriver:
         if not hasattr(self._local, "is_ready"):  # the driver's own functions need the context that the runtime's make
             self.runtime.memGetInfo()
             self._local.is_ready = True
-        if shared > self._shared.get(function.ptr, MOST_SHARED):
-            self.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, shared)
-            self._shared[function.ptr] = shared
+        if shared > function.shared:
+            self.driver.funcSetAttribute(function.pointer, MAX_DYNAMIC_SHARED, shared)
+            function.shared = shared
         blanks = self._blanks[len(arguments)]
         parameters = blanks.pop() if blanks else _Parameters(len(arguments))  # no other thread has it meanwhile
         parameters.values[:] = list(arguments)
         x, y = threads
-        self.driver.launchKernel(function.ptr, grid, 1, 1, x, y, 1, shared, self.stream(), parameters.address, 0)
+        self.driver.launchKernel(function.pointer, grid, 1, 1, x, y, 1, shared, self.stream(), parameters.address, 0)
         blanks.append(parameters)
 
     def library(self, n: Node, sizes: Mapping[str, int]) -> LibraryCall | None:

@@ -75,20 +75,6 @@ def _strict(name: str, **options: str) -> Function:
     return run
 
 
-def _sorted(name: str) -> Function:
-    return lambda cupy, once, outputs, x: getattr(cupy, name)(x, axis=once.attrs["axis"])
-
-
-def _top_k(cupy: Any, once: Node, outputs: Sequence[Any], x: Any) -> Any:
-    """An order of the row backwards, read from its end: of equal elements the first come first."""
-    order = cupy.argsort(cupy.ascontiguousarray(x[..., ::-1]), axis=-1)
-    return x.shape[-1] - 1 - order[..., ::-1][..., :outputs[0].shape[-1]]
-
-
-def _ranked(cupy: Any, once: Node, outputs: Sequence[Any], x: Any, ranks: Any) -> Any:
-    return cupy.sort(x, axis=-1)[..., ranks]
-
-
 def _triangular(cupy: Any, once: Node, outputs: Sequence[Any], a: Any, b: Any) -> Any:
     options = {"trans": int(once.attrs["transposed"]), "lower": once.attrs["lower"], "unit_diagonal": once.attrs["unit"]}
     return cupyx_linalg().solve_triangular(a, b, **options)
@@ -109,7 +95,6 @@ def _singular_values(cupy: Any, once: Node, outputs: Sequence[Any], x: Any) -> A
 
 _FUNCTIONS: Mapping[str, Function] = {
     "transform": _transform, "running_product": _running_product,
-    "sort": _sorted("sort"), "argsort": _sorted("argsort"), "top_k": _top_k, "ranked": _ranked,
     "cholesky": _strict("cholesky"), "solve": _strict("solve"), "eigh": _strict("eigh"), "slogdet": _strict("slogdet"),
     "svd": _strict("svd", full_matrices="full"), "pinv": _strict("pinv"), "qr": _qr,
     "eigenvalues": _strict("eigvalsh"), "singular_values": _singular_values, "qr_triangle": _qr_triangle,

@@ -3,7 +3,9 @@
 It shows that `lower.runtime.gpu` means what it should where CuPy does; what CuPy and a card do is not shown.
 """
 import ctypes
+import itertools
 import time
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -126,11 +128,19 @@ class Module:
         self.emulator = Emulator(text, names.split(), ("-O0",))
 
     def get_function(self, name):
-        functions[len(functions) + 1] = self.emulator, name
-        return SimpleNamespace(ptr=len(functions))
+        return Function(self, name)
 
 
-functions = {}
+class Function:
+    """At the address of an earlier one that is gone, if there is one; `leave`: bytes of dynamic shared memory."""
+
+    def __init__(self, module, name):
+        self.module, self.emulator, self.name, self.leave = module, module.emulator, name, 48 << 10
+        self.ptr = next(k for k in itertools.count(1) if k not in functions)
+        functions[self.ptr] = self
+
+
+functions = weakref.WeakValueDictionary()
 sources = {}
 
 
@@ -152,10 +162,16 @@ def _cubin(program):
 
 def _launch(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra):
     assert gy == gz == bz == 1 and extra == 0 and gx > 0
-    emulator, name = functions[f]
+    emulator, name = functions[f].emulator, functions[f].name
+    assert shared <= functions[f].leave
     pointers = (ctypes.c_void_p * _parameters[name]).from_address(params)[:]  # what they point to is copied, as a launch does
     values = (ctypes.c_int64 * len(pointers))(*[ctypes.c_int64.from_address(p).value for p in pointers])
     _do(stream, lambda: emulator.launch(name, gx, (bx, by), list(values), shared, FORWARD))
+
+
+def _set_attribute(f, attribute, value):
+    assert attribute == 8
+    functions[f].leave = value
 
 
 _parameters = {}
@@ -190,15 +206,15 @@ cuda = SimpleNamespace(
     Device=lambda: SimpleNamespace(compute_capability="90"),
     nvrtc=SimpleNamespace(createProgram=_create, compileProgram=_compile, getCUBIN=_cubin, destroyProgram=lambda p: None,
                           getVersion=lambda: (12, 9), NVRTCError=NVRTCError, getProgramLog=lambda p: ""),
-    driver=SimpleNamespace(launchKernel=_launch, funcSetAttribute=lambda f, attribute, value: None),
+    driver=SimpleNamespace(launchKernel=_launch, funcSetAttribute=_set_attribute),
     runtime=SimpleNamespace(memcpyAsync=_copy, memcpyDeviceToDevice="device", memcpyDeviceToHost="to host",
                             memcpyHostToDevice="to device", streamSynchronize=_waits, getDevice=lambda: 0,
                             getDeviceCount=lambda: 1, graphLaunch=_graph_launch, memGetInfo=lambda: None,
                             deviceGetAttribute=lambda key, device: ATTRIBUTES[key],
                             getDeviceProperties=lambda device: {"name": b"NVIDIA H100"}))
 linalg, fft = np.linalg, np.fft
-sort, argsort, matmul, swapaxes, cumprod, ascontiguousarray = (
-    np.sort, lambda x, axis: np.argsort(x, axis, kind="stable"), np.matmul, np.swapaxes, np.cumprod, np.ascontiguousarray)
+matmul, swapaxes, cumprod, ascontiguousarray = (
+    np.matmul, np.swapaxes, np.cumprod, np.ascontiguousarray)
 empty = ndarray
 
 

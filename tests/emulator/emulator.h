@@ -374,6 +374,7 @@ static inline float lw_max(float x, float y) {
 static inline float lw_min(float x, float y) {
     return x != x ? x : y != y ? y : x != y ? (x < y ? x : y) : __builtin_signbit(x) ? x : y;
 }
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 static inline int __clzll(unsigned long long x) { return x ? __builtin_clzll(x) : 64; }
 // Atomic operations order nothing but themselves, as on a GPU; after each the other lanes of the warp go on first. Those that

@@ -25,7 +25,8 @@ def compiled(*programs, flags=("-O1",)):
         program, = programs
         return Launcher(program, lazy.gpu(), captures=False)
     kernels = [k for p in programs for k in dict.fromkeys(p.made.values())]
-    return Emulator("\n".join(p.text for p in programs), [x.name for k in kernels for x in k.launches], flags)
+    names = dict.fromkeys(x.name for k in kernels for x in k.launches)
+    return Emulator("\n".join(p.text for p in programs), names, flags)
 
 
 def run_kernel(emulator, made, inputs, outputs, sizes, order=FORWARD):
@@ -35,7 +36,7 @@ def run_kernel(emulator, made, inputs, outputs, sizes, order=FORWARD):
     arrays = [Guarded(x, order == REVERSE) for x in (*inputs, *outputs)]
     try:
         for x in made.launches:
-            values = [*arrays, *scratch, *(sizes[s] for s in made.symbols), error]
+            values = [*arrays, *scratch, *(sizes[s] for s in made.symbols), error, *(size_of(y, sizes) for y in x.numbers)]
             emulator.launch(x.name, size_of(x.grid, sizes), x.threads, values, size_of(x.shared, sizes), order)
         for x in scratch:
             x.array()
