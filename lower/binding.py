@@ -18,7 +18,7 @@ from loopwright.ir.types import F32, F64, is_float
 
 LOOP_AXES = ((BLOCK,), (BLOCK, THREAD_X), (BLOCK, THREAD_Y), (THREAD_X,), (BLOCK, THREAD_Y, THREAD_X))
 FOLD_AXES = ((THREAD_X,), (THREAD_Y,), (BLOCK, THREAD_X), (BLOCK, THREAD_Y))
-SCAN_AXES = ((THREAD_X,), (BLOCK, THREAD_X))
+SCAN_AXES = ((THREAD_X,), (BLOCK, THREAD_X), (BLOCK, THREAD_Y))
 ROW_PARTS = (BLOCK, THREAD_X)  # of a loop or fold along a row that several blocks share out
 WARP, MOST_THREADS = 32, 1024
 MOST_COPY = 2048  # elements, of up to 16 bytes, of a block's copy of what is updated
@@ -86,7 +86,7 @@ def check(nest: Nest) -> None:
 def _check_shape(body: Sequence[Statement], x: int, y: int) -> None:
     """ValueError where what threads do together takes blocks of another shape."""
     for s in body:
-        if isinstance(s, Scan) and s.bind and x < WARP:
+        if isinstance(s, Scan) and THREAD_X in s.bind and x < WARP:
             raise ValueError(f"fold {s.buffer}: whole warps along x run over it")
         if isinstance(s, Contract) and s.when is not None:
             raise ValueError(f"product {s.buffer}: threads of a block go past no blocks of a product")

@@ -272,6 +272,7 @@ TEMPLATES = {
     "running rows": Template(lambda x: np.cumsum(x, axis=1), matrix("f8"), (5, 700), wide=False),
     "a long running sum": Template(lambda x: np.cumsum(x * 2), vector("f8"), (40000, 1), wide=False),
     "running columns": Template(lambda x: np.cumsum(x, axis=0), matrix("f8"), (50, 70), wide=False),
+    "running columns in parts": Template(lambda x: np.cumsum(x, axis=0), matrix("f4"), (1300, 70), wide=False),
     "transposed": Template(lambda x: np.transpose(x) * 2, matrix("f4"), (100, 70), wide=False),
     "transposed inside": Template(lambda x: np.transpose(x, (0, 2, 1)) + 1, lambda rng, n, m: [
         rng.normal(size=(3, n, m)).astype("f2")], (100, 70), wide=False),

@@ -209,6 +209,16 @@ def test_columns_of_which_few_lie_beside_one_another(shape, dtype):
     assert all(a * b == 256 and a >= min(shape[-1], 16) for a, b in wide)
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((3000, 3), 0), ((700, 40), 0), ((4, 900, 7), 1), ((257, 33), 0), ((0, 3), 0)])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
+def test_running_folds_along_columns_in_parts(shape, axis, dtype):
+    x = np.random.default_rng(0).normal(scale=9, size=shape).astype(dtype)
+    for order in ORDERS:
+        check(lambda x: (np.cumsum(x, axis), np.maximum.accumulate(x[::-1], axis)), x, order=order)
+    kernels = launcher_of(lambda x: np.cumsum(x, axis), x)[0].program.made.values()
+    assert [len(k.launches) for k in kernels] == [2 if shape[axis] > 256 else 1]
+
+
 def test_products_are_captured_with_what_is_around_them():
     x, w = np.random.default_rng(0).normal(size=(2, 4, 4))
     launcher = check(lambda x, w: np.tanh(x @ w + 1) @ w.T, x, w, times=4)

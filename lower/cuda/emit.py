@@ -28,7 +28,7 @@ from loopwright.ir.nest import (
     one_pass,
 )
 from loopwright.lower.codegen.terms import Terms
-from loopwright.lower.cuda import folds
+from loopwright.lower.cuda import folds, running
 from loopwright.lower.cuda.atomics import updates_in_any_order
 from loopwright.lower.cuda.chains import passed
 from loopwright.lower.cuda.columns import (
@@ -144,11 +144,14 @@ class _Emitter:
                 return updates_in_any_order(s, self.nest.buffers)
             case Reduction() as r if BLOCK in r.bind:
                 return [lambda context: folds.fold_parts(context, one_pass(group, 0))]
+            case For() as s if (found := _running(s)) is not None:
+                return [lambda context, write=write: self.running(context, s, found, write)  # type: ignore[misc]
+                        for write in (running.scan_column_parts, running.scan_from_column_parts)]
             case For() as s if (count := len(_split(perfect(s)[1].body))):
                 write = self.rows if s.bind == (BLOCK,) else self.columns
                 return [lambda context, k=k: write(context, s, k) for k in range(count + 1)]  # type: ignore[misc]
             case Scan() as s if BLOCK in s.bind:
-                return [lambda context: folds.scan_parts(context, s), lambda context: folds.scan_from_parts(context, s)]
+                return [lambda context: running.scan_parts(context, s), lambda context: running.scan_from_parts(context, s)]
         return [lambda context: self.statements(context, group)]
 
     def is_in_parts(self, s: Statement) -> bool:
@@ -210,6 +213,20 @@ class _Emitter:
         clamped(whole, over, THREAD_X, run, place)
         launch.grid = launch.grid * parts
 
+    def running(self, context: Context, s: For, found: Scan, write: Callable[[Context, Scan, str, str, Extent], None]) -> None:
+        """One launch of running folds along columns, which blocks share out in parts."""
+        over, launch = perfect(s)[0], context.launch
+        columns = product(n for _, n in over)
+        blocks = f"{launch.thread('blockIdx.x')} OF {launch.extent((columns + (launch.x - 1)) // launch.x)}"
+        place, part = (context.block.let(launch.index_type, blocks.replace("OF", op), "at") for op in "%/")
+
+        def run(here: Context) -> None:
+            at = here.block.let(launch.index_type, _flat(here, over), "at")
+            write(here, found, part, at, columns)
+        free = tuple([a for a in context.free if a not in (*s.bind, *found.bind)])
+        clamped(replace(context, free=free), over, THREAD_X, run, place)
+        launch.grid = launch.grid * running.parts_of_scans(found.extent, columns, launch)
+
     # ---- statements ----------------------------------------------------------------------------
     def statements(self, context: Context, body: Sequence[Statement]) -> Context:
         """The statements in order; names given by one are known to the next."""
@@ -234,7 +251,7 @@ class _Emitter:
             case Let(name=name, value=x):
                 return context.bind(name, value(context, x))
             case Scan():
-                folds.scanned(context, s)
+                running.scanned(context, s)
             case Contract():
                 context.launch.divides_often = True
                 multiplied(context, s)
@@ -281,6 +298,13 @@ class _Emitter:
         bounds = f"{threads}, {at_once}" if launch.rows or launch.in_parts else str(threads)
         text = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}(\n        {listed}) {{\n{lines}\n}}'
         return LaunchText(name, text, launch.grid, (launch.x, launch.y), launch.shared)
+
+
+def _running(s: For) -> Scan | None:
+    """The running fold along columns that blocks share out in parts, if that is what is in these loops."""
+    body = perfect(s)[1].body
+    found = body[0] if len(body) == 1 else None
+    return found if isinstance(found, Scan) and BLOCK in found.bind else None
 
 
 def _split(body: Sequence[Statement]) -> list[int]:

@@ -5,25 +5,23 @@ only loops around it make threads wait once more.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
 from loopwright.ir.dims import Extent, maximum, minimum, product
 from loopwright.ir.gpu_schedule import THREAD_X, THREAD_Y
 from loopwright.ir.loops import Load
-from loopwright.ir.nest import Prefetch, Reduction, Scan, Statement, Store
-from loopwright.lower.cuda import arithmetic
+from loopwright.ir.nest import Prefetch, Reduction, Statement, Store
 from loopwright.lower.cuda.context import WARP, Context
-from loopwright.lower.cuda.evaluate import before_a_loop, evaluate, place
+from loopwright.lower.cuda.evaluate import before_a_loop, evaluate
 from loopwright.lower.cuda.packs import Pack, Run, batched, known_lanes, packs, singles, strided
 from loopwright.lower.cuda.registers import kept_pass
 from loopwright.lower.cuda.serial import Fold, element
-from loopwright.lower.cuda.store import guarded, store
-from loopwright.lower.cuda.text import Block, literal, register_type
+from loopwright.lower.cuda.store import store
+from loopwright.lower.cuda.text import Block, register_type
 from loopwright.lower.registers import rows_read
 
-SHARE, EACH = 4096, 4  # the least that a block of a long running fold goes through; neighbours that one thread takes
 MOST_PARTS = 1024  # blocks of a fold of everything
 MOST_PLAIN = 16  # terms that a thread adds up as they are: NumPy's pairwise sums begin so, too
 ALL = "0xffffffffu"
@@ -127,7 +125,7 @@ def _in_warp(block: Block, fold: Fold, state: State, width: int) -> None:
     step = block.fresh("d")
     block.line("#pragma unroll")
     with block.inner(f"for (int {step} = {width // 2}; {step} > 0; {step} /= 2)") as inside:
-        other = tuple([_shuffled(inside, "xor", kind, x, step) for kind, x in zip(kinds(fold), state, strict=True)])
+        other = tuple([shuffled(inside, "xor", kind, x, step) for kind, x in zip(kinds(fold), state, strict=True)])
         fold.merge_into(inside, state, other)
 
 
@@ -135,7 +133,7 @@ def kinds(fold: Fold) -> list[str]:
     return [register_type(d) for d in fold.components]
 
 
-def _shuffled(block: Block, how: str, kind: str, x: str, by: str) -> str:
+def shuffled(block: Block, how: str, kind: str, x: str, by: str) -> str:
     if kind in ("float", "double", "int", "unsigned", "long long", "unsigned long long"):
         return block.variable(kind, f"__shfl_{how}_sync({ALL}, {x}, {by})")
     return block.variable(kind, f"({kind})__shfl_{how}_sync({ALL}, (int){x}, {by})")
@@ -213,114 +211,3 @@ def together(context: Context, fold: Fold, names: Sequence[str], end: str, first
         at = f"{first} + {k}" if first else k
         fold.merge_into(inside, state, tuple([f"{name}[{at}]" for name in names]))
     return across(context, fold, state, THREAD_X)
-
-
-# ---- running folds ------------------------------------------------------------------------------
-def scanned(context: Context, s: Scan) -> None:
-    """A running fold: alone, or a block of threads at a time, each warp by shuffles."""
-    fold = Fold(s.monoid, s.dtype, s.body.dtype, context.launch.library, running=True)
-    if s.bind:
-        _scanned_by_threads(context, s, fold, "0", context.launch.extent(s.extent), literal(fold.identity, fold.work))
-        return
-    launch = context.launch
-    total = context.block.variable(fold.kind, literal(fold.identity, fold.work), "all")
-    launch.forget()
-    k = context.block.fresh("k")
-    with context.block.inner(f"for ({launch.index_type} {k} = 0; {k} < {launch.extent(s.extent)}; ++{k})") as inside:
-        here = context.at(inside).bind(s.index.name, k)
-        x = element(here, fold, launch.terms.of(s.body), evaluate)
-        inside.line(f"{total} = {fold.combined(total, x)};")
-        _store_running(here, s, fold, total)
-    launch.forget()
-
-
-def _store_running(context: Context, s: Scan, fold: Fold, total: str) -> None:
-    result = fold.result(context.block, (total,))
-    guarded(context, lambda here: here.block.line(f"{_target(here, s)} = {_stored(here, s, result)};"))
-
-
-def _target(context: Context, s: Scan) -> str:
-    launch = context.launch
-    return f"{s.buffer}[{place(context, launch.buffers[s.buffer], tuple(map(launch.terms.of, s.at)))}]"
-
-
-def _stored(context: Context, s: Scan, result: str) -> str:
-    return arithmetic.to_memory(context.launch.library, result, s.dtype)
-
-
-def scan_parts(context: Context, s: Scan) -> None:
-    """The fold of each block's share of a running fold, into scratch."""
-    launch, fold = context.launch, Fold(s.monoid, s.dtype, s.body.dtype, context.launch.library, running=True)
-    begin, end = _share(context, s)
-    state, k = fold.declare(context.block, 1), context.block.fresh("k")
-    header = f"for ({launch.index_type} {k} = {begin} + {launch.thread(THREAD_X)}; {k} < {end}; {k} += {launch.x})"
-    with context.block.inner(header) as inside:
-        here = Context(launch, inside, {**context.names, s.index.name: k})
-        fold.step(inside, state, "0", element(here, fold, launch.terms.of(s.body), evaluate), "")
-    found = across(context, fold, fold.joined(context.block, state, 1), THREAD_X)
-    put(context, scratch(context, s.buffer, fold, launch.grid), found)
-
-
-def scan_from_parts(context: Context, s: Scan) -> None:
-    """A running fold by all blocks: each goes on from what those before it have."""
-    launch, fold = context.launch, Fold(s.monoid, s.dtype, s.body.dtype, context.launch.library, running=True)
-    begin, end = _share(context, s)
-    total, = together(context, fold, scratch(context, s.buffer, fold, launch.grid), launch.thread("blockIdx.x"))
-    _scanned_by_threads(context, s, fold, begin, end, total)
-
-
-def _share(context: Context, s: Scan) -> tuple[str, str]:
-    """Where this block's share begins and ends."""
-    launch = context.launch
-    launch.grid = maximum(1, minimum((s.extent + (SHARE - 1)) // SHARE, MOST_PARTS))
-    each, total = launch.extent((s.extent + (launch.grid - 1)) // launch.grid), launch.extent(s.extent)
-    begin = context.block.let(launch.index_type, f"{launch.thread('blockIdx.x')} * {each}", "at")
-    return begin, context.block.let(launch.index_type, f"{begin} + {each} < {total} ? {begin} + {each} : {total}", "n")
-
-
-def _scanned_by_threads(context: Context, s: Scan, fold: Fold, begin: str, end: str, start: str) -> None:
-    """The places from begin to end, a block of threads at a time, `EACH` neighbours a thread; `start`: what is before them."""
-    launch, block, kind = context.launch, context.block, context.launch.index_type
-    warps = launch.x // WARP
-    zero = literal(fold.identity, fold.work)
-    part, total = block.fresh("part"), block.variable(fold.kind, start, "all")
-    first, turn = block.fresh("at"), block.fresh("turn")
-    block.line(f"__shared__ {fold.kind} {part}[2][{launch.y}][{warps}];")  # in turns, so that one barrier a step is enough
-    lane, warp = block.let("int", f"{THREAD_X} % {WARP}"), block.let("int", f"{THREAD_X} / {WARP}")
-    block.line(f"int {turn} = 0;")
-    launch.forget()
-    with block.inner(f"for ({kind} {first} = {begin}; {first} < {end}; {first} += {launch.x * EACH})") as inside:
-        own = inside.let(kind, f"{first} + {launch.thread(THREAD_X)} * {EACH}", "k")
-        x = inside.fresh("x")
-        inside.line(f"{fold.kind} {x}[{EACH}] = {{{', '.join([zero] * EACH)}}};")
-
-        def each(write: Callable[[Context, str], None]) -> None:
-            e = inside.fresh("e")
-            inside.line("#pragma unroll")
-            with inside.inner(f"for (int {e} = 0; {e} < {EACH}; ++{e})") as one, one.inner(f"if ({own} + {e} < {end})") as some:
-                k = some.let(kind, f"{own} + {e}", "k")
-                write(Context(launch, some, {**context.names, s.index.name: k}, (), context.active), e)
-        each(lambda here, e: here.block.line(f"{x}[{e}] = {element(here, fold, launch.terms.of(s.body), evaluate)};"))
-        inside.line("#pragma unroll")
-        e = inside.fresh("e")
-        inside.line(f"for (int {e} = 1; {e} < {EACH}; ++{e}) {x}[{e}] = {fold.combined(f'{x}[{e} - 1]', f'{x}[{e}]')};")
-        own_warps = inside.variable(fold.kind, f"{x}[{EACH - 1}]", "all")
-        step = inside.fresh("d")
-        inside.line("#pragma unroll")
-        with inside.inner(f"for (int {step} = 1; {step} < {WARP}; {step} *= 2)") as shift:
-            before = _shuffled(shift, "up", fold.kind, own_warps, step)
-            shift.line(f"if ({lane} >= {step}) {own_warps} = {fold.combined(before, own_warps)};")
-        inside.line(f"if ({lane} == {WARP - 1}) {part}[{turn}][{THREAD_Y}][{warp}] = {own_warps};")
-        inside.line("__syncthreads();")
-        so_far = inside.variable(fold.kind, zero, "all")
-        w = inside.fresh("k")
-        with inside.inner(f"for (int {w} = 0; {w} < {warps}; ++{w})") as every:
-            every.line(f"if ({w} == {warp}) {so_far} = {total};")
-            every.line(f"{total} = {fold.combined(total, f'{part}[{turn}][{THREAD_Y}][{w}]')};")
-        before = _shuffled(inside, "up", fold.kind, own_warps, "1")
-        inside.line(f"if ({lane} > 0) {so_far} = {fold.combined(so_far, before)};")
-        each(lambda here, e: _store_running(here, s, fold, here.block.let(fold.kind, fold.combined(so_far, f"{x}[{e}]"))))
-        inside.line(f"{turn} = 1 - {turn};")
-    block.line("__syncthreads();")
-    launch.forget()
-

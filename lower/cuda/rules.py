@@ -48,7 +48,7 @@ from loopwright.lower.convolution_ops import MOST_POSITIONS, grouped, one_featur
 from loopwright.lower.cuda.chain_rules import chain_in_passes
 from loopwright.lower.cuda.columns import parts_of_columns
 from loopwright.lower.cuda.context import WARP
-from loopwright.lower.cuda.folds import EACH
+from loopwright.lower.cuda.running import EACH
 from loopwright.lower.fusing import expressions, transposed_loads
 from loopwright.lower.keeping import placement_of
 from loopwright.lower.lanes import lane_schedule
@@ -257,8 +257,7 @@ def _columns(s: Survey, number: int, folds: Mapping[int, Reduce], sizes: Mapping
     blocks enough."""
     few = all(_size(e, sizes) <= SHORT_ROW for e in folds.values())
     shape = s.root.node.outputs[0].type.shape[:s.loops]
-    columns, beside = evaluate(product(shape), sizes), evaluate(shape[-1], sizes)
-    wide = next((n for n in (4, 8, 16) if beside <= n), 32)  # threads along x: the rest has rows that lie beside these
+    columns, wide = evaluate(product(shape), sizes), _columns_beside(evaluate(shape[-1], sizes))
     out: list[Instruction] = [Threads(THREADS) if few else Threads(wide, THREADS // wide)]
     out += [Bind(number, a, GRID) for a in range(s.loops)]
     parts = (BLOCK, THREAD_Y) if columns < FEW_COLUMNS else (THREAD_Y,)
@@ -271,6 +270,11 @@ def _columns(s: Survey, number: int, folds: Mapping[int, Reduce], sizes: Mapping
             out += [Vectorize(k, s.loops + len(e.over) - 1, lanes)] if lanes > 1 else []
             out.append(Unroll(k, _rows_in_flight(s, lanes)))
     return out
+
+
+def _columns_beside(count: int) -> int:
+    """Threads along x for so many columns that lie beside one another: the others of a block have rows that follow."""
+    return next((n for n in (4, 8, 16) if count <= n), 32)
 
 
 def _column_lanes(s: Survey, columns: int, rows: int, wide: int) -> int:
@@ -440,7 +444,11 @@ def _running(s: Survey, number: int, e: Prefix, sizes: Mapping[str, int]) -> lis
         y = THREADS // x if count >= FEW_ROWS and x < THREADS else 1
         rows = [Bind(number, a, ROWS if y > 1 else (BLOCK,)) for a in range(axis)]
         return [Threads(x, y), *rows, Bind(number, axis, (THREAD_X,) if alone else GRID)]
-    return [Threads(THREADS), *(Bind(number, a, GRID) for a in range(rank) if a != axis)]
+    others = [n for a, n in enumerate(s.root.node.outputs[0].type.shape) if a != axis]
+    if evaluate(product(others), sizes) >= MANY_THREADS or evaluate(e.extent, sizes) <= LONG_COLUMN:
+        return [Threads(THREADS), *(Bind(number, a, GRID) for a in range(rank) if a != axis)]
+    wide = _columns_beside(evaluate(others[-1], sizes))
+    return [Threads(wide, THREADS // wide), *(Bind(number, a, GRID if a != axis else (BLOCK, THREAD_Y)) for a in range(rank))]
 
 
 def _size(e: Reduce, sizes: Mapping[str, int]) -> int:

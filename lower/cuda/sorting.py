@@ -225,7 +225,7 @@ class _Sort:
     # ---- launches ------------------------------------------------------------------------------
     def few(self) -> LaunchText:
         """Rows of up to a warp's lanes."""
-        width = next((w for w in (4, 8, 16) if isinstance(self.length, int) and self.length <= w), WARP)
+        width = 4 + 4 * _is_above(self.length, 4) + 8 * _is_above(self.length, 8) + 16 * _is_above(self.length, 16)
         blocks = floordiv(self.rows * width + (MOST - 1), MOST) * _is_between(self.length, 0, WARP)
         put = {"sort": "out[row * n + place] = key;", "argsort": "out[row * n + place] = me;",
                "top_k": "if (place < m) out[row * m + place] = me;",
