@@ -49,7 +49,7 @@ class Step(Protocol):
 
 class Frame:
     """The steps of a graph. `shared`: bytes of its larger slots, which control flow takes from its workspace; `own`: of the
-    small ones, of kernels' scratch, and of what control flow inside needs."""
+    small ones, of kernels' scratch, and of what control flow inside needs; `bytes`: of all."""
 
     def __init__(self, launcher: Launcher, g: Graph, sizes: Mapping[str, int]) -> None:
         self.launcher, self.g, self.sizes = launcher, g, sizes
@@ -67,12 +67,8 @@ class Frame:
         self.inside = self.own
         self.steps = [self._step(n) for n in g.nodes if n.regions]
         self.own += max([step.own for step in self.steps], default=0)
+        self.bytes = self.shared + self.own
         self.stretches = list(_stretches(self.steps))
-
-    @property
-    def bytes(self) -> int:
-        """All the memory that it needs."""
-        return self.shared + self.own
 
     @property
     def launches(self) -> int | None:

@@ -73,7 +73,8 @@ class Launcher:
         stream = self.driver.stream()
         if _reporting:
             raise_reported(stream)
-        before = -(-sum([type(x) is bytes for x in arguments]) * NUMBER // ALIGNED) * ALIGNED
+        kinds = [*map(type, arguments)]
+        before = -(-kinds.count(bytes) * NUMBER // ALIGNED) * ALIGNED
         block = self.driver.allocate(before + frame.bytes) if before + frame.bytes else None
         base = block.address if block else 0
         addresses = self._put(arguments, base) if before else cast(Sequence[int], arguments)

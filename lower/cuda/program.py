@@ -182,7 +182,8 @@ class _Program:
                     blocks = evaluate(x.grid, sizes_in(n, self.made[n], self.sizes))
                     if x.numbers and not blocks:
                         continue  # one of those that other sizes are for
-                    yield f"{indent}{x.name}<<<{blocks if x.numbers else x.grid}, {x.threads[0]} * {x.threads[1]}>>> ({blocks} blocks now): {types}"
+                    grid = blocks if x.numbers else x.grid
+                    yield f"{indent}{x.name}<<<{grid}, {x.threads[0]} * {x.threads[1]}>>> ({blocks} blocks now): {types}"
             elif n.op is kernel:
                 name = n.attrs["implementation"]
                 called = f"{library_product(n.regions[0])} (cuBLASLt)" if name == "gemm" else name

@@ -35,12 +35,10 @@ LANES = ((86, 128), (62, 64), (61, 128), (0, 64))  # f32 units of a multiprocess
 class _Block:
     """Bytes of CuPy's pool."""
 
-    def __init__(self, pointer: Any) -> None:
-        self.pointer = pointer
+    __slots__ = ("address", "pointer")
 
-    @property
-    def address(self) -> int:
-        return int(self.pointer.ptr)
+    def __init__(self, pointer: Any) -> None:
+        self.pointer, self.address = pointer, pointer.ptr
 
 
 class _Pinned:
@@ -94,7 +92,7 @@ class CupyDriver:
 
     def __init__(self, cupy: Any) -> None:
         self.cupy, self.runtime, self.driver = cupy, cupy.cuda.runtime, cupy.cuda.driver
-        self.address = attrgetter("data.ptr")
+        self.address, self._stream, self._alloc = attrgetter("data.ptr"), cupy.cuda.get_current_stream, cupy.cuda.alloc
         self.kind, self._has_several = cupy.ndarray, self.runtime.getDeviceCount() > 1
         self.products = Products(cupy, lazy.cublas_lt())
         self._blanks: dict[int, list[_Parameters]] = defaultdict(list)  # not in use, by the number of parameters
@@ -193,16 +191,19 @@ class CupyDriver:
                 graph = stream.end_capture()
                 _, workspace = self._local.__dict__.get("workspaces", {}).pop(stream.ptr, (0, None))
 
-        def replay(_held: Any = workspace) -> None:
-            self.runtime.graphLaunch(graph.graphExec, self.stream())
+        launch, what, current = self.runtime.graphLaunch, graph.graphExec, self._stream
+
+        def replay(_held: Any = (graph, workspace)) -> None:
+            launch(what, current().ptr)
         return replay
 
     # ---- memory --------------------------------------------------------------------------------
     def stream(self) -> int:
-        return int(self.cupy.cuda.get_current_stream().ptr)
+        number: int = self._stream().ptr
+        return number
 
     def allocate(self, count: int) -> Memory:
-        return _Block(self.cupy.cuda.alloc(count))
+        return _Block(self._alloc(count))
 
     def flags(self, count: int) -> Flags:
         return _Pinned(self.cupy.cuda.alloc_pinned_memory(8 * count), count)
