@@ -27,6 +27,7 @@ from loopwright.lower.codegen.small import (
     element,
     first_lanes,
     heights,
+    is_far,
     load_first,
     panels,
     widths_of,
@@ -84,6 +85,7 @@ class _Chunks:
         self.dtype, self.target, self.turned, self.function = dtype, target, turned, function
         self.kind, self.lanes, self.long = memory_type(dtype), target.lanes(dtype), terms_of(target)
         self.chunk = function.slot(self.long * WIDEST * self.lanes, self.kind, 64)
+        self.far = is_far(function.root, dtype, target, "%m", "%n")
         self.depth = str(DEPTH) if turned else self._depth(function.root)
         self.length = str(self.long) if turned else self._length(function.root)
 
@@ -175,7 +177,7 @@ class _Chunks:
                 inner.do(f"call void @{name_of(self.dtype, True)}_copy(ptr {self.chunk}, i64 {wide}, ptr %b, i64 {term}, "
                          f"i64 {many}, i64 {at}, i64 {v}, i64 %n, i64 %b.line)")
                 given = many, a, self.chunk, wide, sums, block.count, left, again
-                call_panel(inner, self.dtype, v, given, block.steps, ahead)
+                call_panel(inner, self.dtype, v, given, block.steps, ahead, far=self.far)
                 return []
             b = element(inner, self.kind, "%b", inner.emit(f"add i64 {inner.emit(f'mul i64 {term}, %b.line')}, {at}"))
             given = many, a, b, "%b.line", sums, block.count, left, again
@@ -185,7 +187,7 @@ class _Chunks:
                     for x, step in ((a, block.steps[0]), (sums, "%n")))
             rest = inner.emit(f"sub i64 {block.count}, {height}")
             call_panel(inner, self.dtype, v, (many, a, self.chunk, wide, c, rest, left, again), block.steps,
-                       ahead and replace(ahead, number=inner.emit(f"add i64 {ahead.more}, 1")))
+                       ahead and replace(ahead, number=inner.emit(f"add i64 {ahead.more}, 1")), far=self.far)
             return []
         loop(scope, *block.span, self.length, (), chunk)
 

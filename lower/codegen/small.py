@@ -26,6 +26,7 @@ SHORT, ROWS = 32, (35, 280)  # terms, with no more than which there are fewer ro
 LOWER = (4, 2)  # rows of tiles for what is left
 LEAST = 4  # sums of a tile: fewer wait for each other as long
 LINE = 64  # bytes of a cache's line
+FAR = 2  # times the second cache: results that are larger come from memory
 WIDEST = 4  # vectors of a tile
 _MATRICES = "i64 %k, ptr noalias %a, i64 %a.row, i64 %a.term, ptr noalias %b"
 
@@ -70,18 +71,25 @@ class Ahead:
     more: str
 
 
+def is_far(scope: Scope, dtype: np.dtype, target: Target, rows: str, columns: str) -> str:
+    """Whether a result of so many rows and columns is likely to come from memory, as an i1."""
+    size = scope.emit(f"mul i64 {scope.emit(f'mul i64 {rows}, {columns}')}, {dtype.itemsize}")
+    return scope.emit(f"icmp ugt i64 {size}, {FAR * target.cache_bytes}")
+
+
 def call_panel(scope: Scope, dtype: np.dtype, vectors: int, given: tuple[str, ...],
-               steps: tuple[str, str] = ("%a.row", "%a.term"), ahead: Ahead | None = None, copy: str | None = None) -> None:
+               steps: tuple[str, str] = ("%a.row", "%a.term"), ahead: Ahead | None = None, copy: str | None = None,
+               far: str = "false") -> None:
     """Call the function of a panel with k, a, b, how far apart its terms are, c, m, the columns left, whether to add to c;
     `steps`: how far apart rows and terms of a are; `ahead`: of the widest panel; `copy`: where a copy of the panel goes, of
-    which only the first tile is made then."""
+    which only the first tile is made then; `far`: whether c is likely to come from memory."""
     k, a, b, step, c, m, left, again = given
     more = f", ptr {copy}" if copy else ""
     if ahead:
         more += f", ptr {ahead.pointer}, i64 {ahead.step}, i64 {ahead.lines - 1}, i64 {ahead.shift}"
         more += f", i64 {ahead.number}" + f", i64 {ahead.more}" * bool(copy)
     scope.do(f"call void @{_panel_name(dtype, vectors, bool(ahead), bool(copy))}(i64 {k}, ptr {a}, i64 {steps[0]}, "
-             f"i64 {steps[1]}, ptr {b}, i64 {step}, ptr {c}, i64 {m}, i64 {left}, i64 %n, i1 {again}{more})")
+             f"i64 {steps[1]}, ptr {b}, i64 {step}, ptr {c}, i64 {m}, i64 {left}, i64 %n, i1 {again}, i1 {far}{more})")
 
 
 def _panel_name(dtype: np.dtype, vectors: int, ahead: bool, copies: bool) -> str:
@@ -120,6 +128,7 @@ def panels(scope: Scope, dtype: np.dtype, target: Target, span: tuple[str, str],
 def _whole(dtype: np.dtype, target: Target, function: Function) -> str:
     """Blocks of rows, in them panels of columns."""
     root, kind = function.root, memory_type(dtype)
+    far = is_far(root, dtype, target, "%m", "%n")
     most = root.emit(f"select i1 {root.emit(f'icmp sle i64 %k, {SHORT}')}, i64 {ROWS[0]}, i64 {ROWS[1]}")
 
     def block(scope: Scope, row: str, state: list[str]) -> list[str]:
@@ -128,7 +137,7 @@ def _whole(dtype: np.dtype, target: Target, function: Function) -> str:
 
         def run(inner: Scope, v: int, at: str, left: str) -> None:
             b, sums = (element(inner, kind, x, at) for x in ("%b", c))
-            call_panel(inner, dtype, v, ("%k", a, b, "%b.term", sums, rows, left, "false"))
+            call_panel(inner, dtype, v, ("%k", a, b, "%b.term", sums, rows, left, "false"), far=far)
         panels(scope, dtype, target, ("0", "%n"), run)
         return []
 
@@ -165,7 +174,8 @@ class _Panel:
         if self.ahead:
             more += ", ptr %ahead, i64 %ahead.step, i64 %ahead.lines, i64 %ahead.shift, i64 %number"
             more += ", i64 %more" * self.copies
-        header = f"void @{name}({_MATRICES}, i64 %b.term, ptr noalias %c, i64 %m, i64 %left, i64 %n, i1 %again{more})"
+        header = f"void @{name}({_MATRICES}, i64 %b.term, ptr noalias %c, i64 %m, i64 %left, i64 %n, i1 %again, " \
+            f"i1 %far{more})"
         return f"define internal {header} noinline {ATTRIBUTES} {{\n{self.function.body()}\n  ret void\n}}"
 
     def _tile(self, height: int, scope: Scope, at: str, done: list[str]) -> list[str]:
@@ -176,7 +186,14 @@ class _Panel:
         left = [self._at(scope, "%a", scope.emit(f"mul i64 {row}, %a.row")) for row in rows]
         zeros = [(self.kind, "zeroinitializer")] * (height * self.vectors)
         ahead = self._share(scope, at, height) if self.ahead else []
-        sums = loop(scope, "0", "%k", "1", zeros, partial(self._term, left, ahead))
+        first, state = "0", [x for _, x in zeros]
+        if not self.copies and self.vectors == widths_of(self.target)[-1] and height == heights(self.target, self.vectors)[0]:
+            following = self._at(scope, "%c", scope.emit(f"mul i64 {scope.emit(f'add i64 {at}, {height}')}, %n"))
+            lines = height * self.vectors * self.lanes * self.bytes // LINE
+            most = scope.call("i64", "llvm.smin.i64", [("i64", "%k"), ("i64", str(lines))])
+            first = scope.emit(f"select i1 %far, i64 {most}, i64 0")
+            state = loop(scope, "0", first, "1", zeros, partial(self._asking, left, ahead, following))
+        sums = loop(scope, first, "%k", "1", [(self.kind, x) for x in state], partial(self._term, left, ahead))
         places = [self._at(scope, self._at(scope, "%c", scope.emit(f"mul i64 {row}, %n")), str(part * self.lanes))
                   for row in rows for part in range(self.vectors)]
 
@@ -200,6 +217,17 @@ class _Panel:
         some = scope.call("i64", "llvm.umin.i64", [("i64", "%more"), ("i64", "1")])
         return [first, *(scope.emit(f"getelementptr i8, ptr {first}, i64 {scope.emit(f'mul i64 {x}, {LINE}')}")
                          for x in (some, "%more"))]
+
+    def _asking(self, left: Sequence[str], ahead: Sequence[str], following: str, scope: Scope, term: str,
+                state: list[str]) -> list[str]:
+        """A term, while the caches are asked for a line of the next tile's sums, which come from memory row by row."""
+        each = self.vectors * self.lanes * self.bytes // LINE
+        row = scope.emit(f"udiv i64 {term}, {each}")
+        line = scope.emit(f"sub i64 {term}, {scope.emit(f'mul i64 {row}, {each}')}")
+        place = self._at(scope, following, scope.emit(f"mul i64 {row}, %n"))
+        place = scope.emit(f"getelementptr i8, ptr {place}, i64 {scope.emit(f'mul i64 {line}, {LINE}')}")
+        scope.run("llvm.prefetch.p0", [("ptr", place), ("i32", "1"), ("i32", "3"), ("i32", "1")])
+        return self._term(left, ahead, scope, term, state)
 
     def _term(self, left: Sequence[str], ahead: Sequence[str], scope: Scope, term: str, state: list[str]) -> list[str]:
         if ahead:
