@@ -17,7 +17,7 @@ FEW = 8  # rows that are not worth a copy of the other side, if that is in a cac
 ALONG = 16  # rows, or columns, for which sums go along the terms, where both sides lie so
 MANY = 192  # rows for which a few columns are worth turning
 BRIEF = 128  # terms, with no more than which the library's copies of both sides cost as much as what it does better
-NARROW = 128  # columns, for no more than which rows that lie along memory are not worth a copy
+NARROW = 128  # columns, for no more than which rows that lie along memory are not worth a copy in blocks
 BLOCKS = 64  # rows, columns and terms, with fewer of any of which copies of both sides are used too little
 ORDERED = (2, 1 << 19), (1, 3 << 19)  # rows, and bytes of a matrix beyond which few of them read it in the order of memory
 NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
@@ -63,7 +63,7 @@ class Sizes:
         half, wide, least = self.lanes // 2, 2 * self.lanes, self.least
         both: list[Test] = [("m", "sge", 2), ("n", "sge", 2)]
         some: list[Test] = [("m", "sle", chunks.ROWS), *([("page", "ne", 0)] if in_blocks else [])]
-        narrow: Cases = [] if self.form[0] else [[("n", "sle", NARROW)]]
+        narrow: Cases = [[("n", "slt", MANY) if self.form[0] else ("n", "sle", NARROW)]]
         limits = [[("m", "sle", APART)], some, [("k", "sle", BRIEF)], *narrow]
         low = FEW if self.form[1] else 2
         in_chunks: Way = [[("m", "sge", low), ("n", "sge", least), ("k", "sge", 1), *limit] for limit in limits], "chunks"

@@ -168,8 +168,16 @@ class _Panel:
         found = heights(self.target, self.vectors)
         if self.copies:
             self._tile(found[0], root, row, [])
-        for height, lower in () if self.copies else zip(found, [*found[1:], 0], strict=True):
-            row, = loop(root, row, root.emit(f"sub i64 %m, {lower}"), str(height), [("i64", row)], partial(self._tile, height))
+
+        def tiles(height: int, low: str, high: str, scope: Scope, *, asks: bool = False) -> Carried:
+            last, = loop(scope, low, high, str(height), [("i64", low)], partial(self._tile, height, asks=asks))
+            return [("i64", last)]
+        for k, (height, lower) in enumerate([] if self.copies else zip(found, [*found[1:], 0], strict=True)):
+            made = partial(tiles, height, row, root.emit(f"sub i64 %m, {lower}"))
+            if k == 0 and self.vectors == widths_of(self.target)[-1]:
+                row, = branch(root, "%far", partial(made, asks=True), made)
+            else:
+                (_, row), = made(root)
         name, more = _panel_name(self.dtype, self.vectors, self.ahead, self.copies), ", ptr noalias %copy" * self.copies
         if self.ahead:
             more += ", ptr %ahead, i64 %ahead.step, i64 %ahead.lines, i64 %ahead.shift, i64 %number"
@@ -178,8 +186,8 @@ class _Panel:
             f"i1 %far{more})"
         return f"define internal {header} noinline {ATTRIBUTES} {{\n{self.function.body()}\n  ret void\n}}"
 
-    def _tile(self, height: int, scope: Scope, at: str, done: list[str]) -> list[str]:
-        """A tile's sums; rows past the last are that one again."""
+    def _tile(self, height: int, scope: Scope, at: str, done: list[str], *, asks: bool = False) -> list[str]:
+        """A tile's sums; rows past the last are that one again. `asks`: for the lines of the next tile's."""
         last, rows = scope.emit("sub i64 %m, 1"), [at]
         for k in range(1, height):
             rows.append(scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"add i64 {at}, {k}")), ("i64", last)]))
@@ -187,11 +195,10 @@ class _Panel:
         zeros = [(self.kind, "zeroinitializer")] * (height * self.vectors)
         ahead = self._share(scope, at, height) if self.ahead else []
         first, state = "0", [x for _, x in zeros]
-        if not self.copies and self.vectors == widths_of(self.target)[-1] and height == heights(self.target, self.vectors)[0]:
+        if asks:
             following = self._at(scope, "%c", scope.emit(f"mul i64 {scope.emit(f'add i64 {at}, {height}')}, %n"))
             lines = height * self.vectors * self.lanes * self.bytes // LINE
-            most = scope.call("i64", "llvm.smin.i64", [("i64", "%k"), ("i64", str(lines))])
-            first = scope.emit(f"select i1 %far, i64 {most}, i64 0")
+            first = scope.call("i64", "llvm.smin.i64", [("i64", "%k"), ("i64", str(lines))])
             state = loop(scope, "0", first, "1", zeros, partial(self._asking, left, ahead, following))
         sums = loop(scope, first, "%k", "1", [(self.kind, x) for x in state], partial(self._term, left, ahead))
         places = [self._at(scope, self._at(scope, "%c", scope.emit(f"mul i64 {row}, %n")), str(part * self.lanes))
