@@ -69,7 +69,7 @@ class GPUEntry:
         return next((p for p in self.programs if all(g.constraint.holds(sizes) for g in p.guards)), None)
 
 
-Answers = Callable[[Sequence[Any]], Any]
+Answers = Callable[[Sequence[Any]], Any]  # a call's, given its leaves
 
 
 class OnGPU:

@@ -72,8 +72,8 @@ def slopes_of_weights() -> list[Timing]:
     """x.T @ y: few terms and a large result, and more terms and few columns; similarities of 3000 vectors of 64 numbers."""
     found = []
     for k, m, n, dtype in ((32, 5000, 1000, "f32"), (256, 2000, 80, "f32"), (256, 2000, 80, "f64")):
-        x, y = (_normal(k, size).astype(dtype.replace("f", "float")) for size in (m, n))
-        found += contest(f"x.T @ y, {k}x{m} by {k}x{n} {dtype}", (x, y), lambda x, y: x.T @ y, tolerance=1e-4,
+        args = tuple([_normal(k, size).astype(dtype.replace("f", "float")) for size in (m, n)])
+        found += contest(f"x.T @ y, {k}x{m} by {k}x{n} {dtype}", args, lambda x, y: x.T @ y, tolerance=1e-4,
                          jax=lambda jax: lambda x, y: x.T @ y, torch=lambda torch, optimised: optimised(lambda x, y: x.T @ y))
     x = _normal(3000, 64)
     return found + contest("similarities, 3000x64 by 3000x64 f32", (x, x[::-1].copy()), lambda x, y: x @ y.T, tolerance=1e-4,

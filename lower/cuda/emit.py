@@ -145,7 +145,7 @@ class _Emitter:
             case Reduction() as r if BLOCK in r.bind:
                 return [lambda context: folds.fold_parts(context, one_pass(group, 0))]
             case For() as s if (found := _running(s)) is not None:
-                return [lambda context, write=write: self.running(context, s, found, write)  # type: ignore[misc]
+                return [lambda context, write=write: self.scans(context, s, found, write)  # type: ignore[misc]
                         for write in (running.scan_column_parts, running.scan_from_column_parts)]
             case For() as s if (count := len(_split(perfect(s)[1].body))):
                 write = self.rows if s.bind == (BLOCK,) else self.columns
@@ -189,10 +189,8 @@ class _Emitter:
         if not is_last:
             reductions = one_pass(body, starts[number])
             wide = wide_loads(context, over, reductions[0].lanes, body[:starts[number]], reductions)
-            each = launch.x * (reductions[0].lanes if wide else 1)
             parts = parts_of_columns(product(n for _, n in reductions[0].over), columns, launch.y)
-            both = f"{launch.thread('blockIdx.x')} OF {launch.extent((columns + (each - 1)) // each)}"
-            place, part = (context.block.let(launch.index_type, both.replace("OF", op), "at") for op in "%/")
+            place, part = self.place_and_part(context, columns, launch.x * (reductions[0].lanes if wide else 1))
             if wide:
                 fold_wide_column_parts(context, reductions, over, wide, place, part, columns)
                 launch.grid = launch.grid * parts
@@ -213,12 +211,17 @@ class _Emitter:
         clamped(whole, over, THREAD_X, run, place)
         launch.grid = launch.grid * parts
 
-    def running(self, context: Context, s: For, found: Scan, write: Callable[[Context, Scan, str, str, Extent], None]) -> None:
+    def place_and_part(self, context: Context, columns: Extent, each: int) -> list[str]:
+        """Which of the stretches of so many columns a block has, and which part of their rows."""
+        launch = context.launch
+        both = f"{launch.thread('blockIdx.x')} OF {launch.extent((columns + (each - 1)) // each)}"
+        return [context.block.let(launch.index_type, both.replace("OF", op), "at") for op in "%/"]
+
+    def scans(self, context: Context, s: For, found: Scan, write: Callable[[Context, Scan, str, str, Extent], None]) -> None:
         """One launch of running folds along columns, which blocks share out in parts."""
         over, launch = perfect(s)[0], context.launch
         columns = product(n for _, n in over)
-        blocks = f"{launch.thread('blockIdx.x')} OF {launch.extent((columns + (launch.x - 1)) // launch.x)}"
-        place, part = (context.block.let(launch.index_type, blocks.replace("OF", op), "at") for op in "%/")
+        place, part = self.place_and_part(context, columns, launch.x)
 
         def run(here: Context) -> None:
             at = here.block.let(launch.index_type, _flat(here, over), "at")

@@ -22,13 +22,13 @@ SHARE, EACH = 4096, 4  # the least that a block of a long running fold goes thro
 COLUMN_SHARE, COLUMN_THREADS, MOST_COLUMN_PARTS = 16, 270_000, 256  # rows of a thread, at least; threads that a GPU runs; parts
 
 
-def folding(context: Context, s: Scan) -> Fold:
+def _fold(context: Context, s: Scan) -> Fold:
     return Fold(s.monoid, s.dtype, s.body.dtype, context.launch.library, running=True)
 
 
 def scanned(context: Context, s: Scan) -> None:
     """A running fold: alone, or a block of threads at a time, each warp by shuffles."""
-    fold = folding(context, s)
+    fold = _fold(context, s)
     go = _scanned_by_threads if s.bind else _scanned_alone
     go(context, s, fold, "0", context.launch.extent(s.extent), literal(fold.identity, fold.work))
 
@@ -63,7 +63,7 @@ def _stored(context: Context, s: Scan, result: str) -> str:
 
 def scan_parts(context: Context, s: Scan) -> None:
     """The fold of each block's share of a running fold, into scratch."""
-    launch, fold = context.launch, folding(context, s)
+    launch, fold = context.launch, _fold(context, s)
     begin, end = _share(context, s)
     state, k = fold.declare(context.block, 1), context.block.fresh("k")
     header = f"for ({launch.index_type} {k} = {begin} + {launch.thread(THREAD_X)}; {k} < {end}; {k} += {launch.x})"
@@ -76,7 +76,7 @@ def scan_parts(context: Context, s: Scan) -> None:
 
 def scan_from_parts(context: Context, s: Scan) -> None:
     """A running fold by all blocks: each goes on from what those before it have."""
-    launch, fold = context.launch, folding(context, s)
+    launch, fold = context.launch, _fold(context, s)
     begin, end = _share(context, s)
     total, = together(context, fold, scratch(context, s.buffer, fold, launch.grid), launch.thread("blockIdx.x"))
     _scanned_by_threads(context, s, fold, begin, end, total)
@@ -149,7 +149,7 @@ def parts_of_scans(rows: Extent, columns: Extent, launch: Launch) -> Extent:
 def scan_column_parts(context: Context, s: Scan, part: str, column: str, columns: Extent) -> None:
     """The fold of each thread's share of a column, and of those of a block, into scratch: a row of it for each thread along y,
     and for each part."""
-    launch, fold = context.launch, folding(context, s)
+    launch, fold = context.launch, _fold(context, s)
     begin, end, parts = _column_share(context, s, part, columns)
     state, k = fold.declare(context.block, 1), context.block.fresh("k")
     with context.block.inner(f"for ({launch.index_type} {k} = {begin}; {k} < {end}; ++{k})") as inside:
@@ -167,7 +167,7 @@ def scan_column_parts(context: Context, s: Scan, part: str, column: str, columns
 
 def scan_from_column_parts(context: Context, s: Scan, part: str, column: str, columns: Extent) -> None:
     """Running folds along columns: each thread goes on from what those before it have, of other parts and of its own."""
-    launch, block, fold = context.launch, context.block, folding(context, s)
+    launch, block, fold = context.launch, context.block, _fold(context, s)
     begin, end, parts = _column_share(context, s, part, columns)
     own, = scratch(context, f"{s.buffer}_own", fold, parts * launch.y * columns)
     whole, = scratch(context, s.buffer, fold, parts * columns)

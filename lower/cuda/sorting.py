@@ -193,6 +193,8 @@ def sorting_kernel(n: Node, name: str, library: Library, *, wide: bool) -> CudaK
 
 @dataclass
 class _Sort:
+    """The launches of one sort: of rows of every length that there may be."""
+
     node: Node
     name: str
     library: Library
@@ -257,16 +259,16 @@ class _Sort:
                           take="at[lw_bank(i)] = numbers[k];" if told else "",
                           keep="at_to[row * n + place] = at[lw_bank(i)];" if told else "")
         runs = [TILE << k for k in range(MERGES) if not isinstance(n, int) or n > TILE << k]
-        merges = [replace(merge, grid=tiles * _is_above(n, run), numbers=self.numbers(k)) for k, run in enumerate(runs)]
+        merges = [replace(merge, grid=tiles * _is_above(n, run), numbers=self.given(k)) for k, run in enumerate(runs)]
         if self.kind != "ranked":
             return [first, *merges]
         passes = sum((_is_above(n, run) for run in runs[1:]), start=_is_above(n, TILE))
         m = self.made.shape[-1]
         blocks = floordiv(self.rows * m + (MOST - 1), MOST) * _is_above(n, TILE)
-        numbers_of_last = self.numbers(passes - floordiv(passes, 2) * 2)
+        numbers_of_last = self.given(passes - floordiv(passes, 2) * 2)
         return [first, *merges, replace(self.part("pick", PICK, blocks, MOST), numbers=numbers_of_last)]
 
-    def numbers(self, step: Extent = 0) -> tuple[Extent, ...]:
+    def given(self, step: Extent = 0) -> tuple[Extent, ...]:
         return self.rows, self.length, self.made.shape[-1], step
 
     # ---- text ----------------------------------------------------------------------------------
@@ -275,7 +277,7 @@ class _Sort:
         at = f"__shared__ {self.index} at[{room + room // 32 + 1}];" if self.told else f"{self.index}* const at = nullptr;"
         body = text.format(order=self.order, index=self.index, told="true" if self.told else "false", tile=TILE,
                            threads=threads, room=room + room // 32 + 1, at=at, **words)
-        return LaunchText(f"{self.name}_{name}", body, grid, (threads, 1), 0, self.numbers())
+        return LaunchText(f"{self.name}_{name}", body, grid, (threads, 1), 0, self.given())
 
     def function(self, x: LaunchText, scratch: list[Scratch]) -> str:
         """A launch's function."""
