@@ -124,7 +124,7 @@ class _Chunks:
         apart = scope.emit(f"and i64 {apart}, {-self.lanes}")
         far = scope.emit(f"icmp sge i64 %a.term, {FAR // self.dtype.itemsize}")
         across = scope.emit(f"and i1 {scope.emit('icmp eq i64 %a.row, 1')}, {far}")
-        size = scope.emit(f"mul i64 {scope.emit('mul i64 %m, %k')}, {self.dtype.itemsize}")
+        size = scope.emit(f"mul i64 {scope.emit('mul i64 %a.term, %k')}, {self.dtype.itemsize}")  # of all threads' rows
         beyond = scope.emit(f"icmp ugt i64 {size}, {self.target.cache_bytes * 5 // 4}")
         enough = scope.emit(f"select i1 {beyond}, i64 {SOME}, i64 {MANY}")
         many = scope.emit(f"icmp sge i64 {scope.emit('sub i64 %end, %begin')}, {enough}")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from loopwright.lower.codegen.products import Product
 
 LEAST_ROWS = 24  # that a thread takes
+WIDE, HIGH = 192, 128  # columns that threads share out evenly; rows for which each of them may as well read all columns
 MATRICES, SHARED = 8, 1 << 18  # products with no more results, no fewer of which threads take whole
 
 
@@ -91,19 +92,25 @@ class Whole:
         return ()
 
     def _unlike(self, scope: Scope) -> Carried:
-        """By columns, where the last way is taken, else by rows, where another is."""
+        """By columns, where the last way is taken, else by rows, where another is, or columns are few and rows many."""
         made, panel = self.product, self.product.panel
         count = scope.emit(f"udiv i64 {scope.emit(f'add i64 %n, {panel - 1}')}, {panel}")
         *before, last = [made.holds(scope, cases) for cases, _ in made.ways]
         for x in before:
             last = scope.emit(f"and i1 {last}, {scope.emit(f'xor i1 {x}, true')}")
-        last = scope.emit(f"and i1 {last}, {scope.emit(f'icmp sgt i64 {count}, 1')}")
+        in_chunks, several = last, scope.emit(f"icmp sgt i64 {count}, 1")
+        wide, low = scope.emit(f"icmp sge i64 %n, {WIDE}"), scope.emit(f"icmp slt i64 %m, {HIGH}")
+        last = scope.emit(f"and i1 {scope.emit(f'and i1 {last}, {several}')}, {scope.emit(f'or i1 {wide}, {low}')}")
 
         columns = partial(self._shared, kind="columns", count=count, work=("%m", str(panel)))
         rows = partial(self._shared, kind="rows", count="%m", work=("%n",), least=(LEAST_ROWS, small.HIGHEST))
 
-        def by_rows(inner: Scope) -> Carried:
+        def some(inner: Scope) -> Carried:
             branch(inner, self._is_one_of(inner, made.ways), rows, self._alone)
+            return ()
+
+        def by_rows(inner: Scope) -> Carried:
+            branch(inner, in_chunks, partial(rows, by="lw_wide_loop"), some)
             return ()
 
         def others(inner: Scope) -> Carried:
