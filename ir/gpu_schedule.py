@@ -22,7 +22,8 @@ class Bind:
     """Share out `loop` of `stage`, counted as in Vectorize, among the blocks or threads along `axes`, of BLOCK, THREAD_X and
     THREAD_Y. Loops directly inside each other with the same axes are shared out as one; a reduction's are combined, in
     registers of a warp and shared memory of a block; between blocks in a second kernel. Lanes of a reduction along THREAD_Y
-    are columns: a thread folds so many neighbours; rows that are unrolled are read before the first is folded.
+    are columns: a thread folds so many neighbours; rows that are unrolled are read before the first is folded. A running fold's
+    are gone through once for what parts come to, and in a second kernel from what comes before each.
 
     before: for i: y[i] = x[i] + 1
     after (BLOCK, THREAD_X): i = blockIdx.x * blockDim.x + threadIdx.x;  y[i] = x[i] + 1

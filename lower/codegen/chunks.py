@@ -40,6 +40,7 @@ LONG, SHORT, FEWEST = 128, 64, 16  # terms of a chunk: a block has whole chunks
 ROWS = 280  # that are multiplied with a chunk: it is worth its copy then
 FAR = 1920  # bytes between a row's terms, which processors then do not see coming
 MANY, SOME = 160, 48  # columns that are worth a copy; that are where the second cache does not hold the left side
+HELD = 1.25  # times the second cache: of a left side that is held
 DEPTH = 512  # terms of a block: its rows of the left side stay in the second cache
 SOON = 32  # terms of a block for as many rows: processors see coming what lies along so many rows of the right side
 
@@ -125,7 +126,7 @@ class _Chunks:
         far = scope.emit(f"icmp sge i64 %a.term, {FAR // self.dtype.itemsize}")
         across = scope.emit(f"and i1 {scope.emit('icmp eq i64 %a.row, 1')}, {far}")
         size = scope.emit(f"mul i64 {scope.emit('mul i64 %a.term, %k')}, {self.dtype.itemsize}")  # of all threads' rows
-        beyond = scope.emit(f"icmp ugt i64 {size}, {self.target.cache_bytes * 5 // 4}")
+        beyond = scope.emit(f"icmp ugt i64 {size}, {int(HELD * self.target.cache_bytes)}")
         enough = scope.emit(f"select i1 {beyond}, i64 {SOME}, i64 {MANY}")
         many = scope.emit(f"icmp sge i64 {scope.emit('sub i64 %end, %begin')}, {enough}")
 

@@ -92,15 +92,16 @@ class Whole:
         return ()
 
     def _unlike(self, scope: Scope) -> Carried:
-        """By columns, where the last way is taken, else by rows, where another is, or columns are few and rows many."""
+        """By columns, where the last way is taken, which copies chunks of them; by rows where these are many and columns few,
+        or another way is taken."""
         made, panel = self.product, self.product.panel
         count = scope.emit(f"udiv i64 {scope.emit(f'add i64 %n, {panel - 1}')}, {panel}")
-        *before, last = [made.holds(scope, cases) for cases, _ in made.ways]
+        *before, in_chunks = [made.holds(scope, cases) for cases, _ in made.ways]
         for x in before:
-            last = scope.emit(f"and i1 {last}, {scope.emit(f'xor i1 {x}, true')}")
-        in_chunks, several = last, scope.emit(f"icmp sgt i64 {count}, 1")
+            in_chunks = scope.emit(f"and i1 {in_chunks}, {scope.emit(f'xor i1 {x}, true')}")
+        several = scope.emit(f"icmp sgt i64 {count}, 1")
         wide, low = scope.emit(f"icmp sge i64 %n, {WIDE}"), scope.emit(f"icmp slt i64 %m, {HIGH}")
-        last = scope.emit(f"and i1 {scope.emit(f'and i1 {last}, {several}')}, {scope.emit(f'or i1 {wide}, {low}')}")
+        by_columns = scope.emit(f"and i1 {scope.emit(f'and i1 {in_chunks}, {several}')}, {scope.emit(f'or i1 {wide}, {low}')}")
 
         columns = partial(self._shared, kind="columns", count=count, work=("%m", str(panel)))
         rows = partial(self._shared, kind="rows", count="%m", work=("%n",), least=(LEAST_ROWS, small.HIGHEST))
@@ -114,7 +115,7 @@ class Whole:
             return ()
 
         def others(inner: Scope) -> Carried:
-            branch(inner, last, columns, by_rows)
+            branch(inner, by_columns, columns, by_rows)
             return ()
 
         def turned(inner: Scope) -> Carried:

@@ -3,7 +3,7 @@
 A kernel in passes makes its products anew in each: with a maximum and a sum over rows, twice as many products as kernels of
 their own would, which store what is as large as rows times columns, and read it again. Where warps have rows of their own this
 is worth it: on an H200, scores of f16, 64 terms and columns, a thread has 28 instructions for a score, 4 of them of tensor
-cores, and 2.1 ps were measured. Kernels of their own take 2.3 ps, as reckoned: 4 transfers at 4.3 TB/s and 2 products at
+cores, and 2.0 ps were measured. Kernels of their own take 2.3 ps, as reckoned: 4 transfers at 4.3 TB/s and 2 products at
 600 TFLOP/s. All else, tiles that all warps make together and products of f32
 and f64, takes longer (8.9 ps for these scores were measured), and goes in passes where that array would be too large to be
 stored. A softmax in one pass makes no product twice, and is always worth it; but it rounds otherwise than what is written,

@@ -76,13 +76,12 @@ class LaunchText:
 
 @dataclass(frozen=True)
 class CudaKernel:
-    """A nest as launches, run in order, all with the parameters: buffers in the nest's order, scratch, symbols (long long),
+    """Launches, run in order, all with the parameters: operands and results in order, scratch, symbols (long long),
     `long long* error` of four elements. `narrow`: what must be below MOST_NARROW; () where any size will do."""
 
     name: str
     launches: tuple[LaunchText, ...]
     scratch: tuple[Scratch, ...]
-    buffers: tuple[Buffer, ...]
     symbols: tuple[str, ...]
     narrow: tuple[Extent, ...]
 
@@ -119,7 +118,7 @@ class _Emitter:
                 self.made.append(launch)
         narrow = dict.fromkeys([*(product(b.shape) for b in self.nest.buffers), *(n for x in self.made for n in x.narrow)])
         texts = tuple([self.text(k, launch) for k, launch in enumerate(self.made)])
-        return CudaKernel(self.nest.name, texts, tuple(self.scratch.values()), self.nest.buffers, self.nest.symbols,
+        return CudaKernel(self.nest.name, texts, tuple(self.scratch.values()), self.nest.symbols,
                           () if self.wide else tuple(narrow))
 
     def parts(self) -> list[tuple[int, int]]:

@@ -222,7 +222,7 @@ class _Sort:
         count = self.rows * n * _is_above(n, TILE)
         scratch = [Scratch(f"{x}_{k}", kind, count, size) for x, kind, size in kinds for k in (0, 1)]
         made = [replace(x, text=self.function(x, scratch)) for x in parts]
-        return CudaKernel(self.name, tuple(made), tuple(scratch), (), region.symbols, () if self.wide else (n,))
+        return CudaKernel(self.name, tuple(made), tuple(scratch), region.symbols, () if self.wide else (n,))
 
     # ---- launches ------------------------------------------------------------------------------
     def few(self) -> LaunchText:
