@@ -35,7 +35,7 @@ from loopwright.lower.partition import partitioned
 from loopwright.lower.plan import Argument, Place, ResultMemory, bytes_of, on_stack, plan_memory
 from loopwright.lower.regions import SMALL_TEXT, control_function
 from loopwright.lower.rules import squeezed_schedule
-from loopwright.lower.runtime.engine import CONTROL
+from loopwright.lower.runtime.emission import CONTROL
 from loopwright.lower.runtime.fourier import RAISED
 from loopwright.lower.runtime.later import few_of, squeezed_of
 from loopwright.lower.runtime.parts import quickly

@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from loopwright.lower.runtime import engine
+import loopwright as lw
+from loopwright.lower.runtime import emission, engine
 from loopwright.lower.runtime.cache import assembled
 from loopwright.lower.runtime.parts import parts, quickly
 from loopwright.lower.target import Target, host_target
@@ -70,13 +71,14 @@ define i64 @f(i64 %x) nounwind {
 }
 !9 = !{!"branch_weights", i32 1000, i32 1}
 """
-    short, long = parts(text)
+    (short,), long, ours = parts(text)
+    assert not ours
     assert "define i64 @long(" not in short and "declare i64 @long(i64 %x)" in short and "internal" not in short
     assert "declare i64 @inner(" in long and "@numbers" not in long and "!9 = " in long
     assert run(loaded(text), 7) == 42
     assert engine.assembly(text).count("long:") == 1
-    assert parts(adding(5)) == (adding(5), "")
-    assert parts(adding(5).rstrip()) == (adding(5).rstrip(), "")
+    assert parts(adding(5)) == ((adding(5),), "", ())
+    assert parts(adding(5).rstrip()) == ((adding(5).rstrip(),), "", ())
 
 
 def test_what_only_calls_is_compiled_quickly():
@@ -84,11 +86,73 @@ def test_what_only_calls_is_compiled_quickly():
     inner = "define internal i64 @inner(i64 %x) nounwind {\nentry:\n  %y = add i64 %x, 2\n  ret i64 %y\n}\n\n"
     outer = ('define internal i64 @f(i64 %x) nounwind "no-trapping-math"="true" {\nentry:\n'
              "  %y = call i64 @inner(i64 %x)\n  ret i64 %y\n}\n")
-    short, long = parts(quickly(inner + outer))
+    (short,), long, _ = parts(quickly(inner + outer))
     assert "define i64 @inner(" in short and "@f(" not in short and "define i64 @f(" in long
     assert run(loaded(quickly(inner + outer)), 7) == 9
     loop = outer.replace("  %y", "  br label %on\non:\n  %z = phi i64 [ 0, %entry ]\n  %y")
     assert quickly(inner + loop) == inner + loop
+
+
+OURS = """@numbers = private constant [2 x i64] [i64 30, i64 5]
+define internal i64 @lw_thirty(i64 %x) memory(read) willreturn nounwind {
+  %a = load i64, ptr @numbers
+  %b = add i64 %a, %x
+  ret i64 %b
+}
+define i64 @f(i64 %x) nounwind {
+  %a = call i64 @lw_thirty(i64 %x)
+  %b = add i64 %a, 5
+  ret i64 %b
+}
+"""
+
+
+def test_functions_of_ours_are_compiled_once(monkeypatch, tmp_path):
+    """Programs that have them in common read their code."""
+    monkeypatch.setenv("LOOPWRIGHT_CACHE_DIR", str(tmp_path / "cache"))
+    (careful,), quick, (ours,) = parts(OURS)
+    assert "declare i64 @lw_thirty(i64 %x) memory(read) willreturn nounwind" in careful and "@numbers" not in careful + quick
+    assert "define i64 @lw_thirty" in ours and "@numbers = " in ours
+    made = []
+    monkeypatch.setattr(engine, "object_files", lambda jobs, target: made.extend(jobs) or emission.object_files(jobs, target))
+    assert run(loaded(OURS), 7) == 42
+    assert run(loaded(OURS.replace("%a, 5", "%a, 6")), 7) == 43
+    assert [text.count("define") for text, _ in made] == [1, 1, 1] and "add i64 %a, 6" in made[2][0]
+
+
+def test_long_text_is_several_modules():
+    """Functions that stay internal are beside those that call them; data that others may name is there once."""
+    names = [f"f{k}" for k in range(9)]
+    inner = [f"define internal i64 @inner_f{k}(i64 %x) {{\n  %y = add i64 %x, {k}\n  ret i64 %y\n}}" for k in range(9)]
+    words = f"  ; {'-' * 96}\n" * 100
+    outer = [f"define i64 @{name}(i64 %x) {{\n{words}  %y = call i64 @inner_{name}(i64 %x)\n  ret i64 %y\n}}" for name in names]
+    text = "\n".join(["@seen = constant i64 3", *inner, *outer])
+    careful, _, _ = parts(text, 3)
+    assert len(careful) == 2 and len(parts(text, 9).careful) == 2 and len(parts(text).careful) == 1
+    assert [module.count("@seen = ") for module in careful] == [1, 0]
+    for name in names:
+        assert [f"define i64 @{name}(" in module for module in careful] == [f"@inner_{name}(" in module for module in careful]
+    lw.set_threads(3)
+    try:
+        library = engine.load(engine.assemble(text), {}, [*names, "seen"])
+    finally:
+        lw.set_threads(None)
+    assert [ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library[name])(100) for name in names] == [*range(100, 109)]
+    assert ctypes.c_int64.from_address(library["seen"]).value == 3
+
+
+def test_modules_are_compiled_at_a_time():
+    """Each file is that of its own module; the first error of any thread is the caller's."""
+    jobs = [(adding(k), emission.CAREFULLY) for k in range(20)]
+    lw.set_threads(4)
+    try:
+        files = emission.object_files([*jobs, jobs[3]], host_target())
+        with pytest.raises(RuntimeError, match="undefined value '%y'"):
+            emission.object_files([*jobs, ("define i64 @f(i64 %x) { ret i64 %y }", emission.CAREFULLY)], host_target())
+    finally:
+        lw.set_threads(None)
+    assert files == [emission.object_files([job], host_target())[0] for job in [*jobs, jobs[3]]]
+    assert len(set(files)) == 20
 
 
 def test_imported_functions_and_data():
@@ -201,7 +265,7 @@ if {kind!r} != "main":
 def test_text_is_assembled_once(monkeypatch, tmp_path):
     monkeypatch.setenv("LOOPWRIGHT_CACHE_DIR", str(tmp_path / "cache"))
     first = assembled(adding(3))
-    monkeypatch.setattr("loopwright.lower.runtime.cache.assemble", None)
+    monkeypatch.setattr("loopwright.lower.runtime.cache.assemble_each", None)
     assert assembled(adding(3)) == first
 
 

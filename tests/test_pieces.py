@@ -79,11 +79,11 @@ def test_a_piece_is_compiled_once(monkeypatch, tmp_path):
     monkeypatch.setenv("LOOPWRIGHT_CACHE_DIR", str(tmp_path / "cache"))
     made = []
 
-    def assemble(text, target):
-        made.append(defined(text))
-        return engine.assemble(text, target)
+    def assemble_each(texts, target):
+        made.extend(map(defined, texts))
+        return engine.assemble_each(texts, target)
 
-    monkeypatch.setattr("loopwright.lower.runtime.cache.assemble", assemble)
+    monkeypatch.setattr("loopwright.lower.runtime.cache.assemble_each", assemble_each)
     for name in ("f", "h", "g", "f"):
         function_code(name, lambda name=name: pieces(TEXT)[name], host_target())
     assert made == [{"both"}, {"f", "only_f"}, {"h"}, {"g"}]

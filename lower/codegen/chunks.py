@@ -33,7 +33,7 @@ from loopwright.lower.codegen.small import (
     widths_of,
 )
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
-from loopwright.lower.codegen.tiles import transposed
+from loopwright.lower.codegen.transposing import transposed
 from loopwright.lower.target import Target
 
 LONG, SHORT, FEWEST = 128, 64, 16  # terms of a chunk: a block has whole chunks

@@ -107,21 +107,32 @@ class Kernel:
                 factors.append(str(coefficient))
             product = factors[0]
             for factor in factors[1:]:
-                product = self.root.emit(f"mul nsw i64 {product}, {factor}")
-            total = self.root.emit(f"add nsw i64 {total}, {product}") if total else product
+                product = self._once(f"mul nsw i64 {product}, {factor}")
+            total = self._once(f"add nsw i64 {total}, {product}") if total else product
         return total
 
     def _atom(self, atom: Symbol | Call) -> str:
         if isinstance(atom, Symbol):
             return self.symbols[atom.name]
-        a, b = (self.extent(x) for x in atom.args)
-        if atom.fn != "floordiv":
-            return self.root.call("i64", f"llvm.s{atom.fn}.i64", [("i64", a), ("i64", b)])
-        return floor_divide(self.root, a, b)
+        found: str | None = self.root.values.get(atom)
+        if found is None:
+            a, b = (self.extent(x) for x in atom.args)
+            found = self.root.values[atom] = floor_divide(self.root, a, b) if atom.fn == "floordiv" else \
+                self.root.call("i64", f"llvm.s{atom.fn}.i64", [("i64", a), ("i64", b)])
+        return found
+
+    def _once(self, instruction: str) -> str:
+        """The instruction at the top of the function, where it stands once."""
+        found: str | None = self.root.values.get(instruction)
+        if found is None:
+            found = self.root.values[instruction] = self.root.emit(instruction)
+        return found
 
 
 def floor_divide(scope: Scope, a: str, b: str) -> str:
     """floor(a / b) of i64; 0 for b = 0."""
+    if b.isdigit() and (size := int(b)) & (size - 1) == 0:
+        return scope.emit(f"ashr i64 {a}, {size.bit_length() - 1}") if size else "0"
     none = scope.emit(f"icmp eq i64 {b}, 0")
     safe = scope.emit(f"select i1 {none}, i64 1, i64 {b}")
     quotient, rest = scope.emit(f"sdiv i64 {a}, {safe}"), scope.emit(f"srem i64 {a}, {safe}")

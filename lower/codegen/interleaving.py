@@ -16,7 +16,7 @@ import numpy as np
 from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type
 from loopwright.lower.codegen.small import element, first_lanes, load_first, store_first
 from loopwright.lower.codegen.text import Function, Scope, loop
-from loopwright.lower.codegen.tiles import transposed
+from loopwright.lower.codegen.transposing import transposed
 from loopwright.lower.target import Target
 
 

@@ -20,7 +20,7 @@ from loopwright.lower.codegen.interleaving import added, product
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type, vector_type
 from loopwright.lower.codegen.small import WIDEST, element, first_lanes, load_first, store_first
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
-from loopwright.lower.codegen.tiles import transposed
+from loopwright.lower.codegen.transposing import transposed
 from loopwright.lower.target import Target
 
 WIDE = 64  # rows and terms, with no fewer of which even matrices wider than a vector are worth a copy, if they fill half of one

@@ -11,7 +11,6 @@ last column again in the place of those that are not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 from loopwright.ir.dims import product
 from loopwright.ir.loops import Load, walk_all
@@ -26,6 +25,7 @@ from loopwright.lower.codegen.streams import fence, streams
 from loopwright.lower.codegen.tensors import block_span
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
+from loopwright.lower.codegen.transposing import transposed
 from loopwright.lower.fusing import expressions, transposed_loads
 
 BLOCK = 1024  # of the inner loop: its lines of the transposed arrays stay in the second cache while the outer goes on
@@ -263,29 +263,6 @@ class _Tiles:
         for k, register in enumerate(transposed(scope, kind, registers)):
             pointer = scope.emit(f"getelementptr {element}, ptr {slot}, i64 {k * self.columns}")
             scope.do(f"store {kind} {register}, ptr {pointer}, align 4")
-
-
-def transposed(scope: Scope, kind: str, registers: list[str]) -> list[str]:
-    """Vectors as the rows of a square matrix: its columns. Blocks of 1, 2, 4, ... change places, two vectors at a time."""
-    lanes, found, size = len(registers), list(registers), 1
-    while size < lanes:
-        for k in range(lanes):
-            if k & size == 0:
-                a, b = found[k], found[k + size]
-                found[k], found[k + size] = (scope.emit(f"shufflevector {kind} {a}, {kind} {b}, <{lanes} x i32> <{order}>")
-                                             for order in _exchanged(lanes, size))
-        size *= 2
-    return found
-
-
-@cache
-def _exchanged(lanes: int, size: int) -> tuple[str, str]:
-    """Where the elements of two vectors come from that change places in blocks of this size: those of the first, and of the
-    second."""
-    low = [x if x & size == 0 else lanes + x - size for x in range(lanes)]
-    high = [x + size if x & size == 0 else lanes + x for x in range(lanes)]
-    first, second = (", ".join([f"i32 {x}" for x in order]) for order in (low, high))
-    return first, second
 
 
 def _end(scope: Scope, begin: str, size: int | str, high: str) -> str:

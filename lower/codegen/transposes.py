@@ -16,7 +16,7 @@ from functools import partial
 from loopwright.lower.codegen.context import counting, splat_register
 from loopwright.lower.codegen.machine import ATTRIBUTES, suffix, vector_type
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
-from loopwright.lower.codegen.tiles import transposed
+from loopwright.lower.codegen.transposing import transposed
 from loopwright.lower.target import Target
 
 WAYS = ("columns_of_rows", "rows_of_columns")

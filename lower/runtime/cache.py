@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,7 @@ from zlib import crc32
 import numpy as np
 
 from loopwright.lower.runtime import objects
-from loopwright.lower.runtime.engine import assemble
+from loopwright.lower.runtime.engine import assemble_each
 from loopwright.lower.runtime.lazy import llvm_version
 from loopwright.lower.target import Target, host_target
 
@@ -201,22 +201,27 @@ def prune(folder: Path, most: int = MOST_BYTES) -> None:
 
 
 def assembled(text: str, target: Target | None = None) -> bytes:
-    """The object file of LLVM text, from the disk where it is known."""
-    target = target or host_target()
-    return _known("text", text, target, lambda: assemble(text, target))
+    """The object files of LLVM text, from the disk where it is known."""
+    return assembled_each([text], target or host_target())[0]
 
 
-def function_code(name: str, pieces: Callable[[], Iterable[str]], target: Target) -> bytes:
+def assembled_each(texts: Sequence[str], target: Target) -> list[bytes]:
+    """The same of several texts, of which those that are not known are compiled at a time."""
+    return _known("text", texts, target, lambda new: assemble_each(new, target))
+
+
+def function_code(name: str, pieces: Callable[[], Sequence[str]], target: Target) -> bytes:
     """The object files of one function of ours, from the disk where it is known. If not, its pieces are made, of which other
     functions may have left some there."""
-    return _known("function", name, target, lambda: b"".join([assembled(piece, target) for piece in pieces()]))
+    return _known("function", [name], target, lambda _: [b"".join(assembled_each(pieces(), target))])[0]
 
 
-def _known(kind: str, name: str, target: Target, make: Callable[[], bytes]) -> bytes:
-    """The code that our sources make under this name."""
-    key = digest(kind, name, repr(target), environment(), source_digest())
-    entry = read(key)
-    if entry is None:
-        entry = Entry(make())
-        write(key, entry)
-    return entry.code
+def _known(kind: str, names: Sequence[str], target: Target, make: Callable[[Sequence[str]], Sequence[bytes]]) -> list[bytes]:
+    """The code that our sources make under these names, of which `make` is given those that are not on the disk."""
+    keys = {name: digest(kind, name, repr(target), environment(), source_digest()) for name in names}
+    found = {name: entry.code for name, key in keys.items() if (entry := read(key)) is not None}
+    new = [name for name in keys if name not in found]
+    for name, code in zip(new, make(new) if new else (), strict=True):
+        found[name] = code
+        write(keys[name], Entry(code))
+    return [found[name] for name in names]

@@ -1,8 +1,6 @@
 """LLVM text to machine code in this process.
 
-Guarantees: text is verified before it is compiled; the target's features are passed in full;
-a library's code lives as long as its `Library`; compilation is serialised by one lock, which no user code runs
-under and which a fork waits for.
+Guarantees: a library's code lives as long as its `Library`; modules that several programs have in common are compiled once.
 """
 from __future__ import annotations
 
@@ -10,16 +8,16 @@ import atexit
 import itertools
 import struct
 from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
-from loopwright.lower.runtime.lazy import LLVM_LOCK, llvm
-from loopwright.lower.runtime.parts import parts
+from loopwright.lower.runtime.emission import CAREFULLY, QUICKLY, Job, object_files, parsed, target_machine
+from loopwright.lower.runtime.lazy import LLVM_LOCK, assembled, llvm
+from loopwright.lower.runtime.parts import Parts, parts
+from loopwright.lower.runtime.threads import threads
 from loopwright.lower.target import Target, host_target
 
-CONTROL = "control_"  # how the names of functions of control flow begin
 _LENGTH = struct.Struct("<Q")  # of an object file, before it
-CAREFULLY, QUICKLY = 1, 0  # levels of code generation
 MOST_KNOWN = 1 << 14  # characters of text whose code is remembered
 LIBRARIES_PER_ENGINE = 256  # linking slows down in an engine that holds thousands
 
@@ -28,62 +26,42 @@ _loaded: dict[int, tuple[Any, Any]] = {}  # LLVM's handle of each library, and t
 _current: list[Any] = []  # the LLJIT in use, and how many libraries it was given
 
 
-@cache
-def _target_machine(target: Target, level: int) -> Any:
-    """The features are given in full: the processor's name can be wrong on virtual machines. Level 1 of code generation:
-    explicit vectors run as fast as at 2 and 3, and compile in less time; passes before it (sroa, instcombine,
-    simplifycfg) cost what they save; level 0 for what only calls (see parts.py). The large code model: in a process that holds
-    much, constants and callees can lie further than 2 GiB from the code."""
-    return llvm().Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=level, reloc="static", codemodel="large")
-
-
-def _parsed(text: str, target: Target) -> Any:
-    module = llvm().parse_assembly(text)
-    module.triple = target.triple
-    module.verify()
-    if f"@{CONTROL}" in text:
-        _tighten(module, target)
-    return module
-
-
-def _tighten(module: Any, target: Target) -> None:
-    """Functions of control flow take in the calls that they mark, and keep in registers what they can: what is written as
-    loops over memory becomes loops over numbers. All other functions stay as they are written."""
-    options = llvm().create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = options.slp_vectorization = False
-    with llvm().create_pass_builder(_target_machine(target, CAREFULLY), options) as builder:
-        with llvm().create_new_module_pass_manager() as whole:
-            whole.add_always_inliner_pass()
-            whole.add_global_dead_code_eliminate_pass()
-            whole.run(module, builder)
-        with builder.getFunctionPassManager() as each:
-            for function in module.functions:
-                if function.name.startswith(CONTROL) and not function.is_declaration:
-                    each.run(function, builder)
-
-
 def assemble(text: str, target: Target | None = None) -> bytes:
     """The object code of LLVM text: object files, each after its length, so that what belongs together may be assembled apart
     and joined. RuntimeError, with LLVM's words, for text that is not valid."""
-    target = target or host_target()
-    careful, quick = parts(text)
-    made = [_object(careful, target, CAREFULLY)]
-    if quick:
-        made.append(_known_object(quick, target) if len(quick) < MOST_KNOWN else _object(quick, target, QUICKLY))
-    return b"".join(part for file in made for part in (_LENGTH.pack(len(file)), file))
+    return assemble_each([text], target or host_target())[0]
 
 
-def _object(text: str, target: Target, level: int) -> bytes:
-    """One object file."""
-    with LLVM_LOCK:
-        return bytes(_target_machine(target, level).emit_object(_parsed(text, target)))
+def assemble_each(texts: Sequence[str], target: Target) -> list[bytes]:
+    """The same of several texts, which are compiled at a time."""
+    split = [parts(text, threads()) for text in texts]
+    jobs = [job for own in split for job in _jobs(own)]
+    files = dict(zip(jobs, object_files(jobs, target), strict=True))
+    return [_joined(own, files, target) for own in split]
 
 
 @lru_cache(maxsize=256)
-def _known_object(quick: str, target: Target) -> bytes:
+def known_code(text: str, target: Target) -> bytes:
+    """The same of text that many programs have in common, from memory or the disk where it is known."""
+    return assembled(text, target)
+
+
+def _jobs(own: Parts) -> list[Job]:
+    """What is compiled for these modules alone."""
+    return [*((module, CAREFULLY) for module in own.careful), *([(own.quick, QUICKLY)] if len(own.quick) >= MOST_KNOWN else [])]
+
+
+def _joined(own: Parts, files: Mapping[Job, bytes], target: Target) -> bytes:
+    """The code of modules: theirs alone, and what others have, too."""
+    made = [files[job] for job in _jobs(own)] + ([_known_file(own.quick, target)] if 0 < len(own.quick) < MOST_KNOWN else [])
+    framed = [part for file in made for part in (_LENGTH.pack(len(file)), file)]
+    return b"".join((*framed, *(known_code(function, target) for function in own.ours)))
+
+
+@lru_cache(maxsize=256)
+def _known_file(quick: str, target: Target) -> bytes:
     """What only calls has few forms: small programs that are called alike often share it."""
-    return _object(quick, target, QUICKLY)
+    return object_files([(quick, QUICKLY)], target)[0]
 
 
 def optimised(text: str, target: Target) -> str:
@@ -94,7 +72,7 @@ def optimised(text: str, target: Target) -> str:
         module.verify()
         options = llvm().create_pipeline_tuning_options(speed_level=3)
         options.loop_vectorization = options.slp_vectorization = True
-        with llvm().create_pass_builder(_target_machine(target, 3), options) as builder:
+        with llvm().create_pass_builder(target_machine(target, 3), options) as builder:
             builder.getModulePassManager().run(module, builder)
         return str(module)
 
@@ -118,9 +96,15 @@ def _result_type(definition: str) -> str:
 def assembly(text: str, target: Target | None = None) -> str:
     """The same as readable assembly."""
     target = target or host_target()
-    with LLVM_LOCK:
-        return "\n".join([str(_target_machine(target, level).emit_assembly(_parsed(part, target)))
-                          for level, part in zip((CAREFULLY, QUICKLY), parts(text), strict=True) if part])
+    careful, quick, ours = parts(text)
+    jobs = [*((part, CAREFULLY) for part in (*careful, *ours)), *([(quick, QUICKLY)] if quick else [])]
+    return "\n".join([_assembly_of(job, target) for job in jobs])
+
+
+def _assembly_of(job: Job, target: Target) -> str:
+    text, level = job
+    with LLVM_LOCK, parsed(text, target) as module:
+        return str(target_machine(target, level).emit_assembly(module))
 
 
 class _Token(int):
@@ -168,7 +152,7 @@ def load(code: bytes, imports: Mapping[str, int], exports: Sequence[str], keep: 
 
 def _engine() -> Any:
     if not _current or _current[1] >= LIBRARIES_PER_ENGINE:
-        _current[:] = [llvm().create_lljit_compiler(_target_machine(host_target(), CAREFULLY), use_jit_link=False), 0]
+        _current[:] = [llvm().create_lljit_compiler(target_machine(host_target(), CAREFULLY), use_jit_link=False), 0]
     _current[1] += 1
     return _current[0]
 

@@ -3,13 +3,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from loopwright.ir.signature import Version
-from loopwright.lower.runtime import lazy, natives, objects, support
+from loopwright.lower.runtime import natives, objects, support
 from loopwright.lower.runtime.dispatch_text import bound_objects, dispatch_text, weights_text
-from loopwright.lower.runtime.engine import Library, assemble, load
+from loopwright.lower.runtime.engine import Library, assemble, known_code, load
 from loopwright.lower.runtime.later import Later
 from loopwright.lower.target import Target
 
@@ -30,15 +29,10 @@ def module_texts(version: Version, program_text: str, donations: Mapping[int, in
 
 
 def assembled(texts: Sequence[str], target: Target) -> bytes:
-    """The object code of such modules."""
+    """The object code of such modules. Many versions share a dispatch function, which takes longer to compile than a small
+    kernel."""
     program, *dispatch = texts
-    return assemble(program, target) + b"".join(_dispatch_code(text, target) for text in dispatch)
-
-
-@lru_cache(maxsize=256)
-def _dispatch_code(text: str, target: Target) -> bytes:
-    """Many versions share a dispatch function, which takes longer to compile than a small kernel."""
-    return lazy.assembled(text, target)
+    return assemble(program, target) + b"".join(known_code(text, target) for text in dispatch)
 
 
 def imported(texts: Sequence[str]) -> list[str]:

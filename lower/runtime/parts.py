@@ -1,61 +1,73 @@
-"""LLVM text in two modules, for two levels of code generation.
+"""A program's LLVM text in modules that are compiled each in its way, at a time.
 
-Guarantees: together the parts define what the whole defined, and each declares what it calls of the other; text without
-exported functions that are marked `optnone` is one part, as it was.
+Guarantees: together the parts define what the whole defined, and each declares what it calls of the others; a function that no
+other module calls is as internal as it was, and beside those that call it.
 
 Each of LLVM's hundred passes takes its time for each function, and code without loops that runs once a call (a program's
 entry, what decides whether a loop goes to all threads) is a third of a program's text. Even for functions marked `optnone` the
 register allocator is the one of the whole module's level. And level 0 is quick only where no instruction names what may be
 far: these functions load such addresses from their stack.
+
+Functions of ours (what a formula does with rare arguments, tiles of sums) say by their names what they do: each is a module by
+itself, whose text many programs have.
 """
 from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from loopwright.lower.runtime.pieces import NAME, Module, read
 from loopwright.lower.runtime.writer import QUICKLY
 
-FUNCTION = re.compile(r"^define (internal )?([^@\n]*@([\w.$]+)\([^\n]*\))[^\n]*\{\n", re.MULTILINE)
-_SHARED = re.compile(r"(?:declare [^@\n]*@([\w.$]+)\([^\n]*|@([\w.$]+) = [^\n]*|!\d+ = [^\n]*)")
-NAME = re.compile(r"@([\w.$]+)")
-END = "\n}\n"
+SHARE = 1 << 15  # characters, which are worth a module of their own: 10 ms, where a module takes half of one more
+_DATA = re.compile(r"@[\w.$]+ = (?!private|internal|external)")  # that others may name
+_OURS = re.compile(r"^define internal [^@\n]*@lw_", re.MULTILINE)
 
 
-def parts(text: str) -> tuple[str, str]:
-    """(what is to be compiled with care, what quickly; "" where there is nothing of that)."""
-    short: list[str] = []
-    long: list[str] = []
-    headers: tuple[dict[str, str], dict[str, str]] = {}, {}
-    internal: dict[str, str] = {}  # how functions begin
-    done = 0
-    while (found := FUNCTION.match(text, _next_function(text, done))) is not None:
-        end = text.find(END, found.end() - 1) % len(text) + len(END)  # one at the very end may lack its newline
-        is_long = found[1] is None and " optnone {" in found[0]
-        headers[is_long][found[3]] = found[2]
-        if found[1]:
-            internal[found[3]] = found[0]
-        short.append(text[done:found.start() if is_long else end])
-        long += [text[found.start():end]] if is_long else []
-        done = end
-    if not long:
-        return text, ""
-    rest, longs = "".join((*short, text[done:])), "".join(long)
-    used = set(NAME.findall(longs))
-    for name in used & internal.keys():
-        rest = rest.replace(internal[name], internal[name].replace("internal ", "", 1), 1)
-    called = [f"declare {header}" for name, header in headers[1].items() if f"@{name}(" in rest]
-    wanted = [f"declare {header}" for name, header in headers[0].items() if name in used]
-    lines = [begin + line for begin in ("declare ", "@", "!") for line in f"\n{rest}".split(f"\n{begin}")[1:]]
-    wanted += [m[0] for m in map(_SHARED.match, lines) if m is not None and (m[0][0] == "!" or (m[1] or m[2]) in used)]
-    return "\n".join((*called, rest)), "\n".join((*wanted, *map(_with_addresses_at_hand, long)))
+class Parts(NamedTuple):
+    """What is to be compiled with care, and what quickly ("" where there is nothing of that); functions of ours, with care."""
+
+    careful: tuple[str, ...]
+    quick: str
+    ours: tuple[str, ...]
 
 
-def _next_function(text: str, start: int) -> int:
-    """Where the next line begins that defines something; the end where none does."""
-    if text.startswith("define ", start):
-        return start
-    before = text.find("\ndefine ", start)
-    return len(text) if before < 0 else before + 1
+def parts(text: str, most: int = 1) -> Parts:
+    """The modules of a text, at most so many that are compiled with care."""
+    many = min(most, len(text) // SHARE)
+    if many < 2 and " optnone {" not in text and _OURS.search(text) is None:
+        return Parts((text,), "", ())
+    module = read(text)
+    quick = [name for name, body in module.functions.items()
+             if name not in module.internal and " optnone {" in body.partition("\n")[0]]
+    ours = [name for name in module.functions if name in module.internal and name.startswith("lw_")]
+    across = {*ours, *(name for one in (*quick, *ours) for name in module.named[one])}
+    for name in quick:
+        module.functions[name] = _with_addresses_at_hand(module.functions[name])
+    shares = _shares(module, [name for name in module.functions if name not in quick and name not in ours], many)
+    shares[0][:0] = [name for name, line in module.shared.items() if _DATA.match(line)]
+    return Parts(tuple([module.piece(share, across) for share in shares]), module.piece(quick, across) if quick else "",
+                 tuple([module.piece([name], across) for name in ours]))
+
+
+def _shares(module: Module, functions: Sequence[str], many: int) -> list[list[str]]:
+    """Functions in at most so many modules of about one length, in their order."""
+    together: dict[str, list[str]] = {name: [name] for name in functions}
+    for name in functions:
+        for inner in module.named[name] & module.internal & together.keys():
+            if together[inner] is not together[name]:
+                together[name] += together[inner]
+                together.update(dict.fromkeys(together[inner], together[name]))
+    groups = {id(group): group for group in together.values()}.values()
+    lengths = {id(group): sum([len(module.functions[name]) for name in group]) for group in groups}
+    many = max(1, min(many, sum(lengths.values()) // SHARE))
+    shares = [(0, list[str]()) for _ in range(many)]
+    for group in sorted(groups, key=lambda group: -lengths[id(group)]):
+        at = min(range(many), key=lambda k: shares[k][0])
+        shares[at] = shares[at][0] + lengths[id(group)], shares[at][1] + group
+    return [[name for name in functions if name in share] for _, share in shares]
 
 
 def quickly(text: str) -> str:
