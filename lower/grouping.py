@@ -309,8 +309,8 @@ class Grouping:
             return rank == root_rank and group.level in (None, rank - 1) and not any(map(is_contraction, group.nodes))
         if isinstance(group.expr, Prefix | Scatter) or (rank == 0 and root_rank > 0) or not group.spans(n.outputs[0]):
             return False
-        if is_contraction(n) and any(map(is_contraction, group.nodes)):
-            return False  # a kernel is tiled for one product
+        if any(map(is_contraction, group.nodes)) or (is_contraction(n) and group.level is not None):
+            return False  # a kernel is tiled for one product, beside which nothing is folded
         if group.level not in (None, rank) or group.last_axis not in (None, _over_last(n)):
             return False
         return _over_last(n) or rank == root_rank
