@@ -114,6 +114,7 @@ class Facts:
     _canonical: dict[Dim, Extent] = field(default_factory=dict, repr=False)  # what is known by `equal` and `divides`
     _answers: dict[str, list[Dim]] = field(default_factory=dict, repr=False)  # an atom's text -> the sizes whose form holds it
     _types: dict[int, tuple[ArrayType, ArrayType]] = field(default_factory=dict, repr=False)  # by identity: a type and its form
+    _lows: dict[Call, int] = field(default_factory=dict, repr=False)  # what is known by `low`
 
     def learn(self, c: Constraint) -> None:
         """Take a constraint as true."""
@@ -137,6 +138,7 @@ class Facts:
                 self.low[name] = max(self.low.get(name, 0), 0)
             case (((Symbol(name),), 1), ((), c)):
                 self.low[name] = max(self.low.get(name, 0), -c)
+                self._lows = {}
             case _:
                 self.at_least_zero.append(d)
 
@@ -297,12 +299,18 @@ class Facts:
         return out
 
     def _shifted_atom(self, a: Atom) -> Extent:
-        return Dim((((a,), 1),)) + self._atom_low(a) if self._atom_low(a) is not None else Dim((((a,), 1),))
+        return Dim((((a,), 1),)) + self._atom_low(a)
 
     def _atom_low(self, a: Atom) -> int:
         """A lower bound of an atom; sizes are never negative, and a floordiv or min of sizes is bounded by its parts."""
         if isinstance(a, Symbol):
             return self.low.get(a.name, 0)
+        known = self._lows.get(a)
+        if known is None:
+            known = self._lows[a] = self._call_low(a)
+        return known
+
+    def _call_low(self, a: Call) -> int:
         first, second = (self._bound(x) for x in a.args)
         match a.fn:
             case "floordiv" if first is not None and isinstance(a.args[1], int) and a.args[1] > 0:

@@ -54,7 +54,7 @@ def module_text(nest: Nest, target: Target) -> str:
         lines = {line for line in lines if "@lw_loop" not in line} | {"declare i64 @llvm.smin.i64(i64, i64)"}
         text = POOL
     return "\n".join([*sorted(lines), *sorted(kernel.globals), own, text,
-                      f"define void @run({arguments}) {{ call void @{kernel.name}({arguments}) ret void }}"])
+                      f"define void @run({arguments}) {{\n  call void @{kernel.name}({arguments})\n  ret void\n}}"])
 
 
 def compile_nest(nest: Nest, target: Target):

@@ -60,6 +60,11 @@ def test_functions_that_the_same_ones_reach_are_a_piece():
     assert found["f"] == found["h"][:2] and found["f"][0] == found["g"][0]
 
 
+def test_text_that_is_not_understood_is_refused():
+    with pytest.raises(ValueError, match="on lines of its own: define i64 @h"):
+        pieces(TEXT + "define i64 @h(i64 %x) { ret i64 %x }\n")
+
+
 def test_a_piece_holds_what_it_names():
     both, f = pieces(TEXT)["f"]
     assert "@numbers = " in both and "@numbers.at = " in both and "declare" not in both

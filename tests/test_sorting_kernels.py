@@ -19,7 +19,7 @@ DTYPES = (BOOL, *INTEGERS, *FLOATS)
 @cache
 def compiled(dtype):
     name, text = sort_text(dtype)
-    text += f"\ndefine void @run(ptr %p, ptr %q, i64 %n) {{ call void @{name}(ptr %p, ptr %q, i64 %n) ret void }}"
+    text += f"\ndefine void @run(ptr %p, ptr %q, i64 %n) {{\n  call void @{name}(ptr %p, ptr %q, i64 %n)\n  ret void\n}}"
     library = engine.load(engine.assemble(text, host_target()), {}, ["run"])
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(library["run"])
     return lambda *arrays, keep=library: function(*(a.ctypes.data for a in arrays), len(arrays[0]))

@@ -48,7 +48,7 @@ def load(context: Context, term: Term) -> Value:
     parts = []
     for part in range(context.parts):
         raw = _load_part(context, scope, buffer.dtype, address, part, mask[0][part] if mask else None)
-        parts.append(_to_register(context, scope, raw, buffer.dtype))
+        parts.append(to_register(context, scope, raw, buffer.dtype))
     return Value(tuple(parts), buffer.dtype, context.lanes, scope)
 
 
@@ -56,10 +56,9 @@ def lane_mask(context: Context, index: tuple[Term, ...], scope: Scope) -> tuple[
     """The lanes that may touch memory: the active ones, and none where a data-dependent index has nothing to point to."""
     active = context.active()
     place = deepest(scope, context.mask.value.scope) if context.mask is not None else scope
-    extents = sorted({e for term in index if term.extents for e in term.extents if not isinstance(e, int) or e <= 0}, key=str)
-    if extents:
+    some = filled(context, index)
+    if some is not None:
         root = context.kernel.root
-        some = _all_hold(context, extents)
         vector = splat_register(root, "i1", some, context.lanes)
         if active is None:
             root.values["all lanes", vector] = some
@@ -68,6 +67,12 @@ def lane_mask(context: Context, index: tuple[Term, ...], scope: Scope) -> tuple[
             kind = vector_type("i1", context.lanes)
             active = tuple([place.emit(f"and {kind} {m}, {vector}") for m in active])
     return None if active is None else (active, place)
+
+
+def filled(context: Context, index: tuple[Term, ...]) -> str | None:
+    """Whether the axes that data-dependent indices point into have elements; None where there are none, or all surely do."""
+    extents = sorted({e for term in index if term.extents for e in term.extents if not isinstance(e, int) or e <= 0}, key=str)
+    return _all_hold(context, extents) if extents else None
 
 
 def _all_hold(context: Context, extents: Sequence[Extent]) -> str:
@@ -247,7 +252,8 @@ def _gather_narrow(context: Context, scope: Scope, element: str, address: Addres
     return scope.emit(f"trunc {words} {scope.emit(f'lshr {words} {found}, {bits}')} to {vector_type(element, lanes)}")
 
 
-def _to_register(context: Context, scope: Scope, raw: str, dtype: np.dtype) -> str:
+def to_register(context: Context, scope: Scope, raw: str, dtype: np.dtype) -> str:
+    """What lies in memory as it is computed with."""
     if dtype == BOOL:
         return scope.emit(f"icmp ne {vector_type('i8', context.lanes)} {raw}, {constant_text(0, 'i8', context.lanes)}")
     return from_memory(context.writer(dtype, scope).machine, raw, dtype) if dtype in HALF else raw

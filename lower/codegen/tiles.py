@@ -13,19 +13,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from loopwright.ir.dims import product
-from loopwright.ir.loops import Load, walk_all
+from loopwright.ir.loops import Index, Load, walk_all
 from loopwright.ir.nest import For, Store, altered
+from loopwright.lower.codegen.addresses import offset_of
 from loopwright.lower.codegen.context import Context, Value
 from loopwright.lower.codegen.evaluate import remember
-from loopwright.lower.codegen.machine import register_type, vector_type
-from loopwright.lower.codegen.memory import load, loaded, locate_load
+from loopwright.lower.codegen.machine import memory_type, vector_type
+from loopwright.lower.codegen.memory import filled, loaded, locate_load, to_register
 from loopwright.lower.codegen.prefetches import LINE
 from loopwright.lower.codegen.spans import Span, masked
 from loopwright.lower.codegen.streams import fence, streams
 from loopwright.lower.codegen.tensors import block_span
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
-from loopwright.lower.codegen.transposing import transposed
+from loopwright.lower.codegen.transposing import turning_function
 from loopwright.lower.fusing import expressions, transposed_loads
 
 BLOCK = 1024  # of the inner loop: its lines of the transposed arrays stay in the second cache while the outer goes on
@@ -70,7 +71,7 @@ class _Tiles:
         self.rows, self.columns = [n * self.line for n in LINES]  # of a group
         kernel = context.kernel
         self.ragged = kernel.target.has_masks and self.lanes >= MANY_LANES
-        self.slots = [kernel.function.slot(self.rows * self.columns, register_type(t.dtype), 64) for t in terms]
+        self.slots = [kernel.function.slot(self.rows * self.columns, memory_type(t.dtype), 64) for t in terms]
         self.streams = False
         loads = [e for e in walk_all(expressions(inner.body)) if isinstance(e, Load) and e.index]
         self.others = [kernel.terms.of(e) for e in dict.fromkeys(loads) if e.index[-1] == inner.index and outer.index in e.index
@@ -153,11 +154,11 @@ class _Tiles:
         self._last_columns(context, rows, (end, high), real)
         return []
 
-    def _last_columns(self, context: Context, rows: Span, columns: Span, real: Real, *, few: bool = False) -> None:
-        """Some rows, or as `few` as are left, in tiles of which not all columns are there."""
+    def _last_columns(self, context: Context, rows: Span, columns: Span, real: Real) -> None:
+        """Some rows in tiles of which not all columns are there."""
         last = context.scope.emit(f"sub nsw i64 {real[0]}, 1")
         loop(context.scope, *columns, str(self.columns), (), lambda inner, at, state: self._group(
-            context.at(inner), rows, (at, _end(inner, at, self.columns, columns[1])), real, last, few=few))
+            context.at(inner), rows, (at, _end(inner, at, self.columns, columns[1])), real, last))
 
     def _rest_in_tiles(self, context: Context, rows: Span, columns: Span, real: Real) -> str:
         """Less than a tile's rows, unless they are very few; where those that are left begin."""
@@ -166,30 +167,15 @@ class _Tiles:
         end = scope.emit(f"select i1 {some}, i64 {high}, i64 {low}")
 
         def run(inner: Scope) -> Carried:
-            self._last_columns(context.at(inner), rows, columns, real, few=True)
+            self._last_columns(context.at(inner), rows, columns, real)
             return ()
         context.kernel.forget()
         branch(scope, some, run)
         context.kernel.forget()
         return end
 
-    def _group(self, context: Context, rows: Span, columns: Span, real: Real, last: str | None = None, *,
-               few: bool = False) -> list[str]:
-        """Tiles, transposed; then the body, row by row. The `last` column is in the place of those behind it; rows may be as
-        `few` as are left."""
-        def tile(outer: Scope, column: str, state: list[str]) -> list[str]:
-            def down(inner: Scope, first: str, state: list[str]) -> list[str]:
-                along = altered(context, vector=self.row).bind_index(self.row, first, inner).at(inner)
-                if few:
-                    along = masked(along, self.row, rows[1], inner)
-                place = self._place(inner, rows, columns, first, column)
-                for term, slot in zip(self.terms, self.slots, strict=True):
-                    pointer = inner.emit(f"getelementptr {register_type(term.dtype)}, ptr {slot}, i64 {place}")
-                    self._transpose(along, term, pointer, column, last)
-                return []
-            loop(outer, *rows, str(self.lanes), (), down)
-            return []
-
+    def _group(self, context: Context, rows: Span, columns: Span, real: Real, last: str | None = None) -> list[str]:
+        """Tiles, transposed; then the body, row by row. The `last` column is in the place of those behind it."""
         def row(outer: Scope, at: str, state: list[str], streamed: frozenset[str]) -> list[str]:
             if self.others:
                 branch(outer, self.far, lambda inner: self._ask(context.at(inner), at, columns))
@@ -200,9 +186,10 @@ class _Tiles:
                     here = altered(masked(here, self.column, *real), padded=self.inner.padded)
                 place = self._place(inner, rows, columns, at, column)
                 for term, slot in zip(self.terms, self.slots, strict=True):
-                    element = register_type(term.dtype)
+                    element = memory_type(term.dtype)
                     pointer = inner.emit(f"getelementptr {element}, ptr {slot}, i64 {place}")
-                    found = inner.emit(f"load {vector_type(element, self.lanes)}, ptr {pointer}, align 4")
+                    raw = inner.emit(f"load {vector_type(element, self.lanes)}, ptr {pointer}, align {term.dtype.itemsize}")
+                    found = to_register(here, inner, raw, term.dtype)
                     remember(here, term, Value((found,), term.dtype, self.lanes, inner))
                 self.run(altered(here, streamed=streamed), self.inner)
                 return []
@@ -215,7 +202,8 @@ class _Tiles:
                 loop(scope, *rows, "1", (), lambda outer, at, state: row(outer, at, state, streamed))
                 return ()
             return run
-        loop(context.scope, *columns, str(self.lanes), (), tile)
+        for term, slot in zip(self.terms, self.slots, strict=True):
+            self._transpose(altered(context, vector=self.row), term, slot, (rows, columns), last)
         first = context.bind_index(self.row, rows[0], context.scope).bind_index(self.column, columns[0], context.scope)
         past = streams(first, self.row, self.inner.body) if last is None else None
         if past is None:
@@ -250,19 +238,29 @@ class _Tiles:
         above = scope.emit(f"mul nsw i64 {scope.emit(f'sub nsw i64 {row}, {rows[0]}')}, {self.columns}")
         return scope.emit(f"add nsw i64 {above}, {scope.emit(f'sub nsw i64 {column}, {columns[0]}')}")
 
-    def _transpose(self, context: Context, term: Term, slot: str, at: str, last: str | None) -> None:
-        """A tile of an array, read along the rows' index from a column on, to memory that vectors of columns are read from; the
-        `last` column is in the place of those behind it."""
-        scope, element = context.scope, register_type(term.dtype)
-        kind, registers = vector_type(element, self.lanes), []
-        for k in range(self.lanes):
-            column = scope.emit(f"add nsw i64 {at}, {k}") if k else at
-            if last is not None:
-                column = scope.call("i64", "llvm.smin.i64", [("i64", column), ("i64", last)])
-            registers.append(load(context.bind_index(self.column, column, scope), term).parts[0])
-        for k, register in enumerate(transposed(scope, kind, registers)):
-            pointer = scope.emit(f"getelementptr {element}, ptr {slot}, i64 {k * self.columns}")
-            scope.do(f"store {kind} {register}, ptr {pointer}, align 4")
+    def _transpose(self, context: Context, term: Term, slot: str, spans: tuple[Span, Span], last: str | None) -> None:
+        """A group's rows and columns of an array, read along the rows' index, to memory that vectors of columns are read from;
+        the `last` column is in the place of those behind it."""
+        scope, buffer, (rows, columns) = context.scope, loaded(context, term), spans
+        name, declarations, texts = turning_function(memory_type(buffer.dtype), self.lanes, self.columns, context.kernel.target)
+        scope.function.declarations |= declarations
+        scope.function.constants |= texts
+        here = context.bind_index(self.row, rows[0], scope).bind_index(self.column, columns[0], scope)
+        pointer, (terms, _) = locate_load(here, term).pointer, offset_of(context, buffer, term.args)
+        apart, = (c for t, c in terms.items() if isinstance(t.expr, Index) and t.expr.name == self.column)
+        numbers, places = (scope.emit(f"sub nsw i64 {end}, {begin}") for begin, end in spans)
+        lines = scope.emit(f"add nsw i64 {scope.emit(f'sub nsw i64 {last}, {columns[0]}')}, 1") if last is not None else places
+        counts = ", ".join(f"i64 {x}" for x in (context.kernel.extent(apart), lines, places, numbers))
+        call = f"call void @{name}(ptr {pointer}, {counts}, ptr {slot})"
+
+        def run(inner: Scope) -> Carried:
+            inner.do(call)
+            return ()
+        some = filled(context, term.args)
+        if some is None:
+            run(scope)
+        else:
+            branch(scope, some, run)
 
 
 def _end(scope: Scope, begin: str, size: int | str, high: str) -> str:

@@ -1,4 +1,4 @@
-"""Square matrices in registers, transposed.
+"""Square matrices in registers, transposed, and a function that does it from memory to memory.
 
     transposed(scope, "<16 x float>", rows)     16 registers, the columns of a matrix of 16 registers
 
@@ -11,10 +11,12 @@ Guarantees: bits move as they are, those of NaNs too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 
-from loopwright.lower.codegen.machine import suffix
-from loopwright.lower.codegen.text import Scope
+from loopwright.lower.codegen.machine import ATTRIBUTES, suffix, vector_type
+from loopwright.lower.codegen.small import first_lanes
+from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
+from loopwright.lower.target import Target
 
 PART = 128  # bits
 _FLOATS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}  # of an element
@@ -70,3 +72,56 @@ def _mirrored(k: int, part: int) -> int:
     """Which row is the column k: interleaving leaves them in the order of the reversed bits of their places within a part."""
     bits = part.bit_length() - 1
     return k - k % part + sum(1 << bits - 1 - bit for bit in range(bits) if k >> bit & 1)
+
+
+@cache
+def turning_function(element: str, lanes: int, pace: int, target: Target) -> tuple[str, frozenset[str], frozenset[str]]:
+    """`void (ptr from, i64 apart, i64 lines, i64 places, i64 numbers, ptr to)`: so many numbers of each of some lines, which
+    lie `apart`, become as many rows of the lines' numbers, which lie a pace apart; both count elements. Rows have so many
+    `places`, to whole vectors; the last line is in those for which there is none. With masks no more is read than there is.
+    Its name, and what a module needs for it."""
+    function, kind = Function(set(), set()), vector_type(element, lanes)
+    bytes_each = _bits(kind) // 8
+
+    def turned(scope: Scope, to: str, lines: list[str]) -> Carried:
+        for k, column in enumerate(transposed(scope, kind, lines)):
+            place = scope.emit(f"getelementptr {element}, ptr {to}, i64 {k * pace}")
+            scope.do(f"store {kind} {column}, ptr {place}, align {bytes_each}")
+        return ()
+
+    def whole(first: str, to: str, scope: Scope) -> Carried:
+        lines = []
+        for _ in range(lanes):
+            lines.append(scope.emit(f"load {kind}, ptr {first}, align {bytes_each}"))
+            first = scope.emit(f"getelementptr {element}, ptr {first}, i64 %apart")
+        return turned(scope, to, lines)
+
+    def part(first: str, to: str, after: str, left: str, scope: Scope) -> Carried:
+        last, mask, lines = scope.emit(f"sub i64 {after}, 1"), first_lanes(scope, left, lanes), list[str]()
+        for k in range(lanes):
+            line = scope.call("i64", "llvm.smin.i64", [("i64", str(k)), ("i64", last)])
+            place = scope.emit(f"getelementptr {element}, ptr {first}, i64 {scope.emit(f'mul i64 {line}, %apart')}")
+            lines.append(scope.call(kind, f"llvm.masked.load.{suffix(kind)}.p0", [
+                ("ptr", place), ("i32", str(bytes_each)), (f"<{lanes} x i1>", mask), (kind, "zeroinitializer")])
+                if target.has_masks else scope.emit(f"load {kind}, ptr {place}, align {bytes_each}"))
+        return turned(scope, to, lines)
+
+    def square(place: str, scope: Scope, at: str, state: list[str]) -> list[str]:
+        line = scope.emit(f"getelementptr {element}, ptr %from, i64 {scope.emit(f'mul i64 {place}, %apart')}")
+        first = scope.emit(f"getelementptr {element}, ptr {line}, i64 {at}")
+        to = scope.emit(f"getelementptr {element}, ptr %to, i64 {place}")
+        to = scope.emit(f"getelementptr {element}, ptr {to}, i64 {scope.emit(f'mul i64 {at}, {pace}')}")
+        after, left = (scope.emit(f"sub i64 {count}, {before}") for count, before in (("%lines", place), ("%numbers", at)))
+        enough = [scope.emit(f"icmp sge i64 {x}, {lanes}") for x in (after, left)]
+        both = scope.emit(f"and i1 {enough[0]}, {enough[1]}")
+        branch(scope, both, partial(whole, first, to), partial(part, first, to, after, left))
+        return []
+
+    def squares(scope: Scope, place: str, state: list[str]) -> list[str]:
+        loop(scope, "0", "%numbers", str(lanes), (), partial(square, place))
+        return []
+    loop(function.root, "0", "%places", str(lanes), (), squares)
+    name = f"lw_turned_{element}x{lanes}_{pace}"
+    parameters = "ptr noalias %from, i64 %apart, i64 %lines, i64 %places, i64 %numbers, ptr noalias %to"
+    text = f"define internal void @{name}({parameters}) noinline {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
+    return name, frozenset(function.declarations), frozenset((*function.constants, text))

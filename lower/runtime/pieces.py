@@ -45,18 +45,21 @@ class Module:
 
 
 def read(text: str) -> Module:
-    """The module that a text says, whose functions end with a brace on a line of its own."""
+    """The module that a text says, whose functions end with a brace on a line of its own. ValueError where one does not."""
     module = Module()
     for part in f"{text}\n".split(END):
         before, _, body = f"\n{part}".partition("\ndefine ")
         for line in filter(None, before.split("\n")):
             found = None if line.startswith("!") else NAME.search(line)
             module.shared[line if found is None else found[1]] = line
-        if (head := FUNCTION.match(function := f"define {body}{END}")) is not None:
-            is_internal, header, name = head.groups()
-            module.functions[name], module.headers[name] = function, _DEFINITION_ONLY.sub("", header)
-            if is_internal:
-                module.internal.add(name)
+        if not body:
+            continue
+        if (head := FUNCTION.match(function := f"define {body}{END}")) is None:
+            raise ValueError(f"a function does not begin and end on lines of its own: {function.strip()}")
+        is_internal, header, name = head.groups()
+        module.functions[name], module.headers[name] = function, _DEFINITION_ONLY.sub("", header)
+        if is_internal:
+            module.internal.add(name)
     return module
 
 
