@@ -117,13 +117,39 @@ def layers() -> list[Timing]:
     return found
 
 
+def _network(library):
+    """Two convolutions, each with the largest of four pixels of what it gives."""
+    def half(x, w):
+        n, height, width, _ = x.shape
+        y = library.numpy.tanh(_layer(library)(x, w) / 8)
+        return library.numpy.max(y.reshape(n, height // 2, 2, width // 2, 2, w.shape[3]), (2, 4))
+    return lambda first, second, x: half(half(x, first), second)
+
+
+def _network_slopes(library):
+    def against(first, second, x, y):
+        return library.numpy.sum(_network(library)(first, second, x) * y)
+    return library.grad(against, argnums=(0, 1))
+
+
+def _torch_network(torch):
+    def half(x, w):
+        windows = torch.nn.functional.conv2d(x, w.permute(3, 2, 0, 1), padding="same")
+        return torch.nn.functional.max_pool2d(torch.tanh(windows / 8), 2)
+    return lambda first, second, x: half(half(x.permute(0, 3, 1, 2), first), second).permute(0, 2, 3, 1)
+
+
 def _pooled(library):
     return lambda x: library.lax.reduce_window(x, -np.inf, library.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
 
 def images() -> list[Timing]:
-    """Pooling, and convolutions with strides and their gradients by images and by windows."""
-    found = []
+    """Pooling, convolutions with strides and their gradients by images and by windows, and a network of both."""
+    found = held(Row(
+        "gradients of 2 convolutions with pooling, 32x32x32x3",
+        (normal(3, 3, 3, 32), normal(3, 3, 32, 64), normal(32, 32, 32, 3), normal(32, 8, 8, 64)),
+        _network_slopes, tolerance=1e-2,  # of pixels that are nearly as large the largest is another as they are rounded
+        torch=lambda torch: torch_gradient(torch, _torch_network(torch), 2)))
     for images_, windows, results in (((4, 112, 112, 3), (3, 3, 3, 32), (4, 56, 56, 32)),
                                       ((8, 28, 28, 64), (3, 3, 64, 128), (8, 14, 14, 128))):
         name = "conv2d with strides of 2, " + "x".join(map(str, images_)) + f" by 3x3x{windows[-1]}"

@@ -45,8 +45,11 @@ class Group:
         return max(len(self.index), len(self.expr.over)) if isinstance(self.expr, Scatter) else len(self.loops())
 
     def is_spread(self, p: Position) -> bool:
-        """Whether a value that is read there is read anew for each position of a loop outside of its own."""
-        around, own = self.loops(), {x for e in p for x in walk(e) if isinstance(x, Index)}
+        """Whether a value that is read there is read anew for each position of a loop outside of its own. Indices that are not
+        the root's are those of folds: inside of all others but the last, along which vectors go."""
+        around, own = [k for k in self.index if isinstance(k, Index)], {x for e in p for x in walk(e) if isinstance(x, Index)}
+        if not own.issubset(around):
+            return not own.issuperset(around[:-1])
         return any(k not in own and not own.isdisjoint(around[at:]) for at, k in enumerate(around))
 
 

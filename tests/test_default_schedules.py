@@ -280,6 +280,34 @@ def test_what_is_read_at_several_places_is_stored_where_it_costs_more_to_make_ag
     assert len(stored(lw.grad(variation), x)) == 2
 
 
+def test_a_quotient_that_a_fold_would_make_again_for_each_row_is_stored():
+    def weighted(v, z, x):
+        return np.sum(np.where(z > 0, (1 / v)[:, None], z)[:, :, None] * x[:, None], 0)
+    v, z, x = np.ones(30, "f4"), np.ones((30, 20), "f4"), np.ones((30, 5), "f4")
+    assert len(stored(weighted, v, z, x)) == 2
+    assert len(stored(lambda v, x: np.sum(x * (1 / v)[:, None], 0), v, x)) == 1  # made once for each row of x
+
+
+def test_a_product_beside_which_something_is_folded_is_a_kernel_of_its_own():
+    """A gradient that goes through pooling into a convolution: what it divides by is a sum. The convolution is in tiles."""
+    def pooled(w, x, y):
+        windows = lw.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        return windows / np.sum(y, (2, 4))
+    w, x, y = np.ones((3, 3, 16, 32), "f4"), np.ones((4, 8, 8, 16), "f4"), np.ones((4, 8, 2, 8, 2, 32), "f4")
+    first, second = tiled(pooled, w, x, y)
+    assert sorted((first, second)) == [False, True]
+    assert sorted(tiled(lambda a, b, c: a @ b / np.sum(c, 2), *np.ones((2, 300, 300), "f4"), np.ones((300, 300, 4), "f4"))) == [
+        False, True]
+
+
+def tiled(f, *args):
+    """Whether each kernel is one product in tiles, a library call among them."""
+    graph = partition(expanded(lw.make_graph(f, dynamic=False)(*args)), host_target(), blas=True)
+    kernels = [n for n in graph.nodes if n.regions]
+    return [any(n.op.name in ("one_group", "dot_general", "few_features") for n in k.regions[0].nodes) and
+            not any(n.op.name == "reduce_sum" for n in k.regions[0].nodes) for k in kernels]
+
+
 def test_what_reads_slices_of_one_array_reads_one_array():
     def f(x):
         y = x[1:] - x[:-1]
