@@ -12,16 +12,18 @@ from functools import lru_cache
 from typing import Any
 
 from loopwright.lower.runtime.emission import CAREFULLY, QUICKLY, Job, object_files, parsed, target_machine
-from loopwright.lower.runtime.lazy import LLVM_LOCK, assembled, llvm
+from loopwright.lower.runtime.lazy import LLVM_LOCK, assembled_each, llvm
 from loopwright.lower.runtime.parts import Parts, parts
 from loopwright.lower.runtime.threads import threads
 from loopwright.lower.target import Target, host_target
 
 _LENGTH = struct.Struct("<Q")  # of an object file, before it
-MOST_KNOWN = 1 << 14  # characters of text whose code is remembered
+SHORT = 1 << 14  # characters of text that only calls, whose code is remembered
+MOST_KNOWN = 256  # codes that are remembered
 LIBRARIES_PER_ENGINE = 256  # linking slows down in an engine that holds thousands
 
 _serial = itertools.count()
+_known: dict[tuple[str, Target], bytes] = {}  # of texts that many programs have in common
 _loaded: dict[int, tuple[Any, Any]] = {}  # LLVM's handle of each library, and the LLJIT that it is in
 _current: list[Any] = []  # the LLJIT in use, and how many libraries it was given
 
@@ -40,25 +42,30 @@ def assemble_each(texts: Sequence[str], target: Target) -> list[bytes]:
     return [_joined(own, files, target) for own in split]
 
 
-@lru_cache(maxsize=256)
-def known_code(text: str, target: Target) -> bytes:
-    """The same of text that many programs have in common, from memory or the disk where it is known."""
-    return assembled(text, target)
+def known_code(texts: Sequence[str], target: Target) -> bytes:
+    """That of texts which many programs have in common, from memory or the disk where it is known."""
+    with LLVM_LOCK:
+        new = [text for text in dict.fromkeys(texts) if (text, target) not in _known]
+        _known.update(zip([(text, target) for text in new], assembled_each(new, target), strict=True))
+        code = b"".join([_known[text, target] for text in texts])
+        while len(_known) > MOST_KNOWN:
+            del _known[next(iter(_known))]
+        return code
 
 
 def _jobs(own: Parts) -> list[Job]:
     """What is compiled for these modules alone."""
-    return [*((module, CAREFULLY) for module in own.careful), *([(own.quick, QUICKLY)] if len(own.quick) >= MOST_KNOWN else [])]
+    return [*((module, CAREFULLY) for module in own.careful), *([(own.quick, QUICKLY)] if len(own.quick) >= SHORT else [])]
 
 
 def _joined(own: Parts, files: Mapping[Job, bytes], target: Target) -> bytes:
     """The code of modules: theirs alone, and what others have, too."""
-    made = [files[job] for job in _jobs(own)] + ([_known_file(own.quick, target)] if 0 < len(own.quick) < MOST_KNOWN else [])
+    made = [files[job] for job in _jobs(own)] + ([_known_file(own.quick, target)] if 0 < len(own.quick) < SHORT else [])
     framed = [part for file in made for part in (_LENGTH.pack(len(file)), file)]
-    return b"".join((*framed, *(known_code(function, target) for function in own.ours)))
+    return b"".join((*framed, known_code(own.ours, target)))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=MOST_KNOWN)
 def _known_file(quick: str, target: Target) -> bytes:
     """What only calls has few forms: small programs that are called alike often share it."""
     return object_files([(quick, QUICKLY)], target)[0]

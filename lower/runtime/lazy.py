@@ -113,6 +113,12 @@ def assembled(text: str, target: Target | None = None) -> bytes:
     return assembled(text, target)
 
 
+def assembled_each(texts: Sequence[str], target: Target) -> list[bytes]:
+    """The same of several texts: see cache.py."""
+    from loopwright.lower.runtime.cache import assembled_each
+    return assembled_each(texts, target)
+
+
 def factoring_code(name: str, dtype: np.dtype, target: Target) -> bytes:
     """The object code of one function for batches of small factorisations: see lower.codegen.factoring."""
     return _function_code(name, target, _factoring_text, dtype, target)

@@ -32,7 +32,7 @@ def assembled(texts: Sequence[str], target: Target) -> bytes:
     """The object code of such modules. Many versions share a dispatch function, which takes longer to compile than a small
     kernel."""
     program, *dispatch = texts
-    return assemble(program, target) + b"".join(known_code(text, target) for text in dispatch)
+    return assemble(program, target) + known_code(dispatch, target)
 
 
 def imported(texts: Sequence[str]) -> list[str]:
