@@ -85,6 +85,7 @@ def object_files(jobs: Sequence[Job], target: Target) -> list[bytes]:
         try:
             work(0)
         finally:
+            left.clear()  # after an interrupt
             for thread in others:
                 thread.join()
     if errors:

@@ -40,9 +40,9 @@ def parts(text: str, most: int = 1) -> Parts:
     if many < 2 and " optnone {" not in text and _OURS.search(text) is None:
         return Parts((text,), "", ())
     module = read(text)
-    quick = [name for name, body in module.functions.items()
-             if name not in module.internal and " optnone {" in body.partition("\n")[0]]
-    ours = [name for name in module.functions if name in module.internal and name.startswith("lw_")]
+    quick = {name: None for name, body in module.functions.items()
+             if name not in module.internal and " optnone {" in body.partition("\n")[0]}
+    ours = {name: None for name in module.functions if name in module.internal and name.startswith("lw_")}
     across = {*ours, *(name for one in (*quick, *ours) for name in module.named[one])}
     for name in quick:
         module.functions[name] = _with_addresses_at_hand(module.functions[name])
@@ -54,20 +54,21 @@ def parts(text: str, most: int = 1) -> Parts:
 
 def _shares(module: Module, functions: Sequence[str], many: int) -> list[list[str]]:
     """Functions in at most so many modules of about one length, in their order."""
-    together: dict[str, list[str]] = {name: [name] for name in functions}
+    together = {name: [name] for name in functions}
     for name in functions:
         for inner in module.named[name] & module.internal & together.keys():
             if together[inner] is not together[name]:
                 together[name] += together[inner]
                 together.update(dict.fromkeys(together[inner], together[name]))
-    groups = {id(group): group for group in together.values()}.values()
-    lengths = {id(group): sum([len(module.functions[name]) for name in group]) for group in groups}
-    many = max(1, min(many, sum(lengths.values()) // SHARE))
-    shares = [(0, list[str]()) for _ in range(many)]
-    for group in sorted(groups, key=lambda group: -lengths[id(group)]):
-        at = min(range(many), key=lambda k: shares[k][0])
-        shares[at] = shares[at][0] + lengths[id(group)], shares[at][1] + group
-    return [[name for name in functions if name in share] for _, share in shares]
+    groups = [(sum([len(module.functions[name]) for name in group]), group)
+              for group in {id(group): group for group in together.values()}.values()]
+    many = max(1, min(many, sum([length for length, _ in groups]) // SHARE))
+    lengths, share = [0] * many, dict[str, int]()
+    for length, group in sorted(groups, key=lambda x: -x[0]):
+        least = lengths.index(min(lengths))
+        lengths[least] += length
+        share.update(dict.fromkeys(group, least))
+    return [[name for name in functions if share[name] == k] for k in range(many)]
 
 
 def quickly(text: str) -> str:

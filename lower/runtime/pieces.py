@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from loopwright.ir.cached import cached_property
@@ -32,16 +32,19 @@ class Module:
         """The names that each one's text has, its own among them."""
         return {name: {*NAME.findall(lines)} for name, lines in (self.shared | self.functions).items()}
 
-    def piece(self, members: Collection[str], exported: Collection[str]) -> str:
+    def piece(self, members: Iterable[str], exported: Set[str]) -> str:
         """The text of some functions and constants, after what they name: constants, and declarations of what is defined
         elsewhere. Of the internal ones those that are `exported` are so no longer."""
+        own = dict.fromkeys(members)
         of_shared = {name: self.named[name] for name in self.shared}
-        wanted = reached((name for member in members for name in self.named[member]), of_shared)
-        declared = [f"declare {header}" for name, header in self.headers.items() if name in wanted and name not in members]
+        wanted = reached((name for member in own for name in self.named[member]), of_shared)
+        declared = [f"declare {header}" for name, header in self.headers.items() if name in wanted and name not in own]
         lines = [line for name, line in self.shared.items() if name in wanted or line.startswith("!")]
-        bodies = [self.functions[name].replace("internal " * (name in self.internal and name in exported), "", 1)
-                  for name in members if name in self.functions]
-        return "\n".join([*declared, *lines, *bodies])
+        return "\n".join([*declared, *lines, *(self._body(name, exported) for name in own if name in self.functions)])
+
+    def _body(self, name: str, exported: Set[str]) -> str:
+        body = self.functions[name]
+        return body.replace("internal ", "", 1) if name in self.internal and name in exported else body
 
 
 def read(text: str) -> Module:
