@@ -11,6 +11,7 @@ Guarantees: bits move as they are, those of NaNs too.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 
 from loopwright.lower.codegen.machine import ATTRIBUTES, suffix, vector_type
@@ -24,8 +25,8 @@ _FLOATS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}  # of an element
 
 def transposed(scope: Scope, kind: str, rows: Sequence[str]) -> list[str]:
     """The columns of a matrix that has as many rows as `kind`, a type of vectors, has lanes."""
-    lanes, found, distance = len(rows), list(rows), 1
-    part = min(lanes, PART // _bits(kind))
+    (lanes, bits), found, distance = _shape(kind), list(rows), 1
+    part = min(lanes, PART // bits)
     while distance < lanes:
         for k in range(lanes):
             if k & distance == 0:
@@ -34,23 +35,24 @@ def transposed(scope: Scope, kind: str, rows: Sequence[str]) -> list[str]:
                                                  for order in _orders(lanes, part, distance))
         distance *= 2
         if distance < lanes:
-            found = [_apart(scope, kind, x, lanes) for x in found]
+            found = [_apart(scope, kind, x) for x in found]
     return [found[_mirrored(k, part)] for k in range(lanes)]
 
 
-def _bits(kind: str) -> int:
-    """Of one element."""
-    element = kind[:-1].split(" x ")[1]
-    return _FLOATS.get(element) or int(element[1:])
+def _shape(kind: str) -> tuple[int, int]:
+    """How many elements, of how many bits each."""
+    lanes, element = kind[1:-1].split(" x ")
+    return int(lanes), _FLOATS.get(element) or int(element[1:])
 
 
-def _apart(scope: Scope, kind: str, register: str, lanes: int) -> str:
+def _apart(scope: Scope, kind: str, register: str) -> str:
     """The same register, behind which LLVM does not look: it would seek one shuffle in place of several in a row, in vain, for
     half of the time that such a loop takes to compile."""
-    floats = f"<{lanes * _bits(kind) // 32} x float>"
+    lanes, bits = _shape(kind)
+    floats = f"<{lanes * bits // 32} x float>"
     if kind == floats:
         return scope.call(kind, f"llvm.arithmetic.fence.{suffix(kind)}", [(kind, register)])
-    fenced = _apart(scope, floats, scope.emit(f"bitcast {kind} {register} to {floats}"), lanes * _bits(kind) // 32)
+    fenced = _apart(scope, floats, scope.emit(f"bitcast {kind} {register} to {floats}"))
     return scope.emit(f"bitcast {floats} {fenced} to {kind}")
 
 
@@ -80,48 +82,68 @@ def turning_function(element: str, lanes: int, pace: int, target: Target) -> tup
     lie `apart`, become as many rows of the lines' numbers, which lie a pace apart; both count elements. Rows have so many
     `places`, to whole vectors; the last line is in those for which there is none. With masks no more is read than there is.
     Its name, and what a module needs for it."""
-    function, kind = Function(set(), set()), vector_type(element, lanes)
-    bytes_each = _bits(kind) // 8
+    function, name = Function(set(), set()), f"lw_turned_{element}x{lanes}_{pace}"
+    squares = _Squares(element, lanes, pace, target)
 
-    def turned(scope: Scope, to: str, lines: list[str]) -> Carried:
-        for k, column in enumerate(transposed(scope, kind, lines)):
-            place = scope.emit(f"getelementptr {element}, ptr {to}, i64 {k * pace}")
-            scope.do(f"store {kind} {column}, ptr {place}, align {bytes_each}")
-        return ()
-
-    def whole(first: str, to: str, scope: Scope) -> Carried:
-        lines = []
-        for _ in range(lanes):
-            lines.append(scope.emit(f"load {kind}, ptr {first}, align {bytes_each}"))
-            first = scope.emit(f"getelementptr {element}, ptr {first}, i64 %apart")
-        return turned(scope, to, lines)
-
-    def part(first: str, to: str, after: str, left: str, scope: Scope) -> Carried:
-        last, mask, lines = scope.emit(f"sub i64 {after}, 1"), first_lanes(scope, left, lanes), list[str]()
-        for k in range(lanes):
-            line = scope.call("i64", "llvm.smin.i64", [("i64", str(k)), ("i64", last)])
-            place = scope.emit(f"getelementptr {element}, ptr {first}, i64 {scope.emit(f'mul i64 {line}, %apart')}")
-            lines.append(scope.call(kind, f"llvm.masked.load.{suffix(kind)}.p0", [
-                ("ptr", place), ("i32", str(bytes_each)), (f"<{lanes} x i1>", mask), (kind, "zeroinitializer")])
-                if target.has_masks else scope.emit(f"load {kind}, ptr {place}, align {bytes_each}"))
-        return turned(scope, to, lines)
-
-    def square(place: str, scope: Scope, at: str, state: list[str]) -> list[str]:
-        line = scope.emit(f"getelementptr {element}, ptr %from, i64 {scope.emit(f'mul i64 {place}, %apart')}")
-        first = scope.emit(f"getelementptr {element}, ptr {line}, i64 {at}")
-        to = scope.emit(f"getelementptr {element}, ptr %to, i64 {place}")
-        to = scope.emit(f"getelementptr {element}, ptr {to}, i64 {scope.emit(f'mul i64 {at}, {pace}')}")
-        after, left = (scope.emit(f"sub i64 {count}, {before}") for count, before in (("%lines", place), ("%numbers", at)))
-        enough = [scope.emit(f"icmp sge i64 {x}, {lanes}") for x in (after, left)]
-        both = scope.emit(f"and i1 {enough[0]}, {enough[1]}")
-        branch(scope, both, partial(whole, first, to), partial(part, first, to, after, left))
+    def along(scope: Scope, place: str, state: list[str]) -> list[str]:
+        loop(scope, "0", "%numbers", str(lanes), (), partial(squares.square, place))
         return []
-
-    def squares(scope: Scope, place: str, state: list[str]) -> list[str]:
-        loop(scope, "0", "%numbers", str(lanes), (), partial(square, place))
-        return []
-    loop(function.root, "0", "%places", str(lanes), (), squares)
-    name = f"lw_turned_{element}x{lanes}_{pace}"
+    loop(function.root, "0", "%places", str(lanes), (), along)
     parameters = "ptr noalias %from, i64 %apart, i64 %lines, i64 %places, i64 %numbers, ptr noalias %to"
     text = f"define internal void @{name}({parameters}) noinline {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
     return name, frozenset(function.declarations), frozenset((*function.constants, text))
+
+
+@dataclass(frozen=True)
+class _Squares:
+    """Squares of lines and numbers, as that function moves them."""
+
+    element: str
+    lanes: int
+    pace: int
+    target: Target
+
+    @property
+    def kind(self) -> str:
+        return vector_type(self.element, self.lanes)
+
+    @property
+    def align(self) -> int:
+        return _shape(self.kind)[1] // 8
+
+    def square(self, place: str, scope: Scope, at: str, state: list[str]) -> list[str]:
+        """From a line's number on, to that place in the number's row."""
+        first = self._moved(scope, self._moved(scope, "%from", scope.emit(f"mul i64 {place}, %apart")), at)
+        to = self._moved(scope, self._moved(scope, "%to", place), scope.emit(f"mul i64 {at}, {self.pace}"))
+        lines, numbers = (scope.emit(f"sub i64 {count}, {before}") for count, before in (("%lines", place), ("%numbers", at)))
+        enough = [scope.emit(f"icmp sge i64 {x}, {self.lanes}") for x in (lines, numbers)]
+        both = scope.emit(f"and i1 {enough[0]}, {enough[1]}")
+        branch(scope, both, partial(self._whole, first, to), partial(self._part, first, to, lines, numbers))
+        return []
+
+    def _whole(self, first: str, to: str, scope: Scope) -> Carried:
+        lines = []
+        for _ in range(self.lanes):
+            lines.append(scope.emit(f"load {self.kind}, ptr {first}, align {self.align}"))
+            first = self._moved(scope, first, "%apart")
+        return self._store(scope, to, lines)
+
+    def _part(self, first: str, to: str, lines: str, numbers: str, scope: Scope) -> Carried:
+        """With the last line in the place of those behind it."""
+        last, mask = scope.emit(f"sub i64 {lines}, 1"), first_lanes(scope, numbers, self.lanes)
+        found = []
+        for k in range(self.lanes):
+            line = scope.call("i64", "llvm.smin.i64", [("i64", str(k)), ("i64", last)])
+            place = self._moved(scope, first, scope.emit(f"mul i64 {line}, %apart"))
+            found.append(scope.call(self.kind, f"llvm.masked.load.{suffix(self.kind)}.p0", [
+                ("ptr", place), ("i32", str(self.align)), (f"<{self.lanes} x i1>", mask), (self.kind, "zeroinitializer")])
+                if self.target.has_masks else scope.emit(f"load {self.kind}, ptr {place}, align {self.align}"))
+        return self._store(scope, to, found)
+
+    def _store(self, scope: Scope, to: str, lines: Sequence[str]) -> Carried:
+        for k, column in enumerate(transposed(scope, self.kind, lines)):
+            scope.do(f"store {self.kind} {column}, ptr {self._moved(scope, to, str(k * self.pace))}, align {self.align}")
+        return ()
+
+    def _moved(self, scope: Scope, pointer: str, by: str) -> str:
+        return scope.emit(f"getelementptr {self.element}, ptr {pointer}, i64 {by}")
