@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from loopwright.ir.dims import Extent
-from loopwright.ir.loops import Load
+from loopwright.ir.loops import Literal, Load
 from loopwright.ir.nest import Buffer, Store, altered
-from loopwright.ir.types import BOOL
+from loopwright.ir.types import BOOL, I64
 from loopwright.lower.codegen.addresses import Address, lane_pointer, locate, offsets_of, pointers_of
 from loopwright.lower.codegen.arithmetic import emitter
 from loopwright.lower.codegen.constants import constant_text
@@ -45,11 +45,35 @@ def load(context: Context, term: Term) -> Value:
     mask = lane_mask(context, term.args, address.scope)
     depth = max(address.scope.depth, address.offsets.scope.depth if address.offsets else 0, mask[1].depth if mask else 0)
     scope = context.scope.climb(depth) if buffer.role == "input" else context.scope
+    which = _of_pair(buffer, address, term) if mask is None and context.lanes > 1 else None
     parts = []
     for part in range(context.parts):
-        raw = _load_part(context, scope, buffer.dtype, address, part, mask[0][part] if mask else None)
+        raw = _load_part(context, scope, buffer.dtype, address, part, mask[0][part] if mask else None) if which is None else \
+            _load_half(context, scope, term, part, which)
         parts.append(to_register(context, scope, raw, buffer.dtype))
     return Value(tuple(parts), buffer.dtype, context.lanes, scope)
+
+
+def _of_pair(buffer: Buffer, address: Address, term: Term) -> int | None:
+    """Which of two numbers that lie side by side in every lane's row a `Load` reads, if it does."""
+    if buffer.shape[-1:] != (2,) or address.offsets is not None or address.stride != 2:
+        return None
+    last = term.args[-1].expr
+    return int(last.value != 0) if isinstance(last, Literal) and last.value in (0, 1) else None
+
+
+def _load_half(context: Context, scope: Scope, term: Term, part: int, which: int) -> str:
+    """One number of each pair: of two vectors that are whole pairs, which the other number is taken from, too."""
+    buffer, lanes = loaded(context, term), context.lanes
+    kind, first = vector_type(memory_type(buffer.dtype), lanes), context.kernel.terms.of(Literal(0, I64))
+    pairs = locate(context, buffer, (*term.args[:-1], first))
+    key = ("pairs", pairs.pointer, part, lanes, context.kernel.state(term.reads))
+    both = scope.find(key)
+    if both is None:
+        places = [_vector_pointer_at(scope, memory_type(buffer.dtype), pairs, (2 * part + k) * lanes) for k in (0, 1)]
+        both = scope.values[key] = [scope.emit(f"load {kind}, ptr {x}, align {buffer.dtype.itemsize}") for x in places]
+    order = ", ".join(f"i32 {2 * lane + which}" for lane in range(lanes))
+    return scope.emit(f"shufflevector {kind} {both[0]}, {kind} {both[1]}, <{lanes} x i32> <{order}>")
 
 
 def lane_mask(context: Context, index: tuple[Term, ...], scope: Scope) -> tuple[tuple[str, ...], Scope] | None:
