@@ -264,7 +264,8 @@ class Grouping:
         if cost < WORTH_KEEPING or self._is_aligned(v, group) or self._in_rows(group, positions):
             return True
         if cost < EXPENSIVE:
-            is_dear = self.in_turn and (len(positions) - 1) * self._cost_of_maps(n) >= WORTH_STORING
+            is_dear = self.in_turn and (any(group.is_folded_again(p) for p in positions)
+                                        or (len(positions) - 1) * self._cost_of_maps(n) >= WORTH_STORING)
             return not is_dear and not any(group.is_spread(p) for p in positions)
         return len(positions) == 1 and not self._repeats(v, group, positions)
 

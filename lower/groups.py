@@ -38,19 +38,29 @@ class Group:
     def loops(self) -> list[Index]:
         """The indices of the loops around what is computed, from the outside."""
         over = [k for k, _ in self.expr.over] if isinstance(self.expr, Reduce | Scatter) else []
-        return [*[k for k in self.index if isinstance(k, Index)], *over]
+        return [*self._around(), *over]
 
     def depth(self) -> int:
         """How many loops are around what it reads most often: a scatter's updates are not in those that fill its base."""
         return max(len(self.index), len(self.expr.over)) if isinstance(self.expr, Scatter) else len(self.loops())
 
     def is_spread(self, p: Position) -> bool:
-        """Whether a value that is read there is read anew for each position of a loop outside of its own. Indices that are not
-        the root's are those of folds: inside of all others but the last, along which vectors go."""
-        around, own = [k for k in self.index if isinstance(k, Index)], {x for e in p for x in walk(e) if isinstance(x, Index)}
-        if not own.issubset(around):
-            return not own.issuperset(around[:-1])
+        """Whether a value that is read there is read anew for each position of a loop outside of its own."""
+        around, own = self._around(), _indices(p)
         return any(k not in own and not own.isdisjoint(around[at:]) for at, k in enumerate(around))
+
+    def is_folded_again(self, p: Position) -> bool:
+        """The same of what a fold reads at its own index, inside of all other loops but the last, along which vectors go. Only
+        the root's own indices have its names."""
+        around, own = self._around(), _indices(p)
+        return not own.issubset(around) and not own.issuperset(around[:-1])
+
+    def _around(self) -> list[Index]:
+        return [k for k in self.index if isinstance(k, Index)]
+
+
+def _indices(p: Position) -> set[Index]:
+    return {x for e in p for x in walk(e) if isinstance(x, Index)}
 
 
 @dataclass(frozen=True)

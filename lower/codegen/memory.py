@@ -48,8 +48,10 @@ def load(context: Context, term: Term) -> Value:
     which = _of_pair(buffer, address, term) if mask is None and context.lanes > 1 else None
     parts = []
     for part in range(context.parts):
-        raw = _load_part(context, scope, buffer.dtype, address, part, mask[0][part] if mask else None) if which is None else \
-            _load_half(context, scope, term, part, which)
+        if which is None:
+            raw = _load_part(context, scope, buffer.dtype, address, part, mask[0][part] if mask else None)
+        else:
+            raw = _load_half(context, scope, term, part, which)
         parts.append(to_register(context, scope, raw, buffer.dtype))
     return Value(tuple(parts), buffer.dtype, context.lanes, scope)
 
