@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from loopwright.ir.dims import Extent, Shape
-from loopwright.ir.loops import Expr, Index
+from loopwright.ir.loops import Expr, Index, Load
 
 Values = tuple[tuple[str, int], ...]  # of symbols
 
@@ -203,7 +203,7 @@ class Contract:
     of 16 bits (bf16 where sums are f32), and a product of words is the sum of the products of their halves. depth: of a GPU's
     block, which copies so many terms at a time; each thread then has one height by as many lanes of the sums. unit: the
     instruction that multiplies tiles of them, if it is not one product at a time. stages: copies of a depth. Where `when` does
-    not hold nothing happens."""
+    not hold nothing happens. result: where something made of the sum is stored later; caches may be asked for it."""
 
     buffer: str
     at: tuple[Expr, ...]
@@ -221,6 +221,7 @@ class Contract:
     unit: str = ""
     stages: int = 2
     when: Expr | None = None
+    result: Load | None = None
 
 
 @dataclass(frozen=True)

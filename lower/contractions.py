@@ -160,7 +160,7 @@ def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str
     block, stripe = block_of(column, wide).name, block_of(row, high).name
     around = [f.index.name for f in outer if f.index in read]
     inside = [f.index.name for f in outer if f.index not in read]
-    shared = tuple(around[:1] or inside[-1:]) or (stripe,)
+    shared = tuple(around[:1] or inside[-1:]) or (block, stripe)
     return [Split(column, wide), Split(row, high), Reorder((*around, block, *inside, stripe, row, column)),
             Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2, pairs), Pack("right", block),
             Pack("left", block_of(term, tile.depth).name), Parallel(shared)]

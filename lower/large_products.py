@@ -55,7 +55,7 @@ def large_products_text(dtype: np.dtype, target: Target, forms: Iterable[tuple[b
 
 
 def _shared(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
-    """The blocks of columns, in which threads share out the copy of the columns' factors, too."""
+    """The blocks of columns, in which threads share out the copy of the columns' factors, too, if they do not share columns."""
     def blocks(s: Statement) -> Statement:
         return s.with_body(tuple([replace(x, parallel=True) if isinstance(x, For) else x for x in s.body])) \
             if isinstance(s, For) else s

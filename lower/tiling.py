@@ -298,7 +298,7 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
     fresh = Apply("eq", (start, Literal(0, I64)), BOOL)
     product = Contract(tile.name, place, Block(rows.index, rows.extent, rows.origin, _whole(rows)),
                        Block(columns.index, columns.extent, panel, x.columns), over, left, right, s.dtype, x.heights, x.lanes,
-                       fresh, x.pairs)
+                       fresh, x.pairs, result=_result(rows, columns, after))
     panels = For(panel, columns.extent, (product,), origin=columns.origin, length=columns.length, step=x.columns)
     depths = For(start, maximum(extent, 1), (panels,), step=x.depth)  # a sum of no terms is made once, too
     if kept:
@@ -307,6 +307,13 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
     body = tuple(_with_values(t, lambda e: read if isinstance(e, Local) and e.name == s.name else None) for t in after)
     stores = altered(rows, body=(altered(columns, body=body, lanes=x.lanes, unroll=x.unroll),))
     return (Allocate(tile), depths, stores), tile
+
+
+def _result(rows: For, columns: For, after: Sequence[Statement]) -> Load | None:
+    """Where something is stored for each row and column, along columns."""
+    return next((Load(t.buffer, t.index, t.value.dtype) for t in after
+                 if isinstance(t, Store) and t.combine == "set" and t.when is None and len(t.index) > 1
+                 and t.index[-1] == columns.index and rows.index in t.index[:-1]), None)
 
 
 def _kept(rows: For, columns: For, s: Reduction, after: Sequence[Statement]) -> str | None:

@@ -22,6 +22,7 @@ from loopwright.lower.target import Target, host_target
 from tests import kernels as kernel_texts
 from tests.nests import run_nest
 from tests.scale import examples
+from tests.threads import bits_of
 
 M, N, K = map(symbol, "mnk")
 TILED = (Split("i1", 8), Split("i0", 6), Reorder(("i1_by8", "i0_by6", "i0", "i1")), Tensorize(0, (3, 2, 1), 4, 2, 5))
@@ -346,16 +347,15 @@ def test_gradients_of_products_in_blocks(without_library):
     np.testing.assert_allclose(lw.jit(lw.grad(loss))(w), x.T @ (2 * y * (1 - y * y)), rtol=1e-12, atol=1e-13)  # of sums near 0
 
 
-def test_equal_bits_on_one_thread_and_on_two(without_library):
+@pytest.mark.parametrize("columns", [90, 1100, 1403])
+def test_equal_bits_on_any_number_of_threads(columns, without_library):
+    """They share out rows, or columns where each has many of them."""
     rng = np.random.default_rng(3)
-    a, b = rng.normal(size=(300, 200)).astype("f4"), rng.normal(size=(200, 90)).astype("f4")
-    try:
-        lw.set_threads(1)
-        once = COMPILED["epilogue"](a, b)
-        lw.set_threads(2)
-        np.testing.assert_array_equal(COMPILED["epilogue"](a, b), once)
-    finally:
-        lw.set_threads(None)
+    a, b = rng.normal(size=(300, 200)).astype("f4"), rng.normal(size=(200, columns)).astype("f4")
+    f, _ = PRODUCTS["epilogue"]
+    found = bits_of(f, a, b)
+    assert found[0] == found[1] == found[2]
+    np.testing.assert_allclose(COMPILED["epilogue"](a, b), f(a, b), rtol=1e-4, atol=1e-4)
 
 
 # ---- convolutions -------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ def test_loops_in_a_row(n, grain, times):
 @pytest.mark.parametrize(("n", "each", "least", "together"), [
     (1, 1, 1, 1), (1000, 0, 1, 1), (1000, 100, 1, 1), (THRESHOLD - 1, 1, 1, 1), (THRESHOLD, 1, 1, 1), (5000, 100, 1, 48),
     (1000, 10**6, 1, 1), (1000, 10**6, 256, 1), (1000, 10**6, 1, 7), (300_000, 1000, 1, 16)])
-@pytest.mark.parametrize("name", ["lw_loop", "lw_wide_loop"])
+@pytest.mark.parametrize("name", ["lw_loop", "lw_wide_loop", "lw_column_loop"])
 def test_loops_of_little_work_are_one_chunk_others_have_even_ones(loops, count_of_threads, name, n, each, least, together):
     context = np.zeros(2 * n + 1, np.int64)
     context[0] = n
@@ -129,8 +129,10 @@ def test_loops_of_little_work_are_one_chunk_others_have_even_ones(loops, count_o
     assert lengths.sum() == n
     if n * max(each, 1) < THRESHOLD:
         assert len(lengths) == 1
-    if name == "lw_wide_loop":
+    if name != "lw_loop":
         assert len(lengths) <= count_of_threads
+    if name == "lw_column_loop":
+        assert len(lengths) == 1 or n >= least * count_of_threads
     assert (lengths[:-1] >= least / 2).all() and (lengths[:-1] % together == 0).all()
     assert len(lengths) == 1 or lengths[0] - lengths[-1] <= len(lengths) * together
 

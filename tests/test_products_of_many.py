@@ -19,6 +19,7 @@ from loopwright.lower.partition import partition, partitioned
 from loopwright.lower.program import lower_graph
 from loopwright.lower.runtime import blas, pool, scratch, support
 from loopwright.lower.runtime.engine import assemble, load
+from loopwright.lower.runtime.pool_text import LOOPS
 from loopwright.lower.target import Target, host_target
 from tests.scale import examples
 from tests.threads import bits_of
@@ -243,7 +244,7 @@ def test_sums_of_any_sizes(bits, kind, form, batch, m, n, k):
 def test_they_need_no_memory(kind):
     """Without any the products are made one by one, or number by number."""
     dtype, none = DTYPES[kind], ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(lambda size: None)
-    gemm, loops = f"lw_gemm_{kind}", {name: pool.library()[name] for name in ("lw_loop", "lw_wide_loop", "lw_parallel_for")}
+    gemm, loops = f"lw_gemm_{kind}", {name: pool.library()[name] for name in (*LOOPS, "lw_parallel_for")}
     imports = {gemm: blas.library(blas.found())[gemm], **loops, **scratch.imports(),
                "lw_scratch_acquire": ctypes.cast(none, ctypes.c_void_p).value}
     names = [f"lw_many_{kind}_t", f"lw_many_{kind}_n", f"lw_summed_{kind}_nt", f"lw_summed_{kind}_tt"]

@@ -61,7 +61,7 @@ from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
 from loopwright.lower.codegen.spans import VectorSpan, by_width, cover, short_spans, vector_spans
 from loopwright.lower.codegen.streams import fence, is_past, past_caches, reading_ahead, without_short
 from loopwright.lower.codegen.stretches import has_stretches, in_stretches
-from loopwright.lower.codegen.tensors import block_span, contract, padded, stretch, unit_count, unit_of
+from loopwright.lower.codegen.tensors import block_span, contract, padded, panel_of, stretch, unit_count, unit_of
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch
 from loopwright.lower.codegen.tiles import in_tiles, is_far
@@ -75,6 +75,7 @@ from loopwright.lower.target import Target
 
 FEWEST_TILES = 12  # one below the other, of a thread: it reads all factors of the columns for them
 LINE = 64  # bytes of memory that no two threads should store to
+FEWEST_WIDE = 256  # columns of products for each thread: for fewer, which all copy the rows' factors, threads share out rows
 FEWEST_COLUMNS = 256  # of a thread that goes by rows: shorter stretches of memory are slow to read
 MOST_IN_PLACE = 120  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
 TINY = 16  # elements of a buffer that may live in registers
@@ -353,7 +354,8 @@ class Generator:
         if statement.lanes > 1:
             stored = [kernel.buffers[b].dtype.itemsize for b, _ in writes(statement.body)]
             together = max(together, statement.lanes, LINE // min(stored, default=LINE))
-        least = FEWEST_COLUMNS if statement.by_rows else FEWEST_TILES if units > 1 else 1
+        panel = panel_of(statement)
+        least = FEWEST_COLUMNS if statement.by_rows else FEWEST_WIDE // panel if panel else FEWEST_TILES if units > 1 else 1
         few = scope.emit(f"icmp slt i64 {scope.emit(f'mul i64 {n}, {each}')}, {THRESHOLD}")
 
         def here(inside: Scope) -> Carried:  # a direct call: inside loops LLVM may put the body in its place
@@ -363,7 +365,7 @@ class Generator:
         given = [("ptr", function), ("ptr", block), *(("i64", x) for x in (n, each, str(least), str(together)))]
 
         def loops(inside: Scope, wide: bool = False) -> Carried:
-            inside.run("lw_wide_loop" if wide else "lw_loop", given)
+            inside.run("lw_column_loop" if panel else "lw_wide_loop" if wide else "lw_loop", given)
             return ()
 
         def shared_out(inside: Scope) -> Carried:

@@ -191,7 +191,7 @@ class _Slopes:
             def tile(last: Scope, row: str, line: str, height: int) -> None:
                 below = added(last, product(last, row, "%spread", "%line"), at)
                 steps = [product(last, *x) for x in (("%wide", "%features"), ("%down", "%line"), ("%right", "%channels"))]
-                shape = TileShape(self.dtype, height, parts, self.lanes, 1, None, None, 0, False, False)
+                shape = TileShape(self.dtype, height, parts, self.lanes, 1, None, None, 0, False, False, False)
                 sides = element(last, self.kind, dy, line), element(last, self.kind, copy, below)
                 self._call(last, shape, sides, (row, line, at), count, steps[:2], ("%features", steps[2]))
             self._tiles(inner, tile)
@@ -218,7 +218,7 @@ class _Slopes:
             def tile(last: Scope, row: str, line: str, height: int) -> None:
                 below = added(last, product(last, row, "%spread", "%line"), line)
                 steps = [product(last, *x) for x in (("%down", "%line"), ("%wide", str(self.panel)), ("%right", "%channels"))]
-                shape = TileShape(self.dtype, height, parts, self.lanes, 1, None, PARTS, 0, False, False)
+                shape = TileShape(self.dtype, height, parts, self.lanes, 1, None, PARTS, 0, False, False, False)
                 sides = element(last, self.kind, copy, below), features
                 self._call(last, shape, sides, (row, line, at), count, steps[:2], (steps[2],))
             self._tiles(inner, tile)

@@ -44,10 +44,17 @@ def unit_count(context: Context, f: For) -> str:
 
 
 def unit_of(f: For) -> int:
-    """The positions of a loop that threads do not share: a tile's rows, else a step. A thread's first block begins where its
-    share of the rows does."""
+    """The positions of a loop that threads do not share: a tile's rows, or columns, else a step. A thread's first block begins
+    where its share does."""
     heights = [s.heights[0] for s in _all(f.body) if isinstance(s, Contract) and s.rows.origin == f.index]
-    return min(heights, default=f.step)
+    return min(heights, default=panel_of(f) or f.step)
+
+
+def panel_of(f: For) -> int | None:
+    """The columns of a tile, where a loop goes from block to block of the columns of products."""
+    inside = _all(f.body)
+    panels = {x.index: x.step for x in inside if isinstance(x, For) and x.origin == f.index and f.step % x.step == 0}
+    return next((panels[s.columns.origin] for s in inside if isinstance(s, Contract) and s.columns.origin in panels), None)
 
 
 def _all(body: Sequence[Statement]) -> list[Statement]:
@@ -204,10 +211,12 @@ def _call(context: Context, s: Contract, size: tuple[int, int], count: str, oute
     pace = _step(context, s.left, s.over[-1].index)
     assert isinstance(distance, int) and s.columns.length is not None
     bytes_each, rows = s.dtype.itemsize, s.rows.length or size[0]
-    share = -(-s.columns.length * bytes_each * size[0] // rows) if size[0] == s.heights[0] else 0
+    is_first, near = size[0] == s.heights[0], len(s.over) > 1  # a convolution's panels stay in the second cache
+    share = -(-s.columns.length * bytes_each * size[0] // rows) if is_first and not near else 0
     even = pace if isinstance(pace, int) else None
+    asks = is_first and s.result is not None and kernel.buffers[str(s.result.array)].role == "output"
     shape = TileShape(s.dtype, *size, s.lanes, distance, even, s.columns.length // s.lanes, share, s.pairs,
-                      bool(outer[0]))
+                      bool(outer[0]), asks)
     name, declarations, texts = tile_function(shape, kernel.target)
     kernel.function.declarations |= declarations
     kernel.function.constants |= texts
@@ -219,6 +228,8 @@ def _call(context: Context, s: Contract, size: tuple[int, int], count: str, oute
     given += [f"i64 {kernel.extent(x)}" for x in ((apart,) if even is not None else (apart, pace))]
     if share:
         given.append(f"ptr {_ahead(context, s, right, scope.emit(f'mul i64 {count}, {share}'), size[0])}")
+    if asks:
+        given += _asked(context, s, at, apart)
     scope.do(f"call void @{name}({', '.join(given)})")
 
 
@@ -235,6 +246,18 @@ def _ahead(context: Context, s: Contract, right: str, bytes_each: str, height: i
     panel = scope.emit(f"select i1 {is_last}, i64 0, i64 {context.kernel.extent(step * width * s.dtype.itemsize)}")
     past = scope.emit(f"add i64 {panel}, {scope.emit(f'mul i64 {number}, {bytes_each}')}")
     return scope.emit(f"getelementptr i8, ptr {right}, i64 {past}")
+
+
+def _asked(context: Context, s: Contract, at: str, apart: Extent) -> list[str]:
+    """Where a tile's result will be stored, and how many bytes its rows lie apart, where these are its last terms; else its
+    sums, which are near."""
+    assert s.result is not None
+    kernel, scope, last = context.kernel, context.scope, s.over[-1]
+    lie = kernel.extent(_step(context, s.result, s.rows.index) * s.result.dtype.itemsize)
+    is_last = scope.emit(f"icmp sge i64 {block_span(context, last)[1]}, {kernel.extent(last.extent)}")
+    near = kernel.extent(apart * s.dtype.itemsize)
+    return [f"ptr {scope.emit(f'select i1 {is_last}, ptr {_begin(context, s.result)}, ptr {at}')}",
+            f"i64 {scope.emit(f'select i1 {is_last}, i64 {lie}, i64 {near}')}"]
 
 
 def _place(context: Context, e: Expr) -> tuple[Buffer, tuple[Term, ...]]:

@@ -17,12 +17,15 @@ from loopwright.lower.codegen.text import Body, Carried, Function, Scope, branch
 from loopwright.lower.target import Target
 
 LINE_BYTES = 64  # that a cache moves
+STRETCH, LINES = 8, 4  # terms, before which the caches are asked for so many lines of a result: memory brings as many meanwhile
+
 
 @dataclass(frozen=True)
 class TileShape:
     """`height` rows of `parts` vectors; how far apart lie rows of the left side, `distance`, and its terms, `pace` (None: told
     by calls); how many vectors the right side has for each term, `stride` (None: calls tell how many elements), how many bytes
-    of what comes next to ask the caches for, and whether a term is a pair of numbers of 16 bits."""
+    of what comes next to ask the caches for, whether a term is a pair of numbers of 16 bits, and whether to ask the caches for
+    the rows of what the sums are made into, a line with each term."""
 
     dtype: np.dtype
     height: int
@@ -34,11 +37,18 @@ class TileShape:
     ahead: int
     pairs: bool
     nested: bool
+    asks: bool
+
+    @property
+    def lines(self) -> int:
+        """Of the caches, that a row of sums has."""
+        return max(1, self.parts * self.lanes * self.dtype.itemsize // LINE_BYTES)
 
     @property
     def name(self) -> str:
         numbers = f"{self.height}x{self.parts}x{self.lanes}_{self.distance}_{self.pace}_{self.stride}_{self.ahead}"
-        return f"lw_tile_{memory_type(self.dtype)}{'_pairs' * self.pairs}{'_nested' * self.nested}_{numbers}"
+        kinds = "_pairs" * self.pairs + "_nested" * self.nested + "_asks" * self.asks
+        return f"lw_tile_{memory_type(self.dtype)}{kinds}_{numbers}"
 
 
 @cache
@@ -46,7 +56,8 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
     """`void (ptr left, ptr right, ptr sums, i64 count, i64 groups, i64 left step, i64 right step, i1 fresh, ...)`: sums[r, :]
     is the sum of left[r, k] * right[k, :] over `count` terms of each of some groups, which lie a step apart; added to what is
     there unless `fresh`. If they are `nested`, groups of groups and their steps stand before. `i64 apart`: between rows of
-    sums; last `i64 pace`, `i64 stride` and `ptr ahead`, where the shape asks for them.
+    sums; last `i64 pace`, `i64 stride`, `ptr ahead`, and `ptr result` and the bytes between its rows, `i64 result.apart`, where
+    the shape asks for them.
     Its name, and what a module needs for it. All kernels of a module share it."""
     function = Function(set(), set())
     root, count = function.root, shape.height * shape.parts
@@ -54,12 +65,13 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
     terms = _Terms(shape, target, together, root.emit(f"and i64 %count, {-together}"))
     rows = _rows_of_sums(root, shape)
     zeros = ["zeroinitializer"] * count
-    sums = terms.of_nested_groups(root, zeros) if shape.nested else terms.of_groups(root, zeros, ("%left", "%right", "%ahead"))
+    sums = terms.of_nested_groups(root, zeros) if shape.nested else terms.of_groups(root, zeros, ("%left", "%right"), "0")
     _store(root, shape, target, rows, sums)
     jumps = "i64 %jumps, i64 %left.jump, i64 %right.jump, " * shape.nested
     parameters = f"ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %count, {jumps}i64 %groups, i64 %left.step, " \
         "i64 %right.step, i1 %fresh, i64 %apart" + ", i64 %pace" * (shape.pace is None) \
-        + ", i64 %stride" * (shape.stride is None) + ", ptr %ahead" * bool(shape.ahead)
+        + ", i64 %stride" * (shape.stride is None) + ", ptr %ahead" * bool(shape.ahead) \
+        + ", ptr %result, i64 %result.apart" * shape.asks
     text = f"define internal void @{shape.name}({parameters}) noinline {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
     return shape.name, frozenset(function.declarations), frozenset((*function.constants, text))
 
@@ -67,7 +79,7 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
 @dataclass(frozen=True)
 class _Terms:
     """The loops around the terms of a tile, `together` of them at a time up to `whole`. `sides`: where the left side is, the
-    right one, and what to ask the caches for."""
+    right one, and what to ask the caches for; `before`: how many terms are before these."""
 
     shape: TileShape
     target: Target
@@ -77,24 +89,33 @@ class _Terms:
     def of_nested_groups(self, scope: Scope, state: Sequence[str]) -> list[str]:
         """Of groups of groups: the outer ones lie a jump apart."""
         def body(inner: Scope, number: str, now: list[str]) -> list[str]:
-            sides = self._moved(inner, ("%left", "%right"), number, "jump")
-            if self.shape.ahead:
-                past = inner.emit(f"mul i64 {inner.emit(f'mul i64 {number}, %groups')}, %count")
-                place = inner.emit(f"mul i64 {past}, {self.shape.ahead}")
-                sides.append(inner.emit(f"getelementptr i8, ptr %ahead, i64 {place}"))
-            return self.of_groups(inner, now, sides)
+            before = inner.emit(f"mul i64 {inner.emit(f'mul i64 {number}, %groups')}, %count") if self._asks else "0"
+            return self.of_groups(inner, now, self._moved(inner, ("%left", "%right"), number, "jump"), before)
         return self._loop(scope, "0", "%jumps", 1, state, body)
 
-    def of_groups(self, scope: Scope, state: Sequence[str], sides: Sequence[str]) -> list[str]:
-        return self._loop(scope, "0", "%groups", 1, state, lambda inner, number, now: self._group(inner, number, now, sides))
+    def of_groups(self, scope: Scope, state: Sequence[str], sides: Sequence[str], before: str) -> list[str]:
+        return self._loop(scope, "0", "%groups", 1, state, lambda inner, at, now: self._group(inner, at, now, sides, before))
 
-    def _group(self, scope: Scope, number: str, state: list[str], around: Sequence[str]) -> list[str]:
+    def _group(self, scope: Scope, number: str, state: list[str], around: Sequence[str], before: str) -> list[str]:
         sides = self._moved(scope, around, number, "step")
+        if self._asks:
+            before = scope.emit(f"add i64 {before}, {scope.emit(f'mul i64 {number}, %count')}")
         if self.shape.ahead:
-            past = scope.emit(f"mul i64 {scope.emit(f'mul i64 {number}, %count')}, {self.shape.ahead}")
-            sides.append(scope.emit(f"getelementptr i8, ptr {around[2]}, i64 {past}"))
-        state = self._loop(scope, "0", self.whole, self.together, state,
-                           lambda inner, at, now: self._some(inner, at, now, sides, self.together))
+            past = scope.emit(f"mul i64 {before}, {self.shape.ahead}")
+            sides.append(scope.emit(f"getelementptr i8, ptr %ahead, i64 {past}"))
+
+        def some(inner: Scope, at: str, now: list[str]) -> list[str]:
+            return self._some(inner, at, now, sides, self.together)
+
+        def stretch(inner: Scope, at: str, now: list[str]) -> list[str]:
+            end = inner.emit(f"add nsw i64 {at}, {STRETCH}")
+            end = inner.call("i64", "llvm.smin.i64", [("i64", end), ("i64", self.whole)])
+            self._ask_for_result(inner, inner.emit(f"udiv i64 {inner.emit(f'add i64 {before}, {at}')}, {STRETCH}"))
+            return self._loop(inner, at, end, self.together, now, some)
+        if self.shape.asks:
+            state = self._loop(scope, "0", self.whole, STRETCH, state, stretch)
+        else:
+            state = self._loop(scope, "0", self.whole, self.together, state, some)
         if self.together == 1:
             return state
         return self._loop(scope, self.whole, "%count", 1, state, lambda inner, at, now: self._some(inner, at, now, sides, 1))
@@ -107,6 +128,26 @@ class _Terms:
             place = scope.emit(f"getelementptr i8, ptr {sides[2]}, i64 {scope.emit(f'mul nsw i64 {at}, {self.shape.ahead}')}")
             scope.run("llvm.prefetch.p0", [("ptr", place), ("i32", "0"), ("i32", "2"), ("i32", "1")])
         return state
+
+    @property
+    def _asks(self) -> bool:
+        return bool(self.shape.ahead) or self.shape.asks
+
+    def _ask_for_result(self, scope: Scope, number: str) -> None:
+        """The next rows of the tile, as long as there are any."""
+        shape = self.shape
+        rows = max(1, LINES // shape.lines)
+        first = scope.emit(f"mul i64 {number}, {rows}")
+
+        def ask(inner: Scope) -> Carried:
+            place = inner.emit(f"getelementptr i8, ptr %result, i64 {inner.emit(f'mul i64 {first}, %result.apart')}")
+            for _ in range(rows):
+                for line in range(shape.lines):
+                    at = inner.emit(f"getelementptr i8, ptr {place}, i64 {line * LINE_BYTES}")
+                    inner.run("llvm.prefetch.p0", [("ptr", at), ("i32", "0"), ("i32", "2"), ("i32", "1")])
+                place = inner.emit(f"getelementptr i8, ptr {place}, i64 %result.apart")
+            return ()
+        branch(scope, scope.emit(f"icmp ult i64 {first}, {shape.height}"), ask)
 
     def _moved(self, scope: Scope, sides: Sequence[str], number: str, step: str) -> list[str]:
         """Both sides, so many steps on."""

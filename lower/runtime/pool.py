@@ -2,6 +2,7 @@
 
     void @lw_loop(ptr body, ptr context, i64 n, i64 each, i64 least, i64 together)
     void @lw_wide_loop(...)                              the same, a chunk for each thread: of columns that go through rows
+    void @lw_column_loop(...)                            the same of at least `least` each, else one of all: columns of products
     void @lw_watched_loop(..., ptr poll, ptr error)      the same, of loops that may not end: see signals.py
     void @lw_wide_watched_loop(..., ptr poll, ptr error) both
     void @lw_parallel_for(ptr body, ptr context, i64 n, i64 grain)

@@ -21,7 +21,7 @@ WAKING = 8 * THRESHOLD  # some 40 us: loops of less work wake nobody
 DEBT = 8 * WAKING  # work of loops that went without threads because these slept, which is worth waking them
 MOST_CHUNKS = 128  # long stretches of memory are read faster than short ones; it says nothing of how many threads there are
 UNSTARTED, SERIAL, PARALLEL = 0, 1, 2
-LOOPS = ("lw_loop", "lw_wide_loop", "lw_watched_loop", "lw_wide_watched_loop")
+LOOPS = ("lw_loop", "lw_wide_loop", "lw_column_loop", "lw_watched_loop", "lw_wide_watched_loop")
 EXPORTS = (*LOOPS, "lw_parallel_for", "lw_pool_work", "lw_pool_open", "lw_pool_close", "lw_pool_reset", "lw_pool_pause")
 
 _PAUSES = {"x86": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
@@ -294,17 +294,18 @@ out:
 
 
 _WORTH = f"""
-; Is so much work worth threads? Less than what pays for waking them is where they are awake, or have been missed for long.
+; Is so much work worth threads, and do these have no loop? Less than what pays for waking them is where they are awake, or have
+; been missed for long.
 define internal i1 @worth(i64 %work) nounwind {{
 entry:
-  %much = icmp sge i64 %work, {WAKING}
-  br i1 %much, label %yes, label %less
-less:
   %little = icmp slt i64 %work, {THRESHOLD}
   %busy = load atomic i32, ptr @busy monotonic, align 4
   %taken = icmp ne i32 %busy, 0
   %neither = or i1 %little, %taken
-  br i1 %neither, label %no, label %ask
+  br i1 %neither, label %no, label %some
+some:
+  %much = icmp sge i64 %work, {WAKING}
+  br i1 %much, label %yes, label %ask
 ask:
   %sleepers = load atomic i32, ptr @sleepers monotonic, align 4
   %none = icmp eq i32 %sleepers, 0
@@ -329,9 +330,16 @@ no:
 
 def _loop_text(name: str) -> str:
     """A whole loop of n indices, `each` units of work: here, or, where there are threads, in chunks of as many indices each,
-    a multiple of `together`, more than half of `least`. A wide one has a chunk for each thread, so these are there first. One
-    that is watched may take long: signals are asked for by `wait`."""
-    more, is_wide = ", ptr %poll, ptr %error" if "watched" in name else "", "wide" in name
+    a multiple of `together`, more than half of `least`. A wide one has a chunk for each thread, so these are there first; so
+    has one of columns, if each chunk has at least `least`: else it is one, whose own loops have the threads. One that is
+    watched may take long: signals are asked for by `wait`."""
+    more, of_columns = ", ptr %poll, ptr %error" if "watched" in name else "", "column" in name
+    is_wide = of_columns or "wide" in name
+    fewest = """
+  %wanted = mul i64 %most, %least
+  %few = icmp slt i64 %n, %wanted
+  br i1 %few, label %whole, label %enough.columns
+enough.columns:""" if of_columns else ""
     most = "load atomic i64, ptr @threads monotonic, align 8" if is_wide else f"add i64 {MOST_CHUNKS}, 0"
     start = f"""
   %unstarted = icmp eq i32 %mode, {UNSTARTED}
@@ -358,7 +366,7 @@ whole:
 chunks:{start}
   %light = udiv i64 {CHUNK}, %units
   %more = add i64 %light, 1
-  %most = {most}
+  %most = {most}{fewest}
   %past = add i64 %n, %most
   %before = sub i64 %past, 1
   %share = udiv i64 %before, %most

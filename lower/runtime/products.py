@@ -6,6 +6,7 @@ from loopwright.lower.runtime import blas, pool, scratch
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import products_code
 from loopwright.lower.runtime.once import once
+from loopwright.lower.runtime.pool_text import LOOPS
 from loopwright.lower.target import Target, host_target
 
 FORMS = ("nn", "nt", "tn", "tt")  # which sides are stored transposed
@@ -27,6 +28,6 @@ def _library(found: blas.Blas, name: str, target: Target) -> Library:
     """The compiled function, over the BLAS that was found."""
     dtype = F32 if "f32" in name else F64
     gemm = f"lw_gemm_f{8 * dtype.itemsize}"
-    loops = {loop: pool.library()[loop] for loop in ("lw_loop", "lw_wide_loop", "lw_parallel_for")}
+    loops = {loop: pool.library()[loop] for loop in (*LOOPS, "lw_parallel_for")}
     imports = {gemm: blas.library(found)[gemm], **loops, **scratch.imports()}
     return load(products_code(name, dtype, target), imports, [name])
