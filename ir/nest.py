@@ -197,11 +197,11 @@ class Block:
 class Contract:
     """buffer[at] = the sum over `over` of left * right for a block of rows and one of columns, added to what is there unless
     `fresh` holds (None: always). `left` is the same for all columns, `right` for all rows. In tiles that stay in registers: of
-    as many rows as the first of `heights` while there are so many, then as the next; where the last is not 1, tiles go past the
-    last row where more rows are left than lower ones have, see `past`. Columns are all lanes of a
-    tile, which may store any number past their extent, up to the block's length. pairs: both sides are words of two numbers
-    of 16 bits (bf16 where sums are f32), and a product of words is the sum of the products of their halves. depth: of a GPU's
-    block, which copies so many terms at a time; each thread then has one height by as many lanes of the sums. unit: the
+    as many rows as the first of `heights` while there are so many, then as the next; where the last is not 1, as many tiles as
+    the first makes necessary, all of the lowest height that suffices, which go past the last row, see `past`. Columns are all
+    lanes of a tile, which may store any number past their extent, up to the block's length. pairs: both sides are words of two
+    numbers of 16 bits (bf16 where sums are f32), and a product of words is the sum of the products of their halves. depth: of a
+    GPU's block, which copies so many terms at a time; each thread then has one height by as many lanes of the sums. unit: the
     instruction that multiplies tiles of them, if it is not one product at a time. stages: copies of a depth. Where `when` does
     not hold nothing happens. result: where something made of the sum is stored later; caches may be asked for it."""
 
@@ -283,9 +283,12 @@ class Nest:
     ones: Ones | None = None
 
 
-def past(heights: Sequence[int]) -> int:
-    """How many rows tiles of these heights may go past the last one: each but the first is made once at most."""
-    return 0 if heights[-1] == 1 else max(high - low for high, low in zip(heights, (*heights[1:], 0), strict=True)) - 1
+def past(heights: Sequence[int], rows: int) -> int:
+    """How many rows tiles of these heights may go past the last of at most so many: see Contract."""
+    if heights[-1] == 1:
+        return 0
+    counts = [-(-n // heights[0]) for n in range(1, rows + 1)]
+    return max(count * min(h for h in heights if count * h >= n) - n for n, count in enumerate(counts, 1))
 
 
 def one_pass(body: Sequence[Statement], at: int) -> list[Reduction]:

@@ -131,7 +131,8 @@ class Tensorize:
     block of rows and, inside, one over a block of columns; what follows it has lanes, and `unroll` vectors in flight. pairs: a
     sum in i32 of products of integers of at most 16 bits, or in f32 of bf16, goes two terms at a time, `depth` such pairs.
 
-    The last of `heights` is 1, or rows past the end are made, too, of zeros, so that few rows are not left to low tiles.
+    The last of `heights` is 1, or all tiles are as high as the lowest of `heights` with which there are no more of them than
+    with the first: rows past the end are made, too, of zeros.
 
     before: for i in I...I+168: for j in J...J+512: { s = sum(a[i, :] * b[:, j]);  y[i, j] = f(s) }
     after:  for K by 256: for j0 in J... by 32: for i in I... by 14: t[i-I, j-J] += a[i, K:K+256] @ b[K:K+256, j]

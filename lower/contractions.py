@@ -27,6 +27,7 @@ PANEL_BYTES = 1 << 15  # of the columns' factors, which stay in the first cache 
 ROW_BYTES = 4096  # of a block's sums, which stay in the second cache with the factors of its rows
 FEATURE_BYTES = 256  # of a row of a convolution's factors: those of 9 positions and 512 terms stay in the second cache
 BLOCK_TERMS = 84 * 256  # of rows that take the columns' factors one tile after the other, from the second cache
+LOW = 5, 4, 2  # heights of tiles that have all rows of an image
 WIDE, NARROW = (2, 6), (2, 4)  # vectors and positions of a spelled-out sum in flight, with 32 registers and with 16
 KNOWN = 150  # terms of a convolution's sum that is spelled out, where this is known
 FEWEST = 4  # rows, columns and terms: with fewer of any, what is copied in order is used too little
@@ -140,13 +141,13 @@ def tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
 
 
 def high_tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
-    """Where rows are few, as an image's, whose lengths often are multiples of 7: two vectors wide, as high as fits, then a half
-    and a quarter of that. It reads the columns' factors less often, and rows are a larger share of what it reads."""
+    """Where rows are few, as an image's: two vectors wide, as high as fits or as divides the rows of an image evenly. It reads
+    the columns' factors less often, and rows are a larger share of what it reads."""
     tile = tile_of(target, bytes_each, columns)
     if target.vector_registers <= 16 or tile.columns < 2 * tile.lanes:
         return tile
     height = (target.vector_registers - 3) // 2
-    return Tile((height, height // 2, height // 4), tile.lanes, 2, bytes_each)
+    return Tile((*range(height, height // 2 - 1, -1), *(h for h in LOW if h < height // 2)), tile.lanes, 2, bytes_each)
 
 
 def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str, read: set[Index], tile: Tile,

@@ -223,7 +223,7 @@ def _added(columns: For, buffer: str) -> For | None:
 def _tiled_sums(rows: For, columns: For, terms: For, x: Tensorize) -> tuple[Body, Buffer]:
     """The loops that add a block of terms to sums; and where these are."""
     _check_blocks(rows, columns, x)
-    if past(x.heights):
+    if x.heights[-1] > 1:
         raise ValueError("tiles go past the last row of sums that a loop adds up: the lowest has one row")
     s, = terms.body
     assert isinstance(s, Store)
@@ -283,9 +283,9 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
     left, right = factors(s.body, rows.index, columns.index)
     kept = _kept(rows, columns, s, after)
     width = _padded(columns.extent if kept else _whole(columns), x)
-    if kept and past(x.heights):
+    if kept and x.heights[-1] > 1:
         raise ValueError("tiles go past the last row, and sums are kept where others lie: the lowest has one row")
-    tile = Buffer(kept or f"{s.name}_sums", (_whole(rows) + past(x.heights), width), s.dtype, "local")
+    tile = Buffer(kept or f"{s.name}_sums", (_whole(rows) + past(x.heights, _whole(rows)), width), s.dtype, "local")
     place = minus(rows.index, rows.origin), columns.index if kept else minus(columns.index, columns.origin)
     (k, extent), outer = s.over[-1], s.over[:-1]
     if x.pairs:

@@ -6,6 +6,7 @@ begins and however high that is; a term is added with one rounding where the mac
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -99,47 +100,53 @@ def padded(context: Context, statement: For, run: Callable[[Context], None]) -> 
 
 # ---- products -----------------------------------------------------------------------------------
 def contract(context: Context, s: Contract) -> None:
-    """Tiles of the first height, then of the next: where the last is not 1 each of these but once, and where more rows are left
-    than those have one more of the height before."""
+    """Tiles of the first height, then of the next; or all of one height, see Contract."""
     if s.when is not None:
         def within(scope: Scope) -> Carried:
             contract(context.at(scope), altered(s, when=None))
             return ()
         branch(context.scope, context.evaluate(context.kernel.terms.of(s.when)).parts[0], within)
         return
-    assert s.columns.length is not None
     low, high = block_span(context, s.rows)
-    few = _are_few_columns(context, s)
-    for k in range(len(s.heights)):
-        low = _stack(context, s, (low, high), few, k)
-    context.kernel.forget()
-
-
-def _stack(context: Context, s: Contract, span: Span, few: str | None, number: int) -> str:
-    """The tiles of one height; where those of the next begin. For few columns those of the first have half the vectors."""
-    assert s.columns.length is not None
-    scope, height, parts = context.scope, s.heights[number], s.columns.length // s.lanes
-    end = _end_of(scope, s.heights[number:], span, few if number == 0 else None)
-    run = partial(_tiles, context, s, height, (span[0], end))
-    context.kernel.forget()
-    if few is None or number:
-        run(parts, scope)
+    if s.heights[-1] > 1:
+        _even_stack(context, s, (low, high))
     else:
-        branch(scope, few, partial(run, parts // 2), partial(run, parts))
+        few = _are_few_columns(context, s)
+        for height in s.heights:
+            low = _stack(context, s, (low, high), few if height == s.heights[0] else None, height)
+    context.kernel.forget()
+
+
+def _stack(context: Context, s: Contract, span: Span, few: str | None, height: int) -> str:
+    """The tiles of one height; where those of the next begin."""
+    scope, (low, high) = context.scope, span
+    rows = scope.emit(f"sub i64 {high}, {low}")
+    end = scope.emit(f"sub i64 {high}, {scope.emit(f'srem i64 {rows}, {height}') if height > 1 else 0}")
+    _tiles(context, s, _Height((height,), str(height)), (low, end), few)
     return end
 
 
-def _end_of(scope: Scope, heights: Sequence[int], span: Span, few: str | None) -> str:
-    """Where tiles of the first of some heights end: no other has fewer vectors, so that of few columns one of the next alone is
-    no longer than they are."""
-    (low, high), (height, *lower) = span, heights
+def _even_stack(context: Context, s: Contract, span: Span) -> None:
+    """Tiles of one height."""
+    scope, (low, high), most = context.scope, span, s.heights[0]
     rows = scope.emit(f"sub i64 {high}, {low}")
-    if height == 1 or heights[-1] == 1:
-        return scope.emit(f"sub i64 {high}, {scope.emit(f'srem i64 {rows}, {height}') if height > 1 else 0}")
-    left = str(sum(lower)) if few is None else scope.emit(f"select i1 {few}, i64 {max(lower, default=0)}, i64 {sum(lower)}")
-    most = scope.emit(f"add i64 {scope.emit(f'sub i64 {rows}, {left}')}, {height - 1}")
-    count = scope.call("i64", "llvm.smax.i64", [("i64", scope.emit(f"sdiv i64 {most}, {height}")), ("i64", "0")])
-    return scope.emit(f"add i64 {low}, {scope.emit(f'mul i64 {count}, {height}')}")
+    count = scope.emit(f"sdiv i64 {scope.emit(f'add i64 {rows}, {most - 1}')}, {most}")
+    each = scope.call("i64", "llvm.smax.i64", [("i64", count), ("i64", "1")])
+    above = scope.emit(f"add i64 {rows}, {scope.emit(f'sub i64 {each}, 1')}")
+    needed = scope.emit(f"sdiv i64 {above}, {each}")
+    height = str(most)
+    for h in s.heights[1:]:
+        height = scope.emit(f"select i1 {scope.emit(f'icmp sle i64 {needed}, {h}')}, i64 {h}, i64 {height}")
+    end = scope.emit(f"add i64 {low}, {scope.emit(f'mul i64 {count}, {height}')}")
+    _tiles(context, s, _Height(s.heights, height), (low, end), _are_few_columns(context, s))
+
+
+@dataclass(frozen=True)
+class _Height:
+    """One of some heights of tiles, and which."""
+
+    heights: tuple[int, ...]
+    register: str
 
 
 def _are_few_columns(context: Context, s: Contract) -> str | None:
@@ -153,16 +160,25 @@ def _are_few_columns(context: Context, s: Contract) -> str | None:
     return context.scope.emit(f"icmp sle i64 {left}, {width // 2}")
 
 
-def _tiles(context: Context, s: Contract, height: int, span: Span, parts: int, scope: Scope) -> Carried:
-    """Tiles one below the other."""
-    def tile(inner: Scope, at: str, state: list[str]) -> list[str]:
-        _tile(context.bind_index(s.rows.index.name, at, inner), s, height, parts)
-        return []
-    loop(scope, *span, str(height), (), tile)
-    return ()
+def _tiles(context: Context, s: Contract, height: _Height, span: Span, few: str | None) -> None:
+    """Tiles one below the other. For few columns they have half the vectors."""
+    assert s.columns.length is not None
+
+    def run(parts: int, scope: Scope) -> Carried:
+        def tile(inner: Scope, at: str, state: list[str]) -> list[str]:
+            _tile(context.bind_index(s.rows.index.name, at, inner), s, height, parts)
+            return []
+        loop(scope, *span, height.register, (), tile)
+        return ()
+    parts = s.columns.length // s.lanes
+    context.kernel.forget()
+    if few is None:
+        run(parts, context.scope)
+    else:
+        branch(context.scope, few, partial(run, parts // 2), partial(run, parts))
 
 
-def _tile(context: Context, s: Contract, height: int, parts: int) -> None:
+def _tile(context: Context, s: Contract, height: _Height, parts: int) -> None:
     """The sums of a tile, over groups of terms that lie an equal step apart."""
     scope, (*outer, last) = context.scope, s.over
     assert s.columns.origin is not None
@@ -200,26 +216,30 @@ def _even(context: Context, left: Expr, outer: Sequence[Block]) -> list[Sequence
     return [(), *runs] if len(runs) == 1 else runs
 
 
-def _call(context: Context, s: Contract, size: tuple[int, int], count: str, outer: tuple[Sequence[Block], Sequence[Block]],
+def _call(context: Context, s: Contract, size: tuple[_Height, int], count: str, outer: tuple[Sequence[Block], Sequence[Block]],
           fresh: str) -> None:
     """A call of the function that makes the sums of a tile of so many rows and vectors, over two runs of blocks around the
     innermost."""
-    kernel, scope = context.kernel, context.scope
+    kernel, scope, (height, parts) = context.kernel, context.scope, size
     sums = Load(s.buffer, s.at, s.dtype)
     left, right, at = [_begin(context, side) for side in (s.left, s.right, sums)]
     distance, apart = [_step(context, side, s.rows.index) for side in (s.left, sums)]
     pace = _step(context, s.left, s.over[-1].index)
     assert isinstance(distance, int) and s.columns.length is not None
-    bytes_each, rows = s.dtype.itemsize, s.rows.length or size[0]
-    is_first, near = size[0] == s.heights[0], len(s.over) > 1  # a convolution's panels stay in the second cache
-    share = -(-s.columns.length * bytes_each * size[0] // rows) if is_first and not near else 0
+    bytes_each, rows = s.dtype.itemsize, s.rows.length or s.heights[0]
+    is_first, near = s.heights[0] in height.heights, len(s.over) > 1  # a convolution's panels stay in the second cache
+    share = -(-s.columns.length * bytes_each * s.heights[0] // rows) if is_first and not near else 0
     even = pace if isinstance(pace, int) else None
     asks = is_first and s.result is not None and kernel.buffers[str(s.result.array)].role == "output"
-    shape = TileShape(s.dtype, *size, s.lanes, distance, even, s.columns.length // s.lanes, share, s.pairs,
-                      bool(outer[0]), asks)
-    name, declarations, texts = tile_function(shape, kernel.target)
-    kernel.function.declarations |= declarations
-    kernel.function.constants |= texts
+    name = ""
+    for h in height.heights:
+        shape = TileShape(s.dtype, h, parts, s.lanes, distance, even, s.columns.length // s.lanes, share, s.pairs,
+                          bool(outer[0]), asks)
+        made, declarations, texts = tile_function(shape, kernel.target)
+        kernel.function.declarations |= declarations
+        kernel.function.constants |= texts
+        is_this = scope.emit(f"icmp eq i64 {height.register}, {h}") if name else ""
+        name = scope.emit(f"select i1 {is_this}, ptr @{made}, ptr {name}") if name else f"@{made}"
     given = [f"ptr {left}", f"ptr {right}", f"ptr {at}", f"i64 {count}"]
     for run in outer[0 if outer[0] else 1:]:
         steps = [_step(context, side, run[-1].index) if run else 0 for side in (s.left, s.right)]
@@ -227,13 +247,13 @@ def _call(context: Context, s: Contract, size: tuple[int, int], count: str, oute
     given.append(f"i1 {fresh}")
     given += [f"i64 {kernel.extent(x)}" for x in ((apart,) if even is not None else (apart, pace))]
     if share:
-        given.append(f"ptr {_ahead(context, s, right, scope.emit(f'mul i64 {count}, {share}'), size[0])}")
+        given.append(f"ptr {_ahead(context, s, right, scope.emit(f'mul i64 {count}, {share}'), height.register)}")
     if asks:
         given += _asked(context, s, at, apart)
-    scope.do(f"call void @{name}({', '.join(given)})")
+    scope.do(f"call void {name}({', '.join(given)})")
 
 
-def _ahead(context: Context, s: Contract, right: str, bytes_each: str, height: int) -> str:
+def _ahead(context: Context, s: Contract, right: str, bytes_each: str, height: str) -> str:
     """Where a tile's share of the next panel begins: tile after tile, a block of rows asks the caches for all of it. After the
     last panel it is that one again, which is there."""
     assert s.columns.origin is not None and s.columns.length is not None
