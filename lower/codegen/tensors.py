@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Expr, Index, Load
-from loopwright.ir.nest import Block, Buffer, Contract, For, Statement, altered
+from loopwright.ir.nest import Block, Buffer, Contract, For, Statement, altered, heights_of_few
 from loopwright.lower.codegen.addresses import locate, offset_of
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.spans import Span, masked
@@ -107,38 +107,50 @@ def contract(context: Context, s: Contract) -> None:
             return ()
         branch(context.scope, context.evaluate(context.kernel.terms.of(s.when)).parts[0], within)
         return
-    low, high = block_span(context, s.rows)
-    if s.heights[-1] > 1:
-        _even_stack(context, s, (low, high))
+    span, few = block_span(context, s.rows), _are_few_columns(context, s)
+    assert s.columns.length is not None
+    parts = s.columns.length // s.lanes
+
+    def even(heights: Sequence[int], vectors: int, scope: Scope) -> Carried:
+        _even_tiles(context.at(scope), s, heights, vectors, span)
+        return ()
+    if s.heights[-1] == 1:
+        _stacks(context, s, span, few)
+    elif few is None:
+        even(s.heights, parts, context.scope)
     else:
-        few = _are_few_columns(context, s)
-        for height in s.heights:
-            low = _stack(context, s, (low, high), few if height == s.heights[0] else None, height)
+        branch(context.scope, few, partial(even, heights_of_few(s.heights), parts // 2), partial(even, s.heights, parts))
     context.kernel.forget()
 
 
-def _stack(context: Context, s: Contract, span: Span, few: str | None, height: int) -> str:
-    """The tiles of one height; where those of the next begin."""
-    scope, (low, high) = context.scope, span
-    rows = scope.emit(f"sub i64 {high}, {low}")
-    end = scope.emit(f"sub i64 {high}, {scope.emit(f'srem i64 {rows}, {height}') if height > 1 else 0}")
-    _tiles(context, s, _Height((height,), str(height)), (low, end), few)
-    return end
+def _stacks(context: Context, s: Contract, span: Span, few: str | None) -> None:
+    """The tiles of one height after those of another. For few columns those of the first have half the vectors."""
+    assert s.columns.length is not None
+    scope, parts, (low, high) = context.scope, s.columns.length // s.lanes, span
+    for height in s.heights:
+        rows = scope.emit(f"sub i64 {high}, {low}")
+        end = scope.emit(f"sub i64 {high}, {scope.emit(f'srem i64 {rows}, {height}') if height > 1 else 0}")
+        run = partial(_tiles, context, s, _Height((height,), str(height)), (low, end))
+        context.kernel.forget()
+        if few is None or height != s.heights[0]:
+            run(parts, scope)
+        else:
+            branch(scope, few, partial(run, parts // 2), partial(run, parts))
+        low = end
 
 
-def _even_stack(context: Context, s: Contract, span: Span) -> None:
+def _even_tiles(context: Context, s: Contract, heights: Sequence[int], parts: int, span: Span) -> None:
     """Tiles of one height."""
-    scope, (low, high), most = context.scope, span, s.heights[0]
+    scope, (low, high), most = context.scope, span, heights[0]
     rows = scope.emit(f"sub i64 {high}, {low}")
     count = scope.emit(f"sdiv i64 {scope.emit(f'add i64 {rows}, {most - 1}')}, {most}")
     each = scope.call("i64", "llvm.smax.i64", [("i64", count), ("i64", "1")])
     above = scope.emit(f"add i64 {rows}, {scope.emit(f'sub i64 {each}, 1')}")
-    needed = scope.emit(f"sdiv i64 {above}, {each}")
-    height = str(most)
-    for h in s.heights[1:]:
+    needed, height = scope.emit(f"sdiv i64 {above}, {each}"), str(most)
+    for h in heights[1:]:
         height = scope.emit(f"select i1 {scope.emit(f'icmp sle i64 {needed}, {h}')}, i64 {h}, i64 {height}")
     end = scope.emit(f"add i64 {low}, {scope.emit(f'mul i64 {count}, {height}')}")
-    _tiles(context, s, _Height(s.heights, height), (low, end), _are_few_columns(context, s))
+    _tiles(context, s, _Height(tuple(heights), height), (low, end), parts, scope)
 
 
 @dataclass(frozen=True)
@@ -160,22 +172,13 @@ def _are_few_columns(context: Context, s: Contract) -> str | None:
     return context.scope.emit(f"icmp sle i64 {left}, {width // 2}")
 
 
-def _tiles(context: Context, s: Contract, height: _Height, span: Span, few: str | None) -> None:
-    """Tiles one below the other. For few columns they have half the vectors."""
-    assert s.columns.length is not None
-
-    def run(parts: int, scope: Scope) -> Carried:
-        def tile(inner: Scope, at: str, state: list[str]) -> list[str]:
-            _tile(context.bind_index(s.rows.index.name, at, inner), s, height, parts)
-            return []
-        loop(scope, *span, height.register, (), tile)
-        return ()
-    parts = s.columns.length // s.lanes
-    context.kernel.forget()
-    if few is None:
-        run(parts, context.scope)
-    else:
-        branch(context.scope, few, partial(run, parts // 2), partial(run, parts))
+def _tiles(context: Context, s: Contract, height: _Height, span: Span, parts: int, scope: Scope) -> Carried:
+    """Tiles one below the other."""
+    def tile(inner: Scope, at: str, state: list[str]) -> list[str]:
+        _tile(context.bind_index(s.rows.index.name, at, inner), s, height, parts)
+        return []
+    loop(scope, *span, height.register, (), tile)
+    return ()
 
 
 def _tile(context: Context, s: Contract, height: _Height, parts: int) -> None:
