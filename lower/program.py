@@ -20,10 +20,12 @@ from loopwright.ir.source import Source
 from loopwright.lower.blocking import blocked
 from loopwright.lower.by_columns import adds_up, in_columns, is_sum, sums_apart
 from loopwright.lower.codegen import KernelText, emit_nest, exported
+from loopwright.lower.codegen.bodies import calling
 from loopwright.lower.control import is_control, sized, strips
 from loopwright.lower.covers import RULES, Cover, chosen, covered
 from loopwright.lower.decisions import InBlocks
 from loopwright.lower.donation import donate
+from loopwright.lower.epilogues import with_epilogues
 from loopwright.lower.few_columns import spelled_out
 from loopwright.lower.functions import INTERRUPTED, OUT_OF_MEMORY, Frame, Function, source_at
 from loopwright.lower.kernel import kernel, program, region_of
@@ -37,7 +39,7 @@ from loopwright.lower.regions import SMALL_TEXT, control_function
 from loopwright.lower.rules import squeezed_schedule
 from loopwright.lower.runtime.emission import CONTROL
 from loopwright.lower.runtime.fourier import RAISED
-from loopwright.lower.runtime.later import few_of, squeezed_of
+from loopwright.lower.runtime.later import few_of, squeezed_of, whole_of
 from loopwright.lower.runtime.parts import quickly
 from loopwright.lower.runtime.writer import Writer
 from loopwright.lower.scheduling import Scheduled, build_nest
@@ -104,6 +106,7 @@ def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], dona
     module, made = _Module(target, fast_math, {} if apart else None, sizes), with_panels(kernels, target)
     if not donations:  # a loop may begin with an argument whose memory its result takes: then it alone has both
         made = in_strips(made, target)
+    made = with_epilogues(made, target)
     frame = _entry(made, symbols, module)
     whole = Node(kernel, made.params, {}, made.results, (made,))
     sites = (None, *(source_at(whole, path) for path in frame.sites[1:]))
@@ -140,6 +143,8 @@ class _Module:
             can_fail = text.count("%error") > 1  # once it is a parameter
             return Function(name, ((), ((0, 0),)) if can_fail else ((),), can_fail, is_small=False)
         scheduled = build_nest(n.regions[0], n.attrs["schedule"], name)
+        if n.attrs.get("later") and self.apart is not None:
+            return self._later(self.apart, scheduled, name)
         alone = self._ones(scheduled.nest)
         nest = _without_ones(n, scheduled, name, alone, self.target) if alone else scheduled.nest
         few = tuple([x for x in nest.few if all(self.sizes.get(symbol, k) == k for symbol, k in x)])
@@ -158,6 +163,15 @@ class _Module:
         text = made.text if is_small or f"@{name}_range" not in made.text else quickly(made.text)
         self._add(text, (*sorted(made.declarations), *sorted(made.globals)))
         return Function(name, sites, can_fail, is_small)
+
+    def _later(self, apart: dict[str, Callable[[], KernelText]], scheduled: Scheduled, name: str) -> Function:
+        """A kernel that is compiled when it is first called."""
+        own = whole_of(name)
+        nest = altered(scheduled.nest, name=own, few=(), ones=None)
+        apart[own] = lambda: exported(emit_nest(nest, self.target, self.fast_math), own)
+        made = calling(nest, name)
+        self._add(made.text, (*sorted(made.declarations), *sorted(made.globals)))
+        return Function(name, tuple([((0, stage),) for stage in scheduled.sites]), can_fail=True, is_small=False)
 
     def _few_columns(self, region: Graph, schedule: Schedule, scheduled: Scheduled) -> dict[str, Callable[[], KernelText]]:
         """A kernel's functions for few columns."""

@@ -12,11 +12,34 @@ from functools import reduce
 from loopwright.ir.dims import product
 from loopwright.ir.nest import Nest, Ones
 from loopwright.lower.codegen.context import Context
+from loopwright.lower.codegen.kernel_text import KernelText
+from loopwright.lower.codegen.machine import ATTRIBUTES
+from loopwright.lower.codegen.scratch import OUT_OF_MEMORY
 from loopwright.lower.codegen.streams import moved_bytes
-from loopwright.lower.codegen.text import Arm, Carried, Scope, branch
+from loopwright.lower.codegen.text import Arm, Carried, Function, Scope, branch
 from loopwright.lower.runtime.later import CHOSEN, few_of, place_of, squeezed_of
 
 MANY = 1 << 12  # elements that are worth such a body, which is compiled once
+
+
+def calling(nest: Nest, name: str) -> KernelText:
+    """A kernel of this name that calls the function of a nest, which is compiled when it is first called."""
+    kinds = [(len(nest.buffers), "ptr %b"), (len(nest.symbols), "i64 %n")]
+    arguments = [*(f"{kind}{k}" for count, kind in kinds for k in range(count)), "ptr %error"]
+    f, place = Function(set(), set()), place_of(nest.name)
+    f.constants.add(f"@{place} = external global ptr")
+    body = f.root.call("ptr", CHOSEN, [("i1", "true"), ("ptr", f"@{place}"), ("ptr", "null")])
+
+    def none(scope: Scope) -> Carried:
+        scope.run("lw_report", [("ptr", "%error"), ("i64", str(OUT_OF_MEMORY)), *[("i64", "0")] * 3])
+        return ()
+
+    def there(scope: Scope) -> Carried:
+        scope.do(f"call void {body}({', '.join(arguments)})")
+        return ()
+    branch(f.root, f.root.emit(f"icmp eq ptr {body}, null"), none, there, rare=True)
+    text = f"define internal void @{name}({', '.join(arguments)}) {ATTRIBUTES} {{\n{f.body()}\n  ret void\n}}"
+    return KernelText(name, text, frozenset(f.declarations), frozenset(f.constants))
 
 
 def _squeezed(context: Context, name: str, ones: Ones) -> str:

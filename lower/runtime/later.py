@@ -1,5 +1,5 @@
-"""Functions of a program that are compiled when a call first needs them: those for short rows, for few columns,
-and for arrays larger than caches.
+"""Functions of a program that are compiled when a call first needs them: those for short rows, for few columns, for arrays
+larger than caches, and whole kernels for large products.
 
     ptr @lw_rows_chosen(i1 short, ptr place, ptr long)
 
@@ -67,6 +67,11 @@ def past_of(kernel: str) -> str:
 def far_of(kernel: str) -> str:
     """The function of a kernel for arrays that are larger than the near caches, a kind of its own."""
     return f"{kernel}_far{kernel.rpartition('_')[2]}"
+
+
+def whole_of(kernel: str) -> str:
+    """The function of a kernel that is compiled when it is first called, a kind of its own."""
+    return f"{kernel}_whole{kernel.rpartition('_')[2]}"
 
 
 def is_squeezed(function: str) -> bool:
