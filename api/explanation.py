@@ -23,6 +23,7 @@ from loopwright.ir.residuals import Choice, total
 from loopwright.ir.schedule import ComputeAt, Distribute
 from loopwright.ir.signature import Version
 from loopwright.lower.control import blocks, is_control
+from loopwright.lower.epilogues import what_has_epilogues
 from loopwright.lower.padding import unpadded
 from loopwright.lower.runtime.lazy import segments
 from loopwright.lower.strips import what_is_in_strips
@@ -68,13 +69,18 @@ def _version_lines(number: int, entry: Entry, sizes: Mapping[str, int] | None) -
     lines += [f"  result {k} takes the memory of argument {a}" for k, a in entry.compiled.donations.items()]
     lines += _kept_lines(entry.draft, sizes)
     kernels = entry.compiled.kernels
-    divided, chains = (set(), []) if entry.compiled.donations else what_is_in_strips(kernels, host_target())
+    target = host_target()
+    divided, chains = (set(), []) if entry.compiled.donations else what_is_in_strips(kernels, target)
+    large = {v: n for v, n in what_has_epilogues(kernels, target).items() if not any(v in chain for chain in chains)}
     kernel_of: dict[Value, int] = {}
     for k, node in enumerate(unpadded(kernels).nodes):
         kernel_of.update(dict.fromkeys(node.outputs, k))
         lines += _kernel_lines(k, node, sizes)
         if not divided.isdisjoint(node.outputs):
             lines.append("    no row needs another: threads take some rows each through all trips")
+        if any(sizes is None or evaluate(large[v], sizes) for v in node.outputs if v in large):
+            where = ", where it is large" if sizes is None else ""
+            lines.append(f"    a product and what alone reads it are one kernel, in the place of two{where}")
         for chain in [x for x in chains if x[-1] in node.outputs]:
             through = ", ".join(str(kernel_of[v]) for v in chain)
             lines.append(f"  no row of kernels {through} needs another: threads take some rows each through all of them")

@@ -8,7 +8,7 @@ Guarantees: the same values, up to the order in which products add; a product th
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loopwright.ir.dims import Extent, minimum, product
@@ -18,6 +18,7 @@ from loopwright.ir.ops.elementwise import same_shape
 from loopwright.ir.ops.selection import convert, select
 from loopwright.ir.schedule import FewTerms, Schedule, Tensorize
 from loopwright.lower.choices import chosen
+from loopwright.lower.codegen.products import has_blocks
 from loopwright.lower.control import blocks, sized, strips
 from loopwright.lower.convolution_ops import in_place_of
 from loopwright.lower.few_features import at_least
@@ -37,11 +38,19 @@ def with_epilogues(g: Graph, target: Target) -> Graph:
     return _Epilogues(target).graph(g)
 
 
+def what_has_epilogues(g: Graph, target: Target) -> Mapping[Value, Extent]:
+    """The first results of such kernels and chains of a partitioned graph; 1 at sizes at which they are made so, else 0."""
+    found = _Epilogues(target)
+    found.graph(g)
+    return found.large
+
+
 class _Epilogues:
     """What is found out about kernels, of which many are equal."""
 
     def __init__(self, target: Target) -> None:
         self.target, self.schedules = target, dict[Any, Schedule]()
+        self.large = dict[Value, Extent]()
 
     def graph(self, g: Graph) -> Graph:
         made: dict[Node, list[Node]] = {}  # in the place of a node
@@ -85,12 +94,13 @@ class _Epilogues:
         if not joined:
             return None
         nodes = tuple([joined.get(m, m) for m in body.nodes if m not in gone])
-        together = Graph(body.params, nodes, body.results)
+        together, self.large[n.outputs[0]] = Graph(body.params, nodes, body.results), large
         return in_place_of(together, n) if large == 1 else chosen(n, large, (usual, together), self.target)
 
     def _together(self, p: Node, reader: Node) -> Node | None:
         """One kernel of a product and a map that reads it; None where that is none of its elements, or rules have no tiles."""
-        if reader.op is not kernel or reader.attrs["implementation"] != "generated":
+        dtype = p.outputs[0].type.dtype
+        if reader.op is not kernel or reader.attrs["implementation"] != "generated" or not has_blocks(dtype, self.target):
             return None
         region, shape = _of_both(p, reader), p.outputs[0].type.shape
         alike = all(v.type.shape == shape for v in region.results)
@@ -126,7 +136,7 @@ def _pairs(g: Graph) -> list[tuple[Node, Node]]:
 
 
 def _is_product(n: Node) -> bool:
-    """Whether a kernel is the library's product of two matrices."""
+    """Whether a kernel is a product of two matrices by the library, or our own code in its place."""
     if n.op is not kernel or n.attrs["implementation"] != "gemm":
         return False
     made, = n.regions[0].nodes

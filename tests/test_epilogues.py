@@ -83,6 +83,18 @@ def test_known_sizes_are_asked_here():
 
 
 @needs_blas
+@pytest.mark.parametrize("name", ["relu", "update"])
+def test_explain_says_so(name):
+    f, axes, _ = PROGRAMS[name]
+    compiled = lw.jit(f)
+    for sizes, said in ((SIZES[0], False), (SIZES[2], True)):
+        args = arrays_of(axes, sizes)
+        compiled(*args)
+        assert ("are one kernel, in the place of two" in compiled.explain(*args)) == said
+    assert "one kernel, in the place of two, where it is large" in compiled.explain()
+
+
+@needs_blas
 def test_what_somebody_has_scheduled_is_left_alone():
     f, axes, _ = PROGRAMS["relu"]
     args = arrays_of(axes, SIZES[2])

@@ -25,7 +25,7 @@ class TileShape:
     """`height` rows of `parts` vectors; how far apart lie rows of the left side, `distance`, and its terms, `pace` (None: told
     by calls); how many vectors the right side has for each term, `stride` (None: calls tell how many elements), how many bytes
     of what comes next to ask the caches for, whether a term is a pair of numbers of 16 bits, and whether to ask the caches for
-    the rows of what the sums are made into, a line with each term."""
+    the rows of what the sums are made into, some lines before each stretch of terms."""
 
     dtype: np.dtype
     height: int
