@@ -71,7 +71,8 @@ def _version_lines(number: int, entry: Entry, sizes: Mapping[str, int] | None) -
     kernels = entry.compiled.kernels
     target = host_target()
     divided, chains = (set(), []) if entry.compiled.donations else what_is_in_strips(kernels, target)
-    large = {v: n for v, n in what_has_epilogues(kernels, target).items() if not any(v in chain for chain in chains)}
+    joined = {} if entry.compiled.donations else what_has_epilogues(kernels, target)
+    large = {v: n for v, n in joined.items() if not any(v in chain for chain in chains)}
     kernel_of: dict[Value, int] = {}
     for k, node in enumerate(unpadded(kernels).nodes):
         kernel_of.update(dict.fromkeys(node.outputs, k))

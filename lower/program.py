@@ -104,9 +104,8 @@ def lower_kernels(kernels: Graph, target: Target, symbols: tuple[str, ...], dona
     """The program of a partitioned graph, of which some results lie in the memory of arguments. `symbols`: those of the graph
     that it was, in the order of the entry's sizes."""
     module, made = _Module(target, fast_math, {} if apart else None, sizes), with_panels(kernels, target)
-    if not donations:  # a loop may begin with an argument whose memory its result takes: then it alone has both
-        made = in_strips(made, target)
-    made = with_epilogues(made, target)
+    if not donations:  # a result may take the memory of what a loop begins with, or a product before it reads
+        made = with_epilogues(in_strips(made, target), target)
     frame = _entry(made, symbols, module)
     whole = Node(kernel, made.params, {}, made.results, (made,))
     sites = (None, *(source_at(whole, path) for path in frame.sites[1:]))

@@ -95,6 +95,30 @@ def test_explain_says_so(name):
 
 
 @needs_blas
+def test_a_result_in_donated_memory_is_stored_after_the_product_has_read_it():
+    x = arrays_of(["nn"], {"n": 600})[0]
+    f = lw.jit(lambda x: np.tanh(x @ x * 0.05), donate_argnums=0)
+    given = x.copy()
+    assert f(given) is given
+    np.testing.assert_allclose(given, np.tanh(x.astype("float64") @ x * 0.05), rtol=1e-4, atol=1e-4)
+
+
+@needs_blas
+@pytest.mark.parametrize("loop", [
+    lambda step, x: lw.lax.fori_loop(0, 3, lambda k, x: step(x), x),
+    lambda step, x: lw.lax.while_loop(lambda state: state[0] < 3, lambda state: (state[0] + 1, step(state[1])), (0, x))[1],
+    lambda step, x: lw.lax.scan(lambda x, k: (step(x), None), x, None, length=3)[0]])
+@pytest.mark.parametrize("step", [lambda x: np.tanh(x @ x * 0.03), lambda x: x - np.float32(0.001) * (x.T @ x),
+                                  lambda x: x + np.tanh(x @ x * 0.03) @ x * np.float32(0.01)])
+def test_loops_have_them(loop, step):
+    x = arrays_of(["nn"], {"n": 520})[0]
+    found, expected = lw.jit(lambda x: loop(step, x))(x), x.astype("float64")
+    for _ in range(3):
+        expected = step(expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4 * np.max(np.abs(expected)))
+
+
+@needs_blas
 def test_what_somebody_has_scheduled_is_left_alone():
     f, axes, _ = PROGRAMS["relu"]
     args = arrays_of(axes, SIZES[2])
