@@ -100,6 +100,20 @@ def test_threads_share_out_a_batch_or_columns_or_rows_and_change_no_bit(shapes):
 
 
 @needs_blas
+@pytest.mark.parametrize("form", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize(("m", "n", "k"), [(1025, 700, 40), (1500, 200, 64), (1100, 260, 100), (1023, 700, 40)])
+def test_threads_share_out_rows_of_tall_results(form, m, n, k):
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((k, m) if form[0] else (m, k)), rng.standard_normal((n, k) if form[1] else (k, n))
+
+    def f(a, b):
+        return (a.T if form[0] else a) @ (b.T if form[1] else b)
+    found = bits_of(f, a.astype("f4"), b.astype("f4"))
+    assert found[0] == found[1] == found[2]
+    np.testing.assert_allclose(lw.jit(f)(a, b), f(a, b), rtol=1e-11, atol=1e-11)
+
+
+@needs_blas
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("form", products.FORMS)
 @pytest.mark.parametrize(("m", "n", "k"), [(50, 50, 1535), (50, 50, 1543), (128, 200, 4001), (4, 4, 200_003), (1, 700, 5000),

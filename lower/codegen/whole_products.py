@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LEAST_ROWS = 24  # that a thread takes
 WIDE, HIGH = 192, 128  # columns that threads share out evenly; rows for which each of them may as well read all columns
+TALL, BROAD = 1024, 256  # rows that threads share out as they lie, unless each has few columns of a side that is not turned
 MATRICES, SHARED = 8, 1 << 18  # products with no more results, no fewer of which threads take whole
 
 
@@ -92,8 +93,8 @@ class Whole:
         return ()
 
     def _unlike(self, scope: Scope) -> Carried:
-        """By columns, where the last way is taken, which copies chunks of them; by rows where these are many and columns few,
-        or another way is taken."""
+        """By columns, where the last way is taken, which copies chunks of them; by rows where these are many, which takes less
+        where results are larger than caches, or another way is taken."""
         made, panel = self.product, self.product.panel
         count = scope.emit(f"udiv i64 {scope.emit(f'add i64 %n, {panel - 1}')}, {panel}")
         *before, in_chunks = [made.holds(scope, cases) for cases, _ in made.ways]
@@ -102,6 +103,10 @@ class Whole:
         several = scope.emit(f"icmp sgt i64 {count}, 1")
         wide, low = scope.emit(f"icmp sge i64 %n, {WIDE}"), scope.emit(f"icmp slt i64 %m, {HIGH}")
         by_columns = scope.emit(f"and i1 {scope.emit(f'and i1 {in_chunks}, {several}')}, {scope.emit(f'or i1 {wide}, {low}')}")
+        flat = scope.emit(f"icmp slt i64 %m, {TALL}")
+        if not made.form[1]:
+            flat = scope.emit(f"or i1 {flat}, {scope.emit(f'icmp sle i64 %n, {BROAD}')}")
+        by_columns = scope.emit(f"and i1 {by_columns}, {flat}")
 
         columns = partial(self._shared, kind="columns", count=count, work=("%m", str(panel)))
         rows = partial(self._shared, kind="rows", count="%m", work=("%n",), least=(LEAST_ROWS, small.HIGHEST))
