@@ -39,6 +39,18 @@ def dense() -> list[Timing]:
                        lambda x, w, b: torch.nn.functional.gelu(torch.addmm(b, x, w), approximate="tanh")))
 
 
+def epilogues() -> list[Timing]:
+    """A residual, y + x @ w, and a step down a gradient, w - rate * (x.T @ y), float32."""
+    rate, step = np.float32(0.1), "w - rate * (x.T @ y), 784x128x512 f32"
+    found = contest("y + x @ w, 1024x256x1024 f32", (_normal(1024, 1024), _normal(1024, 256), _normal(256, 1024) / 16),
+                    lambda y, x, w: y + x @ w, tolerance=1e-4, jax=lambda jax: lambda y, x, w: y + x @ w,
+                    torch=lambda torch, optimised: optimised(torch.addmm))
+    return found + contest(step, (_normal(784, 512), _normal(128, 784), _normal(128, 512)),
+                           lambda w, x, y: w - rate * (x.T @ y), tolerance=1e-4,
+                           jax=lambda jax: lambda w, x, y: w - rate * (x.T @ y),
+                           torch=lambda torch, optimised: optimised(lambda w, x, y: torch.addmm(w, x.T, y, alpha=-0.1)))
+
+
 def _convolved(x, w, b):
     """A convolution as nine products, in NumPy."""
     height, width = x.shape[1:3]
@@ -81,4 +93,4 @@ def slopes_of_weights() -> list[Timing]:
                            torch=lambda torch, optimised: optimised(lambda x, y: x @ y.T))
 
 
-WORKLOADS = (matmul, dense, convolution, slopes_of_weights)
+WORKLOADS = (matmul, dense, epilogues, convolution, slopes_of_weights)
