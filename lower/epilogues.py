@@ -16,7 +16,7 @@ from loopwright.ir.graph import Graph, Node, Value, substitute_graph
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.elementwise import same_shape
 from loopwright.ir.ops.selection import convert, select
-from loopwright.ir.schedule import FewTerms, Schedule, Tensorize
+from loopwright.ir.schedule import FewTerms, InPlace, Schedule, Tensorize
 from loopwright.lower.choices import chosen
 from loopwright.lower.codegen.products import has_blocks
 from loopwright.lower.control import blocks, sized, strips
@@ -122,17 +122,25 @@ class _Epilogues:
 
 
 def _pairs(g: Graph) -> list[tuple[Node, Node]]:
-    """Products of a graph of kernels, and the node that alone reads each."""
+    """Products of a graph of kernels, and the node that alone reads each, if none in between may store to what they read."""
     readers: dict[Value, list[Node]] = {}
+    stores, before = dict[Node, int](), 0  # how many nodes that may do so stand before each
     for n in g.nodes:
+        stores[n] = before
+        before += _may_update(n)
         for v in n.inputs:
             readers.setdefault(v, []).append(n)
     found: dict[Node, Node] = {}
     for n in g.nodes:
         users = readers.get(n.outputs[0], []) if _is_product(n) and n.outputs[0] not in g.results else []
-        if len(users) == 1:
+        if len(users) == 1 and stores[users[0]] == stores[n]:
             found.setdefault(users[0], n)
     return [(p, reader) for reader, p in found.items()]
+
+
+def _may_update(n: Node) -> bool:
+    """Whether a node may store to the memory of what it reads: a kernel in place, or control flow."""
+    return any(isinstance(x, InPlace) for x in n.attrs.get("schedule", ())) if n.op is kernel else bool(n.regions)
 
 
 def _is_product(n: Node) -> bool:

@@ -98,13 +98,8 @@ def _left(s: Contract, f: For | None) -> _Copy:
     """The left side packed in the body of f."""
     if f is None or f.index != s.over[-1].origin:
         raise ValueError("the left side is packed for a block of its terms")
-    return _left_copy(s.buffer, s.rows, s.over, s.left, s.lanes, past(s.heights, _rows_of(s)))
-
-
-def _rows_of(s: Contract) -> int:
-    """The rows of a block."""
     assert isinstance(s.rows.length, int)
-    return s.rows.length
+    return _left_copy(s.buffer, s.rows, s.over, s.left, s.lanes, past(s.heights, s.rows.length))
 
 
 @lru_cache(KNOWN)

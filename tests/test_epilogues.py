@@ -119,6 +119,27 @@ def test_loops_have_them(loop, step):
 
 
 @needs_blas
+def test_what_is_updated_in_place_is_multiplied_before():
+    x = arrays_of(["nn"], {"n": 520})[0] / 8
+
+    def f(x, loop):
+        def step(k, state):
+            x, total = state
+            y = x @ x
+            x[k] = 9
+            return x, total + np.tanh(y * np.float32(0.01) + x[0, 0] * 0)
+        return loop(step, (x, np.zeros_like(x)))
+
+    def plain(step, state):
+        for k in range(3):
+            state = step(k, (state[0].copy(), state[1]))
+        return state
+    found = lw.jit(lambda x: f(x, lambda step, state: lw.lax.fori_loop(0, 3, step, state)))(x)
+    for a, b in zip(found, f(x.astype("float64"), plain), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@needs_blas
 def test_what_somebody_has_scheduled_is_left_alone():
     f, axes, _ = PROGRAMS["relu"]
     args = arrays_of(axes, SIZES[2])

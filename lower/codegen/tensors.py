@@ -234,15 +234,9 @@ def _call(context: Context, s: Contract, size: tuple[_Height, int], count: str, 
     share = -(-s.columns.length * bytes_each * s.heights[0] // rows) if is_first and not near else 0
     even = pace if isinstance(pace, int) else None
     asks = is_first and s.result is not None and kernel.buffers[str(s.result.array)].role == "output"
-    name = ""
-    for h in height.heights:
-        shape = TileShape(s.dtype, h, parts, s.lanes, distance, even, s.columns.length // s.lanes, share, s.pairs,
-                          bool(outer[0]), asks)
-        made, declarations, texts = tile_function(shape, kernel.target)
-        kernel.function.declarations |= declarations
-        kernel.function.constants |= texts
-        is_this = scope.emit(f"icmp eq i64 {height.register}, {h}") if name else ""
-        name = scope.emit(f"select i1 {is_this}, ptr @{made}, ptr {name}") if name else f"@{made}"
+    function = _function_of(context, height, [
+        TileShape(s.dtype, h, parts, s.lanes, distance, even, s.columns.length // s.lanes, share, s.pairs, bool(outer[0]), asks)
+        for h in height.heights])
     given = [f"ptr {left}", f"ptr {right}", f"ptr {at}", f"i64 {count}"]
     for run in outer[0 if outer[0] else 1:]:
         steps = [_step(context, side, run[-1].index) if run else 0 for side in (s.left, s.right)]
@@ -253,7 +247,21 @@ def _call(context: Context, s: Contract, size: tuple[_Height, int], count: str, 
         given.append(f"ptr {_ahead(context, s, right, scope.emit(f'mul i64 {count}, {share}'), height.register)}")
     if asks:
         given += _asked(context, s, at, apart)
-    scope.do(f"call void {name}({', '.join(given)})")
+    scope.do(f"call void {function}({', '.join(given)})")
+
+
+def _function_of(context: Context, height: _Height, shapes: Sequence[TileShape]) -> str:
+    """The function for a tile of this height."""
+    kernel, scope, names = context.kernel, context.scope, list[str]()
+    for shape in shapes:
+        name, declarations, texts = tile_function(shape, kernel.target)
+        kernel.function.declarations |= declarations
+        kernel.function.constants |= texts
+        names.append(f"@{name}")
+    found, *others = names
+    for name, h in zip(others, height.heights[1:], strict=True):
+        found = scope.emit(f"select i1 {scope.emit(f'icmp eq i64 {height.register}, {h}')}, ptr {name}, ptr {found}")
+    return found
 
 
 def _ahead(context: Context, s: Contract, right: str, bytes_each: str, height: str) -> str:

@@ -89,7 +89,7 @@ class _Terms:
     def of_nested_groups(self, scope: Scope, state: Sequence[str]) -> list[str]:
         """Of groups of groups: the outer ones lie a jump apart."""
         def body(inner: Scope, number: str, now: list[str]) -> list[str]:
-            before = inner.emit(f"mul i64 {inner.emit(f'mul i64 {number}, %groups')}, %count") if self._asks else "0"
+            before = inner.emit(f"mul i64 {inner.emit(f'mul i64 {number}, %groups')}, %count") if self._counts else "0"
             return self.of_groups(inner, now, self._moved(inner, ("%left", "%right"), number, "jump"), before)
         return self._loop(scope, "0", "%jumps", 1, state, body)
 
@@ -98,7 +98,7 @@ class _Terms:
 
     def _group(self, scope: Scope, number: str, state: list[str], around: Sequence[str], before: str) -> list[str]:
         sides = self._moved(scope, around, number, "step")
-        if self._asks:
+        if self._counts:
             before = scope.emit(f"add i64 {before}, {scope.emit(f'mul i64 {number}, %count')}")
         if self.shape.ahead:
             past = scope.emit(f"mul i64 {before}, {self.shape.ahead}")
@@ -130,7 +130,8 @@ class _Terms:
         return state
 
     @property
-    def _asks(self) -> bool:
+    def _counts(self) -> bool:
+        """Whether terms before are counted: what the caches are asked for follows from that."""
         return bool(self.shape.ahead) or self.shape.asks
 
     def _ask_for_result(self, scope: Scope, number: str) -> None:
