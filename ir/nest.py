@@ -225,6 +225,25 @@ class Contract:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """target[at...] = three bf16 for each number of source[place...], which add up to it, in the order in which the unit of a
+    product reads them: of a block of terms, past which there are zeros. They are those of rows, `times` as many as a block has,
+    which begin `width` numbers apart there, and `apart` here; or, where there are columns, of so many of these as their block is
+    long, term after term. Where a number is not finite, or so large or small that parts do not say it, see `Nest.instead`."""
+
+    source: str
+    place: Expr
+    target: str
+    at: Expr
+    terms: Block
+    width: int
+    rows: For | None = None
+    times: int = 1
+    apart: int = 0
+    columns: Block | None = None
+
+
+@dataclass(frozen=True)
 class Running:
     """How a maximum, a sum of what is made of exponentials of differences from it, and the products of these are one pass:
     what the differences are from, of the maximum so far; a term of the sum, and of the products, with Local("reference") for
@@ -255,7 +274,7 @@ class Passes:
     running: Running | None = None
 
 
-Statement = For | Store | Prefetch | Let | Reduction | Scan | While | Allocate | Contract | Passes
+Statement = For | Store | Prefetch | Let | Reduction | Scan | While | Allocate | Contract | Parts | Passes
 
 
 @dataclass(frozen=True)
@@ -271,7 +290,7 @@ class Nest:
     """One kernel. `buffers` are its parameters: inputs, then outputs; `symbols` its sizes, i64 parameters after them. threads:
     of a block of a GPU, along x and y, where loops are bound to them. few: the values of symbols for which the kernel has
     bodies of its own, where an axis has few positions; few_from: what has to be how many there; ones: those that give it
-    others, where axes have one."""
+    others, where axes have one. instead: the same without units, for sizes and numbers that are not for them: see Parts."""
 
     name: str
     buffers: tuple[Buffer, ...]
@@ -281,6 +300,7 @@ class Nest:
     few: tuple[Values, ...] = ()
     few_from: tuple[Extent, int] = (0, 0)
     ones: Ones | None = None
+    instead: Nest | None = None
 
 
 def past(heights: Sequence[int], rows: int) -> int:

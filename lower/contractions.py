@@ -20,13 +20,14 @@ from loopwright.lower.convolution_ops import grouped, one_group
 from loopwright.lower.few_columns import FEATURES, one_of_few, spelled_out
 from loopwright.lower.scheduling import build_nest, fits
 from loopwright.lower.target import Target
-from loopwright.lower.tiling import block_of, factors, go_in_pairs, loops, pairs_of
+from loopwright.lower.tiling import AMX, SQUARE, block_of, factors, go_in_pairs, loops, may_fill, pairs_of
 
 MOST_TERMS = 256  # after which a tile's sums are added to memory
 PANEL_BYTES = 1 << 15  # of the columns' factors, which stay in the first cache from tile to tile
 ROW_BYTES = 4096  # of a block's sums, which stay in the second cache with the factors of its rows
 FEATURE_BYTES = 256  # of a row of a convolution's factors: those of 9 positions and 512 terms stay in the second cache
 BLOCK_TERMS = 84 * 256  # of rows that take the columns' factors one tile after the other, from the second cache
+UNIT_TERMS, UNIT_ROWS = 512, 256  # of a block for the tile unit: parts of the rows take two fifths of the second cache
 LOW = 4, 2  # heights of tiles that have all rows of an image
 WIDE, NARROW = (2, 6), (2, 4)  # vectors and positions of a spelled-out sum in flight, with 32 registers and with 16
 KNOWN = 150  # terms of a convolution's sum that is spelled out, where this is known
@@ -59,8 +60,11 @@ def product_schedule(region: Graph, placed: Schedule, target: Target) -> Schedul
     except ValueError:
         return None
     is_product = region.nodes[stage].op is dot_general
-    tile = (tile_of if is_product else high_tile_of)(target, fold.dtype.itemsize, columns.extent)
     terms = _in_order_of_memory([k for k, _ in fold.over], left)
+    sizes = rows.extent, columns.extent, dict(fold.over)[terms[-1]]
+    in_unit = target.has_tiles and fold.dtype == F32 and may_fill(sizes)
+    tile = unit_tile(sizes[2]) if in_unit else \
+        (tile_of if is_product else high_tile_of)(target, fold.dtype.itemsize, columns.extent)
     order = [Reorder(tuple([k.name for k in terms]))] if len(terms) > 1 else []
     read = {x for x in walk(right) if isinstance(x, Index)}
     pairs = has_pairs(target, fold.dtype) and go_in_pairs(left, right, fold.dtype)
@@ -127,6 +131,16 @@ class Tile:
     def __init__(self, heights: tuple[int, ...], lanes: int, vectors: int, bytes_each: int) -> None:
         self.heights, self.lanes, self.columns = heights, lanes, lanes * vectors
         self.depth = min(PANEL_BYTES // (self.columns * bytes_each), MOST_TERMS)
+        self.high = BLOCK_TERMS // self.depth // heights[0] * heights[0]
+        self.unit = ""
+
+
+def unit_tile(terms: Extent) -> Tile:
+    """Of the tile unit: the more terms and rows there are, the less often sums and columns' factors are loaded."""
+    tile = Tile((SQUARE,), SQUARE // 2, 2, F32.itemsize)
+    tile.depth = min(-(-terms // SQUARE) * SQUARE, UNIT_TERMS) if isinstance(terms, int) else UNIT_TERMS
+    tile.high, tile.unit = UNIT_ROWS, AMX
+    return tile
 
 
 def tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
@@ -157,11 +171,10 @@ def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str
     column, row = columns.index.name, rows.index.name
     if isinstance(columns.extent, int):
         wide = min(wide, -(-columns.extent // tile.columns) * tile.columns)
-    high = BLOCK_TERMS // tile.depth // tile.heights[0] * tile.heights[0]
-    block, stripe = block_of(column, wide).name, block_of(row, high).name
+    block, stripe = block_of(column, wide).name, block_of(row, tile.high).name
     around = [f.index.name for f in outer if f.index in read]
     inside = [f.index.name for f in outer if f.index not in read]
     shared = tuple(around[:1] or inside[-1:]) or (block, stripe)
-    return [Split(column, wide), Split(row, high), Reorder((*around, block, *inside, stripe, row, column)),
-            Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2, pairs), Pack("right", block),
+    return [Split(column, wide), Split(row, tile.high), Reorder((*around, block, *inside, stripe, row, column)),
+            Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2, pairs, tile.unit), Pack("right", block),
             Pack("left", block_of(term, tile.depth).name), Parallel(shared)]

@@ -34,6 +34,7 @@ from loopwright.ir.nest import (
     For,
     Let,
     Nest,
+    Parts,
     Passes,
     Prefetch,
     Reduction,
@@ -93,6 +94,8 @@ def writes(statements: Sequence[Statement]) -> Iterator[tuple[str, tuple[Expr, .
                 yield s.buffer, s.at
             case Contract():
                 yield s.buffer, s.at
+            case Parts():
+                yield s.target, (s.at,)
             case Passes():
                 yield from writes((*s.body, *s.numbers))
 
@@ -446,7 +449,7 @@ class _Fuser:
                 return (self._while(s),)
             case Reduction():
                 return (self._reduction(s),)
-            case Contract() | Passes():
+            case Contract() | Parts() | Passes():
                 raise AssertionError("loops are fused before they are in blocks")
 
     def _while(self, s: While) -> While:

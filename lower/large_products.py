@@ -16,13 +16,13 @@ import numpy as np
 
 from loopwright.ir.dims import Extent, symbol
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.nest import For, Statement
+from loopwright.ir.nest import For, Nest, Statement
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.types import ArrayType
 from loopwright.lower.codegen.emit import emit_nest
 from loopwright.lower.codegen.text import Scope
 from loopwright.lower.rules import default_schedule
-from loopwright.lower.scheduling import build_nest
+from loopwright.lower.scheduling import build_nest, with_usual
 from loopwright.lower.target import Target
 
 M, N, K = (symbol(name) for name in "mnk")
@@ -46,12 +46,18 @@ def large_products_text(dtype: np.dtype, target: Target, forms: Iterable[tuple[b
     texts = []
     for form in forms:
         region = _product(dtype, form)
-        nest = build_nest(region, default_schedule(region, target), name_of(dtype, form)).nest
-        made = emit_nest(replace(nest, body=_shared(nest.body)), target)
+        made = emit_nest(_nest(region, target, name_of(dtype, form)), target)
         declarations |= made.declarations
         constants |= made.globals
         texts.append(made.text)
     return "\n".join(texts)
+
+
+def _nest(region: Graph, target: Target, name: str) -> Nest:
+    made = build_nest(region, default_schedule(region, target), name)
+    nest = with_usual(region, made, default_schedule(region, replace(target, has_tiles=False))).nest
+    instead = None if nest.instead is None else replace(nest.instead, body=_shared(nest.instead.body))
+    return replace(nest, body=_shared(nest.body), instead=instead)
 
 
 def _shared(body: tuple[Statement, ...]) -> tuple[Statement, ...]:

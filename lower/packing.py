@@ -25,12 +25,14 @@ from loopwright.ir.loops import (
     times,
     transform,
 )
-from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Nest, Statement, Store, altered, past
+from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Nest, Parts, Statement, Store, altered, past
 from loopwright.ir.ops.construct import scalar
-from loopwright.ir.types import I64
+from loopwright.ir.types import BF16, I64
 from loopwright.lower.fusing import expressions, transposed_loads
 from loopwright.lower.naming import bits, may_name, named
-from loopwright.lower.tiling import KNOWN, Body, Done, at_loop, loops, read_by
+from loopwright.lower.tiling import KNOWN, PARTS, SQUARE, Body, Done, at_loop, loops, read_by
+
+LINE = 32  # numbers of bf16 of a line of a cache
 
 
 def pack(nest: Nest, side: str, name: str, number: int | None, done: Done) -> Nest:
@@ -48,10 +50,10 @@ def pack(nest: Nest, side: str, name: str, number: int | None, done: Done) -> Ne
         _check_bound(copy, body[at:])
         known = copy.read.get(id(body[at]))
         if known is None:
-            read = Load(copy.buffer.name, (copy.place,), copy.buffer.dtype)
+            read = Load(copy.buffers[0].name, (copy.place,), copy.buffers[0].dtype)
             new = altered(s, left=read) if side == "left" else altered(s, right=read)
             known = copy.read[id(body[at])] = body[at], _replaced(body[at], s, new, bits((s.buffer,)))
-        return (*body[:at], Allocate(copy.buffer), copy.fill, known[1], *body[at + 1:])
+        return (*body[:at], *map(Allocate, copy.buffers), *copy.fill, known[1], *body[at + 1:])
     if side not in ("left", "right"):
         raise ValueError("a product has a left and a right side")
     if not name:
@@ -68,26 +70,26 @@ def _products(s: Statement, wanted: Sequence[str] | None, some: int) -> list[Con
 
 @dataclass(frozen=True)
 class _Copy:
-    """Where one side of a product is packed, what packs it, where the product reads it; the loops and the buffers that it is
-    copied from; and statements as they were and are with the product reading it, by number."""
+    """The first of these buffers is where one side of a product is packed; what packs it, and where the product reads it; the
+    loops and the buffers that it is copied from; and statements as they were and are with the product reading it, by number."""
 
-    buffer: Buffer
-    fill: Statement
+    buffers: tuple[Buffer, ...]
+    fill: Body
     place: Expr
     indices: frozenset[str]
-    buffers: frozenset[str]
+    sources: frozenset[str]
     read: dict[int, tuple[Statement, Statement]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, buffer: Buffer, fill: Statement, place: Expr) -> _Copy:
-        read = [read_by(e) for e in expressions((fill,))]
-        indices = {k.name for indices, _ in read for k in indices} - {f.index.name for f in loops((fill,))}
-        return cls(buffer, fill, place, frozenset(indices), frozenset([x for _, buffers in read for x in buffers]))
+    def of(cls, buffers: tuple[Buffer, ...], fill: Body, place: Expr) -> _Copy:
+        read = [read_by(e) for e in expressions(fill)]
+        indices = {k.name for indices, _ in read for k in indices} - {f.index.name for f in loops(fill)}
+        return cls(buffers, fill, place, frozenset(indices), frozenset([x for _, buffers in read for x in buffers]))
 
 
 def _check_bound(copy: _Copy, after: Sequence[Statement]) -> None:
     """ValueError where what is copied before statements depends on a loop inside them, or on what they make."""
-    found = named(after, copy.indices | copy.buffers)
+    found = named(after, copy.indices | copy.sources)
     if late := sorted(found & copy.indices):
         raise ValueError(f"what is packed depends on the loop {late[0]}, which is inside")
     if found:
@@ -99,13 +101,15 @@ def _left(s: Contract, f: For | None) -> _Copy:
     if f is None or f.index != s.over[-1].origin:
         raise ValueError("the left side is packed for a block of its terms")
     assert isinstance(s.rows.length, int)
-    return _left_copy(s.buffer, s.rows, s.over, s.left, s.lanes, past(s.heights, s.rows.length))
+    return _left_copy(s.buffer, s.rows, s.over, s.left, s.lanes, past(s.heights, s.rows.length), bool(s.unit))
 
 
 @lru_cache(KNOWN)
-def _left_copy(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, lanes: int, beyond: int) -> _Copy:
+def _left_copy(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, lanes: int, beyond: int,
+               in_parts: bool) -> _Copy:
     """A block of rows, and rows of zeros beyond it, in pieces of one depth: rows lie a known distance apart. Windows that
-    step by one position, or by two, share the rows that they have in common."""
+    step by one position, or by two, share the rows that they have in common. In parts rows beyond it may hold any numbers."""
+    room, beyond = beyond, 0 if in_parts else beyond
     last = over[-1]
     assert last.origin and last.length and rows.origin and rows.length
     width = last.length + lanes  # as the sums' rows
@@ -121,7 +125,8 @@ def _left_copy(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, lan
 
     def place(at: Expr) -> Expr:
         return plus(plus(before, times(at, Literal(width, I64))), minus(last.index, start))
-    buffer = Buffer(f"{sums}_left", (product(b.extent for b in others) * count * stride * width,), value.dtype, "local")
+    name = f"{sums}_left_whole" if in_parts else f"{sums}_left"
+    buffer = Buffer(name, (product(b.extent for b in others) * count * stride * width,), value.dtype, "local")
     terms = For(last.index, last.extent, (), lanes, 4, origin=last.origin, length=last.length)
     each = For(rows.index, extent, (), origin=rows.origin, length=count)
     if window is not None and stride > 1:
@@ -136,7 +141,16 @@ def _left_copy(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, lan
         body = _across(each.with_body((terms.with_body((store,)),)))
         if len(over) > 1 and not body.tiled:  # pixels have few features: which lanes these are is found out once for all
             body = terms.with_body((each.with_body((store,)),))
-    return _Copy.of(buffer, _around(others, body), place(moved))
+    fill = _around(others, body)
+    if not in_parts:
+        return _Copy.of((buffer,), (fill,), place(moved))
+    rows_of_other = (count + room) * stride
+    apart = PARTS * last.length + LINE  # lines of the caches that rows share are few
+    target = Buffer(f"{sums}_left", (product(b.extent for b in others) * rows_of_other * apart,), BF16, "local")
+    begin = times(_flat(others), integer(rows_of_other * apart))
+    divide = Parts(name, before, target.name, begin, last, width, each, stride, apart)
+    at = plus(plus(begin, times(moved, Literal(apart, I64))), times(minus(last.index, start), Literal(PARTS, I64)))
+    return _Copy.of((target, buffer), (fill, _around(others, divide)), at)
 
 
 def _until(end: Extent, at: Expr, value: Expr) -> Expr:
@@ -187,7 +201,8 @@ def _right(s: Contract, f: For | None, body: Body) -> _Copy:
     """The right side packed in the body of f."""
     first, count = _columns_of(s, f, body)
     in_blocks = f is not None and f.index == s.over[-1].origin
-    return _right_copy(s.buffer, s.columns, s.over, s.right, s.lanes, first, count, in_blocks)
+    made = _right_parts if s.unit else _right_copy
+    return made(s.buffer, s.columns, s.over, s.right, s.lanes, first, count, in_blocks)
 
 
 @lru_cache(KNOWN)
@@ -215,7 +230,36 @@ def _right_copy(sums: str, columns: Block, over: tuple[Block, ...], value: Expr,
         body: Statement = panels.with_body((_around(over[:-1], terms_of_panel),))
     else:  # along the rows, as they lie in memory
         body = _around(over[:-1], each.with_body((panels.with_body((vectors,)),)))
-    return _Copy.of(buffer, body, place)
+    return _Copy.of((buffer,), (body,), place)
+
+
+@lru_cache(KNOWN)
+def _right_parts(sums: str, columns: Block, over: tuple[Block, ...], value: Expr, lanes: int, first: Index | None,
+                 count: Extent, in_blocks: bool) -> _Copy:
+    """The same in parts: squares of terms and columns, which are copied for that."""
+    panel, width, last = columns.origin, columns.length, over[-1]
+    assert panel and isinstance(width, int)
+    block, begin = Index(f"{last.index.name}_square"), last.origin if in_blocks else None
+    length = last.length if in_blocks else None
+    squares = floordiv((last.extent if length is None else length) + (SQUARE - 1), SQUARE)
+    positions, each = product(b.extent for b in over[:-1]), PARTS * SQUARE * width
+    target = Buffer(f"{sums}_right", (count * (PARTS * SQUARE) * positions * squares,), BF16, "local")
+    column = panel if first is None else minus(panel, first)
+    before = plus(times(column, integer(positions * squares * (PARTS * SQUARE))), times(_flat(over[:-1]), integer(squares * each)))
+
+    def place(term: Index) -> Expr:
+        return plus(before, times(term if begin is None else minus(term, begin), Literal(PARTS * width, I64)))
+    whole = Buffer(f"{sums}_right_whole", (SQUARE * width,), value.dtype, "local")
+    at = plus(times(minus(last.index, block), Literal(width, I64)), minus(columns.index, panel))
+    vectors = For(columns.index, columns.extent, (Store(whole.name, (at,), value),), lanes, width // lanes, origin=panel,
+                  length=width, padded=True)
+    terms = _across(For(last.index, last.extent, (vectors,), origin=block, length=SQUARE))
+    divide = Parts(whole.name, Literal(0, I64), target.name, place(block), Block(last.index, last.extent, block, SQUARE), width,
+                   columns=columns)
+    panels = For(panel, columns.extent, (Allocate(whole), terms, divide), origin=first, length=None if first is None else count,
+                 step=width)
+    body = For(block, last.extent, (panels,), origin=begin, length=length, step=SQUARE)
+    return _Copy.of((target,), (_around(over[:-1], body),), place(last.index))
 
 
 def _columns_of(s: Contract, f: For | None, body: Body) -> tuple[Index | None, Extent]:

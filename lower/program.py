@@ -19,7 +19,7 @@ from loopwright.ir.schedule import ByColumns, InPlace, Schedule
 from loopwright.ir.source import Source
 from loopwright.lower.blocking import blocked
 from loopwright.lower.by_columns import adds_up, in_columns, is_sum, sums_apart
-from loopwright.lower.codegen import KernelText, emit_nest, exported
+from loopwright.lower.codegen import KernelText, emit_nest, emitted, exported
 from loopwright.lower.codegen.bodies import calling
 from loopwright.lower.control import is_control, sized, strips
 from loopwright.lower.covers import RULES, Cover, chosen, covered
@@ -36,13 +36,13 @@ from loopwright.lower.panels import with_panels
 from loopwright.lower.partition import partitioned
 from loopwright.lower.plan import Argument, Place, ResultMemory, bytes_of, on_stack, plan_memory
 from loopwright.lower.regions import SMALL_TEXT, control_function
-from loopwright.lower.rules import squeezed_schedule
+from loopwright.lower.rules import default_schedule, squeezed_schedule
 from loopwright.lower.runtime.emission import CONTROL
 from loopwright.lower.runtime.fourier import RAISED
-from loopwright.lower.runtime.later import few_of, squeezed_of, whole_of
+from loopwright.lower.runtime.later import amx_of, few_of, squeezed_of, usual_of, whole_of
 from loopwright.lower.runtime.parts import quickly
 from loopwright.lower.runtime.writer import Writer
-from loopwright.lower.scheduling import Scheduled, build_nest
+from loopwright.lower.scheduling import Scheduled, build_nest, with_usual
 from loopwright.lower.squeezing import squeezed
 from loopwright.lower.strips import in_strips
 from loopwright.lower.target import Target
@@ -142,6 +142,9 @@ class _Module:
             can_fail = text.count("%error") > 1  # once it is a parameter
             return Function(name, ((), ((0, 0),)) if can_fail else ((),), can_fail, is_small=False)
         scheduled = build_nest(n.regions[0], n.attrs["schedule"], name)
+        if self.target.has_tiles:
+            usual = default_schedule(n.regions[0], replace(self.target, has_tiles=False))
+            scheduled = with_usual(n.regions[0], scheduled, usual)
         if n.attrs.get("later") and self.apart is not None:
             return self._later(self.apart, scheduled, name)
         alone = self._ones(scheduled.nest)
@@ -167,7 +170,12 @@ class _Module:
         """A kernel that is compiled when it is first called."""
         own = whole_of(name)
         nest = altered(scheduled.nest, name=own, few=(), ones=None)
-        apart[own] = lambda: exported(emit_nest(nest, self.target, self.fast_math), own)
+        if nest.instead is None:
+            apart[own] = lambda: exported(emit_nest(nest, self.target, self.fast_math), own)
+        else:
+            usual = altered(nest.instead, name=usual_of(name))
+            apart[amx_of(name)] = lambda: exported(emitted(altered(nest, name=name), self.target, self.fast_math), amx_of(name))
+            apart[usual.name] = lambda: exported(emit_nest(usual, self.target, self.fast_math), usual.name)
         made = calling(nest, name)
         self._add(made.text, (*sorted(made.declarations), *sorted(made.globals)))
         return Function(name, tuple([((0, stage),) for stage in scheduled.sites]), can_fail=True, is_small=False)

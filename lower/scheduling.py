@@ -17,7 +17,7 @@ from loopwright.ir.gpu_schedule import Bind, InPasses, InRegisters, InShared, In
 from loopwright.ir.graph import Graph
 from loopwright.ir.loops import Apply, Expr, Index, walk
 from loopwright.ir.monoids import any_order
-from loopwright.ir.nest import Allocate, Buffer, For, Nest, Reduction, Scan, Statement, Store, altered
+from loopwright.ir.nest import Allocate, Buffer, For, Nest, Parts, Reduction, Scan, Statement, Store, altered
 from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
     ByRows,
@@ -52,7 +52,7 @@ from loopwright.lower.row_passes import in_passes
 from loopwright.lower.sharing import Begun, Blocking, Known, Step, Wide, known_of
 from loopwright.lower.short_rows import in_short_rows
 from loopwright.lower.squeezing import with_ones
-from loopwright.lower.tiling import Done, reorder, shared_out, split, tensorize, unpacked
+from loopwright.lower.tiling import Done, every, reorder, shared_out, split, tensorize, unpacked
 from loopwright.lower.updates import are_whole
 
 T = TypeVar("T")
@@ -93,6 +93,14 @@ def nest_or_none(region: Graph, schedule: Schedule) -> Nest | None:
         return None
 
 
+def with_usual(region: Graph, scheduled: Scheduled, usual: Schedule) -> Scheduled:
+    """The nest, and where it uses a tile unit what is done instead, which the usual schedule makes."""
+    if not any(isinstance(x, Parts) for x in every(scheduled.nest.body)):
+        return scheduled
+    instead = build_nest(region, usual, scheduled.nest.name).nest
+    return replace(scheduled, nest=altered(scheduled.nest, instead=altered(instead, few=(), ones=None)))
+
+
 def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None = None) -> Scheduled:
     """The nest that `schedule` makes of `region`. `known`: what others made of this region, which this one adds to."""
     if region.nodes[0].op is scan:
@@ -101,6 +109,8 @@ def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None
         except ValueError as error:
             raise ScheduleError(str(error)) from None
     d, known = decisions_of(region, schedule), known_of(region) if known is None else known
+    units = [x for x in schedule if isinstance(x, Tensorize) and x.unit]
+    check(not units or not d.in_place, units[0] if units else None, "where the unit cannot do it, what is read is read again")
     places = _places(region, d)
     begun = known.begun.get(places)
     if begun is None:

@@ -1,8 +1,10 @@
 """The machine that code is generated for. Everything the generator may depend on is a field, so a target is a cache key."""
 from __future__ import annotations
 
+import ctypes
 import os
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -12,11 +14,15 @@ from loopwright.ir.cached import cached_property
 from loopwright.ir.types import BOOL
 from loopwright.lower.runtime.lazy import LLVM_LOCK, llvm
 
+TILES = frozenset(("amx-tile", "amx-bf16", "avx512bf16"))
+ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18  # the system call, and what it is told: Linux on x86-64
+
 
 @dataclass(frozen=True)
 class Target:
     """`features` is LLVM's feature string (`+avx2,-sse4a`); `vector_bits` the widest register the generator may use;
-    `cache_bytes` what a processor's own cache holds, `near_cache_bytes` what the one before it does."""
+    `cache_bytes` what a processor's own cache holds, `near_cache_bytes` what the one before it does; `has_tiles` whether this
+    process may use the tile registers of AMX, and its products of bf16."""
 
     triple: str
     cpu: str
@@ -24,6 +30,7 @@ class Target:
     vector_bits: int
     cache_bytes: int = 1 << 20
     near_cache_bytes: int = 1 << 15
+    has_tiles: bool = False
 
     @cached_property
     def enabled(self) -> frozenset[str]:
@@ -109,7 +116,16 @@ def _host_target_within(limit: int, binding: Any) -> Target:
     bits = 512 if features.get("avx512f") else 256 if features.get("avx2") else 128
     text = ",".join(("+" if on else "-") + name for name, on in sorted(features.items()))
     cpu = str(binding.get_host_cpu_name()) if limit >= 512 else _plain_cpu(triple)
-    return Target(triple, cpu, text, min(bits, limit), _cache_bytes(), _near_cache_bytes())
+    made = Target(triple, cpu, text, min(bits, limit), _cache_bytes(), _near_cache_bytes())
+    return replace(made, has_tiles=made.has_masks and made.enabled >= TILES and _may_use_tiles())
+
+
+def _may_use_tiles() -> bool:
+    """Whether the system lets this process use tile registers, which it has to be asked for."""
+    if not sys.platform.startswith("linux"):
+        return False
+    asked = ctypes.CDLL(None, use_errno=True).syscall(ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA)
+    return bool(asked == 0)
 
 
 def _cache_bytes() -> int:

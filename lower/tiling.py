@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from loopwright.ir.dims import Extent, floordiv, maximum
+from loopwright.ir.dims import Extent, floordiv, maximum, product
 from loopwright.ir.loops import (
     Apply,
     Expr,
@@ -32,8 +32,12 @@ from loopwright.ir.schedule import Parallel, Tensorize
 from loopwright.ir.types import BF16, BOOL, F32, I8, I16, I32, I64, U8, U16
 from loopwright.lower.naming import bits, may_name
 
+TALL, LONG = 16, 32  # rows or columns, and terms, of a tile of the unit
+WASTE = 5, 7  # of so much that its tiles do so much at least is to be done
 Body = tuple[Statement, ...]
 Done = dict[int, tuple[For, For, Buffer | None]]  # loops by number, what an instruction made of each, and a buffer it widens
+AMX = "amx"
+PARTS, SQUARE = 3, 32  # of a number, for the tile unit; its terms, rows and columns at a time
 KNOWN = 1 << 10  # products of which it is known how they are tiled and packed: schedules that follow from each other share them
 
 
@@ -132,7 +136,7 @@ def unpacked(nest: Nest) -> bool:
     def kept(s: Contract) -> bool:
         return isinstance(s.left, Load) and str(s.left.array).startswith("t") and s.left.index[-1] == s.rows.index
     products = [s for s in every(nest.body) if isinstance(s, Contract)]
-    return not all((packed(s.left) or kept(s)) and packed(s.right) for s in products)
+    return not all((packed(s.left) or (kept(s) and not s.unit)) and packed(s.right) for s in products)
 
 
 def loops(body: Sequence[Statement]) -> list[For]:
@@ -233,7 +237,7 @@ def _tiled_sums(rows: For, columns: For, terms: For, x: Tensorize) -> tuple[Body
     product = Contract(s.buffer, s.index, Block(rows.index, rows.extent, rows.origin, _whole(rows)),
                        Block(columns.index, columns.extent, panel, x.columns),
                        (Block(terms.index, terms.extent, terms.origin, terms.length),), left, right, s.value.dtype, x.heights,
-                       x.lanes, Literal(False, BOOL), x.pairs)
+                       x.lanes, Literal(False, BOOL), x.pairs, unit=x.unit)
     body = For(panel, columns.extent, (product,), origin=columns.origin, length=columns.length, step=x.columns)
     return (body,), Buffer(s.buffer, (rows.extent, _padded(columns.extent, x)), s.value.dtype, "local")
 
@@ -243,10 +247,26 @@ def _padded(width: Extent, x: Tensorize) -> Extent:
     return floordiv(width + (x.columns - 1), x.columns) * x.columns + x.lanes
 
 
+def may_fill(sizes: tuple[Extent, Extent, Extent]) -> bool:
+    """Whether so many rows, columns and terms may fill tiles of the unit well enough."""
+    there, full = fullness(sizes)
+    return not (isinstance(there, int) and isinstance(full, int)) or full <= there
+
+
+def fullness(sizes: tuple[Extent, Extent, Extent]) -> tuple[Extent, Extent]:
+    """The second is no more than the first where tiles of the unit are full enough: what they multiply of zeros takes time as
+    all else does."""
+    full = product(floordiv(n + (size - 1), size) * size for n, size in zip(sizes, (TALL, TALL, LONG), strict=True))
+    return product(sizes) * WASTE[1], full * WASTE[0]
+
+
 def _check_blocks(rows: For, columns: For, x: Tensorize) -> None:
     whole = isinstance(columns.length, int) and isinstance(rows.length, int)
     if columns.origin is None or rows.origin is None or not whole or x.columns % x.lanes:
         raise ValueError("rows and columns must be blocks, and tiles whole vectors wide")
+    is_square = x.heights == (SQUARE,) and x.columns == SQUARE and x.depth % SQUARE == 0 and not x.pairs
+    if x.unit and (x.unit != AMX or not is_square):
+        raise ValueError(f"the unit {x.unit} has tiles of {SQUARE} by {SQUARE}, and that many terms at a time")
     if not x.heights or x.heights[-1] < 1 or list(x.heights) != sorted(set(x.heights), reverse=True):
         raise ValueError("tiles get lower")
 
@@ -276,6 +296,8 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
     before, after = columns.body[:at], columns.body[at + 1:]
     if s.monoid != "sum" or s.lanes > 1 or s.also or s.joined:
         raise ValueError("it is no plain sum")
+    if x.unit and s.dtype != F32:
+        raise ValueError("the unit's sums are in f32")
     if before or not all(isinstance(other, Let | Store) for other in after):
         raise ValueError("more than stores follows it")
     _check_blocks(rows, columns, x)
@@ -298,7 +320,7 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
     fresh = Apply("eq", (start, Literal(0, I64)), BOOL)
     product = Contract(tile.name, place, Block(rows.index, rows.extent, rows.origin, _whole(rows)),
                        Block(columns.index, columns.extent, panel, x.columns), over, left, right, s.dtype, x.heights, x.lanes,
-                       fresh, x.pairs, result=_result(rows, columns, after))
+                       fresh, x.pairs, unit=x.unit, result=_result(rows, columns, after))
     panels = For(panel, columns.extent, (product,), origin=columns.origin, length=columns.length, step=x.columns)
     depths = For(start, maximum(extent, 1), (panels,), step=x.depth)  # a sum of no terms is made once, too
     if kept:

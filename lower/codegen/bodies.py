@@ -17,28 +17,69 @@ from loopwright.lower.codegen.machine import ATTRIBUTES
 from loopwright.lower.codegen.scratch import OUT_OF_MEMORY
 from loopwright.lower.codegen.streams import moved_bytes
 from loopwright.lower.codegen.text import Arm, Carried, Function, Scope, branch
-from loopwright.lower.runtime.later import CHOSEN, few_of, place_of, squeezed_of
+from loopwright.lower.runtime.later import CHOSEN, amx_of, few_of, place_of, squeezed_of, usual_of
 
 MANY = 1 << 12  # elements that are worth such a body, which is compiled once
 
 
+Find = Callable[[Scope], str]  # a function, in code that is about to call it
+
+
 def calling(nest: Nest, name: str) -> KernelText:
     """A kernel of this name that calls the function of a nest, which is compiled when it is first called."""
+    if nest.instead is not None:
+        return in_unit(nest, name, made_later(amx_of(name)), made_later(usual_of(name)))
+    f = Function(set(), set())
+    _call(f.root, made_later(nest.name), _arguments(nest))
+    return _kernel(nest, name, f)
+
+
+def in_unit(nest: Nest, name: str, unit: Find, usual: Find) -> KernelText:
+    """A kernel of this name that calls a function that uses a tile unit, and the usual one where that says so."""
+    f = Function(set(), set())
+    odd = f.slot(1, "i32", 4)
+    f.root.do(f"store i32 0, ptr {odd}, align 4")
+    _call(f.root, unit, [*_arguments(nest), f"ptr {odd}"])
+
+    def otherwise(scope: Scope) -> Carried:
+        _call(scope, usual, _arguments(nest))
+        return ()
+    branch(f.root, f.root.emit(f"icmp ne i32 {f.root.emit(f'load i32, ptr {odd}, align 4')}, 0"), otherwise, rare=True)
+    return _kernel(nest, name, f)
+
+
+def made_later(function: str) -> Find:
+    """A function that is compiled when it is first called; null where there is no memory for it."""
+    def find(scope: Scope) -> str:
+        place = place_of(function)
+        scope.function.constants.add(f"@{place} = external global ptr")
+        return scope.call("ptr", CHOSEN, [("i1", "true"), ("ptr", f"@{place}"), ("ptr", "null")])
+    return find
+
+
+def _arguments(nest: Nest) -> list[str]:
     kinds = [(len(nest.buffers), "ptr %b"), (len(nest.symbols), "i64 %n")]
-    arguments = [*(f"{kind}{k}" for count, kind in kinds for k in range(count)), "ptr %error"]
-    f, place = Function(set(), set()), place_of(nest.name)
-    f.constants.add(f"@{place} = external global ptr")
-    body = f.root.call("ptr", CHOSEN, [("i1", "true"), ("ptr", f"@{place}"), ("ptr", "null")])
+    return [*(f"{kind}{k}" for count, kind in kinds for k in range(count)), "ptr %error"]
 
-    def none(scope: Scope) -> Carried:
-        scope.run("lw_report", [("ptr", "%error"), ("i64", str(OUT_OF_MEMORY)), *[("i64", "0")] * 3])
+
+def _call(scope: Scope, find: Find, given: Sequence[str]) -> None:
+    body = find(scope)
+
+    def none(inner: Scope) -> Carried:
+        inner.run("lw_report", [("ptr", "%error"), ("i64", str(OUT_OF_MEMORY)), *[("i64", "0")] * 3])
         return ()
 
-    def there(scope: Scope) -> Carried:
-        scope.do(f"call void {body}({', '.join(arguments)})")
+    def there(inner: Scope) -> Carried:
+        inner.do(f"call void {body}({', '.join(given)})")
         return ()
-    branch(f.root, f.root.emit(f"icmp eq ptr {body}, null"), none, there, rare=True)
-    text = f"define internal void @{name}({', '.join(arguments)}) {ATTRIBUTES} {{\n{f.body()}\n  ret void\n}}"
+    if body.startswith("@"):
+        there(scope)
+    else:
+        branch(scope, scope.emit(f"icmp eq ptr {body}, null"), none, there, rare=True)
+
+
+def _kernel(nest: Nest, name: str, f: Function) -> KernelText:
+    text = f"define internal void @{name}({', '.join(_arguments(nest))}) {ATTRIBUTES} {{\n{f.body()}\n  ret void\n}}"
     return KernelText(name, text, frozenset(f.declarations), frozenset(f.constants))
 
 

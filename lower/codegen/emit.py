@@ -6,7 +6,7 @@ whether a parallel loop runs in one piece or in chunks.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import lcm
@@ -20,6 +20,7 @@ from loopwright.ir.nest import (
     For,
     Let,
     Nest,
+    Parts,
     Prefetch,
     Reduction,
     Scan,
@@ -30,10 +31,11 @@ from loopwright.ir.nest import (
     one_pass,
 )
 from loopwright.ir.schedule import ShortRows
+from loopwright.ir.types import I32
 from loopwright.lower.codegen import far, streams
 from loopwright.lower.codegen.at_once import at_once
 from loopwright.lower.codegen.beside import choosing, side_by_side, test_of
-from loopwright.lower.codegen.bodies import Large, in_few_columns
+from loopwright.lower.codegen.bodies import Large, in_few_columns, in_unit, made_later
 from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate, remember
@@ -61,14 +63,15 @@ from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
 from loopwright.lower.codegen.spans import VectorSpan, by_width, cover, short_spans, vector_spans
 from loopwright.lower.codegen.streams import fence, is_past, past_caches, reading_ahead, without_short
 from loopwright.lower.codegen.stretches import has_stretches, in_stretches
-from loopwright.lower.codegen.tensors import block_span, contract, padded, panel_of, stretch, unit_count, unit_of
+from loopwright.lower.codegen.tensors import block_span, contract, padded, panel_of, parts, stretch, unit_count, unit_of
 from loopwright.lower.codegen.terms import Terms
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch
+from loopwright.lower.codegen.tile_unit import ODD, suits
 from loopwright.lower.codegen.tiles import in_tiles, is_far
 from loopwright.lower.codegen.whiles import repeated
 from loopwright.lower.codegen.work import maths_weight, work_of
 from loopwright.lower.fusing import writes
-from loopwright.lower.runtime.later import CHOSEN, far_of, past_of, place_of, short_of
+from loopwright.lower.runtime.later import CHOSEN, amx_of, far_of, past_of, place_of, short_of, usual_of
 from loopwright.lower.runtime.pool_text import THRESHOLD
 from loopwright.lower.short_rows import beside
 from loopwright.lower.target import Target
@@ -98,6 +101,7 @@ class Generator:
     def __init__(self, nest: Nest, target: Target, fast_math: bool, apart: bool | None,
                  streamed: frozenset[str] = frozenset()) -> None:
         self.nest, self.target, self.apart, self.streamed = nest, target, apart, streamed
+        self.in_unit = nest.instead is not None
         self.past = past_caches(nest, target) if apart is False else ()  # results that may go past the caches
         self.far = from_afar(nest, target) if apart is False else None
         self.is_short: bool | None = None  # whether rows are, in a function of one of both
@@ -121,19 +125,30 @@ class Generator:
         buffers = {b.name: b for b in self.nest.buffers}
         kernel = self.kernel(buffers, {b.name: f"%b{k}" for k, b in enumerate(self.nest.buffers)})
         context = Context(kernel, kernel.root, {}, streamed=self.streamed)
+        name = amx_of(self.nest.name) if self.in_unit else self.nest.name
 
         def usual(scope: Scope) -> Carried:
             with_scratch(context.at(scope), local_buffers(self.nest.body),
                               lambda inside: self.statements(inside, self.nest.body, parallel=True))
             return ()
+
+        def where_suited(scope: Scope) -> Carried:
+            kernel.buffers[ODD], kernel.pointers[ODD] = Buffer(ODD, (1,), I32, "local"), "%odd"
+            branch(scope, suits(context.at(scope), self.nest.body), usual, unsuited)
+            return ()
+
+        def unsuited(scope: Scope) -> Carried:
+            scope.do("store i32 1, ptr %odd, align 4")
+            return ()
+        body = where_suited if self.in_unit else usual
         large = self._large()
         if not self.nest.few and not large and (self.nest.ones is None or self.apart is None):
-            usual(context.scope)
+            body(context.scope)
         else:
-            in_few_columns(context, self.nest, large, self._arguments(), usual, apart=self.apart is not None)
+            in_few_columns(context, self.nest, large, self._arguments(), body, apart=self.apart is not None)
         if self.streamed:
             fence(context)
-        self.finish(self.nest.name, kernel)
+        self.finish(name, kernel)
         return self.text(self.functions)
 
     def _large(self) -> list[Large]:
@@ -151,7 +166,8 @@ class Generator:
         return KernelText(self.nest.name, text, frozenset(self.declarations), frozenset(self.constants))
 
     def finish(self, name: str, kernel: Kernel) -> None:
-        listed = ", ".join(f"{kind} {register}" for kind, register in self._arguments()).replace("ptr %b", "ptr noalias %b")
+        given = [*self._arguments(), *([("ptr", "%odd")] if self.in_unit else [])]
+        listed = ", ".join(f"{kind} {register}" for kind, register in given).replace("ptr %b", "ptr noalias %b")
         self.functions.append(_definition(f"@{name}({listed})", kernel))
 
     # ---- statements -----------------------------------------------------------------------------
@@ -201,6 +217,8 @@ class Generator:
                 return repeated(context, statement)
             case Contract():
                 contract(context, statement)
+            case Parts():
+                parts(context, statement)
             case Allocate():
                 pass  # with_scratch has made it
         return context
@@ -465,6 +483,27 @@ def _word(scope: Scope, block: str, number: int) -> str:
 def emit_nest(nest: Nest, target: Target, fast_math: bool = False, *, apart: bool = False) -> KernelText:
     """The functions of a nest: `void @<name>(ptr buffers..., i64 symbols..., ptr %error)` and what it calls. apart: without
     what only short rows need, where the caller has a place for it."""
+    made = emitted(nest, target, fast_math, apart=apart)
+    if nest.instead is None:
+        return made
+    unit, other = f"@{amx_of(nest.name)}", altered(nest.instead, name=usual_of(nest.name))
+    if apart:
+        chosen = in_unit(nest, nest.name, lambda _: unit, made_later(other.name))
+        later = {other.name: lambda: exported(emit_nest(other, target, fast_math), other.name)}
+        return _together((made, chosen), {**made.apart, **later})
+    chosen = in_unit(nest, nest.name, lambda _: unit, lambda _: f"@{other.name}")
+    return _together((made, emit_nest(other, target, fast_math), chosen), made.apart)
+
+
+def _together(texts: Sequence[KernelText], apart: Mapping[str, Callable[[], KernelText]]) -> KernelText:
+    """The text of the last, and of those that it calls."""
+    declarations, constants = ([getattr(x, kind) for x in texts] for kind in ("declarations", "globals"))
+    return KernelText(texts[-1].name, "\n".join(x.text for x in texts), frozenset[str]().union(*declarations),
+                      frozenset[str]().union(*constants), apart)
+
+
+def emitted(nest: Nest, target: Target, fast_math: bool = False, *, apart: bool = False) -> KernelText:
+    """The functions of a nest; of one that uses a tile unit that alone which does, see `bodies.in_unit`."""
     generator = Generator(nest, target, fast_math, False if apart else None)
     made = generator.run()
     later = {}

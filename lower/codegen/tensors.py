@@ -12,13 +12,16 @@ from itertools import pairwise
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Expr, Index, Load
-from loopwright.ir.nest import Block, Buffer, Contract, For, Statement, altered, heights_of_few
+from loopwright.ir.nest import Block, Buffer, Contract, For, Parts, Statement, altered, heights_of_few
 from loopwright.lower.codegen.addresses import locate, offset_of
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.spans import Span, masked
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 from loopwright.lower.codegen.tile_functions import TileShape, tile_function
+from loopwright.lower.codegen.tile_unit import divide, multiply
+
+Groups = tuple[Sequence[Block], Sequence[Block]]  # of terms, and groups of these, by the loops that number them
 
 
 def block_span(context: Context, block: Block | For) -> Span:
@@ -107,7 +110,11 @@ def contract(context: Context, s: Contract) -> None:
             return ()
         branch(context.scope, context.evaluate(context.kernel.terms.of(s.when)).parts[0], within)
         return
-    span, few = block_span(context, s.rows), _are_few_columns(context, s)
+    span = block_span(context, s.rows)
+    if s.unit:
+        _in_unit(context, s, span)
+        return
+    few = _are_few_columns(context, s)
     assert s.columns.length is not None
     parts = s.columns.length // s.lanes
 
@@ -183,10 +190,36 @@ def _tiles(context: Context, s: Contract, height: _Height, span: Span, parts: in
 
 def _tile(context: Context, s: Contract, height: _Height, parts: int) -> None:
     """The sums of a tile, over groups of terms that lie an equal step apart."""
+    low, high = block_span(context, s.over[-1])
+    count = high if low == "0" else context.scope.emit(f"sub i64 {high}, {low}")
+
+    def call(inside: Context, groups: Groups, fresh: str, *, has_terms: bool) -> None:
+        _call(inside, s, (height, parts), count if has_terms else "0", groups, fresh)
+    _in_groups(context, s, low, call)
+
+
+def _in_unit(context: Context, s: Contract, rows: Span) -> None:
+    """All sums of a block by the tile unit."""
+    terms = block_span(context, s.over[-1])
+
+    def call(inside: Context, groups: Groups, fresh: str, *, has_terms: bool) -> None:
+        multiply(inside, s, rows, terms if has_terms else ("0", "0"), groups, fresh)
+    _in_groups(context.bind_index(s.rows.index.name, rows[0], context.scope), s, terms[0], call)
+    context.kernel.forget()
+
+
+def parts(context: Context, s: Parts) -> None:
+    """What a tile unit multiplies, from a copy."""
+    def span(block: Block | For | None) -> Span:
+        return ("0", "0") if block is None else block_span(context, block)
+    divide(context, s, span(s.terms), span(s.rows), span(s.columns))
+    context.kernel.forget()
+
+
+def _in_groups(context: Context, s: Contract, low: str, call: Callable[..., None]) -> None:
+    """Call for the sums over groups of terms that lie an equal step apart, of which the innermost begin at `low`."""
     scope, (*outer, last) = context.scope, s.over
     assert s.columns.origin is not None
-    low, high = block_span(context, last)
-    count = high if low == "0" else scope.emit(f"sub i64 {high}, {low}")
     here = context.bind_index(s.columns.index.name, context.bindings[s.columns.origin.name].parts[0], scope)
     here = here.bind_index(last.index.name, low, scope)
     for b in outer:
@@ -196,7 +229,7 @@ def _tile(context: Context, s: Contract, height: _Height, parts: int) -> None:
 
     def groups(inside: Context, around: Sequence[Block], fresh: str) -> None:
         if not around:
-            _call(inside, s, (height, parts), count, (more, even), fresh)
+            call(inside, (more, even), fresh, has_terms=True)
             return
         b, *rest = around
 
@@ -206,7 +239,7 @@ def _tile(context: Context, s: Contract, height: _Height, parts: int) -> None:
         loop(inside.scope, *block_span(inside, b), "1", (), body)
     blocks = [b for run in around for b in run]
     if blocks:  # no terms, for the sums of none of the groups
-        _call(here, s, (height, parts), "0", (more, even), fresh)
+        call(here, (more, even), fresh, has_terms=False)
         fresh = "false"
     groups(here, blocks, fresh)
 
@@ -219,8 +252,7 @@ def _even(context: Context, left: Expr, outer: Sequence[Block]) -> list[Sequence
     return [(), *runs] if len(runs) == 1 else runs
 
 
-def _call(context: Context, s: Contract, size: tuple[_Height, int], count: str, outer: tuple[Sequence[Block], Sequence[Block]],
-          fresh: str) -> None:
+def _call(context: Context, s: Contract, size: tuple[_Height, int], count: str, outer: Groups, fresh: str) -> None:
     """A call of the function that makes the sums of a tile of so many rows and vectors, over two runs of blocks around the
     innermost."""
     kernel, scope, (height, parts) = context.kernel, context.scope, size

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from loopwright.ir.dims import Extent, floordiv, minimum, product
 from loopwright.ir.loops import Apply, Expr, Load, PartitionPoint, Prefix, Reduce, When, walk, walk_all
-from loopwright.ir.nest import Allocate, Contract, For, Let, Passes, Prefetch, Reduction, Scan, Statement, Store, While
+from loopwright.ir.nest import Allocate, Contract, For, Let, Parts, Passes, Prefetch, Reduction, Scan, Statement, Store, While
 from loopwright.ir.types import FLOATS
 from loopwright.kernels.maths import FUNCTIONS
 from loopwright.lower.codegen.arithmetic import FORMULAS
@@ -16,6 +16,7 @@ from loopwright.lower.survey import WEIGHTS
 TRIPS = 16  # of a loop whose number of trips is data
 HALVINGS = 10  # steps of a search
 HEAVY = 12  # a vector maths function
+PARTS = 8  # of a number
 APART = 20  # a load of its own for each lane, from where data says
 
 
@@ -42,6 +43,9 @@ def _of(statement: Statement) -> Extent:
         case Contract(rows=rows, columns=columns, over=over, left=left, right=right):
             inside = _expression(left) + _expression(right) - 1
             return product(_trips(b.extent, b.length) for b in (rows, columns, *over)) * inside
+        case Parts(terms=terms, rows=rows, times=times, columns=columns):
+            count = times * _trips(rows.extent, rows.length) if rows else columns.length if columns and columns.length else 1
+            return PARTS * _trips(terms.extent, terms.length) * count
         case Passes():
             raise AssertionError("a GPU alone has such passes")
         case Store(value=value, index=index):

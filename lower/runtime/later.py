@@ -74,6 +74,16 @@ def whole_of(kernel: str) -> str:
     return f"{kernel}_whole{kernel.rpartition('_')[2]}"
 
 
+def amx_of(kernel: str) -> str:
+    """The function of a kernel that uses the tile unit, a kind of its own."""
+    return f"{kernel}_amx{kernel.rpartition('_')[2]}"
+
+
+def usual_of(kernel: str) -> str:
+    """The function of a kernel for what the tile unit does not do, a kind of its own."""
+    return f"{kernel}_usual{kernel.rpartition('_')[2]}"
+
+
 def is_squeezed(function: str) -> bool:
     """Whether it is one of those."""
     return ".ones" in function

@@ -1,0 +1,336 @@
+"""Products of f32 in the tile unit of AMX, which multiplies bf16: each number is the sum of three of them, and of the nine
+products of the parts of two numbers the six largest are added up in f32.
+
+    void @lw_amx_rows(ptr source, ptr target, i64 rows, i64 width, i64 apart, i64 terms, ptr odd)         parts of rows
+    void @lw_amx_square(ptr source, ptr target, i64 width, i64 terms, i64 columns, ptr odd)               of terms by columns
+    void @lw_amx_products(ptr left, ptr right, ptr sums, i64 rows, i64 squares, ...)                      see `_products_text`
+
+A part has 8 of the 24 bits of a number, so that three say all of it. What is left out of a product is less than half of the
+last bit of it; and it takes fewer additions to make a sum, 32 terms of which meet before they are added to it: its error is
+half of what the same sum has in f32, one term after another.
+
+Guarantees: where a number is not finite, or so large or small that its parts, or sums of their products, do not say the same,
+`odd` becomes 1, whichever thread finds it; an element's sum does not depend on the tile that it is in.
+"""
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import partial
+
+from loopwright.ir.dims import product
+from loopwright.ir.loops import Load
+from loopwright.ir.nest import Block, Contract, Parts, Statement
+from loopwright.lower.codegen.addresses import locate, offset_of
+from loopwright.lower.codegen.context import Context
+from loopwright.lower.codegen.machine import ATTRIBUTES
+from loopwright.lower.codegen.spans import Span
+from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
+from loopwright.lower.tiling import every, fullness
+
+ODD = "odd"  # the buffer of what threads find out
+LANES, TERMS, TILE = 16, 32, 1 << 10  # of a vector of f32; of a tile of bf16; bytes
+LEAST, MOST = 2.0 ** -102, 2.0 ** 52  # of numbers whose last part is no denormal, and whose products' sums are finite
+AHEAD, LINE = 12, 64  # lines of the next panel that each square of terms asks for; bytes
+SMALL = (2, 0), (1, 0), (1, 1), (0, 1), (0, 2)  # which parts of both sides are multiplied first, for their sums are small
+LARGE = ((0, 0),)
+Pairs = Sequence[tuple[int, int]]
+CONFIG = "lw_amx_config"
+F, B = f"<{LANES} x float>", f"<{LANES} x i32>"
+
+
+def amx_functions(function: Function) -> None:
+    """Let a module have these functions."""
+    colsb, rows = ", ".join(["i16 64"] * 8 + ["i16 0"] * 8), ", ".join(["i8 16"] * 8 + ["i8 0"] * 8)
+    function.constants.add(f"@{CONFIG} = internal constant <{{ i8, [15 x i8], [16 x i16], [16 x i8] }}> <{{ i8 1, "
+                           f"[15 x i8] zeroinitializer, [16 x i16] [{colsb}], [16 x i8] [{rows}] }}>, align 64")
+    for text in (_rows_text, _square_text, _products_text):
+        own = Function(function.declarations, function.constants)
+        header = text(own.root)
+        function.constants.add(f"define internal void @{header} noinline {ATTRIBUTES} {{\n{own.body()}\n  ret void\n}}")
+
+
+# ---- parts ------------------------------------------------------------------------------------------
+class _Seen:
+    """The largest and the least size of numbers that are not zero, as bits, in each lane."""
+
+    def __init__(self, most: str = "zeroinitializer", least: str = "splat (i32 -1)") -> None:
+        self.carried = ((B, most), (B, least))
+
+    def with_numbers(self, scope: Scope, bits: str) -> _Seen:
+        (_, most), (_, least) = self.carried
+        size = scope.emit(f"and {B} {bits}, splat (i32 {(1 << 31) - 1})")
+        before = scope.emit(f"add {B} {size}, splat (i32 -1)")
+        return _Seen(scope.call(B, f"llvm.umax.v{LANES}i32", [(B, most), (B, size)]),
+                     scope.call(B, f"llvm.umin.v{LANES}i32", [(B, least), (B, before)]))
+
+    def tell(self, scope: Scope) -> None:
+        """Say whether parts do not say all of some number."""
+        (_, most), (_, least) = self.carried
+        large, small = (scope.call("i32", f"llvm.vector.reduce.{kind}.v{LANES}i32", [(B, x)])
+                        for kind, x in (("umax", most), ("umin", least)))
+        tests = f"icmp ugt i32 {large}, {_bits(MOST)}", f"icmp ult i32 {small}, {_bits(LEAST) - 1}"
+
+        def odd(inner: Scope) -> Carried:
+            inner.do("store atomic i32 1, ptr %odd monotonic, align 4")
+            return ()
+        branch(scope, scope.emit("or i1 " + ", ".join(map(scope.emit, tests))), odd, rare=True)
+
+
+def _bits(x: float) -> int:
+    return int.from_bytes(struct.pack("<f", x), "little")
+
+
+def _split(scope: Scope, bits: str) -> list[str]:
+    """The three parts of each number of a vector, in the upper half of its bits: each is what is left, rounded."""
+    found = list[str]()
+    for _ in range(2):
+        up = scope.emit(f"add {B} {bits}, splat (i32 {1 << 15})")
+        found.append(scope.emit(f"and {B} {up}, splat (i32 {-1 << 16})"))
+        x, part = (scope.emit(f"bitcast {B} {v} to {F}") for v in (bits, found[-1]))
+        bits = scope.emit(f"bitcast {F} {scope.emit(f'fsub {F} {x}, {part}')} to {B}")
+    return [*found, bits]
+
+
+def _load(scope: Scope, at: str, count: str | None) -> str:
+    """A vector of so many numbers, past which there are zeros; None: all."""
+    if count is None:
+        return scope.emit(f"load {B}, ptr {at}, align 4")
+    first = scope.emit(f"insertelement {B} poison, i32 {scope.emit(f'trunc i64 {count} to i32')}, i32 0")
+    many = scope.emit(f"shufflevector {B} {first}, {B} poison, {B} zeroinitializer")
+    steps = ", ".join(f"i32 {k}" for k in range(LANES))
+    mask = scope.emit(f"icmp slt {B} <{steps}>, {many}")
+    return scope.call(B, f"llvm.masked.load.v{LANES}i32.p0",
+                      [("ptr", at), ("i32", "4"), (f"<{LANES} x i1>", mask), (B, "zeroinitializer")])
+
+
+def _at(scope: Scope, base: str, count: str | int) -> str:
+    """So many bytes on."""
+    return scope.emit(f"getelementptr i8, ptr {base}, i64 {count}")
+
+
+def _rows_text(root: Scope) -> str:
+    """target[r, k // 32, part, k % 32] for source[r, k], rows of which are `width` numbers and `apart` bf16 apart."""
+    whole = root.emit(f"and i64 %terms, -{TERMS}")
+    odd_words = ", ".join(f"i32 {2 * k + 1}" for k in range(TERMS))
+
+    def row(scope: Scope, r: str, state: list[str]) -> list[str]:
+        source = _at(scope, "%source", scope.emit(f"mul i64 {scope.emit(f'mul i64 {r}, %width')}, 4"))
+        target = _at(scope, "%target", scope.emit(f"mul i64 {scope.emit(f'mul i64 {r}, %apart')}, 2"))
+
+        def square(inner: Scope, k: str, now: list[str], *, is_last: bool) -> list[str]:
+            seen, halves = _Seen(*now), []
+            for half in range(2):
+                at = inner.emit(f"add i64 {k}, {half * LANES}")
+                left = inner.emit(f"sub i64 %terms, {at}") if is_last else None
+                x = _load(inner, _at(inner, source, inner.emit(f"mul i64 {at}, 4")), left)
+                seen = seen.with_numbers(inner, x)
+                halves.append(_split(inner, x))
+            to = _at(inner, target, inner.emit(f"mul i64 {k}, 6"))
+            for part, (low, high) in enumerate(zip(*halves, strict=True)):
+                words = [inner.emit(f"bitcast {B} {x} to <{TERMS} x i16>") for x in (low, high)]
+                made = inner.emit(f"shufflevector <{TERMS} x i16> {words[0]}, <{TERMS} x i16> {words[1]}, <{TERMS} x i32> <{odd_words}>")
+                inner.do(f"store <{TERMS} x i16> {made}, ptr {_at(inner, to, part * LINE)}, align 64")
+            return [x for _, x in seen.carried]
+        for low, high, is_last in (("0", whole, False), (whole, "%terms", True)):
+            state = loop(scope, low, high, str(TERMS), [(B, x) for x in state], partial(square, is_last=is_last))
+        return state
+    _Seen(*loop(root, "0", "%rows", "1", _Seen().carried, row)).tell(root)
+    return "lw_amx_rows(ptr noalias %source, ptr noalias %target, i64 %rows, i64 %width, i64 %apart, i64 %terms, ptr %odd)"
+
+
+def _square_text(root: Scope) -> str:
+    """target[part, column // 16, k // 2, column % 16, k % 2] for source[k, column], of up to 32 terms and columns."""
+    def pair(scope: Scope, k: str, state: list[str], *, is_whole: bool) -> list[str]:
+        seen = _Seen(*state)
+        for tile in range(2):
+            both = []
+            for second in range(2):
+                at, count = scope.emit(f"add i64 {k}, {second}"), None
+                if not is_whole:
+                    left = scope.call("i64", "llvm.smax.i64", [("i64", scope.emit(f"sub i64 %columns, {tile * LANES}")), ("i64", "0")])
+                    count = scope.emit(f"select i1 {scope.emit(f'icmp sge i64 {at}, %terms')}, i64 0, i64 {left}")
+                place = _at(scope, "%source", scope.emit(f"mul i64 {scope.emit(f'mul i64 {at}, %width')}, 4"))
+                x = _load(scope, _at(scope, place, tile * LANES * 4), count)
+                seen = seen.with_numbers(scope, x)
+                both.append(_split(scope, x))
+            for part, (first, second_of) in enumerate(zip(*both, strict=True)):
+                words = scope.emit(f"or {B} {scope.emit(f'lshr {B} {first}, splat (i32 16)')}, {second_of}")
+                to = _at(scope, "%target", scope.emit(f"add i64 {scope.emit(f'mul i64 {k}, 32')}, {(2 * part + tile) * TILE}"))
+                scope.do(f"store {B} {words}, ptr {to}, align 64")
+        return [x for _, x in seen.carried]
+
+    def pairs(scope: Scope, *, is_whole: bool) -> Carried:
+        made = loop(scope, "0", str(TERMS), "2", _Seen().carried, partial(pair, is_whole=is_whole))
+        return [(B, x) for x in made]
+    least = root.call("i64", "llvm.smin.i64", [("i64", "%terms"), ("i64", "%columns")])
+    made = branch(root, root.emit(f"icmp sge i64 {least}, {TERMS}"), partial(pairs, is_whole=True), partial(pairs, is_whole=False))
+    _Seen(*made).tell(root)
+    return "lw_amx_square(ptr noalias %source, ptr noalias %target, i64 %width, i64 %terms, i64 %columns, ptr %odd)"
+
+
+# ---- products ---------------------------------------------------------------------------------------
+def _products_text(root: Scope) -> str:
+    """sums[r, :] += the products of `rows` rows with a panel of up to 32 columns, or 16 if it is narrow: of `squares` terms, 32
+    in each, in groups, and groups of groups, which lie a step and a jump apart; `across` bytes are between rows of the left
+    side, `apart` between those of the sums, which are set if `fresh`. The caches are asked for what is `ahead`."""
+    root.run("llvm.x86.ldtilecfg", [("ptr", f"@{CONFIG}")])
+    whole = root.emit(f"and i64 {root.emit(f'add i64 %rows, {LANES - 1}')}, -{TERMS}")  # 16 or less make half a tile
+
+    def tiles(scope: Scope, r: str, height: int) -> list[str]:
+        branch(scope, "%narrow", partial(_tile, r=r, height=height, width=1), partial(_tile, r=r, height=height, width=2))
+        return []
+    loop(root, "0", whole, str(TERMS), (), lambda scope, r, _: tiles(scope, r, 2))
+    loop(root, whole, "%rows", str(TERMS), (), lambda scope, r, _: tiles(scope, r, 1))
+    root.run("llvm.x86.tilerelease", [])
+    return "lw_amx_products(ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %rows, i64 %squares, i64 %jumps, " \
+        "i64 %left.jump, i64 %right.jump, i64 %groups, i64 %left.step, i64 %right.step, i64 %across, i64 %apart, i1 %fresh, " \
+        "i1 %narrow, ptr %ahead)"
+
+
+def _tile(scope: Scope, r: str, height: int, width: int) -> Carried:
+    """Sums of so many tiles below and beside each other, in registers."""
+    left = _at(scope, "%left", scope.emit(f"mul i64 {r}, %across"))
+    sums = _at(scope, "%sums", scope.emit(f"mul i64 {r}, %apart"))
+    lower = [scope.emit(f"mul i64 {x}, {LANES}") for x in ("%across", "%apart")]
+    places = [(2 * row + column, _at(scope, _at(scope, sums, lower[1]) if row else sums, column * LINE))
+              for row in range(height) for column in range(width)]
+
+    for tile, _ in places:
+        scope.run("llvm.x86.tilezero", [("i8", str(tile))])
+    ahead = _at(scope, "%ahead", scope.emit(f"mul i64 {scope.emit(f'mul i64 {r}, %squares')}, {AHEAD * LINE // TERMS}"))
+
+    def all_terms(order: Pairs, asks: bool) -> None:
+        def jump(inner: Scope, j: str, _: list[str]) -> list[str]:
+            loop(inner, "0", "%groups", "1", (), partial(group, sides=_moved(inner, (left, "%right"), j, "jump")))
+            return []
+
+        def group(inner: Scope, g: str, _: list[str], sides: Sequence[str]) -> list[str]:
+            loop(inner, "0", "%squares", "1", (), partial(square, sides=_moved(inner, sides, g, "step")))
+            return []
+
+        def square(inner: Scope, k: str, _: list[str], sides: Sequence[str]) -> list[str]:
+            if asks:
+                soon = _at(inner, ahead, inner.emit(f"mul i64 {k}, {AHEAD * LINE}"))
+                for line in range(AHEAD):
+                    inner.run("llvm.prefetch.p0", [("ptr", _at(inner, soon, line * LINE)), ("i32", "0"), ("i32", "2"), ("i32", "1")])
+            a, b = (_at(inner, side, inner.emit(f"mul i64 {k}, {step}")) for side, step in zip(sides, (3 * LINE, 6 * TILE), strict=True))
+            _square(inner, (a, _at(inner, a, lower[0])), b, height, width, order)
+            return []
+        loop(scope, "0", "%jumps", "1", (), jump)
+    all_terms(SMALL, asks=True)
+    all_terms(LARGE, asks=False)
+    _store(scope, places, sums, height, width)
+    return ()
+
+
+def _moved(scope: Scope, sides: Sequence[str], number: str, step: str) -> list[str]:
+    """Both sides, so many steps on."""
+    return [_at(scope, at, scope.emit(f"mul i64 {number}, %{side}.{step}")) for at, side in zip(sides, ("left", "right"), strict=True)]
+
+
+def _store(scope: Scope, places: Sequence[tuple[int, str]], sums: str, height: int, width: int) -> None:
+    """Store the sums, or add them to what is there."""
+    def fresh(inner: Scope) -> Carried:
+        for tile, at in places:
+            inner.run("llvm.x86.tilestored64", [("i8", str(tile)), ("ptr", at), ("i64", "%apart")])
+        return ()
+
+    def added(inner: Scope) -> Carried:
+        kept = inner.function.slot(4 * TILE, "i8", 64)
+        for tile, _ in places:
+            to = _at(inner, kept, tile // 2 * 2 * TILE + tile % 2 * LINE)
+            inner.run("llvm.x86.tilestored64", [("i8", str(tile)), ("ptr", to), ("i64", str(2 * LINE))])
+
+        def row(here: Scope, r: str, _: list[str]) -> list[str]:
+            to = _at(here, sums, here.emit(f"mul i64 {r}, %apart"))
+            of = _at(here, kept, here.emit(f"mul i64 {r}, {2 * LINE}"))
+            for column in range(width):
+                at = _at(here, to, column * LINE)
+                before = here.emit(f"load {F}, ptr {at}, align 4")
+                more = here.emit(f"load {F}, ptr {_at(here, of, column * LINE)}, align 64")
+                here.do(f"store {F} {here.emit(f'fadd {F} {before}, {more}')}, ptr {at}, align 4")
+            return []
+        loop(inner, "0", str(height * LANES), "1", (), row)
+        return ()
+    branch(scope, "%fresh", fresh, added)
+
+
+def _square(scope: Scope, rows: Sequence[str], right: str, height: int, width: int, order: Pairs) -> None:
+    """Products of 32 terms: of these parts."""
+    there: dict[int, int] = {}  # which part each register has
+
+    def loaded(tile: int, part: int, at: str, stride: str) -> None:
+        if there.get(tile) != part:
+            there[tile] = part
+            scope.run("llvm.x86.tileloadd64", [("i8", str(tile)), ("ptr", at), ("i64", stride)])
+    before = -1
+    for of_left, of_right in order:
+        pairs = [(row, column) for row in range(height) for column in range(width)]
+        for row, column in pairs if before != of_left else sorted(pairs, key=lambda x: x[1]):
+            loaded(6 + column, of_right, _at(scope, right, (2 * of_right + column) * TILE), str(LINE))
+            loaded(4 + row, of_left, _at(scope, rows[row], of_left * LINE), "%across")
+            scope.run("llvm.x86.tdpbf16ps", [("i8", str(x)) for x in (2 * row + column, 4 + row, 6 + column)])
+        before = of_left
+
+
+def suits(context: Context, body: Sequence[Statement]) -> str:
+    """Whether there are so many rows, columns and terms that tiles are full enough."""
+    scope, kernel, found = context.scope, context.kernel, "true"
+    for sizes in {(x.rows.extent, x.columns.extent, x.over[-1].extent) for x in every(body) if isinstance(x, Contract) and x.unit}:
+        there, full = (kernel.extent(x) for x in fullness(sizes))
+        found = scope.emit(f"and i1 {found}, {scope.emit(f'icmp sle i64 {full}, {there}')}")
+    return found
+
+
+# ---- statements -------------------------------------------------------------------------------------
+def divide(context: Context, s: Parts, terms: Span, rows: Span, columns: Span) -> None:
+    """Do a statement of parts; spans: of its blocks."""
+    kernel, scope = context.kernel, context.scope
+    amx_functions(kernel.function)
+    source, target = (locate(context, kernel.buffers[name], (kernel.terms.of(at),)).pointer
+                      for name, at in ((s.source, s.place), (s.target, s.at)))
+
+    def length(span: Span) -> str:
+        return span[1] if span[0] == "0" else scope.emit(f"sub i64 {span[1]}, {span[0]}")
+    given, odd = f"ptr {source}, ptr {target}", kernel.pointers[ODD]
+    if s.columns is None:
+        count = scope.emit(f"mul i64 {length(rows)}, {s.times}")
+        scope.do(f"call void @lw_amx_rows({given}, i64 {count}, i64 {s.width}, i64 {s.apart}, i64 {length(terms)}, ptr {odd})")
+    else:
+        scope.do(f"call void @lw_amx_square({given}, i64 {s.width}, i64 {length(terms)}, i64 {length(columns)}, ptr {odd})")
+
+
+def multiply(context: Context, s: Contract, rows: Span, terms: Span, runs: Sequence[Sequence[Block]], fresh: str) -> None:
+    """The sums of a block of rows and a panel of columns, over two runs of blocks around the innermost."""
+    kernel, scope = context.kernel, context.scope
+    amx_functions(kernel.function)
+    sums = Load(s.buffer, s.at, s.dtype)
+    places = [(kernel.buffers[str(x.array)], tuple([kernel.terms.of(i) for i in x.index]))
+              for x in (s.left, s.right, sums) if isinstance(x, Load)]
+
+    def step(side: int, index: object, size: int) -> str:
+        found = offset_of(context, *places[side])[0].get(kernel.terms.of(index), 0)  # type: ignore[arg-type]
+        return kernel.extent(found * size)
+    left, right, at = (locate(context, *place).pointer for place in places)
+    count = scope.emit(f"sub i64 {rows[1]}, {rows[0]}")
+    many = scope.emit(f"sub i64 {terms[1]}, {terms[0]}")
+    squares = scope.emit(f"sdiv i64 {scope.emit(f'add i64 {many}, {TERMS - 1}')}, {TERMS}")
+    given = [f"ptr {left}", f"ptr {right}", f"ptr {at}", f"i64 {count}", f"i64 {squares}"]
+    for run in runs:
+        steps = [step(side, run[-1].index, 2) if run else "0" for side in (0, 1)]
+        given += [f"i64 {kernel.extent(product(b.extent for b in run))}", *(f"i64 {x}" for x in steps)]
+    assert s.columns.origin is not None and s.columns.length is not None
+    panel, width = context.bindings[s.columns.origin.name].parts[0], s.columns.length
+    past = scope.emit(f"sub nsw i64 {kernel.extent(s.columns.extent)}, {panel}")
+    is_last = scope.emit(f"icmp sle i64 {past}, {width}")
+    panels = scope.emit(f"mul i64 {step(1, s.columns.origin, 2)}, {width}")
+    ahead = _at(scope, right, scope.emit(f"select i1 {is_last}, i64 0, i64 {panels}"))
+    given += [f"i64 {step(0, s.rows.index, 2)}", f"i64 {step(2, s.rows.index, 4)}", f"i1 {fresh}",
+              f"i1 {scope.emit(f'icmp sle i64 {past}, {width // 2}')}", f"ptr {ahead}"]
+
+    def call(inside: Scope) -> Carried:
+        inside.do(f"call void @lw_amx_products({', '.join(given)})")
+        return ()
+    odd = scope.emit(f"load atomic i32, ptr {kernel.pointers[ODD]} monotonic, align 4")
+    branch(scope, scope.emit(f"icmp eq i32 {odd}, 0"), call)
