@@ -236,10 +236,10 @@ class Parts:
     target: str
     at: Expr
     terms: Block
-    width: int
+    width: Extent
     rows: For | None = None
     times: int = 1
-    apart: int = 0
+    apart: Extent = 0
     columns: Block | None = None
 
 

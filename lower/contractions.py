@@ -11,16 +11,17 @@ import numpy as np
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.loops import Expr, Index, Load, walk
-from loopwright.ir.nest import For, Nest, Reduction
+from loopwright.ir.nest import Block, For, Nest, Reduction
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.schedule import FewTerms, Instruction, Pack, Parallel, Reorder, Schedule, Split, Tensorize
 from loopwright.ir.types import BF16, F32, F64, I32, I64, U32, U64
 from loopwright.lower.convolution_ops import grouped, one_group
 from loopwright.lower.few_columns import FEATURES, one_of_few, spelled_out
+from loopwright.lower.packing import window_of
 from loopwright.lower.scheduling import build_nest, fits
 from loopwright.lower.target import Target
-from loopwright.lower.tiling import AMX, SQUARE, block_of, factors, go_in_pairs, loops, may_fill, pairs_of
+from loopwright.lower.tiling import AMX, PARTS, SQUARE, block_of, factors, go_in_pairs, loops, may_fill, pairs_of
 
 MOST_TERMS = 256  # after which a tile's sums are added to memory
 PANEL_BYTES = 1 << 15  # of the columns' factors, which stay in the first cache from tile to tile
@@ -28,6 +29,7 @@ ROW_BYTES = 4096  # of a block's sums, which stay in the second cache with the f
 FEATURE_BYTES = 256  # of a row of a convolution's factors: those of 9 positions and 512 terms stay in the second cache
 BLOCK_TERMS = 84 * 256  # of rows that take the columns' factors one tile after the other, from the second cache
 UNIT_TERMS, UNIT_ROWS = 512, 256  # of a block for the tile unit: parts of the rows take two fifths of the second cache
+UNIT_BYTES, IMAGES = 1 << 20, 8  # of the columns' factors of a convolution; rows of an image that are packed together
 LOW = 4, 2  # heights of tiles that have all rows of an image
 WIDE, NARROW = (2, 6), (2, 4)  # vectors and positions of a spelled-out sum in flight, with 32 registers and with 16
 KNOWN = 150  # terms of a convolution's sum that is spelled out, where this is known
@@ -70,7 +72,11 @@ def product_schedule(region: Graph, placed: Schedule, target: Target) -> Schedul
     pairs = has_pairs(target, fold.dtype) and go_in_pairs(left, right, fold.dtype)
     term = pairs_of(terms[-1]) if pairs else terms[-1]
     wide = max(1, (ROW_BYTES if is_product else FEATURE_BYTES) // (tile.columns * fold.dtype.itemsize)) * tile.columns
-    tiled = (*placed, *order, *_blocks(stage, outer, rows, columns, term.name, read, tile, wide, pairs))
+    over = [Block(k, n) for k, n in (*[x for x in fold.over if x[0] != terms[-1]], (terms[-1], sizes[2]))]
+    if in_unit and not is_product:
+        wide = _unit_columns(product(n for _, n in fold.over), tile)
+    images = [f for f in outer[-1:] if in_unit and f.index not in read and window_of(f.index, over, left)[1:] == (1, 1)]
+    tiled = (*placed, *order, *_blocks(stage, outer, rows, columns, term.name, read, tile, wide, pairs, images))
     in_flight = WIDE if target.vector_registers > 16 else NARROW
     return (*tiled, *_few_terms(region, tiled, FewTerms(stage, tile.lanes, *in_flight)))
 
@@ -164,10 +170,17 @@ def high_tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
     return Tile((*range(height, height // 2 - 1, -1), *(h for h in LOW if h < height // 2)), tile.lanes, 2, bytes_each)
 
 
+def _unit_columns(terms: Extent, tile: Tile) -> int:
+    """How many columns of a convolution have factors that stay in the second cache."""
+    most = UNIT_BYTES // (PARTS * BF16.itemsize * terms) if isinstance(terms, int) else 0
+    return max(most // tile.columns, 2) * tile.columns
+
+
 def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str, read: set[Index], tile: Tile,
-            wide: int, pairs: bool) -> list[Instruction]:
+            wide: int, pairs: bool, images: Sequence[For]) -> list[Instruction]:
     """Blocks of so many columns, of which the factors are packed once; blocks of rows in them; tiles. What the columns' factors
-    do not depend on stands inside."""
+    do not depend on stands inside. images: the loop over rows of an image whose windows share these, which are packed for some
+    of them."""
     column, row = columns.index.name, rows.index.name
     if isinstance(columns.extent, int):
         wide = min(wide, -(-columns.extent // tile.columns) * tile.columns)
@@ -175,6 +188,13 @@ def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str
     around = [f.index.name for f in outer if f.index in read]
     inside = [f.index.name for f in outer if f.index not in read]
     shared = tuple(around[:1] or inside[-1:]) or (block, stripe)
+    if images:
+        *others, image = inside
+        several = block_of(image, IMAGES).name
+        return [Split(column, wide), Split(row, tile.high), Split(image, IMAGES),
+                Reorder((*around, block, *others, several, stripe, image, row, column)),
+                Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2, pairs, tile.unit), Pack("right", block),
+                Pack("left", stripe), Parallel(tuple(around[:1]) or (several,))]
     return [Split(column, wide), Split(row, tile.high), Reorder((*around, block, *inside, stripe, row, column)),
             Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2, pairs, tile.unit), Pack("right", block),
             Pack("left", block_of(term, tile.depth).name), Parallel(shared)]

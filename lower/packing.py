@@ -4,7 +4,7 @@ Guarantees: each function checks, then does; ValueError says why a nest does not
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -98,59 +98,128 @@ def _check_bound(copy: _Copy, after: Sequence[Statement]) -> None:
 
 def _left(s: Contract, f: For | None) -> _Copy:
     """The left side packed in the body of f."""
-    if f is None or f.index != s.over[-1].origin:
-        raise ValueError("the left side is packed for a block of its terms")
     assert isinstance(s.rows.length, int)
-    return _left_copy(s.buffer, s.rows, s.over, s.left, s.lanes, past(s.heights, s.rows.length), bool(s.unit))
+    beyond = past(s.heights, s.rows.length)
+    if f is not None and f.index == s.over[-1].origin:
+        return _left_copy(s.buffer, s.rows, s.over, s.left, s.lanes, beyond, bool(s.unit))
+    if f is None or not s.unit or f.index != s.rows.origin:
+        raise ValueError("the left side is packed for a block of its terms, or, for a unit, of its rows")
+    images = [x for x in f.body if isinstance(x, For) and x.origin is not None]
+    if len(images) != 1 or len(f.body) != 1 or window_of(images[0].index, s.over, s.left)[1:] != (1, 1):
+        raise ValueError("of a block of rows it is packed for a loop over other rows, which windows share")
+    return _left_of_rows(s.buffer, s.rows, altered(images[0], body=()), s.over, s.left, s.lanes, beyond)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """How rows of a block are copied whose terms are these: `others` are indices of a sum that have copies of their own. Windows
+    that step by one position, or by two, share the rows that they have in common."""
+
+    rows: Block
+    terms: Block
+    others: Sequence[Block]
+    window: Block | None
+    step: int
+    stride: int
+
+    @classmethod
+    def of(cls, rows: Block, over: Sequence[Block], value: Expr) -> _Rows:
+        window, step, stride = window_of(rows.index, over, value)
+        return cls(rows, over[-1], [b for b in over[:-1] if b is not window], window, step, stride)
+
+    @property
+    def reach(self) -> Extent:
+        return 0 if self.window is None else (self.window.extent - 1) * self.step
+
+    @property
+    def more(self) -> Extent:
+        """Rows that windows reach past the block's own."""
+        return floordiv(self.reach + (self.stride - 1), self.stride)
+
+    @property
+    def row(self) -> Expr:
+        assert self.rows.origin is not None
+        return minus(self.rows.index, self.rows.origin)
+
+    @property
+    def moved(self) -> Expr:
+        """The number of the row that is read."""
+        moved = times(self.row, Literal(self.stride, I64))
+        return moved if self.window is None else plus(moved, times(self.window.index, Literal(self.step, I64)))
+
+    def each(self, beyond: int) -> For:
+        """The loop over what is copied."""
+        assert self.rows.length
+        extents = (n + self.more + beyond for n in (self.rows.extent, self.rows.length))
+        extent, length = extents
+        return For(self.rows.index, extent, (), origin=self.rows.origin, length=length)
+
+    def copied(self, buffer: str, place: Callable[[Expr], Expr], value: Expr, lanes: int, beyond: int) -> Statement:
+        """The loops that copy; place: of a row."""
+        rows, last, window, each = self.rows, self.terms, self.window, self.each(beyond)
+        terms = For(last.index, last.extent, (), lanes, 4, origin=last.origin, length=last.length)
+        if window is not None and self.stride > 1:
+            at = plus(times(rows.index, Literal(self.stride, I64)), window.index)
+            value = _until((rows.extent - 1) * self.stride + window.extent, at, value)
+            return terms.with_body((For(window.index, self.stride, (
+                each.with_body((Store(buffer, (place(self.moved),), value),)),)),))
+        first = value if window is None else transform(value, lambda e: Literal(0, I64) if e == window.index else None)
+        first = _until(rows.extent + self.more, rows.index, first) if beyond else first
+        store = Store(buffer, (place(self.row),), first)
+        body = _across(each.with_body((terms.with_body((store,)),)))
+        if (self.others or window is not None) and not body.tiled:  # pixels have few features: which lanes these are is found
+            body = terms.with_body((each.with_body((store,)),))  # out once for all
+        return body
 
 
 @lru_cache(KNOWN)
 def _left_copy(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, lanes: int, beyond: int,
                in_parts: bool) -> _Copy:
-    """A block of rows, and rows of zeros beyond it, in pieces of one depth: rows lie a known distance apart. Windows that
-    step by one position, or by two, share the rows that they have in common. In parts rows beyond it may hold any numbers."""
-    room, beyond = beyond, 0 if in_parts else beyond
-    last = over[-1]
-    assert last.origin and last.length and rows.origin and rows.length
+    """A block of rows, and rows of zeros beyond it, in pieces of one depth: rows lie a known distance apart. In parts rows beyond
+    it may hold any numbers."""
+    last, x = over[-1], _Rows.of(rows, over, value)
+    assert last.origin and last.length and rows.length
     width = last.length + lanes  # as the sums' rows
-    window, step, stride = _window(rows, over, value)
-    others = [b for b in over[:-1] if b is not window]
-    reach = 0 if window is None else (window.extent - 1) * step
-    more = floordiv(reach + (stride - 1), stride)  # rows that windows reach past the block's own
-    count, extent = rows.length + more + beyond, rows.extent + more + beyond
-    start, row = last.origin, minus(rows.index, rows.origin)
-    moved = times(row, Literal(stride, I64))
-    moved = moved if window is None else plus(moved, times(window.index, Literal(step, I64)))
-    before = times(_flat(others), integer(count * stride * width))
+    start, count = last.origin, x.each(0 if in_parts else beyond).length
+    assert count is not None
+    before = times(_flat(x.others), integer(count * x.stride * width))
 
     def place(at: Expr) -> Expr:
         return plus(plus(before, times(at, Literal(width, I64))), minus(last.index, start))
-    name = f"{sums}_left_whole" if in_parts else f"{sums}_left"
-    buffer = Buffer(name, (product(b.extent for b in others) * count * stride * width,), value.dtype, "local")
-    terms = For(last.index, last.extent, (), lanes, 4, origin=last.origin, length=last.length)
-    each = For(rows.index, extent, (), origin=rows.origin, length=count)
-    if window is not None and stride > 1:
-        at = plus(times(rows.index, Literal(stride, I64)), window.index)
-        value = _until((rows.extent - 1) * stride + window.extent, at, value)
-        body: Statement = terms.with_body((For(window.index, stride, (
-            each.with_body((Store(buffer.name, (place(moved),), value),)),)),))
-    else:
-        first = value if window is None else transform(value, lambda e: Literal(0, I64) if e == window.index else None)
-        first = _until(rows.extent + more, rows.index, first) if beyond else first
-        store = Store(buffer.name, (place(row),), first)
-        body = _across(each.with_body((terms.with_body((store,)),)))
-        if len(over) > 1 and not body.tiled:  # pixels have few features: which lanes these are is found out once for all
-            body = terms.with_body((each.with_body((store,)),))
-    fill = _around(others, body)
+    name, copies = f"{sums}_left_whole" if in_parts else f"{sums}_left", product(b.extent for b in x.others)
+    buffer = Buffer(name, (copies * count * x.stride * width,), value.dtype, "local")
+    fill = _around(x.others, x.copied(name, place, value, lanes, 0 if in_parts else beyond))
     if not in_parts:
-        return _Copy.of((buffer,), (fill,), place(moved))
-    rows_of_other = (count + room) * stride
-    apart = PARTS * last.length + LINE  # lines of the caches that rows share are few
-    target = Buffer(f"{sums}_left", (product(b.extent for b in others) * rows_of_other * apart,), BF16, "local")
-    begin = times(_flat(others), integer(rows_of_other * apart))
-    divide = Parts(name, before, target.name, begin, last, width, each, stride, apart)
-    at = plus(plus(begin, times(moved, Literal(apart, I64))), times(minus(last.index, start), Literal(PARTS, I64)))
-    return _Copy.of((target, buffer), (fill, _around(others, divide)), at)
+        return _Copy.of((buffer,), (fill,), place(x.moved))
+    size, apart = (count + beyond) * x.stride, PARTS * last.length + LINE
+    target = Buffer(f"{sums}_left", (copies * size * apart,), BF16, "local")
+    begin = times(_flat(x.others), integer(size * apart))
+    divide = Parts(name, before, target.name, begin, last, width, x.each(0), x.stride, apart)
+    at = plus(plus(begin, times(x.moved, Literal(apart, I64))), times(minus(last.index, start), Literal(PARTS, I64)))
+    return _Copy.of((target, buffer), (fill, _around(x.others, divide)), at)
+
+
+@lru_cache(KNOWN)
+def _left_of_rows(sums: str, rows: Block, images: For, over: tuple[Block, ...], value: Expr, lanes: int, beyond: int) -> _Copy:
+    """Parts of all terms of a block of rows of several images, or of rows of one: what their windows have in common once."""
+    last, (window, _, _) = altered(over[-1], origin=None, length=None), window_of(images.index, over, value)
+    assert window is not None and images.origin is not None and images.length is not None
+    first = transform(value, lambda e: Literal(0, I64) if e == window.index else None)
+    x = _Rows.of(rows, (*[b for b in over[:-1] if b is not window], last), first)
+    count, more = x.each(0).length, window.extent - 1
+    assert count is not None
+    width, high = floordiv(last.extent + (SQUARE - 1), SQUARE) * SQUARE, images.length + more
+    size, apart = (count + beyond) * x.stride, PARTS * width + LINE
+    copies, wide = product(b.extent for b in x.others), integer(apart)
+    target = Buffer(f"{sums}_left", (copies * high * size * apart,), BF16, "local")
+    whole = Buffer(f"{sums}_left_whole", (count * x.stride * width,), value.dtype, "local")
+    image = plus(times(_flat(x.others), integer(high)), minus(images.index, images.origin))
+    fill = x.copied(whole.name, lambda at: plus(times(at, integer(width)), last.index), first, lanes, 0)
+    divide = Parts(whole.name, Literal(0, I64), target.name, times(image, integer(size * apart)), last, width, x.each(0), x.stride,
+                   apart)
+    each = For(images.index, images.extent + more, (Allocate(whole), fill, divide), origin=images.origin, length=high)
+    at = plus(times(plus(image, window.index), integer(size * apart)), times(x.moved, wide))
+    return _Copy.of((target,), (_around(x.others, each),), plus(at, times(last.index, Literal(PARTS, I64))))
 
 
 def _until(end: Extent, at: Expr, value: Expr) -> Expr:
@@ -158,11 +227,11 @@ def _until(end: Extent, at: Expr, value: Expr) -> Expr:
     return When(less(at, integer(end)), value, Literal(scalar(0, value.dtype), value.dtype))
 
 
-def _window(rows: Block, over: Sequence[Block], value: Expr) -> tuple[Block | None, int, int]:
+def window_of(row: Index, over: Sequence[Block], value: Expr) -> tuple[Block | None, int, int]:
     """The index of a sum that moves the rows which are read by whole positions, by how many, and how many lie between two rows
     that are read: 1, or 2 where the index moves by one."""
     for b in reversed(over[:-1]):
-        found = {(c.get(rows.index), c.get(b.index)) for c in _linear_parts(value, {rows.index, b.index})}
+        found = {(c.get(row), c.get(b.index)) for c in _linear_parts(value, {row, b.index})}
         stride, step = next(iter(found)) if len(found) == 1 else (None, None)
         if not isinstance(step, int) or not isinstance(stride, int) or step <= 0:
             continue

@@ -50,8 +50,9 @@ def unit_count(context: Context, f: For) -> str:
 def unit_of(f: For) -> int:
     """The positions of a loop that threads do not share: a tile's rows, or columns, else a step. A thread's first block begins
     where its share does."""
-    heights = [s.heights[0] for s in _all(f.body) if isinstance(s, Contract) and s.rows.origin == f.index]
-    return min(heights, default=panel_of(f) or f.step)
+    inside = [s for s in _all(f.body) if isinstance(s, Contract)]
+    heights = [s.heights[0] for s in inside if s.rows.origin == f.index]
+    return min(heights, default=panel_of(f) or (1 if any(s.unit for s in inside) else f.step))
 
 
 def panel_of(f: For) -> int | None:

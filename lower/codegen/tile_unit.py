@@ -296,9 +296,10 @@ def divide(context: Context, s: Parts, terms: Span, rows: Span, columns: Span) -
     given, odd = f"ptr {source}, ptr {target}", kernel.pointers[ODD]
     if s.columns is None:
         count = scope.emit(f"mul i64 {length(rows)}, {s.times}")
-        scope.do(f"call void @lw_amx_rows({given}, i64 {count}, i64 {s.width}, i64 {s.apart}, i64 {length(terms)}, ptr {odd})")
+        between = f"i64 {kernel.extent(s.width)}, i64 {kernel.extent(s.apart)}"
+        scope.do(f"call void @lw_amx_rows({given}, i64 {count}, {between}, i64 {length(terms)}, ptr {odd})")
     else:
-        scope.do(f"call void @lw_amx_square({given}, i64 {s.width}, i64 {length(terms)}, i64 {length(columns)}, ptr {odd})")
+        scope.do(f"call void @lw_amx_square({given}, i64 {kernel.extent(s.width)}, i64 {length(terms)}, i64 {length(columns)}, ptr {odd})")
 
 
 def multiply(context: Context, s: Contract, rows: Span, terms: Span, runs: Sequence[Sequence[Block]], fresh: str) -> None:
