@@ -226,17 +226,16 @@ class Contract:
 
 @dataclass(frozen=True)
 class Parts:
-    """target[at...] = three bf16 for each number of source[place...], which add up to it, in the order in which the unit of a
-    product reads them: of a block of terms, past which there are zeros. They are those of rows, `times` as many as a block has,
-    which begin `width` numbers apart there, and `apart` here; or, where there are columns, of so many of these as their block is
-    long, term after term. Where a number is not finite, or so large or small that parts do not say it, see `Nest.instead`."""
+    """target[at...] = three bf16 for each number of `value`, which add up to it, in the order in which the unit of a product reads
+    them: of a block of terms, which lie side by side there, past which there are zeros. They are those of rows, `times` as many
+    as a block has, which begin `apart` numbers apart here; or, where there are columns, which lie side by side then, of so many
+    of these as their block is long, term after term. Where a number is not finite, or so large or small that parts do not say
+    it, see `Nest.instead`."""
 
-    source: str
-    place: Expr
+    value: Load
     target: str
     at: Expr
     terms: Block
-    width: Extent
     rows: For | None = None
     times: int = 1
     apart: Extent = 0

@@ -14,8 +14,8 @@ from loopwright.ir.nest import Allocate, For, Nest, Reduction, Statement
 from loopwright.ir.ops.construct import iota
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.schedule import Distribute, Instruction, Pack, Parallel, Reorder, Schedule, Skip, Split, Tensorize
-from loopwright.ir.types import BF16, F16, ArrayType
-from loopwright.lower.contractions import FEWEST, ROW_BYTES, Tile, is_contraction, tile_of
+from loopwright.ir.types import BF16, F16, F32, ArrayType
+from loopwright.lower.contractions import FEWEST, ROW_BYTES, Tile, is_contraction, tile_of, unit_tile
 from loopwright.lower.kernel import MOST_NODES
 from loopwright.lower.masking import leaves_out
 from loopwright.lower.row_products import row_products
@@ -26,6 +26,7 @@ from loopwright.lower.tiling import block_of, loops
 WIDE = 1 << 10  # columns: more than a vector's
 MOST_ROWS = 30  # of a block: what is kept of long rows stays in the second cache, beside the columns' factors
 MOST_SUMS = 504  # rows of a block of sums over rows, which take a panel one tile after the other
+UNIT_HIGH = 64  # rows of a block where the tile unit multiplies
 MOST_KEPT = 170  # rows of all values that are kept for a block
 
 
@@ -89,15 +90,18 @@ def blocks_of_rows(region: Graph, placed: Schedule, target: Target) -> Schedule 
     *around, rows = _chain(build_nest(region, placed, "probe").nest, f"i{region.results[0].type.rank - 2}")
     bytes_each = region.results[0].type.dtype.itemsize
     tile = tile_of(target, bytes_each, WIDE)
+    in_unit = target.has_tiles and region.results[0].type.dtype == F32
     most = min(MOST_ROWS, MOST_KEPT // max(1, sum(isinstance(s, Allocate) for s in rows.body)))
-    high = most // tile.heights[0] * tile.heights[0]
+    high = UNIT_HIGH if in_unit else most // tile.heights[0] * tile.heights[0]
     schedule: list[Instruction] = [*placed, Distribute(rows.index.name, high)]
     nest = build_nest(region, tuple(schedule), "probe").nest
     for k, n in enumerate(region.nodes):
         found = _loops_of(nest, k) if is_contraction(n) else ()
         if found is None:
             return None
-        schedule += _product(k, *found, around[-1].index.name if around else "", tile, bytes_each) if found else []
+        if found:
+            own = unit_tile(found[2].over[-1][1]) if in_unit and found[2].dtype == F32 else tile
+            schedule += _product(k, *found, around[-1].index.name if around else "", own, bytes_each)
     sums = [k for k, n in enumerate(region.nodes) if n.op is row_products]
     for k in sums:
         schedule += _row_sums(k, nest, tile, bytes_each)
@@ -156,5 +160,5 @@ def _product(stage: int, rows: For, columns: For, fold: Reduction, outer: str, t
     row, column, term = rows.index.name, columns.index.name, fold.over[-1][0].name
     wide = _width(columns.extent, tile, bytes_each)
     return [Split(column, wide), Reorder((block_of(column, wide).name, row, column)),
-            Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2),
+            Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2, unit=tile.unit),
             Pack("right", outer, stage), Pack("left", block_of(term, tile.depth).name)]

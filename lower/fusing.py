@@ -76,6 +76,8 @@ def values(statements: Sequence[Statement]) -> Iterator[Expr]:
                 yield s.body
             case Contract():
                 yield from (s.left, s.right, *([] if s.when is None else [s.when]))
+            case Parts():
+                yield s.value
             case Passes():
                 yield from values((*s.products, *(f for folds in s.folds for f in folds), s.last, *s.body, *s.numbers))
 

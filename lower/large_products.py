@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def large_products_text(dtype: np.dtype, target: Target, forms: Iterable[tuple[b
 
 def _nest(region: Graph, target: Target, name: str) -> Nest:
     made = build_nest(region, default_schedule(region, target), name)
-    nest = with_usual(region, made, default_schedule(region, replace(target, has_tiles=False))).nest
+    nest = with_usual(region, made, partial(default_schedule, region, replace(target, has_tiles=False))).nest
     instead = None if nest.instead is None else replace(nest.instead, body=_shared(nest.instead.body))
     return replace(nest, body=_shared(nest.body), instead=instead)
 

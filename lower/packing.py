@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from loopwright.ir.dims import Extent, floordiv, product
+from loopwright.ir.dims import Extent, floordiv, minimum, product
 from loopwright.ir.loops import (
     Apply,
     Expr,
@@ -30,7 +30,7 @@ from loopwright.ir.ops.construct import scalar
 from loopwright.ir.types import BF16, I64
 from loopwright.lower.fusing import expressions, transposed_loads
 from loopwright.lower.naming import bits, may_name, named
-from loopwright.lower.tiling import KNOWN, PARTS, SQUARE, Body, Done, at_loop, loops, read_by
+from loopwright.lower.tiling import KNOWN, PARTS, SQUARE, Body, Done, at_loop, every, read_by
 
 LINE = 32  # numbers of bf16 of a line of a cache
 
@@ -83,7 +83,9 @@ class _Copy:
     @classmethod
     def of(cls, buffers: tuple[Buffer, ...], fill: Body, place: Expr) -> _Copy:
         read = [read_by(e) for e in expressions(fill)]
-        indices = {k.name for indices, _ in read for k in indices} - {f.index.name for f in loops(fill)}
+        own = [b for s in every(fill) for b in ((s,) if isinstance(s, For) else (s.terms, s.rows, s.columns)
+                                                if isinstance(s, Parts) else ()) if b is not None]
+        indices = {k.name for indices, _ in read for k in indices} - {b.index.name for b in own}
         return cls(buffers, fill, place, frozenset(indices), frozenset([x for _, buffers in read for x in buffers]))
 
 
@@ -142,10 +144,21 @@ class _Rows:
         return minus(self.rows.index, self.rows.origin)
 
     @property
+    def first(self) -> Expr:
+        """The number of the row that is read first."""
+        return times(self.row, Literal(self.stride, I64))
+
+    @property
     def moved(self) -> Expr:
         """The number of the row that is read."""
-        moved = times(self.row, Literal(self.stride, I64))
-        return moved if self.window is None else plus(moved, times(self.window.index, Literal(self.step, I64)))
+        return self.first if self.window is None else plus(self.first, times(self.window.index, Literal(self.step, I64)))
+
+    def in_rows(self, value: Expr) -> Load | None:
+        """What is copied, where that lies in memory as it is copied, but for the distance of rows."""
+        if self.window is not None or not isinstance(value, Load) or not value.index or value.index[-1] != self.terms.index:
+            return None
+        found = [_linear(i) for i in value.index[:-1]]
+        return value if all(x is not None and self.terms.index not in x for x in found) else None
 
     def each(self, beyond: int) -> For:
         """The loop over what is copied."""
@@ -191,12 +204,14 @@ def _left_copy(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, lan
     fill = _around(x.others, x.copied(name, place, value, lanes, 0 if in_parts else beyond))
     if not in_parts:
         return _Copy.of((buffer,), (fill,), place(x.moved))
-    size, apart = (count + beyond) * x.stride, PARTS * last.length + LINE
+    size, apart = (count + beyond) * x.stride, minimum(in_squares(last.extent), last.length) * PARTS + LINE
     target = Buffer(f"{sums}_left", (copies * size * apart,), BF16, "local")
     begin = times(_flat(x.others), integer(size * apart))
-    divide = Parts(name, before, target.name, begin, last, width, x.each(0), x.stride, apart)
-    at = plus(plus(begin, times(x.moved, Literal(apart, I64))), times(minus(last.index, start), Literal(PARTS, I64)))
-    return _Copy.of((target, buffer), (fill, _around(x.others, divide)), at)
+    at = plus(plus(begin, times(x.moved, integer(apart))), times(minus(last.index, start), Literal(PARTS, I64)))
+    there = x.in_rows(value)
+    divide = Parts(there or Load(name, (place(x.first),), value.dtype), target.name, begin, last, x.each(0), x.stride, apart)
+    before_that = ((), ()) if there else ((buffer,), (fill,))
+    return _Copy.of((target, *before_that[0]), (*before_that[1], _around(x.others, divide)), at)
 
 
 @lru_cache(KNOWN)
@@ -208,16 +223,20 @@ def _left_of_rows(sums: str, rows: Block, images: For, over: tuple[Block, ...], 
     x = _Rows.of(rows, (*[b for b in over[:-1] if b is not window], last), first)
     count, more = x.each(0).length, window.extent - 1
     assert count is not None
-    width, high = floordiv(last.extent + (SQUARE - 1), SQUARE) * SQUARE, images.length + more
+    width, high = in_squares(last.extent), images.length + more
     size, apart = (count + beyond) * x.stride, PARTS * width + LINE
     copies, wide = product(b.extent for b in x.others), integer(apart)
     target = Buffer(f"{sums}_left", (copies * high * size * apart,), BF16, "local")
     whole = Buffer(f"{sums}_left_whole", (count * x.stride * width,), value.dtype, "local")
     image = plus(times(_flat(x.others), integer(high)), minus(images.index, images.origin))
-    fill = x.copied(whole.name, lambda at: plus(times(at, integer(width)), last.index), first, lanes, 0)
-    divide = Parts(whole.name, Literal(0, I64), target.name, times(image, integer(size * apart)), last, width, x.each(0), x.stride,
-                   apart)
-    each = For(images.index, images.extent + more, (Allocate(whole), fill, divide), origin=images.origin, length=high)
+
+    def place(at: Expr) -> Expr:
+        return plus(times(at, integer(width)), last.index)
+    fill, there = x.copied(whole.name, place, first, lanes, 0), x.in_rows(first)
+    divide = Parts(there or Load(whole.name, (place(x.first),), value.dtype), target.name, times(image, integer(size * apart)), last,
+                   x.each(0), x.stride, apart)
+    body = (divide,) if there else (Allocate(whole), fill, divide)
+    each = For(images.index, images.extent + more, body, origin=images.origin, length=high)
     at = plus(times(plus(image, window.index), integer(size * apart)), times(x.moved, wide))
     return _Copy.of((target,), (_around(x.others, each),), plus(at, times(last.index, Literal(PARTS, I64))))
 
@@ -302,6 +321,11 @@ def _right_copy(sums: str, columns: Block, over: tuple[Block, ...], value: Expr,
     return _Copy.of((buffer,), (body,), place)
 
 
+def in_squares(terms: Extent) -> Extent:
+    """So many terms, and zeros behind them."""
+    return floordiv(terms + (SQUARE - 1), SQUARE) * SQUARE
+
+
 @lru_cache(KNOWN)
 def _right_parts(sums: str, columns: Block, over: tuple[Block, ...], value: Expr, lanes: int, first: Index | None,
                  count: Extent, in_blocks: bool) -> _Copy:
@@ -310,7 +334,7 @@ def _right_parts(sums: str, columns: Block, over: tuple[Block, ...], value: Expr
     assert panel and isinstance(width, int)
     block, begin = Index(f"{last.index.name}_square"), last.origin if in_blocks else None
     length = last.length if in_blocks else None
-    squares = floordiv((last.extent if length is None else length) + (SQUARE - 1), SQUARE)
+    squares = floordiv(in_squares(last.extent if length is None else length), SQUARE)
     positions, each = product(b.extent for b in over[:-1]), PARTS * SQUARE * width
     target = Buffer(f"{sums}_right", (count * (PARTS * SQUARE) * positions * squares,), BF16, "local")
     column = panel if first is None else minus(panel, first)
@@ -323,10 +347,13 @@ def _right_parts(sums: str, columns: Block, over: tuple[Block, ...], value: Expr
     vectors = For(columns.index, columns.extent, (Store(whole.name, (at,), value),), lanes, width // lanes, origin=panel,
                   length=width, padded=True)
     terms = _across(For(last.index, last.extent, (vectors,), origin=block, length=SQUARE))
-    divide = Parts(whole.name, Literal(0, I64), target.name, place(block), Block(last.index, last.extent, block, SQUARE), width,
-                   columns=columns)
-    panels = For(panel, columns.extent, (Allocate(whole), terms, divide), origin=first, length=None if first is None else count,
-                 step=width)
+    square = Block(last.index, last.extent, block, SQUARE)
+    there = isinstance(value, Load) and value.index[-1:] == (columns.index,) and all(
+        (found := _linear(i)) is not None and columns.index not in found for i in value.index[:-1])
+    divide = Parts(value if there and isinstance(value, Load) else Load(whole.name, (at,), value.dtype), target.name, place(block),
+                   square, columns=columns)
+    panels = For(panel, columns.extent, (divide,) if there else (Allocate(whole), terms, divide), origin=first,
+                 length=None if first is None else count, step=width)
     body = For(block, last.extent, (panels,), origin=begin, length=length, step=SQUARE)
     return _Copy.of((target,), (_around(over[:-1], body),), place(last.index))
 

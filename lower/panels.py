@@ -15,30 +15,33 @@ from loopwright.ir.op import Op
 from loopwright.ir.ops.broadcasting import operand_dtype
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.control import scan, while_
-from loopwright.ir.types import ArrayType
+from loopwright.ir.types import F32, ArrayType
 from loopwright.kernels.gemm import match_gemm
-from loopwright.lower.codegen.panels import panel_columns
+from loopwright.lower.codegen.panels import ODD, panel_columns, parts_size
 from loopwright.lower.codegen.products import has_own
 from loopwright.lower.kernel import kernel
 from loopwright.lower.target import Target
 
 
 # ---- ops ----------------------------------------------------------------------------------------
-def _panels_shape(x: ArrayType, summed: int, wide: int) -> tuple[Extent]:
+def _panels_shape(x: ArrayType, summed: int, wide: int, in_parts: bool = False) -> tuple[Extent]:
     terms, columns = product(x.shape[:summed]), product(x.shape[summed:])
-    return (floordiv(columns + (wide - 1), wide) * wide * terms,)
+    whole = floordiv(columns + (wide - 1), wide) * wide * terms
+    return (whole + parts_size(columns, terms) if in_parts else whole,)
 
 
-def _panels_numpy(x: np.ndarray, summed: int, wide: int) -> np.ndarray:
+def _panels_numpy(x: np.ndarray, summed: int, wide: int, in_parts: bool = False) -> np.ndarray:
     terms, columns = (int(np.prod(shape)) for shape in (x.shape[:summed], x.shape[summed:]))
     padded = np.pad(x.reshape(terms, columns), ((0, 0), (0, -columns % wide)))
-    return padded.reshape(terms, -(-columns // wide), wide).swapaxes(0, 1).ravel()
+    found = padded.reshape(terms, -(-columns // wide), wide).swapaxes(0, 1).ravel()
+    none = np.full(int(parts_size(columns, terms)) if in_parts else 0, ODD, x.dtype)
+    return np.concatenate([found, none])
 
 
 panels = Op(
     name="panels",
     doc="A matrix, of which the first `summed` axes are terms and the others columns, as panels of `wide` columns, the last "
-        "filled up, each term by term.",
+        "filled up, each term by term; in_parts: behind them what the tile unit reads, or a number that says it is not there.",
     shape=_panels_shape, dtype=operand_dtype, numpy=_panels_numpy,
 )
 
@@ -123,7 +126,9 @@ def _copying(n: Node, target: Target) -> Graph:
     """The region that copies the right side of a product."""
     once = n.regions[0].nodes[0]
     given = Value(once.inputs[1].type)
-    attrs: dict[str, Any] = {"summed": len(once.attrs["contract"]), "wide": panel_columns(given.type.dtype, target)}
+    dtype = given.type.dtype
+    attrs: dict[str, Any] = {"summed": len(once.attrs["contract"]), "wide": panel_columns(dtype, target),
+                             "in_parts": target.has_tiles and dtype == F32}
     made = Value(given.type.with_shape(_panels_shape(given.type, **attrs)))
     return Graph((given,), (Node(panels, (given,), attrs, (made,)),), (made,))
 

@@ -142,9 +142,8 @@ class _Module:
             can_fail = text.count("%error") > 1  # once it is a parameter
             return Function(name, ((), ((0, 0),)) if can_fail else ((),), can_fail, is_small=False)
         scheduled = build_nest(n.regions[0], n.attrs["schedule"], name)
-        if self.target.has_tiles:
-            usual = default_schedule(n.regions[0], replace(self.target, has_tiles=False))
-            scheduled = with_usual(n.regions[0], scheduled, usual)
+        usual = partial(default_schedule, n.regions[0], replace(self.target, has_tiles=False))
+        scheduled = with_usual(n.regions[0], scheduled, usual)
         if n.attrs.get("later") and self.apart is not None:
             return self._later(self.apart, scheduled, name)
         alone = self._ones(scheduled.nest)

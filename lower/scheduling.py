@@ -93,11 +93,11 @@ def nest_or_none(region: Graph, schedule: Schedule) -> Nest | None:
         return None
 
 
-def with_usual(region: Graph, scheduled: Scheduled, usual: Schedule) -> Scheduled:
+def with_usual(region: Graph, scheduled: Scheduled, usual: Callable[[], Schedule]) -> Scheduled:
     """The nest, and where it uses a tile unit what is done instead, which the usual schedule makes."""
     if not any(isinstance(x, Parts) for x in every(scheduled.nest.body)):
         return scheduled
-    instead = build_nest(region, usual, scheduled.nest.name).nest
+    instead = build_nest(region, usual(), scheduled.nest.name).nest
     return replace(scheduled, nest=altered(scheduled.nest, instead=altered(instead, few=(), ones=None)))
 
 

@@ -5,12 +5,13 @@ the same positions in blocks, so that no access changes.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 
 import numpy as np
 
-from loopwright.ir.dims import Extent, floordiv, maximum, product
+from loopwright.ir.dims import Extent, floordiv, maximum, minimum
 from loopwright.ir.loops import (
     Apply,
     Expr,
@@ -32,7 +33,7 @@ from loopwright.ir.schedule import Parallel, Tensorize
 from loopwright.ir.types import BF16, BOOL, F32, I8, I16, I32, I64, U8, U16
 from loopwright.lower.naming import bits, may_name
 
-TALL, LONG = 16, 32  # rows or columns, and terms, of a tile of the unit
+FULL = 16, 16, 32  # rows, columns and terms of a tile of the unit
 WASTE = 5, 7  # of so much that its tiles do so much at least is to be done
 Body = tuple[Statement, ...]
 Done = dict[int, tuple[For, For, Buffer | None]]  # loops by number, what an instruction made of each, and a buffer it widens
@@ -248,16 +249,13 @@ def _padded(width: Extent, x: Tensorize) -> Extent:
 
 
 def may_fill(sizes: tuple[Extent, Extent, Extent]) -> bool:
-    """Whether so many rows, columns and terms may fill tiles of the unit well enough."""
-    there, full = fullness(sizes)
-    return not (isinstance(there, int) and isinstance(full, int)) or full <= there
-
-
-def fullness(sizes: tuple[Extent, Extent, Extent]) -> tuple[Extent, Extent]:
-    """The second is no more than the first where tiles of the unit are full enough: what they multiply of zeros takes time as
-    all else does."""
-    full = product(floordiv(n + (size - 1), size) * size for n, size in zip(sizes, (TALL, TALL, LONG), strict=True))
-    return product(sizes) * WASTE[1], full * WASTE[0]
+    """Whether so many rows, columns and terms may fill tiles of the unit well enough: what these multiply of zeros takes time
+    as all else does."""
+    known = [n for n in sizes if isinstance(n, int)]
+    if len(known) < len(sizes):
+        return True
+    full = [-(-n // size) * size for n, size in zip(known, FULL, strict=True)]
+    return math.prod(full) * WASTE[0] <= math.prod(known) * WASTE[1]
 
 
 def _check_blocks(rows: For, columns: For, x: Tensorize) -> None:
@@ -304,8 +302,9 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
     assert rows.origin is not None and columns.origin is not None
     left, right = factors(s.body, rows.index, columns.index)
     kept = _kept(rows, columns, s, after)
-    width = _padded(columns.extent if kept else _whole(columns), x)
-    if kept and x.heights[-1] > 1:
+    few = minimum(columns.extent, _whole(columns)) if x.unit else _whole(columns)
+    width = _padded(columns.extent if kept else few, x)
+    if kept and x.heights[-1] > 1 and _whole(rows) % x.heights[0]:
         raise ValueError("tiles go past the last row, and sums are kept where others lie: the lowest has one row")
     tile = Buffer(kept or f"{s.name}_sums", (_whole(rows) + past(x.heights, _whole(rows)), width), s.dtype, "local")
     place = minus(rows.index, rows.origin), columns.index if kept else minus(columns.index, columns.origin)

@@ -18,6 +18,8 @@ ALONG = 16  # rows, or columns, for which sums go along the terms, where both si
 MANY = 192  # rows for which a few columns are worth turning
 BRIEF = 128  # terms, with no more than which the library's copies of both sides cost as much as what it does better
 NARROW = 128  # columns, for no more than which rows that lie along memory are not worth a copy in blocks
+TILED, TILED_ROWS = 1 << 20, (96, 160)  # multiplications, and rows, with fewer of which parts of both sides, the right one of
+# which may have to be turned, are used too little
 BLOCKS = 64  # rows, columns and terms, with fewer of any of which copies of both sides are used too little
 ORDERED = (2, 1 << 19), (1, 3 << 19)  # rows, and bytes of a matrix beyond which few of them read it in the order of memory
 NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
@@ -117,6 +119,11 @@ class Sizes:
             return [[*sides, *few, ("mnk", "sle", terms * self.lanes)], [*sides, ("mnk", "sle", others * self.lanes)]]
         return [(up_to(self.lanes, 16, 8), tiny.name_of(self.dtype)),
                 (up_to(self.lanes // 2, 32, 12), abreast.name_of(self.dtype))]
+
+    def in_tiles(self) -> Cases:
+        """Products that are worth the tile unit's parts of both sides."""
+        rows = TILED_ROWS[self.form[1]]
+        return [[("m", "sge", rows), ("n", "sge", 48), ("k", "sge", BLOCKS), ("mnk", "sge", TILED)]]
 
     def fill_blocks(self) -> Cases:
         """Large products that are worth copies of both sides; rows that lie across memory take longer to copy."""

@@ -52,6 +52,7 @@ from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.product_sizes import Cases, Sizes, Way, holds
 from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
+from loopwright.lower.codegen.tile_unit import fill_tiles
 from loopwright.lower.codegen.whole_products import Whole
 from loopwright.lower.runtime.blas_threads import MOST
 from loopwright.lower.target import Target
@@ -123,6 +124,7 @@ class Product:
         self.panel = small.WIDEST * self.lanes
         self.may_square = has_own(dtype, target) and form[0] != form[1] and self.kind == "product"
         self.in_blocks = self.shares_library and self.kind != "apart"
+        self.in_tiles = self.in_blocks and target.has_tiles and self.bytes == 4
         self.lines = ("%a.line", "%b.line") if self.kind == "apart" else ("%m" if form[0] else "%k", "%k" if form[1] else "%n")
         self.sizes = Sizes(dtype, target, form)
         self.ways, self.of_copies, self.together = self._ways() if has_own(dtype, target) else ([], [], [])
@@ -248,6 +250,12 @@ class Product:
     # ---- which way --------------------------------------------------------------------------------
     def _first(self, scope: Scope, places: list[str], rows: str, ways: Sequence[Way]) -> None:
         """The first way whose test holds, else that of large products, for so many rows from where the places are."""
+        if ways is self.ways and (in_tiles := self.by_tiles(scope)) is not None:
+            def without(inner: Scope) -> Carried:
+                self._first(inner, places, rows, [*ways])
+                return ()
+            branch(scope, in_tiles, partial(self._in_blocks, places=places, rows=rows), without)
+            return
         if not ways:
             self._large(scope, places, rows)
             return
@@ -267,6 +275,13 @@ class Product:
     def holds(self, scope: Scope, cases: Cases) -> str:
         """Whether all tests of one of some cases hold."""
         return holds(scope, cases, self.dtype)
+
+    def by_tiles(self, scope: Scope) -> str | None:
+        """Whether the tile unit makes a product in blocks sooner than any other way; None where there is none."""
+        if not self.in_tiles:
+            return None
+        enough = self.holds(scope, self.sizes.in_tiles())
+        return scope.emit(f"and i1 {enough}, {fill_tiles(scope, ('%m', '%n', '%k'))}")
 
     # ---- ways -------------------------------------------------------------------------------------
     @property
@@ -334,17 +349,21 @@ class Product:
         def by_library(inner: Scope) -> Carried:
             self._library(inner, places, rows)
             return ()
-
-        def in_blocks(inner: Scope) -> Carried:
-            error = inner.function.slot(1, "i64", 8)
-            inner.do(f"store i64 0, ptr {error}")
-            large_products.call_large(inner, self.dtype, self.form, places, {"m": rows, "n": "%n", "k": "%k"}, error)
-            branch(inner, inner.emit(f"icmp ne i64 {inner.emit(f'load i64, ptr {error}')}, 0"), by_library, rare=True)
-            return ()
         if self.in_blocks:
+            in_blocks = partial(self._in_blocks, places=places, rows=rows)
             branch(scope, self.holds(scope, self.sizes.fill_blocks()), in_blocks, by_library)
         else:
             by_library(scope)
+
+    def _in_blocks(self, scope: Scope, places: list[str], rows: str) -> Carried:
+        def without_memory(inner: Scope) -> Carried:
+            self._library(inner, places, rows)
+            return ()
+        error = scope.function.slot(1, "i64", 8)
+        scope.do(f"store i64 0, ptr {error}")
+        large_products.call_large(scope, self.dtype, self.form, places, {"m": rows, "n": "%n", "k": "%k"}, error)
+        branch(scope, scope.emit(f"icmp ne i64 {scope.emit(f'load i64, ptr {error}')}, 0"), without_memory, rare=True)
+        return ()
 
     def _library(self, scope: Scope, places: list[str], rows: str) -> None:
         """The library, for which a tiny right side that is stored transposed is turned, where there are many rows."""

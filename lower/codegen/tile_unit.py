@@ -18,15 +18,16 @@ import struct
 from collections.abc import Sequence
 from functools import partial
 
-from loopwright.ir.dims import product
+from loopwright.ir.dims import floordiv, product
 from loopwright.ir.loops import Load
 from loopwright.ir.nest import Block, Contract, Parts, Statement
+from loopwright.lower.codegen import interleaving
 from loopwright.lower.codegen.addresses import locate, offset_of
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.machine import ATTRIBUTES
 from loopwright.lower.codegen.spans import Span
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
-from loopwright.lower.tiling import every, fullness
+from loopwright.lower.tiling import FULL, WASTE, every
 
 ODD = "odd"  # the buffer of what threads find out
 LANES, TERMS, TILE = 16, 32, 1 << 10  # of a vector of f32; of a tile of bf16; bytes
@@ -275,12 +276,37 @@ def _square(scope: Scope, rows: Sequence[str], right: str, height: int, width: i
 
 
 def suits(context: Context, body: Sequence[Statement]) -> str:
-    """Whether there are so many rows, columns and terms that tiles are full enough."""
-    scope, kernel, found = context.scope, context.kernel, "true"
+    """Whether all products have so many rows, columns and terms that tiles are full enough."""
+    scope, found = context.scope, "true"
     for sizes in {(x.rows.extent, x.columns.extent, x.over[-1].extent) for x in every(body) if isinstance(x, Contract) and x.unit}:
-        there, full = (kernel.extent(x) for x in fullness(sizes))
-        found = scope.emit(f"and i1 {found}, {scope.emit(f'icmp sle i64 {full}, {there}')}")
+        found = scope.emit(f"and i1 {found}, {fill_tiles(scope, [context.kernel.extent(n) for n in sizes])}")
     return found
+
+
+def fill_tiles(scope: Scope, sizes: Sequence[str]) -> str:
+    """Whether so many rows, columns and terms do: see `tiling.may_fill`."""
+    full = [scope.emit(f"and i64 {scope.emit(f'add i64 {n}, {size - 1}')}, -{size}") for n, size in zip(sizes, FULL, strict=True)]
+    done, there = (scope.emit(f"mul i64 {interleaving.product(scope, *of)}, {times}")
+                   for of, times in zip((full, sizes), WASTE, strict=True))
+    return scope.emit(f"icmp sle i64 {done}, {there}")
+
+
+def store_sums(scope: Scope, sums: str, to: str, rows: str, columns: str) -> None:
+    """Store rows of up to 32 sums, a line of two vectors each, to where rows are %n numbers apart."""
+    steps = ", ".join(f"i32 {k}" for k in range(LANES))
+
+    def row(inner: Scope, r: str, state: list[str]) -> list[str]:
+        line = _at(inner, to, inner.emit(f"mul i64 {inner.emit(f'mul i64 {r}, %n')}, 4"))
+        for half in range(2):
+            x = inner.emit(f"load {F}, ptr {_at(inner, _at(inner, sums, inner.emit(f'mul i64 {r}, {2 * LINE}')), half * LINE)}, align 64")
+            left = inner.emit(f"trunc i64 {inner.emit(f'sub i64 {columns}, {half * LANES}')} to i32")
+            many = inner.emit(f"shufflevector {B} {inner.emit(f'insertelement {B} poison, i32 {left}, i32 0')}, {B} poison, "
+                              f"{B} zeroinitializer")
+            mask = inner.emit(f"icmp slt {B} <{steps}>, {many}")
+            inner.run(f"llvm.masked.store.v{LANES}f32.p0", [(F, x), ("ptr", _at(inner, line, half * LINE)), ("i32", "4"),
+                                                            (f"<{LANES} x i1>", mask)])
+        return []
+    loop(scope, "0", rows, "1", (), row)
 
 
 # ---- statements -------------------------------------------------------------------------------------
@@ -288,18 +314,24 @@ def divide(context: Context, s: Parts, terms: Span, rows: Span, columns: Span) -
     """Do a statement of parts; spans: of its blocks."""
     kernel, scope = context.kernel, context.scope
     amx_functions(kernel.function)
-    source, target = (locate(context, kernel.buffers[name], (kernel.terms.of(at),)).pointer
-                      for name, at in ((s.source, s.place), (s.target, s.at)))
+    here = context.bind_index(s.terms.index.name, terms[0], scope)
+    for block, span in ((s.rows, rows), (s.columns, columns)):
+        here = here if block is None else here.bind_index(block.index.name, span[0], scope)
+    source = kernel.buffers[str(s.value.array)], tuple([kernel.terms.of(x) for x in s.value.index])
+    steps = offset_of(here, *source)[0]
+    along = s.terms.index if s.rows is None else s.rows.index
+    width = kernel.extent(floordiv(steps.get(kernel.terms.of(along), 0), s.times))
+    target = locate(here, kernel.buffers[s.target], (kernel.terms.of(s.at),)).pointer
 
     def length(span: Span) -> str:
         return span[1] if span[0] == "0" else scope.emit(f"sub i64 {span[1]}, {span[0]}")
-    given, odd = f"ptr {source}, ptr {target}", kernel.pointers[ODD]
+    given = f"ptr {locate(here, *source).pointer}, ptr {target}"
+    count, odd = length(terms), kernel.pointers[ODD]
     if s.columns is None:
-        count = scope.emit(f"mul i64 {length(rows)}, {s.times}")
-        between = f"i64 {kernel.extent(s.width)}, i64 {kernel.extent(s.apart)}"
-        scope.do(f"call void @lw_amx_rows({given}, i64 {count}, {between}, i64 {length(terms)}, ptr {odd})")
+        many = scope.emit(f"mul i64 {length(rows)}, {s.times}")
+        scope.do(f"call void @lw_amx_rows({given}, i64 {many}, i64 {width}, i64 {kernel.extent(s.apart)}, i64 {count}, ptr {odd})")
     else:
-        scope.do(f"call void @lw_amx_square({given}, i64 {kernel.extent(s.width)}, i64 {length(terms)}, i64 {length(columns)}, ptr {odd})")
+        scope.do(f"call void @lw_amx_square({given}, i64 {width}, i64 {count}, i64 {length(columns)}, ptr {odd})")
 
 
 def multiply(context: Context, s: Contract, rows: Span, terms: Span, runs: Sequence[Sequence[Block]], fresh: str) -> None:

@@ -82,6 +82,12 @@ class Whole:
         return ()
 
     def _at_once(self, scope: Scope) -> Carried:
+        if (in_tiles := self.product.by_tiles(scope)) is not None:  # blocks share themselves out
+            branch(scope, in_tiles, self._alone, self._by_ways)
+            return ()
+        return self._by_ways(scope)
+
+    def _by_ways(self, scope: Scope) -> Carried:
         panel = self.product.panel
         if not self.product.may_square:
             return self._unlike(scope)
