@@ -226,11 +226,11 @@ class Contract:
 
 @dataclass(frozen=True)
 class Parts:
-    """target[at...] = three bf16 for each number of `value`, which add up to it, in the order in which the unit of a product reads
-    them: of a block of terms, which lie side by side there, past which there are zeros. They are those of rows, `times` as many
-    as a block has, which begin `apart` numbers apart here; or, where there are columns, which lie side by side then, of so many
-    of these as their block is long, term after term. Where a number is not finite, or so large or small that parts do not say
-    it, see `Nest.instead`."""
+    """target[at...] = three bf16 for each number of `value`, which add up to it, in the order in which the unit of a product
+    reads them: of a block of terms, which lie side by side there, past which there are zeros. They are those of rows, `times`
+    as many as a block has, which begin `apart` numbers apart here; or, where there are columns, which lie side by side then,
+    of so many of these as their block is long, term after term. Where a number is not finite, or so large or small that parts
+    do not say it, see `Nest.instead`."""
 
     value: Load
     target: str

@@ -18,10 +18,10 @@ from loopwright.ir.schedule import FewTerms, Instruction, Pack, Parallel, Reorde
 from loopwright.ir.types import BF16, F32, F64, I32, I64, U32, U64
 from loopwright.lower.convolution_ops import grouped, one_group
 from loopwright.lower.few_columns import FEATURES, one_of_few, spelled_out
-from loopwright.lower.packing import window_of
 from loopwright.lower.scheduling import build_nest, fits
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import AMX, PARTS, SQUARE, block_of, factors, go_in_pairs, loops, may_fill, pairs_of
+from loopwright.lower.window_rows import shares_windows
 
 MOST_TERMS = 256  # after which a tile's sums are added to memory
 PANEL_BYTES = 1 << 15  # of the columns' factors, which stay in the first cache from tile to tile
@@ -75,7 +75,7 @@ def product_schedule(region: Graph, placed: Schedule, target: Target) -> Schedul
     over = [Block(k, n) for k, n in (*[x for x in fold.over if x[0] != terms[-1]], (terms[-1], sizes[2]))]
     if in_unit and not is_product:
         wide = _unit_columns(product(n for _, n in fold.over), tile)
-    images = [f for f in outer[-1:] if in_unit and f.index not in read and window_of(f.index, over, left)[1:] == (1, 1)]
+    images = [f for f in outer[-1:] if in_unit and f.index not in read and shares_windows(f.index, over, left)]
     tiled = (*placed, *order, *_blocks(stage, outer, rows, columns, term.name, read, tile, wide, pairs, images))
     in_flight = WIDE if target.vector_registers > 16 else NARROW
     return (*tiled, *_few_terms(region, tiled, FewTerms(stage, tile.lanes, *in_flight)))

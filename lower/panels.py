@@ -34,8 +34,11 @@ def _panels_numpy(x: np.ndarray, summed: int, wide: int, in_parts: bool = False)
     terms, columns = (int(np.prod(shape)) for shape in (x.shape[:summed], x.shape[summed:]))
     padded = np.pad(x.reshape(terms, columns), ((0, 0), (0, -columns % wide)))
     found = padded.reshape(terms, -(-columns // wide), wide).swapaxes(0, 1).ravel()
-    none = np.full(int(parts_size(columns, terms)) if in_parts else 0, ODD, x.dtype)
-    return np.concatenate([found, none])
+    if not in_parts:
+        return found
+    room = parts_size(columns, terms)
+    assert isinstance(room, int)
+    return np.concatenate([found, np.full(room, ODD, x.dtype)])
 
 
 panels = Op(

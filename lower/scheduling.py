@@ -110,7 +110,8 @@ def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None
             raise ScheduleError(str(error)) from None
     d, known = decisions_of(region, schedule), known_of(region) if known is None else known
     units = [x for x in schedule if isinstance(x, Tensorize) and x.unit]
-    check(not units or not d.in_place, units[0] if units else None, "where the unit cannot do it, what is read is read again")
+    for unit in units:
+        check(not d.in_place, unit, "what is read is read again where the unit cannot multiply it")
     places = _places(region, d)
     begun = known.begun.get(places)
     if begun is None:

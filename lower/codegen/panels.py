@@ -17,10 +17,10 @@ from functools import partial
 
 import numpy as np
 
-from loopwright.lower.codegen import chunks
-from loopwright.lower.codegen.chunks import DEPTH, ROWS, terms_of
 from loopwright.ir.dims import Extent, floordiv
 from loopwright.ir.types import F32
+from loopwright.lower.codegen import chunks
+from loopwright.lower.codegen.chunks import DEPTH, ROWS, terms_of
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.product_sizes import holds
 from loopwright.lower.codegen.small import WIDEST, call_panel, element, widths_of
@@ -90,8 +90,8 @@ class _Panels:
                 terms, columns = (_least(scope, x, SQUARE) for x in left)
                 place = scope.emit(f"add i64 {scope.emit(f'mul i64 {term}, %n')}, {at}")
                 to = self._parts(scope, odd, at, term)
-                scope.do(f"call void @lw_amx_square(ptr {element(scope, self.kind, '%b', place)}, ptr {to}, i64 %n, i64 {terms}, "
-                         f"i64 {columns}, ptr {odd})")
+                given = f"ptr {element(scope, self.kind, '%b', place)}, ptr {to}, i64 %n, i64 {terms}, i64 {columns}"
+                scope.do(f"call void @lw_amx_square({given}, ptr {odd})")
                 return []
 
             def squares(scope: Scope, at: str, state: list[str]) -> list[str]:
@@ -167,8 +167,9 @@ class _Panels:
             narrow = inner.emit(f"icmp sle i64 {left}, {LANES}")
 
             def products(arm: Scope, to: str, step: str) -> None:
-                arm.do(f"call void @lw_amx_products(ptr {block}, ptr {right}, ptr {to}, i64 {count}, i64 {squares}, i64 1, i64 0, "
-                       f"i64 0, i64 1, i64 0, i64 0, i64 {across}, i64 {step}, i1 true, i1 {narrow}, ptr {right})")
+                sides, once = f"ptr {block}, ptr {right}, ptr {to}", "i64 1, i64 0, i64 0"
+                arm.do(f"call void @lw_amx_products({sides}, i64 {count}, i64 {squares}, {once}, {once}, i64 {across}, "
+                       f"i64 {step}, i1 true, i1 {narrow}, ptr {right})")
 
             def straight(arm: Scope) -> Carried:
                 products(arm, c, arm.emit("mul i64 %n, 4"))

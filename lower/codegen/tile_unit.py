@@ -37,7 +37,7 @@ SMALL = (2, 0), (1, 0), (1, 1), (0, 1), (0, 2)  # which parts of both sides are 
 LARGE = ((0, 0),)
 Pairs = Sequence[tuple[int, int]]
 CONFIG = "lw_amx_config"
-F, B = f"<{LANES} x float>", f"<{LANES} x i32>"
+F, B, W = f"<{LANES} x float>", f"<{LANES} x i32>", f"<{TERMS} x i16>"  # numbers, their bits, words of these
 
 
 def amx_functions(function: Function) -> None:
@@ -129,9 +129,9 @@ def _rows_text(root: Scope) -> str:
                 halves.append(_split(inner, x))
             to = _at(inner, target, inner.emit(f"mul i64 {k}, 6"))
             for part, (low, high) in enumerate(zip(*halves, strict=True)):
-                words = [inner.emit(f"bitcast {B} {x} to <{TERMS} x i16>") for x in (low, high)]
-                made = inner.emit(f"shufflevector <{TERMS} x i16> {words[0]}, <{TERMS} x i16> {words[1]}, <{TERMS} x i32> <{odd_words}>")
-                inner.do(f"store <{TERMS} x i16> {made}, ptr {_at(inner, to, part * LINE)}, align 64")
+                words = [inner.emit(f"bitcast {B} {x} to {W}") for x in (low, high)]
+                made = inner.emit(f"shufflevector {W} {words[0]}, {W} {words[1]}, <{TERMS} x i32> <{odd_words}>")
+                inner.do(f"store {W} {made}, ptr {_at(inner, to, part * LINE)}, align 64")
             return [x for _, x in seen.carried]
         for low, high, is_last in (("0", whole, False), (whole, "%terms", True)):
             state = loop(scope, low, high, str(TERMS), [(B, x) for x in state], partial(square, is_last=is_last))
@@ -149,7 +149,7 @@ def _square_text(root: Scope) -> str:
             for second in range(2):
                 at, count = scope.emit(f"add i64 {k}, {second}"), None
                 if not is_whole:
-                    left = scope.call("i64", "llvm.smax.i64", [("i64", scope.emit(f"sub i64 %columns, {tile * LANES}")), ("i64", "0")])
+                    left = scope.emit(f"sub i64 %columns, {tile * LANES}")
                     count = scope.emit(f"select i1 {scope.emit(f'icmp sge i64 {at}, %terms')}, i64 0, i64 {left}")
                 place = _at(scope, "%source", scope.emit(f"mul i64 {scope.emit(f'mul i64 {at}, %width')}, 4"))
                 x = _load(scope, _at(scope, place, tile * LANES * 4), count)
@@ -165,7 +165,8 @@ def _square_text(root: Scope) -> str:
         made = loop(scope, "0", str(TERMS), "2", _Seen().carried, partial(pair, is_whole=is_whole))
         return [(B, x) for x in made]
     least = root.call("i64", "llvm.smin.i64", [("i64", "%terms"), ("i64", "%columns")])
-    made = branch(root, root.emit(f"icmp sge i64 {least}, {TERMS}"), partial(pairs, is_whole=True), partial(pairs, is_whole=False))
+    is_whole = root.emit(f"icmp sge i64 {least}, {TERMS}")
+    made = branch(root, is_whole, partial(pairs, is_whole=True), partial(pairs, is_whole=False))
     _Seen(*made).tell(root)
     return "lw_amx_square(ptr noalias %source, ptr noalias %target, i64 %width, i64 %terms, i64 %columns, ptr %odd)"
 
@@ -214,8 +215,10 @@ def _tile(scope: Scope, r: str, height: int, width: int) -> Carried:
             if asks:
                 soon = _at(inner, ahead, inner.emit(f"mul i64 {k}, {AHEAD * LINE}"))
                 for line in range(AHEAD):
-                    inner.run("llvm.prefetch.p0", [("ptr", _at(inner, soon, line * LINE)), ("i32", "0"), ("i32", "2"), ("i32", "1")])
-            a, b = (_at(inner, side, inner.emit(f"mul i64 {k}, {step}")) for side, step in zip(sides, (3 * LINE, 6 * TILE), strict=True))
+                    place = _at(inner, soon, line * LINE)
+                    inner.run("llvm.prefetch.p0", [("ptr", place), ("i32", "0"), ("i32", "2"), ("i32", "1")])
+            steps = (inner.emit(f"mul i64 {k}, {size}") for size in (3 * LINE, 6 * TILE))
+            a, b = (_at(inner, side, step) for side, step in zip(sides, steps, strict=True))
             _square(inner, (a, _at(inner, a, lower[0])), b, height, width, order)
             return []
         loop(scope, "0", "%jumps", "1", (), jump)
@@ -227,7 +230,8 @@ def _tile(scope: Scope, r: str, height: int, width: int) -> Carried:
 
 def _moved(scope: Scope, sides: Sequence[str], number: str, step: str) -> list[str]:
     """Both sides, so many steps on."""
-    return [_at(scope, at, scope.emit(f"mul i64 {number}, %{side}.{step}")) for at, side in zip(sides, ("left", "right"), strict=True)]
+    return [_at(scope, at, scope.emit(f"mul i64 {number}, %{side}.{step}"))
+            for at, side in zip(sides, ("left", "right"), strict=True)]
 
 
 def _store(scope: Scope, places: Sequence[tuple[int, str]], sums: str, height: int, width: int) -> None:
@@ -278,14 +282,16 @@ def _square(scope: Scope, rows: Sequence[str], right: str, height: int, width: i
 def suits(context: Context, body: Sequence[Statement]) -> str:
     """Whether all products have so many rows, columns and terms that tiles are full enough."""
     scope, found = context.scope, "true"
-    for sizes in {(x.rows.extent, x.columns.extent, x.over[-1].extent) for x in every(body) if isinstance(x, Contract) and x.unit}:
+    products = [s for s in every(body) if isinstance(s, Contract) and s.unit]
+    for sizes in dict.fromkeys((s.rows.extent, s.columns.extent, s.over[-1].extent) for s in products):
         found = scope.emit(f"and i1 {found}, {fill_tiles(scope, [context.kernel.extent(n) for n in sizes])}")
     return found
 
 
 def fill_tiles(scope: Scope, sizes: Sequence[str]) -> str:
     """Whether so many rows, columns and terms do: see `tiling.may_fill`."""
-    full = [scope.emit(f"and i64 {scope.emit(f'add i64 {n}, {size - 1}')}, -{size}") for n, size in zip(sizes, FULL, strict=True)]
+    full = [scope.emit(f"and i64 {scope.emit(f'add i64 {n}, {size - 1}')}, -{size}")
+            for n, size in zip(sizes, FULL, strict=True)]
     done, there = (scope.emit(f"mul i64 {interleaving.product(scope, *of)}, {times}")
                    for of, times in zip((full, sizes), WASTE, strict=True))
     return scope.emit(f"icmp sle i64 {done}, {there}")
@@ -297,8 +303,9 @@ def store_sums(scope: Scope, sums: str, to: str, rows: str, columns: str) -> Non
 
     def row(inner: Scope, r: str, state: list[str]) -> list[str]:
         line = _at(inner, to, inner.emit(f"mul i64 {inner.emit(f'mul i64 {r}, %n')}, 4"))
+        of = _at(inner, sums, inner.emit(f"mul i64 {r}, {2 * LINE}"))
         for half in range(2):
-            x = inner.emit(f"load {F}, ptr {_at(inner, _at(inner, sums, inner.emit(f'mul i64 {r}, {2 * LINE}')), half * LINE)}, align 64")
+            x = inner.emit(f"load {F}, ptr {_at(inner, of, half * LINE)}, align 64")
             left = inner.emit(f"trunc i64 {inner.emit(f'sub i64 {columns}, {half * LANES}')} to i32")
             many = inner.emit(f"shufflevector {B} {inner.emit(f'insertelement {B} poison, i32 {left}, i32 0')}, {B} poison, "
                               f"{B} zeroinitializer")
@@ -329,7 +336,8 @@ def divide(context: Context, s: Parts, terms: Span, rows: Span, columns: Span) -
     count, odd = length(terms), kernel.pointers[ODD]
     if s.columns is None:
         many = scope.emit(f"mul i64 {length(rows)}, {s.times}")
-        scope.do(f"call void @lw_amx_rows({given}, i64 {many}, i64 {width}, i64 {kernel.extent(s.apart)}, i64 {count}, ptr {odd})")
+        between = f"i64 {width}, i64 {kernel.extent(s.apart)}"
+        scope.do(f"call void @lw_amx_rows({given}, i64 {many}, {between}, i64 {count}, ptr {odd})")
     else:
         scope.do(f"call void @lw_amx_square({given}, i64 {width}, i64 {count}, i64 {length(columns)}, ptr {odd})")
 

@@ -1,0 +1,288 @@
+"""Products of f32 in three parts of bf16 each, by the tile unit of AMX: as accurate as f32, and the usual sums where parts do
+not say what the numbers are."""
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import loopwright as lw
+from loopwright import lax
+from loopwright.ir.builder import build
+from loopwright.ir.dims import symbol
+from loopwright.ir.nest import Parts
+from loopwright.ir.ops.arithmetic import add
+from loopwright.ir.ops.contraction import dot_general
+from loopwright.ir.schedule import Inline, InPlace, Pack, Reorder, Split, Tensorize, from_json, to_json
+from loopwright.ir.types import F32, F64, ArrayType
+from loopwright.lower.codegen.panels import panel_columns
+from loopwright.lower.panels import panels
+from loopwright.lower.rules import default_schedule
+from loopwright.lower.runtime.lazy import llvm
+from loopwright.lower.scheduling import ScheduleError, build_nest, with_usual
+from loopwright.lower.target import TILES, Target, host_target
+from loopwright.lower.tiling import every, may_fill
+from tests import kernels as kernel_texts
+from tests.scale import examples
+from tests.test_panels import call, needs_blas, states, states_by_hand, surrounded
+from tests.threads import bits_of
+
+needs_tiles = pytest.mark.skipif(not host_target().has_tiles, reason="no tiles of bf16 on this processor, or not for this process")
+FEATURES = ",".join(f"+{x}" for x in ("avx512f", "avx512vl", "avx512dq", "avx512bw", "fma", *sorted(TILES)))
+TARGET = Target("x86_64-unknown-linux-gnu", "sapphirerapids", FEATURES, 512, has_tiles=True)
+M, N, K = map(symbol, "mnk")
+FORMS = {"nn": lambda x, w: x @ w, "tn": lambda x, w: x.T @ w, "nt": lambda x, w: x @ w.T, "tt": lambda x, w: x.T @ w.T}
+SIDES = st.integers(1, 330)
+TILED = (Inline(0), Split("i1", 64), Split("i0", 64), Reorder(("i1_by64", "i0_by64", "i0", "i1")))
+IN_UNIT = Tensorize(0, (32,), 32, 16, 64, 2, unit="amx")
+
+
+def region_of(f, dtype=F32):
+    return build(f, [ArrayType((M, K), dtype), ArrayType((K, N), dtype)])
+
+
+def product(x, w):
+    return [dot_general(x, w, contract=((1, 0),), batch=(), dtype=None)]
+
+
+def nest_of(region, target):
+    """The kernel of a region by the rules for a target, with what is done where the unit is not used."""
+    made = build_nest(region, default_schedule(region, target), "k_0")
+    return with_usual(region, made, partial(default_schedule, region, replace(target, has_tiles=False))).nest
+
+
+def compiled(region, target=None):
+    """The function for arrays of the region's symbols."""
+    target = target or host_target()
+    return kernel_texts.compile_nest(nest_of(region, target), target)
+
+
+def near(found, x, w, more=0.0):
+    """Whether a product is as near to the exact one as sums in f32 are, or nearer where the unit makes it."""
+    exact, sizes = (a(x.astype("f8")) @ a(w.astype("f8")) for a in (lambda v: v, np.abs))
+    bits = 20 if may_fill((x.shape[0], w.shape[1], x.shape[1])) else 18
+    return bool(np.all(np.abs(found - exact) <= sizes * 2.0**-bits + more))
+
+
+# ---- results ------------------------------------------------------------------------------------
+@needs_tiles
+@examples(40)
+@given(SIDES, SIDES, SIDES, st.sampled_from(["normal", "positive", "integers", "powers"]))
+def test_sums_of_any_sizes(m, n, k, kind):
+    rng = np.random.default_rng(m + 1000 * n)
+    make = {"normal": lambda *s: rng.normal(size=s), "positive": lambda *s: rng.random(s),
+            "integers": lambda *s: rng.integers(-180, 181, s),
+            "powers": lambda *s: rng.normal(size=s) * 2.0 ** rng.integers(-30, 30, s)}
+    x, w = (make[kind](*s).astype("f4") for s in ((m, k), (k, n)))
+    out = np.full((m, n), 77, "f4")
+    assert PRODUCT()(x, w, out, sizes=(m, k, n))[0] == 0
+    assert near(out, x, w)
+    if kind == "integers":
+        np.testing.assert_array_equal(out, x @ w)
+
+
+_made = {}
+
+
+def PRODUCT(target=None):  # noqa: N802
+    """The compiled product, made once for each target."""
+    if target not in _made:
+        _made[target] = compiled(region_of(product), target)
+    return _made[target]
+
+
+@needs_tiles
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan, 3e38, 1e16, 1e-31, -1e-38, 1e-45])
+@pytest.mark.parametrize("side", [0, 1])
+def test_numbers_that_parts_do_not_say(odd, side):
+    """One of them is enough for all sums to be made as they are without the unit, bit by bit."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=s).astype("f4") for s in ((96, 160), (160, 64)))
+    (x, w)[side][50, 30] = odd
+    found, usual = np.zeros((96, 64), "f4"), np.zeros((96, 64), "f4")
+    PRODUCT()(x, w, found, sizes=(96, 160, 64))
+    PRODUCT(replace(host_target(), has_tiles=False))(x, w, usual, sizes=(96, 160, 64))
+    np.testing.assert_array_equal(found.view("u4"), usual.view("u4"))
+
+
+@needs_tiles
+@pytest.mark.parametrize("edge", [2.0**-102, 2.0**-100 * 1.9999999, 2.0**51, -0.0])
+def test_the_smallest_and_the_largest_numbers_that_parts_say(edge):
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=s).astype("f4") for s in ((96, 160), (160, 64)))
+    x[50, 30] = edge
+    found, usual = np.zeros((96, 64), "f4"), np.zeros((96, 64), "f4")
+    PRODUCT()(x, w, found, sizes=(96, 160, 64))
+    PRODUCT(replace(host_target(), has_tiles=False))(x, w, usual, sizes=(96, 160, 64))
+    assert near(found, x, w)
+    assert np.any(found.view("u4") != usual.view("u4"))
+
+
+@needs_tiles
+def test_products_below_the_normal_numbers_lose_no_more_than_these():
+    """Two numbers that parts say may have a product that the unit takes for zero."""
+    x, w = (np.full(s, 2.0**-70 * 1.2345, "f4") for s in ((96, 160), (160, 64)))
+    found = np.zeros((96, 64), "f4")
+    PRODUCT()(x, w, found, sizes=(96, 160, 64))
+    assert near(found, x, w, 6 * 160 * 2.0**-126)
+
+
+@needs_tiles
+@pytest.mark.parametrize(("m", "n", "k"), [(7, 64, 64), (64, 7, 64), (64, 64, 7), (33, 65, 33), (1, 1, 1), (0, 40, 40), (40, 40, 0)])
+def test_sizes_that_do_not_fill_tiles_are_multiplied_as_usual(m, n, k):
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=s).astype("f4") for s in ((m, k), (k, n)))
+    found, usual = np.full((m, n), 77, "f4"), np.full((m, n), 77, "f4")
+    PRODUCT()(x, w, found, sizes=(m, k, n))
+    PRODUCT(replace(host_target(), has_tiles=False))(x, w, usual, sizes=(m, k, n))
+    np.testing.assert_array_equal(found.view("u4"), usual.view("u4"))
+
+
+# ---- programs -----------------------------------------------------------------------------------
+@needs_tiles
+@examples(15)
+@given(st.sampled_from(sorted(FORMS)), st.integers(90, 420), st.integers(60, 300), st.integers(60, 600))
+def test_matrices_however_they_lie(form, m, n, k):
+    rng = np.random.default_rng(k)
+    x, w = (rng.normal(size=s).astype("f4") for s in ((m, k), (k, n)))
+    given = [np.ascontiguousarray(a.T) if side == "t" else a for a, side in zip((x, w), form, strict=True)]
+    assert near(lw.jit(FORMS[form])(*given), x, w)
+
+
+def convolution(x, w, stride, padding, spread):
+    return lax.conv_general_dilated(x, w, stride, padding, rhs_dilation=spread, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+@needs_tiles
+@examples(25)
+@given(st.integers(1, 3), st.integers(14, 36), st.integers(14, 36), st.sampled_from([32, 50, 64]), st.sampled_from([16, 40, 70]),
+       st.sampled_from([(1, 1), (3, 3), (2, 5)]), st.sampled_from([(1, 1), (2, 2), (1, 2), (2, 1)]),
+       st.sampled_from(["SAME", "VALID"]), st.sampled_from([(1, 1), (2, 1), (1, 3)]))
+def test_convolutions(images, high, wide, channels, features, window, stride, padding, spread):
+    rng = np.random.default_rng(high)
+    x, w = (rng.normal(size=s).astype("f4") for s in ((images, high, wide, channels), (*window, channels, features)))
+    f = lw.jit(convolution, static_argnums=(2, 3, 4))
+    found, exact, sizes = (f(*a, stride, padding, spread) for a in
+                           ((x, w), (x.astype("f8"), w.astype("f8")), (np.abs(x).astype("f8"), np.abs(w).astype("f8"))))
+    assert np.all(np.abs(found - exact) <= sizes * 2.0**-20)
+
+
+@needs_tiles
+@pytest.mark.parametrize("odd", [np.nan, 1e30])
+def test_convolutions_of_numbers_that_parts_do_not_say(odd):
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=s).astype("f4") for s in ((2, 20, 32, 32), (3, 3, 32, 32)))
+    x[1, 7, 9, 3] = odd
+    found = lw.jit(lambda x, w: convolution(x, w, (1, 1), "SAME", (1, 1)))(x, w)
+    exact = lw.jit(lambda x, w: convolution(x, w, (1, 1), "SAME", (1, 1)))(x.astype("f8"), w.astype("f8"))
+    assert np.isnan(found).sum() == (9 * 32 if np.isnan(odd) else 0)
+    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-3)
+
+
+def attention(q, k, v, mask):
+    scores = q @ np.swapaxes(k, -1, -2) / 8
+    scores = np.where(mask, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+
+
+@needs_tiles
+@pytest.mark.parametrize(("heads", "rows", "size"), [(2, 128, 64), (3, 100, 40), (1, 257, 32)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_and_its_gradients(heads, rows, size, causal):
+    rng = np.random.default_rng(0)
+    q, k, v, ct = (rng.normal(size=(heads, rows, size)).astype("f4") for _ in range(4))
+    mask = np.tril(np.ones((rows, rows), bool)) if causal else np.ones((rows, rows), bool)
+    f = lw.jit(lambda q, k, v, ct: lw.vjp(lambda *a: attention(*a, mask), q, k, v)[1](ct))
+    value = lw.jit(attention)
+    wide = [a.astype("f8") for a in (q, k, v, ct)]
+    np.testing.assert_allclose(value(q, k, v, mask), attention(*wide[:3], mask), rtol=0, atol=1e-5)
+    for found, exact in zip(f(q, k, v, ct), f(*wide), strict=True):
+        np.testing.assert_allclose(found, exact, rtol=0, atol=2e-5)
+
+
+@needs_tiles
+@needs_blas
+def test_results_do_not_depend_on_threads():
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=s).astype("f4") for s in ((700, 300), (300, 500)))
+    image, window = (rng.normal(size=s).astype("f4") for s in ((3, 30, 31, 32), (3, 3, 32, 48)))
+    for f, args in ((lambda x, w: x @ w, (x, w)), (lambda x, w: np.maximum(x @ w, 0) + 1, (x, w)),
+                    (lambda x, w: convolution(x, w, (1, 1), "SAME", (1, 1)), (image, window))):
+        one, *others = bits_of(f, *args)
+        assert all(x == one for x in others)
+
+
+# ---- matrices that stay -------------------------------------------------------------------------
+@needs_tiles
+@needs_blas
+@examples(15)
+@given(st.integers(16, 300), st.integers(16, 150), st.integers(32, 290), st.booleans())
+def test_copies_of_matrices_have_parts(m, n, k, odd):
+    wide, (room,) = panel_columns(F32, host_target()), panels.result_types((ArrayType((k, n), F32),), (), {
+        "summed": 1, "wide": panel_columns(F32, host_target()), "in_parts": True})[0].shape
+    a, b, c = (surrounded(s, np.dtype("f4")) for s in ((m, k), (k, n), (m, n)))
+    around = np.full(room + 64, np.nan, "f4")
+    start = 16 + (-around.ctypes.data // 4) % 16  # on a line, as a program's own arrays are
+    copied = around[start:start + room]
+    if odd:
+        b[k // 2, n // 2] = np.inf
+    call("lw_panels_f32", n, k, b, copied)
+    call("lw_panel_product_f32_n", m, n, k, a, b, copied, c)
+    assert all(np.isnan(x).all() for x in (c.base[:32], c.base[-32:], around[:start], around[start + room:]))
+    assert copied[-(-n // wide) * wide * k].view("i4") == odd
+    fine = np.arange(n) != (n // 2 if odd else n)
+    assert near(c[:, fine], a, b[:, fine])
+    assert not odd or np.isinf(c[:, n // 2]).all()
+
+
+@needs_tiles
+@needs_blas
+@pytest.mark.parametrize("odd", [None, 1e25])
+def test_loops_by_such_matrices(odd):
+    rng = np.random.default_rng(0)
+    h, w, x = (rng.normal(scale=0.1, size=s).astype("f4") for s in ((48, 96), (96, 96), (9, 48, 96)))
+    if odd is not None:
+        h[3, 2] = odd
+    found, exact = lw.jit(states)(h, w, x), states_by_hand(h.astype("f8"), w.astype("f8"), x.astype("f8"))
+    np.testing.assert_allclose(found, exact.reshape(found.shape), rtol=0, atol=1e-5)
+
+
+# ---- schedules ----------------------------------------------------------------------------------
+def test_a_schedule_with_the_unit_is_data():
+    schedule = (*TILED, IN_UNIT, Pack("right", "i1_by64"), Pack("left", "k0_by64"))
+    assert from_json(to_json(schedule)) == schedule
+    nest = build_nest(region_of(product), schedule, "k").nest
+    assert len([s for s in every(nest.body) if isinstance(s, Parts)]) == 2
+
+
+@pytest.mark.parametrize(("step", "dtype", "why"), [
+    (replace(IN_UNIT, unit="abacus"), F32, "abacus has tiles"), (replace(IN_UNIT, heights=(16,)), F32, "32 by 32"),
+    (replace(IN_UNIT, depth=40), F32, "that many terms"), (replace(IN_UNIT, columns=64), F32, "32 by 32"), (IN_UNIT, F64, "sums are in f32")])
+def test_what_the_unit_does_not_do(step, dtype, why):
+    with pytest.raises(ScheduleError, match=why):
+        build_nest(region_of(product, dtype), (*TILED, step), "k")
+
+
+def test_what_is_read_again_is_not_stored_over():
+    region = build(lambda x, w, b: [add(b, *product(x, w))],
+                   [ArrayType(s, F32) for s in ((M, K), (K, N), (M, N))])
+    schedule = default_schedule(region, TARGET)
+    assert any(isinstance(x, Tensorize) and x.unit for x in schedule)
+    with pytest.raises(ScheduleError, match="read again"):
+        build_nest(region, (*schedule, InPlace(2)), "k")
+
+
+def test_the_text_is_that_of_the_unit():
+    """Only assembled: no machine is asked."""
+    binding = llvm()
+    machine = binding.Target.from_triple(TARGET.triple).create_target_machine(cpu=TARGET.cpu, features=TARGET.features)
+    text = kernel_texts.module_text(nest_of(region_of(product), TARGET), TARGET)
+    assembly = machine.emit_assembly(binding.parse_assembly(text))
+    assert all(f"\t{x}\t" in assembly for x in ("tdpbf16ps", "tileloadd", "tilestored", "ldtilecfg", "vfmadd231ps"))
+
+
+def test_other_numbers_are_not_for_the_unit():
+    assert not any(isinstance(s, Parts) for s in every(nest_of(region_of(product, F64), TARGET).body))
