@@ -8,8 +8,8 @@ says how many lanes and accumulators it uses.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -289,7 +289,7 @@ class Nest:
     """One kernel. `buffers` are its parameters: inputs, then outputs; `symbols` its sizes, i64 parameters after them. threads:
     of a block of a GPU, along x and y, where loops are bound to them. few: the values of symbols for which the kernel has
     bodies of its own, where an axis has few positions; few_from: what has to be how many there; ones: those that give it
-    others, where axes have one. instead: the same without units, for sizes and numbers that are not for them: see Parts."""
+    others, where axes have one. instead: makes the same without units, where sizes or numbers are none for them: see Parts."""
 
     name: str
     buffers: tuple[Buffer, ...]
@@ -299,7 +299,7 @@ class Nest:
     few: tuple[Values, ...] = ()
     few_from: tuple[Extent, int] = (0, 0)
     ones: Ones | None = None
-    instead: Nest | None = None
+    instead: Callable[[], Nest] | None = field(default=None, compare=False)
 
 
 def past(heights: Sequence[int], rows: int) -> int:

@@ -57,8 +57,13 @@ def large_products_text(dtype: np.dtype, target: Target, forms: Iterable[tuple[b
 def _nest(region: Graph, target: Target, name: str) -> Nest:
     made = build_nest(region, default_schedule(region, target), name)
     nest = with_usual(region, made, partial(default_schedule, region, replace(target, has_tiles=False))).nest
-    instead = None if nest.instead is None else replace(nest.instead, body=_shared(nest.instead.body))
-    return replace(nest, body=_shared(nest.body), instead=instead)
+    usual = nest.instead
+
+    def instead() -> Nest:
+        assert usual is not None
+        made = usual()
+        return replace(made, body=_shared(made.body))
+    return replace(nest, body=_shared(nest.body), instead=None if usual is None else instead)
 
 
 def _shared(body: tuple[Statement, ...]) -> tuple[Statement, ...]:

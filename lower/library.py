@@ -90,7 +90,8 @@ def _panels(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str
     """One call copies the matrix."""
     shape, summed = node.inputs[0].type.shape, node.attrs["summed"]
     numbers = [f"i64 {sizes.extent(product(x))}" for x in (shape[summed:], shape[:summed])]
-    w.call("void", f"lw_panels_{SHORT[node.outputs[0].type.dtype]}", *numbers, *(f"ptr {x}" for x in (*inputs, "%out")))
+    rows = [] if (count := node.attrs["rows"]) is None else [f"i64 {sizes.extent(count)}"]
+    w.call("void", f"lw_panels_{SHORT[node.outputs[0].type.dtype]}", *numbers, *(f"ptr {x}" for x in (*inputs, "%out")), *rows)
     return ()
 
 

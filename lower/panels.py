@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.ir.dims import Extent, floordiv, product
+from loopwright.ir.dims import Extent, Shape, floordiv, product
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops.broadcasting import operand_dtype
@@ -17,34 +17,35 @@ from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.control import scan, while_
 from loopwright.ir.types import F32, ArrayType
 from loopwright.kernels.gemm import match_gemm
-from loopwright.lower.codegen.panels import ODD, panel_columns, parts_size
+from loopwright.lower.codegen.panel_tiles import NONE, parts_size
+from loopwright.lower.codegen.panels import panel_columns
 from loopwright.lower.codegen.products import has_own
 from loopwright.lower.kernel import kernel
 from loopwright.lower.target import Target
 
 
 # ---- ops ----------------------------------------------------------------------------------------
-def _panels_shape(x: ArrayType, summed: int, wide: int, in_parts: bool = False) -> tuple[Extent]:
+def _panels_shape(x: ArrayType, summed: int, wide: int, rows: Extent | None = None) -> tuple[Extent]:
     terms, columns = product(x.shape[:summed]), product(x.shape[summed:])
     whole = floordiv(columns + (wide - 1), wide) * wide * terms
-    return (whole + parts_size(columns, terms) if in_parts else whole,)
+    return (whole if rows is None else whole + parts_size(columns, terms),)
 
 
-def _panels_numpy(x: np.ndarray, summed: int, wide: int, in_parts: bool = False) -> np.ndarray:
+def _panels_numpy(x: np.ndarray, summed: int, wide: int, rows: Extent | None = None) -> np.ndarray:
     terms, columns = (int(np.prod(shape)) for shape in (x.shape[:summed], x.shape[summed:]))
     padded = np.pad(x.reshape(terms, columns), ((0, 0), (0, -columns % wide)))
     found = padded.reshape(terms, -(-columns // wide), wide).swapaxes(0, 1).ravel()
-    if not in_parts:
+    if rows is None:
         return found
     room = parts_size(columns, terms)
     assert isinstance(room, int)
-    return np.concatenate([found, np.full(room, ODD, x.dtype)])
+    return np.concatenate([found, np.full(room, NONE, x.dtype)])
 
 
 panels = Op(
     name="panels",
     doc="A matrix, of which the first `summed` axes are terms and the others columns, as panels of `wide` columns, the last "
-        "filled up, each term by term; in_parts: behind them what the tile unit reads, or a number that says it is not there.",
+        "filled up, each term by term; rows: behind them what the tile unit reads to multiply so many, or that there is none.",
     shape=_panels_shape, dtype=operand_dtype, numpy=_panels_numpy,
 )
 
@@ -131,9 +132,15 @@ def _copying(n: Node, target: Target) -> Graph:
     given = Value(once.inputs[1].type)
     dtype = given.type.dtype
     attrs: dict[str, Any] = {"summed": len(once.attrs["contract"]), "wide": panel_columns(dtype, target),
-                             "in_parts": target.has_tiles and dtype == F32}
+                             "rows": product(_rows_of(once)) if target.has_tiles and dtype == F32 else None}
     made = Value(given.type.with_shape(_panels_shape(given.type, **attrs)))
     return Graph((given,), (Node(panels, (given,), attrs, (made,)),), (made,))
+
+
+def _rows_of(once: Node) -> Shape:
+    """The axes of a product's left side that are not summed over."""
+    summed = {a for a, _ in once.attrs["contract"]}
+    return tuple([extent for a, extent in enumerate(once.inputs[0].type.shape) if a not in summed])
 
 
 def _by_panels(n: Node, copy: Value) -> Node:

@@ -172,7 +172,7 @@ class _Module:
         if nest.instead is None:
             apart[own] = lambda: exported(emit_nest(nest, self.target, self.fast_math), own)
         else:
-            usual = altered(nest.instead, name=usual_of(name))
+            usual = altered(nest.instead(), name=usual_of(name))
             apart[amx_of(name)] = lambda: exported(emitted(altered(nest, name=name), self.target, self.fast_math), amx_of(name))
             apart[usual.name] = lambda: exported(emit_nest(usual, self.target, self.fast_math), usual.name)
         made = calling(nest, name)

@@ -17,12 +17,13 @@ from loopwright.ir.gpu_schedule import Bind, InPasses, InRegisters, InShared, In
 from loopwright.ir.graph import Graph
 from loopwright.ir.loops import Apply, Expr, Index, walk
 from loopwright.ir.monoids import any_order
-from loopwright.ir.nest import Allocate, Buffer, For, Nest, Parts, Reduction, Scan, Statement, Store, altered
+from loopwright.ir.nest import Allocate, Buffer, Contract, For, Nest, Reduction, Scan, Statement, Store, altered
 from loopwright.ir.ops.control import scan
 from loopwright.ir.schedule import (
     ByRows,
     Distribute,
     InPlace,
+    Instruction,
     OnePass,
     Pack,
     Parallel,
@@ -57,6 +58,7 @@ from loopwright.lower.updates import are_whole
 
 T = TypeVar("T")
 R = TypeVar("R")
+HEIGHTS = 4, 2, 1  # of tiles of vectors, where nobody says others
 MOST_WIDE = 1 << 10
 MOST_DONE = 256  # loops of which it is known what an instruction makes of each
 SOME = 2  # lanes of a loop that has any, before it is said how many
@@ -94,11 +96,29 @@ def nest_or_none(region: Graph, schedule: Schedule) -> Nest | None:
 
 
 def with_usual(region: Graph, scheduled: Scheduled, usual: Callable[[], Schedule]) -> Scheduled:
-    """The nest, and where it uses a tile unit what is done instead, which the usual schedule makes."""
-    if not any(isinstance(x, Parts) for x in every(scheduled.nest.body)):
+    """The nest, and where it uses a tile unit what is done instead, which this schedule makes, and not one like its own."""
+    if scheduled.nest.instead is None:
         return scheduled
-    instead = build_nest(region, usual(), scheduled.nest.name).nest
-    return replace(scheduled, nest=altered(scheduled.nest, instead=altered(instead, few=(), ones=None)))
+    return replace(scheduled, nest=altered(scheduled.nest, instead=lambda: _plain(region, usual(), scheduled.nest.name)))
+
+
+def _plain(region: Graph, schedule: Schedule, name: str) -> Nest:
+    """A nest for all sizes that the kernel has no other one for."""
+    return altered(build_nest(region, schedule, name).nest, few=(), ones=None)
+
+
+def _without_units(schedule: Schedule, nest: Nest) -> Schedule:
+    """The same blocks, with tiles of vectors."""
+    terms = [s.over[-1].origin for s in every(nest.body) if isinstance(s, Contract) and s.unit]
+    names = [k.name for k in terms if k is not None]
+
+    def usual(x: Instruction) -> Instruction:
+        if isinstance(x, Tensorize) and x.unit:
+            return replace(x, heights=HEIGHTS, unit="")
+        if isinstance(x, Pack) and x.side == "left" and x.loop not in names:  # of rows, with all of their terms
+            return replace(x, loop=names[0])
+        return x
+    return tuple(map(usual, schedule))
 
 
 def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None = None) -> Scheduled:
@@ -117,6 +137,8 @@ def build_nest(region: Graph, schedule: Schedule, name: str, known: Known | None
     if begun is None:
         begun = known.begun[places] = Begun(place(region, places))
     made = _NestBuilder(region, d, places, begun, known).build(name)
+    if units:
+        made = replace(made, nest=altered(made.nest, instead=lambda: _plain(region, _without_units(schedule, made.nest), name)))
     if d.squeezes:
         made = replace(made, nest=with_ones(region, made.nest, scatters=begun.placed.scatters))
     if d.few is None:

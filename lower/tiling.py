@@ -304,7 +304,7 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
     kept = _kept(rows, columns, s, after)
     few = minimum(columns.extent, _whole(columns)) if x.unit else _whole(columns)
     width = _padded(columns.extent if kept else few, x)
-    if kept and x.heights[-1] > 1 and _whole(rows) % x.heights[0]:
+    if kept and x.heights[-1] > 1 and not x.unit:
         raise ValueError("tiles go past the last row, and sums are kept where others lie: the lowest has one row")
     tile = Buffer(kept or f"{s.name}_sums", (_whole(rows) + past(x.heights, _whole(rows)), width), s.dtype, "local")
     place = minus(rows.index, rows.origin), columns.index if kept else minus(columns.index, columns.origin)

@@ -15,6 +15,7 @@ from loopwright.lower.target import host_target
 from tests.bodies import asked_for
 from tests.threads import bits_of
 
+WHOLE = "_amx" if host_target().has_tiles else "_whole"  # in the name of the function of a kernel of both
 needs_blas = pytest.mark.skipif(not blas.available(), reason="loops multiply")
 
 # the program, the axes of its arrays, and how many kernels have a product with what is made of it
@@ -64,10 +65,10 @@ def test_the_kernel_of_both_is_compiled_by_the_first_call_that_is_large(name, mo
     made, compiled = asked_for(monkeypatch), lw.jit(f)
     for sizes in SIZES[:2]:
         compiled(*arrays_of(axes, sizes))
-    assert not [x for x in made if "_whole" in x]
+    assert not [x for x in made if WHOLE in x]
     for _ in range(2):
         compiled(*arrays_of(axes, SIZES[2]))
-    assert len({x for x in made if "_whole" in x}) == count
+    assert len({x for x in made if WHOLE in x}) == count
 
 
 @needs_blas
@@ -145,7 +146,7 @@ def test_what_somebody_has_scheduled_is_left_alone():
     args = arrays_of(axes, SIZES[2])
     s = lw.schedule(f, *args)
     s.kernel(1).vectorize(stage=len(s.kernel(1).ops) - 1, loop=1, lanes=4)
-    assert "_whole" in lw.jit(f).lower(*args).llvm and "_whole" not in lw.parse(str(s.module)).compile().llvm
+    assert WHOLE in lw.jit(f).lower(*args).llvm and WHOLE not in lw.parse(str(s.module)).compile().llvm
     np.testing.assert_allclose(s.compile()(*args), f(*(a.astype("float64") for a in args)), rtol=1e-4, atol=1e-4)
 
 

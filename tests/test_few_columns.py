@@ -352,7 +352,7 @@ def test_the_first_call_with_such_windows_compiles_for_them(made):
     for window, features, names in ((3, 8, []), (7, 4, []), (5, 3, []), (3, 3, ["3x3x3"]), (5, 2, ["3x3x3", "5x5x2"]),
                                     (7, 1, ["3x3x3", "5x5x2", "7x7x1"])):
         f(np.ones((4, 40, 40, features), "f4"), np.ones((window, window, features, 9), "f4"), np.ones(9, "f4"))
-        assert sorted({name.partition("_few")[2] for name in made}) == names
+        assert sorted({name.partition("_few")[2] for name in made if "_few" in name}) == names
     assert f.compiles == 1
 
 

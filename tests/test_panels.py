@@ -12,6 +12,7 @@ from loopwright import lax
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.control import scan, while_
 from loopwright.ir.types import F32
+from loopwright.lower.codegen.panel_tiles import parts_size
 from loopwright.lower.codegen.panels import panel_columns
 from loopwright.lower.codegen.products import has_own
 from loopwright.lower.hoisting import hoist
@@ -36,6 +37,13 @@ def surrounded(shape, dtype):
     return whole[32:-32].reshape(shape)
 
 
+def on_a_line(count, dtype):
+    """So many NaN, which begin a line of the caches as a program's own arrays do, and the array of NaN that they are in."""
+    around = np.full(count + 128, np.nan, dtype)
+    start = 32 + (-around.ctypes.data // around.itemsize) % 16
+    return around[start:start + count], around
+
+
 def call(name, *args):
     kinds = [ctypes.c_int64 if isinstance(x, int) else ctypes.c_void_p for x in args]
     ctypes.CFUNCTYPE(None, *kinds)(support.address(name))(*[x if isinstance(x, int) else x.ctypes.data for x in args])
@@ -47,11 +55,12 @@ def call(name, *args):
 def test_products_by_copies_of_any_sizes(kind, side, m, n, k):
     dtype = np.dtype("f4" if kind == "f32" else "f8")
     a, b = surrounded((m, k) if side == "n" else (k, m), dtype), surrounded((k, n), dtype)
-    wide = panel_columns(dtype, host_target())
-    copied, c = surrounded(-(-n // wide) * wide * k, dtype), surrounded((m, n), dtype)
-    call(f"lw_panels_{kind}", n, k, b, copied)
+    wide, has_parts = panel_columns(dtype, host_target()), host_target().has_tiles and kind == "f32"
+    room = -(-n // wide) * wide * k + (parts_size(n, k) if has_parts else 0)
+    (copied, around), c = on_a_line(room, dtype), surrounded((m, n), dtype)
+    call(f"lw_panels_{kind}", n, k, b, copied, *([m] if has_parts else []))
     call(f"lw_panel_product_{kind}_{side}", m, n, k, a, b, copied, c)
-    assert all(np.isnan(x.base[:32]).all() and np.isnan(x.base[-32:]).all() for x in (copied, c))
+    assert all(np.isnan(x[:32]).all() and np.isnan(x[-32:]).all() for x in (around, c.base))
     whole = n // wide * wide
     np.testing.assert_array_equal(copied[:whole * k], panels.numpy(b, summed=1, wide=wide)[:whole * k])
     expected = (a.T if side == "t" else a).astype("float64") @ b.astype("float64")

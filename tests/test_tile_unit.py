@@ -17,8 +17,8 @@ from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.schedule import Inline, InPlace, Pack, Reorder, Split, Tensorize, from_json, to_json
 from loopwright.ir.types import F32, F64, ArrayType
+from loopwright.lower.codegen.panel_tiles import parts_size
 from loopwright.lower.codegen.panels import panel_columns
-from loopwright.lower.panels import panels
 from loopwright.lower.rules import default_schedule
 from loopwright.lower.runtime.lazy import llvm
 from loopwright.lower.scheduling import ScheduleError, build_nest, with_usual
@@ -26,10 +26,10 @@ from loopwright.lower.target import TILES, Target, host_target
 from loopwright.lower.tiling import every, may_fill
 from tests import kernels as kernel_texts
 from tests.scale import examples
-from tests.test_panels import call, needs_blas, states, states_by_hand, surrounded
+from tests.test_panels import call, needs_blas, on_a_line, states, states_by_hand, surrounded
 from tests.threads import bits_of
 
-needs_tiles = pytest.mark.skipif(not host_target().has_tiles, reason="no tiles of bf16 on this processor, or not for this process")
+needs_tiles = pytest.mark.skipif(not host_target().has_tiles, reason="this process has no tiles of bf16")
 FEATURES = ",".join(f"+{x}" for x in ("avx512f", "avx512vl", "avx512dq", "avx512bw", "fma", *sorted(TILES)))
 TARGET = Target("x86_64-unknown-linux-gnu", "sapphirerapids", FEATURES, 512, has_tiles=True)
 M, N, K = map(symbol, "mnk")
@@ -77,20 +77,20 @@ def test_sums_of_any_sizes(m, n, k, kind):
             "powers": lambda *s: rng.normal(size=s) * 2.0 ** rng.integers(-30, 30, s)}
     x, w = (make[kind](*s).astype("f4") for s in ((m, k), (k, n)))
     out = np.full((m, n), 77, "f4")
-    assert PRODUCT()(x, w, out, sizes=(m, k, n))[0] == 0
+    assert product_of()(x, w, out, sizes=(m, k, n))[0] == 0
     assert near(out, x, w)
     if kind == "integers":
         np.testing.assert_array_equal(out, x @ w)
 
 
-_made = {}
+made = {}
 
 
-def PRODUCT(target=None):  # noqa: N802
+def product_of(target=None):
     """The compiled product, made once for each target."""
-    if target not in _made:
-        _made[target] = compiled(region_of(product), target)
-    return _made[target]
+    if target not in made:
+        made[target] = compiled(region_of(product), target)
+    return made[target]
 
 
 @needs_tiles
@@ -102,8 +102,8 @@ def test_numbers_that_parts_do_not_say(odd, side):
     x, w = (rng.normal(size=s).astype("f4") for s in ((96, 160), (160, 64)))
     (x, w)[side][50, 30] = odd
     found, usual = np.zeros((96, 64), "f4"), np.zeros((96, 64), "f4")
-    PRODUCT()(x, w, found, sizes=(96, 160, 64))
-    PRODUCT(replace(host_target(), has_tiles=False))(x, w, usual, sizes=(96, 160, 64))
+    product_of()(x, w, found, sizes=(96, 160, 64))
+    product_of(replace(host_target(), has_tiles=False))(x, w, usual, sizes=(96, 160, 64))
     np.testing.assert_array_equal(found.view("u4"), usual.view("u4"))
 
 
@@ -114,8 +114,8 @@ def test_the_smallest_and_the_largest_numbers_that_parts_say(edge):
     x, w = (rng.normal(size=s).astype("f4") for s in ((96, 160), (160, 64)))
     x[50, 30] = edge
     found, usual = np.zeros((96, 64), "f4"), np.zeros((96, 64), "f4")
-    PRODUCT()(x, w, found, sizes=(96, 160, 64))
-    PRODUCT(replace(host_target(), has_tiles=False))(x, w, usual, sizes=(96, 160, 64))
+    product_of()(x, w, found, sizes=(96, 160, 64))
+    product_of(replace(host_target(), has_tiles=False))(x, w, usual, sizes=(96, 160, 64))
     assert near(found, x, w)
     assert np.any(found.view("u4") != usual.view("u4"))
 
@@ -125,18 +125,19 @@ def test_products_below_the_normal_numbers_lose_no_more_than_these():
     """Two numbers that parts say may have a product that the unit takes for zero."""
     x, w = (np.full(s, 2.0**-70 * 1.2345, "f4") for s in ((96, 160), (160, 64)))
     found = np.zeros((96, 64), "f4")
-    PRODUCT()(x, w, found, sizes=(96, 160, 64))
+    product_of()(x, w, found, sizes=(96, 160, 64))
     assert near(found, x, w, 6 * 160 * 2.0**-126)
 
 
 @needs_tiles
-@pytest.mark.parametrize(("m", "n", "k"), [(7, 64, 64), (64, 7, 64), (64, 64, 7), (33, 65, 33), (1, 1, 1), (0, 40, 40), (40, 40, 0)])
+@pytest.mark.parametrize(("m", "n", "k"), [(7, 64, 64), (64, 7, 64), (64, 64, 7), (33, 65, 33), (1, 1, 1), (0, 40, 40),
+                                           (40, 40, 0)])
 def test_sizes_that_do_not_fill_tiles_are_multiplied_as_usual(m, n, k):
     rng = np.random.default_rng(0)
     x, w = (rng.normal(size=s).astype("f4") for s in ((m, k), (k, n)))
     found, usual = np.full((m, n), 77, "f4"), np.full((m, n), 77, "f4")
-    PRODUCT()(x, w, found, sizes=(m, k, n))
-    PRODUCT(replace(host_target(), has_tiles=False))(x, w, usual, sizes=(m, k, n))
+    product_of()(x, w, found, sizes=(m, k, n))
+    product_of(replace(host_target(), has_tiles=False))(x, w, usual, sizes=(m, k, n))
     np.testing.assert_array_equal(found.view("u4"), usual.view("u4"))
 
 
@@ -157,9 +158,10 @@ def convolution(x, w, stride, padding, spread):
 
 @needs_tiles
 @examples(25)
-@given(st.integers(1, 3), st.integers(14, 36), st.integers(14, 36), st.sampled_from([32, 50, 64]), st.sampled_from([16, 40, 70]),
-       st.sampled_from([(1, 1), (3, 3), (2, 5)]), st.sampled_from([(1, 1), (2, 2), (1, 2), (2, 1)]),
-       st.sampled_from(["SAME", "VALID"]), st.sampled_from([(1, 1), (2, 1), (1, 3)]))
+@given(st.integers(1, 3), st.integers(14, 36), st.integers(14, 36), st.sampled_from([32, 50, 64]),
+       st.sampled_from([16, 40, 70]), st.sampled_from([(1, 1), (3, 3), (2, 5)]),
+       st.sampled_from([(1, 1), (2, 2), (1, 2), (2, 1)]), st.sampled_from(["SAME", "VALID"]),
+       st.sampled_from([(1, 1), (2, 1), (1, 3)]))
 def test_convolutions(images, high, wide, channels, features, window, stride, padding, spread):
     rng = np.random.default_rng(high)
     x, w = (rng.normal(size=s).astype("f4") for s in ((images, high, wide, channels), (*window, channels, features)))
@@ -219,23 +221,28 @@ def test_results_do_not_depend_on_threads():
 @needs_tiles
 @needs_blas
 @examples(15)
-@given(st.integers(16, 300), st.integers(16, 150), st.integers(32, 290), st.booleans())
+@given(st.integers(16, 300), st.integers(16, 150), st.integers(32, 290), st.sampled_from([None, "matrix", "row"]))
 def test_copies_of_matrices_have_parts(m, n, k, odd):
-    wide, (room,) = panel_columns(F32, host_target()), panels.result_types((ArrayType((k, n), F32),), (), {
-        "summed": 1, "wide": panel_columns(F32, host_target()), "in_parts": True})[0].shape
+    """One row that parts do not say is multiplied by itself; a matrix of which they do not say all has none."""
+    wide = panel_columns(F32, host_target())
+    line = -(-n // wide) * wide * k
     a, b, c = (surrounded(s, np.dtype("f4")) for s in ((m, k), (k, n), (m, n)))
-    around = np.full(room + 64, np.nan, "f4")
-    start = 16 + (-around.ctypes.data // 4) % 16  # on a line, as a program's own arrays are
-    copied = around[start:start + room]
-    if odd:
+    copied, around = on_a_line(line + parts_size(n, k), np.dtype("f4"))
+    if odd == "matrix":
         b[k // 2, n // 2] = np.inf
-    call("lw_panels_f32", n, k, b, copied)
+    call("lw_panels_f32", n, k, b, copied, m)
+    assert (copied[line] == 0) == (odd != "matrix" and may_fill((16, n, k)))
     call("lw_panel_product_f32_n", m, n, k, a, b, copied, c)
-    assert all(np.isnan(x).all() for x in (c.base[:32], c.base[-32:], around[:start], around[start + room:]))
-    assert copied[-(-n // wide) * wide * k].view("i4") == odd
-    fine = np.arange(n) != (n // 2 if odd else n)
+    assert all(np.isnan(x[:32]).all() and np.isnan(x[-32:]).all() for x in (c.base, around))
+    fine = np.arange(n) != (n // 2 if odd == "matrix" else n)
     assert near(c[:, fine], a, b[:, fine])
-    assert not odd or np.isinf(c[:, n // 2]).all()
+    assert odd != "matrix" or np.isinf(c[:, n // 2]).all()
+    if odd == "row":
+        a[m // 2, k // 2], before = 1e-35, c.copy()
+        call("lw_panel_product_f32_n", m, n, k, a, b, copied, c)
+        others = np.arange(m) != m // 2
+        np.testing.assert_array_equal(c[others], before[others])
+        assert near(c, a, b)
 
 
 @needs_tiles
@@ -260,7 +267,8 @@ def test_a_schedule_with_the_unit_is_data():
 
 @pytest.mark.parametrize(("step", "dtype", "why"), [
     (replace(IN_UNIT, unit="abacus"), F32, "abacus has tiles"), (replace(IN_UNIT, heights=(16,)), F32, "32 by 32"),
-    (replace(IN_UNIT, depth=40), F32, "that many terms"), (replace(IN_UNIT, columns=64), F32, "32 by 32"), (IN_UNIT, F64, "sums are in f32")])
+    (replace(IN_UNIT, depth=40), F32, "that many terms"), (replace(IN_UNIT, columns=64), F32, "32 by 32"),
+    (IN_UNIT, F64, "sums are in f32")])
 def test_what_the_unit_does_not_do(step, dtype, why):
     with pytest.raises(ScheduleError, match=why):
         build_nest(region_of(product, dtype), (*TILED, step), "k")

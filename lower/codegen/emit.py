@@ -102,8 +102,9 @@ class Generator:
                  streamed: frozenset[str] = frozenset()) -> None:
         self.nest, self.target, self.apart, self.streamed = nest, target, apart, streamed
         self.in_unit = nest.instead is not None
-        self.past = past_caches(nest, target) if apart is False else ()  # results that may go past the caches
-        self.far = from_afar(nest, target) if apart is False else None
+        is_alone = apart is False and not self.in_unit
+        self.past = past_caches(nest, target) if is_alone else ()  # results that may go past the caches
+        self.far = from_afar(nest, target) if is_alone else None
         self.is_short: bool | None = None  # whether rows are, in a function of one of both
         self.of_one: list[str] = []  # that function, and those of loops in it
         self.flags = "fast " if fast_math else ""
@@ -486,7 +487,7 @@ def emit_nest(nest: Nest, target: Target, fast_math: bool = False, *, apart: boo
     made = emitted(nest, target, fast_math, apart=apart)
     if nest.instead is None:
         return made
-    unit, other = f"@{amx_of(nest.name)}", altered(nest.instead, name=usual_of(nest.name))
+    unit, other = f"@{amx_of(nest.name)}", altered(nest.instead(), name=usual_of(nest.name))
     if apart:
         chosen = in_unit(nest, nest.name, lambda _: unit, made_later(other.name))
         later = {other.name: lambda: exported(emit_nest(other, target, fast_math), other.name)}
