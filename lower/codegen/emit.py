@@ -77,6 +77,7 @@ from loopwright.lower.short_rows import beside
 from loopwright.lower.target import Target
 
 FEWEST_TILES = 12  # one below the other, of a thread: it reads all factors of the columns for them
+FEWEST_OF_UNIT = 2  # of the tile unit's, or rows of an image: it reads the factors from the second cache in any case
 LINE = 64  # bytes of memory that no two threads should store to
 FEWEST_WIDE = 256  # columns of products for each thread: for fewer, which all copy the rows' factors, threads share out rows
 FEWEST_COLUMNS = 256  # of a thread that goes by rows: shorter stretches of memory are slow to read
@@ -374,7 +375,8 @@ class Generator:
             stored = [kernel.buffers[b].dtype.itemsize for b, _ in writes(statement.body)]
             together = max(together, statement.lanes, LINE // min(stored, default=LINE))
         panel = panel_of(statement)
-        least = FEWEST_COLUMNS if statement.by_rows else FEWEST_WIDE // panel if panel else FEWEST_TILES if units > 1 else 1
+        tiles = FEWEST_OF_UNIT if self.in_unit else FEWEST_TILES
+        least = FEWEST_COLUMNS if statement.by_rows else FEWEST_WIDE // panel if panel else tiles if units > 1 else 1
         few = scope.emit(f"icmp slt i64 {scope.emit(f'mul i64 {n}, {each}')}, {THRESHOLD}")
 
         def here(inside: Scope) -> Carried:  # a direct call: inside loops LLVM may put the body in its place
