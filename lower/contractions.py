@@ -194,7 +194,7 @@ def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str
         return [Split(column, wide), Split(row, tile.high), Split(image, IMAGES),
                 Reorder((*around, block, *others, several, stripe, image, row, column)),
                 Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2, pairs, tile.unit), Pack("right", block),
-                Pack("left", stripe), Parallel(tuple(around[:1]) or (several,))]
+                Pack("left", stripe), Parallel(tuple(around[:1]) or (*others[-1:], several))]
     return [Split(column, wide), Split(row, tile.high), Reorder((*around, block, *inside, stripe, row, column)),
             Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2, pairs, tile.unit), Pack("right", block),
             Pack("left", block_of(term, tile.depth).name), Parallel(shared)]

@@ -75,9 +75,11 @@ from loopwright.lower.runtime.later import CHOSEN, amx_of, far_of, past_of, plac
 from loopwright.lower.runtime.pool_text import THRESHOLD
 from loopwright.lower.short_rows import beside
 from loopwright.lower.target import Target
+from loopwright.lower.tiling import every
 
 FEWEST_TILES = 12  # one below the other, of a thread: it reads all factors of the columns for them
 FEWEST_OF_UNIT = 2  # of the tile unit's, or rows of an image: it reads the factors from the second cache in any case
+FEWEST_IMAGES = 4  # whole, of each thread: with fewer, threads share out the rows of each
 LINE = 64  # bytes of memory that no two threads should store to
 FEWEST_WIDE = 256  # columns of products for each thread: for fewer, which all copy the rows' factors, threads share out rows
 FEWEST_COLUMNS = 256  # of a thread that goes by rows: shorter stretches of memory are slow to read
@@ -376,7 +378,9 @@ class Generator:
             together = max(together, statement.lanes, LINE // min(stored, default=LINE))
         panel = panel_of(statement)
         tiles = FEWEST_OF_UNIT if self.in_unit else FEWEST_TILES
-        least = FEWEST_COLUMNS if statement.by_rows else FEWEST_WIDE // panel if panel else tiles if units > 1 else 1
+        is_outer = panel is not None or (self.in_unit and any(isinstance(s, For) and s.parallel for s in every(statement.body)))
+        least = FEWEST_COLUMNS if statement.by_rows else FEWEST_WIDE // panel if panel else \
+            FEWEST_IMAGES if is_outer else tiles if units > 1 else 1
         few = scope.emit(f"icmp slt i64 {scope.emit(f'mul i64 {n}, {each}')}, {THRESHOLD}")
 
         def here(inside: Scope) -> Carried:  # a direct call: inside loops LLVM may put the body in its place
@@ -386,7 +390,7 @@ class Generator:
         given = [("ptr", function), ("ptr", block), *(("i64", x) for x in (n, each, str(least), str(together)))]
 
         def loops(inside: Scope, wide: bool = False) -> Carried:
-            inside.run("lw_column_loop" if panel else "lw_wide_loop" if wide else "lw_loop", given)
+            inside.run("lw_column_loop" if is_outer else "lw_wide_loop" if wide else "lw_loop", given)
             return ()
 
         def shared_out(inside: Scope) -> Carried:

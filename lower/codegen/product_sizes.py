@@ -18,8 +18,7 @@ ALONG = 16  # rows, or columns, for which sums go along the terms, where both si
 MANY = 192  # rows for which a few columns are worth turning
 BRIEF = 128  # terms, with no more than which the library's copies of both sides cost as much as what it does better
 NARROW = 128  # columns, for no more than which rows that lie along memory are not worth a copy in blocks
-TILED = 3 << 23  # multiplications, with fewer of which parts of both sides are used too little, or threads share too little, ...
-FEW_TILED = 128, 160  # and rows, with no fewer of which twice as many are worth them; the right side may have to be turned
+TILED = 192, 3 << 23  # rows, and multiplications, with fewer of which the tile unit's parts of both sides are used too little
 BLOCKS = 64  # rows, columns and terms, with fewer of any of which copies of both sides are used too little
 ORDERED = (2, 1 << 19), (1, 3 << 19)  # rows, and bytes of a matrix beyond which few of them read it in the order of memory
 NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
@@ -122,9 +121,7 @@ class Sizes:
 
     def in_tiles(self) -> Cases:
         """Products that are worth the tile unit's parts of both sides."""
-        some: list[Test] = [("n", "sge", BLOCKS), ("k", "sge", BLOCKS)]
-        few = FEW_TILED[self.form[1]]
-        return [[("m", "sge", rows), *some, ("mnk", "sge", work)] for rows, work in ((few, 2 * TILED), (2 * FEW_TILED[0], TILED))]
+        return [[("m", "sge", TILED[0]), ("n", "sge", BLOCKS), ("k", "sge", BLOCKS), ("mnk", "sge", TILED[1])]]
 
     def fill_blocks(self) -> Cases:
         """Large products that are worth copies of both sides; rows that lie across memory take longer to copy."""
