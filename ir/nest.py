@@ -230,7 +230,7 @@ class Parts:
     reads them: of a block of terms, which lie side by side there, past which there are zeros. They are those of rows, `times`
     as many as a block has, which begin `apart` numbers apart here; or, where there are columns, which lie side by side then,
     of so many of these as their block is long, term after term. Where a number is not finite, or so large or small that parts
-    do not say it, see `Nest.instead`."""
+    do not say it, see `Nest.instead`. parts: 1 where numbers are bf16."""
 
     value: Load
     target: str
@@ -240,6 +240,7 @@ class Parts:
     times: int = 1
     apart: Extent = 0
     columns: Block | None = None
+    parts: int = 3
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,8 @@ class Tensorize:
     the next height; `depth` terms at a time, so that the columns' factors stay in the first cache. It stands in a loop over a
     block of rows and, inside, one over a block of columns; what follows it has lanes, and `unroll` vectors in flight. pairs: a
     sum in i32 of products of integers of at most 16 bits, or in f32 of bf16, goes two terms at a time, `depth` such pairs.
-    unit "amx": a sum in f32 is made by the processor's tile unit, of three bf16 for each number; tiles are 32 by 32.
+    unit "amx": a sum in f32 is made by the processor's tile unit, of three bf16 for each number, or, in pairs, of bf16 as they
+    are, `depth` terms at a time; tiles are 32 by 32.
 
     The last of `heights` is 1, or all tiles are as high as the lowest of `heights` with which there are no more of them than
     with the first: rows past the end are made, too, of zeros.

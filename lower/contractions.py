@@ -66,11 +66,11 @@ def product_schedule(region: Graph, placed: Schedule, target: Target) -> Schedul
     sizes = rows.extent, columns.extent, dict(fold.over)[terms[-1]]
     read = {x for x in walk(right) if isinstance(x, Index)}
     pairs = has_pairs(target, fold.dtype) and go_in_pairs(left, right, fold.dtype)
-    in_unit = target.has_tiles and fold.dtype == F32 and not pairs and may_fill(sizes)
+    in_unit = target.has_tiles and fold.dtype == F32 and may_fill(sizes)
     tile = unit_tile(sizes[2]) if in_unit else \
         (tile_of if is_product else high_tile_of)(target, fold.dtype.itemsize, columns.extent)
     order = [Reorder(tuple([k.name for k in terms]))] if len(terms) > 1 else []
-    term = pairs_of(terms[-1]) if pairs else terms[-1]
+    term = pairs_of(terms[-1]) if pairs and not in_unit else terms[-1]
     wide = max(1, (ROW_BYTES if is_product else FEATURE_BYTES) // (tile.columns * fold.dtype.itemsize)) * tile.columns
     over = [Block(k, n) for k, n in (*[x for x in fold.over if x[0] != terms[-1]], (terms[-1], sizes[2]))]
     if in_unit and not is_product:

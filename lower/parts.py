@@ -25,13 +25,19 @@ def in_squares(terms: Extent) -> Extent:
     return floordiv(terms + (SQUARE - 1), SQUARE) * SQUARE
 
 
+def parts_of(value: Expr) -> int:
+    """How many bf16 say a number."""
+    return 1 if value.dtype == BF16 else PARTS
+
+
 @lru_cache(KNOWN)
 def rows_in_parts(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, lanes: int, beyond: int) -> Packed:
     """A block of rows, of a block of their terms."""
     last, x = over[-1], Rows.of(rows, over, value)
     assert last.origin and last.length
     start, width = last.origin, last.length + lanes
-    size, apart = x.count(beyond), minimum(in_squares(last.extent), last.length) * PARTS + LINE
+    number = parts_of(value)
+    size, apart = x.count(beyond), minimum(in_squares(last.extent), last.length) * number + LINE
     target = Buffer(f"{sums}_left", (product(b.extent for b in x.others) * size * apart,), BF16, "local")
     whole = Buffer(f"{sums}_left_whole", (x.count(0) * width,), value.dtype, "local")
     begin = times(flat(x.others), integer(size * apart))
@@ -39,7 +45,7 @@ def rows_in_parts(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, 
     def place(at: Expr) -> Expr:
         return plus(times(at, Literal(width, I64)), minus(last.index, start))
     fill = _divided(x, value, whole, place, lanes, target.name, begin, apart)
-    at = plus(plus(begin, times(x.moved, integer(apart))), times(minus(last.index, start), Literal(PARTS, I64)))
+    at = plus(plus(begin, times(x.moved, integer(apart))), times(minus(last.index, start), Literal(number, I64)))
     return (target,), around(x.others, fill), at
 
 
@@ -58,7 +64,8 @@ def windows_in_parts(sums: str, rows: Block, over: tuple[Block, ...], value: Exp
         first = until((images.extent - 1) * y.stride + window.extent, y.moved_from(images.index), value)
     x = Rows.of(rows, (*[b for b in over[:-1] if b is not window], last), first)
     width, size, high = in_squares(last.extent), x.count(beyond), y.count(0)
-    apart = width * PARTS + LINE
+    number = parts_of(value)
+    apart = width * number + LINE
     target = Buffer(f"{sums}_left", (product(b.extent for b in x.others) * high * size * apart,), BF16, "local")
     whole = Buffer(f"{sums}_left_whole", (x.count(0) * width,), value.dtype, "local")
     before, step = times(flat(x.others), integer(high)), integer(size * apart)
@@ -70,7 +77,7 @@ def windows_in_parts(sums: str, rows: Block, over: tuple[Block, ...], value: Exp
     each = y.each(0).with_body(body)
     several = each if y.stride == 1 else For(window.index, y.stride, (each,))
     at = plus(times(plus(before, y.moved), step), times(x.moved, integer(apart)))
-    return (target,), around(x.others, (several,)), plus(at, times(last.index, Literal(PARTS, I64)))
+    return (target,), around(x.others, (several,)), plus(at, times(last.index, Literal(number, I64)))
 
 
 def _divided(x: Rows, value: Expr, whole: Buffer, place: Callable[[Expr], Expr], lanes: int, target: str, at: Expr,
@@ -78,7 +85,7 @@ def _divided(x: Rows, value: Expr, whole: Buffer, place: Callable[[Expr], Expr],
     """The parts of rows, which are copied first if they do not lie in memory one beside the other."""
     there = x.in_rows(value)
     found = there or Load(whole.name, (place(x.first),), value.dtype)
-    divide = Parts(found, target, at, x.terms, x.each(0), x.stride, apart)
+    divide = Parts(found, target, at, x.terms, x.each(0), x.stride, apart, parts=parts_of(value))
     return (divide,) if there else (Allocate(whole), x.copied(whole.name, place, value, lanes, 0), divide)
 
 
@@ -89,14 +96,15 @@ def columns_in_parts(sums: str, columns: Block, over: tuple[Block, ...], value: 
     panel, width, last = columns.origin, columns.length, over[-1]
     assert panel and isinstance(width, int)
     block, start, length = Index(f"{last.index.name}_square"), *((last.origin, last.length) if in_blocks else (None, None))
+    number = parts_of(value)
     terms, positions = in_squares(last.extent if length is None else length), product(b.extent for b in over[:-1])
-    target = Buffer(f"{sums}_right", (count * PARTS * positions * terms,), BF16, "local")
+    target = Buffer(f"{sums}_right", (count * number * positions * terms,), BF16, "local")
     column = panel if first is None else minus(panel, first)
-    at_position = times(flat(over[:-1]), integer(terms * (PARTS * width)))
-    before = plus(times(column, integer(positions * terms * PARTS)), at_position)
+    at_position = times(flat(over[:-1]), integer(terms * (number * width)))
+    before = plus(times(column, integer(positions * terms * number)), at_position)
 
     def place(term: Index) -> Expr:
-        return plus(before, times(term if start is None else minus(term, start), Literal(PARTS * width, I64)))
+        return plus(before, times(term if start is None else minus(term, start), Literal(number * width, I64)))
     square = Block(last.index, last.extent, block, SQUARE)
     found, body = value, Body()
     if not _lies_in_columns(value, columns.index):
@@ -107,7 +115,7 @@ def columns_in_parts(sums: str, columns: Block, over: tuple[Block, ...], value: 
         copied = across(For(last.index, last.extent, (vectors,), origin=block, length=SQUARE))
         found, body = Load(whole.name, (at,), value.dtype), (Allocate(whole), copied)
     assert isinstance(found, Load)
-    divide = Parts(found, target.name, place(block), square, columns=columns)
+    divide = Parts(found, target.name, place(block), square, columns=columns, parts=number)
     panels = For(panel, columns.extent, (*body, divide), origin=first, length=None if first is None else count, step=width)
     squares = For(block, last.extent, (panels,), origin=start, length=length, step=SQUARE)
     return (target,), around(over[:-1], (squares,)), place(last.index)

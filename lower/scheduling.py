@@ -114,7 +114,7 @@ def _without_units(schedule: Schedule, nest: Nest) -> Schedule:
 
     def usual(x: Instruction) -> Instruction:
         if isinstance(x, Tensorize) and x.unit:
-            return replace(x, heights=HEIGHTS, unit="")
+            return replace(x, heights=HEIGHTS, unit="", pairs=False)
         if isinstance(x, Pack) and x.side == "left" and x.loop not in names:  # of rows, with all of their terms
             return replace(x, loop=names[0])
         return x

@@ -262,7 +262,7 @@ def _check_blocks(rows: For, columns: For, x: Tensorize) -> None:
     whole = isinstance(columns.length, int) and isinstance(rows.length, int)
     if columns.origin is None or rows.origin is None or not whole or x.columns % x.lanes:
         raise ValueError("rows and columns must be blocks, and tiles whole vectors wide")
-    is_square = x.heights == (SQUARE,) and x.columns == SQUARE and x.depth % SQUARE == 0 and not x.pairs
+    is_square = x.heights == (SQUARE,) and x.columns == SQUARE and x.depth % SQUARE == 0
     if x.unit and (x.unit != AMX or not is_square):
         raise ValueError(f"the unit {x.unit} has tiles of {SQUARE} by {SQUARE}, and that many terms at a time")
     if not x.heights or x.heights[-1] < 1 or list(x.heights) != sorted(set(x.heights), reverse=True):
@@ -312,8 +312,11 @@ def _tiled_body(rows: For, columns: For, names: Sequence[str], x: Tensorize) -> 
     if x.pairs:
         if not go_in_pairs(left, right, s.dtype):
             raise ValueError("pairs are of integers of at most 16 bits, and their sums i32, or of bf16, and their sums f32")
-        left, right = (_words(e, k, extent) for e in (left, right))
-        k, extent = pairs_of(k), floordiv(extent + 1, 2)
+        if x.unit:  # which takes bf16 as they are
+            left, right = (e.args[0] for e in (left, right) if isinstance(e, Apply))
+        else:
+            left, right = (_words(e, k, extent) for e in (left, right))
+            k, extent = pairs_of(k), floordiv(extent + 1, 2)
     start, panel = block_of(k.name, x.depth), block_of(columns.index.name, x.columns)
     over = (*[Block(i, n) for i, n in outer], Block(k, extent, start, x.depth))
     fresh = Apply("eq", (start, Literal(0, I64)), BOOL)

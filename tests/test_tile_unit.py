@@ -16,7 +16,7 @@ from loopwright.ir.nest import Parts
 from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.schedule import Inline, InPlace, Pack, Reorder, Split, Tensorize, from_json, to_json
-from loopwright.ir.types import F32, F64, ArrayType
+from loopwright.ir.types import BF16, F32, F64, ArrayType
 from loopwright.lower.codegen.panel_tiles import parts_size
 from loopwright.lower.codegen.panels import panel_columns
 from loopwright.lower.rules import default_schedule
@@ -152,6 +152,48 @@ def test_matrices_however_they_lie(form, m, n, k):
     assert near(lw.jit(FORMS[form])(*given), x, w)
 
 
+@needs_tiles
+@examples(25)
+@given(st.sampled_from(sorted(FORMS)), SIDES, SIDES, SIDES)
+def test_matrices_of_bf16(form, m, n, k):
+    rng = np.random.default_rng(k)
+    x, w = (rng.normal(size=s).astype(BF16) for s in ((m, k), (k, n)))
+    given = [np.ascontiguousarray(a.T) if side == "t" else a for a, side in zip((x, w), form, strict=True)]
+    found = lw.jit(lambda *a: lax.dot_general(*a, (((form[0] == "n",), (form[1] == "t",)), ((), ())),
+                                              preferred_element_type=np.float32))(*given)
+    assert found.dtype == np.float32
+    assert near(found, x, w)
+    exact = x.astype("f8") @ w.astype("f8")
+    sizes = np.abs(x.astype("f8")) @ np.abs(w.astype("f8"))
+    assert np.all(np.abs(lw.jit(FORMS[form])(*given).astype("f8") - exact) <= np.abs(exact) * 2.0**-8 + sizes * 2.0**-18)
+
+
+@needs_tiles
+@pytest.mark.parametrize("odd", [np.inf, np.nan, 3e38, 1e-39])
+def test_bf16_are_multiplied_as_they_are(odd):
+    """Infinities and NaN are what they are, and denormals are zeros, as the instruction for vectors has it."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=s).astype(BF16) for s in ((64, 96), (96, 64)))
+    x[5, 7] = odd
+    clean = np.where(np.abs(x.astype("f8")) < 2.0**-126, 0, x.astype("f8"))
+    found, exact = lw.jit(lambda x, w: x @ w)(x, w).astype("f8"), clean @ w.astype("f8")
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(exact))
+    np.testing.assert_allclose(found, exact, rtol=2.0**-7, atol=2.0**-7)
+
+
+@needs_tiles
+def test_convolutions_of_bf16():
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=s).astype(BF16) for s in ((2, 20, 32, 32), (3, 3, 32, 32)))
+    f = lw.jit(lambda x, w: convolution(x.astype("f4"), w.astype("f4"), (1, 1), "SAME", (1, 1)))
+    exact = convolution_of_f8(x.astype("f8"), w.astype("f8"))
+    np.testing.assert_allclose(f(x, w), exact, rtol=1e-4, atol=1e-4)
+
+
+def convolution_of_f8(x, w):
+    return lw.jit(lambda x, w: convolution(x, w, (1, 1), "SAME", (1, 1)))(x, w)
+
+
 def convolution(x, w, stride, padding, spread):
     return lax.conv_general_dilated(x, w, stride, padding, rhs_dilation=spread, dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
@@ -178,7 +220,7 @@ def test_convolutions_of_numbers_that_parts_do_not_say(odd):
     x, w = (rng.normal(size=s).astype("f4") for s in ((2, 20, 32, 32), (3, 3, 32, 32)))
     x[1, 7, 9, 3] = odd
     found = lw.jit(lambda x, w: convolution(x, w, (1, 1), "SAME", (1, 1)))(x, w)
-    exact = lw.jit(lambda x, w: convolution(x, w, (1, 1), "SAME", (1, 1)))(x.astype("f8"), w.astype("f8"))
+    exact = convolution_of_f8(x.astype("f8"), w.astype("f8"))
     assert np.isnan(found).sum() == (9 * 32 if np.isnan(odd) else 0)
     np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-3)
 

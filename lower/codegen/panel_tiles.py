@@ -69,7 +69,7 @@ class PanelTiles:
             terms, columns = (_least(inner, inner.emit(f"sub i64 {n}, {x}"), SQUARE) for n, x in (("%k", term), ("%n", column)))
             b = element(inner, "float", "%b", inner.emit(f"add i64 {inner.emit(f'mul i64 {term}, %n')}, {column}"))
             to = self.parts(inner, column, term)
-            inner.do(f"call void @lw_amx_square(ptr {b}, ptr {to}, i64 %n, i64 {terms}, i64 {columns}, ptr {line})")
+            inner.do(f"call void @lw_amx_square{PARTS}(ptr {b}, ptr {to}, i64 %n, i64 {terms}, i64 {columns}, ptr {line})")
             return []
 
         def squares(inner: Scope, column: str, state: list[str]) -> list[str]:
@@ -150,7 +150,7 @@ class _Rows:
 
     def _divide(self, scope: Scope, row: str, count: str) -> None:
         a = element(scope, "float", "%a", scope.emit(f"mul i64 {row}, %k"))
-        scope.do(f"call void @lw_amx_rows(ptr {a}, ptr {self.block}, i64 {count}, i64 %k, i64 {self.apart}, i64 %k, "
+        scope.do(f"call void @lw_amx_rows{PARTS}(ptr {a}, ptr {self.block}, i64 {count}, i64 %k, i64 {self.apart}, i64 %k, "
                  f"ptr {self.odd})")
 
     def _again(self, scope: Scope, row: str) -> list[str]:
@@ -173,7 +173,7 @@ class _Rows:
 
         def products(inner: Scope, to: str, step: str) -> None:
             sides, once = f"ptr {self.block}, ptr {right}, ptr {to}", "i64 1, i64 0, i64 0"
-            inner.do(f"call void @lw_amx_products({sides}, i64 {count}, i64 {squares}, {once}, {once}, i64 {across}, "
+            inner.do(f"call void @lw_amx_products{PARTS}({sides}, i64 {count}, i64 {squares}, {once}, {once}, i64 {across}, "
                      f"i64 {step}, i1 true, i1 {narrow}, ptr {right})")
 
         def straight(inner: Scope) -> Carried:

@@ -1,20 +1,16 @@
 """Products of f32 in the tile unit of AMX, which multiplies bf16: each number is the sum of three of them, and of the nine
 products of the parts of two numbers the six largest are added up in f32.
 
-    void @lw_amx_rows(ptr source, ptr target, i64 rows, i64 width, i64 apart, i64 terms, ptr odd)         parts of rows
-    void @lw_amx_square(ptr source, ptr target, i64 width, i64 terms, i64 columns, ptr odd)               of terms by columns
-    void @lw_amx_products(ptr left, ptr right, ptr sums, i64 rows, i64 squares, ...)                      see `_products_text`
+    void @lw_amx_products3(ptr left, ptr right, ptr sums, i64 rows, i64 squares, ...)         see `_products`
+    void @lw_amx_products1(...)                                                               of bf16, as they are
 
-A part has 8 of the 24 bits of a number, so that three say all of it. What is left out of a product is less than half of the
-last bit of it; and it takes fewer additions to make a sum, 32 terms of which meet before they are added to it: its error is
-half of what the same sum has in f32, one term after another.
+What is left out of a product is less than half of its last bit; and it takes fewer additions to make a sum, 32 terms of which
+meet before they are added to it: its error is a third of what the same sum has in f32, one term after another.
 
-Guarantees: where a number is not finite, or so large or small that its parts, or sums of their products, do not say the same,
-`odd` becomes 1, whichever thread finds it; an element's sum does not depend on the tile that it is in.
+Guarantees: an element's sum does not depend on the tile that it is in. Denormal bf16 are zeros.
 """
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from functools import partial
 
@@ -27,152 +23,51 @@ from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.machine import ATTRIBUTES
 from loopwright.lower.codegen.spans import Span
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
-from loopwright.lower.tiling import FULL, WASTE, every
+from loopwright.lower.codegen.tile_parts import (
+    LANES,
+    LINE,
+    ROWS,
+    SQUARE,
+    TERMS,
+    TILE,
+    F,
+    at_byte,
+    first_lanes,
+    rows_as_they_are,
+    rows_in_parts,
+    square_as_it_is,
+    square_in_parts,
+)
+from loopwright.lower.tiling import FULL, PARTS, WASTE, every
 
 ODD = "odd"  # the buffer of what threads find out
-LANES, TERMS, TILE = 16, 32, 1 << 10  # of a vector of f32; of a tile of bf16; bytes
-LEAST, MOST = 2.0 ** -102, 2.0 ** 52  # of numbers whose last part is no denormal, and whose products' sums are finite
-AHEAD, LINE = 12, 64  # lines of the next panel that each square of terms asks for; bytes
+AHEAD = 12  # lines of the next panel that each square of terms asks for
 SMALL = (2, 0), (1, 0), (1, 1), (0, 1), (0, 2)  # which parts of both sides are multiplied first, for their sums are small
 LARGE = ((0, 0),)
 Pairs = Sequence[tuple[int, int]]
 CONFIG = "lw_amx_config"
-F, B, W = f"<{LANES} x float>", f"<{LANES} x i32>", f"<{TERMS} x i16>"  # numbers, their bits, words of these
 
 
-def amx_functions(function: Function) -> None:
-    """Let a module have these functions."""
-    colsb, rows = ", ".join(["i16 64"] * 8 + ["i16 0"] * 8), ", ".join(["i8 16"] * 8 + ["i8 0"] * 8)
+def amx_functions(function: Function, parts: int = PARTS) -> None:
+    """Let a module have the functions for numbers of so many parts."""
+    columns, lines = ", ".join(["i16 64"] * 8 + ["i16 0"] * 8), ", ".join(["i8 16"] * 8 + ["i8 0"] * 8)
     function.constants.add(f"@{CONFIG} = internal constant <{{ i8, [15 x i8], [16 x i16], [16 x i8] }}> <{{ i8 1, "
-                           f"[15 x i8] zeroinitializer, [16 x i16] [{colsb}], [16 x i8] [{rows}] }}>, align 64")
-    for text in (_rows_text, _square_text, _products_text):
+                           f"[15 x i8] zeroinitializer, [16 x i16] [{columns}], [16 x i8] [{lines}] }}>, align 64")
+    rows, square = (rows_in_parts, square_in_parts) if parts > 1 else (rows_as_they_are, square_as_it_is)
+    texts = ("rows", ROWS, rows), ("square", SQUARE, square), ("products", PRODUCTS, partial(_products, parts=parts))
+    for name, given, text in texts:
         own = Function(function.declarations, function.constants)
-        header = text(own.root)
-        function.constants.add(f"define internal void @{header} noinline {ATTRIBUTES} {{\n{own.body()}\n  ret void\n}}")
-
-
-# ---- parts ------------------------------------------------------------------------------------------
-class _Seen:
-    """The largest and the least size of numbers that are not zero, as bits, in each lane."""
-
-    def __init__(self, most: str = "zeroinitializer", least: str = "splat (i32 -1)") -> None:
-        self.carried = ((B, most), (B, least))
-
-    def with_numbers(self, scope: Scope, bits: str) -> _Seen:
-        (_, most), (_, least) = self.carried
-        size = scope.emit(f"and {B} {bits}, splat (i32 {(1 << 31) - 1})")
-        before = scope.emit(f"add {B} {size}, splat (i32 -1)")
-        return _Seen(scope.call(B, f"llvm.umax.v{LANES}i32", [(B, most), (B, size)]),
-                     scope.call(B, f"llvm.umin.v{LANES}i32", [(B, least), (B, before)]))
-
-    def tell(self, scope: Scope) -> None:
-        """Say whether parts do not say all of some number."""
-        (_, most), (_, least) = self.carried
-        large, small = (scope.call("i32", f"llvm.vector.reduce.{kind}.v{LANES}i32", [(B, x)])
-                        for kind, x in (("umax", most), ("umin", least)))
-        tests = f"icmp ugt i32 {large}, {_bits(MOST)}", f"icmp ult i32 {small}, {_bits(LEAST) - 1}"
-
-        def odd(inner: Scope) -> Carried:
-            inner.do("store atomic i32 1, ptr %odd monotonic, align 4")
-            return ()
-        branch(scope, scope.emit("or i1 " + ", ".join(map(scope.emit, tests))), odd, rare=True)
-
-
-def _bits(x: float) -> int:
-    return int.from_bytes(struct.pack("<f", x), "little")
-
-
-def _split(scope: Scope, bits: str) -> list[str]:
-    """The three parts of each number of a vector, in the upper half of its bits: each is what is left, rounded."""
-    found = list[str]()
-    for _ in range(2):
-        up = scope.emit(f"add {B} {bits}, splat (i32 {1 << 15})")
-        found.append(scope.emit(f"and {B} {up}, splat (i32 {-1 << 16})"))
-        x, part = (scope.emit(f"bitcast {B} {v} to {F}") for v in (bits, found[-1]))
-        bits = scope.emit(f"bitcast {F} {scope.emit(f'fsub {F} {x}, {part}')} to {B}")
-    return [*found, bits]
-
-
-def _load(scope: Scope, at: str, count: str | None) -> str:
-    """A vector of so many numbers, past which there are zeros; None: all."""
-    if count is None:
-        return scope.emit(f"load {B}, ptr {at}, align 4")
-    first = scope.emit(f"insertelement {B} poison, i32 {scope.emit(f'trunc i64 {count} to i32')}, i32 0")
-    many = scope.emit(f"shufflevector {B} {first}, {B} poison, {B} zeroinitializer")
-    steps = ", ".join(f"i32 {k}" for k in range(LANES))
-    mask = scope.emit(f"icmp slt {B} <{steps}>, {many}")
-    return scope.call(B, f"llvm.masked.load.v{LANES}i32.p0",
-                      [("ptr", at), ("i32", "4"), (f"<{LANES} x i1>", mask), (B, "zeroinitializer")])
-
-
-def _at(scope: Scope, base: str, count: str | int) -> str:
-    """So many bytes on."""
-    return scope.emit(f"getelementptr i8, ptr {base}, i64 {count}")
-
-
-def _rows_text(root: Scope) -> str:
-    """target[r, k // 32, part, k % 32] for source[r, k], rows of which are `width` numbers and `apart` bf16 apart."""
-    whole = root.emit(f"and i64 %terms, -{TERMS}")
-    odd_words = ", ".join(f"i32 {2 * k + 1}" for k in range(TERMS))
-
-    def row(scope: Scope, r: str, state: list[str]) -> list[str]:
-        source = _at(scope, "%source", scope.emit(f"mul i64 {scope.emit(f'mul i64 {r}, %width')}, 4"))
-        target = _at(scope, "%target", scope.emit(f"mul i64 {scope.emit(f'mul i64 {r}, %apart')}, 2"))
-
-        def square(inner: Scope, k: str, now: list[str], *, is_last: bool) -> list[str]:
-            seen, halves = _Seen(*now), []
-            for half in range(2):
-                at = inner.emit(f"add i64 {k}, {half * LANES}")
-                left = inner.emit(f"sub i64 %terms, {at}") if is_last else None
-                x = _load(inner, _at(inner, source, inner.emit(f"mul i64 {at}, 4")), left)
-                seen = seen.with_numbers(inner, x)
-                halves.append(_split(inner, x))
-            to = _at(inner, target, inner.emit(f"mul i64 {k}, 6"))
-            for part, (low, high) in enumerate(zip(*halves, strict=True)):
-                words = [inner.emit(f"bitcast {B} {x} to {W}") for x in (low, high)]
-                made = inner.emit(f"shufflevector {W} {words[0]}, {W} {words[1]}, <{TERMS} x i32> <{odd_words}>")
-                inner.do(f"store {W} {made}, ptr {_at(inner, to, part * LINE)}, align 64")
-            return [x for _, x in seen.carried]
-        for low, high, is_last in (("0", whole, False), (whole, "%terms", True)):
-            state = loop(scope, low, high, str(TERMS), [(B, x) for x in state], partial(square, is_last=is_last))
-        return state
-    _Seen(*loop(root, "0", "%rows", "1", _Seen().carried, row)).tell(root)
-    return "lw_amx_rows(ptr noalias %source, ptr noalias %target, i64 %rows, i64 %width, i64 %apart, i64 %terms, ptr %odd)"
-
-
-def _square_text(root: Scope) -> str:
-    """target[part, column // 16, k // 2, column % 16, k % 2] for source[k, column], of up to 32 terms and columns."""
-    def pair(scope: Scope, k: str, state: list[str], *, is_whole: bool) -> list[str]:
-        seen = _Seen(*state)
-        for tile in range(2):
-            both = []
-            for second in range(2):
-                at, count = scope.emit(f"add i64 {k}, {second}"), None
-                if not is_whole:
-                    left = scope.emit(f"sub i64 %columns, {tile * LANES}")
-                    count = scope.emit(f"select i1 {scope.emit(f'icmp sge i64 {at}, %terms')}, i64 0, i64 {left}")
-                place = _at(scope, "%source", scope.emit(f"mul i64 {scope.emit(f'mul i64 {at}, %width')}, 4"))
-                x = _load(scope, _at(scope, place, tile * LANES * 4), count)
-                seen = seen.with_numbers(scope, x)
-                both.append(_split(scope, x))
-            for part, (first, second_of) in enumerate(zip(*both, strict=True)):
-                words = scope.emit(f"or {B} {scope.emit(f'lshr {B} {first}, splat (i32 16)')}, {second_of}")
-                to = _at(scope, "%target", scope.emit(f"add i64 {scope.emit(f'mul i64 {k}, 32')}, {(2 * part + tile) * TILE}"))
-                scope.do(f"store {B} {words}, ptr {to}, align 64")
-        return [x for _, x in seen.carried]
-
-    def pairs(scope: Scope, *, is_whole: bool) -> Carried:
-        made = loop(scope, "0", str(TERMS), "2", _Seen().carried, partial(pair, is_whole=is_whole))
-        return [(B, x) for x in made]
-    least = root.call("i64", "llvm.smin.i64", [("i64", "%terms"), ("i64", "%columns")])
-    is_whole = root.emit(f"icmp sge i64 {least}, {TERMS}")
-    made = branch(root, is_whole, partial(pairs, is_whole=True), partial(pairs, is_whole=False))
-    _Seen(*made).tell(root)
-    return "lw_amx_square(ptr noalias %source, ptr noalias %target, i64 %width, i64 %terms, i64 %columns, ptr %odd)"
+        text(own.root)
+        function.constants.add(f"define internal void @lw_amx_{name}{parts}{given} noinline {ATTRIBUTES} {{\n{own.body()}\n"
+                               "  ret void\n}")
 
 
 # ---- products ---------------------------------------------------------------------------------------
-def _products_text(root: Scope) -> str:
+PRODUCTS = "(ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %rows, i64 %squares, i64 %jumps, i64 %left.jump, " \
+    "i64 %right.jump, i64 %groups, i64 %left.step, i64 %right.step, i64 %across, i64 %apart, i1 %fresh, i1 %narrow, ptr %ahead)"
+
+
+def _products(root: Scope, parts: int) -> None:
     """sums[r, :] += the products of `rows` rows with a panel of up to 32 columns, or 16 if it is narrow: of `squares` terms, 32
     in each, in groups, and groups of groups, which lie a step and a jump apart; `across` bytes are between rows of the left
     side, `apart` between those of the sums, which are set if `fresh`. The caches are asked for what is `ahead`."""
@@ -180,27 +75,25 @@ def _products_text(root: Scope) -> str:
     whole = root.emit(f"and i64 {root.emit(f'add i64 %rows, {LANES - 1}')}, -{TERMS}")  # 16 or less make half a tile
 
     def tiles(scope: Scope, r: str, height: int) -> list[str]:
-        branch(scope, "%narrow", partial(_tile, r=r, height=height, width=1), partial(_tile, r=r, height=height, width=2))
+        branch(scope, "%narrow", *(partial(_tile, r=r, size=(height, width), parts=parts) for width in (1, 2)))
         return []
     loop(root, "0", whole, str(TERMS), (), lambda scope, r, _: tiles(scope, r, 2))
     loop(root, whole, "%rows", str(TERMS), (), lambda scope, r, _: tiles(scope, r, 1))
     root.run("llvm.x86.tilerelease", [])
-    return "lw_amx_products(ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %rows, i64 %squares, i64 %jumps, " \
-        "i64 %left.jump, i64 %right.jump, i64 %groups, i64 %left.step, i64 %right.step, i64 %across, i64 %apart, i1 %fresh, " \
-        "i1 %narrow, ptr %ahead)"
 
 
-def _tile(scope: Scope, r: str, height: int, width: int) -> Carried:
+def _tile(scope: Scope, r: str, size: tuple[int, int], parts: int) -> Carried:
     """Sums of so many tiles below and beside each other, in registers."""
-    left = _at(scope, "%left", scope.emit(f"mul i64 {r}, %across"))
-    sums = _at(scope, "%sums", scope.emit(f"mul i64 {r}, %apart"))
+    height, width = size
+    left = at_byte(scope, "%left", scope.emit(f"mul i64 {r}, %across"))
+    sums = at_byte(scope, "%sums", scope.emit(f"mul i64 {r}, %apart"))
     lower = [scope.emit(f"mul i64 {x}, {LANES}") for x in ("%across", "%apart")]
-    places = [(2 * row + column, _at(scope, _at(scope, sums, lower[1]) if row else sums, column * LINE))
+    places = [(2 * row + column, at_byte(scope, at_byte(scope, sums, lower[1]) if row else sums, column * LINE))
               for row in range(height) for column in range(width)]
 
     for tile, _ in places:
         scope.run("llvm.x86.tilezero", [("i8", str(tile))])
-    ahead = _at(scope, "%ahead", scope.emit(f"mul i64 {scope.emit(f'mul i64 {r}, %squares')}, {AHEAD * LINE // TERMS}"))
+    ahead = at_byte(scope, "%ahead", scope.emit(f"mul i64 {scope.emit(f'mul i64 {r}, %squares')}, {AHEAD * LINE // TERMS}"))
 
     def all_terms(order: Pairs, asks: bool) -> None:
         def jump(inner: Scope, j: str, _: list[str]) -> list[str]:
@@ -213,24 +106,25 @@ def _tile(scope: Scope, r: str, height: int, width: int) -> Carried:
 
         def square(inner: Scope, k: str, _: list[str], sides: Sequence[str]) -> list[str]:
             if asks:
-                soon = _at(inner, ahead, inner.emit(f"mul i64 {k}, {AHEAD * LINE}"))
+                soon = at_byte(inner, ahead, inner.emit(f"mul i64 {k}, {AHEAD * LINE}"))
                 for line in range(AHEAD):
-                    place = _at(inner, soon, line * LINE)
+                    place = at_byte(inner, soon, line * LINE)
                     inner.run("llvm.prefetch.p0", [("ptr", place), ("i32", "0"), ("i32", "2"), ("i32", "1")])
-            steps = (inner.emit(f"mul i64 {k}, {size}") for size in (3 * LINE, 6 * TILE))
-            a, b = (_at(inner, side, step) for side, step in zip(sides, steps, strict=True))
-            _square(inner, (a, _at(inner, a, lower[0])), b, height, width, order)
+            steps = (inner.emit(f"mul i64 {k}, {size}") for size in (parts * LINE, 2 * parts * TILE))
+            a, b = (at_byte(inner, side, step) for side, step in zip(sides, steps, strict=True))
+            _square(inner, (a, at_byte(inner, a, lower[0])), b, height, width, order)
             return []
         loop(scope, "0", "%jumps", "1", (), jump)
-    all_terms(SMALL, asks=True)
-    all_terms(LARGE, asks=False)
+    if parts > 1:
+        all_terms(SMALL, asks=True)
+    all_terms(LARGE, asks=parts == 1)
     _store(scope, places, sums, height, width)
     return ()
 
 
 def _moved(scope: Scope, sides: Sequence[str], number: str, step: str) -> list[str]:
     """Both sides, so many steps on."""
-    return [_at(scope, at, scope.emit(f"mul i64 {number}, %{side}.{step}"))
+    return [at_byte(scope, at, scope.emit(f"mul i64 {number}, %{side}.{step}"))
             for at, side in zip(sides, ("left", "right"), strict=True)]
 
 
@@ -244,16 +138,16 @@ def _store(scope: Scope, places: Sequence[tuple[int, str]], sums: str, height: i
     def added(inner: Scope) -> Carried:
         kept = inner.function.slot(4 * TILE, "i8", 64)
         for tile, _ in places:
-            to = _at(inner, kept, tile // 2 * 2 * TILE + tile % 2 * LINE)
+            to = at_byte(inner, kept, tile // 2 * 2 * TILE + tile % 2 * LINE)
             inner.run("llvm.x86.tilestored64", [("i8", str(tile)), ("ptr", to), ("i64", str(2 * LINE))])
 
         def row(here: Scope, r: str, _: list[str]) -> list[str]:
-            to = _at(here, sums, here.emit(f"mul i64 {r}, %apart"))
-            of = _at(here, kept, here.emit(f"mul i64 {r}, {2 * LINE}"))
+            to = at_byte(here, sums, here.emit(f"mul i64 {r}, %apart"))
+            of = at_byte(here, kept, here.emit(f"mul i64 {r}, {2 * LINE}"))
             for column in range(width):
-                at = _at(here, to, column * LINE)
+                at = at_byte(here, to, column * LINE)
                 before = here.emit(f"load {F}, ptr {at}, align 4")
-                more = here.emit(f"load {F}, ptr {_at(here, of, column * LINE)}, align 64")
+                more = here.emit(f"load {F}, ptr {at_byte(here, of, column * LINE)}, align 64")
                 here.do(f"store {F} {here.emit(f'fadd {F} {before}, {more}')}, ptr {at}, align 4")
             return []
         loop(inner, "0", str(height * LANES), "1", (), row)
@@ -273,8 +167,8 @@ def _square(scope: Scope, rows: Sequence[str], right: str, height: int, width: i
     for of_left, of_right in order:
         pairs = [(row, column) for row in range(height) for column in range(width)]
         for row, column in pairs if before != of_left else sorted(pairs, key=lambda x: x[1]):
-            loaded(6 + column, of_right, _at(scope, right, (2 * of_right + column) * TILE), str(LINE))
-            loaded(4 + row, of_left, _at(scope, rows[row], of_left * LINE), "%across")
+            loaded(6 + column, of_right, at_byte(scope, right, (2 * of_right + column) * TILE), str(LINE))
+            loaded(4 + row, of_left, at_byte(scope, rows[row], of_left * LINE), "%across")
             scope.run("llvm.x86.tdpbf16ps", [("i8", str(x)) for x in (2 * row + column, 4 + row, 6 + column)])
         before = of_left
 
@@ -299,18 +193,13 @@ def fill_tiles(scope: Scope, sizes: Sequence[str]) -> str:
 
 def store_sums(scope: Scope, sums: str, to: str, rows: str, columns: str) -> None:
     """Store rows of up to 32 sums, a line of two vectors each, to where rows are %n numbers apart."""
-    steps = ", ".join(f"i32 {k}" for k in range(LANES))
-
     def row(inner: Scope, r: str, state: list[str]) -> list[str]:
-        line = _at(inner, to, inner.emit(f"mul i64 {inner.emit(f'mul i64 {r}, %n')}, 4"))
-        of = _at(inner, sums, inner.emit(f"mul i64 {r}, {2 * LINE}"))
+        line = at_byte(inner, to, inner.emit(f"mul i64 {inner.emit(f'mul i64 {r}, %n')}, 4"))
+        of = at_byte(inner, sums, inner.emit(f"mul i64 {r}, {2 * LINE}"))
         for half in range(2):
-            x = inner.emit(f"load {F}, ptr {_at(inner, of, half * LINE)}, align 64")
-            left = inner.emit(f"trunc i64 {inner.emit(f'sub i64 {columns}, {half * LANES}')} to i32")
-            many = inner.emit(f"shufflevector {B} {inner.emit(f'insertelement {B} poison, i32 {left}, i32 0')}, {B} poison, "
-                              f"{B} zeroinitializer")
-            mask = inner.emit(f"icmp slt {B} <{steps}>, {many}")
-            inner.run(f"llvm.masked.store.v{LANES}f32.p0", [(F, x), ("ptr", _at(inner, line, half * LINE)), ("i32", "4"),
+            x = inner.emit(f"load {F}, ptr {at_byte(inner, of, half * LINE)}, align 64")
+            mask = first_lanes(inner, inner.emit(f"sub i64 {columns}, {half * LANES}"))
+            inner.run(f"llvm.masked.store.v{LANES}f32.p0", [(F, x), ("ptr", at_byte(inner, line, half * LINE)), ("i32", "4"),
                                                             (f"<{LANES} x i1>", mask)])
         return []
     loop(scope, "0", rows, "1", (), row)
@@ -320,7 +209,7 @@ def store_sums(scope: Scope, sums: str, to: str, rows: str, columns: str) -> Non
 def divide(context: Context, s: Parts, terms: Span, rows: Span, columns: Span) -> None:
     """Do a statement of parts; spans: of its blocks."""
     kernel, scope = context.kernel, context.scope
-    amx_functions(kernel.function)
+    amx_functions(kernel.function, s.parts)
     here = context.bind_index(s.terms.index.name, terms[0], scope)
     for block, span in ((s.rows, rows), (s.columns, columns)):
         here = here if block is None else here.bind_index(block.index.name, span[0], scope)
@@ -337,15 +226,16 @@ def divide(context: Context, s: Parts, terms: Span, rows: Span, columns: Span) -
     if s.columns is None:
         many = scope.emit(f"mul i64 {length(rows)}, {s.times}")
         between = f"i64 {width}, i64 {kernel.extent(s.apart)}"
-        scope.do(f"call void @lw_amx_rows({given}, i64 {many}, {between}, i64 {count}, ptr {odd})")
+        scope.do(f"call void @lw_amx_rows{s.parts}({given}, i64 {many}, {between}, i64 {count}, ptr {odd})")
     else:
-        scope.do(f"call void @lw_amx_square({given}, i64 {width}, i64 {count}, i64 {length(columns)}, ptr {odd})")
+        scope.do(f"call void @lw_amx_square{s.parts}({given}, i64 {width}, i64 {count}, i64 {length(columns)}, ptr {odd})")
 
 
 def multiply(context: Context, s: Contract, rows: Span, terms: Span, runs: Sequence[Sequence[Block]], fresh: str) -> None:
     """The sums of a block of rows and a panel of columns, over two runs of blocks around the innermost."""
     kernel, scope = context.kernel, context.scope
-    amx_functions(kernel.function)
+    number = 1 if s.pairs else PARTS
+    amx_functions(kernel.function, number)
     sums = Load(s.buffer, s.at, s.dtype)
     places = [(kernel.buffers[str(x.array)], tuple([kernel.terms.of(i) for i in x.index]))
               for x in (s.left, s.right, sums) if isinstance(x, Load)]
@@ -366,12 +256,12 @@ def multiply(context: Context, s: Contract, rows: Span, terms: Span, runs: Seque
     past = scope.emit(f"sub nsw i64 {kernel.extent(s.columns.extent)}, {panel}")
     is_last = scope.emit(f"icmp sle i64 {past}, {width}")
     panels = scope.emit(f"mul i64 {step(1, s.columns.origin, 2)}, {width}")
-    ahead = _at(scope, right, scope.emit(f"select i1 {is_last}, i64 0, i64 {panels}"))
+    ahead = at_byte(scope, right, scope.emit(f"select i1 {is_last}, i64 0, i64 {panels}"))
     given += [f"i64 {step(0, s.rows.index, 2)}", f"i64 {step(2, s.rows.index, 4)}", f"i1 {fresh}",
               f"i1 {scope.emit(f'icmp sle i64 {past}, {width // 2}')}", f"ptr {ahead}"]
 
     def call(inside: Scope) -> Carried:
-        inside.do(f"call void @lw_amx_products({', '.join(given)})")
+        inside.do(f"call void @lw_amx_products{number}({', '.join(given)})")
         return ()
     odd = scope.emit(f"load atomic i32, ptr {kernel.pointers[ODD]} monotonic, align 4")
     branch(scope, scope.emit(f"icmp eq i32 {odd}, 0"), call)
