@@ -169,7 +169,7 @@ def test_matrices_of_bf16(form, m, n, k):
 
 
 @needs_tiles
-@pytest.mark.parametrize("odd", [np.inf, np.nan, 3e38, 1e-39])
+@pytest.mark.parametrize("odd", [np.inf, np.nan, 1e30, 1e-39])
 def test_bf16_are_multiplied_as_they_are(odd):
     """Infinities and NaN are what they are, and denormals are zeros, as the instruction for vectors has it."""
     rng = np.random.default_rng(0)
