@@ -15,13 +15,13 @@ from functools import partial
 from loopwright.ir.dims import Extent, floordiv
 from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
-from loopwright.lower.codegen.tile_unit import LANES, amx_functions, fill_tiles, store_sums
+from loopwright.lower.codegen.tile_parts import LANES, LINE
+from loopwright.lower.codegen.tile_unit import amx_functions, fill_tiles, store_sums
 from loopwright.lower.tiling import PARTS, SQUARE
 
 TALL = 256  # rows whose parts are made at once
 FEWEST = 16  # rows of a product, with fewer of which parts of them take longer than vectors
 NONE = 1.0  # in the first place of the line, or anything but 0: there are no parts
-LINE = 64  # bytes
 
 
 def parts_size(columns: Extent, terms: Extent) -> Extent:

@@ -75,7 +75,8 @@ def _products(root: Scope, parts: int) -> None:
     whole = root.emit(f"and i64 {root.emit(f'add i64 %rows, {LANES - 1}')}, -{TERMS}")  # 16 or less make half a tile
 
     def tiles(scope: Scope, r: str, height: int) -> list[str]:
-        branch(scope, "%narrow", *(partial(_tile, r=r, size=(height, width), parts=parts) for width in (1, 2)))
+        narrow, wide = (partial(_tile, r=r, size=(height, width), parts=parts) for width in (1, 2))
+        branch(scope, "%narrow", narrow, wide)
         return []
     loop(root, "0", whole, str(TERMS), (), lambda scope, r, _: tiles(scope, r, 2))
     loop(root, whole, "%rows", str(TERMS), (), lambda scope, r, _: tiles(scope, r, 1))
