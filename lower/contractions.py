@@ -4,6 +4,7 @@ fit the caches, tiles that fit the registers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -130,23 +131,29 @@ def _loops_of(nest: Nest, stage: int) -> tuple[list[For], Reduction] | None:
     return None if any(isinstance(s, Reduction) for s in after) else (chain, first)
 
 
+@dataclass(frozen=True)
 class Tile:
     """Of the registers: how many rows, in descending steps, by how many columns of how many lanes; after how many terms sums
-    are added to memory."""
+    are added to memory; how many rows a block has; and the unit that multiplies, if that is not one for vectors."""
 
-    def __init__(self, heights: tuple[int, ...], lanes: int, vectors: int, bytes_each: int) -> None:
-        self.heights, self.lanes, self.columns = heights, lanes, lanes * vectors
-        self.depth = min(PANEL_BYTES // (self.columns * bytes_each), MOST_TERMS)
-        self.high = BLOCK_TERMS // self.depth // heights[0] * heights[0]
-        self.unit = ""
+    heights: tuple[int, ...]
+    lanes: int
+    columns: int
+    depth: int
+    high: int
+    unit: str = ""
+
+
+def _of_vectors(heights: tuple[int, ...], lanes: int, vectors: int, bytes_each: int) -> Tile:
+    columns = lanes * vectors
+    depth = min(PANEL_BYTES // (columns * bytes_each), MOST_TERMS)
+    return Tile(heights, lanes, columns, depth, BLOCK_TERMS // depth // heights[0] * heights[0])
 
 
 def unit_tile(terms: Extent) -> Tile:
     """Of the tile unit: the more terms and rows there are, the less often sums and columns' factors are loaded."""
-    tile = Tile((SQUARE,), SQUARE // 2, 2, F32.itemsize)
-    tile.depth = min(-(-terms // SQUARE) * SQUARE, UNIT_TERMS) if isinstance(terms, int) else UNIT_TERMS
-    tile.high, tile.unit = UNIT_ROWS, AMX
-    return tile
+    depth = min(-(-terms // SQUARE) * SQUARE, UNIT_TERMS) if isinstance(terms, int) else UNIT_TERMS
+    return Tile((SQUARE,), SQUARE // 2, SQUARE, depth, UNIT_ROWS, AMX)
 
 
 def tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
@@ -156,8 +163,8 @@ def tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
     most = 4 if target.vector_registers > 16 else 2
     vectors = next((v for v in (1, 2) if isinstance(columns, int) and columns <= v * lanes and v < most), most)
     height = (target.vector_registers - vectors - 1) // vectors
-    return Tile(tuple(sorted({height, min(height, 2 if vectors > 2 else 4), 1}, reverse=True)), lanes, vectors,
-                bytes_each)
+    heights = tuple(sorted({height, min(height, 2 if vectors > 2 else 4), 1}, reverse=True))
+    return _of_vectors(heights, lanes, vectors, bytes_each)
 
 
 def high_tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
@@ -167,7 +174,7 @@ def high_tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
     if target.vector_registers <= 16 or tile.columns < 2 * tile.lanes:
         return tile
     height = (target.vector_registers - 3) // 2
-    return Tile((*range(height, height // 2 - 1, -1), *(h for h in LOW if h < height // 2)), tile.lanes, 2, bytes_each)
+    return _of_vectors((*range(height, height // 2 - 1, -1), *(h for h in LOW if h < height // 2)), tile.lanes, 2, bytes_each)
 
 
 def _unit_columns(terms: Extent, tile: Tile) -> int:

@@ -10,21 +10,24 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from loopwright.ir.graph import Graph, Node, Value, acts
-from loopwright.ir.schedule import InPlace, Schedule
+from loopwright.ir.schedule import InPlace, Schedule, Tensorize
 from loopwright.lower.control import initial_carries, is_control
 from loopwright.lower.kernel import kernel
 from loopwright.lower.scheduling import with_in_place
 
+Usual = Callable[[Graph], Schedule] | None  # None: no kernel uses one
 
-def donate(g: Graph, whole: Graph, donated: Sequence[int]) -> tuple[Graph, dict[int, int]]:
+
+def donate(g: Graph, whole: Graph, donated: Sequence[int],
+           usual: Usual = None) -> tuple[Graph, dict[int, int]]:
     """g, the kernels of `whole`, working in donated memory where they can; and for each result that lies there the number of
-    the argument."""
+    the argument. usual: the schedule of a region without a tile unit, whose kernels may have to be done again."""
     if not donated:
         return g, {}
-    finder, order = _Finder(g, whole), _Order(g)
+    finder, order = _Finder(g, whole, usual), _Order(g)
     options = {a: finder.options(a) for a in donated}
     taken: dict[int, int] = {}  # result -> argument
     for a in donated:
@@ -37,7 +40,7 @@ def donate(g: Graph, whole: Graph, donated: Sequence[int]) -> tuple[Graph, dict[
         if found is not None:
             taken[found] = a
     steps = [step for k, a in taken.items() for step in finder.way(a, k) or ()]
-    return _rewritten(g, order.nodes(), steps), dict(sorted(taken.items()))
+    return _rewritten(g, order.nodes(), steps, usual), dict(sorted(taken.items()))
 
 
 _Way = tuple[tuple[Node, InPlace], ...]  # kernels that must be told
@@ -56,8 +59,8 @@ def _match(a: int, options: Mapping[int, Sequence[int]], taken: dict[int, int], 
 
 
 class _Finder:
-    def __init__(self, g: Graph, whole: Graph) -> None:
-        self.g, self.whole = g, whole
+    def __init__(self, g: Graph, whole: Graph, usual: Usual) -> None:
+        self.g, self.whole, self.usual = g, whole, usual
         self.root: dict[Value, Value] = {}
         self.read: defaultdict[Value, list[int]] = defaultdict(list)  # the nodes that read each stored value, in order
         stored: dict[Value, int] = {}
@@ -112,7 +115,15 @@ class _Finder:
         if n.attrs["implementation"] != "generated":
             return None
         step = InPlace(n.inputs.index(v), n.outputs.index(r))
-        return None if with_in_place(n.regions[0], n.attrs["schedule"], step) is None else ((n, step),)
+        return None if _in_place(n, n.attrs["schedule"], step, self.usual) is None else ((n, step),)
+
+
+def _in_place(n: Node, now: Schedule, step: InPlace, usual: Usual) -> Schedule | None:
+    """The schedule of a kernel with a result in an operand's memory; None where that is not allowed."""
+    made = with_in_place(n.regions[0], now, step)
+    if made is None and usual is not None and any(isinstance(x, Tensorize) and x.unit for x in now):
+        return with_in_place(n.regions[0], usual(n.regions[0]), step)
+    return made
 
 
 def _carries(n: Node, v: Value, r: Value) -> bool:
@@ -167,12 +178,13 @@ class _Order:
         return out
 
 
-def _rewritten(g: Graph, order: Iterable[Node], steps: Iterable[tuple[Node, InPlace]]) -> Graph:
+def _rewritten(g: Graph, order: Iterable[Node], steps: Iterable[tuple[Node, InPlace]],
+               usual: Usual) -> Graph:
     """g in this order, with these steps at the end of the schedules of its kernels."""
     schedules: dict[Node, Schedule] = {}
     for n, step in steps:
         now: Schedule = schedules[n] if n in schedules else n.attrs["schedule"]
-        schedules[n] = with_in_place(n.regions[0], now, step) or (*now, step)
+        schedules[n] = _in_place(n, now, step, usual) or (*now, step)
     nodes = [Node(kernel, n.inputs, {**n.attrs, "schedule": schedules[n]}, n.outputs, n.regions, n.source)
              if n in schedules else n for n in order]
     return Graph(g.params, tuple(nodes), g.results, g.constraints)

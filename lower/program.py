@@ -87,7 +87,8 @@ def cover_graph(g: Graph, target: Target, *, blas: bool, donated: Sequence[int] 
     """The kernels of a graph, as `lower_kernels` takes them, and which results lie in which donated arguments. ScheduleError
     for a cover that does not fit."""
     made = partitioned(g, target, blas=blas, decisions=cover.partition, fast_math=fast_math)
-    kernels, donations = donate(made.kernels, g, donated)
+    usual = partial(default_schedule, target=replace(target, has_tiles=False))
+    kernels, donations = donate(made.kernels, g, donated, usual)
     choices = chosen(made, cover.partition)
     if not donations:  # a donated argument may be read after a block of it is stored
         kernels = blocked(kernels, target, choices)

@@ -96,9 +96,12 @@ def nest_or_none(region: Graph, schedule: Schedule) -> Nest | None:
 
 
 def with_usual(region: Graph, scheduled: Scheduled, usual: Callable[[], Schedule]) -> Scheduled:
-    """The nest, and where it uses a tile unit what is done instead, which this schedule makes, and not one like its own."""
+    """The nest, and where it uses a tile unit what is done instead, which this schedule makes, and not one like its own. That
+    nest alone where errors may be told of what is made of sums, which the unit may have left unmade."""
     if scheduled.nest.instead is None:
         return scheduled
+    if len(scheduled.sites) > 1:
+        return build_nest(region, usual(), scheduled.nest.name)
     return replace(scheduled, nest=altered(scheduled.nest, instead=lambda: _plain(region, usual(), scheduled.nest.name)))
 
 

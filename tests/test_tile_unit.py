@@ -259,6 +259,29 @@ def test_results_do_not_depend_on_threads():
         assert all(x == one for x in others)
 
 
+@needs_tiles
+def test_what_is_made_in_place_is_made_without_the_unit():
+    rng = np.random.default_rng(0)
+    x, w, r = (rng.normal(size=s).astype("f4") for s in ((2, 20, 32, 32), (3, 3, 32, 32), (2, 20, 32, 32)))
+    exact = convolution_of_f8(x.astype("f8"), w.astype("f8")) + r
+    f = lw.jit(lambda x, w, r: convolution(x, w, (1, 1), "SAME", (1, 1)) + r, donate_argnums=(2,))
+    found = f(x, w, r)
+    assert found is r
+    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4)
+
+
+@needs_tiles
+def test_errors_are_told_of_sums_alone():
+    """Positions made of sums are in range; what the unit leaves where a number is none that parts say may not be."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(0, 2, s).astype("f4") for s in ((2, 20, 32, 32), (1, 1, 32, 32)))
+    w[0, 0, 0, 0] = 1e-35
+    table = np.arange(40.0)
+    f = lw.jit(lambda x, w, table: table[np.astype(convolution(x, w, (1, 1), "SAME", (1, 1)), np.int64)])
+    sums = convolution_of_f8(x.astype("f8"), w.astype("f8"))
+    np.testing.assert_array_equal(f(x, w, table), table[np.astype(sums + 1e-9, np.int64)])
+
+
 # ---- matrices that stay -------------------------------------------------------------------------
 @needs_tiles
 @needs_blas
