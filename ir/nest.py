@@ -230,7 +230,7 @@ class Parts:
     reads them: of a block of terms, which lie side by side there, past which there are zeros. They are those of rows, `times`
     as many as a block has, which begin `apart` numbers apart here; or, where there are columns, which lie side by side then,
     of so many of these as their block is long, term after term. Where a number is not finite, or so large or small that parts
-    do not say it, see `Nest.instead`. parts: 1 where numbers are bf16."""
+    do not say it, see `Nest.instead`. parts: 1 where numbers are bf16. Where `when` does not hold nothing happens."""
 
     value: Load
     target: str
@@ -241,6 +241,7 @@ class Parts:
     apart: Extent = 0
     columns: Block | None = None
     parts: int = 3
+    when: Expr | None = None
 
 
 @dataclass(frozen=True)

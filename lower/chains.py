@@ -15,7 +15,7 @@ from loopwright.ir.ops.construct import iota
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.schedule import Distribute, Instruction, Pack, Parallel, Reorder, Schedule, Skip, Split, Tensorize
 from loopwright.ir.types import BF16, F16, F32, ArrayType
-from loopwright.lower.contractions import FEWEST, ROW_BYTES, Tile, is_contraction, tile_of, unit_tile
+from loopwright.lower.contractions import FEWEST, ROW_BYTES, UNIT_TERMS, Tile, is_contraction, tile_of, unit_tile
 from loopwright.lower.kernel import MOST_NODES
 from loopwright.lower.masking import leaves_out
 from loopwright.lower.row_products import row_products
@@ -26,6 +26,7 @@ from loopwright.lower.tiling import block_of, loops
 WIDE = 1 << 10  # columns: more than a vector's
 MOST_ROWS = 30  # of a block: what is kept of long rows stays in the second cache, beside the columns' factors
 MOST_SUMS = 504  # rows of a block of sums over rows, which take a panel one tile after the other
+MASKED_TERMS = 256  # of the tile unit, where masks may leave some out
 UNIT_HIGH = 64  # rows of a block where the tile unit multiplies
 MOST_KEPT = 170  # rows of all values that are kept for a block
 
@@ -90,6 +91,7 @@ def blocks_of_rows(region: Graph, placed: Schedule, target: Target) -> Schedule 
     *around, rows = _chain(build_nest(region, placed, "probe").nest, f"i{region.results[0].type.rank - 2}")
     bytes_each = region.results[0].type.dtype.itemsize
     tile = tile_of(target, bytes_each, WIDE)
+    has_positions = any(n.op is iota for n in region.nodes)
     in_unit = target.has_tiles and region.results[0].type.dtype == F32
     most = min(MOST_ROWS, MOST_KEPT // max(1, sum(isinstance(s, Allocate) for s in rows.body)))
     high = UNIT_HIGH if in_unit else most // tile.heights[0] * tile.heights[0]
@@ -100,14 +102,14 @@ def blocks_of_rows(region: Graph, placed: Schedule, target: Target) -> Schedule 
         if found is None:
             return None
         if found:
-            own = unit_tile(found[2].over[-1][1]) if in_unit and found[2].dtype == F32 else tile
+            own = unit_tile(found[2].over[-1][1], MASKED_TERMS if has_positions else UNIT_TERMS) \
+                if in_unit and found[2].dtype == F32 else tile
             schedule += _product(k, *found, around[-1].index.name if around else "", own, bytes_each)
     sums = [k for k, n in enumerate(region.nodes) if n.op is row_products]
     for k in sums:
         schedule += _row_sums(k, nest, tile, bytes_each)
     shared = *[f.index.name for f in around[:1]], *([] if sums else [block_of(rows.index.name, high).name])
     nest = build_nest(region, (*schedule, Parallel(shared)), "probe").nest
-    has_positions = any(n.op is iota for n in region.nodes)
     masked = [Skip(k) for k, n in enumerate(region.nodes)
               if has_positions and (k in sums or is_contraction(n)) and leaves_out(nest, k)]
     return (*schedule, *masked, Parallel(shared))

@@ -150,9 +150,9 @@ def _of_vectors(heights: tuple[int, ...], lanes: int, vectors: int, bytes_each: 
     return Tile(heights, lanes, columns, depth, BLOCK_TERMS // depth // heights[0] * heights[0])
 
 
-def unit_tile(terms: Extent) -> Tile:
+def unit_tile(terms: Extent, most: int = UNIT_TERMS) -> Tile:
     """Of the tile unit: the more terms and rows there are, the less often sums and columns' factors are loaded."""
-    depth = min(-(-terms // SQUARE) * SQUARE, UNIT_TERMS) if isinstance(terms, int) else UNIT_TERMS
+    depth = min(-(-terms // SQUARE) * SQUARE, most) if isinstance(terms, int) else most
     return Tile((SQUARE,), SQUARE // 2, SQUARE, depth, UNIT_ROWS, AMX)
 
 

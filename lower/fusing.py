@@ -77,7 +77,7 @@ def values(statements: Sequence[Statement]) -> Iterator[Expr]:
             case Contract():
                 yield from (s.left, s.right, *([] if s.when is None else [s.when]))
             case Parts():
-                yield s.value
+                yield from (s.value, *([] if s.when is None else [s.when]))
             case Passes():
                 yield from values((*s.products, *(f for folds in s.folds for f in folds), s.last, *s.body, *s.numbers))
 

@@ -32,7 +32,7 @@ from loopwright.ir.loops import (
     walk,
     with_parts,
 )
-from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Nest, Reduction, Statement, Store, altered
+from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Nest, Parts, Reduction, Statement, Store, altered
 from loopwright.ir.types import BOOL, F32, F64, I64
 from loopwright.lower.fusing import expressions
 from loopwright.lower.tiling import Body, every, read_by
@@ -118,6 +118,11 @@ class _Masked:
         self.nest, self.product, self.stage = nest, product, stage
         self.arrays = {b.name for b in nest.buffers}
 
+    def _whole(self, side: Expr) -> Expr:
+        """A side of the product before it is divided into parts, as its loops read it."""
+        divided = {s.target: s.value for s in every(self.nest.body) if isinstance(s, Parts)}
+        return divided.get(str(side.array), side) if isinstance(side, Load) else side
+
     @cached_property
     def _stores(self) -> dict[str, tuple[Store, Statement] | None]:
         """What is stored to each local buffer, and the statement that does, where that is one store."""
@@ -160,7 +165,7 @@ class _Masked:
         p = self.product
         if len(p.over) != 1 or p.over[0].length is None or p.fresh is None or p.dtype not in LEAST or p.pairs:
             return None
-        zero = self._zero(p.left, {}, None)
+        zero = self._zero(self._whole(p.left), {}, None)
         known = self._somewhere(zero.tests, (p.rows, p.over[0]))
         if not known or not self._reads_arrays() or not all(map(self._is_of_a_row, zero.needs)):
             return None
@@ -169,7 +174,7 @@ class _Masked:
 
     def _reads_arrays(self) -> bool:
         """Whether the columns' factors are computed from the kernel's operands alone."""
-        right = self._stored(self.product.right, {})
+        right = self._stored(self._whole(self.product.right), {})
         return right is not None and all(x.array in self.arrays if isinstance(x, Load) else not isinstance(x, Local)
                                          for x in walk(right[0]))
 
@@ -182,7 +187,7 @@ class _Masked:
 
     def greatest(self) -> tuple[Reduction, Expr]:
         """The fold of what is greatest among the columns' factors, and a test that one of them is not finite."""
-        p, right = self.product, self._stored(self.product.right, {})
+        p, right = self.product, self._stored(self._whole(self.product.right), {})
         assert right is not None
         name = f"greatest{self.stage}"
         over = tuple([(Index(f"{name}_{k}"), b.extent) for k, b in enumerate((p.over[0], p.columns))])
@@ -404,9 +409,10 @@ def _worst(body: Body, need: Need, name: str) -> tuple[Body, Expr]:
 
 
 def _guarded(body: Body, buffer: str, when: Expr) -> Body:
-    """The statements, of which those that store to a buffer do so under a condition."""
+    """The statements, of which those that store to a buffer, or to what it is made of, do so under a condition."""
     def change(s: Statement) -> Statement:
-        return altered(s, when=when) if isinstance(s, Store) and s.buffer == buffer else s
+        stored = s.buffer if isinstance(s, Store) else s.target if isinstance(s, Parts) else ""
+        return altered(s, when=when) if stored in (buffer, f"{buffer}_whole") else s
     return _each(body, change)
 
 

@@ -20,7 +20,7 @@ from loopwright.lower.codegen.tile_unit import amx_functions, fill_tiles, store_
 from loopwright.lower.tiling import PARTS, SQUARE
 
 TALL = 256  # rows whose parts are made at once
-FEWEST = 16  # rows of a product, with fewer of which parts of them take longer than vectors
+FEWEST = 32  # rows of a product, with fewer of which parts of those of a thread take longer than vectors
 NONE = 1.0  # in the first place of the line, or anything but 0: there are no parts
 
 

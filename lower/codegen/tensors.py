@@ -211,6 +211,12 @@ def _in_unit(context: Context, s: Contract, rows: Span) -> None:
 
 def parts(context: Context, s: Parts) -> None:
     """What a tile unit multiplies, from a copy."""
+    if s.when is not None:
+        def within(scope: Scope) -> Carried:
+            parts(context.at(scope), altered(s, when=None))
+            return ()
+        branch(context.scope, context.evaluate(context.kernel.terms.of(s.when)).parts[0], within)
+        return
     def span(block: Block | For | None) -> Span:
         return ("0", "0") if block is None else block_span(context, block)
     divide(context, s, span(s.terms), span(s.rows), span(s.columns))
