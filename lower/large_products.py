@@ -56,7 +56,8 @@ def large_products_text(dtype: np.dtype, target: Target, forms: Iterable[tuple[b
 
 def _nest(region: Graph, target: Target, name: str) -> Nest:
     made = build_nest(region, default_schedule(region, target), name)
-    nest = with_usual(region, made, partial(default_schedule, region, replace(target, has_tiles=False))).nest
+    nest = with_usual(region, made, partial(default_schedule, region, replace(target, has_tiles=False)),
+                      has_unit=target.has_tiles).nest
     usual = nest.instead
 
     def instead() -> Nest:

@@ -144,7 +144,7 @@ class _Module:
             return Function(name, ((), ((0, 0),)) if can_fail else ((),), can_fail, is_small=False)
         scheduled = build_nest(n.regions[0], n.attrs["schedule"], name)
         usual = partial(default_schedule, n.regions[0], replace(self.target, has_tiles=False))
-        scheduled = with_usual(n.regions[0], scheduled, usual)
+        scheduled = with_usual(n.regions[0], scheduled, usual, has_unit=self.target.has_tiles)
         if n.attrs.get("later") and self.apart is not None:
             return self._later(self.apart, scheduled, name)
         alone = self._ones(scheduled.nest)

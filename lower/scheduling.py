@@ -95,12 +95,13 @@ def nest_or_none(region: Graph, schedule: Schedule) -> Nest | None:
         return None
 
 
-def with_usual(region: Graph, scheduled: Scheduled, usual: Callable[[], Schedule]) -> Scheduled:
+def with_usual(region: Graph, scheduled: Scheduled, usual: Callable[[], Schedule], *, has_unit: bool) -> Scheduled:
     """The nest, and where it uses a tile unit what is done instead, which this schedule makes, and not one like its own. That
-    nest alone where errors may be told of what is made of sums, which the unit may have left unmade."""
+    nest alone where there is no such unit, as a schedule may come from another machine, or where errors may be told of what is
+    made of sums, which the unit may have left unmade."""
     if scheduled.nest.instead is None:
         return scheduled
-    if len(scheduled.sites) > 1:
+    if len(scheduled.sites) > 1 or not has_unit:
         return build_nest(region, usual(), scheduled.nest.name)
     return replace(scheduled, nest=altered(scheduled.nest, instead=lambda: _plain(region, usual(), scheduled.nest.name)))
 

@@ -19,6 +19,7 @@ from loopwright.ir.schedule import Inline, InPlace, Pack, Reorder, Split, Tensor
 from loopwright.ir.types import BF16, F32, F64, ArrayType
 from loopwright.lower.codegen.panel_tiles import parts_size
 from loopwright.lower.codegen.panels import panel_columns
+from loopwright.lower.program import cover_graph, lower_kernels
 from loopwright.lower.rules import default_schedule
 from loopwright.lower.runtime.lazy import llvm
 from loopwright.lower.scheduling import ScheduleError, build_nest, with_usual
@@ -50,7 +51,7 @@ def product(x, w):
 def nest_of(region, target):
     """The kernel of a region by the rules for a target, with what is done where the unit is not used."""
     made = build_nest(region, default_schedule(region, target), "k_0")
-    return with_usual(region, made, partial(default_schedule, region, replace(target, has_tiles=False))).nest
+    return with_usual(region, made, partial(default_schedule, region, replace(target, has_tiles=False)), has_unit=True).nest
 
 
 def compiled(region, target=None):
@@ -373,6 +374,15 @@ def test_the_text_is_that_of_the_unit():
     text = kernel_texts.module_text(nest_of(region_of(product), TARGET), TARGET)
     assembly = machine.emit_assembly(binding.parse_assembly(text))
     assert all(f"\t{x}\t" in assembly for x in ("tdpbf16ps", "tileloadd", "tilestored", "ldtilecfg", "vfmadd231ps"))
+
+
+def test_a_program_of_another_machine_goes_without_the_unit():
+    image, window = np.ones((2, 20, 32, 32), "f4"), np.ones((3, 3, 32, 32), "f4")
+    g = lw.make_graph(lambda x, w: convolution(x, w, (1, 1), "SAME", (1, 1)))(image, window)
+    kernels, _ = cover_graph(g, TARGET, blas=True)
+    text = {target.has_tiles: lower_kernels(kernels, target, g.free_symbols).text
+            for target in (TARGET, replace(TARGET, has_tiles=False))}
+    assert "lw_amx_products" in text[True] and "lw_amx" not in text[False]
 
 
 def test_other_numbers_are_not_for_the_unit():
