@@ -27,7 +27,7 @@ WIDE = 1 << 10  # columns: more than a vector's
 MOST_ROWS = 30  # of a block: what is kept of long rows stays in the second cache, beside the columns' factors
 MOST_SUMS = 504  # rows of a block of sums over rows, which take a panel one tile after the other
 MASKED_TERMS = 256  # of the tile unit, where masks may leave some out
-UNIT_HIGH = 64  # rows of a block where the tile unit multiplies
+UNIT_HIGH, MOST_VALUES = (64, 32), 3  # rows of a block where the tile unit multiplies: of few values, of more
 MOST_KEPT = 170  # rows of all values that are kept for a block
 
 
@@ -93,8 +93,9 @@ def blocks_of_rows(region: Graph, placed: Schedule, target: Target) -> Schedule 
     tile = tile_of(target, bytes_each, WIDE)
     has_positions = any(n.op is iota for n in region.nodes)
     in_unit = target.has_tiles and region.results[0].type.dtype == F32
-    most = min(MOST_ROWS, MOST_KEPT // max(1, sum(isinstance(s, Allocate) for s in rows.body)))
-    high = UNIT_HIGH if in_unit else most // tile.heights[0] * tile.heights[0]
+    kept = sum(isinstance(s, Allocate) for s in rows.body)
+    most = min(MOST_ROWS, MOST_KEPT // max(1, kept))
+    high = UNIT_HIGH[kept > MOST_VALUES] if in_unit else most // tile.heights[0] * tile.heights[0]
     schedule: list[Instruction] = [*placed, Distribute(rows.index.name, high)]
     nest = build_nest(region, tuple(schedule), "probe").nest
     for k, n in enumerate(region.nodes):
