@@ -4,8 +4,8 @@ products of the parts of two numbers the six largest are added up in f32.
     void @lw_amx_products3(ptr left, ptr right, ptr sums, i64 rows, i64 squares, ...)         see `_products`
     void @lw_amx_products1(...)                                                               of bf16, as they are
 
-What is left out of a product is less than half of its last bit; and it takes fewer additions to make a sum, 32 terms of which
-meet before they are added to it: its error is a third of what the same sum has in f32, one term after another.
+What is left out of a product is at most its last bit, as a rule a quarter of it; and it takes fewer additions to make a sum, 32
+terms of which meet before they are added to it: its error is a third of what the same sum has in f32, one term after another.
 
 Guarantees: an element's sum does not depend on the tile that it is in. Denormal bf16 are zeros.
 """
