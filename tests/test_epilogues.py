@@ -8,6 +8,7 @@ from loopwright.ir.builder import build
 from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.types import F32, ArrayType
+from loopwright.lower.codegen.products import has_blocks
 from loopwright.lower.epilogues import with_epilogues
 from loopwright.lower.partition import partition
 from loopwright.lower.runtime import blas
@@ -17,6 +18,7 @@ from tests.threads import bits_of
 
 WHOLE = "_amx" if host_target().has_tiles else "_whole"  # in the name of the function of a kernel of both
 needs_blas = pytest.mark.skipif(not blas.available(), reason="loops multiply")
+needs_blocks = pytest.mark.skipif(not has_blocks(F32, host_target()), reason="the library makes all large products")
 
 # the program, the axes of its arrays, and how many kernels have a product with what is made of it
 PROGRAMS = {
@@ -59,6 +61,7 @@ def test_one_compile_is_right_at_all_sizes(name):
 
 
 @needs_blas
+@needs_blocks
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_kernel_of_both_is_compiled_by_the_first_call_that_is_large(name, monkeypatch):
     f, axes, count = PROGRAMS[name]
@@ -72,6 +75,7 @@ def test_the_kernel_of_both_is_compiled_by_the_first_call_that_is_large(name, mo
 
 
 @needs_blas
+@needs_blocks
 def test_known_sizes_are_asked_here():
     def kernels(m, n):
         def program(x, w, y):
@@ -84,6 +88,7 @@ def test_known_sizes_are_asked_here():
 
 
 @needs_blas
+@needs_blocks
 @pytest.mark.parametrize("name", ["relu", "update"])
 def test_explain_says_so(name):
     f, axes, _ = PROGRAMS[name]
@@ -141,6 +146,7 @@ def test_what_is_updated_in_place_is_multiplied_before():
 
 
 @needs_blas
+@needs_blocks
 def test_what_somebody_has_scheduled_is_left_alone():
     f, axes, _ = PROGRAMS["relu"]
     args = arrays_of(axes, SIZES[2])
