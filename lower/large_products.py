@@ -20,7 +20,7 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.nest import For, Nest, Statement
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.types import ArrayType
-from loopwright.lower.codegen.emit import emit_nest
+from loopwright.lower.codegen.nests import emit_nest
 from loopwright.lower.codegen.text import Scope
 from loopwright.lower.rules import default_schedule
 from loopwright.lower.scheduling import build_nest, with_usual

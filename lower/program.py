@@ -19,7 +19,7 @@ from loopwright.ir.schedule import ByColumns, InPlace, Schedule
 from loopwright.ir.source import Source
 from loopwright.lower.blocking import blocked
 from loopwright.lower.by_columns import adds_up, in_columns, is_sum, sums_apart
-from loopwright.lower.codegen import KernelText, emit_nest, emitted, exported
+from loopwright.lower.codegen import KernelText, emit_nest, emitted, exported, usual_text
 from loopwright.lower.codegen.bodies import calling
 from loopwright.lower.control import is_control, sized, strips
 from loopwright.lower.covers import RULES, Cover, chosen, covered
@@ -173,9 +173,9 @@ class _Module:
         if nest.instead is None:
             apart[own] = lambda: exported(emit_nest(nest, self.target, self.fast_math), own)
         else:
-            usual = altered(nest.instead(), name=usual_of(name))
-            apart[amx_of(name)] = lambda: exported(emitted(altered(nest, name=name), self.target, self.fast_math), amx_of(name))
-            apart[usual.name] = lambda: exported(emit_nest(usual, self.target, self.fast_math), usual.name)
+            own_name = altered(nest, name=name)
+            apart[amx_of(name)] = lambda: exported(emitted(own_name, self.target, self.fast_math), amx_of(name))
+            apart[usual_of(name)] = usual_text(own_name, self.target, self.fast_math)
         made = calling(nest, name)
         self._add(made.text, (*sorted(made.declarations), *sorted(made.globals)))
         return Function(name, tuple([((0, stage),) for stage in scheduled.sites]), can_fail=True, is_small=False)

@@ -1,5 +1,5 @@
 """Scheduled nests to LLVM IR text with explicit vectors."""
-from loopwright.lower.codegen.emit import emit_nest, emitted
 from loopwright.lower.codegen.kernel_text import KernelText, exported
+from loopwright.lower.codegen.nests import emit_nest, emitted, usual_text
 
-__all__ = ["KernelText", "emit_nest", "emitted", "exported"]
+__all__ = ["KernelText", "emit_nest", "emitted", "exported", "usual_text"]

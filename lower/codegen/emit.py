@@ -6,7 +6,7 @@ whether a parallel loop runs in one piece or in chunks.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import lcm
@@ -35,7 +35,7 @@ from loopwright.ir.types import I32
 from loopwright.lower.codegen import far, streams
 from loopwright.lower.codegen.at_once import at_once
 from loopwright.lower.codegen.beside import choosing, side_by_side, test_of
-from loopwright.lower.codegen.bodies import Large, in_few_columns, in_unit, made_later
+from loopwright.lower.codegen.bodies import Large, in_few_columns
 from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Value
 from loopwright.lower.codegen.evaluate import evaluate, remember
@@ -51,7 +51,7 @@ from loopwright.lower.codegen.forms import (
     without_condition,
 )
 from loopwright.lower.codegen.interleaved import columns_at, store_columns
-from loopwright.lower.codegen.kernel_text import KernelText, exported
+from loopwright.lower.codegen.kernel_text import KernelText
 from loopwright.lower.codegen.machine import ATTRIBUTES
 from loopwright.lower.codegen.memory import store
 from loopwright.lower.codegen.narrowing import copied
@@ -61,7 +61,7 @@ from loopwright.lower.codegen.runs import Updates
 from loopwright.lower.codegen.scratch import with_scratch
 from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
 from loopwright.lower.codegen.spans import VectorSpan, by_width, cover, short_spans, vector_spans
-from loopwright.lower.codegen.streams import fence, is_past, past_caches, reading_ahead, without_short
+from loopwright.lower.codegen.streams import fence, is_past, past_caches
 from loopwright.lower.codegen.stretches import has_stretches, in_stretches
 from loopwright.lower.codegen.tensors import block_span, contract, padded, panel_of, parts, stretch, unit_count, unit_of
 from loopwright.lower.codegen.terms import Terms
@@ -71,7 +71,7 @@ from loopwright.lower.codegen.tiles import in_tiles, is_far
 from loopwright.lower.codegen.whiles import repeated
 from loopwright.lower.codegen.work import maths_weight, work_of
 from loopwright.lower.fusing import writes
-from loopwright.lower.runtime.later import CHOSEN, amx_of, far_of, past_of, place_of, short_of, usual_of
+from loopwright.lower.runtime.later import CHOSEN, amx_of, far_of, past_of, place_of, short_of
 from loopwright.lower.runtime.pool_text import THRESHOLD
 from loopwright.lower.short_rows import beside
 from loopwright.lower.target import Target
@@ -485,49 +485,3 @@ def _definition(header: str, kernel: Kernel) -> str:
 def _word(scope: Scope, block: str, number: int) -> str:
     """The address of the word with this number."""
     return scope.emit(f"getelementptr i64, ptr {block}, i64 {number}") if number else block
-
-
-def emit_nest(nest: Nest, target: Target, fast_math: bool = False, *, apart: bool = False) -> KernelText:
-    """The functions of a nest: `void @<name>(ptr buffers..., i64 symbols..., ptr %error)` and what it calls. apart: without
-    what only short rows need, where the caller has a place for it."""
-    made = emitted(nest, target, fast_math, apart=apart)
-    if nest.instead is None:
-        return made
-    unit, other = f"@{amx_of(nest.name)}", altered(nest.instead(), name=usual_of(nest.name))
-    if apart:
-        chosen = in_unit(nest, nest.name, lambda _: unit, made_later(other.name))
-        later = {other.name: lambda: exported(emit_nest(other, target, fast_math), other.name)}
-        return _together((made, chosen), {**made.apart, **later})
-    chosen = in_unit(nest, nest.name, lambda _: unit, lambda _: f"@{other.name}")
-    return _together((made, emit_nest(other, target, fast_math), chosen), made.apart)
-
-
-def _together(texts: Sequence[KernelText], apart: Mapping[str, Callable[[], KernelText]]) -> KernelText:
-    """The text of the last, and of those that it calls."""
-    declarations, constants = ([getattr(x, kind) for x in texts] for kind in ("declarations", "globals"))
-    return KernelText(texts[-1].name, "\n".join(x.text for x in texts), frozenset[str]().union(*declarations),
-                      frozenset[str]().union(*constants), apart)
-
-
-def emitted(nest: Nest, target: Target, fast_math: bool = False, *, apart: bool = False) -> KernelText:
-    """The functions of a nest; of one that uses a tile unit that alone which does, see `bodies.in_unit`."""
-    generator = Generator(nest, target, fast_math, False if apart else None)
-    made = generator.run()
-    later = {}
-    if apart and generator.of_one:
-        def short() -> KernelText:
-            inner = Generator(replace(nest, few=(), ones=None), target, fast_math, True)
-            inner.run()
-            return exported(inner.text(inner.of_one), short_of(nest.name))
-        later[short_of(nest.name)] = short
-    if (narrow := generator.far) is not None:
-        def from_memory() -> KernelText:
-            inner = replace(without_short(narrow), name=far_of(nest.name))
-            return exported(Generator(inner, target, fast_math, None).run(), inner.name)
-        later[far_of(nest.name)] = from_memory
-    if results := generator.past:
-        def past() -> KernelText:
-            inner = replace(reading_ahead(without_short(narrow or nest), results), name=past_of(nest.name))
-            return exported(Generator(inner, target, fast_math, None, frozenset([b.name for b in results])).run(), inner.name)
-        later[past_of(nest.name)] = past
-    return replace(made, apart=later)

@@ -176,7 +176,7 @@ class Product:
         """Some rows of one product, made in the way of all."""
         a, c = (element(scope, self.element, x, scope.emit(f"mul i64 %begin, {step}"))
                 for x, step in (("%a", "1" if self.form[0] else self.lines[0]), ("%c", "%n")))
-        self._first(scope, [a, "%b", c], scope.emit("sub i64 %end, %begin"), self.ways)
+        self._by_sizes(scope, [a, "%b", c], scope.emit("sub i64 %end, %begin"))
 
     def _some(self, scope: Scope) -> None:
         """Some products of a batch."""
@@ -213,7 +213,7 @@ class Product:
         """One product of a batch."""
         places = self._places(scope, number)
         if not self.may_square:
-            self._first(scope, places, "%m", self.ways)
+            self._by_sizes(scope, places, "%m")
             return []
 
         def square(inner: Scope) -> Carried:
@@ -222,7 +222,7 @@ class Product:
             return ()
 
         def unlike(inner: Scope) -> Carried:
-            self._first(inner, places, "%m", self.ways)
+            self._by_sizes(inner, places, "%m")
             return ()
         branch(scope, self.is_square(scope), square, unlike)
         return []
@@ -247,15 +247,19 @@ class Product:
         """Whether the sizes are those of a way, which are no other's before it; None where there is no such way."""
         return next((self.holds(scope, cases) for cases, x in self.ways if x == code), None)
 
+    def _by_sizes(self, scope: Scope, places: list[str], rows: str) -> None:
+        """So many rows from where the places are: by the tile unit, or in the first way whose test holds."""
+        def in_a_way(inner: Scope) -> Carried:
+            self._first(inner, places, rows, self.ways)
+            return ()
+        if (in_tiles := self.by_tiles(scope)) is None:
+            in_a_way(scope)
+        else:
+            branch(scope, in_tiles, partial(self._in_blocks, places=places, rows=rows), in_a_way)
+
     # ---- which way --------------------------------------------------------------------------------
     def _first(self, scope: Scope, places: list[str], rows: str, ways: Sequence[Way]) -> None:
         """The first way whose test holds, else that of large products, for so many rows from where the places are."""
-        if ways is self.ways and (in_tiles := self.by_tiles(scope)) is not None:
-            def without(inner: Scope) -> Carried:
-                self._first(inner, places, rows, [*ways])
-                return ()
-            branch(scope, in_tiles, partial(self._in_blocks, places=places, rows=rows), without)
-            return
         if not ways:
             self._large(scope, places, rows)
             return
