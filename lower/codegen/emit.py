@@ -82,6 +82,7 @@ FEWEST_OF_UNIT = 2  # of the tile unit's, or rows of an image: it reads the fact
 FEWEST_IMAGES = 4  # whole, of each thread: with fewer, threads share out the rows of each
 LINE = 64  # bytes of memory that no two threads should store to
 FEWEST_WIDE = 256  # columns of products for each thread: for fewer, which all copy the rows' factors, threads share out rows
+FEWEST_NARROW = 64  # of products by the tile unit of no more rows than columns: what one core copies another is slow to read
 FEWEST_COLUMNS = 256  # of a thread that goes by rows: shorter stretches of memory are slow to read
 MOST_IN_PLACE = 120  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
 TINY = 16  # elements of a buffer that may live in registers
@@ -379,15 +380,15 @@ class Generator:
         panel = panel_of(statement)
         tiles = FEWEST_OF_UNIT if self.in_unit else FEWEST_TILES
         is_outer = panel is not None or (self.in_unit and any(isinstance(s, For) and s.parallel for s in every(statement.body)))
-        least = FEWEST_COLUMNS if statement.by_rows else FEWEST_WIDE // panel if panel else \
-            FEWEST_IMAGES if is_outer else tiles if units > 1 else 1
+        least = str(FEWEST_COLUMNS) if statement.by_rows else self._fewest_panels(context, statement, panel) if panel else \
+            str(FEWEST_IMAGES if is_outer else tiles if units > 1 else 1)
         few = scope.emit(f"icmp slt i64 {scope.emit(f'mul i64 {n}, {each}')}, {THRESHOLD}")
 
         def here(inside: Scope) -> Carried:  # a direct call: inside loops LLVM may put the body in its place
             inside.do(f"call void {function}(ptr {block}, i64 0, i64 {n})")
             return ()
 
-        given = [("ptr", function), ("ptr", block), *(("i64", x) for x in (n, each, str(least), str(together)))]
+        given = [("ptr", function), ("ptr", block), *(("i64", x) for x in (n, each, least, str(together)))]
 
         def loops(inside: Scope, wide: bool = False) -> Carried:
             inside.run("lw_column_loop" if is_outer else "lw_wide_loop" if wide else "lw_loop", given)
@@ -405,6 +406,17 @@ class Generator:
             return ()
         branch(scope, few, here, shared_out)
         kernel.forget()
+
+    def _fewest_panels(self, context: Context, statement: For, panel: int) -> str:
+        """Of a loop over columns, that each thread has: fewer where no more rows than columns would be copied by each."""
+        usual = str(FEWEST_WIDE // panel)
+        if not self.in_unit:
+            return usual
+        around = [s for s in every(statement.body) if isinstance(s, For) and s.parallel and unit_of(s) != s.step]
+        kernel, scope = context.kernel, context.scope
+        rows, columns = kernel.extent(product(s.extent for s in around)), kernel.extent(statement.extent)
+        few = scope.emit(f"icmp sle i64 {rows}, {columns}")
+        return scope.emit(f"select i1 {few}, i64 {FEWEST_NARROW // panel}, i64 {usual}")
 
     def of_rows(self, context: Context, statement: For, run: Inside) -> tuple[str, str]:
         """A parallel loop's function and block. Where rows may be short, and code for these stands apart, the function is

@@ -16,7 +16,7 @@ from loopwright.ir.dims import Extent, floordiv
 from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 from loopwright.lower.codegen.tile_parts import LANES, LINE
-from loopwright.lower.codegen.tile_unit import amx_functions, fill_tiles, store_sums
+from loopwright.lower.codegen.tile_unit import amx_functions, fill_tiles, store_sums, with_tiles
 from loopwright.lower.tiling import PARTS, SQUARE
 
 TALL = 256  # rows whose parts are made at once
@@ -104,7 +104,10 @@ class PanelTiles:
             def made(here: Scope) -> Carried:
                 sums = here.emit(f"getelementptr bfloat, ptr {block}, i64 {here.emit(f'mul i64 {high}, {apart}')}")
                 rows = _Rows(self, block, sums, odd, apart, row_by_vectors)
+                first, last = with_tiles(here.function)
+                here.do(first)
                 loop(here, "0", "%m", str(TALL), (), lambda at, r, _: rows.some(at, r))
+                here.do(last)
                 here.run("lw_scratch_release", [("ptr", block)])
                 return ()
             branch(inner, inner.emit(f"icmp eq ptr {block}, null"), by_vectors, made, rare=True)
@@ -174,7 +177,7 @@ class _Rows:
         def products(inner: Scope, to: str, step: str) -> None:
             sides, once = f"ptr {self.block}, ptr {right}, ptr {to}", "i64 1, i64 0, i64 0"
             inner.do(f"call void @lw_amx_products{PARTS}({sides}, i64 {count}, i64 {squares}, {once}, {once}, i64 {across}, "
-                     f"i64 {step}, i1 true, i1 {narrow}, ptr {right})")
+                     f"i64 {step}, i1 true, i1 {narrow}, ptr null)")
 
         def straight(inner: Scope) -> Carried:
             products(inner, c, inner.emit("mul i64 %n, 4"))

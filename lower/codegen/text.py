@@ -30,6 +30,8 @@ class Function:
         self.constants = constants
         self.declared: set[str] = set()  # names in declarations
         self.slots: list[str] = []
+        self.first: list[str] = []
+        self.last: list[str] = []
         self.count = 0
         self.root = Scope(self, None, "entry", conditional=True)
 
@@ -53,10 +55,16 @@ class Function:
         self.slots.append(f"  {name} = alloca [{count} x {element}], align {align}")
         return name
 
+    def around(self, first: str, last: str) -> None:
+        """Let an instruction stand before all others, and one behind them, once."""
+        if "  " + first not in self.first:
+            self.first.append("  " + first)
+            self.last.insert(0, "  " + last)
+
     def body(self) -> str:
-        """The function's text between its braces."""
+        """The function's text between its braces, up to where it returns."""
         lines, first = with_numbers_in_registers(self.root.lines, self.constants)
-        return "\n".join(["entry:", *self.slots, *first, *lines])
+        return "\n".join(["entry:", *self.slots, *self.first, *first, *lines, *self.last])
 
 
 class Scope:

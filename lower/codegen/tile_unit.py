@@ -48,11 +48,18 @@ Pairs = Sequence[tuple[int, int]]
 CONFIG = "lw_amx_config"
 
 
-def amx_functions(function: Function, parts: int = PARTS) -> None:
-    """Let a module have the functions for numbers of so many parts."""
+def with_tiles(function: Function) -> tuple[str, str]:
+    """What a function does before and after its tiles' products: it says how large tiles are, and that there are none."""
     columns, lines = ", ".join(["i16 64"] * 8 + ["i16 0"] * 8), ", ".join(["i8 16"] * 8 + ["i8 0"] * 8)
     function.constants.add(f"@{CONFIG} = internal constant <{{ i8, [15 x i8], [16 x i16], [16 x i8] }}> <{{ i8 1, "
                            f"[15 x i8] zeroinitializer, [16 x i16] [{columns}], [16 x i8] [{lines}] }}>, align 64")
+    function.declare("void", "llvm.x86.ldtilecfg", [("ptr", "")])
+    function.declare("void", "llvm.x86.tilerelease", [])
+    return f"call void @llvm.x86.ldtilecfg(ptr @{CONFIG})", "call void @llvm.x86.tilerelease()"
+
+
+def amx_functions(function: Function, parts: int = PARTS) -> None:
+    """Let a module have the functions for numbers of so many parts. Products are called between what `with_tiles` says."""
     rows, square = (rows_in_parts, square_in_parts) if parts > 1 else (rows_as_they_are, square_as_it_is)
     texts = ("rows", ROWS, rows), ("square", SQUARE, square), ("products", PRODUCTS, partial(_products, parts=parts))
     for name, given, text in texts:
@@ -70,8 +77,8 @@ PRODUCTS = "(ptr noalias %left, ptr noalias %right, ptr noalias %sums, i64 %rows
 def _products(root: Scope, parts: int) -> None:
     """sums[r, :] += the products of `rows` rows with a panel of up to 32 columns, or 16 if it is narrow: of `squares` terms, 32
     in each, in groups, and groups of groups, which lie a step and a jump apart; `across` bytes are between rows of the left
-    side, `apart` between those of the sums, which are set if `fresh`. The caches are asked for what is `ahead`."""
-    root.run("llvm.x86.ldtilecfg", [("ptr", f"@{CONFIG}")])
+    side, `apart` between those of the sums, which are set if `fresh`. The caches are asked for what is
+    `ahead`, unless that is null."""
     whole = root.emit(f"and i64 {root.emit(f'add i64 %rows, {LANES - 1}')}, -{TERMS}")  # 16 or less make half a tile
 
     def tiles(scope: Scope, r: str, height: int) -> list[str]:
@@ -80,7 +87,6 @@ def _products(root: Scope, parts: int) -> None:
         return []
     loop(root, "0", whole, str(TERMS), (), lambda scope, r, _: tiles(scope, r, 2))
     loop(root, whole, "%rows", str(TERMS), (), lambda scope, r, _: tiles(scope, r, 1))
-    root.run("llvm.x86.tilerelease", [])
 
 
 def _tile(scope: Scope, r: str, size: tuple[int, int], parts: int) -> Carried:
@@ -94,7 +100,15 @@ def _tile(scope: Scope, r: str, size: tuple[int, int], parts: int) -> Carried:
 
     for tile, _ in places:
         scope.run("llvm.x86.tilezero", [("i8", str(tile))])
+    is_asked = scope.emit("icmp ne ptr %ahead, null")
     ahead = at_byte(scope, "%ahead", scope.emit(f"mul i64 {scope.emit(f'mul i64 {r}, %squares')}, {AHEAD * LINE // TERMS}"))
+
+    def ask(inner: Scope, k: str) -> Carried:
+        soon = at_byte(inner, ahead, inner.emit(f"mul i64 {k}, {AHEAD * LINE}"))
+        for line in range(AHEAD):
+            place = at_byte(inner, soon, line * LINE)
+            inner.run("llvm.prefetch.p0", [("ptr", place), ("i32", "0"), ("i32", "2"), ("i32", "1")])
+        return ()
 
     def all_terms(order: Pairs, asks: bool) -> None:
         def jump(inner: Scope, j: str, _: list[str]) -> list[str]:
@@ -107,10 +121,7 @@ def _tile(scope: Scope, r: str, size: tuple[int, int], parts: int) -> Carried:
 
         def square(inner: Scope, k: str, _: list[str], sides: Sequence[str]) -> list[str]:
             if asks:
-                soon = at_byte(inner, ahead, inner.emit(f"mul i64 {k}, {AHEAD * LINE}"))
-                for line in range(AHEAD):
-                    place = at_byte(inner, soon, line * LINE)
-                    inner.run("llvm.prefetch.p0", [("ptr", place), ("i32", "0"), ("i32", "2"), ("i32", "1")])
+                branch(inner, is_asked, partial(ask, k=k))
             steps = (inner.emit(f"mul i64 {k}, {size}") for size in (parts * LINE, 2 * parts * TILE))
             a, b = (at_byte(inner, side, step) for side, step in zip(sides, steps, strict=True))
             _square(inner, (a, at_byte(inner, a, lower[0])), b, height, width, order)
@@ -237,6 +248,7 @@ def multiply(context: Context, s: Contract, rows: Span, terms: Span, runs: Seque
     kernel, scope = context.kernel, context.scope
     number = 1 if s.pairs else PARTS
     amx_functions(kernel.function, number)
+    kernel.function.around(*with_tiles(kernel.function))
     sums = Load(s.buffer, s.at, s.dtype)
     places = [(kernel.buffers[str(x.array)], tuple([kernel.terms.of(i) for i in x.index]))
               for x in (s.left, s.right, sums) if isinstance(x, Load)]
