@@ -8,7 +8,8 @@ what it reads and writes already.
 - A matrix that stays and is read transposed on the right, as gradients do, is transposed once before the loop: libraries
   are slow at small products of that kind.
 - A sum of products, to which each trip adds one and which nothing reads before the end, as gradients of weights are, is one
-  product of all trips' operands, after the loop.
+  product of all trips' operands, after the loop. So are sums over what these products read, as gradients of biases are: rows of
+  the loop need not meet for them.
 """
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from loopwright.ir.dims import Extent, summed
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.ops.arithmetic import add
+from loopwright.ir.ops.broadcasting import reduce_sum
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.control import scan
 from loopwright.ir.ops.regions import split
@@ -69,41 +71,52 @@ class _Loop:
         loop = Node(scan, tuple(operands), attrs, tuple(outputs), (region,), self.node.source)
         return (*self.before, loop, *self.after)
 
-    # ---- sums of products ---------------------------------------------------------------------------
+    # ---- sums of all trips --------------------------------------------------------------------------
     def _without_sums(self, kept: Sequence[Node]) -> list[Node]:
-        """The nodes but those whose products are now added up after the loop."""
+        """The nodes but those whose products, and sums of what these read, are now added up after the loop."""
         results = self.body.results[:len(self.carry)]
         read = Counter(v for n in kept for v in n.inputs) + Counter(self.body.results)
         producer = {v: n for n in kept for v in n.outputs}
+        adding = {k: producer[v] for k, (before, v) in enumerate(zip(self.carry, results, strict=True))
+                  if v in producer and producer[v].op is add and read[v] == 1 and read[before] == 1
+                  and before in producer[v].inputs}
         gone = set[Node]()
-        for k, (before, v) in enumerate(zip(self.carry, results, strict=True)):
-            adding = producer.get(v)
-            if adding is None or adding.op is not add or read[v] != 1 or read[before] != 1 or before not in adding.inputs:
-                continue
-            term = adding.inputs[1 - adding.inputs.index(before)]
-            product = producer.get(term)
-            if product is not None and read[term] == 1 and self._for_all_trips(k, adding, product):
-                self.sums.add(before)
-                gone |= {adding, product}
+        for made in (self._product_of_all_trips, self._sum_of_all_trips):
+            for k, last in adding.items():
+                term = last.inputs[1 - last.inputs.index(self.carry[k])]
+                first = producer.get(term)
+                if first is None or read[term] != 1 or last in gone:
+                    continue
+                total = made(first)
+                if total is not None:
+                    v, initial = self.node.outputs[k], self.outer[self.carry[k]]
+                    self.after += [total, Node(add, (initial, total.outputs[0]), last.attrs, (v,), (), last.source)]
+                    self.sums.add(self.carry[k])
+                    gone |= {last, first}
         return [n for n in kept if n not in gone]
 
-    def _for_all_trips(self, carry: int, adding: Node, n: Node) -> bool:
-        """Whether n, which each trip adds to a carry, is now made for all trips at once."""
+    def _product_of_all_trips(self, n: Node) -> Node | None:
+        """The sum of the products that n makes, as one product."""
         if match_gemm(n) is None or n.attrs["batch"]:
-            return False
+            return None
         wholes = [self._of_all_trips(v) for v in n.inputs]
         new = {v: x for v, x in zip(n.inputs, wholes, strict=True) if x is not None and not self._is_there(v)}
         if any(x is None for x in wholes) or (new and not self._may_keep(summed(v.type.size for v in new))):
-            return False
-        v, initial = self.node.outputs[carry], self.outer[self.carry[carry]]
+            return None
         attrs = {**n.attrs, "contract": ((0, 0), *((a + 1, b + 1) for a, b in n.attrs["contract"]))}
-        total = Value(n.outputs[0].type)
-        made = Node(dot_general, tuple([x for x in wholes if x is not None]), attrs, (total,), (), n.source)
+        made = Node(dot_general, tuple([x for x in wholes if x is not None]), attrs, (Value(n.outputs[0].type),), (), n.source)
         if match_gemm(made) is None:
-            return False
+            return None
         self.more_made |= new
-        self.after += [made, Node(add, (initial, total), adding.attrs, (v,), (), adding.source)]
-        return True
+        return made
+
+    def _sum_of_all_trips(self, n: Node) -> Node | None:
+        """The sum of the sums that n makes of what is there for all trips, as one sum: of a loop that lost a product."""
+        whole = self._of_all_trips(n.inputs[0]) if n.op is reduce_sum and self.after and self._is_there(n.inputs[0]) else None
+        if whole is None:
+            return None
+        return Node(reduce_sum, (whole,), {**n.attrs, "axes": (0, *(a + 1 for a in n.attrs["axes"]))},
+                    (Value(n.outputs[0].type),), (), n.source)
 
     def _is_there(self, v: Value) -> bool:
         return v in self.rows or v in self.more_rows or v in self.made or v in self.more_made

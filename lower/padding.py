@@ -65,6 +65,8 @@ class _Padding:
         """The sizes of carries that are vectors, how many elements these have in a short body, and that body; None where there
         are no such carries, or something depends on more than elements at its own position."""
         body = n.regions[0]
+        if any(m.op is kernel and m.attrs["implementation"] != "generated" for m in body.nodes):  # these take most of the time
+            return None
         short = tuple(dict.fromkeys([v.type.shape[0] for v in body.results[:n.attrs["carry"]]
                                      if v.type.rank == 1 and symbol_of(v.type.shape[0]) is not None]))
         values = [v for v in (*body.params, *(v for m in body.nodes for v in m.outputs))

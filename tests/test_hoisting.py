@@ -95,3 +95,35 @@ def test_gradients_of_products_outside_agree_with_differences():
         d = rng.normal(size=a.shape)
         ends = [cost(*[b + t * d if i == k else b for i, b in enumerate(args)]) for t in (1e-6, -1e-6)]
         np.testing.assert_allclose(np.sum(slope * d), (ends[0] - ends[1]) / 2e-6, rtol=1e-6)
+
+
+def test_sums_of_what_products_outside_read_are_made_outside():
+    def loss(h, w, u, b, x):
+        def step(w, u, b, h, x):
+            h = np.tanh(h @ w + x @ u + b)
+            return (h,), (h,)
+        (h,), (hs,) = scan(step, [w, u, b], [h], [x])
+        return np.sum(hs * hs) + np.sum(h)
+    rng = np.random.default_rng(0)
+    args = [rng.normal(size=s) * 0.5 for s in ((4, 7), (7, 7), (5, 7), (7,), (6, 4, 5))]
+    gradient = lw.grad(loss, argnums=(1, 2, 3))
+    agree(gradient, *args, rtol=1e-12)
+    loops = [n for n in partition(lw.make_graph(gradient)(*args), host_target(), blas=True).nodes if n.regions and n.op is not kernel]
+    assert [n.attrs["carry"] for n in loops] == [1, 1]  # the state, and what comes back to it
+    slope = gradient(*args)[2]
+    for k in range(7):
+        d = np.zeros(7)
+        d[k] = 1e-6
+        up, down = (loss(args[0], args[1], args[2], args[3] + s * d, args[4]) for s in (1, -1))
+        assert abs(slope[k] - (up - down) / 2e-6) < 1e-7 * max(abs(slope[k]), 1)
+
+
+def test_sums_in_loops_without_products_stay():
+    def f(c, h, x):
+        (c, h), (hs,) = scan(lambda c, h, x: ((c + np.sum(h * x, axis=0), np.sin(h + x)), (h * x,)), [], [c, h], [x])
+        return c, h, hs
+    rng = np.random.default_rng(0)
+    args = rng.normal(size=3), rng.normal(size=(4, 3)), rng.normal(size=(6, 4, 3))
+    agree(f, *args, rtol=1e-12)
+    loop, = [n for n in partition(lw.make_graph(f)(*args), host_target(), blas=True).nodes if n.attrs.get("carry")]
+    assert loop.attrs["carry"] == 2
