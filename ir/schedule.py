@@ -159,9 +159,10 @@ class Pack:
     before: for J by 512: for I by 168: for K: for j0: t += a[...] @ b[...]
     after:  for J by 512: { p[...] = b[:, J:J+512];  for I by 168: for K: for j0: t += a[...] @ p[...] }      (right, J)
 
-    Inside a loop around that over the columns' blocks, the right side is copied for all of them; inside no loop (""), once. For
-    a unit both sides are divided into parts (`nest.Parts`); the left one may be so inside the loop over blocks of rows, if all
-    that this one holds is a loop over a block of other rows whose windows share them (lines of an image), with all terms:
+    Inside a loop around that over the columns' blocks, the right side is copied for all of them; inside no loop (""), once;
+    inside that over blocks of terms, for a block of both. For a unit both sides are divided into parts (`nest.Parts`); the left
+    one may be so inside the loop over blocks of rows, if all that this one holds is a loop over a block of other rows whose
+    windows share them (lines of an image), with all terms:
 
     before: for Y by 8: for I by 256: for y in Y...Y+8: for K: for j0: t += x[y + ky, ...] @ p[...]
     after:  for Y by 8: for I by 256: { q[...] = x[Y:Y+10, ...];

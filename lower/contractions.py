@@ -30,6 +30,7 @@ ROW_BYTES = 4096  # of a block's sums, which stay in the second cache with the f
 FEATURE_BYTES = 256  # of a row of a convolution's factors: those of 9 positions and 512 terms stay in the second cache
 BLOCK_TERMS = 84 * 256  # of rows that take the columns' factors one tile after the other, from the second cache
 UNIT_TERMS, UNIT_ROWS = 512, 256  # of a block for the tile unit: parts of the rows take two fifths of the second cache
+FEW_TERMS, FEW_COLUMNS = 256, 512  # of such a block, if rows are few: parts of both sides stay in the second cache together
 UNIT_BYTES, IMAGES = 1 << 20, 8  # of the columns' factors of a convolution; rows of an image that are packed together
 LOW = 4, 2  # heights of tiles that have all rows of an image
 WIDE, NARROW = (2, 6), (2, 4)  # vectors and positions of a spelled-out sum in flight, with 32 registers and with 16
@@ -44,9 +45,10 @@ def is_contraction(n: Node) -> bool:
     return multiplies and v.rank >= 2 and v.dtype in (F32, F64, I32, I64, U32, U64)
 
 
-def product_schedule(region: Graph, placed: Schedule, target: Target) -> Schedule | None:
+def product_schedule(region: Graph, placed: Schedule, target: Target, *, few_rows: bool = False) -> Schedule | None:
     """The schedule of a region around one contraction, from the placement of its stages and its fused loops; None where there
-    is none, or its loops do not suit it."""
+    is none, or its loops do not suit it. few_rows: of a product by the tile unit, whose columns' factors are used so little
+    that they are divided where they are used, and not kept."""
     stages = [k for k, n in enumerate(region.nodes) if is_contraction(n)]
     if len(stages) != 1:
         return None
@@ -68,16 +70,18 @@ def product_schedule(region: Graph, placed: Schedule, target: Target) -> Schedul
     read = {x for x in walk(right) if isinstance(x, Index)}
     pairs = has_pairs(target, fold.dtype) and go_in_pairs(left, right, fold.dtype)
     in_unit = target.has_tiles and fold.dtype == F32 and may_fill(sizes)
-    tile = unit_tile(sizes[2]) if in_unit else \
+    tile = unit_tile(sizes[2], FEW_TERMS if few_rows else UNIT_TERMS) if in_unit else \
         (tile_of if is_product else high_tile_of)(target, fold.dtype.itemsize, columns.extent)
     order = [Reorder(tuple([k.name for k in terms]))] if len(terms) > 1 else []
     term = pairs_of(terms[-1]) if pairs and not in_unit else terms[-1]
     wide = max(1, (ROW_BYTES if is_product else FEATURE_BYTES) // (tile.columns * fold.dtype.itemsize)) * tile.columns
     over = [Block(k, n) for k, n in (*[x for x in fold.over if x[0] != terms[-1]], (terms[-1], sizes[2]))]
-    if in_unit and not is_product:
+    if few_rows:
+        wide = FEW_COLUMNS
+    elif in_unit and not is_product:
         wide = _unit_columns(product(n for _, n in fold.over), tile)
     images = [f for f in outer[-1:] if in_unit and f.index not in read and shares_windows(f.index, over, left)]
-    tiled = (*placed, *order, *_blocks(stage, outer, rows, columns, term.name, read, tile, wide, pairs, images))
+    tiled = (*placed, *order, *_blocks(stage, outer, rows, columns, term.name, read, tile, wide, pairs, images, few_rows))
     in_flight = WIDE if target.vector_registers > 16 else NARROW
     return (*tiled, *_few_terms(region, tiled, FewTerms(stage, tile.lanes, *in_flight)))
 
@@ -184,10 +188,10 @@ def _unit_columns(terms: Extent, tile: Tile) -> int:
 
 
 def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str, read: set[Index], tile: Tile,
-            wide: int, pairs: bool, images: Sequence[For]) -> list[Instruction]:
+            wide: int, pairs: bool, images: Sequence[For], few_rows: bool) -> list[Instruction]:
     """Blocks of so many columns, of which the factors are packed once; blocks of rows in them; tiles. What the columns' factors
     do not depend on stands inside. images: the loop over rows of an image whose windows share these, which are packed for some
-    of them."""
+    of them. few_rows: the columns' factors are packed for each block of terms."""
     column, row = columns.index.name, rows.index.name
     if isinstance(columns.extent, int):
         wide = min(wide, -(-columns.extent // tile.columns) * tile.columns)
@@ -202,6 +206,7 @@ def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str
                 Reorder((*around, block, *others, several, stripe, image, row, column)),
                 Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2, pairs, tile.unit), Pack("right", block),
                 Pack("left", stripe), Parallel(tuple(around[:1]) or (*others[-1:], several))]
+    terms = block_of(term, tile.depth).name
     return [Split(column, wide), Split(row, tile.high), Reorder((*around, block, *inside, stripe, row, column)),
-            Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2, pairs, tile.unit), Pack("right", block),
-            Pack("left", block_of(term, tile.depth).name), Parallel(shared)]
+            Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2, pairs, tile.unit),
+            Pack("right", terms if few_rows else block), Pack("left", terms), Parallel(shared)]

@@ -3,6 +3,7 @@
     void @lw_large_f32_nn(ptr a, ptr b, ptr c, i64 m, i64 k, i64 n, ptr error)
     void @lw_large_f32_tn(..., i64 k, i64 m, i64 n, ptr error)      C[m, n] = A B, all contiguous; t: that side is stored
                                                                     transposed; so _nt, _tt, f64
+    void @lw_large_f32_nn_few(...)                                  the same of few rows by the tile unit
 
 Guarantees: those of any kernel. Where scratch memory cannot be had the first number at `error` becomes another, and C is not
 made.
@@ -20,9 +21,10 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.nest import For, Nest, Statement
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.types import ArrayType
-from loopwright.lower.codegen.nests import emit_nest
+from loopwright.lower.codegen.nests import emit_nest, emit_other_way
+from loopwright.lower.codegen.product_sizes import has_few_rows
 from loopwright.lower.codegen.text import Scope
-from loopwright.lower.rules import default_schedule
+from loopwright.lower.rules import default_schedule, few_rows_schedule
 from loopwright.lower.scheduling import build_nest, with_usual
 from loopwright.lower.target import Target
 
@@ -34,11 +36,19 @@ def name_of(dtype: np.dtype, form: tuple[bool, bool]) -> str:
     return f"lw_large_f{8 * dtype.itemsize}_{''.join('nt'[side] for side in form)}"
 
 
+def few_rows_of(name: str) -> str:
+    """The function for few rows."""
+    return f"{name}_few"
+
+
 def call_large(scope: Scope, dtype: np.dtype, form: tuple[bool, bool], places: Sequence[str], sizes: Mapping[str, str],
-               error: str) -> None:
-    """Call the function of a form; `sizes`: m, n and k."""
+               error: str, few_rows: str | None = None) -> None:
+    """Call the function of a form; `sizes`: m, n and k; few_rows: whether to call that for these, where there is one."""
     given = [*(f"ptr {x}" for x in places), *(f"i64 {sizes[s]}" for s in _product(dtype, form).symbols), f"ptr {error}"]
-    scope.do(f"call void @{name_of(dtype, form)}({', '.join(given)})")
+    function = f"@{name_of(dtype, form)}"
+    if few_rows is not None:
+        function = scope.emit(f"select i1 {few_rows}, ptr {few_rows_of(function)}, ptr {function}")
+    scope.do(f"call void {function}({', '.join(given)})")
 
 
 def large_products_text(dtype: np.dtype, target: Target, forms: Iterable[tuple[bool, bool]], declarations: set[str],
@@ -46,12 +56,22 @@ def large_products_text(dtype: np.dtype, target: Target, forms: Iterable[tuple[b
     """The functions for some forms. They call the pool's and the scratch memory's."""
     texts = []
     for form in forms:
-        region = _product(dtype, form)
-        made = emit_nest(_nest(region, target, name_of(dtype, form)), target)
-        declarations |= made.declarations
-        constants |= made.globals
-        texts.append(made.text)
+        region, name = _product(dtype, form), name_of(dtype, form)
+        nest = _nest(region, target, name)
+        made = [emit_nest(nest, target)]
+        if nest.instead is not None and has_few_rows(form):
+            made.append(emit_other_way(_of_few_rows(region, target, nest, few_rows_of(name)), target, name))
+        for x in made:
+            declarations |= x.declarations
+            constants |= x.globals
+            texts.append(x.text)
     return "\n".join(texts)
+
+
+def _of_few_rows(region: Graph, target: Target, nest: Nest, name: str) -> Nest:
+    schedule = few_rows_schedule(region, target)
+    assert schedule is not None
+    return replace(build_nest(region, schedule, name).nest, instead=nest.instead)
 
 
 def _nest(region: Graph, target: Target, name: str) -> Nest:

@@ -161,12 +161,14 @@ def _columns_of(s: Contract, f: For | None, body: Body) -> tuple[Index | None, E
     """Where the columns begin whose factors are packed in the body of f, and how many there is room for: a block, or all."""
     width, panel = s.columns.length, s.columns.origin
     assert width and panel
-    block = next((x.origin for x in _loops(body, panel)), None)
+    block, length = next(((x.origin, x.length) for x in _loops(body, panel)), (None, None))
     if block is None:
         raise ValueError("the loop over the product's columns, in a block of them, is not inside")
     if f is not None and f.index == block and f.step > 1 and f.step % width == 0:
         return block, f.step
     if not any(x.step % width == 0 for x in _loops(body, block)):
+        if f is not None and f.index == s.over[-1].origin and isinstance(length, int):  # a block of terms, in one of columns
+            return block, length
         raise ValueError("the right side is packed for a block of columns, or for all blocks of whole panels")
     return None, floordiv(s.columns.extent + (width - 1), width) * width
 

@@ -108,7 +108,8 @@ def test_sums_of_what_products_outside_read_are_made_outside():
     args = [rng.normal(size=s) * 0.5 for s in ((4, 7), (7, 7), (5, 7), (7,), (6, 4, 5))]
     gradient = lw.grad(loss, argnums=(1, 2, 3))
     agree(gradient, *args, rtol=1e-12)
-    loops = [n for n in partition(lw.make_graph(gradient)(*args), host_target(), blas=True).nodes if n.regions and n.op is not kernel]
+    graph = partition(lw.make_graph(gradient)(*args), host_target(), blas=True)
+    loops = [n for n in graph.nodes if n.regions and n.op is not kernel]
     assert [n.attrs["carry"] for n in loops] == [1, 1]  # the state, and what comes back to it
     slope = gradient(*args)[2]
     for k in range(7):

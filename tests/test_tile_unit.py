@@ -154,6 +154,24 @@ def test_matrices_however_they_lie(form, m, n, k):
 
 
 @needs_tiles
+@examples(15)
+@given(st.sampled_from(sorted(FORMS)), st.integers(64, 191), st.integers(500, 1100), st.integers(500, 900),
+       st.sampled_from([None, np.inf, 1e30, 1e-38]))
+def test_few_rows(form, m, n, k, odd):
+    """Of these the columns' parts are not kept."""
+    rng = np.random.default_rng(k)
+    x, w = (rng.normal(size=s).astype("f4") for s in ((m, k), (k, n)))
+    if odd is not None:
+        w[k - 1, n // 2] = odd
+    given = [np.ascontiguousarray(a.T) if side == "t" else a for a, side in zip((x, w), form, strict=True)]
+    found = lw.jit(FORMS[form])(*given)
+    if odd is not None:
+        np.testing.assert_allclose(found[:, n // 2], x.astype("f8") @ w[:, n // 2].astype("f8"), rtol=1e-4, atol=1e-4)
+    others = np.delete(np.arange(n), n // 2)
+    assert near(found[:, others], x, w[:, others])
+
+
+@needs_tiles
 @examples(25)
 @given(st.sampled_from(sorted(FORMS)), SIDES, SIDES, SIDES)
 def test_matrices_of_bf16(form, m, n, k):
@@ -271,8 +289,9 @@ def test_masks_leave_out_blocks_of_parts(rows):
 def test_results_do_not_depend_on_threads():
     rng = np.random.default_rng(0)
     x, w = (rng.normal(size=s).astype("f4") for s in ((700, 300), (300, 500)))
+    y, v = (rng.normal(size=s).astype("f4") for s in ((100, 800), (800, 700)))
     image, window = (rng.normal(size=s).astype("f4") for s in ((3, 30, 31, 32), (3, 3, 32, 48)))
-    for f, args in ((lambda x, w: x @ w, (x, w)), (lambda x, w: np.maximum(x @ w, 0) + 1, (x, w)),
+    for f, args in ((lambda x, w: x @ w, (x, w)), (lambda x, w: x @ w, (y, v)), (lambda x, w: np.maximum(x @ w, 0) + 1, (x, w)),
                     (lambda x, w: convolution(x, w, (1, 1), "SAME", (1, 1)), (image, window))):
         one, *others = bits_of(f, *args)
         assert all(x == one for x in others)
@@ -342,8 +361,9 @@ def test_loops_by_such_matrices(odd):
 
 
 # ---- schedules ----------------------------------------------------------------------------------
-def test_a_schedule_with_the_unit_is_data():
-    schedule = (*TILED, IN_UNIT, Pack("right", "i1_by64"), Pack("left", "k0_by64"))
+@pytest.mark.parametrize("right", ["i1_by64", "k0_by64"])
+def test_a_schedule_with_the_unit_is_data(right):
+    schedule = (*TILED, IN_UNIT, Pack("right", right), Pack("left", "k0_by64"))
     assert from_json(to_json(schedule)) == schedule
     nest = build_nest(region_of(product), schedule, "k").nest
     assert len([s for s in every(nest.body) if isinstance(s, Parts)]) == 2

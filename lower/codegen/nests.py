@@ -30,6 +30,12 @@ def emit_nest(nest: Nest, target: Target, fast_math: bool = False, *, apart: boo
     return _together((made, emit_nest(_usual(nest), target, fast_math), chosen), made.apart)
 
 
+def emit_other_way(nest: Nest, target: Target, usual: str) -> KernelText:
+    """The functions of a nest that uses a tile unit, for which a nest of this name does what is done instead."""
+    chosen = in_unit(nest, nest.name, lambda _: f"@{amx_of(nest.name)}", lambda _: f"@{usual_of(usual)}")
+    return _together((emitted(nest, target), chosen), {})
+
+
 def _usual(nest: Nest) -> Nest:
     """What is done instead of a nest that uses a tile unit."""
     assert nest.instead is not None

@@ -18,8 +18,9 @@ ALONG = 16  # rows, or columns, for which sums go along the terms, where both si
 MANY = 192  # rows for which a few columns are worth turning
 BRIEF = 128  # terms, with no more than which the library's copies of both sides cost as much as what it does better
 NARROW = 128  # columns, for no more than which rows that lie along memory are not worth a copy in blocks
-TILED = 192, 3 << 23  # rows, and multiplications, with fewer of which the tile unit's parts of both sides are used too little
 BLOCKS = 64  # rows, columns and terms, with fewer of any of which copies of both sides are used too little
+TILED = 192, 3 << 23  # rows, and multiplications, with fewer of which the tile unit's parts of both sides are used too little
+FEW_TILED = 64, 256, 1 << 25  # rows, columns or terms, and multiplications, if the columns' parts are not kept
 ORDERED = (2, 1 << 19), (1, 3 << 19)  # rows, and bytes of a matrix beyond which few of them read it in the order of memory
 NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
 SHORT = 256  # numbers of a row, of no more than which several are added up at once
@@ -27,6 +28,11 @@ PAGE, APART = 4096, 192  # bytes; rows, with more of which results whole pages a
 Test = tuple[str, str, int]  # a size (mn, nk, mnk: a product; page: the columns past whole pages), how it compares, with what
 Cases = list[list[Test]]  # all tests of one of which hold
 Way = tuple[Cases, str]  # when, and what then multiplies: small, chunks, in_order, dots, turned or by_vector
+
+
+def has_few_rows(form: tuple[bool, bool]) -> bool:
+    """Whether the tile unit has a way of its own for few rows: columns whose terms lie together take longer to divide."""
+    return not form[1]
 
 
 def holds(scope: Scope, cases: Cases, dtype: np.dtype) -> str:
@@ -121,7 +127,10 @@ class Sizes:
 
     def in_tiles(self) -> Cases:
         """Products that are worth the tile unit's parts of both sides."""
-        return [[("m", "sge", TILED[0]), ("n", "sge", BLOCKS), ("k", "sge", BLOCKS), ("mnk", "sge", TILED[1])]]
+        usual: Cases = [[("m", "sge", TILED[0]), ("n", "sge", BLOCKS), ("k", "sge", BLOCKS), ("mnk", "sge", TILED[1])]]
+        few, across, much = FEW_TILED
+        return [*usual, [("m", "sge", few), ("n", "sge", across), ("k", "sge", across), ("mnk", "sge", much)]] \
+            if has_few_rows(self.form) else usual
 
     def fill_blocks(self) -> Cases:
         """Large products that are worth copies of both sides; rows that lie across memory take longer to copy."""

@@ -49,7 +49,7 @@ from loopwright.lower.codegen import (
 )
 from loopwright.lower.codegen.interleaving import product
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
-from loopwright.lower.codegen.product_sizes import Cases, Sizes, Way, holds
+from loopwright.lower.codegen.product_sizes import TILED, Cases, Sizes, Way, has_few_rows, holds
 from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.codegen.tile_unit import fill_tiles
@@ -365,7 +365,8 @@ class Product:
             return ()
         error = scope.function.slot(1, "i64", 8)
         scope.do(f"store i64 0, ptr {error}")
-        large_products.call_large(scope, self.dtype, self.form, places, {"m": rows, "n": "%n", "k": "%k"}, error)
+        few = scope.emit(f"icmp slt i64 %m, {TILED[0]}") if self.in_tiles and has_few_rows(self.form) else None
+        large_products.call_large(scope, self.dtype, self.form, places, {"m": rows, "n": "%n", "k": "%k"}, error, few)
         branch(scope, scope.emit(f"icmp ne i64 {scope.emit(f'load i64, ptr {error}')}, 0"), without_memory, rare=True)
         return ()
 
