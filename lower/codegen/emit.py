@@ -82,7 +82,7 @@ FEWEST_OF_UNIT = 2  # of the tile unit's, or rows of an image: it reads the fact
 FEWEST_IMAGES = 4  # whole, of each thread: with fewer, threads share out the rows of each
 LINE = 64  # bytes of memory that no two threads should store to
 FEWEST_WIDE = 256  # columns of products for each thread: for fewer, which all copy the rows' factors, threads share out rows
-FEWEST_NARROW = 64  # of products by the tile unit of no more rows than columns: what one core copies another is slow to read
+FEWEST_NARROW = 64  # of products by the tile unit of half as many rows: what one core copies another is slow to read
 FEWEST_COLUMNS = 256  # of a thread that goes by rows: shorter stretches of memory are slow to read
 MOST_IN_PLACE = 120  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
 TINY = 16  # elements of a buffer that may live in registers
@@ -408,14 +408,14 @@ class Generator:
         kernel.forget()
 
     def _fewest_panels(self, context: Context, statement: For, panel: int) -> str:
-        """Of a loop over columns, that each thread has: fewer where no more rows than columns would be copied by each."""
+        """Of a loop over columns, that each thread has: fewer where few rows would be copied by each."""
         usual = str(FEWEST_WIDE // panel)
         if not self.in_unit:
             return usual
         around = [s for s in every(statement.body) if isinstance(s, For) and s.parallel and unit_of(s) != s.step]
         kernel, scope = context.kernel, context.scope
         rows, columns = kernel.extent(product(s.extent for s in around)), kernel.extent(statement.extent)
-        few = scope.emit(f"icmp sle i64 {rows}, {columns}")
+        few = scope.emit(f"icmp sle i64 {scope.emit(f'mul i64 {rows}, 2')}, {columns}")
         return scope.emit(f"select i1 {few}, i64 {FEWEST_NARROW // panel}, i64 {usual}")
 
     def of_rows(self, context: Context, statement: For, run: Inside) -> tuple[str, str]:
@@ -485,6 +485,7 @@ class Generator:
             kernel.root.lines.append(f"  {register} = load {kind}, ptr {_word(kernel.root, '%context', k)}, align 8")
         context = Context(kernel, kernel.root, bindings, streamed=self.streamed)
         run(context, [f"%g{k}" for k in range(len(further))], "%begin", "%end")
+        outer.function.calls_such |= bool(kernel.function.first)
         if self.streamed:
             fence(context)
         return _definition(f"@{name}(ptr %context, i64 %begin, i64 %end)", kernel)

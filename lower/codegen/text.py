@@ -32,6 +32,7 @@ class Function:
         self.slots: list[str] = []
         self.first: list[str] = []
         self.last: list[str] = []
+        self.calls_such = False  # a function in which instructions stand before and behind all others
         self.count = 0
         self.root = Scope(self, None, "entry", conditional=True)
 
@@ -56,13 +57,14 @@ class Function:
         return name
 
     def around(self, first: str, last: str) -> None:
-        """Let an instruction stand before all others, and one behind them, once."""
+        """Let an instruction stand before all others, and one behind them, once: of state that a function called so resets."""
         if "  " + first not in self.first:
             self.first.append("  " + first)
             self.last.insert(0, "  " + last)
 
     def body(self) -> str:
         """The function's text between its braces, up to where it returns."""
+        assert not (self.first and self.calls_such)
         lines, first = with_numbers_in_registers(self.root.lines, self.constants)
         return "\n".join(["entry:", *self.slots, *self.first, *first, *lines, *self.last])
 
