@@ -23,6 +23,8 @@ from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.control import scan
 from loopwright.ir.types import I64, ArrayType
 from loopwright.lower.blocking import KnownAxes, narrow, runs
+from loopwright.lower.codegen.panel_tiles import FEWEST
+from loopwright.lower.codegen.work import FASTER
 from loopwright.lower.control import padded_scan, sized, strip_scan, strips
 from loopwright.lower.kernel import kernel, region_of
 from loopwright.lower.panels import panel_product, with_panels
@@ -195,7 +197,7 @@ def _amounts(body: Graph, n: Node, size: Dim, total: Extent, target: Target) -> 
     """How many rows of a loop are in the caches together, the fewest that a thread takes, of which number a multiple, and the
     units of work of a row in all trips and of all rows in a trip."""
     is_product = any(m.attrs["implementation"] == panel_product.name for m in body.nodes)
-    work, state = _work(body, size), substitute(bytes_of(body.results[0]), {str(size): 1})
+    work, state = _work(body, size, _speed(total, target)), substitute(bytes_of(body.results[0]), {str(size): 1})
     return {
         "rows": maximum(_near(body, size, target), LEAST_ROWS),
         "least": maximum(floordiv(LEAST_BYTES, state + 1), LEAST_ROWS if is_product else 1),
@@ -216,10 +218,18 @@ def _near(body: Graph, size: Dim, target: Target) -> Extent:
     return floordiv(maximum(target.cache_bytes // 2, 2 * again), _each(body, size) + 1)
 
 
-def _work(body: Graph, size: Dim) -> Extent:
-    """The units of work of a row."""
-    arithmetic = substitute(summed(flops(_plain(m)) for m in body.nodes), {str(size): 1})
-    return floordiv(arithmetic, 2) + floordiv(_each(body, size), 4)
+def _work(body: Graph, size: Dim, speed: Extent = 1) -> Extent:
+    """The units of work of a row; speed: of products by matrices that stay, as many times that of vectors."""
+    found: Extent = 0
+    for m in body.nodes:
+        is_product = m.attrs["implementation"] == panel_product.name
+        found = found + floordiv(substitute(flops(_plain(m)), {str(size): 1}), 2 * speed if is_product else 2)
+    return found + floordiv(_each(body, size), 4)
+
+
+def _speed(rows: Extent, target: Target) -> Extent:
+    """Of the products of a loop over so many rows: enough of them go by a tile unit."""
+    return 1 + (FASTER - 1) * minimum(floordiv(rows, FEWEST), 1) if target.has_tiles else 1
 
 
 def _plain(n: Node) -> Graph:
