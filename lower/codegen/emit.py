@@ -410,11 +410,11 @@ class Generator:
     def _fewest_panels(self, context: Context, statement: For, panel: int) -> str:
         """Of a loop over columns, that each thread has: fewer where few rows would be copied by each."""
         usual = str(FEWEST_WIDE // panel)
-        if not self.in_unit:
+        over_rows = [s for s in every(statement.body) if isinstance(s, For) and s.parallel and unit_of(s) != s.step]
+        if not self.in_unit or not over_rows:
             return usual
-        around = [s for s in every(statement.body) if isinstance(s, For) and s.parallel and unit_of(s) != s.step]
         kernel, scope = context.kernel, context.scope
-        rows, columns = kernel.extent(product(s.extent for s in around)), kernel.extent(statement.extent)
+        rows, columns = kernel.extent(product(s.extent for s in over_rows)), kernel.extent(statement.extent)
         few = scope.emit(f"icmp sle i64 {scope.emit(f'mul i64 {rows}, 2')}, {columns}")
         return scope.emit(f"select i1 {few}, i64 {FEWEST_NARROW // panel}, i64 {usual}")
 

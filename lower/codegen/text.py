@@ -32,7 +32,7 @@ class Function:
         self.slots: list[str] = []
         self.first: list[str] = []
         self.last: list[str] = []
-        self.calls_such = False  # a function in which instructions stand before and behind all others
+        self.calls_such = False  # a function that has such, see `around`
         self.count = 0
         self.root = Scope(self, None, "entry", conditional=True)
 
@@ -57,7 +57,8 @@ class Function:
         return name
 
     def around(self, first: str, last: str) -> None:
-        """Let an instruction stand before all others, and one behind them, once: of state that a function called so resets."""
+        """Let an instruction stand before all others, and one behind them, once. No function that this one calls has such: they
+        would undo what these do."""
         if "  " + first not in self.first:
             self.first.append("  " + first)
             self.last.insert(0, "  " + last)
