@@ -20,8 +20,10 @@ from loopwright.ir.dims import Extent, evaluate, symbols_in
 from loopwright.ir.graph import Node, Value
 from loopwright.ir.ops.control import scan, while_
 from loopwright.ir.residuals import Choice, total
-from loopwright.ir.schedule import ComputeAt, Distribute
+from loopwright.ir.schedule import ComputeAt, Distribute, Tensorize
 from loopwright.ir.signature import Version
+from loopwright.kernels.gemm import match_gemm
+from loopwright.lower.codegen.product_sizes import in_tiles_at
 from loopwright.lower.control import blocks, is_control
 from loopwright.lower.epilogues import what_has_epilogues
 from loopwright.lower.padding import unpadded
@@ -154,7 +156,7 @@ def _kernel_lines(k: int | str, node: Node, sizes: Mapping[str, int] | None, ind
     implementation = node.attrs.get("implementation", node.op.name)
     lines = [f"{indent}kernel {k} ({implementation}): {' '.join(ops)}",
              f"{indent}  {_amount(work, sizes)} flops, {_amount(traffic, sizes)} bytes"]
-    lines += [f"{indent}  {line}" for line in _block_lines(node, sizes)]
+    lines += [f"{indent}  {line}" for line in (*_block_lines(node, sizes), *_unit_lines(node, sizes))]
     if sizes is not None:
         lines.append(f"{indent}  {_limit(evaluate(work, sizes), evaluate(traffic, sizes))}")
     return lines
@@ -167,6 +169,19 @@ def _block_lines(node: Node, sizes: Mapping[str, int] | None) -> list[str]:
     kept = [node.regions[0].nodes[x.stage].outputs[0] for x in schedule if isinstance(x, ComputeAt)] if rows else []
     return [f"in blocks of {n} rows, so that {_amount(total(kept), sizes)} bytes of what is computed on the way are not stored"
             for n in rows]
+
+
+def _unit_lines(node: Node, sizes: Mapping[str, int] | None) -> list[str]:
+    """Whether a tile unit multiplies: in a kernel whose schedule says so, or by the code that makes products of these sizes."""
+    target = host_target()
+    in_schedule = any(isinstance(x, Tensorize) and x.unit for x in node.attrs.get("schedule", ()))
+    gemm = match_gemm(node.regions[0].nodes[0]) if node.attrs.get("implementation") == "gemm" and sizes is not None else None
+    if gemm is not None and gemm.suffix == "f32" and gemm.batch == 1 and gemm.apart is None and sizes is not None:
+        m, n, k = (evaluate(x, sizes) for x in (gemm.m, gemm.n, gemm.k))
+        is_so = in_tiles_at(gemm.transposed, m, n, k, target)
+        return ["by the tile unit (AMX), where three bf16 say each number"] if is_so else []
+    return ["by the tile unit (AMX), where tiles are full and three bf16 say each number"] \
+        if in_schedule and target.has_tiles else []
 
 
 def _all_trips(node: Node, sizes: Mapping[str, int] | None) -> str:

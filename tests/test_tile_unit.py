@@ -298,6 +298,18 @@ def test_results_do_not_depend_on_threads():
 
 
 @needs_tiles
+@needs_blas
+def test_explain_names_the_unit():
+    f, words = lw.jit(lambda x, w: x @ w), "by the tile unit (AMX), where three bf16 say each number"
+    for m, n, k, said in ((300, 400, 500, True), (100, 700, 800, True), (100, 60, 800, False), (20, 30, 40, False)):
+        args = np.ones((m, k), "f4"), np.ones((k, n), "f4")
+        assert (words in f.explain(*args)) == said
+        assert words not in f.explain(*(a.astype("f8") for a in args))
+    g = lw.jit(lambda x, w: convolution(x, w, (1, 1), "SAME", (1, 1)))
+    assert "where tiles are full and" in g.explain(np.ones((2, 20, 32, 32), "f4"), np.ones((3, 3, 32, 32), "f4"))
+
+
+@needs_tiles
 def test_what_is_made_in_place_is_made_without_the_unit():
     rng = np.random.default_rng(0)
     x, w, r = (rng.normal(size=s).astype("f4") for s in ((2, 20, 32, 32), (3, 3, 32, 32), (2, 20, 32, 32)))

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from loopwright.ir.types import F32
 from loopwright.lower.codegen import abreast, by_vector, chunks, in_order, small, tiny
 from loopwright.lower.codegen.interleaving import product
 from loopwright.lower.codegen.text import Scope
 from loopwright.lower.target import Target
+from loopwright.lower.tiling import may_fill
 
 FEW = 8  # rows that are not worth a copy of the other side, if that is in a cache
 ALONG = 16  # rows, or columns, for which sums go along the terms, where both sides lie so
@@ -46,6 +48,13 @@ def holds(scope: Scope, cases: Cases, dtype: np.dtype) -> str:
             all_of = scope.emit(f"and i1 {all_of}, {scope.emit(f'icmp {relation} i64 {value}, {bound}')}")
         found = scope.emit(f"or i1 {found}, {all_of}")
     return found
+
+
+def in_tiles_at(form: tuple[bool, bool], m: int, n: int, k: int, target: Target) -> bool:
+    """Whether the tile unit makes a product of f32 of these sizes, if it can say its numbers."""
+    known = {"m": m, "n": n, "k": k, "mnk": m * n * k}
+    cases = Sizes(F32, target, form).in_tiles() if target.has_tiles else []
+    return may_fill((m, n, k)) and any(all(known[size] >= bound for size, _, bound in case) for case in cases)
 
 
 @dataclass(frozen=True)
@@ -126,7 +135,7 @@ class Sizes:
                 (up_to(self.lanes // 2, 32, 12), abreast.name_of(self.dtype))]
 
     def in_tiles(self) -> Cases:
-        """Products that are worth the tile unit's parts of both sides."""
+        """Products that are worth the tile unit's parts of both sides: of so much, and more."""
         usual: Cases = [[("m", "sge", TILED[0]), ("n", "sge", BLOCKS), ("k", "sge", BLOCKS), ("mnk", "sge", TILED[1])]]
         few, across, much = FEW_TILED
         return [*usual, [("m", "sge", few), ("n", "sge", across), ("k", "sge", across), ("mnk", "sge", much)]] \
