@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from loopwright.lower.runtime.bridges import bridged
 from loopwright.lower.runtime.lazy import LLVM_LOCK, llvm
 from loopwright.lower.runtime.threads import threads
 from loopwright.lower.target import Target
@@ -37,6 +38,7 @@ def target_machine(target: Target, level: int, worker: int = 0) -> Any:
 @contextmanager
 def parsed(text: str, target: Target, worker: int = 0) -> Iterator[Any]:
     """The module of a text, ready to be compiled. RuntimeError, with LLVM's words, for text that is not valid."""
+    text = bridged(text, target)
     with llvm().create_context() as context, llvm().parse_assembly(text, context) as module:
         module.triple = target.triple
         module.verify()
