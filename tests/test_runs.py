@@ -42,6 +42,7 @@ def instructions(f, *args):
     return [x for k in lw.schedule(f, *args).kernels for x in k.schedule]
 
 
+@pytest.mark.filterwarnings("ignore::loopwright.RecompilationWarning")  # each dtype and rank is a program of its own
 @examples(60)
 @given(name=st.sampled_from(list(AT)), kind=st.sampled_from(["sorted", "runs", "same", "any"]),
        count=st.sampled_from([0, 1, 2, FEWEST - 1, FEWEST, FEWEST + 1, 1000]),
