@@ -60,18 +60,13 @@ def large_products_text(dtype: np.dtype, target: Target, forms: Iterable[tuple[b
         nest = _nest(region, target, name)
         made = [emit_nest(nest, target)]
         if nest.instead is not None and has_few_rows(form):
-            made.append(emit_other_way(_of_few_rows(region, target, nest, few_rows_of(name)), target, name))
+            few = build_nest(region, few_rows_schedule(region, target), few_rows_of(name)).nest
+            made.append(emit_other_way(replace(few, instead=nest.instead), target, name))
         for x in made:
             declarations |= x.declarations
             constants |= x.globals
             texts.append(x.text)
     return "\n".join(texts)
-
-
-def _of_few_rows(region: Graph, target: Target, nest: Nest, name: str) -> Nest:
-    schedule = few_rows_schedule(region, target)
-    assert schedule is not None
-    return replace(build_nest(region, schedule, name).nest, instead=nest.instead)
 
 
 def _nest(region: Graph, target: Target, name: str) -> Nest:

@@ -88,25 +88,20 @@ def squeezed_schedule(region: Graph, target: Target, whole: Schedule) -> Schedul
     return own
 
 
-def few_rows_schedule(region: Graph, target: Target) -> Schedule | None:
-    """The schedule of a product of few rows by the tile unit; None where a region is none."""
-    s = _surveyed(region, target)
-    return _product_schedule(s, [placement_of(s, k) for k in range(len(s.stages))], target, few_rows=True)
+def few_rows_schedule(region: Graph, target: Target) -> Schedule:
+    """The schedule of a region that is a product, of few rows by the tile unit."""
+    return _for_any_sizes(_surveyed(region, target), target, few_rows=True)[0]
 
 
-def _product_schedule(s: Survey, placement: list[Instruction], target: Target, *, few_rows: bool = False) -> Schedule | None:
-    whole = fuse_rules(s, build_nest(s.region, tuple(placement), "probe"))
-    return product_schedule(s.region, (*placement, *whole), target, few_rows=few_rows)
-
-
-def _for_any_sizes(s: Survey, target: Target) -> tuple[Schedule, Scheduled | None]:
+def _for_any_sizes(s: Survey, target: Target, *, few_rows: bool = False) -> tuple[Schedule, Scheduled | None]:
     """What is the same for all sizes, and, where it is no product, a nest to begin with."""
     region = s.region
     placement = [placement_of(s, k) for k in range(len(s.stages))]
     if sum(map(is_contraction, region.nodes)) > 1 and (chain := chain_schedule(region, target)) is not None:
         return chain, None
     if any(map(is_contraction, region.nodes)) and s.loops == len(s.index) and not isinstance(s.root.expr, Scatter | Prefix):
-        product = _product_schedule(s, placement, target)
+        whole = fuse_rules(s, build_nest(region, tuple(placement), "probe"))
+        product = product_schedule(region, (*placement, *whole), target, few_rows=few_rows)
         if product is not None:
             return product, None
     lanes = _lanes_rules(s, placement, target)
