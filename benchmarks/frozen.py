@@ -13,7 +13,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,7 +24,6 @@ import loopwright as lw
 from benchmarks import graphs, harness, networks, products
 from benchmarks.contest import Entry, mapped, noted
 
-SECONDS = 0.02  # of a sample
 ROUNDS = 15
 LINE = 64  # bytes
 
@@ -47,29 +45,11 @@ def on_lines(x: np.ndarray) -> np.ndarray:
     return found
 
 
-def sampled(run: Callable[[], object]) -> Callable[[], float]:
-    """What gives the seconds of a run, by as many as a sample takes."""
-    run()
-    start = time.perf_counter()
-    run()
-    repeats = max(1, int(SECONDS / max(time.perf_counter() - start, 1e-7)))
-
-    def sample() -> float:
-        harness.warm(run)
-        start = time.perf_counter()
-        for _ in range(repeats):
-            run()
-        taken = (time.perf_counter() - start) / repeats
-        harness.rest()  # the other process is next
-        return taken
-    return sample
-
-
 def serve(workload: str) -> None:
     """Give a sample's seconds for each line that is read."""
     e = entries()[workload]
     f = e.jit(e.ours)
-    sample = sampled(lambda: f(*e.args))
+    sample = harness.sampled(lambda: f(*e.args))
     for _ in sys.stdin:
         print(json.dumps(sample()), flush=True)
 
@@ -97,10 +77,10 @@ def older(folder: str, workload: str) -> Iterator[Callable[[], float]]:
 def compared(folder: str, e: Entry, tune: float) -> str:
     """A line of the table: microseconds of each, and the ratios to the older default."""
     default, tuned = e.jit(e.ours), e.jit(e.ours)
-    contenders = {"default": sampled(lambda: default(*e.args))}
+    contenders = {"default": harness.sampled(lambda: default(*e.args))}
     if tune:
         lw.tune(tuned, *e.args, seconds=tune, progress=False)
-        contenders["tuned"] = sampled(lambda: tuned(*e.args))
+        contenders["tuned"] = harness.sampled(lambda: tuned(*e.args))
     with older(folder, e.workload) as frozen:
         frozen()
         found = harness.once_each(e.workload, {"frozen": frozen, **contenders}, rounds=ROUNDS)

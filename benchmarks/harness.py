@@ -89,6 +89,22 @@ def warm(f: Callable[[], object]) -> None:
         f()
 
 
+def sampled(run: Callable[[], object], seconds: float = 0.02) -> Callable[[], float]:
+    """What gives the seconds of a run, by as many as a sample takes, and then waits until its threads sleep."""
+    run()
+    repeats = 1 if QUICK else max(1, int(seconds / max(_seconds(run), 1e-7)))
+
+    def sample() -> float:
+        warm(run)
+        start = time.perf_counter()
+        for _ in range(repeats):
+            run()
+        taken = (time.perf_counter() - start) / repeats
+        rest()
+        return taken
+    return sample
+
+
 def _seconds(f: Callable[[], object]) -> float:
     """What one call takes."""
     start = time.perf_counter()

@@ -88,6 +88,16 @@ def _torch_strided(torch):
     return lambda x, w: conv(x.permute(0, 3, 1, 2), w.permute(3, 2, 0, 1), stride=2, padding=1).permute(0, 2, 3, 1)
 
 
+def _patches(library):
+    """Windows of 16 x 16 side by side, as a vision transformer begins."""
+    return lambda x, w: library.lax.conv_general_dilated(x, w, (16, 16), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def _torch_patches(torch):
+    conv = torch.nn.functional.conv2d
+    return lambda x, w: conv(x.permute(0, 3, 1, 2), w.permute(3, 2, 0, 1), stride=16).permute(0, 2, 3, 1)
+
+
 def _layer(library):
     """As many pixels as before."""
     return lambda x, w: library.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
@@ -144,7 +154,7 @@ def _pooled(library):
 
 
 def images() -> list[Timing]:
-    """Pooling, convolutions with strides and their gradients by images and by windows, and a network of both."""
+    """Pooling, patches, convolutions with strides and their gradients by images and by windows, and a network of both."""
     found = held(Row(
         "gradients of 2 convolutions with pooling, 32x32x32x3",
         (normal(3, 3, 3, 32), normal(3, 3, 32, 64), normal(32, 32, 32, 3), normal(32, 8, 8, 64)),
@@ -158,6 +168,8 @@ def images() -> list[Timing]:
             Row(f"gradients of {name}", (normal(*images_), normal(*windows), normal(*results)), _strided_slopes, tolerance=1e-4,
                 torch=lambda torch: torch_gradient(torch, _torch_strided(torch), 2)))
     return found + held(
+        Row("patches of 16x16, 8x224x224x3 to 768", (normal(8, 224, 224, 3), normal(16, 16, 3, 768)), _patches,
+            torch=_torch_patches, tolerance=1e-4),
         Row("max_pool 2x2, 16x56x56x32", (normal(16, 56, 56, 32),), _pooled,
             lambda x: x.reshape(16, 28, 2, 28, 2, 32).max(axis=(2, 4)),
             lambda torch: lambda x: torch.nn.functional.max_pool2d(x.permute(0, 3, 1, 2), 2).permute(0, 2, 3, 1)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from benchmarks.harness import TUNED, Timing, readable
 
 RESULTS = Path(__file__).parent / "results.json"
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
-Machine = dict[str, Any]  # machine: what it is, its processor first; runs: by the number of threads, timings
+# machine: what it is, its processor first; runs: by the number of threads, timings; scaling: the same, of threads beside one
+Machine = dict[str, Any]
+ENOUGH, NEAR_COPIES = 1.7, 0.85  # threads are to gain so much, or to be so near to copies
 BEGIN, END = "<!-- from benchmarks/results.json: begin -->\n", "<!-- end -->\n"
 
 
@@ -30,6 +32,29 @@ class Row:
     @property
     def ratio(self) -> float | None:
         return self.ours.median / self.best.median if self.best is not None else None
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A program's seconds on one thread and on several; how many times as fast these are: the rounds' median and quartiles;
+    what copies by all of them take, of its seconds."""
+
+    workload: str
+    one: float
+    several: float
+    gain: float
+    low: float
+    high: float
+    copies: float
+
+    @property
+    def verdict(self) -> str:
+        return "met" if self.gain >= ENOUGH or self.copies >= NEAR_COPIES else "**missed**"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        return (self.workload, readable(self.one), readable(self.several), f"{self.gain:.2f}",
+                f"{self.low:.2f} to {self.high:.2f}", f"{self.copies:.0%}", self.verdict)
 
 
 def rows(timings: list[Timing]) -> list[Row]:
@@ -95,12 +120,27 @@ def _verdict(goal: Goal | None, row: Row) -> str:
 def merged(old: list[Machine], timings: list[Timing], threads: int, machine: dict[str, str]) -> list[Machine]:
     """results.json with a run's timings in place of earlier ones of the same workloads on the same machine. Of a processor only
     the last state of its libraries is kept."""
-    runs = next((dict(x["runs"]) for x in old if x["machine"] == machine), {})
+    old_runs = _of(old, machine).get("runs", {})
     again = {t.workload for t in timings}
-    kept = [t for t in runs.get(str(threads), []) if t["workload"] not in again]
-    runs[str(threads)] = kept + [t.as_dict() for t in timings]
+    kept = [t for t in old_runs.get(str(threads), []) if t["workload"] not in again]
+    return _replaced(old, machine, runs=old_runs | {str(threads): kept + [t.as_dict() for t in timings]})
+
+
+def with_scaling(old: list[Machine], found: list[Scaling], threads: int, machine: dict[str, str]) -> list[Machine]:
+    """The same for what threads gain."""
+    all_rows = _of(old, machine).get("scaling", {})
+    rows = {x["workload"]: x for x in all_rows.get(str(threads), [])} | {x.workload: asdict(x) for x in found}
+    return _replaced(old, machine, scaling=all_rows | {str(threads): list(rows.values())})
+
+
+def _of(old: list[Machine], machine: dict[str, str]) -> Machine:
+    return next((x for x in old if x["machine"] == machine), {})
+
+
+def _replaced(old: list[Machine], machine: dict[str, str], **part: Any) -> list[Machine]:
     others = [x for x in old if x["machine"]["processor"] != machine["processor"]]
-    return sorted([*others, {"machine": machine, "runs": runs}], key=lambda x: x["machine"]["processor"], reverse=True)
+    new = {"machine": machine, "runs": {}} | _of(old, machine) | part
+    return sorted([*others, new], key=lambda x: x["machine"]["processor"], reverse=True)
 
 
 def page(text: str, results: list[Machine]) -> str:
@@ -112,6 +152,7 @@ def page(text: str, results: list[Machine]) -> str:
         processor, *others = found["machine"].items()
         parts.append(f"### {processor[1]}\n\n{', '.join(f'{name} {value}' for name, value in others)}.\n")
         parts += [_section(found, threads, [Timing(**t) for t in runs]) for threads, runs in sorted(found["runs"].items())]
+        parts += [scaling_section(threads, [Scaling(**x) for x in rows]) for threads, rows in found.get("scaling", {}).items()]
     return before + BEGIN + "\n".join(parts) + END + after
 
 
@@ -123,6 +164,13 @@ def _section(of: Machine, threads: str, timings: list[Timing]) -> str:
     return f"#### {title}\n\n{shown}{summary(timings)}" + (f"\n#### {title}, tuned\n\n{tuned}" if tuned else "")
 
 
+def scaling_section(threads: str, found: list[Scaling]) -> str:
+    """The table of what threads gain."""
+    lines = [f"| workload | one thread | {threads} threads | gain | quartiles | copies take | |", "|---" * 7 + "|",
+             *(f"| {' | '.join(x.cells)} |" for x in found)]
+    return f"#### One thread and {threads} in turns\n\n" + "\n".join(lines) + "\n"
+
+
 def picture(of: Machine, threads: str) -> Path:
     """The bars of a machine for so many threads."""
     words = re.findall(r"\w+", re.sub(r"\(\w+\)", "", of["machine"]["processor"]).lower())
@@ -131,8 +179,21 @@ def picture(of: Machine, threads: str) -> Path:
 
 def write(timings: list[Timing], threads: int, machine: dict[str, str]) -> None:
     """Keep a run's timings, and show them."""
-    results = merged(json.loads(RESULTS.read_text()) if RESULTS.exists() else [], timings, threads, machine)
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    results = merged(_read(), timings, threads, machine)
     mine = next(x for x in results if x["machine"] == machine)
     draw(rows([Timing(**t) for t in mine["runs"][str(threads)]]), picture(mine, str(threads)))
+    _keep(results)
+
+
+def write_scaling(found: list[Scaling], threads: int, machine: dict[str, str]) -> None:
+    """The same for what threads gain."""
+    _keep(with_scaling(_read(), found, threads, machine))
+
+
+def _read() -> list[Machine]:
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+
+
+def _keep(results: list[Machine]) -> None:
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     PAGE.write_text(page(PAGE.read_text(), results))

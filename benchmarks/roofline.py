@@ -19,6 +19,7 @@ import numpy as np
 import loopwright as lw
 from loopwright.ir.cost import flops
 from loopwright.ir.expansion import expanded
+from loopwright.ir.graph import Graph
 from loopwright.lower.codegen.machine import suffix, vector_type
 from loopwright.lower.runtime.engine import assemble, load
 from loopwright.lower.target import host_target
@@ -30,10 +31,21 @@ TURNS, SUMS = 1 << 20, 12  # of a loop of multiply-adds; sums in it, more than w
 def least_seconds(f: Callable[..., Any], args: tuple[Any, ...], threads: int) -> float:
     """Seconds that `f(*args)` takes at the ceilings of this machine."""
     graph = expanded(lw.make_graph(f, dynamic=False)(*args))
-    moved = sum(int(v.type.size) * v.type.dtype.itemsize for v in {*graph.params, *graph.results})
+    moved = _moved(graph)
     wide = "float64" if any(v.type.dtype.name == "f64" for v in graph.params) else "float32"
     fastest = max(memory_speed(_rounded(moved), count) for count in {1, threads})
     return max(moved / fastest, int(flops(graph)) / arithmetic_speed(wide, threads))
+
+
+def copy_seconds(f: Callable[..., Any], args: tuple[Any, ...], threads: int) -> float:
+    """Seconds in which so many threads move as many bytes as `f(*args)` does."""
+    moved = _moved(lw.make_graph(f, dynamic=False)(*args))
+    return moved / memory_speed(_rounded(moved), threads)
+
+
+def _moved(graph: Graph) -> int:
+    """Bytes of arguments and results."""
+    return sum(int(v.type.size) * v.type.dtype.itemsize for v in {*graph.params, *graph.results})
 
 
 def _rounded(count: int) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopwright.ir.dims import Extent
+from loopwright.ir.dims import Extent, maximum, minimum
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.ops.construct import size_value
 from loopwright.ir.ops.control import switch
@@ -14,6 +14,16 @@ from loopwright.ir.types import I64, ArrayType
 from loopwright.lower.kernel import kernel
 from loopwright.lower.rules import default_schedule
 from loopwright.lower.target import Target
+
+
+def at_least(size: Extent, k: int) -> Extent:
+    """1 where a size is at least k, else 0."""
+    return minimum(maximum(size - (k - 1), 0), 1)
+
+
+def is_equal(size: Extent, k: int) -> Extent:
+    """1 where a size is k, else 0."""
+    return at_least(size, k) * (1 - at_least(size, k + 1))
 
 
 def as_it_is(n: Node) -> Graph:

@@ -17,11 +17,10 @@ from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.elementwise import same_shape
 from loopwright.ir.ops.selection import convert, select
 from loopwright.ir.schedule import FewTerms, InPlace, Schedule, Tensorize
-from loopwright.lower.choices import chosen
+from loopwright.lower.choices import at_least, chosen
 from loopwright.lower.codegen.products import has_blocks
 from loopwright.lower.control import blocks, sized, strips
 from loopwright.lower.convolution_ops import in_place_of
-from loopwright.lower.few_features import at_least
 from loopwright.lower.kernel import MOST_NODES, kernel, merged, region_of
 from loopwright.lower.rules import default_schedule
 from loopwright.lower.target import Target

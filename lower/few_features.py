@@ -1,21 +1,22 @@
-"""Convolutions of few output features, and of windows of 3x3: hand-written code for them, chosen when sizes are known.
+"""Convolutions of few output features, of windows of 3x3, and of patches: other code for them, chosen when sizes are known.
 
 Tiles have lanes along features, many of which would be empty. Code with lanes along the rows of a window is better where these
 rows fill vectors: for up to four features from eight elements on, up to 20 from 40 on. Windows of 3x3 need a quarter of the
-multiplications in Winograd's form, which is not as accurate: programs with `fast_math` have it, see decision 041.
+multiplications in Winograd's form, which is not as accurate: programs with `fast_math` have it, see decision 041. Both are
+hand-written. Patches are one product (`patches.py`).
 
 Guarantees: the same results, up to the order in which sums add; of Winograd's form, up to the rounding of its tiles.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from loopwright.ir.dims import Extent, floordiv, maximum, minimum, product
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.op import Op
 from loopwright.ir.ops.convolution import FEATURE, IMAGE, SPACE
-from loopwright.lower.choices import as_it_is, chosen
+from loopwright.lower.choices import as_it_is, at_least, chosen, is_equal
 from loopwright.lower.codegen.products import has_own
 from loopwright.lower.convolution_ops import (
     few_features,
@@ -27,6 +28,7 @@ from loopwright.lower.convolution_ops import (
     winograd,
 )
 from loopwright.lower.kernel import kernel
+from loopwright.lower.patches import has_patches, of_patches
 from loopwright.lower.target import Target
 
 SOME, ROW = 4, 8  # so many features more for each so many elements of a window's row ...
@@ -43,20 +45,27 @@ def by_features(n: Node, target: Target, partition: Callable[[Graph], Graph], fa
     convolutions = [m for m in region.nodes if m.op is one_group]
     if len(convolutions) != 1 or not _fits(convolutions[0], target):
         return [n]
+    m, = convolutions
 
-    def made_by(op: Op) -> Graph:
-        return partition(Graph(region.params, tuple([
-            Node(op, m.inputs, m.attrs, m.outputs, m.regions, m.source) if m.op is one_group else m for m in region.nodes]),
-            region.results))
-    many, small = _has_many(convolutions[0]), _has_small_windows(convolutions[0]) if fast_math else 0
-    which = many * (1 - small) + 2 * small  # of these:
-    arms = [partial(made_by, few_features), partial(as_it_is, n), partial(made_by, winograd)]
-    if which == 1:
+    def made_by(nodes: Sequence[Node]) -> Graph:
+        return partition(Graph(region.params, tuple([x for k in region.nodes for x in (nodes if k is m else [k])]),
+                               region.results))
+
+    def by(op: Op) -> Graph:
+        return made_by([Node(op, m.inputs, m.attrs, m.outputs, m.regions, m.source)])
+    small = _has_small_windows(m) if fast_math else 0
+    every: list[tuple[Extent, Callable[[], Graph]]] = [
+        (1, partial(as_it_is, n)), (1 - _has_many(m), partial(by, few_features)), (small, partial(by, winograd)),
+        (has_patches(m), lambda: made_by(in_place_of(of_patches(m), m)))]
+    arms = [arm for arm in every if arm[0] != 0]  # of which the last one counts whose sizes are there
+    which: Extent = 0
+    for k, (is_there, _) in enumerate(arms):
+        which = which * (1 - is_there) + k * is_there
+    if which == 0:
         return [n]
     if isinstance(which, int):
-        return in_place_of(arms[which](), n)
-    first, last = 1 if many == 1 else 0, 3 if small != 0 else 2
-    return chosen(n, which - first, [arm() for arm in arms[first:last]], target)
+        return in_place_of(arms[which][1](), n)
+    return chosen(n, which, [arm() for _, arm in arms], target)
 
 
 def _fits(n: Node, target: Target) -> bool:
@@ -85,12 +94,7 @@ def _has_small_windows(n: Node) -> Extent:
     pixels = product((image[a["lhs_axes"][IMAGE]], *a["count"]))
     enough = maximum(at_least(pixels, PIXELS) * (1 - at_least(features * channels, LARGE)), at_least(pixels, MANY))
     tests = [at_least(features, WIDE), at_least(channels, WIDE), 1 - at_least(features * channels, LARGEST + 1), enough]
-    return product([*tests, *(at_least(k, 3) * (1 - at_least(k, 4)) for k in window)])
-
-
-def at_least(size: Extent, k: int) -> Extent:
-    """1 where a size is at least k, else 0."""
-    return minimum(maximum(size - (k - 1), 0), 1)
+    return product([*tests, *(is_equal(k, 3) for k in window)])
 
 
 def numbers(n: Node) -> tuple[Extent, ...]:

@@ -5,7 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks import contest, frozen, harness, learning, maths, report, typical
+import loopwright as lw
+from benchmarks import contest, frozen, harness, learning, maths, report, scaling, typical
 from benchmarks.goals import GOALS
 from benchmarks.harness import Timing
 from benchmarks.workloads import WORKLOADS
@@ -41,6 +42,29 @@ def test_another_process_takes_turns(quick, monkeypatch, tmp_path):
     workload = "norms of columns, 256x256 f32"
     line = frozen.compared(str(tmp_path), frozen.entries()[workload], 0.0)  # nothing is installed there: it is this very one
     assert re.fullmatch(re.escape(workload) + r"( +[\d.e+]+ [mun]?s){2} +[\d.]+", line)
+
+
+def test_one_thread_and_several_take_turns(quick, monkeypatch):
+    said = []
+    e, = scaling.entries(["logsumexp, 4096x1000"])
+    monkeypatch.setattr(lw, "set_threads", said.append)
+    row = scaling.compared(e, 2)
+    assert row.workload == "logsumexp, 4096x1000 f32" and row.low <= row.gain <= row.high and row.one > 0 < row.several
+    assert said == [1, 1, 2, 1, 2]
+
+
+def test_what_threads_gain_is_enough_by_itself_or_beside_copies():
+    ms = 1e-3
+    rows = [report.Scaling("a", 4 * ms, 2 * ms, 2.0, 1.9, 2.1, 0.1), report.Scaling("b", 4 * ms, 3 * ms, 1.3, 1.2, 1.4, 0.9),
+            report.Scaling("c", 4 * ms, 3 * ms, 1.3, 1.2, 1.4, 0.8)]
+    assert report.scaling_section("2", rows).splitlines()[4:] == [
+        "| a | 4 ms | 2 ms | 2.00 | 1.90 to 2.10 | 10% | met |", "| b | 4 ms | 3 ms | 1.30 | 1.20 to 1.40 | 90% | met |",
+        "| c | 4 ms | 3 ms | 1.30 | 1.20 to 1.40 | 80% | **missed** |"]
+    one = {"processor": "p"}
+    kept = report.with_scaling(report.merged([], [timing("a", "loopwright", 1.0)], 1, one), rows[:2], 2, one)
+    again = report.with_scaling(kept, [report.Scaling("a", 1.0, 1.0, 1.0, 1.0, 1.0, 0.0)], 2, one)
+    assert [(x["workload"], x["gain"]) for x in again[0]["scaling"]["2"]] == [("a", 1.0), ("b", 1.3)]
+    assert again[0]["runs"] == kept[0]["runs"] and len(kept[0]["runs"]["1"]) == 1
 
 
 def test_a_wrong_contender_is_found_out(quick):

@@ -1,5 +1,6 @@
 """Convolutions by hand-written code, few features, gradients by kernels and images: against loops over every position."""
 import re
+from functools import cache
 
 import numpy as np
 import pytest
@@ -158,6 +159,51 @@ def test_convolve_is_numpys(n, m, mode, dtype):
     near(got, want, x)
 
 
+# ---- patches ----------------------------------------------------------------------------------------
+@cache
+def layer(strides, padding, layout):
+    """Windows of any size, at these steps."""
+    names = LAYOUTS[len(strides)]
+    return lw.jit(lambda x, k, bias: np.maximum(lax.conv_general_dilated(
+        x, k, strides, padding, dimension_numbers=(names[0], layout, names[2])) + bias, 0))
+
+
+def with_axes(x, names, order):
+    return np.ascontiguousarray(x.transpose([names.index(k) for k in order]))
+
+
+@examples(60)
+@given(st.sampled_from([((2, 2), "HWIO"), ((4, 4), "OHWI"), ((3, 1), "HWIO"), ((2, 4), "OIHW"), ((4,), "WIO"), ((4,), "OIW")]),
+       st.sampled_from(["SAME", "VALID"]), st.integers(-1, 1), st.integers(0, 3), st.integers(1, 40), st.integers(60, 70),
+       st.sampled_from(["f4", "f8"]), st.integers(0, 99))
+@example(((4, 4), "OHWI"), "VALID", 0, 1, 3, 64, "f4", 0)
+@example(((2, 2), "HWIO"), "SAME", 0, 0, 12, 64, "f8", 0)
+@example(((4,), "OIW"), "SAME", 0, 3, 12, 70, "f4", 0)  # zeros after the last element, and none before
+def test_windows_that_lie_side_by_side(case, padding, more, left, channels, made, dtype, seed):
+    """Windows as large as the steps are, or nearly; images that they fill, or nearly. One compile serves all."""
+    (strides, layout), r = case, np.random.default_rng(seed)
+    names = LAYOUTS[len(strides)]
+    window = [max(s + more * (k == 0), 1) for k, s in enumerate(strides)]
+    extent = [s * r.integers(1, 5) + left for s in strides]
+    x = r.normal(size=(r.integers(0, 4), *extent, channels)).astype(dtype)
+    kernel, bias = r.normal(size=(*window, channels, made)).astype(dtype), r.normal(size=made).astype(dtype)
+    count = [-(-n // s) if padding == "SAME" else (n - w) // s + 1 for n, s, w in zip(extent, strides, window, strict=True)]
+    over = [max((c - 1) * s + w - n, 0) for c, s, w, n in zip(count, strides, window, extent, strict=True)]
+    pads = [(n // 2, n - n // 2) if padding == "SAME" else (0, 0) for n in over]
+    want = np.maximum(expected(x.astype("f8"), kernel.astype("f8"), (strides, pads, (1,) * len(strides))) + bias, 0)
+    near(layer(strides, padding, layout)(x, with_axes(kernel, names[1], layout), bias), want, x)
+
+
+def test_patches_are_a_product_where_that_is_worth_a_copy():
+    def made(window, features, extent=32):
+        f = layer((4, 4), "SAME", "HWIO")
+        text = lw.jit(f, dynamic=False).lower(np.ones((1, extent, extent, 3), "f4"), np.ones((*window, 3, features), "f4"),
+                                              np.ones(features, "f4")).module
+        return "gemm" in re.findall(r'implementation="(\w+)"', text)
+    assert made((4, 4), 96)
+    assert not made((4, 5), 96) and not made((4, 4), 96, 33) and not made((4, 4), 32)
+
+
 # ---- what is chosen ---------------------------------------------------------------------------------
 def test_known_numbers_of_features_choose_at_once():
     def f(x, k):
@@ -167,6 +213,11 @@ def test_known_numbers_of_features_choose_at_once():
     for features, made in ((3, few), (64, ["generated"])):
         text = lw.jit(f, dynamic=False).lower(x, np.ones((3, 3, 16, features), "f4")).module
         assert re.findall(r'implementation="(\w+)"', text) == made
+
+
+def test_programs_that_cut_patches_are_text():
+    f, args = layer((4, 4), "VALID", "OHWI"), (draw((2, 8, 12, 5), "f4"), draw((64, 4, 4, 5), "f4", seed=1), draw((64,), "f4"))
+    np.testing.assert_array_equal(lw.parse(f.lower(*args).module).compile()(*args), f(*args))
 
 
 @pytest.mark.parametrize("features", [3, 64])
