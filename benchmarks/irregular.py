@@ -13,13 +13,17 @@ from loopwright import lax
 
 
 def transposed() -> list[Timing]:
-    """transpose(x, (2, 0, 1)) + y of 256 x 256 x 256 float32."""
+    """transpose(x, (2, 0, 1)) + y of 256 x 256 x 256 float32; all axes the other way round."""
     x, y = np.random.default_rng(0).normal(size=(2, 256, 256, 256)).astype("float32")
 
-    def program(xp):
-        return lambda x, y: xp.transpose(x, (2, 0, 1)) + y
-    return contest("transpose (2, 0, 1) + add, 256^3 f32", (x, y), program(np), jax=lambda jax: program(jax.numpy),
-                   torch=lambda torch, optimised: optimised(lambda x, y: x.permute(2, 0, 1) + y))
+    def program(xp, order):
+        return lambda x, y: xp.transpose(x, order) + y
+
+    def row(order, size, *args):
+        return contest(f"transpose {order} + add, {size} f32", args, program(np, order),
+                       jax=lambda jax: program(jax.numpy, order),
+                       torch=lambda torch, optimised: optimised(lambda x, y: x.permute(order) + y))
+    return row((2, 0, 1), "256^3", x, y) + row((2, 1, 0), "64x128x256", x[:64, :128].copy(), y[:, :128, :64].copy())
 
 
 # ---- all pairs ----------------------------------------------------------------------------------

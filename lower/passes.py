@@ -5,14 +5,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from loopwright.ir.dims import Shape
-from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, Reduce, Size, walk
+from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, Prefix, Reduce, Scatter, Size, walk
 from loopwright.ir.nest import For, Nest
-from loopwright.ir.schedule import Instruction, Interleave, OnePass
+from loopwright.ir.schedule import Instruction, Interleave, OnePass, Parallel, Reorder, Schedule
 from loopwright.lower.fusing import by_rows, expressions, transposed_loads
 from loopwright.lower.joining import join
-from loopwright.lower.scheduling import build_nest
+from loopwright.lower.scheduling import build_nest, nest_or_none
 from loopwright.lower.survey import Survey
 from loopwright.lower.target import Target
+from loopwright.lower.tiling import loops
 
 FEW_ROWS = 16  # that reductions of columns fold in registers
 MOST_JOINED = 4  # reductions that share a pass
@@ -64,6 +65,30 @@ def goes_in_tiles(nest: Nest, target: Target) -> bool:
             driven_out = not isinstance(elements, int) or 2 * size * elements > target.cache_bytes  # with what is stored
             return not isinstance(rows, int) or rows >= fewest or (rows > 1 and size >= WORD and driven_out)
     return False
+
+
+def nearer(s: Survey, schedule: Schedule, plain: Nest, target: Target) -> Schedule:
+    """With the loop that goes along the memory of what is read moved to right around that of the vectors, where that lets the
+    two go in tiles. plain: the nest without fused loops."""
+    if s.loops < 3 or s.level < s.loops or isinstance(s.root.expr, Scatter | Prefix) or not reads_across(s, plain):
+        return schedule
+    nest = build_nest(s.region, schedule, "probe").nest
+    if goes_in_tiles(nest, target):
+        return schedule
+    names = [f.index.name for f in loops(nest.body)]
+    for k, name in enumerate(names[:-2]):
+        order = (*names[:k], *names[k + 1:-1], name, names[-1])
+        moved = (*[x for x in schedule if x != Parallel()], Reorder(order))
+        made = nest_or_none(s.region, moved)
+        if made is not None and goes_in_tiles(made, target):
+            return (*moved, *([Parallel(order[:-1])] if Parallel() in schedule else []))
+    return schedule
+
+
+def reads_across(s: Survey, nest: Nest) -> bool:
+    """Whether a loop other than the last walks something element by element."""
+    return any(isinstance(x, Load) and x.index and x.index[-1] in s.index[:s.loops - 1]
+               for e in expressions(nest.body) for x in walk(e)) if s.loops > 1 else False
 
 
 def goes_across(s: Survey, placement: list[Instruction]) -> bool:

@@ -47,7 +47,18 @@ from loopwright.lower.fusing import expressions, together
 from loopwright.lower.instructions import MOST_CHANNELS, MOST_COLUMNS, MOST_INTERLEAVED
 from loopwright.lower.jamming import worth_of
 from loopwright.lower.keeping import WORTH_KEEPING, placement_of
-from loopwright.lower.passes import TILED, WORD, goes_across, goes_by_rows, goes_in_tiles, one_pass_rules, probe, scattered
+from loopwright.lower.passes import (
+    TILED,
+    WORD,
+    goes_across,
+    goes_by_rows,
+    goes_in_tiles,
+    nearer,
+    one_pass_rules,
+    probe,
+    reads_across,
+    scattered,
+)
 from loopwright.lower.row_products import row_products
 from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest, nest_or_none, with_in_place
 from loopwright.lower.short_rows import beside, reads_once, rows_of
@@ -112,7 +123,7 @@ def _for_any_sizes(s: Survey, target: Target, *, few_rows: bool = False) -> tupl
     scheduled = build_nest(region, schedule, "probe")
     if not _prefetches(scheduled.nest):  # no array lies as the rows do
         schedule = tuple([x for x in schedule if not isinstance(x, PrefetchRow)])
-    schedule = (*schedule, *fuse_rules(s, scheduled))
+    schedule = nearer(s, (*schedule, *fuse_rules(s, scheduled)), scheduled.nest, target)
     schedule = (*schedule, *_pass_rules(s, schedule, scheduled, target))
     schedule = (*schedule, *_short_rows(s, schedule, target), *_shared_folds(s, schedule))
     return (*schedule, *_in_runs(s, schedule), *_at_once(s, schedule, target)), scheduled
@@ -461,19 +472,13 @@ def _pass_rules(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Tar
              if isinstance(r.expr, Reduce)]
     alike = [(a[0], b[0]) for a, b in pairwise(folds) if a[1:] == b[1:]]
     across = _across_lanes(s, schedule) and not isinstance(s.root.expr, Scatter | Prefix)
-    if not (alike or across or _reads_across(s, scheduled.nest)):
+    if not (alike or across or reads_across(s, scheduled.nest)):
         return []
     nest = build_nest(s.region, schedule, "probe").nest
     if across and goes_by_rows(nest):
         return [ByRows()]
     along = any(isinstance(x, AddAlong) for x in schedule)  # rows are added up in their order
     return [*one_pass_rules(nest, alike), *([Tiles()] if not along and goes_in_tiles(nest, target) else [])]
-
-
-def _reads_across(s: Survey, nest: Nest) -> bool:
-    """Whether a loop other than the last walks something element by element."""
-    return any(isinstance(x, Load) and x.index and x.index[-1] in s.index[:s.loops - 1]
-               for e in expressions(nest.body) for x in walk(e)) if s.loops > 1 else False
 
 
 def _across_lanes(s: Survey, schedule: Schedule) -> bool:

@@ -1,6 +1,7 @@
 """The default schedules have the properties that make their kernels fast, and keep the meaning over sizes."""
 import contextlib
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -24,7 +25,9 @@ from loopwright.ir.schedule import (
     Fuse,
     Inline,
     OnePass,
+    Parallel,
     PrefetchRow,
+    Reorder,
     Tiles,
     Unroll,
     Vectorize,
@@ -337,13 +340,38 @@ def test_gradients_of_a_layernorm_have_the_right_values(n, m):
 
 # ---- transposed memory ---------------------------------------------------------------------------
 TRANSPOSED = [lambda x: np.transpose(x, (2, 0, 1)) * 2, lambda x: np.swapaxes(x, 1, 2) + np.swapaxes(x, 1, 2)[0],
-              lambda x: np.abs(x[0].T) + 1, lambda x: x[:, 0].T[::-1] + x[0, 0, 0], lambda x: x[:, :, ::-1].T.copy()]
+              lambda x: np.abs(x[0].T) + 1, lambda x: np.transpose(x, (2, 1, 0)) * 2,
+              lambda x: x[:, 0].T[::-1] + x[0, 0, 0], lambda x: x[:, :, ::-1].T.copy()]
 
 
-@pytest.mark.parametrize("f", TRANSPOSED[:3])
+@pytest.mark.parametrize("f", TRANSPOSED[:4])
 def test_arrays_that_are_read_across_the_loops_are_read_in_tiles(f):
     [(_, schedule)] = schedules(f, np.ones((3, 4, 5), "f4"))
     assert Tiles() in schedule and from_json(to_json(schedule)) == schedule
+
+
+def test_loops_change_places_where_tiles_need_them_together():
+    def kept(f, shape):
+        [(_, schedule)] = schedules(f, np.ones(shape, "f4"))
+        return [x.loops for x in schedule if isinstance(x, Reorder | Parallel)]
+    assert kept(lambda x: np.transpose(x, (2, 1, 0)), (3, 4, 5)) == [("i1", "i0", "i2"), ("i1", "i0")]
+    assert kept(lambda x: np.transpose(x, (3, 1, 2, 0)), (3, 4, 5, 6)) == [("i1_i2", "i0", "i3"), ("i1_i2", "i0")]
+    assert kept(lambda x: np.transpose(x, (0, 2, 1)), (3, 4, 5)) == [()]
+
+
+@cache
+def permuted(order):
+    return lw.jit(lambda x, y: np.transpose(x, order) + y)
+
+
+@examples(40)
+@given(st.permutations(range(3)) | st.permutations(range(4)) | st.permutations(range(5)), st.data(),
+       st.sampled_from(["f4", "f8", "u1", "i2", "c8"]), st.integers(0, 99))
+def test_axes_in_any_order(order, data, dtype, seed):
+    shape = data.draw(st.tuples(*[st.integers(1, {3: 60, 4: 20, 5: 9}[len(order)])] * len(order)))
+    r = np.random.default_rng(seed)
+    x, y = ((r.normal(size=n) * 50).astype(dtype) for n in (shape, [shape[k] for k in order]))
+    np.testing.assert_array_equal(permuted(tuple(order))(x, y), np.transpose(x, order) + y)
 
 
 def test_what_is_read_along_the_loops_or_is_short_has_no_tiles():
