@@ -298,6 +298,19 @@ class FewTerms:
 
 
 @dataclass(frozen=True)
+class FewUpdates:
+    """Where the root is a scatter that combines rows, of symbolic size, with what is there, and these turn out to have 1 or 2
+    elements, do the same with their size known: what was stored under a mask is slow to read back. Which size it is, is asked
+    at run time.
+
+    before: for k: for j by 16, masked: y[t[k], j] += v[k, j]
+    after:  if n == 1: for k: y[t[k], 0] += v[k, 0]
+            else if n == 2: for k: y[t[k], 0:2] += v[k, 0:2]
+            else: as before
+    """
+
+
+@dataclass(frozen=True)
 class ByColumns:
     """Where the root's only axis, of symbolic size, across which folds go, turns out to have 2 to 4 positions, fold for each of
     them by itself, with lanes along the fold, by a schedule that the rules write for that. So where the last axis of what is
@@ -406,9 +419,9 @@ class InPlace:
 
 
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Distribute | Tensorize | Pack \
-    | Skip | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | FewColumns | FewSteps | FewTerms | ByColumns | Squeeze \
-    | AddAlong | OnePass | Tiles | Jam | InRuns | InPlace | Threads | Bind | InShared | InRegisters | InTiles | InPasses \
-    | ByOwner | InAnyOrder
+    | Skip | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | FewColumns | FewSteps | FewTerms | FewUpdates | ByColumns \
+    | Squeeze | AddAlong | OnePass | Tiles | Jam | InRuns | InPlace | Threads | Bind | InShared | InRegisters | InTiles \
+    | InPasses | ByOwner | InAnyOrder
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in get_args(Instruction)}
 

@@ -11,6 +11,7 @@ Guarantees: every element is computed by the same expression; the terms of a con
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product as pairs_of
 
 from loopwright.ir.dims import Dim, Extent, product, substitute, symbol_of, symbols_in
@@ -22,6 +23,7 @@ from loopwright.ir.schedule import (
     FewColumns,
     FewSteps,
     FewTerms,
+    FewUpdates,
     Fuse,
     Inline,
     InPlace,
@@ -46,13 +48,17 @@ ADDED = range(2, 9)  # of the symbol, where rows are added up
 FEATURES, WINDOWS = VALUES, (3, 5, 7)  # of a convolution that has bodies of its own: along each axis
 WORDS = 16  # lanes of numbers of 4 bytes, of the longest vectors
 SPELLED = 50  # terms of its sum: with more, tiles are as quick
-Few = FewColumns | FewSteps | FewTerms | ByColumns
+UPDATED = 1, 2  # elements of a row of updates: three under a mask take less time than three one by one
+Few = FewColumns | FewSteps | FewTerms | FewUpdates | ByColumns
 
 
 def few_cases(region: Graph, x: Few) -> tuple[Values, ...]:
     """The values of symbols for which the region has a body of its own."""
     if isinstance(x, ByColumns):
         return _few_to_fold(region)
+    if isinstance(x, FewUpdates):
+        name = symbol_of(region.results[0].type.shape[-1])
+        return tuple([((name, k),) for k in UPDATED]) if name else ()
     return _few_terms(region, x) if isinstance(x, FewTerms) else _few_positions(region, x)
 
 
@@ -113,8 +119,10 @@ def with_few(region: Graph, x: Few, nest: Nest, fused: Sequence[Fuse], *, may_fa
     few, inside = _worth_it(few_cases(region, x), region, may_fail), every(nest.body)
     is_map = all(isinstance(s, For | Store) for s in inside)
     check(bool(few), x, "no sum or axis may turn out to be so short")
-    adds = isinstance(x, ByColumns) and adds_up(region)
-    check(adds or all(s.combine == "set" for s in inside if isinstance(s, Store)), x, "the kernel updates what is there")
+    adds = isinstance(x, FewUpdates) or (isinstance(x, ByColumns) and adds_up(region))
+    updates = any(s.combine != "set" for s in inside if isinstance(s, Store))
+    check(adds or not updates, x, "the kernel updates what is there")
+    check(updates or not isinstance(x, FewUpdates), x, "the kernel combines nothing with what is there")
     if isinstance(x, ByColumns):
         check(not may_fail, x, "the kernel may fail")
         check(go_by_columns(region), x, "columns need one another")
@@ -139,11 +147,27 @@ def _filling(region: Graph, x: FewColumns, fused: Sequence[Fuse]) -> tuple[Exten
     return product(outer[first:]), x.lanes // (4 if x.lanes <= WORDS else 2)
 
 
+def lanes_of_updates(size: Extent, lanes: int) -> int:
+    """As many as rows of a few elements have, if these are a vector."""
+    return size if size in (1, 2, 4) and size < lanes else lanes  # type: ignore[operator,return-value]
+
+
+def _in_whole_vectors(schedule: Schedule, region: Graph) -> Schedule:
+    """With no lanes past the last element of a row of updates, whose loop is the root's last, and is one vector then."""
+    loops = [x for x in schedule if isinstance(x, Vectorize)]
+    last = max(loops, key=lambda x: x.loop)
+    new = replace(last, lanes=lanes_of_updates(region.results[0].type.shape[-1], last.lanes))
+    kept = [x for x in schedule if x != Unroll(last.stage, getattr(x, "factor", 1))]
+    return tuple([new if x == last else x for x in kept if x != last or new.lanes > 1])
+
+
 def spelled_out(schedule: Schedule, region: Graph) -> Schedule:
     """The schedule of such a region, of a kernel with this one: where columns are few, lanes run along the axis before."""
     few = next(x for x in schedule if isinstance(x, Few))
     if isinstance(few, ByColumns):
         return tuple([x for x in schedule if not isinstance(x, ByColumns | Squeeze)])
+    if isinstance(few, FewUpdates):
+        return _in_whole_vectors(tuple([x for x in schedule if x != few]), region)
     if isinstance(few, FewSteps):
         return tuple([x for x in schedule if not isinstance(x, FewSteps | Tiles | ShortRows | Squeeze)])
     root = next(k for k, n in enumerate(region.nodes) if region.results[0] in n.outputs)

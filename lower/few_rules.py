@@ -7,7 +7,7 @@ from __future__ import annotations
 from loopwright.ir.loops import Load, Prefix, Reduce, Scatter, walk
 from loopwright.ir.nest import For, Reduction, Store
 from loopwright.ir.ops.windows import windows
-from loopwright.ir.schedule import FewSteps, Fuse, Instruction, Schedule, ShortRows, Squeeze
+from loopwright.ir.schedule import FewSteps, FewUpdates, Fuse, Instruction, Schedule, ShortRows, Squeeze, Vectorize
 from loopwright.lower.by_columns import adds_up
 from loopwright.lower.contractions import is_contraction
 from loopwright.lower.few_columns import few_cases, go_by_columns
@@ -47,6 +47,15 @@ def few_steps(s: Survey, schedule: Schedule, scheduled: Scheduled) -> list[Instr
              if lane not in walk(x.index[-1]) and any(lane in walk(part) for part in x.index[:-1])}
     steps = [FewSteps(k) for k in range(len(s.region.params)) if f"x{k}" in apart]
     return [*[x for x in steps if few_cases(s.region, x)][:1]]
+
+
+def few_updates(s: Survey, schedule: Schedule) -> list[Instruction]:
+    """Such updates of rows, by lanes that go along them."""
+    e = s.root.expr
+    if not isinstance(e, Scatter) or e.combine == "set" or not e.over or e.target[-1:] != (e.over[-1][0],):
+        return []
+    along = any(isinstance(x, Vectorize) and x.loop == len(s.index) + len(e.over) - 1 for x in schedule)
+    return [FewUpdates()] if along and few_cases(s.region, FewUpdates()) else []
 
 
 def squeeze(s: Survey, schedule: Schedule, scheduled: Scheduled) -> list[Instruction]:

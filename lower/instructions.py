@@ -18,6 +18,7 @@ from loopwright.ir.schedule import (
     FewColumns,
     FewSteps,
     FewTerms,
+    FewUpdates,
     Fuse,
     Inline,
     InPlace,
@@ -64,7 +65,7 @@ class Decisions:
     parallel: Parallel | None = None
     by_rows: bool = False
     short: ShortRows | None = None
-    few: FewColumns | FewSteps | FewTerms | ByColumns | None = None
+    few: FewColumns | FewSteps | FewTerms | FewUpdates | ByColumns | None = None
     squeezes: bool = False
     tiled: bool = False
     jam: Jam | None = None
@@ -114,7 +115,7 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.by_rows = True
             case ShortRows():
                 d.short = x
-            case FewColumns() | FewSteps() | FewTerms() | ByColumns():
+            case FewColumns() | FewSteps() | FewTerms() | FewUpdates() | ByColumns():
                 check(d.few is None, x, "one axis has few positions")
                 d.few = x
             case Squeeze():

@@ -41,8 +41,8 @@ from loopwright.ir.schedule import (
 from loopwright.ir.types import BF16, BOOL, F16
 from loopwright.lower.chains import blocks_of_rows
 from loopwright.lower.contractions import is_contraction, product_schedule
-from loopwright.lower.few_columns import one_of_few
-from loopwright.lower.few_rules import few_steps, may_go_by_columns, squeeze
+from loopwright.lower.few_columns import lanes_of_updates, one_of_few
+from loopwright.lower.few_rules import few_steps, few_updates, may_go_by_columns, squeeze
 from loopwright.lower.fusing import expressions, together
 from loopwright.lower.instructions import MOST_CHANNELS, MOST_COLUMNS, MOST_INTERLEAVED
 from loopwright.lower.jamming import worth_of
@@ -336,9 +336,13 @@ def _widest(s: Survey, in_memory: bool = False, rows: int | None = None) -> int:
 
 
 def _scatter_lanes(s: Survey, e: Scatter, lanes: int) -> list[Instruction]:
-    """The update's last loop may have lanes where it walks the last axis of the target itself."""
+    """The update's last loop may have lanes where it walks the last axis of the target itself: no more than rows of few
+    elements have, since what was stored under a mask is slow to read back."""
     out: list[Instruction] = [Vectorize(_number(s), len(s.index) - 1, lanes)] if s.index else []
     if e.over and e.target and e.target[-1] == e.over[-1][0] and e.over[-1][0] not in e.target[:-1]:
+        lanes = lanes_of_updates(e.over[-1][1], lanes)
+        if lanes == 1:
+            return out
         unroll = Unroll(_number(s), _in_flight(s, 4, range(len(s.stages))))
         out += [Vectorize(_number(s), len(s.index) + len(e.over) - 1, lanes), unroll]
     return out
@@ -436,6 +440,8 @@ def _few_columns(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Ta
     rank, folds = len(s.index), any(isinstance(r.expr, Reduce | Prefix | Scatter) for r in s.stages)
     if any(n.op is windows for n in s.region.nodes):
         return []
+    if updates := few_updates(s, schedule):
+        return updates
     fused = any(isinstance(x, Fuse) and (not rank or x.loop + x.count == rank) for x in schedule)
     across = folds and (_across_lanes(s, schedule) or not (rank or fused))
     if len(scheduled.sites) == 1 and may_go_by_columns(s, across=across, apart=not fused):

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 import loopwright as lw
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.expansion import expanded
-from loopwright.ir.schedule import ByColumns, FewColumns, FewSteps, FewTerms, Fuse, Inline, Tensorize, from_json, to_json
+from loopwright.ir.schedule import (
+    ByColumns,
+    FewColumns,
+    FewSteps,
+    FewTerms,
+    FewUpdates,
+    Fuse,
+    Inline,
+    Tensorize,
+    from_json,
+    to_json,
+)
 from loopwright.lower import program
 from loopwright.lower.codegen import bodies
 from loopwright.lower.partition import partition
@@ -375,3 +386,59 @@ def test_windows_of_few_features_in_a_schedule():
     other = next(k for k in range(len(region.nodes)) if k != few.stage)
     with pytest.raises(ScheduleError, match="turn out to be so short"):
         build_nest(region, tuple([replace(x, stage=other) if x is few else x for x in schedule]), "k")
+
+
+# ---- updates of rows of few elements ------------------------------------------------------------
+def added(total, i, rows):
+    total = np.copy(total)
+    np.add.at(total, i, rows)
+    return total
+
+
+def extremes(total, i, rows):
+    total = np.copy(total)
+    np.maximum.at(total, i, rows)
+    return total
+
+
+UPDATES = {f: lw.jit(lambda total, i, rows, f=f: f(total, i, rows)) for f in (added, extremes)}
+
+
+@examples(40)
+@given(st.sampled_from([(added, "f4"), (added, "f8"), (added, "i2"), (added, "c8"), (extremes, "f4"), (extremes, "i2")]),
+       st.integers(1, 5), st.integers(1, 9), st.integers(0, 60) | st.just(6000), st.booleans(), st.integers(0, 99))
+def test_rows_of_few_elements_are_updated(case, width, count, updates, in_order, seed):
+    (f, dtype), r = case, np.random.default_rng(seed)
+    i = r.integers(-count, count, updates)
+    i = np.sort(i) if in_order else i
+    total, rows = ((r.normal(size=(n, width)) * 50).astype(dtype) for n in (count, updates))
+    np.testing.assert_allclose(UPDATES[f](total, i, rows), f(total, i, rows), rtol=1e-3, atol=1e-2)
+
+
+def test_the_first_call_with_so_few_elements_compiles_for_them(made):
+    f = lw.jit(lambda total, i, rows: added(total, i, rows))
+    for width, names in ((8, []), (1, ["1"]), (3, ["1"]), (2, ["1", "2"])):
+        f(np.zeros((9, width), "f4"), np.zeros(6000, "i8"), np.ones((6000, width), "f4"))
+        assert sorted({name.partition("_few")[2] for name in made if "_few" in name}) == names
+    assert f.compiles == 1
+
+
+def test_errors_of_updates_of_few_elements_name_the_index():
+    f = lw.jit(lambda total, i, rows: added(total, i, rows))
+    for width in (8, 1, 2):
+        i = np.zeros(6000, "i8")
+        i[-1] = 9
+        with pytest.raises(IndexError, match=r"index 9 is out of bounds for axis 0 with size 9"):
+            f(np.zeros((9, width), "f4"), i, np.ones((6000, width), "f4"))
+        with pytest.raises(IndexError, match=r"index 0 is out of bounds for axis 0 with size 0"):
+            f(np.zeros((0, width), "f4"), np.zeros(6000, "i8"), np.ones((6000, width), "f4"))
+
+
+def test_updates_in_a_schedule():
+    graph = lw.make_graph(added)(np.zeros((9, 7), "f4"), np.zeros(60, "i8"), np.ones((60, 7), "f4"))
+    kernel, = [n for n in partition(expanded(graph), host_target(), blas=True).nodes if n.regions]
+    schedule = kernel.attrs["schedule"]
+    assert FewUpdates() in schedule and from_json(to_json(schedule)) == schedule
+    with pytest.raises(ScheduleError, match="combines nothing"):
+        (region, map_schedule), = kernels(lambda x: x * 2, np.ones((60, 7), "f4"))
+        build_nest(region, (*[x for x in map_schedule if not isinstance(x, FewColumns | FewSteps)], FewUpdates()), "k")

@@ -14,6 +14,7 @@ from loopwright.ir.schedule import (
     FewColumns,
     FewSteps,
     FewTerms,
+    FewUpdates,
     Fuse,
     Inline,
     InPlace,
@@ -41,7 +42,7 @@ from loopwright.ir.schedule import (
 _ORDER: tuple[tuple[type[Instruction], ...], ...] = (
     (Inline, ComputeAt, AddAlong), (Interleave,), (Threads,), (Bind,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,), (Rfactor,),
     (Split, Reorder, Distribute, Tensorize, Pack, Skip), (Parallel,), (ByRows,), (OnePass,), (ShortRows,),
-    (FewColumns, FewSteps, FewTerms, ByColumns, Squeeze),
+    (FewColumns, FewSteps, FewTerms, FewUpdates, ByColumns, Squeeze),
     (Tiles, Jam),
     (InShared, InRegisters, InTiles, ByOwner, InAnyOrder, InRuns), (InPlace,))
 _RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
@@ -71,8 +72,8 @@ def topic(x: Instruction) -> object:
             return "threads"
         case PrefetchRow(stage) | OnePass(stage) | Rfactor(stage):
             return type(x), stage
-        case ByRows() | ShortRows() | FewColumns() | FewSteps() | FewTerms() | ByColumns() | Squeeze() | Tiles() | Jam() \
-                | InRuns():
+        case ByRows() | ShortRows() | FewColumns() | FewSteps() | FewTerms() | FewUpdates() | ByColumns() | Squeeze() \
+                | Tiles() | Jam() | InRuns():
             return type(x)
     return "loops"
 
