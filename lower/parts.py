@@ -116,9 +116,10 @@ def columns_in_parts(sums: str, columns: Block, over: tuple[Block, ...], value: 
         found, body = Load(whole.name, (at,), value.dtype), (Allocate(whole), copied)
     assert isinstance(found, Load)
     divide = Parts(found, target.name, place(block), square, columns=columns, parts=number)
-    panels = For(panel, columns.extent, (*body, divide), origin=first, length=None if first is None else count, step=width)
-    squares = For(block, last.extent, (panels,), origin=start, length=length, step=SQUARE)
-    return (target,), around(over[:-1], (squares,)), place(last.index)
+    panels = For(panel, columns.extent, (), origin=first, length=None if first is None else count, step=width)
+    squares = For(block, last.extent, (), origin=start, length=length, step=SQUARE)
+    outer, inner = (panels, squares) if body else (squares, panels)  # what is copied first lies along the terms
+    return (target,), around(over[:-1], (outer.with_body((inner.with_body((*body, divide)),)),)), place(last.index)
 
 
 def _lies_in_columns(value: Expr, column: Index) -> bool:

@@ -3,14 +3,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from loopwright.ir.dims import Shape
 from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, Prefix, Reduce, Scatter, Size, walk
 from loopwright.ir.nest import For, Nest
-from loopwright.ir.schedule import Instruction, Interleave, OnePass, Parallel, Reorder, Schedule
+from loopwright.ir.schedule import (
+    AddAlong,
+    ByRows,
+    Instruction,
+    Interleave,
+    OnePass,
+    Parallel,
+    Reorder,
+    Schedule,
+    Tiles,
+    Vectorize,
+)
 from loopwright.lower.fusing import by_rows, expressions, transposed_loads
 from loopwright.lower.joining import join
-from loopwright.lower.scheduling import build_nest, nest_or_none
+from loopwright.lower.scheduling import Scheduled, build_nest, nest_or_none
 from loopwright.lower.survey import Survey
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import loops
@@ -22,7 +34,28 @@ TILED = 6  # elements of less than a word in rows that are read across, from whi
 WORD = 4  # bytes: shorter numbers that lie few apart are loaded with those between them
 
 
-def goes_by_rows(nest: Nest) -> bool:
+def pass_rules(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Target) -> list[Instruction]:
+    """In which order the fused loops go through what they read, where it is not the plain one."""
+    folds = [(k, r.node.outputs[0].type.rank, [n for _, n in r.expr.over]) for k, r in enumerate(s.stages)
+             if isinstance(r.expr, Reduce)]
+    alike = [(a[0], b[0]) for a, b in pairwise(folds) if a[1:] == b[1:]]
+    across = across_lanes(s, schedule) and not isinstance(s.root.expr, Scatter | Prefix)
+    if not (alike or across or _reads_across(s, scheduled.nest)):
+        return []
+    nest = build_nest(s.region, schedule, "probe").nest
+    if across and _goes_by_rows(nest):
+        return [ByRows()]
+    along = any(isinstance(x, AddAlong) for x in schedule)  # rows are added up in their order
+    return [*_one_pass_rules(nest, alike), *([Tiles()] if not along and _goes_in_tiles(nest, target) else [])]
+
+
+def across_lanes(s: Survey, schedule: Schedule) -> bool:
+    """Whether the root's lanes hold the reductions."""
+    lanes = any(isinstance(x, Vectorize) and (x.stage, x.loop) == (s.stages.index(s.root), s.loops - 1) for x in schedule)
+    return lanes and s.level == s.loops
+
+
+def _goes_by_rows(nest: Nest) -> bool:
     """Columns alone, that may be more than a step of the lanes, and more rows than registers fold. Inside another loop each
     part is likely small enough for the caches as it is."""
     outer = nest.body[0]
@@ -33,7 +66,7 @@ def goes_by_rows(nest: Nest) -> bool:
     return long and any(not isinstance(n, int) or n > FEW_ROWS for n in extents)
 
 
-def one_pass_rules(nest: Nest, alike: list[tuple[int, int]]) -> list[Instruction]:
+def _one_pass_rules(nest: Nest, alike: list[tuple[int, int]]) -> list[Instruction]:
     """Reductions one after the other, over the same loops, share a pass, a few at a time."""
     out: list[Instruction] = []
     together = {a: 1 for a, _ in alike}  # how many share the pass of a stage
@@ -48,7 +81,7 @@ def one_pass_rules(nest: Nest, alike: list[tuple[int, int]]) -> list[Instruction
     return out
 
 
-def goes_in_tiles(nest: Nest, target: Target) -> bool:
+def _goes_in_tiles(nest: Nest, target: Target) -> bool:
     """Whether the last two loops read a few arrays across, and may make tiles: whole ones, or most of one where lanes can be
     masked. Of fewer rows only where each would read words that the one before it has driven out of the cache."""
     body = nest.body
@@ -70,22 +103,22 @@ def goes_in_tiles(nest: Nest, target: Target) -> bool:
 def nearer(s: Survey, schedule: Schedule, plain: Nest, target: Target) -> Schedule:
     """With the loop that goes along the memory of what is read moved to right around that of the vectors, where that lets the
     two go in tiles. plain: the nest without fused loops."""
-    if s.loops < 3 or s.level < s.loops or isinstance(s.root.expr, Scatter | Prefix) or not reads_across(s, plain):
+    if s.loops < 3 or s.level < s.loops or isinstance(s.root.expr, Scatter | Prefix) or not _reads_across(s, plain):
         return schedule
     nest = build_nest(s.region, schedule, "probe").nest
-    if goes_in_tiles(nest, target):
+    if _goes_in_tiles(nest, target):
         return schedule
     names = [f.index.name for f in loops(nest.body)]
     for k, name in enumerate(names[:-2]):
         order = (*names[:k], *names[k + 1:-1], name, names[-1])
         moved = (*[x for x in schedule if x != Parallel()], Reorder(order))
         made = nest_or_none(s.region, moved)
-        if made is not None and goes_in_tiles(made, target):
+        if made is not None and _goes_in_tiles(made, target):
             return (*moved, *([Parallel(order[:-1])] if Parallel() in schedule else []))
     return schedule
 
 
-def reads_across(s: Survey, nest: Nest) -> bool:
+def _reads_across(s: Survey, nest: Nest) -> bool:
     """Whether a loop other than the last walks something element by element."""
     return any(isinstance(x, Load) and x.index and x.index[-1] in s.index[:s.loops - 1]
                for e in expressions(nest.body) for x in walk(e)) if s.loops > 1 else False

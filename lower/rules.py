@@ -7,7 +7,6 @@ twice is kept in a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph
@@ -16,9 +15,7 @@ from loopwright.ir.monoids import any_order
 from loopwright.ir.nest import Allocate, For, Nest, Prefetch, Reduction
 from loopwright.ir.ops.windows import windows
 from loopwright.ir.schedule import (
-    AddAlong,
     ByColumns,
-    ByRows,
     ComputeAt,
     FewColumns,
     Fuse,
@@ -47,18 +44,7 @@ from loopwright.lower.fusing import expressions, together
 from loopwright.lower.instructions import MOST_CHANNELS, MOST_COLUMNS, MOST_INTERLEAVED
 from loopwright.lower.jamming import worth_of
 from loopwright.lower.keeping import WORTH_KEEPING, placement_of
-from loopwright.lower.passes import (
-    TILED,
-    WORD,
-    goes_across,
-    goes_by_rows,
-    goes_in_tiles,
-    nearer,
-    one_pass_rules,
-    probe,
-    reads_across,
-    scattered,
-)
+from loopwright.lower.passes import TILED, WORD, across_lanes, goes_across, nearer, pass_rules, probe, scattered
 from loopwright.lower.row_products import row_products
 from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest, nest_or_none, with_in_place
 from loopwright.lower.short_rows import beside, reads_once, rows_of
@@ -116,15 +102,13 @@ def _for_any_sizes(s: Survey, target: Target, *, few_rows: bool = False) -> tupl
         if product is not None:
             return product, None
     lanes = _lanes_rules(s, placement, target)
-    loops = 0 if isinstance(s.root.expr, Scatter) else s.loops - isinstance(s.root.expr, Prefix)
     interleave: list[Instruction] = [Interleave()] if s.loops < len(s.index) else []
-    parallel: list[Instruction] = [Parallel()] if loops and not _is_tiny(region) else []
-    schedule = (*placement, *interleave, *lanes, *_prefetch_rules(s, lanes, target), *parallel)
+    schedule = (*placement, *interleave, *lanes, *_prefetch_rules(s, lanes, target), *_parallel_rules(s))
     scheduled = build_nest(region, schedule, "probe")
     if not _prefetches(scheduled.nest):  # no array lies as the rows do
         schedule = tuple([x for x in schedule if not isinstance(x, PrefetchRow)])
     schedule = nearer(s, (*schedule, *fuse_rules(s, scheduled)), scheduled.nest, target)
-    schedule = (*schedule, *_pass_rules(s, schedule, scheduled, target))
+    schedule = (*schedule, *pass_rules(s, schedule, scheduled, target))
     schedule = (*schedule, *_short_rows(s, schedule, target), *_shared_folds(s, schedule))
     return (*schedule, *_in_runs(s, schedule), *_at_once(s, schedule, target)), scheduled
 
@@ -221,6 +205,15 @@ def _prefetch_rules(s: Survey, lanes: list[Instruction], target: Target) -> list
     folds = [k for k, reading in enumerate(s.stages)
              if isinstance(reading.expr, Reduce) and k in wide and reading.node.outputs[0].type.rank == s.level]
     return [PrefetchRow(folds[-1])] if folds and s.level else []
+
+
+def _parallel_rules(s: Survey) -> list[Instruction]:
+    """Threads share out the outermost loop; of a scatter, that of what is there before."""
+    if _is_tiny(s.region):
+        return []
+    if isinstance(s.root.expr, Scatter):
+        return [Parallel((s.index[0].name,))] if s.index else []
+    return [Parallel()] if s.loops > isinstance(s.root.expr, Prefix) else []
 
 
 def _prefetches(nest: Nest) -> bool:
@@ -385,7 +378,7 @@ def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instructi
     monoids = {r.expr.monoid for r in folds if isinstance(r.expr, Reduce)}
     longer = cost >= EXPENSIVE or (target.has_masks if s.level < s.loops else monoids & {"max", "min", "argmax", "argmin"})
     short = ShortRows(lanes, 4 * lanes if longer else lanes)
-    if _across_lanes(s, schedule):
+    if across_lanes(s, schedule):
         short = ShortRows(lanes, ACROSS)
     outer = build_nest(s.region, (*schedule, short), "probe").nest.body[0]
     if not isinstance(outer, For) or outer.short is None or (rows := beside(outer, short)) is None:
@@ -443,7 +436,7 @@ def _few_columns(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Ta
     if updates := few_updates(s, schedule):
         return updates
     fused = any(isinstance(x, Fuse) and (not rank or x.loop + x.count == rank) for x in schedule)
-    across = folds and (_across_lanes(s, schedule) or not (rank or fused))
+    across = folds and (across_lanes(s, schedule) or not (rank or fused))
     if len(scheduled.sites) == 1 and may_go_by_columns(s, across=across, apart=not fused):
         return [ByColumns()]
     if len(s.region.results) > 1 or folds:
@@ -469,28 +462,6 @@ def _shared_folds(s: Survey, schedule: Schedule) -> list[Instruction]:
 def _is_long(e: Reduce) -> bool:
     points = product(n for _, n in e.over)
     return not isinstance(points, int) or points * (1 + own_cost(e.body)) >= LONG
-
-
-# ---- passes over memory -------------------------------------------------------------------------
-def _pass_rules(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Target) -> list[Instruction]:
-    """In which order the fused loops go through what they read, where it is not the plain one."""
-    folds = [(k, r.node.outputs[0].type.rank, [n for _, n in r.expr.over]) for k, r in enumerate(s.stages)
-             if isinstance(r.expr, Reduce)]
-    alike = [(a[0], b[0]) for a, b in pairwise(folds) if a[1:] == b[1:]]
-    across = _across_lanes(s, schedule) and not isinstance(s.root.expr, Scatter | Prefix)
-    if not (alike or across or reads_across(s, scheduled.nest)):
-        return []
-    nest = build_nest(s.region, schedule, "probe").nest
-    if across and goes_by_rows(nest):
-        return [ByRows()]
-    along = any(isinstance(x, AddAlong) for x in schedule)  # rows are added up in their order
-    return [*one_pass_rules(nest, alike), *([Tiles()] if not along and goes_in_tiles(nest, target) else [])]
-
-
-def _across_lanes(s: Survey, schedule: Schedule) -> bool:
-    """Whether the root's lanes hold the reductions."""
-    lanes = any(isinstance(x, Vectorize) and (x.stage, x.loop) == (_number(s), s.loops - 1) for x in schedule)
-    return lanes and s.level == s.loops
 
 
 def _runs(nest: Nest, loops: list[tuple[Index, Extent]], part: tuple[int, int], stage: int, offset: int,

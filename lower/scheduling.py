@@ -74,11 +74,12 @@ class Scheduled:
 
 
 def with_in_place(region: Graph, schedule: Schedule, step: InPlace) -> Schedule | None:
-    """The schedule with a result in an operand's memory, without lanes of loops that are then gone; None where that is not
-    allowed."""
+    """The schedule with a result in an operand's memory, without threads and lanes of loops that are then gone; None where that
+    is not allowed."""
     made = nest_or_none(region, (*schedule, step))
     if made is None:
-        return None
+        alone = tuple([x for x in schedule if not (isinstance(x, Parallel) and x.loops)])
+        return with_in_place(region, alone, step) if len(alone) < len(schedule) else None
     kept = list(schedule)
     for x in [x for x in schedule if isinstance(x, Vectorize) and x.loop < region.results[0].type.rank]:
         fewer = [y for y in kept if y is not x]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import loopwright as lw
+from loopwright import lax
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.expansion import expanded
 from loopwright.ir.schedule import (
@@ -19,6 +20,8 @@ from loopwright.ir.schedule import (
     FewUpdates,
     Fuse,
     Inline,
+    InPlace,
+    Parallel,
     Tensorize,
     from_json,
     to_json,
@@ -432,6 +435,23 @@ def test_errors_of_updates_of_few_elements_name_the_index():
             f(np.zeros((9, width), "f4"), i, np.ones((6000, width), "f4"))
         with pytest.raises(IndexError, match=r"index 0 is out of bounds for axis 0 with size 0"):
             f(np.zeros((0, width), "f4"), np.zeros(6000, "i8"), np.ones((6000, width), "f4"))
+
+
+def test_threads_share_out_what_is_there_before_updates():
+    i, rows = np.array([5, 5, 399_999]), np.arange(9, dtype="f4").reshape(3, 3)
+    f = lw.jit(lambda total, i, rows: added(total + 1, i, rows))
+    total = np.arange(1_200_000, dtype="f4").reshape(400_000, 3)
+    try:
+        for count in (1, 2):
+            lw.set_threads(count)
+            np.testing.assert_array_equal(f(total, i, rows), added(total + 1, i, rows))
+    finally:
+        lw.set_threads(None)
+    (_, schedule), = kernels(lambda total, i, rows: added(total + 1, i, rows), total, i, rows)
+    assert Parallel(("i0",)) in schedule
+    looped = kernels(lambda total, i, rows: lax.fori_loop(0, 3, lambda k, x: added(x, i, rows), total), total, i, rows)
+    in_place, = [schedule for _, schedule in looped if any(isinstance(x, InPlace) for x in schedule)]
+    assert not any(isinstance(x, Parallel) for x in in_place)
 
 
 def test_updates_in_a_schedule():
