@@ -149,16 +149,15 @@ def _filling(region: Graph, x: FewColumns, fused: Sequence[Fuse]) -> tuple[Exten
 
 def lanes_of_updates(size: Extent, lanes: int) -> int:
     """As many as rows of a few elements have, if these are a vector."""
-    return size if size in (1, 2, 4) and size < lanes else lanes  # type: ignore[operator,return-value]
+    return size if isinstance(size, int) and size in (1, 2, 4) and size < lanes else lanes
 
 
 def _in_whole_vectors(schedule: Schedule, region: Graph) -> Schedule:
     """With no lanes past the last element of a row of updates, whose loop is the root's last, and is one vector then."""
-    loops = [x for x in schedule if isinstance(x, Vectorize)]
-    last = max(loops, key=lambda x: x.loop)
-    new = replace(last, lanes=lanes_of_updates(region.results[0].type.shape[-1], last.lanes))
-    kept = [x for x in schedule if x != Unroll(last.stage, getattr(x, "factor", 1))]
-    return tuple([new if x == last else x for x in kept if x != last or new.lanes > 1])
+    along = max([x for x in schedule if isinstance(x, Vectorize)], key=lambda x: x.loop)
+    lanes = lanes_of_updates(region.results[0].type.shape[-1], along.lanes)
+    others = [x for x in schedule if x != along and not (isinstance(x, Unroll) and x.stage == along.stage)]
+    return (*others, *([replace(along, lanes=lanes)] if lanes > 1 else []))
 
 
 def spelled_out(schedule: Schedule, region: Graph) -> Schedule:
