@@ -146,7 +146,8 @@ def floor_divide(scope: Scope, a: str, b: str) -> str:
 @dataclass(frozen=True, eq=False)
 class Context:
     """`vector` is the index that runs over the lanes; its binding is the index of lane 0 of part 0. padded: what is stored is
-    stored in all lanes, active or not. streamed: the buffers whose whole vectors are stored past the caches."""
+    stored in all lanes, active or not. streamed: the buffers whose whole vectors are stored past the caches. filled: sizes
+    that are not 0."""
 
     kernel: Kernel
     scope: Scope
@@ -157,6 +158,7 @@ class Context:
     mask: Mask | None = None
     padded: bool = False
     streamed: frozenset[str] = frozenset()
+    filled: frozenset[Extent] = frozenset()
 
     def evaluate(self, term: Term) -> Value:
         """The term's value here."""

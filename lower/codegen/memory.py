@@ -97,8 +97,13 @@ def lane_mask(context: Context, index: tuple[Term, ...], scope: Scope) -> tuple[
 
 def filled(context: Context, index: tuple[Term, ...]) -> str | None:
     """Whether the axes that data-dependent indices point into have elements; None where there are none, or all surely do."""
-    extents = sorted({e for term in index if term.extents for e in term.extents if not isinstance(e, int) or e <= 0}, key=str)
+    extents = sorted(may_be_empty(index) - context.filled, key=str)
     return _all_hold(context, extents) if extents else None
+
+
+def may_be_empty(index: tuple[Term, ...]) -> frozenset[Extent]:
+    """The sizes of these axes that may be 0."""
+    return frozenset([e for term in index if term.extents for e in term.extents if not isinstance(e, int) or e <= 0])
 
 
 def _all_hold(context: Context, extents: Sequence[Extent]) -> str:

@@ -8,15 +8,16 @@ Guarantees: the same values, added up in the same order, and the same errors.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 
+from loopwright.ir.dims import Extent
 from loopwright.ir.loops import Expr, Index, Load, Local, transform
-from loopwright.ir.nest import For, Store
+from loopwright.ir.nest import For, Store, altered
 from loopwright.lower.codegen.arithmetic import emitter
 from loopwright.lower.codegen.context import Context, Value
 from loopwright.lower.codegen.evaluate import remember
 from loopwright.lower.codegen.machine import register_type, vector_type
-from loopwright.lower.codegen.memory import store
+from loopwright.lower.codegen.memory import filled, may_be_empty, store
 from loopwright.lower.codegen.spans import Span
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop, repeat
 from loopwright.lower.updates import keys_of, row_and_update
@@ -48,7 +49,21 @@ class Updates:
                 way(context.at(scope))
                 return ()
             return arm
-        branch(context.scope, self._follow_one_another(context), go(self._by_runs), go(one_by_one))
+        branch(context.scope, self._follow_one_another(context), go(self._by_runs), go(partial(self._unmasked, one_by_one)))
+        context.kernel.forget()
+
+    def _unmasked(self, way: Run, context: Context) -> None:
+        """Updates one by one, which need no mask, and no test for each, where the array has elements."""
+        index = tuple([context.kernel.terms.of(e) for e in self.update.index])
+        some = filled(context, index)
+        if some is None:
+            way(context)
+            return
+
+        def arm(scope: Scope, known: frozenset[Extent] = frozenset()) -> Carried:
+            way(altered(context.at(scope), filled=context.filled | known))
+            return ()
+        branch(context.scope, some, partial(arm, known=may_be_empty(index)), arm)
         context.kernel.forget()
 
     # ---- which way ----------------------------------------------------------------------------------
