@@ -2,7 +2,8 @@
 
 Guarantees: every identity holds bit for bit, for NaN (its payload and sign aside), infinities, -0.0 and wrapping
 integers; where the types of both sides differ (a Python number's weak kind) a rule does not apply; no rule makes more
-nodes than it removes. `x - x` is not 0, `x * 0` is not 0 and `x + 0.0` is not x.
+nodes than it removes, but for a choice of constants that others read, too. `x - x` is not 0, `x * 0` is not 0 and `x + 0.0`
+is not x.
 """
 from __future__ import annotations
 
@@ -91,6 +92,17 @@ def _convert_twice(m: Rewriter, x: Value, **attrs: Any) -> Found:
     return new("convert", inner, **attrs) if inner is not None and is_exact(inner.type.dtype, x.type.dtype) else None
 
 
+def _convert_choice(m: Rewriter, x: Value, **attrs: Any) -> Found:
+    """A choice of two integers, made of fewer bits: of these, converted."""
+    node, to = m.producer.get(x), attrs["dtype"]
+    if node is None or node.op.name != "select" or x.type.dtype.kind not in "iu" or to.kind not in "iu" \
+            or to.itemsize >= x.type.dtype.itemsize or any(constant(m, v) is None for v in node.inputs[1:]):
+        return None
+    convert = TABLE["convert"]
+    made = [m.apply(convert, (v,), attrs, convert.result_types((v.type,), (), attrs)[0]) for v in node.inputs[1:]]
+    return new("select", node.inputs[0], *made)
+
+
 # ---- movement -----------------------------------------------------------------------------------
 def _transpose_broadcast(x: Value, inner: Attributes, perm: tuple[int, ...]) -> Found:
     """The axes of the operand must keep their order, for a broadcast does not permute."""
@@ -177,6 +189,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "convert": (
         lambda m, x, **attrs: x,                                                         # to its own dtype (types agree)
         _convert_twice,                                                                  # through a dtype that holds it
+        _convert_choice,                                                                 # of p ? 255 : 0, to fewer bits
     ),
     "reshape": (
         lambda m, x, shape: x,                                                           # to its own shape (types agree)

@@ -123,6 +123,19 @@ def test_identities(lines, result):
     assert simplify(body(*lines, result="%r")) == expected
 
 
+@pytest.mark.parametrize(("value", "to", "made"), [(300, "u8", 44), (-5, "u8", 251), (40_000, "i16", -25_536)])
+def test_a_choice_of_constants_is_made_of_as_many_bits_as_are_kept(value, to, made):
+    def lines(dtype, *values):
+        constants = [f"%{k}: {dtype}[n, m] = full() {{value={x}, shape=(n, m), dtype={dtype}}}"
+                     for k, x in zip("cd", values, strict=True)]
+        return *constants, f"%s: {dtype}[n, m] = select(%p, %c, %d)"
+    g = body(*lines("i64", value, 7), f"%r: {to}[n, m] = convert(%s) {{dtype={to}}}", result="%r")
+    assert simplify(g) == body(*lines(to, made, 7), result="%s")
+    for kept in (body(*lines("i64", value, 7), "%r: f32[n, m] = convert(%s) {dtype=f32}", result="%r"),
+                 body(*lines("i32", value, 7), "%r: i64[n, m] = convert(%s) {dtype=i64}", result="%r")):
+        assert simplify(kept) == kept
+
+
 def test_equal_nodes_are_one_but_not_those_that_differ_in_a_bit():
     twins = body("%a: f64[n, m] = sin(%x)", "%b: f64[n, m] = sin(%x)", "%r: f64[n, m] = mul(%a, %b)", result="%r")
     assert len(simplify(twins).nodes) == 2
