@@ -20,7 +20,7 @@ from loopwright.ir.ops.convolution import FEATURE, IMAGE, SPACE
 from loopwright.ir.ops.structural import inverse, permute, reshape
 from loopwright.ir.types import ArrayType
 from loopwright.lower.choices import at_least, is_equal
-from loopwright.lower.convolution_ops import whole_shapes
+from loopwright.lower.convolution_ops import terms_of, whole_shapes
 
 TERMS, FEATURES = 48, 64  # of a sum, and of a result: with fewer the copy takes as long as what the product gains
 
@@ -33,8 +33,7 @@ def has_patches(n: Node) -> Extent:
     extents, window = ([shape[k] for k in axes[SPACE:]] for shape, axes in ((image, a["lhs_axes"]), (kernel, a["rhs_axes"])))
     tests = [is_equal(size, by) for size, by in zip((*window, *a["low"]), (*a["stride"], *[0] * len(window)), strict=True)]
     inside = [at_least(size - some * by, 0) for size, some, by in zip(extents, a["count"], a["stride"], strict=True)]
-    terms = product(kernel[k] for k in a["rhs_axes"][FEATURE:])
-    return product([*tests, *inside, at_least(terms, TERMS), at_least(kernel[a["rhs_axes"][IMAGE]], FEATURES)])
+    return product([*tests, *inside, at_least(product(terms_of(n)), TERMS), at_least(kernel[a["rhs_axes"][IMAGE]], FEATURES)])
 
 
 def of_patches(n: Node) -> Graph:
