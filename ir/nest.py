@@ -55,11 +55,11 @@ class For:
     together with the loop of vectors that is its body, in square tiles. padded: all positions of the block are stored to,
     those past the extent with any number. together: so many iterations, from a multiple of that on, belong to one thread.
     jam: so many at once, in the loop of vectors that is the body. runs: updates of one place, one after another, are done
-    together. by_owner: a scatter's updates, each done by the warp that owns the element, in order; any_order: by whichever
-    thread comes, atomically, in copies of blocks where `copy` elements suffice, and `loose` if sums of floats may depend on
-    who does. bind: the axes of a GPU's blocks and threads
-    that share out the iterations; loops directly inside each other with the same axes are shared out as one. of: the
-    loops whose iterations these are, numbered in order; their indices have values, too."""
+    together. owned: with what is inside, a scatter's updates, of which each thread does those of its rows. by_owner: such
+    updates, each done by the warp that owns the element, in order; any_order: by whichever thread comes, atomically, in copies
+    of blocks where `copy` elements suffice, and `loose` if sums of floats may depend on who does. bind: the axes of a GPU's
+    blocks and threads that share out the iterations; loops directly inside each other with the same axes are shared out as
+    one. of: the loops whose iterations these are, numbered in order; their indices have values, too."""
 
     index: Index
     extent: Extent
@@ -78,6 +78,7 @@ class For:
     jam: int = 1
     bind: tuple[str, ...] = ()
     runs: bool = False
+    owned: bool = False
     by_owner: bool = False
     any_order: bool = False
     loose: bool = False

@@ -418,10 +418,20 @@ class InPlace:
     output: int = 0
 
 
+@dataclass(frozen=True)
+class ParallelUpdates:
+    """Let the threads share out the updates of the root, which is a scatter, by the rows that they go to: each looks at all
+    updates, and does those of its rows, in their order.
+
+    before: for k: y[t[k]] += v[k]
+    after:  in parallel, for owners w: for k, where w owns t[k]: y[t[k]] += v[k]
+    """
+
+
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Distribute | Tensorize | Pack \
     | Skip | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | FewColumns | FewSteps | FewTerms | FewUpdates | ByColumns \
     | Squeeze | AddAlong | OnePass | Tiles | Jam | InRuns | InPlace | Threads | Bind | InShared | InRegisters | InTiles \
-    | InPasses | ByOwner | InAnyOrder
+    | InPasses | ByOwner | InAnyOrder | ParallelUpdates
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in get_args(Instruction)}
 

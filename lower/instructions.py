@@ -28,6 +28,7 @@ from loopwright.ir.schedule import (
     OnePass,
     Pack,
     Parallel,
+    ParallelUpdates,
     PrefetchRow,
     Reorder,
     Rfactor,
@@ -63,6 +64,7 @@ class Decisions:
     prefetched: set[int] = field(default_factory=set)
     interleave: bool = False
     parallel: Parallel | None = None
+    owned: bool = False
     by_rows: bool = False
     short: ShortRows | None = None
     few: FewColumns | FewSteps | FewTerms | FewUpdates | ByColumns | None = None
@@ -111,6 +113,8 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.interleave = True
             case Parallel():
                 d.parallel = x
+            case ParallelUpdates():
+                d.owned = True
             case ByRows():
                 d.by_rows = True
             case ShortRows():

@@ -27,6 +27,7 @@ from loopwright.ir.schedule import (
     Jam,
     OnePass,
     Parallel,
+    ParallelUpdates,
     PrefetchRow,
     Rfactor,
     Schedule,
@@ -110,7 +111,7 @@ def _for_any_sizes(s: Survey, target: Target, *, few_rows: bool = False) -> tupl
     schedule = nearer(s, (*schedule, *fuse_rules(s, scheduled)), scheduled.nest, target)
     schedule = (*schedule, *pass_rules(s, schedule, scheduled, target))
     schedule = (*schedule, *_short_rows(s, schedule, target), *_shared_folds(s, schedule))
-    return (*schedule, *_in_runs(s, schedule), *_at_once(s, schedule, target)), scheduled
+    return (*schedule, *_in_runs(s, schedule), *_by_owners(s, schedule), *_at_once(s, schedule, target)), scheduled
 
 
 def _surveyed(region: Graph, target: Target) -> Survey:
@@ -346,6 +347,14 @@ def _in_runs(s: Survey, schedule: Schedule) -> list[Instruction]:
     if not isinstance(s.root.expr, Scatter) or nest_or_none(s.region, (*schedule, InRuns())) is None:
         return []
     return [InRuns()]
+
+
+def _by_owners(s: Survey, schedule: Schedule) -> list[Instruction]:
+    """Threads share out updates, where they can."""
+    if not isinstance(s.root.expr, Scatter) or _is_tiny(s.region) \
+            or nest_or_none(s.region, (*schedule, ParallelUpdates())) is None:
+        return []
+    return [ParallelUpdates()]
 
 
 # ---- fused loops --------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from loopwright.ir.schedule import (
     OnePass,
     Pack,
     Parallel,
+    ParallelUpdates,
     Reorder,
     Rfactor,
     Schedule,
@@ -54,7 +55,7 @@ from loopwright.lower.sharing import Begun, Blocking, Known, Step, Wide, known_o
 from loopwright.lower.short_rows import in_short_rows
 from loopwright.lower.squeezing import with_ones
 from loopwright.lower.tiling import Done, every, reorder, shared_out, split, tensorize, unpacked
-from loopwright.lower.updates import are_whole
+from loopwright.lower.updates import are_whole, by_owners
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -193,6 +194,8 @@ class _NestBuilder:
             check(step.packed, tiles[0], "its tiles read packed sides: see Pack")
         if d.parallel:
             nest = _agreed(d.parallel, partial(shared_out, together=self._together()), nest)
+        if d.owned:
+            nest = self._by_owners(nest)
         if d.by_rows:
             outer = nest.body[0]
             fine = isinstance(outer, For) and outer.lanes > 1 and by_rows(outer.body)
@@ -224,6 +227,16 @@ class _NestBuilder:
             check(are_whole(nest.body), x, "a row of updates that are done together has one loop")
         made = step.after[x] = Step(nest)
         return made
+
+    def _by_owners(self, nest: Nest) -> Nest:
+        """The nest of a scatter of which threads share out the updates."""
+        *start, updates = nest.body
+        check(self.placed.scatters and isinstance(updates, For), ParallelUpdates(), "the root is no scatter of several updates")
+        assert isinstance(updates, For)
+        found = by_owners(updates)
+        check(isinstance(found, For), ParallelUpdates(), str(found))
+        assert isinstance(found, For)
+        return altered(nest, body=(*start, found))
 
     def _together(self) -> dict[str, int]:
         """By the index of rows that are added up in blocks, how many of these a block has: one thread adds them up."""

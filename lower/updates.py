@@ -2,10 +2,10 @@
 place."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from loopwright.ir.loops import Expr, Index, Literal, Load, Scatter, outermost, transform, walk, walk_all
-from loopwright.ir.nest import For, Statement, Store
+from loopwright.ir.nest import For, Statement, Store, altered
 from loopwright.ir.types import BOOL, is_integer
 
 
@@ -42,6 +42,42 @@ def row_and_update(f: For) -> tuple[For | None, Store] | None:
     row = f.body[0] if isinstance(f.body[0], For) else None
     body = f.body if row is None else row.body
     return (row, body[0]) if len(f.body) == len(body) == 1 and isinstance(body[0], Store) else None
+
+
+def loops_of(f: For) -> Iterator[For]:
+    """A loop, and those directly inside one another in it."""
+    yield f
+    if len(f.body) == 1 and isinstance(f.body[0], For):
+        yield from loops_of(f.body[0])
+
+
+def update_of(f: For) -> Store:
+    """What is inside loops of updates."""
+    *_, last = loops_of(f)
+    update = last.body[0]
+    assert isinstance(update, Store)
+    return update
+
+
+def loop_of_owners(f: For) -> For | str:
+    """Of the loops of a scatter's updates, that in which it is known which row each one goes to, and whether: else why there is
+    none."""
+    update = update_of(f)
+    if not update.index:
+        return "the result is a number"
+    found = walk_all([update.index[0], *([] if update.when is None else [update.when])])
+    *_, last = [x for x in loops_of(f) if x is f or x.index in found]
+    if any(isinstance(x, Index) and x not in {y.index for y in loops_of(f)} for x in found):
+        return "a row is found by a loop of its own"
+    return last
+
+
+def by_owners(f: For) -> For | str:
+    """Loops of updates of which each thread does those of its rows; else why it cannot."""
+    if update_of(f).index[:1] == (f.index,):
+        return altered(f, parallel=True)
+    found = loop_of_owners(f)
+    return found if isinstance(found, str) else altered(f, owned=True)
 
 
 def are_whole(body: Iterable[Statement]) -> bool:

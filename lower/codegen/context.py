@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from loopwright.ir.dims import Call, Extent, Symbol, terms_of
+from loopwright.ir.loops import Index
 from loopwright.ir.nest import Buffer, Store, altered
 from loopwright.ir.types import I64
 from loopwright.lower.codegen.arithmetic import Lanes
@@ -143,11 +144,22 @@ def floor_divide(scope: Scope, a: str, b: str) -> str:
     return scope.emit(f"select i1 {none}, i64 0, i64 {floor}")
 
 
+@dataclass(frozen=True)
+class Owned:
+    """Of the updates of a loop, those of the rows that a thread owns, see `owners.py`: of so many numbers from the first on,
+    each of which `1 << shift` rows side by side have."""
+
+    loop: Index
+    first: str
+    count: str
+    shift: str
+
+
 @dataclass(frozen=True, eq=False)
 class Context:
     """`vector` is the index that runs over the lanes; its binding is the index of lane 0 of part 0. padded: what is stored is
     stored in all lanes, active or not. streamed: the buffers whose whole vectors are stored past the caches. filled: sizes
-    that are not 0."""
+    that are not 0. owned: the updates to be done, if not all are."""
 
     kernel: Kernel
     scope: Scope
@@ -159,6 +171,7 @@ class Context:
     padded: bool = False
     streamed: frozenset[str] = frozenset()
     filled: frozenset[Extent] = frozenset()
+    owned: Owned | None = None
 
     def evaluate(self, term: Term) -> Value:
         """The term's value here."""

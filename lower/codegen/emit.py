@@ -37,7 +37,7 @@ from loopwright.lower.codegen.at_once import at_once
 from loopwright.lower.codegen.beside import choosing, side_by_side, test_of
 from loopwright.lower.codegen.bodies import Large, in_few_columns
 from loopwright.lower.codegen.columns import in_stripes
-from loopwright.lower.codegen.context import Context, Kernel, Value
+from loopwright.lower.codegen.context import Context, Kernel, Owned, Value
 from loopwright.lower.codegen.evaluate import evaluate, remember
 from loopwright.lower.codegen.far import from_afar
 from loopwright.lower.codegen.folds import fold, fold_together
@@ -55,6 +55,7 @@ from loopwright.lower.codegen.kernel_text import KernelText
 from loopwright.lower.codegen.machine import ATTRIBUTES
 from loopwright.lower.codegen.memory import store
 from loopwright.lower.codegen.narrowing import copied
+from loopwright.lower.codegen.owners import OWNERS, own_updates, owned_by, work_of_owners
 from loopwright.lower.codegen.prefetches import prefetch
 from loopwright.lower.codegen.running import running_fold
 from loopwright.lower.codegen.runs import Updates
@@ -65,7 +66,7 @@ from loopwright.lower.codegen.streams import fence, is_past, past_caches
 from loopwright.lower.codegen.stretches import has_stretches, in_stretches
 from loopwright.lower.codegen.tensors import block_span, contract, padded, panel_of, parts, stretch, unit_count, unit_of
 from loopwright.lower.codegen.terms import Terms
-from loopwright.lower.codegen.text import Carried, Function, Scope, branch
+from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.codegen.tile_unit import ODD, suits
 from loopwright.lower.codegen.tiles import in_tiles, is_far
 from loopwright.lower.codegen.whiles import repeated
@@ -203,6 +204,8 @@ class Generator:
         match statement:
             case For(parallel=True) if parallel:
                 self.parallel(context, statement)
+            case For(owned=True) if parallel:
+                self.updates(context, statement)
             case For():
                 span = statement.extent if statement.origin is None else block_span(context, statement)
                 self.counted(context, statement, span, parallel=parallel)
@@ -247,7 +250,9 @@ class Generator:
             self.either(context, statement, span)
             return
         whole = span if isinstance(span, tuple) else ("0", context.kernel.extent(span))
-        if statement.runs:
+        if context.owned is not None and context.owned.loop == statement.index:
+            own_updates(context, statement, whole, self.listed)
+        elif statement.runs:
             updates = Updates(statement, whole, lambda row, here, run: self.vectors(row, here, row.extent, run))
             updates.run(context, lambda here: self.plain(here, statement, span, parallel=parallel))
         elif statement.jam > 1:
@@ -261,6 +266,21 @@ class Generator:
             padded(context, statement, lambda here: self.statements(here, statement.body))
         elif not self.copied(context, statement, whole):
             self.plain(context, statement, span, parallel=parallel)
+
+    def listed(self, context: Context, statement: For, count: str, number: Callable[[Scope, str], str]) -> None:
+        """So many updates of a loop, of the numbers that positions have."""
+        def one_by_one(here: Context) -> None:
+            def body(inner: Scope, position: str, _: list[str]) -> list[str]:
+                here.kernel.forget()
+                self.statements(here.bind_index(statement.index.name, number(inner, position), inner), statement.body)
+                return []
+            loop(here.scope, "0", count, "1", (), body)
+            here.kernel.forget()
+        if statement.runs:
+            updates = Updates(statement, ("0", count), lambda row, here, run: self.vectors(row, here, row.extent, run), number)
+            updates.run(context, one_by_one)
+        else:
+            one_by_one(context)
 
     def plain(self, context: Context, statement: For, span: Extent | tuple[str, str], *, parallel: bool) -> None:
         """A loop from its beginning to its end, in stretches where these do different things. They begin anywhere in a line."""
@@ -382,30 +402,49 @@ class Generator:
         is_outer = panel is not None or (self.in_unit and any(isinstance(s, For) and s.parallel for s in every(statement.body)))
         least = str(FEWEST_COLUMNS) if statement.by_rows else self._fewest_panels(context, statement, panel) if panel else \
             str(FEWEST_IMAGES if is_outer else tiles if units > 1 else 1)
-        few = scope.emit(f"icmp slt i64 {scope.emit(f'mul i64 {n}, {each}')}, {THRESHOLD}")
+
+        def shared_out(inside: Scope, given: Given) -> None:
+            def loops(inner: Scope, wide: bool = False) -> Carried:
+                inner.run("lw_column_loop" if is_outer else "lw_wide_loop" if wide else "lw_loop", given)
+                return ()
+            if may_not_end(statement.body):
+                self.declarations.add("declare i64 @lw_poll(ptr, ptr)")
+                inside.run("lw_watched_loop", [*given, ("ptr", "@lw_poll"), ("ptr", "%error")])
+            elif statement.tiled:
+                branch(inside, is_far(context.at(inside), statement), partial(loops, wide=True), loops)
+            else:
+                loops(inside, wide=goes_down(statement))
+        self._on_threads(context, (function, block), (n, each, least, str(together)), shared_out)
+
+    def _on_threads(self, context: Context, code: tuple[str, str], sizes: tuple[str, ...],
+                    shared_out: Callable[[Scope, Given], None]) -> None:
+        """A function and its block, for so many indices with so much work each: here, or, where that is enough, by threads."""
+        scope, (function, block), (n, each, *_) = context.scope, code, sizes
 
         def here(inside: Scope) -> Carried:  # a direct call: inside loops LLVM may put the body in its place
             inside.do(f"call void {function}(ptr {block}, i64 0, i64 {n})")
             return ()
 
-        given = [("ptr", function), ("ptr", block), *(("i64", x) for x in (n, each, least, str(together)))]
-
-        def loops(inside: Scope, wide: bool = False) -> Carried:
-            inside.run("lw_column_loop" if is_outer else "lw_wide_loop" if wide else "lw_loop", given)
+        def there(inside: Scope) -> Carried:
+            shared_out(inside, [("ptr", function), ("ptr", block), *(("i64", x) for x in sizes)])
             return ()
+        few = scope.emit(f"icmp slt i64 {scope.emit(f'mul i64 {n}, {each}')}, {THRESHOLD}")
+        branch(scope, few, here, there)
+        context.kernel.forget()
 
-        def shared_out(inside: Scope) -> Carried:
-            if may_not_end(statement.body):
-                self.declarations.add("declare i64 @lw_poll(ptr, ptr)")
-                inside.run("lw_watched_loop", [*given, ("ptr", "@lw_poll"), ("ptr", "%error")])
+    def updates(self, context: Context, statement: For) -> None:
+        """The updates of a scatter as a function over [begin, end) of the numbers that rows have: each thread does those of its
+        rows, where there is enough work, and all where there is one."""
+        def run(inside: Context, given: Sequence[str], begin: str, end: str) -> None:
+            def arm(owned: Owned | None, scope: Scope) -> Carried:
+                self.counted(altered(inside.at(scope), owned=owned), statement, statement.extent)
                 return ()
-            if statement.tiled:
-                branch(inside, is_far(context.at(inside), statement), partial(loops, wide=True), loops)
-            else:
-                loops(inside, wide=goes_down(statement))
-            return ()
-        branch(scope, few, here, shared_out)
-        kernel.forget()
+            every_row = inside.scope.emit(f"icmp eq i64 {inside.scope.emit(f'sub i64 {end}, {begin}')}, {OWNERS}")
+            branch(inside.scope, every_row, partial(arm, None), partial(arm, owned_by(inside, statement, begin, end)))
+            inside.kernel.forget()
+        function, block = self.outlined(context, (), run)
+        self._on_threads(context, (function, block), (str(OWNERS), work_of_owners(context, statement), "1", "1"),
+                         lambda inside, given: inside.run("lw_wide_loop", given))
 
     def _fewest_panels(self, context: Context, statement: For, panel: int) -> str:
         """Of a loop over columns, that each thread has: fewer where few rows would be copied by each."""

@@ -31,10 +31,12 @@ State = Sequence[str]
 
 
 class Updates:
-    """The updates of a loop over a span. vectors: does something for the vectors of a row."""
+    """The updates of a loop over a span. vectors: does something for the vectors of a row; number: of an update at a position
+    in the span, where that is not its own."""
 
-    def __init__(self, f: For, span: Span, vectors: Callable[[For, Context, Run], None]) -> None:
-        self.index, self.span, self.vectors = f.index, span, vectors
+    def __init__(self, f: For, span: Span, vectors: Callable[[For, Context, Run], None],
+                 number: Callable[[Scope, str], str] = lambda _, position: position) -> None:
+        self.index, self.span, self.vectors, self.number = f.index, span, vectors, number
         found = row_and_update(f)
         assert found is not None
         self.row, self.update = found
@@ -95,7 +97,7 @@ class Updates:
     def _elsewhere(self, context: Context, position: str, name: str) -> tuple[Context, Callable[[Expr], Expr]]:
         """A context with an index of its own for a position of the loop, and what expressions are there."""
         other = Index(f"{name} {self.index.name}")
-        return (context.bind_index(other.name, position, context.scope),
+        return (context.bind_index(other.name, self.number(context.scope, position), context.scope),
                 lambda e: transform(e, lambda x: other if x == self.index else None))
 
     def _keys_at(self, context: Context, position: str, name: str) -> list[str]:
@@ -117,7 +119,7 @@ class Updates:
         """A run from a position whose keys are known; whether there is another, and its position and keys."""
         at, *known = state
         context.kernel.forget()
-        here = context.bind_index(self.index.name, at, scope)
+        here = context.bind_index(self.index.name, self.number(scope, at), scope)
         for e, register in zip(self.keys, known, strict=True):
             remember(here, context.kernel.terms.of(e), Value((register,), e.dtype, 1, scope))
         end, *after = repeat(scope, [("i64", at), *zip(self.kinds, known, strict=True)],

@@ -25,6 +25,7 @@ from loopwright.ir.schedule import (
     OnePass,
     Pack,
     Parallel,
+    ParallelUpdates,
     PrefetchRow,
     Reorder,
     Rfactor,
@@ -41,7 +42,7 @@ from loopwright.ir.schedule import (
 
 _ORDER: tuple[tuple[type[Instruction], ...], ...] = (
     (Inline, ComputeAt, AddAlong), (Interleave,), (Threads,), (Bind,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,), (Rfactor,),
-    (Split, Reorder, Distribute, Tensorize, Pack, Skip), (Parallel,), (ByRows,), (OnePass,), (ShortRows,),
+    (Split, Reorder, Distribute, Tensorize, Pack, Skip), (Parallel, ParallelUpdates), (ByRows,), (OnePass,), (ShortRows,),
     (FewColumns, FewSteps, FewTerms, FewUpdates, ByColumns, Squeeze),
     (Tiles, Jam),
     (InShared, InRegisters, InTiles, ByOwner, InAnyOrder, InRuns), (InPlace,))
@@ -73,7 +74,7 @@ def topic(x: Instruction) -> object:
         case PrefetchRow(stage) | OnePass(stage) | Rfactor(stage):
             return type(x), stage
         case ByRows() | ShortRows() | FewColumns() | FewSteps() | FewTerms() | FewUpdates() | ByColumns() | Squeeze() \
-                | Tiles() | Jam() | InRuns():
+                | Tiles() | Jam() | InRuns() | ParallelUpdates():
             return type(x)
     return "loops"
 
