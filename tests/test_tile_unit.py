@@ -290,8 +290,11 @@ def test_results_do_not_depend_on_threads():
     rng = np.random.default_rng(0)
     x, w = (rng.normal(size=s).astype("f4") for s in ((700, 300), (300, 500)))
     y, v = (rng.normal(size=s).astype("f4") for s in ((100, 800), (800, 700)))
+    a, b = (rng.normal(size=s).astype("f4") for s in ((130, 1003), (130, 300)))
     image, window = (rng.normal(size=s).astype("f4") for s in ((3, 30, 31, 32), (3, 3, 32, 48)))
     for f, args in ((lambda x, w: x @ w, (x, w)), (lambda x, w: x @ w, (y, v)), (lambda x, w: np.maximum(x @ w, 0) + 1, (x, w)),
+                    (lambda x, w: x.T @ w, (a, b)), (lambda x, w: np.exp(x.T @ w / 100), (a, b)),
+                    (lambda x, w: x.T @ w, (np.where(a > 2.5, np.float32(3e38), a), b)),
                     (lambda x, w: convolution(x, w, (1, 1), "SAME", (1, 1)), (image, window))):
         one, *others = bits_of(f, *args)
         assert all(x == one for x in others)

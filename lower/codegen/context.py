@@ -159,7 +159,8 @@ class Owned:
 class Context:
     """`vector` is the index that runs over the lanes; its binding is the index of lane 0 of part 0. padded: what is stored is
     stored in all lanes, active or not. streamed: the buffers whose whole vectors are stored past the caches. filled: sizes
-    that are not 0. owned: the updates to be done, if not all are."""
+    that are not 0. owned: the updates to be done, if not all are. part: of that loop
+    what is to be done."""
 
     kernel: Kernel
     scope: Scope
@@ -172,6 +173,7 @@ class Context:
     streamed: frozenset[str] = frozenset()
     filled: frozenset[Extent] = frozenset()
     owned: Owned | None = None
+    part: tuple[Index, tuple[str, str]] | None = None
 
     def evaluate(self, term: Term) -> Value:
         """The term's value here."""

@@ -48,6 +48,7 @@ from loopwright.lower.codegen.forms import (
     in_pairs,
     local_buffers,
     may_not_end,
+    serial,
     without_condition,
 )
 from loopwright.lower.codegen.interleaved import columns_at, store_columns
@@ -84,6 +85,7 @@ FEWEST_IMAGES = 4  # whole, of each thread: with fewer, threads share out the ro
 LINE = 64  # bytes of memory that no two threads should store to
 FEWEST_WIDE = 256  # columns of products for each thread: for fewer, which all copy the rows' factors, threads share out rows
 FEWEST_NARROW = 64  # of products by the tile unit of half as many rows: what one core copies another is slow to read
+FEWEST_ROWS = 6  # tiles, one below the other, for each thread that copies all factors of the columns itself
 FEWEST_COLUMNS = 256  # of a thread that goes by rows: shorter stretches of memory are slow to read
 MOST_IN_PLACE = 120  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
 TINY = 16  # elements of a buffer that may live in registers
@@ -207,7 +209,11 @@ class Generator:
             case For(owned=True) if parallel:
                 self.updates(context, statement)
             case For():
-                span = statement.extent if statement.origin is None else block_span(context, statement)
+                span: Extent | tuple[str, str] = statement.extent
+                if context.part is not None and context.part[0] == statement.index:
+                    span = context.part[1]
+                elif statement.origin is not None:
+                    span = block_span(context, statement)
                 self.counted(context, statement, span, parallel=parallel)
             case Store():
                 stored(context, statement)
@@ -374,6 +380,47 @@ class Generator:
 
     # ---- parallel loops -------------------------------------------------------------------------
     def parallel(self, context: Context, statement: For) -> None:
+        """A loop that threads share out: as it is, or, of one block of columns, by their rows, where these are many."""
+        rows = self._rows_of(statement) if self.in_unit and panel_of(statement) else None
+        if rows is None:
+            self.shared_out(context, statement)
+        else:
+            self.by_rows(context, statement, rows)
+
+    def _rows_of(self, blocks: For) -> For | None:
+        """The one loop over rows in blocks of columns."""
+        found = [s for s in every(blocks.body) if isinstance(s, For) and s.parallel and unit_of(s) != s.step]
+        return found[0] if len(found) == 1 else None
+
+    def by_rows(self, context: Context, blocks: For, rows: For) -> None:
+        """A block of columns as a function over some of the rows: a thread copies all factors of the columns, and stores to
+        memory that no other does. All rows are done as they are where threads share out something else."""
+        kernel, scope, alone = context.kernel, context.scope, serial(blocks)
+
+        def run(inside: Context, given: Sequence[str], begin: str, end: str) -> None:
+            def all_of_them(scope: Scope) -> Carried:
+                self.shared_out(inside.at(scope), blocks)
+                return ()
+
+            def some(scope: Scope) -> Carried:
+                here, span = stretch(inside.at(scope), rows, (begin, end))
+                with_scratch(altered(here, part=(rows.index, span)), local_buffers(alone.body),
+                             lambda there: self.counted(there, alone, alone.extent))
+                return ()
+            count = inside.scope.emit(f"sub i64 {end}, {begin}")
+            is_all = inside.scope.emit(f"icmp eq i64 {count}, {unit_count(inside, rows)}")
+            branch(inside.scope, is_all, all_of_them, some)
+            inside.kernel.forget()
+        function, block = self.outlined(context, (), run)
+        n = unit_count(context, rows)
+        some = scope.call("i64", "llvm.smax.i64", [("i64", n), ("i64", "1")])
+        each = scope.emit(f"sdiv i64 {kernel.extent(work_of((blocks,)))}, {some}")
+        is_one = scope.emit(f"icmp sle i64 {kernel.extent(blocks.extent)}, {blocks.step}")
+        least = scope.emit(f"select i1 {is_one}, i64 {FEWEST_ROWS}, i64 {1 << 32}")  # else rows' factors are copied again
+        self._on_threads(context, (function, block), (n, each, least, "1"),
+                         lambda inside, given: inside.run("lw_column_loop", given))
+
+    def shared_out(self, context: Context, statement: For) -> None:
         """The loop as a function over [begin, end), which finds what it reads in a block on this one's stack: the pool runs it,
         in chunks where there is enough work."""
         pairs = in_pairs(statement)
@@ -403,7 +450,7 @@ class Generator:
         least = str(FEWEST_COLUMNS) if statement.by_rows else self._fewest_panels(context, statement, panel) if panel else \
             str(FEWEST_IMAGES if is_outer else tiles if units > 1 else 1)
 
-        def shared_out(inside: Scope, given: Given) -> None:
+        def in_chunks(inside: Scope, given: Given) -> None:
             def loops(inner: Scope, wide: bool = False) -> Carried:
                 inner.run("lw_column_loop" if is_outer else "lw_wide_loop" if wide else "lw_loop", given)
                 return ()
@@ -414,10 +461,10 @@ class Generator:
                 branch(inside, is_far(context.at(inside), statement), partial(loops, wide=True), loops)
             else:
                 loops(inside, wide=goes_down(statement))
-        self._on_threads(context, (function, block), (n, each, least, str(together)), shared_out)
+        self._on_threads(context, (function, block), (n, each, least, str(together)), in_chunks)
 
     def _on_threads(self, context: Context, code: tuple[str, str], sizes: tuple[str, ...],
-                    shared_out: Callable[[Scope, Given], None]) -> None:
+                    in_chunks: Callable[[Scope, Given], None]) -> None:
         """A function and its block, for so many indices with so much work each: here, or, where that is enough, by threads."""
         scope, (function, block), (n, each, *_) = context.scope, code, sizes
 
@@ -426,7 +473,7 @@ class Generator:
             return ()
 
         def there(inside: Scope) -> Carried:
-            shared_out(inside, [("ptr", function), ("ptr", block), *(("i64", x) for x in sizes)])
+            in_chunks(inside, [("ptr", function), ("ptr", block), *(("i64", x) for x in sizes)])
             return ()
         few = scope.emit(f"icmp slt i64 {scope.emit(f'mul i64 {n}, {each}')}, {THRESHOLD}")
         branch(scope, few, here, there)

@@ -70,6 +70,11 @@ def goes_down(f: For) -> bool:
     return f.lanes > 1 and (inner or any(isinstance(x, Reduce | Prefix) for x in walk_all(expressions(f.body))))
 
 
+def serial(f: For) -> For:
+    """The loop, and those inside, without threads."""
+    return replace(f, parallel=False, body=tuple([serial(s) if isinstance(s, For) else s for s in f.body]))
+
+
 def local_buffers(body: Sequence[Statement]) -> list[Buffer]:
     """The local buffers of statements, those of parallel loops aside: they belong to each thread."""
     found: list[Buffer] = []
