@@ -386,7 +386,8 @@ def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instructi
         return []
     monoids = {r.expr.monoid for r in folds if isinstance(r.expr, Reduce)}
     longer = cost >= EXPENSIVE or (target.has_masks if s.level < s.loops else monoids & {"max", "min", "argmax", "argmin"})
-    short = ShortRows(lanes, 4 * lanes if longer else lanes)
+    is_extreme = s.level == s.loops and target.has_masks and cost < EXPENSIVE and monoids <= {"max", "min"}
+    short = ShortRows(lanes, 3 * lanes // 2 if is_extreme else 4 * lanes if longer else lanes)
     if across_lanes(s, schedule):
         short = ShortRows(lanes, ACROSS)
     outer = build_nest(s.region, (*schedule, short), "probe").nest.body[0]

@@ -12,7 +12,7 @@ from functools import partial
 from math import lcm
 
 from loopwright.ir.dims import Extent, floordiv, product
-from loopwright.ir.loops import Load, When
+from loopwright.ir.loops import Load, When, walk
 from loopwright.ir.nest import (
     Allocate,
     Buffer,
@@ -73,6 +73,7 @@ from loopwright.lower.codegen.tiles import in_tiles, is_far
 from loopwright.lower.codegen.whiles import repeated
 from loopwright.lower.codegen.work import maths_weight, work_of
 from loopwright.lower.fusing import writes
+from loopwright.lower.lanes import may_raise
 from loopwright.lower.runtime.later import CHOSEN, amx_of, far_of, past_of, place_of, short_of
 from loopwright.lower.runtime.pool_text import THRESHOLD
 from loopwright.lower.short_rows import beside
@@ -100,6 +101,18 @@ def stored(context: Context, statement: Store) -> None:
     if buffer.role == "local" and statement.when is None and statement.combine == "set" and buffer.name not in value.buffers:
         there = kernel.terms.of(Load(statement.buffer, statement.index, buffer.dtype))
         remember(context, there, context.evaluate(value))
+
+
+def _without_mask(context: Context, reductions: Sequence[Reduction]) -> Context:
+    """Where folds are done: in all lanes, active or not, if these read nothing of their own but from panels, which have
+    something for each."""
+    found, kernel = [x for r in reductions for x in walk(r.body)], context.kernel
+    if context.mask is None or any(r.also for r in reductions) or any(map(may_raise, found)):
+        return context
+    names = {context.vector, *(name for name, value in context.bindings.items() if value.varies)}
+    of_panels = all(kernel.buffers[str(x.array)].place == "panel" or names.isdisjoint(kernel.terms.of(x).free)
+                    for x in found if isinstance(x, Load))
+    return altered(context, mask=None) if of_panels else context
 
 
 class Generator:
@@ -195,8 +208,8 @@ class Generator:
             done += max(len(joined), 1)
 
     def folded(self, context: Context, reductions: Sequence[Reduction]) -> Context:
-        shared = reductions[0].shared
-        values = fold_shared(context, reductions, self.outlined) if shared else fold_together(context, reductions)
+        here, shared = _without_mask(context, reductions), reductions[0].shared
+        values = fold_shared(here, reductions, self.outlined) if shared else fold_together(here, reductions)
         for r, value in zip(reductions, values, strict=True):
             context = self.named(context, r.name, value)
         return context
@@ -222,8 +235,8 @@ class Generator:
             case Let(name=name, value=value):
                 return self.named(context, name, context.evaluate(kernel.terms.of(value)))
             case Reduction(name=name, monoid=monoid, over=over, body=expr, dtype=dtype):
-                folded = fold(context, monoid, over, kernel.terms.of(expr), dtype, also=statement.also,
-                             lanes=statement.lanes, unroll=statement.unroll, fused=statement.fused)
+                folded = fold(_without_mask(context, (statement,)), monoid, over, kernel.terms.of(expr), dtype,
+                              also=statement.also, lanes=statement.lanes, unroll=statement.unroll, fused=statement.fused)
                 return self.named(context, name, folded)
             case Scan():
                 running_fold(context, statement)

@@ -188,6 +188,9 @@ class Fold:
         """All lanes of a one-part state into a scalar: halves are folded together."""
         if self.positions and lanes > 1:
             return self._first(scope, state[0], state[1], lanes)
+        if self.monoid in ("max", "min") and is_float(self.work) and lanes > 1:
+            some = any_lane(scope, self.at(scope, lanes).machine.compare("unordered", state[0], state[0]), lanes)
+            return [self._unless_nan(scope, some, self._most(scope, state[0], lanes))]
         kinds = [register_type(self.work), "i64"]
         while lanes > 1:
             half = lanes // 2
@@ -196,15 +199,24 @@ class Fold:
             lanes = half
         return state
 
+    def _most(self, scope: Scope, value: str, lanes: int) -> str:
+        """The extreme of a vector; any number where some is NaN."""
+        is_max, element = self.monoid in ("max", "argmax"), register_type(self.work)
+        while lanes > 1:
+            lanes //= 2
+            at = self.at(scope, lanes)
+            a, b = (_half(scope, element, value, 2 * lanes, start) for start in (0, lanes))
+            value = at.select(at.compare("gt" if is_max else "lt", a, b), a, b) if not is_float(self.work) else \
+                at.machine.maximum(a, b) if is_max else at.machine.minimum(a, b)
+        return value
+
+    def _unless_nan(self, scope: Scope, some: str, number: str) -> str:
+        element = register_type(self.work)
+        return scope.emit(f"select i1 {some}, {element} {constant_text(np.nan, element, 1)}, {element} {number}")
+
     def _first(self, scope: Scope, value: str, positions: str, lanes: int) -> State:
         """The extreme of a vector, and the first of the positions of those that are as extreme, or of the NaNs."""
-        top, count, element = value, lanes, register_type(self.work)
-        while count > 1:
-            count //= 2
-            at = self.at(scope, count)
-            a, b = (_half(scope, element, top, 2 * count, start) for start in (0, count))
-            top = at.select(at.compare("gt" if self.monoid == "argmax" else "lt", a, b), a, b) if not is_float(self.work) else \
-                at.machine.maximum(a, b) if self.monoid == "argmax" else at.machine.minimum(a, b)
+        top, element = self._most(scope, value, lanes), register_type(self.work)
         at, masks, kind = self.at(scope, lanes), vector_type("i1", lanes), vector_type("i64", lanes)
         extreme = splat_register(scope, element, top, lanes)
         if is_float(self.work):
@@ -212,7 +224,7 @@ class Fold:
             nans = at.machine.compare("unordered", value, value)
             some = any_lane(scope, nans, lanes)
             found = scope.emit(f"select i1 {some}, {masks} {nans}, {masks} {found}")
-            top = scope.emit(f"select i1 {some}, {element} {constant_text(np.nan, element, 1)}, {element} {top}")
+            top = self._unless_nan(scope, some, top)
         else:
             found = at.compare("eq", value, extreme)
         last = constant_text(np.iinfo(np.int64).max, "i64", lanes)

@@ -22,7 +22,8 @@ from loopwright.lower.target import Target
 WAYS = ("columns_of_rows", "rows_of_columns")
 SIZES = tuple((size, lanes) for size in (4, 8) for lanes in (4, 8, 16) if size * lanes <= 64)
 FEWEST = 4  # elements of a row, of a register's 16, up to which columns are gathered one by one
-NARROW = range(1, 5)  # elements of rows that lie side by side, which are as many vectors as they have elements
+PAIRED = 16  # lanes, of which half are a vector of their own
+NARROW = range(1, 7)  # elements of rows that lie side by side, which are as many vectors as they have elements
 
 
 def name_of(way: str, size: int, lanes: int) -> str:
@@ -48,6 +49,8 @@ class _Transpose:
     def text(self, way: str) -> str:
         root, back = self.function.root, way == WAYS[1]
         ways: list[tuple[str, Callable[[Scope], None]]] = [("true", partial(self._tiles, back=back))]
+        if self.lanes == PAIRED:
+            ways.append((root.emit(f"icmp sle i64 %n, {self.lanes // 2}"), partial(self._in_pairs, back=back)))
         ways.append((root.emit(f"icmp sle i64 %n, {self.lanes * FEWEST // 16}"), partial(self._one_by_one, back=back)))
         dense = root.emit("icmp eq i64 %step, %n")
         ways += [(root.emit(f"and i1 {dense}, {root.emit(f'icmp eq i64 %n, {n}')}"), partial(self._narrow, n=n, back=back))
@@ -127,6 +130,35 @@ class _Transpose:
                 self._store(inner, found, column)
             return []
         loop(scope, "0", "%n", "1", (), one)
+
+    def _in_pairs(self, scope: Scope, back: bool) -> None:
+        """Rows that fill half a register at most: two in each."""
+        half, number = self.lanes // 2, self.lanes // 2
+        kind, mask = vector_type(self.element, half), vector_type("i1", half)
+        wide = vector_type("i64", half)
+        there = scope.emit(f"icmp slt {wide} {counting(0, half)}, {splat_register(scope, 'i64', '%n', half)}")
+        align = ("i32", str(self.size))
+        if back:
+            columns = [self._load(scope, self._column(scope, "0", k)) for k in range(half)]
+            for k, pair in enumerate(transposed(scope, self.kind, columns)):
+                for row, start in ((k, 0), (k + number, half)):
+                    order = ", ".join(f"i32 {start + x}" for x in range(half))
+                    one = scope.emit(f"shufflevector {self.kind} {pair}, {self.kind} poison, <{half} x i32> <{order}>")
+                    is_there = splat_register(scope, "i1", scope.emit(f"icmp slt i64 {row}, %count"), half)
+                    scope.run(f"llvm.masked.store.{suffix(kind)}.p0", [
+                        (kind, one), ("ptr", self._row(scope, str(row), "0")), align,
+                        (mask, scope.emit(f"and {mask} {there}, {is_there}"))])
+            return
+        last, pairs = scope.emit("sub i64 %count, 1"), []
+        both = ", ".join(f"i32 {x}" for x in range(self.lanes))
+        for k in range(half):
+            rows = [self._row(scope, scope.call("i64", "llvm.smin.i64", [("i64", str(row)), ("i64", last)]), "0")
+                    for row in (k, k + number)]
+            low, high = (scope.call(kind, f"llvm.masked.load.{suffix(kind)}.p0", [
+                ("ptr", place), align, (mask, there), (kind, "zeroinitializer")]) for place in rows)
+            pairs.append(scope.emit(f"shufflevector {kind} {low}, {kind} {high}, <{self.lanes} x i32> <{both}>"))
+        for k, register in enumerate(transposed(scope, self.kind, pairs)):
+            self._store(scope, register, self._column(scope, "0", k))
 
     def _columns_of(self, scope: Scope, at: str, state: list[str]) -> list[str]:
         """A tile; the last row is in the place of those behind it."""

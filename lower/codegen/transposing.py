@@ -24,19 +24,21 @@ _FLOATS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}  # of an element
 
 
 def transposed(scope: Scope, kind: str, rows: Sequence[str]) -> list[str]:
-    """The columns of a matrix that has as many rows as `kind`, a type of vectors, has lanes."""
+    """The columns of a matrix that has as many rows as `kind`, a type of vectors, has lanes; of the matrices side by side in
+    fewer rows, so many columns each."""
     (lanes, bits), found, distance = _shape(kind), list(rows), 1
-    part = min(lanes, PART // bits)
-    while distance < lanes:
-        for k in range(lanes):
+    count = len(rows)
+    part = min(count, PART // bits)
+    while distance < count:
+        for k in range(count):
             if k & distance == 0:
                 pair = f"{kind} {found[k]}, {kind} {found[k + distance]}"
                 found[k], found[k + distance] = (scope.emit(f"shufflevector {pair}, <{lanes} x i32> <{order}>")
-                                                 for order in _orders(lanes, part, distance))
+                                                 for order in _orders(lanes, part, distance, count))
         distance *= 2
-        if distance < lanes:
+        if distance < count:
             found = [_apart(scope, kind, x) for x in found]
-    return [found[_mirrored(k, part)] for k in range(lanes)]
+    return [found[_mirrored(k, part)] for k in range(count)]
 
 
 def _shape(kind: str) -> tuple[int, int]:
@@ -57,14 +59,15 @@ def _apart(scope: Scope, kind: str, register: str) -> str:
 
 
 @cache
-def _orders(lanes: int, part: int, distance: int) -> tuple[str, str]:
-    """What two rows become: their elements by number, those of the second after the first's."""
+def _orders(lanes: int, part: int, distance: int, count: int) -> tuple[str, str]:
+    """What two of so many rows become: their elements by number, those of the second after the first's."""
     if distance < part:  # within parts: blocks of `distance` elements of the lower halves in turn, then of the upper halves
         blocks = [first + k for first in range(0, lanes, part) for k in range(0, part // 2, distance)]
         low = [x for k in blocks for x in (*range(k, k + distance), *range(lanes + k, lanes + k + distance))]
         step = part // 2
-    else:  # every other part, then the rest
-        low = [first + k for first in range(0, 2 * lanes, 2 * part) for k in range(part)]
+    else:  # every other part of both, in each matrix, then the rest
+        low = [of + matrix + first + k for matrix in range(0, lanes, count) for of in (0, lanes)
+               for first in range(0, count, 2 * part) for k in range(part)]
         step = part
     first, second = (", ".join([f"i32 {x + more}" for x in low]) for more in (0, step))
     return first, second
