@@ -98,6 +98,7 @@ few_features = _ONE_GROUP.library_op("few_features", "One of few output features
 winograd = _ONE_GROUP.library_op("winograd", "One with windows of 3x3, by hand-written code that multiplies less.")
 one_feature = _ONE_FEATURE.op("one_feature", "A convolution with one output feature in each group, on a kernel and a result "
                                              "without an axis for it; attributes are those of `conv`.")
+depthwise = _ONE_FEATURE.library_op("depthwise", "One with channels apart from each other, by hand-written code.")
 
 
 ALL_AXES = _Squeezed((None, None, None))
@@ -171,6 +172,11 @@ def goes_in_blocks(n: Node) -> bool:
 def whole_shapes(n: Node) -> list[Shape]:
     """The shapes of the operands of a convolution of one group, and of its result, with axes for groups."""
     return [t.shape for t in _ONE_GROUP.whole([v.type for v in (*n.inputs, *n.outputs)], n.attrs)]
+
+
+def shapes_of_one_feature(n: Node) -> list[Shape]:
+    """The shapes of the operands of a convolution with one output feature in each group, with axes for these."""
+    return [t.shape for t in _ONE_FEATURE.whole([v.type for v in n.inputs], n.attrs)]
 
 
 def terms_of(n: Node) -> Shape:

@@ -1,9 +1,10 @@
-"""Convolutions of few output features, of windows of 3x3, and of patches: other code for them, chosen when sizes are known.
+"""Convolutions of few output features, of windows of 3x3, of patches, and of channels apart from each other: other code for
+them, chosen when sizes are known.
 
 Tiles have lanes along features, many of which would be empty. Code with lanes along the rows of a window is better where these
 rows fill vectors: for up to four features from eight elements on, up to 20 from 40 on. Windows of 3x3 need a quarter of the
 multiplications in Winograd's form, which is not as accurate: programs with `fast_math` have it, see decision 041. Both are
-hand-written. Patches are one product (`patches.py`).
+hand-written. Patches are one product (`patches.py`). Of channels apart see `depthwise.py`.
 
 Guarantees: the same results, up to the order in which sums add; of Winograd's form, up to the rounding of its tiles.
 """
@@ -16,12 +17,15 @@ from loopwright.ir.dims import Extent, floordiv, maximum, minimum, product
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.op import Op
 from loopwright.ir.ops.convolution import FEATURE, IMAGE, SPACE
+from loopwright.lower import depthwise as apart
 from loopwright.lower.choices import as_it_is, at_least, chosen, is_equal
 from loopwright.lower.codegen.products import has_own
 from loopwright.lower.convolution_ops import (
+    depthwise,
     few_features,
     in_place_of,
     kinds_in_memory,
+    one_feature,
     one_group,
     spatial_pair,
     whole_shapes,
@@ -42,8 +46,8 @@ def by_features(n: Node, target: Target, partition: Callable[[Graph], Graph], fa
     """A kernel; of a convolution that may have few features, or windows of 3x3, with what computes it then, as `partition`
     makes it."""
     region = n.regions[0] if n.op is kernel else Graph((), (), ())
-    convolutions = [m for m in region.nodes if m.op is one_group]
-    if len(convolutions) != 1 or not _fits(convolutions[0], target):
+    convolutions = [m for m in region.nodes if m.op in (one_group, one_feature)]
+    if len(convolutions) != 1 or not (apart.fits if convolutions[0].op is one_feature else _fits)(convolutions[0], target):
         return [n]
     m, = convolutions
 
@@ -53,10 +57,13 @@ def by_features(n: Node, target: Target, partition: Callable[[Graph], Graph], fa
 
     def by(op: Op) -> Graph:
         return made_by([Node(op, m.inputs, m.attrs, m.outputs, m.regions, m.source)])
-    small = _has_small_windows(m) if fast_math else 0
-    every: list[tuple[Extent, Callable[[], Graph]]] = [
-        (1, partial(as_it_is, n)), (1 - _has_many(m), partial(by, few_features)), (small, partial(by, winograd)),
-        (has_patches(m), lambda: made_by(in_place_of(of_patches(m), m)))]
+    every: list[tuple[Extent, Callable[[], Graph]]] = [(1, partial(as_it_is, n))]
+    if m.op is one_feature:
+        every.append((apart.is_worth_it(m, target), partial(by, depthwise)))
+    else:
+        small = _has_small_windows(m) if fast_math else 0
+        every += [(1 - _has_many(m), partial(by, few_features)), (small, partial(by, winograd)),
+                  (has_patches(m), lambda: made_by(in_place_of(of_patches(m), m)))]
     arms = [arm for arm in every if arm[0] != 0]  # of which the last one counts whose sizes are there
     which: Extent = 0
     for k, (is_there, _) in enumerate(arms):

@@ -20,10 +20,11 @@ from loopwright.kernels.gemm import match_apart, match_gemm
 from loopwright.kernels.networks import MOST
 from loopwright.kernels.ranking import scratch_elements
 from loopwright.kernels.selecting import scratch_bytes
+from loopwright.lower import depthwise as of_channels
 from loopwright.lower import few_features as features
 from loopwright.lower import kernel_slopes as slopes
 from loopwright.lower import overlaps
-from loopwright.lower.convolution_ops import few_features, winograd
+from loopwright.lower.convolution_ops import depthwise, few_features, winograd
 from loopwright.lower.fourier import layouts, transform, transform_block
 from loopwright.lower.natives import native, native_text
 from loopwright.lower.panels import panel_product, panels
@@ -345,6 +346,7 @@ LAPACK_CALLS: Mapping[Op, LapackCall] = {
 }
 _IMPLEMENTATIONS: Mapping[str, Callable[[Writer, Sizes, Node, list[str]], tuple[str, ...]]] = {
     "gemm": _gemm, **{op.name: partial(_convolution, features.numbers) for op in (few_features, winograd)},
+    depthwise.name: partial(_convolution, of_channels.numbers),
     slopes.kernel_slopes.name: partial(_convolution, slopes.numbers),
     overlaps.overlap_rows.name: partial(_convolution, overlaps.numbers),
     panels.name: _panels, panel_product.name: _panel_product,

@@ -20,6 +20,10 @@ def factors(f, *args):
     return [x.factor for k in lw.schedule(f, *args).kernels for x in k.schedule if isinstance(x, Jam)]
 
 
+def jams(kernel):
+    return any(isinstance(x, Jam) for x in kernel.schedule)
+
+
 def depthwise(stride, padding, dilation):
     def f(x, w):
         return lax.conv_general_dilated(x, w, stride, padding, None, dilation, LAST, feature_group_count=x.shape[-1])
@@ -78,7 +82,7 @@ def test_results_do_not_depend_on_how_many_are_made_at_once(factor):
         y = depthwise((1, 1), "SAME", (1, 1))(x, w)
         return np.maximum(y + b, 0) * x
     s = lw.schedule(convolution, draw((1, 4, 30, 20)), draw((3, 3, 1, 20)), draw((20,)))
-    s.kernel(0).jam(factor=factor)
+    next(k for k in s.kernels if jams(k)).jam(factor=factor)
     f, plain = s.compile(), lw.jit(convolution)
     for shape, window in (((1, 4, 30, 20), (3, 3)), ((2, 3, 1, 7), (2, 2)), ((1, 5, 17, 33), (1, 5)), ((1, 2, 9, 4), (9, 9))):
         x, w, b = draw(shape), draw((*window, 1, shape[-1]), seed=1), draw(shape[-1:], seed=2)
@@ -99,7 +103,7 @@ def test_products_that_a_user_sums_are_rounded_before():
 
 def test_what_cannot_be_made_at_once_is_refused():
     x, w = draw((1, 9, 20, 40), "f4"), draw((3, 3, 1, 40), "f4")
-    kernel, = lw.schedule(depthwise((1, 1), "SAME", (1, 1)), x, w).kernels
+    kernel, = filter(jams, lw.schedule(depthwise((1, 1), "SAME", (1, 1)), x, w).kernels)
     assert from_json(to_json(kernel.schedule)) == kernel.schedule
     for factor in (0, 1, 17):
         with pytest.raises(ScheduleError, match=f"Jam\\(factor={factor}\\): 2 to 16 positions"):

@@ -32,6 +32,7 @@ from loopwright.lower.codegen import (
     abreast,
     by_vector,
     chunks,
+    depthwise,
     dots,
     few_features,
     in_order,
@@ -77,7 +78,8 @@ def products_text(dtype: np.dtype, target: Target) -> str:
               kernel_slopes.kernel_slopes_text(dtype, target, declarations, constants),
               overlaps.overlaps_text(dtype, target, declarations, constants)]
     if has_own(dtype, target):
-        texts.append(winograd.winograd_text(dtype, target, declarations, constants))
+        texts += [winograd.winograd_text(dtype, target, declarations, constants),
+                  depthwise.depthwise_text(dtype, target, declarations, constants)]
         texts += [_Apart(dtype, target, form, declarations, constants).text() for form in FORMS]
         texts += [_Each(dtype, target, (left, False), declarations, constants).text() for left in (False, True)]
         texts += [one_by_many.one_by_many_text(dtype, target, left, partial(name_of, dtype), declarations, constants)
