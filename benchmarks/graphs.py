@@ -40,25 +40,30 @@ def norms() -> list[Timing]:
 
 def _each_channel(x, w):
     """A convolution of each channel by itself, in NumPy."""
-    height, width = x.shape[1:3]
-    padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    return sum(padded[:, i:i + height, j:j + width] * w[i, j, 0] for i in range(3) for j in range(3))
+    (height, width), size = x.shape[1:3], len(w)
+    padded = np.pad(x, ((0, 0), *[(size // 2, size // 2)] * 2, (0, 0)))
+    return sum(padded[:, i:i + height, j:j + width] * w[i, j, 0] for i in range(size) for j in range(size))
 
 
 def depthwise() -> list[Timing]:
-    """Each of 32 channels of a 112 x 112 image convolved with its own window of 3 x 3, float32."""
-    args = _normal(1, 112, 112, 32), _normal(3, 3, 1, 32)
+    """Each channel of images convolved with its own window, float32: 32 of 112 x 112 with 3 x 3, 192 of eight of 28 x 28 with
+    7 x 7."""
+    found = []
+    for shape, window in (((1, 112, 112, 32), 3), ((8, 28, 28, 192), 7)):
+        channels, name = shape[-1], "x".join(map(str, shape[shape[0] == 1:]))
+        args = _normal(*shape), _normal(window, window, 1, channels)
 
-    def program(lax):
-        return lambda x, w: lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"),
-                                                     feature_group_count=32)
+        def program(lax, channels=channels):
+            return lambda x, w: lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"),
+                                                         feature_group_count=channels)
 
-    def theirs(torch, optimised):
-        f = optimised(lambda x, w: torch.nn.functional.conv2d(x, w, padding=1, groups=32))
-        return lambda x, w: f(x.permute(0, 3, 1, 2), w.permute(3, 2, 0, 1)).permute(0, 2, 3, 1)
-    return contest("depthwise conv2d, 112x112x32 by 3x3 f32", args, program(lax), numpy=_each_channel,
-                   expected=_each_channel(*(a.astype("float64") for a in args)), tolerance=1e-4,
-                   jax=lambda jax: program(jax.lax), torch=theirs)
+        def theirs(torch, optimised, channels=channels, window=window):
+            f = optimised(lambda x, w: torch.nn.functional.conv2d(x, w, padding=window // 2, groups=channels))
+            return lambda x, w: f(x.permute(0, 3, 1, 2), w.permute(3, 2, 0, 1)).permute(0, 2, 3, 1)
+        found += contest(f"depthwise conv2d, {name} by {window}x{window} f32", args, program(lax), numpy=_each_channel,
+                         expected=_each_channel(*(a.astype("float64") for a in args)), tolerance=1e-4,
+                         jax=lambda jax, program=program: program(jax.lax), torch=theirs)
+    return found
 
 
 def _mixture(xp):

@@ -201,11 +201,11 @@ def _clusters_by_hand(x, c):
 def segments() -> list[Timing]:
     """Sums of the rows of each of many groups, in any order and group by group, and of those nearest to each of 16 centres."""
     found = []
-    for width in (1, 8):
+    for width, groups in ((1, 1000), (8, 1000), (64, 10_000)):
         found += held(Row(
-            f"segment sums, 100,000x{width} to 1000", (normal(100_000, width), below(1000, 100_000)),
-            lambda library: lambda x, i: library.ops.segment_sum(x, i, 1000), _sums_by_hand(1000),
-            lambda torch: _torch_sums(torch, 1000), tolerance=1e-4))
+            f"segment sums, 100,000x{width} to {groups}", (normal(100_000, width), below(groups, 100_000)),
+            lambda library, groups=groups: lambda x, i: library.ops.segment_sum(x, i, groups), _sums_by_hand(groups),
+            lambda torch, groups=groups: _torch_sums(torch, groups), tolerance=1e-4))
     return found + held(
         Row("segment sums, 100,000x8 to 1000, sorted", (normal(100_000, 8), lambda rng: np.sort(rng.integers(0, 1000, 10**5))),
             lambda library: lambda x, i: library.ops.segment_sum(x, i, 1000), _sums_by_hand(1000),

@@ -26,11 +26,15 @@ def _layernorm(xp):
 
 
 def short_rows() -> list[Timing]:
-    """Rows of 10 to 50 numbers, which fill few vectors."""
+    """Rows of 6 to 50 numbers, which fill few vectors."""
     softmax = [plain("softmax, 20000x10", (normal(20_000, 10),), _softmax, dtype=dtype,
                      torch=lambda torch: lambda x: torch.softmax(x, -1)) for dtype in FLOATS]
     return held(
         *softmax,
+        plain("greatest of rows, 100,000x6", (normal(100_000, 6),), lambda xp: lambda x: xp.max(x, axis=1),
+              torch=lambda torch: lambda x: torch.amax(x, 1)),
+        plain("products of rows, 100,000x6", (normal(100_000, 6),), lambda xp: lambda x: xp.prod(x, axis=1),
+              torch=lambda torch: lambda x: torch.prod(x, 1)),
         plain("rows over their norms, 20000x24", (normal(20_000, 24),),
               lambda xp: lambda x: x / xp.sqrt(xp.sum(x * x, axis=1, keepdims=True)),
               torch=lambda torch: torch.nn.functional.normalize),
