@@ -4,7 +4,7 @@ import pytest
 
 import loopwright as lw
 from loopwright.ir.types import F16, F32, F64
-from loopwright.lower.codegen import emit
+from loopwright.lower.codegen import outlines
 from loopwright.lower.codegen.arithmetic import FORMULAS
 from loopwright.lower.target import host_target
 from tests.kernels import run_elementwise, target_of
@@ -26,7 +26,7 @@ def check_same_bits(fn, dtype, target, monkeypatch):
     args = arguments(fn, dtype)
     found = []
     for most in (10**6, -1):
-        monkeypatch.setattr(emit, "MOST_IN_PLACE", most)
+        monkeypatch.setattr(outlines, "MOST_IN_PLACE", most)
         found.append(run_elementwise(fn, args, dtype, target)(*args)[0])
     assert found[0].tobytes() == found[1].tobytes(), [
         (*x, a, b) for *x, a, b in zip(*args, *found, strict=True) if a.tobytes() != b.tobytes()][:5]

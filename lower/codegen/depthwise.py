@@ -18,11 +18,11 @@ from functools import partial
 
 import numpy as np
 
-from loopwright.lower.codegen.few_features import fail, greatest, least, reach_of, rows_read
+from loopwright.lower.codegen.few_features import by_images, fail, greatest, least, reach_of, rows_read
 from loopwright.lower.codegen.interleaving import added, product
 from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, vector_type
 from loopwright.lower.codegen.small import element, first_lanes, load_first, store_first
-from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop, repeat
+from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.target import Target
 
 # of the image and of the kernel; how high and wide the result is; strides; zeros before the image; how far rows of a window are
@@ -150,25 +150,10 @@ class _Depthwise:
             fits = root.emit(f"icmp eq i64 {pixels}, {n}")
             self.tiles = root.emit(f"select i1 {fits}, ptr @{name_of(self.dtype)}_{n}, ptr {self.tiles}")
 
-        def rows(scope: Scope, state: list[str]) -> tuple[str, list[str]]:
-            at = state[0]
-            image = scope.emit(f"udiv i64 {at}, %high")
-            y = scope.emit(f"sub i64 {at}, {product(scope, image, '%high')}")
-            count = least(scope, least(scope, scope.emit(f"sub i64 %end, {at}"), scope.emit(f"sub i64 %high, {y}")), most)
+        def rows(scope: Scope, at: str, image: str, y: str, count: str) -> None:
             loop(scope, "0", "%channels", str(self.lanes), [("ptr", "%w")],
                  partial(self._channels, copy, (at, image, y), count, rows_read(scope, count, reach)))
-            following = added(scope, at, count)
-            return scope.emit(f"icmp slt i64 {following}, %end"), [following]
-
-        def some_rows(scope: Scope) -> Carried:
-            repeat(scope, [("i64", "%begin")], rows)
-            return ()
-
-        def run(scope: Scope) -> Carried:
-            branch(scope, scope.emit("icmp slt i64 %begin, %end"), some_rows)
-            scope.run("lw_scratch_release", [("ptr", copy)])
-            return ()
-        branch(root, root.emit(f"icmp eq ptr {copy}, null"), fail, run, rare=True)
+        by_images(root, copy, most, rows)
 
     def _channels(self, copy: str, where: tuple[str, str, str], count: str, tall: str, scope: Scope, first: str,
                   state: list[str]) -> list[str]:

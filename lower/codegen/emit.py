@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from math import lcm
 
-from loopwright.ir.dims import Extent, floordiv, product
+from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Load, When, walk
 from loopwright.ir.nest import (
     Allocate,
@@ -38,7 +37,6 @@ from loopwright.lower.codegen.beside import choosing, side_by_side, test_of
 from loopwright.lower.codegen.bodies import Large, in_few_columns
 from loopwright.lower.codegen.columns import in_stripes
 from loopwright.lower.codegen.context import Context, Kernel, Owned, Value
-from loopwright.lower.codegen.evaluate import evaluate, remember
 from loopwright.lower.codegen.far import from_afar
 from loopwright.lower.codegen.folds import fold, fold_together
 from loopwright.lower.codegen.forms import (
@@ -53,54 +51,31 @@ from loopwright.lower.codegen.forms import (
 )
 from loopwright.lower.codegen.interleaved import columns_at, store_columns
 from loopwright.lower.codegen.kernel_text import KernelText
-from loopwright.lower.codegen.machine import ATTRIBUTES
-from loopwright.lower.codegen.memory import store
 from loopwright.lower.codegen.narrowing import copied
+from loopwright.lower.codegen.outlines import Outlines, definition, stored
 from loopwright.lower.codegen.owners import OWNERS, own_updates, owned_by, work_of_owners
 from loopwright.lower.codegen.prefetches import prefetch
 from loopwright.lower.codegen.running import running_fold
 from loopwright.lower.codegen.runs import Updates
 from loopwright.lower.codegen.scratch import with_scratch
+from loopwright.lower.codegen.shares import is_outermost, rows_of, shares, shares_of_rows
 from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
 from loopwright.lower.codegen.spans import VectorSpan, by_width, cover, short_spans, vector_spans
 from loopwright.lower.codegen.streams import fence, is_past, past_caches
 from loopwright.lower.codegen.stretches import has_stretches, in_stretches
-from loopwright.lower.codegen.tensors import block_span, contract, padded, panel_of, parts, stretch, unit_count, unit_of
-from loopwright.lower.codegen.terms import Terms
-from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
+from loopwright.lower.codegen.tensors import block_span, contract, padded, panel_of, parts, stretch, unit_count
+from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 from loopwright.lower.codegen.tile_unit import ODD, suits
 from loopwright.lower.codegen.tiles import in_tiles, is_far
 from loopwright.lower.codegen.whiles import repeated
-from loopwright.lower.codegen.work import maths_weight, work_of
 from loopwright.lower.fusing import writes
 from loopwright.lower.lanes import may_raise
 from loopwright.lower.runtime.later import CHOSEN, amx_of, far_of, past_of, place_of, short_of
-from loopwright.lower.runtime.pool_text import THRESHOLD
 from loopwright.lower.short_rows import beside
 from loopwright.lower.target import Target
-from loopwright.lower.tiling import every
 
-FEWEST_TILES = 12  # one below the other, of a thread: it reads all factors of the columns for them
-FEWEST_OF_UNIT = 2  # of the tile unit's, or rows of an image: it reads the factors from the second cache in any case
-FEWEST_IMAGES = 4  # whole, of each thread: with fewer, threads share out the rows of each
-LINE = 64  # bytes of memory that no two threads should store to
-FEWEST_WIDE = 256  # columns of products for each thread: for fewer, which all copy the rows' factors, threads share out rows
-FEWEST_NARROW = 64  # of products by the tile unit of half as many rows: what one core copies another is slow to read
-FEWEST_ROWS = 6  # tiles, one below the other, for each thread that copies all factors of the columns itself
-FEWEST_COLUMNS = 256  # of a thread that goes by rows: shorter stretches of memory are slow to read
-MOST_IN_PLACE = 120  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
 TINY = 16  # elements of a buffer that may live in registers
 FEW_VECTORS = 2  # of a row that is not worth loops of its own for what is done in stretches of it
-
-
-def stored(context: Context, statement: Store) -> None:
-    """Do a store. What a row of this nest has there is known from now on: a masked store is slow to read back."""
-    store(context, statement)
-    kernel, buffer = context.kernel, context.kernel.buffers[statement.buffer]
-    value = kernel.terms.of(statement.value)
-    if buffer.role == "local" and statement.when is None and statement.combine == "set" and buffer.name not in value.buffers:
-        there = kernel.terms.of(Load(statement.buffer, statement.index, buffer.dtype))
-        remember(context, there, context.evaluate(value))
 
 
 def _without_mask(context: Context, reductions: Sequence[Reduction]) -> Context:
@@ -115,32 +90,20 @@ def _without_mask(context: Context, reductions: Sequence[Reduction]) -> Context:
     return altered(context, mask=None) if of_panels else context
 
 
-class Generator:
+class Generator(Outlines):
     """The functions of one nest under construction."""
 
     def __init__(self, nest: Nest, target: Target, fast_math: bool, apart: bool | None,
                  streamed: frozenset[str] = frozenset()) -> None:
-        self.nest, self.target, self.apart, self.streamed = nest, target, apart, streamed
-        self.in_unit = nest.instead is not None
+        super().__init__(nest, target, fast_math, streamed)
+        self.apart, self.in_unit = apart, nest.instead is not None
         is_alone = apart is False and not self.in_unit
         self.past = past_caches(nest, target) if is_alone else ()  # results that may go past the caches
         self.far = from_afar(nest, target) if is_alone else None
         self.is_short: bool | None = None  # whether rows are, in a function of one of both
         self.of_one: list[str] = []  # that function, and those of loops in it
-        self.flags = "fast " if fast_math else ""
-        self.declarations: set[str] = set()
-        self.constants: set[str] = set()
-        self.functions: list[str] = []
-        self.terms = Terms()
-        self.symbols = {name: f"%n{k}" for k, name in enumerate(nest.symbols)}
-        self.maths_apart = maths_weight(nest.body) > MOST_IN_PLACE
         sizes = [product(b.shape) for b in nest.buffers]
         self.is_tiny = all(isinstance(n, int) and n <= TINY for n in sizes)
-
-    def kernel(self, buffers: dict[str, Buffer], pointers: dict[str, str]) -> Kernel:
-        """A fresh function that sees these buffers."""
-        return Kernel(self.nest.name, Function(self.declarations, self.constants), self.terms, self.target, self.flags,
-                      buffers, self.symbols, pointers, evaluate, stored, self.maths_apart)
 
     def run(self) -> KernelText:
         buffers = {b.name: b for b in self.nest.buffers}
@@ -166,7 +129,7 @@ class Generator:
         if not self.nest.few and not large and (self.nest.ones is None or self.apart is None):
             body(context.scope)
         else:
-            in_few_columns(context, self.nest, large, self._arguments(), body, apart=self.apart is not None)
+            in_few_columns(context, self.nest, large, self.arguments(), body, apart=self.apart is not None)
         if self.streamed:
             fence(context)
         self.finish(name, kernel)
@@ -187,9 +150,9 @@ class Generator:
         return KernelText(self.nest.name, text, frozenset(self.declarations), frozenset(self.constants))
 
     def finish(self, name: str, kernel: Kernel) -> None:
-        given = [*self._arguments(), *([("ptr", "%odd")] if self.in_unit else [])]
+        given = [*self.arguments(), *([("ptr", "%odd")] if self.in_unit else [])]
         listed = ", ".join(f"{kind} {register}" for kind, register in given).replace("ptr %b", "ptr noalias %b")
-        self.functions.append(_definition(f"@{name}({listed})", kernel))
+        self.functions.append(definition(f"@{name}({listed})", kernel))
 
     # ---- statements -----------------------------------------------------------------------------
     def statements(self, context: Context, body: tuple[Statement, ...], *, parallel: bool = False) -> None:
@@ -394,21 +357,16 @@ class Generator:
     # ---- parallel loops -------------------------------------------------------------------------
     def parallel(self, context: Context, statement: For) -> None:
         """A loop that threads share out: as it is, or, of one block of columns, by their rows, where these are many."""
-        rows = self._rows_of(statement) if self.in_unit and panel_of(statement) else None
+        rows = rows_of(statement) if self.in_unit and panel_of(statement) else None
         if rows is None:
             self.shared_out(context, statement)
         else:
             self.by_rows(context, statement, rows)
 
-    def _rows_of(self, blocks: For) -> For | None:
-        """The one loop over rows in blocks of columns."""
-        found = [s for s in every(blocks.body) if isinstance(s, For) and s.parallel and unit_of(s) != s.step]
-        return found[0] if len(found) == 1 else None
-
     def by_rows(self, context: Context, blocks: For, rows: For) -> None:
         """A block of columns as a function over some of the rows: a thread copies all factors of the columns, and stores to
         memory that no other does. All rows are done as they are where threads share out something else."""
-        kernel, scope, alone = context.kernel, context.scope, serial(blocks)
+        alone = serial(blocks)
 
         def run(inside: Context, given: Sequence[str], begin: str, end: str) -> None:
             def all_of_them(scope: Scope) -> Carried:
@@ -425,13 +383,8 @@ class Generator:
             branch(inside.scope, is_all, all_of_them, some)
             inside.kernel.forget()
         function, block = self.outlined(context, (), run)
-        n = unit_count(context, rows)
-        some = scope.call("i64", "llvm.smax.i64", [("i64", n), ("i64", "1")])
-        each = scope.emit(f"sdiv i64 {kernel.extent(work_of((blocks,)))}, {some}")
-        is_one = scope.emit(f"icmp sle i64 {kernel.extent(blocks.extent)}, {blocks.step}")
-        least = scope.emit(f"select i1 {is_one}, i64 {FEWEST_ROWS}, i64 {1 << 32}")  # else rows' factors are copied again
-        self._on_threads(context, (function, block), (n, each, least, "1"),
-                         lambda inside, given: inside.run("lw_column_loop", given))
+        self.on_threads(context, (function, block), shares_of_rows(context, blocks, rows),
+                        lambda inside, given: inside.run("lw_column_loop", given))
 
     def shared_out(self, context: Context, statement: For) -> None:
         """The loop as a function over [begin, end), which finds what it reads in a block on this one's stack: the pool runs it,
@@ -445,23 +398,8 @@ class Generator:
             inside, span = stretch(inside, statement, (begin, end))
             own = [] if self.is_short and statement.short is not None else local_buffers(statement.body)
             with_scratch(inside, own, lambda here: self.counted(here, statement, span, parallel=True))
-        kernel, scope = context.kernel, context.scope
         function, block = self.of_rows(context, statement, run) if pairs is None else self.outlined(context, (), run)
-        n, unit = unit_count(context, statement), unit_of(statement)
-        units = max(statement.step // unit, 1)
-        each = kernel.extent(floordiv(work_of(statement.body), units) if pairs is None else work_of(pairs.body))
-        if pairs is not None:
-            n = scope.emit(f"mul i64 {n}, {kernel.extent(pairs.extent)}")
-        together = max(s.lanes for s in statement.body if isinstance(s, For)) if statement.tiled else \
-            lcm(statement.together, unit) // unit
-        if statement.lanes > 1:
-            stored = [kernel.buffers[b].dtype.itemsize for b, _ in writes(statement.body)]
-            together = max(together, statement.lanes, LINE // min(stored, default=LINE))
-        panel = panel_of(statement)
-        tiles = FEWEST_OF_UNIT if self.in_unit else FEWEST_TILES
-        is_outer = panel is not None or (self.in_unit and any(isinstance(s, For) and s.parallel for s in every(statement.body)))
-        least = str(FEWEST_COLUMNS) if statement.by_rows else self._fewest_panels(context, statement, panel) if panel else \
-            str(FEWEST_IMAGES if is_outer else tiles if units > 1 else 1)
+        is_outer = is_outermost(statement, in_unit=self.in_unit)
 
         def in_chunks(inside: Scope, given: Given) -> None:
             def loops(inner: Scope, wide: bool = False) -> Carried:
@@ -474,23 +412,7 @@ class Generator:
                 branch(inside, is_far(context.at(inside), statement), partial(loops, wide=True), loops)
             else:
                 loops(inside, wide=goes_down(statement))
-        self._on_threads(context, (function, block), (n, each, least, str(together)), in_chunks)
-
-    def _on_threads(self, context: Context, code: tuple[str, str], sizes: tuple[str, ...],
-                    in_chunks: Callable[[Scope, Given], None]) -> None:
-        """A function and its block, for so many indices with so much work each: here, or, where that is enough, by threads."""
-        scope, (function, block), (n, each, *_) = context.scope, code, sizes
-
-        def here(inside: Scope) -> Carried:  # a direct call: inside loops LLVM may put the body in its place
-            inside.do(f"call void {function}(ptr {block}, i64 0, i64 {n})")
-            return ()
-
-        def there(inside: Scope) -> Carried:
-            in_chunks(inside, [("ptr", function), ("ptr", block), *(("i64", x) for x in sizes)])
-            return ()
-        few = scope.emit(f"icmp slt i64 {scope.emit(f'mul i64 {n}, {each}')}, {THRESHOLD}")
-        branch(scope, few, here, there)
-        context.kernel.forget()
+        self.on_threads(context, (function, block), shares(context, statement, pairs, in_unit=self.in_unit), in_chunks)
 
     def updates(self, context: Context, statement: For) -> None:
         """The updates of a scatter as a function over [begin, end) of the numbers that rows have: each thread does those of its
@@ -503,19 +425,8 @@ class Generator:
             branch(inside.scope, every_row, partial(arm, None), partial(arm, owned_by(inside, statement, begin, end)))
             inside.kernel.forget()
         function, block = self.outlined(context, (), run)
-        self._on_threads(context, (function, block), (str(OWNERS), work_of_owners(context, statement), "1", "1"),
+        self.on_threads(context, (function, block), (str(OWNERS), work_of_owners(context, statement), "1", "1"),
                          lambda inside, given: inside.run("lw_wide_loop", given))
-
-    def _fewest_panels(self, context: Context, statement: For, panel: int) -> str:
-        """Of a loop over columns, that each thread has: fewer where few rows would be copied by each."""
-        usual = str(FEWEST_WIDE // panel)
-        over_rows = [s for s in every(statement.body) if isinstance(s, For) and s.parallel and unit_of(s) != s.step]
-        if not self.in_unit or not over_rows:
-            return usual
-        kernel, scope = context.kernel, context.scope
-        rows, columns = kernel.extent(product(s.extent for s in over_rows)), kernel.extent(statement.extent)
-        few = scope.emit(f"icmp sle i64 {scope.emit(f'mul i64 {rows}, 2')}, {columns}")
-        return scope.emit(f"select i1 {few}, i64 {FEWEST_NARROW // panel}, i64 {usual}")
 
     def of_rows(self, context: Context, statement: For, run: Inside) -> tuple[str, str]:
         """A parallel loop's function and block. Where rows may be short, and code for these stands apart, the function is
@@ -548,52 +459,3 @@ class Generator:
             end = at.call("i64", "llvm.smin.i64", [("i64", at.emit(f"sub i64 {span[1]}, {before}")), ("i64", columns)])
             self.counted(here, inner, (begin, end))
         with_scratch(context, local_buffers(outer.body), lambda here: self.vectors(outer, here, (low, high), row))
-
-    def _arguments(self) -> list[tuple[str, str]]:
-        """(type, register) of this nest's parameters."""
-        return [*(("ptr", f"%b{k}") for k in range(len(self.nest.buffers))), *(("i64", n) for n in self.symbols.values()),
-                ("ptr", "%error")]
-
-    def outlined(self, context: Context, given: Given, run: Inside, name: str = "") -> tuple[str, str]:
-        """A function over [begin, end), and the block on this one's stack where it finds what it reads, and what is given."""
-        kernel, scope = context.kernel, context.scope
-        shared = [(name, value) for name, value in context.bindings.items() if not value.varies]
-        local = [name for name in kernel.pointers if kernel.buffers[name].role == "local"]
-        number = len(self.functions)
-        name = name or f"{self.nest.name}_range{number}"
-        self.functions.append("")  # its place: outlined functions stand before their caller
-        self.functions[number] = self._range_function(context, name, shared, local, given, run)
-        words = [*self._arguments(), *(("ptr", kernel.pointers[n]) for n in local),
-                 *((value.kind, value.parts[0]) for _, value in shared), *given]
-        block = kernel.function.slot(len(words), "i64", 8)
-        for k, (kind, register) in enumerate(words):
-            scope.do(f"store {kind} {register}, ptr {_word(scope, block, k)}, align 8")
-        return f"@{name}", block
-
-    def _range_function(self, context: Context, name: str, shared: list[tuple[str, Value]], local: list[str], further: Given,
-                        run: Inside) -> str:
-        outer = context.kernel
-        buffers = {b.name: b for b in self.nest.buffers} | {n: outer.buffers[n] for n in local}
-        pointers = {b.name: f"%b{k}" for k, b in enumerate(self.nest.buffers)} | {n: f"%l{k}" for k, n in enumerate(local)}
-        kernel = self.kernel(buffers, pointers)
-        bindings = {n: Value((f"%s{k}",), v.dtype, 1, kernel.root) for k, (n, v) in enumerate(shared)}
-        given = [*self._arguments(), *(("ptr", f"%l{k}") for k in range(len(local))),
-                 *((v.kind, f"%s{k}") for k, (_, v) in enumerate(shared)),
-                 *((kind, f"%g{k}") for k, (kind, _) in enumerate(further))]
-        for k, (kind, register) in enumerate(given):
-            kernel.root.lines.append(f"  {register} = load {kind}, ptr {_word(kernel.root, '%context', k)}, align 8")
-        context = Context(kernel, kernel.root, bindings, streamed=self.streamed)
-        run(context, [f"%g{k}" for k in range(len(further))], "%begin", "%end")
-        outer.function.calls_such |= bool(kernel.function.first)
-        if self.streamed:
-            fence(context)
-        return _definition(f"@{name}(ptr %context, i64 %begin, i64 %end)", kernel)
-
-
-def _definition(header: str, kernel: Kernel) -> str:
-    return f"define internal void {header} {ATTRIBUTES} {{\n{kernel.function.body()}\n  ret void\n}}"
-
-
-def _word(scope: Scope, block: str, number: int) -> str:
-    """The address of the word with this number."""
-    return scope.emit(f"getelementptr i64, ptr {block}, i64 {number}") if number else block

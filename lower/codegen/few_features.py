@@ -14,6 +14,7 @@ are; no terms make zeros.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -138,11 +139,7 @@ def _some(dtype: np.dtype, function: Function) -> None:
     length = root.emit(f"select i1 {inside}, i64 0, i64 {rows_read(root, fits, reach)}")
     copy = root.call("ptr", "lw_scratch_acquire", [("i64", product(root, length, line, str(size)))])
 
-    def rows(scope: Scope, state: list[str]) -> tuple[str, list[str]]:
-        at = state[0]
-        image = scope.emit(f"udiv i64 {at}, %high")
-        y = scope.emit(f"sub i64 {at}, {product(scope, image, '%high')}")
-        count = least(scope, least(scope, scope.emit(f"sub i64 %end, {at}"), scope.emit(f"sub i64 %high, {y}")), most)
+    def rows(scope: Scope, at: str, image: str, y: str, count: str) -> None:
         first, whole = product(scope, y, "%down"), product(scope, "%width", "%channels")
         start = element(scope, kind, "%x", product(scope, image, "%height", whole))
 
@@ -152,15 +149,27 @@ def _some(dtype: np.dtype, function: Function) -> None:
         base, = branch(scope, scope.emit(f"xor i1 {inside}, true"), copied,
                        otherwise=[("ptr", element(scope, kind, start, product(scope, first, whole)))])
         _call_tiles(scope, dtype, base, line, at, count)
+    by_images(root, copy, most, rows)
+
+
+def by_images(root: Scope, copy: str, most: str, rows: Callable[[Scope, str, str, str, str], None]) -> None:
+    """`rows` for those of the result from `%begin` to `%end`, told where they begin, of which image, where in it, and how many:
+    at most so many at once, with scratch memory for a copy, if there is any."""
+    def some(scope: Scope, state: list[str]) -> tuple[str, list[str]]:
+        at, = state
+        image = scope.emit(f"udiv i64 {at}, %high")
+        y = scope.emit(f"sub i64 {at}, {product(scope, image, '%high')}")
+        count = least(scope, least(scope, scope.emit(f"sub i64 %end, {at}"), scope.emit(f"sub i64 %high, {y}")), most)
+        rows(scope, at, image, y, count)
         following = added(scope, at, count)
         return scope.emit(f"icmp slt i64 {following}, %end"), [following]
 
-    def some_rows(scope: Scope) -> Carried:
-        repeat(scope, [("i64", "%begin")], rows)
+    def every(scope: Scope) -> Carried:
+        repeat(scope, [("i64", "%begin")], some)
         return ()
 
     def run(scope: Scope) -> Carried:
-        branch(scope, scope.emit("icmp slt i64 %begin, %end"), some_rows)
+        branch(scope, scope.emit("icmp slt i64 %begin, %end"), every)
         scope.run("lw_scratch_release", [("ptr", copy)])
         return ()
     branch(root, root.emit(f"icmp eq ptr {copy}, null"), fail, run, rare=True)
