@@ -379,15 +379,15 @@ def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instructi
     along memory and folds go across: vectors are gathered then, which takes longer than masked ones that are little used."""
     folds = [r for r in s.stages if isinstance(r.expr, Reduce)]
     cost = sum(own_cost(r.expr) for r in s.stages)
-    lanes = target.vector_bits // (8 * _widest(s))
+    few, lanes = (target.vector_bits // (8 * size) for size in (_widest(s), _widest(s, rows=s.level)))
     if not folds and cost <= MOST_OF_SHORT_ROWS:
-        return _short_maps(s, schedule, lanes, target)
+        return _short_maps(s, schedule, few, target)
     if lanes < 2 or not folds or not s.level or isinstance(s.root.expr, Scatter | Prefix) or cost > MOST_OF_SHORT_ROWS:
         return []
     monoids = {r.expr.monoid for r in folds if isinstance(r.expr, Reduce)}
     longer = cost >= EXPENSIVE or (target.has_masks if s.level < s.loops else monoids & {"max", "min", "argmax", "argmin"})
     is_extreme = s.level == s.loops and target.has_masks and cost < EXPENSIVE and monoids <= {"max", "min"}
-    short = ShortRows(lanes, 3 * lanes // 2 if is_extreme else 4 * lanes if longer else lanes)
+    short = ShortRows(lanes, 3 * lanes // 2 if is_extreme else 4 * few if longer else lanes)
     if across_lanes(s, schedule):
         short = ShortRows(lanes, ACROSS)
     outer = build_nest(s.region, (*schedule, short), "probe").nest.body[0]
