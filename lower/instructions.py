@@ -90,11 +90,7 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
             case Inline(stage) | ComputeAt(stage) | AddAlong(stage):
                 check(0 <= stage < len(region.nodes) and stage not in settled, x, "stages are placed once")
                 settled.add(stage)
-                if isinstance(x, ComputeAt):
-                    d.placed[stage] = x
-                elif isinstance(x, AddAlong):
-                    check(_adds_rows(region, region.nodes[stage]), x, "it sums neither the root's rows nor blocks of them")
-                    d.along[stage] = x
+                _place(d, region, x)
             case Split() | Reorder() | Distribute() | Tensorize() | Pack() | Skip():
                 d.blocks.append(x)
             case Vectorize(stage, loop, lanes):
@@ -143,6 +139,15 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 check(0 <= operand < len(region.params) and 0 <= output < len(region.results), x, "there is no such pair")
                 d.in_place.append(x)
     return d
+
+
+def _place(d: Decisions, region: Graph, x: Inline | ComputeAt | AddAlong) -> None:
+    """Note where a stage is computed, if not where it is used."""
+    if isinstance(x, ComputeAt):
+        d.placed[x.stage] = x
+    elif isinstance(x, AddAlong):
+        check(_adds_rows(region, region.nodes[x.stage]), x, "it sums neither the root's rows nor blocks of them")
+        d.along[x.stage] = x
 
 
 def is_short(shape: Shape, most: int = MOST_INTERLEAVED) -> bool:

@@ -45,16 +45,14 @@ PADDED = {(key, pad): lw.jit(layer(*key, [(pad, pad + 1)] * len(key[0]))) for ke
 @pytest.mark.filterwarnings("ignore::loopwright.RecompilationWarning")  # each dtype is a program of its own
 @examples(60)
 @given(key=st.sampled_from(list(PADDED)), images=st.integers(1, 3), high=st.integers(9, 30), wide=st.integers(13, 45),
-       window=st.sampled_from([(4, 4), (5, 5), (7, 7), (4, 9), (9, 3), (1, 3)]), channels=st.integers(1, 70),
+       window=st.sampled_from([(4, 4), (5, 5), (7, 7), (4, 9), (9, 9), (1, 3)]), channels=st.integers(1, 70),
        dtype=st.sampled_from(["f4", "f8"]), seed=st.integers(0, 99))
 def test_any_sizes(key, images, high, wide, window, channels, dtype, seed):
     (stride, spread), pad = key
-    rng, rank, spread = np.random.default_rng(seed), len(stride), min(spread, 2)
-    shape = (high + 9, wide)[2 - rank:]
+    rng, rank = np.random.default_rng(seed), len(stride)
+    shape, window = ((high + 9, wide), window) if rank == 2 else ((wide + 9,), (12 + window[0],))
     x = rng.normal(size=(images, *shape, channels)).astype(dtype)
-    kernel = rng.normal(size=(*(window[2 - rank:] if rank == 2 else (16 + window[1],))[:rank], 1, channels)).astype(dtype)
-    if rank == 1:
-        kernel = kernel[:13]
+    kernel = rng.normal(size=(*window, 1, channels)).astype(dtype)
     want = expected(x, kernel, stride, spread, [(pad, pad + 1)] * rank)
     np.testing.assert_allclose(PADDED[key](x, kernel), want, rtol=1e-9 if dtype == "f8" else 2e-4,
                                atol=1e-9 if dtype == "f8" else 2e-4)
@@ -65,9 +63,8 @@ def test_it_is_chosen_where_numbers_are_in_many_windows():
     x = np.ones((2, 20, 20, 32), "f4")
     for window, stride, chosen in ((7, 1, True), (4, 1, True), (3, 1, False), (5, 2, False), (8, 2, True)):
         kernel = np.ones((window, window, 1, 32), "f4")
-        found = lw.make_graph(layer((stride, stride), 1, "VALID"), dynamic=False)(x, kernel)
         text = str(lw.jit(layer((stride, stride), 1, "VALID"), dynamic=False).lower(x, kernel).module)
-        assert found.results and ("depthwise" in text) == chosen
+        assert ("depthwise" in text) == chosen
 
 
 @needs_own
