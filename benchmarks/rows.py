@@ -16,7 +16,7 @@ from benchmarks.contest import Program
 from benchmarks.harness import Timing
 
 Draw = Callable[[np.random.Generator], np.ndarray]
-LABELS = {"float32": "f32", "float64": "f64", "int32": "i32", "uint8": "u8"}
+LABELS = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64", "uint8": "u8"}
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ def signs(count: int) -> Draw:
     return lambda rng: rng.choice([-1.0, 1.0], count)
 
 
-def below(bound: int, *shape: int, dtype: str = "int64") -> Draw:
-    """Integers from 0."""
-    return lambda rng: rng.integers(0, bound, shape, dtype)
+def below(bound: int, *shape: int, least: int = 0, dtype: str = "int64") -> Draw:
+    """Integers from the least."""
+    return lambda rng: rng.integers(least, bound, shape, dtype)
 
 
 def regular(*shape: int) -> Draw:

@@ -108,12 +108,16 @@ def elements() -> list[Timing]:
 
     def quotients(xp):
         return lambda x: x // 7 + x % 10
+    def quotients_of_both(xp):
+        return lambda x, y: x // y + x % 10
     def turns(xp):
         return lambda x: (x + 3) % 6.25 - 3
     weights = normal(1_000_000), normal(1_000_000), normal(1_000_000), positive(1_000_000)
     return held(
         *(plain("x ** 4 + x ** -2, 3e5", (positive(300_000),), powers, torch=powers, dtype=dtype) for dtype in FLOATS),
         plain("x // 7 + x % 10, 3e5", (below(1000, 300_000, dtype="int32"),), quotients, torch=quotients, dtype="int32"),
+        plain("x // y + x % 10, 3e5", (below(1000, 300_000), below(100, 300_000, least=1)), quotients_of_both,
+              torch=quotients_of_both, dtype="int64"),
         *(plain("(x + 3) % 6.25 - 3, 3e5", (normal(300_000),), turns, torch=turns, dtype=dtype) for dtype in FLOATS),
         plain("bytes of an image to float32, 224x224x3", (below(256, 224, 224, 3, dtype="uint8"),),
               lambda xp: lambda x: (x.astype("float32") / 255 - 0.5) * 2, dtype="uint8",

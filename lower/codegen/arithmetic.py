@@ -19,6 +19,7 @@ from loopwright.kernels import maths, maths_special
 from loopwright.kernels.maths_powers import MOST, by_squares
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.conversions import HALF, from_memory, machine_for, rounded, to_memory
+from loopwright.lower.codegen.integer_division import floor_divide, fmod, number_of, remainder, spelled
 from loopwright.lower.codegen.machine import (
     SIGNED_COMPARE,
     UNSIGNED_COMPARE,
@@ -191,89 +192,18 @@ FLOAT: dict[str, Emit] = {
 
 
 # ---- integers -----------------------------------------------------------------------------------
-def _integer_divide(at: Lanes, a: str, b: str) -> tuple[str, str]:
-    """Quotient toward zero and remainder; both 0 for b = 0."""
-    number = _number_of(b)
-    if number is not None and number not in (0, -1):  # LLVM multiplies instead
-        quotient = at.op("sdiv" if at.signed else "udiv", a, _spelled(at, number))
-        return quotient, at.op("sub", a, at.op("mul", quotient, b))
-    none = at.op("icmp eq", b, 0)
-    safe = at.select(none, 1, b)
-    minus = None
-    if at.signed:  # x / -1 is -x, which wraps where division would trap
-        minus = at.op("icmp eq", b, -1)
-        safe = at.select(minus, 1, safe)
-    quotient = _quotient(at, a, safe)
-    if minus is not None:
-        quotient = at.select(minus, at.op("sub", at.constant(0), a), quotient)
-    quotient = at.select(none, 0, quotient)
-    rest = at.op("sub", a, at.op("mul", quotient, b))
-    return quotient, at.select(none, 0, rest)
-
-
-def _quotient(at: Lanes, a: str, b: str) -> str:
-    """Vectors of up to 32 bits divide in f64, which is exact; there is no vector instruction for integers."""
-    if at.lanes == 1 or at.bits > 32:
-        return at.op("sdiv" if at.signed else "udiv", a, b)
-    double = vector_type("double", at.lanes)
-    sign = "s" if at.signed else "u"
-    x, y = (at.scope.emit(f"{sign}itofp {at.kind} {v} to {double}") for v in (a, b))
-    return at.scope.emit(f"fpto{sign}i {double} {at.scope.emit(f'fdiv {double} {x}, {y}')} to {at.kind}")
-
-
-def _number_of(b: str) -> int | None:
-    """The integer that an operand is, where it is a constant."""
-    found = re.fullmatch(r"(?:splat \(i\d+ )?(-?\d+)\)?", b)
-    return int(found[1]) if found else None
-
-
-def _spelled(at: Lanes, number: int) -> str:
-    """A constant in plain sight of LLVM: no number in a register."""
-    return str(number) if at.lanes == 1 else f"<{', '.join([f'{register_type(at.dtype)} {number}'] * at.lanes)}>"
-
-
-def _digits(b: str) -> int | None:
-    """k of a constant 2^k."""
-    number = _number_of(b) or 0
-    return number.bit_length() - 1 if number > 0 and number & number - 1 == 0 else None
-
-
-def _floor_divide(at: Lanes, a: str, b: str) -> str:
-    digits = _digits(b)
-    if digits is not None:
-        return at.op("ashr" if at.signed else "lshr", a, _spelled(at, digits))
-    quotient, rest = _integer_divide(at, a, b)
-    return at.op("sub", quotient, at.select(_crosses(at, rest, b), 1, 0)) if at.signed else quotient
-
-
-def _remainder(at: Lanes, a: str, b: str) -> str:
-    digits = _digits(b)
-    if digits is not None:
-        return at.op("and", a, (1 << digits) - 1)
-    rest = _integer_divide(at, a, b)[1]
-    return at.op("add", rest, at.select(_crosses(at, rest, b), b, 0)) if at.signed else rest
-
-
-def _crosses(at: Lanes, rest: str, b: str) -> str:
-    """The remainder toward zero is not 0 and has the other sign than b."""
-    number = _number_of(b)
-    if number:
-        return at.compare("lt" if number > 0 else "gt", rest, 0)
-    return at.mask("and", at.op("icmp ne", rest, 0), at.compare("lt", at.op("xor", rest, b), 0))
-
-
 def _left_shift(at: Lanes, a: str, b: str) -> str:
-    number = _number_of(b)
+    number = number_of(b)
     if number is not None and 0 <= number < at.bits:
-        return at.op("shl", a, _spelled(at, number))
+        return at.op("shl", a, spelled(at, number))
     fits = at.op("icmp ult", b, at.bits)
     return at.select(fits, at.op("shl", a, at.select(fits, b, 0)), 0)
 
 
 def _right_shift(at: Lanes, a: str, b: str) -> str:
-    number = _number_of(b)
+    number = number_of(b)
     if number is not None and 0 <= number < at.bits:
-        return at.op("ashr" if at.signed else "lshr", a, _spelled(at, number))
+        return at.op("ashr" if at.signed else "lshr", a, spelled(at, number))
     fits = at.op("icmp ult", b, at.bits)
     if at.signed:
         return at.op("ashr", a, at.select(fits, b, at.bits - 1))
@@ -308,7 +238,7 @@ class _Words:
         return self.at.op("xor", a, b)
 
     def rotate(self, a: str, by: int) -> str:
-        kind, count = self.at.kind, _spelled(self.at, by)
+        kind, count = self.at.kind, spelled(self.at, by)
         return self.at.scope.call(kind, f"llvm.fshl.{suffix(kind)}", [(kind, a), (kind, a), (kind, count)])
 
 
@@ -358,7 +288,7 @@ INTEGER: dict[str, Emit] = {
     "isnan": _always(False), "isinf": _always(False), "isfinite": _always(True),
     "signbit": lambda at, x: at.compare("lt", x, 0), "bitwise_not": lambda at, x: at.op("xor", x, -1),
     "add": _plain("add"), "sub": _plain("sub"), "mul": _plain("mul"),
-    "floor_divide": _floor_divide, "remainder": _remainder, "fmod": lambda at, a, b: _integer_divide(at, a, b)[1],
+    "floor_divide": floor_divide, "remainder": remainder, "fmod": fmod,
     "power": _integer_power, "max": _integer_extreme("ge"), "min": _integer_extreme("le"),
     "fmax": _integer_extreme("ge"), "fmin": _integer_extreme("le"),
     "bitwise_and": _plain("and"), "bitwise_or": _plain("or"), "bitwise_xor": _plain("xor"),
