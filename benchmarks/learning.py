@@ -149,8 +149,9 @@ def _torch_network(torch):
     return lambda first, second, x: half(half(x.permute(0, 3, 1, 2), first), second).permute(0, 2, 3, 1)
 
 
-def _pooled(library):
-    return lambda x: library.lax.reduce_window(x, -np.inf, library.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+def _pooled(size: tuple[int, ...]):
+    """The greatest of windows of this size."""
+    return lambda library: lambda x: library.lax.reduce_window(x, -np.inf, library.lax.max, size, size, "VALID")
 
 
 def images() -> list[Timing]:
@@ -170,9 +171,12 @@ def images() -> list[Timing]:
     return found + held(
         Row("patches of 16x16, 8x224x224x3 to 768", (normal(8, 224, 224, 3), normal(16, 16, 3, 768)), _patches,
             torch=_torch_patches, tolerance=1e-4),
-        Row("max_pool 2x2, 16x56x56x32", (normal(16, 56, 56, 32),), _pooled,
+        Row("max_pool 2x2, 16x56x56x32", (normal(16, 56, 56, 32),), _pooled((1, 2, 2, 1)),
             lambda x: x.reshape(16, 28, 2, 28, 2, 32).max(axis=(2, 4)),
-            lambda torch: lambda x: torch.nn.functional.max_pool2d(x.permute(0, 3, 1, 2), 2).permute(0, 2, 3, 1)))
+            lambda torch: lambda x: torch.nn.functional.max_pool2d(x.permute(0, 3, 1, 2), 2).permute(0, 2, 3, 1)),
+        Row("max_pool 2x2, channels first, 16x32x56x56", (normal(16, 32, 56, 56),), _pooled((1, 1, 2, 2)),
+            lambda x: x.reshape(16, 32, 28, 2, 28, 2).max(axis=(3, 5)),
+            lambda torch: lambda x: torch.nn.functional.max_pool2d(x, 2)))
 
 
 # ---- segments -------------------------------------------------------------------------------------

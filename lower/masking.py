@@ -35,7 +35,7 @@ from loopwright.ir.loops import (
 from loopwright.ir.nest import Allocate, Block, Buffer, Contract, For, Nest, Parts, Reduction, Statement, Store, altered
 from loopwright.ir.types import BOOL, F32, F64, I64
 from loopwright.lower.fusing import expressions
-from loopwright.lower.tiling import Body, every, read_by
+from loopwright.lower.tiling import Body, every, growth, read_by
 
 OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 LEAST = {F32: -151.0, F64: -1076.0}  # of what is less exp and exp2 are 0
@@ -295,28 +295,12 @@ def _possible(test: Expr, blocks: Sequence[Block]) -> Expr | None:
     less, more = test.args if test.fn in ("lt", "le") else reversed(test.args)
     corner: dict[Expr, Expr] = {}
     for b in blocks:
-        steps = _step(less, b.index), _step(more, b.index)
+        steps = growth(less, b.index), growth(more, b.index)
         if steps[0] is None or steps[1] is None or b.origin is None or b.length is None:
             return None
         if steps[0] != steps[1]:
             corner[b.index] = b.origin if steps[0] > steps[1] else plus(b.origin, integer(b.length - 1))
     return _with(corner, test) if corner else None
-
-
-def _step(e: Expr, index: Index) -> int | None:
-    """By how much an expression grows with an index; None where that is not one number."""
-    if index not in read_by(e)[0]:
-        return 0
-    match e:
-        case Index():
-            return 1
-        case Apply(fn="add" | "sub", args=(a, b)):
-            x, y = _step(a, index), _step(b, index)
-            return None if x is None or y is None else x + y if e.fn == "add" else x - y
-        case Apply(fn="mul", args=(a, Literal(value=int() as n))) | Apply(fn="mul", args=(Literal(value=int() as n), a)):
-            x = _step(a, index)
-            return None if x is None else x * n
-    return None
 
 
 def _is(e: Expr, value: float) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
+from math import inf
 
-from loopwright.ir.dims import Shape
+from loopwright.ir.dims import Shape, product
 from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, Prefix, Reduce, Scatter, Size, walk
 from loopwright.ir.nest import For, Nest
 from loopwright.ir.schedule import (
@@ -25,13 +26,14 @@ from loopwright.lower.joining import join
 from loopwright.lower.scheduling import Scheduled, build_nest, nest_or_none
 from loopwright.lower.survey import Survey
 from loopwright.lower.target import Target
-from loopwright.lower.tiling import loops
+from loopwright.lower.tiling import growth, loops
 
 FEW_ROWS = 16  # that reductions of columns fold in registers
 MOST_JOINED = 4  # reductions that share a pass
 MOST_TRANSPOSED = 4  # arrays of which a tile is kept
 TILED = 6  # elements of less than a word in rows that are read across, from which on tiles take less time
 WORD = 4  # bytes: shorter numbers that lie few apart are loaded with those between them
+FEW_APART = 2  # elements between those of neighbouring lanes, of which a few loads are put together with any vectors
 
 
 def pass_rules(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Target) -> list[Instruction]:
@@ -135,6 +137,28 @@ def goes_across(s: Survey, placement: list[Instruction]) -> bool:
     lasts = {s.index[s.loops - 1]}
     inner = _fold_indices(s, placement, folds)
     return scattered(composed, lasts, shapes) < scattered(composed, inner)
+
+
+def has_brief_folds(s: Survey, placement: list[Instruction], lanes: int) -> bool:
+    """Whether reductions would leave half of such vectors empty, as windows over the last axes do, and lanes across the root's
+    last axis read what lies few elements apart."""
+    folds = [r.expr.over for r in s.stages if isinstance(r.expr, Reduce)]
+    brief = all(isinstance(n, int) and n <= max(lanes // 2, FEW_APART) for over in folds for _, n in over)
+    if not s.loops or s.level != s.loops or not brief or any(len(over) == 1 for over in folds):
+        return False
+    nest, along = probe(s, placement), s.index[s.loops - 1]
+    shapes = {b.name: b.shape for b in nest.buffers}
+    loads = [x for e in expressions(nest.body) for x in walk(e) if isinstance(x, Load)]
+    return all(_step(x, along, shapes.get(str(x.array), ())) <= max(lanes // 4, FEW_APART) for x in loads)
+
+
+def _step(x: Load, along: Index, shape: Shape) -> float:
+    """How many elements apart neighbours along an index are; without end where that is not known, or they are words' parts."""
+    steps = [growth(part, along) for part in x.index]
+    if x.dtype.itemsize < WORD or None in steps or len(shape) != len(steps):
+        return inf
+    apart = sum((n * product(shape[a + 1:]) for a, n in enumerate(steps) if n), 0)
+    return abs(apart) if isinstance(apart, int) else inf
 
 
 def probe(s: Survey, placement: list[Instruction]) -> Nest:

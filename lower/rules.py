@@ -45,7 +45,17 @@ from loopwright.lower.fusing import expressions, together
 from loopwright.lower.instructions import MOST_CHANNELS, MOST_COLUMNS, MOST_INTERLEAVED
 from loopwright.lower.jamming import worth_of
 from loopwright.lower.keeping import WORTH_KEEPING, placement_of
-from loopwright.lower.passes import TILED, WORD, across_lanes, goes_across, nearer, pass_rules, probe, scattered
+from loopwright.lower.passes import (
+    TILED,
+    WORD,
+    across_lanes,
+    goes_across,
+    has_brief_folds,
+    nearer,
+    pass_rules,
+    probe,
+    scattered,
+)
 from loopwright.lower.row_products import row_products
 from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest, nest_or_none, with_in_place
 from loopwright.lower.short_rows import beside, reads_once, rows_of
@@ -163,7 +173,7 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
         return _scatter_lanes(s, s.root.expr, lanes)
     folds = [k for k, reading in enumerate(s.stages) if isinstance(reading.expr, Reduce)]
     out: list[Instruction] = []
-    across = bool(folds) and goes_across(s, placement)
+    across = bool(folds) and (goes_across(s, placement) or has_brief_folds(s, placement, lanes))
     if folds and not across and s.level == s.loops:
         lanes = target.vector_bits // (8 * _widest(s, rows=s.level))
     if not across and _waits_for_memory(s):

@@ -163,6 +163,22 @@ def read_by(e: Expr) -> tuple[frozenset[Index], frozenset[str]]:
             frozenset([x.array for x in found if isinstance(x, Load) and isinstance(x.array, str)]))
 
 
+def growth(e: Expr, index: Index) -> int | None:
+    """By how much an expression grows with an index; None where that is not one number."""
+    if index not in read_by(e)[0]:
+        return 0
+    match e:
+        case Index():
+            return 1
+        case Apply(fn="add" | "sub", args=(a, b)):
+            x, y = growth(a, index), growth(b, index)
+            return None if x is None or y is None else x + y if e.fn == "add" else x - y
+        case Apply(fn="mul", args=(a, Literal(value=int() as n))) | Apply(fn="mul", args=(Literal(value=int() as n), a)):
+            x = growth(a, index)
+            return None if x is None else x * n
+    return None
+
+
 def at_loop(body: Body, name: str, change: Callable[[For], For], done: Done) -> Body:
     """The statements with the loop of that index changed."""
     found, _ = _changed(body, bits((name,)), lambda f: (change(f), None) if f.index.name == name else None, done)

@@ -68,6 +68,24 @@ def test_windows_have_lanes_along_their_places(padding):
     assert [i.loop for i in schedule if isinstance(i, Vectorize)] == [0]
 
 
+@pytest.mark.parametrize(("window", "stride", "across"), [(2, 2, True), (3, 2, True), (3, 1, True), (7, 7, False)])
+def test_small_windows_of_rows_have_lanes_along_their_places(window, stride, across):
+    def pooled(x):
+        return lw.lax.reduce_window(x, -np.inf, lw.lax.max, (1, 1, window, window), (1, 1, stride, stride))
+    (_, schedule), = schedules(pooled, np.ones((2, 3, 28, 28), "f4"))
+    assert ([i.loop for i in schedule if isinstance(i, Vectorize)] == [3]) == across
+
+
+def test_blocks_of_numbers_are_folded_side_by_side():
+    x = np.random.default_rng(0).normal(size=(3, 5, 14, 38)).astype("f4")
+
+    def folded(x):
+        return x.reshape(3, 5, 7, 2, 19, 2).max((3, 5))
+    (_, schedule), = schedules(folded, x)
+    assert [i.loop for i in schedule if isinstance(i, Vectorize)] == [3]
+    np.testing.assert_array_equal(lw.jit(folded)(x), folded(x))
+
+
 # ---- rows that are kept -------------------------------------------------------------------------
 def scaled(x):
     return softmax(np.tanh(x) * 2 + x)

@@ -52,6 +52,22 @@ def test_reductions_are_loops(case, name, dtype, is_identity, compiled):
     np.testing.assert_allclose(got, want, rtol=1e-5 if dtype == "f4" else 1e-12)
 
 
+@examples(60)
+@given(st.integers(1, 9), st.integers(1, 5), st.integers(0, 2), st.integers(9, 80), st.sampled_from(sorted(OPS)),
+       st.sampled_from(["f8", "f4", "i4", "u1"]))
+def test_windows_of_rows(window, stride, pad, wide, name, dtype):
+    """Images of one channel after another, as wide as several vectors."""
+    function, init, plain = OPS[name]
+    if np.dtype(dtype).kind != "f" and name in ("max", "min"):
+        init = np.iinfo(dtype).min if name == "max" else np.iinfo(dtype).max
+    x, pads = draw((2, 11, wide), dtype), [(0, 0), (pad, pad), (pad, pad)]
+    sizes = (1, window, window), (1, stride, stride)
+    got = lw.jit(lambda x: lax.reduce_window(x, init, function, *sizes, pads))(x)
+    with np.errstate(over="ignore"):
+        want = reduced(x, init, plain, *sizes, pads, (1,) * 3, (1,) * 3)
+    np.testing.assert_allclose(got, want, rtol=1e-4 if dtype == "f4" else 1e-12, atol=1e-5)
+
+
 @ways
 def test_bools_halves_and_complex_numbers(way):
     x = draw((3, 5)) > 0.3
