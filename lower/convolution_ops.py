@@ -104,6 +104,7 @@ depthwise = _ONE_FEATURE.library_op("depthwise", "One with channels apart from e
 ALL_AXES = _Squeezed((None, None, None))
 grouped = ALL_AXES.op("grouped", "A convolution of any number of groups as sums of its own; attributes "
                                                       "are those of `conv`.")
+groupwise = ALL_AXES.library_op("groupwise", "One by hand-written code.")
 
 
 def kinds_in_memory(axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -193,6 +194,11 @@ def in_blocks(n: Node) -> list[Node]:
 def in_groups(n: Node) -> list[Node]:
     """The node that computes it as sums of its own, in all groups."""
     return [Node(grouped, n.inputs, n.attrs, n.outputs, (), n.source)]
+
+
+def by_groups(n: Node) -> list[Node]:
+    """The node that computes it by hand-written code."""
+    return [Node(groupwise, n.inputs, n.attrs, n.outputs, (), n.source)]
 
 
 def by_image(n: Node) -> list[Node]:

@@ -4,7 +4,7 @@ them, chosen when sizes are known.
 Tiles have lanes along features, many of which would be empty. Code with lanes along the rows of a window is better where these
 rows fill vectors: for up to four features from eight elements on, up to 20 from 40 on. Windows of 3x3 need a quarter of the
 multiplications in Winograd's form, which is not as accurate: programs with `fast_math` have it, see decision 041. Both are
-hand-written. Patches are one product (`patches.py`). Of channels apart see `depthwise.py`.
+hand-written. Patches are one product (`patches.py`). Of channels apart see `groupwise.py`.
 
 Guarantees: the same results, up to the order in which sums add; of Winograd's form, up to the rounding of its tiles.
 """
@@ -17,7 +17,7 @@ from loopwright.ir.dims import Extent, floordiv, maximum, minimum, product
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.op import Op
 from loopwright.ir.ops.convolution import FEATURE, IMAGE, SPACE
-from loopwright.lower import depthwise as apart
+from loopwright.lower import groupwise as apart
 from loopwright.lower.choices import as_it_is, at_least, chosen, is_equal
 from loopwright.lower.codegen.products import has_own
 from loopwright.lower.convolution_ops import (

@@ -20,11 +20,11 @@ from loopwright.kernels.gemm import match_apart, match_gemm
 from loopwright.kernels.networks import MOST
 from loopwright.kernels.ranking import scratch_elements
 from loopwright.kernels.selecting import scratch_bytes
-from loopwright.lower import depthwise as of_channels
 from loopwright.lower import few_features as features
+from loopwright.lower import groupwise as groups
 from loopwright.lower import kernel_slopes as slopes
 from loopwright.lower import overlaps
-from loopwright.lower.convolution_ops import depthwise, few_features, winograd
+from loopwright.lower.convolution_ops import depthwise, few_features, groupwise, winograd
 from loopwright.lower.fourier import layouts, transform, transform_block
 from loopwright.lower.natives import native, native_text
 from loopwright.lower.panels import panel_product, panels
@@ -79,11 +79,11 @@ def _gemm(w: Writer, sizes: Sizes, node: Node, inputs: list[str]) -> tuple[str, 
     return ()
 
 
-def _convolution(numbers: Callable[[Node], Sequence[Extent]], w: Writer, sizes: Sizes, node: Node,
-                 inputs: list[str]) -> tuple[str, ...]:
-    """One call for all images."""
+def _convolution(numbers: Callable[[Node], Sequence[Extent]], w: Writer, sizes: Sizes, node: Node, inputs: list[str],
+                 name: str = "") -> tuple[str, ...]:
+    """One call for all images; name: of the code, unless it is that of the op."""
     given = [*(f"i64 {sizes.extent(x)}" for x in numbers(node)), *(f"ptr {x}" for x in (*inputs, "%out", "%error"))]
-    w.call("void", f"lw_{node.op.name}_{SHORT[node.outputs[0].type.dtype]}", *given)
+    w.call("void", f"lw_{name or node.op.name}_{SHORT[node.outputs[0].type.dtype]}", *given)
     return ()
 
 
@@ -346,7 +346,8 @@ LAPACK_CALLS: Mapping[Op, LapackCall] = {
 }
 _IMPLEMENTATIONS: Mapping[str, Callable[[Writer, Sizes, Node, list[str]], tuple[str, ...]]] = {
     "gemm": _gemm, **{op.name: partial(_convolution, features.numbers) for op in (few_features, winograd)},
-    depthwise.name: partial(_convolution, of_channels.numbers),
+    groupwise.name: partial(_convolution, groups.numbers),
+    depthwise.name: partial(_convolution, groups.numbers_of_channels, name=groupwise.name),
     slopes.kernel_slopes.name: partial(_convolution, slopes.numbers),
     overlaps.overlap_rows.name: partial(_convolution, overlaps.numbers),
     panels.name: _panels, panel_product.name: _panel_product,

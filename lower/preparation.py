@@ -36,7 +36,16 @@ from loopwright.lower.convolution import (
     lies_apart,
     repeats_features,
 )
-from loopwright.lower.convolution_ops import by_feature, by_rows, goes_in_blocks, has_one_feature, in_blocks, is_of_rows
+from loopwright.lower.convolution_ops import (
+    by_feature,
+    by_groups,
+    by_rows,
+    goes_in_blocks,
+    has_one_feature,
+    in_blocks,
+    is_of_rows,
+)
+from loopwright.lower.groupwise import is_groupwise
 from loopwright.lower.kernel_slopes import as_kernel_slope, is_kernel_slope
 from loopwright.lower.lone_updates import as_map
 from loopwright.lower.sinking import sink
@@ -72,6 +81,8 @@ def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
             new = in_blocks(n)
         elif blas and match is match_gemm and is_of_rows(n):
             new = by_rows(n)
+        elif blas and match is match_gemm and is_groupwise(n):
+            new = by_groups(n)
         elif repeats_features(n):
             new = by_repeated_features(n)
         elif blas and is_product(n):

@@ -32,9 +32,9 @@ from loopwright.lower.codegen import (
     abreast,
     by_vector,
     chunks,
-    depthwise,
     dots,
     few_features,
+    groupwise,
     in_order,
     kernel_slopes,
     library_products,
@@ -75,11 +75,11 @@ def products_text(dtype: np.dtype, target: Target) -> str:
     declarations, constants = set[str](), set[str]()
     texts = [Product(dtype, target, form, declarations, constants).text() for form in FORMS]
     texts += [few_features.few_features_text(dtype, target, declarations, constants),
+              groupwise.groupwise_text(dtype, target, declarations, constants),
               kernel_slopes.kernel_slopes_text(dtype, target, declarations, constants),
               overlaps.overlaps_text(dtype, target, declarations, constants)]
     if has_own(dtype, target):
-        texts += [winograd.winograd_text(dtype, target, declarations, constants),
-                  depthwise.depthwise_text(dtype, target, declarations, constants)]
+        texts.append(winograd.winograd_text(dtype, target, declarations, constants))
         texts += [_Apart(dtype, target, form, declarations, constants).text() for form in FORMS]
         texts += [_Each(dtype, target, (left, False), declarations, constants).text() for left in (False, True)]
         texts += [one_by_many.one_by_many_text(dtype, target, left, partial(name_of, dtype), declarations, constants)
