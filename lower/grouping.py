@@ -16,11 +16,12 @@ from loopwright.ir.graph import Graph, Node, Value, acts
 from loopwright.ir.loops import Index, Load, Prefix, Reduce, Scatter
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.sorting import search
-from loopwright.ir.ops.structural import reshape, slice_
+from loopwright.ir.ops.structural import reshape, slice_, transpose
 from loopwright.kernels.gemm import Gemm, Match, match_gemm, numbers_of_rows
 from loopwright.lower.choosing import check_again, chosen_host, kind, others
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.contractions import is_contraction
+from loopwright.lower.convolution_ops import grouped, one_group
 from loopwright.lower.decisions import Again, Apart, Call, Decided, Generate, Join, Place, Placing, Taken, refuse
 from loopwright.lower.groups import Form, Group
 from loopwright.lower.instructions import MOST_INTERLEAVED, is_short
@@ -237,6 +238,8 @@ class Grouping:
         """Whether the group takes n in. Several updates in place must not read what others of them change."""
         _, dependent = self.updates.get(group.root, (None, ()))
         unseen = n.outputs[0] not in dependent and n.outputs[0] not in self.tables  # a search reads elements again and again
+        if n.op is transpose and n.attrs["perm"][-1] != len(n.attrs["perm"]) - 1 and _has_windows(group):
+            return False
         return unseen and group.root not in self.lone and len(group.nodes) < MOST_NODES
 
     def reaches(self, n: Node, form: Form, group: Group, shared: bool) -> bool:
@@ -459,6 +462,11 @@ def _dependents(g: Graph, v: Value) -> set[Value]:
         if not found.isdisjoint(n.inputs):
             found.update(n.outputs)
     return found
+
+
+def _has_windows(group: Group) -> bool:
+    """Whether it reads windows, each element again and again: those of a convolution in tiles, or reductions over some."""
+    return any(n.op in (one_group, grouped) or "window" in n.attrs for n in group.nodes)
 
 
 def _over_last(n: Node) -> bool:

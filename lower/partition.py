@@ -27,6 +27,7 @@ from loopwright.lower.groups import Group
 from loopwright.lower.hoisting import hoist
 from loopwright.lower.kernel import kernel, merged, region_of
 from loopwright.lower.lanes import is_of_elements, lane_schedule
+from loopwright.lower.layouts import with_channels_last
 from loopwright.lower.little_products import without_little_products
 from loopwright.lower.patterns import occurrences, with_users_kernels
 from loopwright.lower.preparation import prepare
@@ -117,6 +118,8 @@ class _Partition:
     def graph(self, g: Graph, carried: Mapping[int, Value] = {}, in_loop: bool = False, at: Place = ()) -> Graph:
         """g as kernels, reshapes, and control flow whose regions are of the same kind."""
         g = split_at_trips(g)
+        if self.blas and self.match is match_gemm:
+            g = with_channels_last(g)
         g = _with_copies(prepare(hoist(g) if self.blas else g, self.blas, self.match))
         g = turned(g) if self.in_chain is None else g
         decided = Decided(g, self.decisions, at)

@@ -141,15 +141,17 @@ def goes_across(s: Survey, placement: list[Instruction]) -> bool:
 
 def has_brief_folds(s: Survey, placement: list[Instruction], lanes: int) -> bool:
     """Whether reductions would leave half of such vectors empty, as windows over the last axes do, and lanes across the root's
-    last axis read what lies few elements apart."""
+    last axis read what lies few elements apart. Rows, short as they may be, are transposed."""
     folds = [r.expr.over for r in s.stages if isinstance(r.expr, Reduce)]
     brief = all(isinstance(n, int) and n <= max(lanes // 2, FEW_APART) for over in folds for _, n in over)
-    if not s.loops or s.level != s.loops or not brief or any(len(over) == 1 for over in folds):
+    if not s.loops or s.level != s.loops or not brief:
         return False
     nest, along = probe(s, placement), s.index[s.loops - 1]
-    shapes = {b.name: b.shape for b in nest.buffers}
-    loads = [x for e in expressions(nest.body) for x in walk(e) if isinstance(x, Load)]
-    return all(_step(x, along, shapes.get(str(x.array), ())) <= max(lanes // 4, FEW_APART) for x in loads)
+    shapes, composed = {b.name: b.shape for b in nest.buffers}, list(expressions(nest.body))
+    loads = [x for e in composed for x in walk(e) if isinstance(x, Load)]
+    rows = {f.over[0][0] for e in composed for f in walk(e) if isinstance(f, Reduce) and len(f.over) == 1}
+    return not any(x.index and not rows.isdisjoint(walk(x.index[-1])) for x in loads) \
+        and all(_step(x, along, shapes.get(str(x.array), ())) <= max(lanes // 4, FEW_APART) for x in loads)
 
 
 def _step(x: Load, along: Index, shape: Shape) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from loopwright.ir.dims import Shape, product
+from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
@@ -48,10 +48,13 @@ class _Walk:
         if any(v in self.same for v in n.inputs):
             n = Node(n.op, tuple([self.same.get(v, v) for v in n.inputs]), n.attrs, n.outputs, n.regions, n.source)
         new: list[Node] | None = None
+        if n.op in _FOLDS and self.reads[n.inputs[0]] == 1:
+            n = self._once(n)
         if n.op is concatenate:
             new = self._columns(n)
         elif any(v in self.below for v in n.inputs):
-            new = self._reshape(n) if n.op is reshape else self._fold(n) if n.op in _FOLDS else self._map(n)
+            new = self._reshape(n) if n.op is reshape else self._fold(n) if n.op in _FOLDS else \
+                self._broadcast(n) if n.op is broadcast else self._map(n)
         if n.op is reshape and new is None:
             self._consider(n)
         self.changed |= new is not None
@@ -60,6 +63,17 @@ class _Walk:
         for m in new or [n]:
             self.nodes.append(m)
             self.producer.update((v, m) for v in m.outputs)
+
+    def _once(self, n: Node) -> Node:
+        """A fold of what a fold makes as one."""
+        inner = self.producer.get(n.inputs[0])
+        if inner is None or inner.op is not n.op or inner.outputs[0].type.dtype != n.outputs[0].type.dtype:
+            return n
+        x, over = inner.inputs[0], inner.attrs["axes"]
+        left = [a for a in range(x.type.rank) if a not in over]
+        axes = tuple(sorted((*over, *(left[a] for a in n.attrs["axes"]))))
+        self.changed = True
+        return Node(n.op, (x,), {**n.attrs, "axes": axes}, n.outputs, (), n.source)
 
     def _consider(self, n: Node) -> None:
         """Whether a map may go above a reshape."""
@@ -73,6 +87,7 @@ class _Walk:
         source, y = self.below[n.inputs[0]], n.outputs[0]
         if source.type == y.type:
             self.same[y] = source
+            self.reads[source] += self.reads[y] - 1
             return []
         self.below[y] = source
         return None
@@ -86,7 +101,31 @@ class _Walk:
             return None
         value = Value(y.type.with_shape(tuple([size for a, size in enumerate(x.type.shape) if a not in axes])))
         fold = Node(n.op, (x,), {**n.attrs, "axes": axes}, (y if value.type == y.type else value,), (), n.source)
-        return [fold] if value.type == y.type else [fold, Node(reshape, (value,), {"shape": y.type.shape}, (y,), (), n.source)]
+        if self.reads[n.inputs[0]] == 1:
+            fold = self._once(fold)
+        if value.type == y.type:
+            return [fold]
+        self.below[y], self.reads[value] = value, self.reads[y]
+        return [fold, Node(reshape, (value,), {"shape": y.type.shape}, (y,), (), n.source)]
+
+    def _broadcast(self, n: Node) -> list[Node] | None:
+        """What a reshape reads along new axes, and that reshaped: what is repeated along several axes is written once."""
+        x, y, places = self.below[n.inputs[0]], n.outputs[0], n.attrs["axes"]
+        starts = {places[new[0]]: (old, new) for old, new in _alike(x.type.shape, n.inputs[0].type.shape) if new}
+        shape, axes, b = list[Extent](), list[int](), 0
+        while b < y.type.rank:
+            old, new = starts.get(b, (range(0), range(0)))
+            if any(places[k] != b + k - new[0] for k in new) or (b in places and not new):
+                return None
+            axes += range(len(shape), len(shape) + len(old))
+            shape += [x.type.shape[k] for k in old] if new else [y.type.shape[b]]
+            b += len(new) or 1
+        if len(axes) != x.type.rank:
+            return None
+        value = Value(y.type.with_shape(tuple(shape)))
+        self.below[y] = value
+        return [Node(broadcast, (x,), {"shape": value.type.shape, "axes": tuple(axes)}, (value,), (), n.source),
+                Node(reshape, (value,), {"shape": y.type.shape}, (y,), (), n.source)]
 
     def _map(self, n: Node) -> list[Node] | None:
         """A map of what a reshape reads, and its result reshaped."""

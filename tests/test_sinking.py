@@ -41,6 +41,36 @@ def test_gradients_of_what_is_repeated_store_no_repeat():
     np.testing.assert_array_equal(f(x), 4 * x)
 
 
+REPEATS = {
+    "images": (lambda x: np.repeat(np.repeat(x, 2, 1), 3, 2), (2, 3, 4, 5)),
+    "rows": (lambda x: np.repeat(np.repeat(x, 2, 0), 3, 1), (4, 5)),
+    "tiles of repeats": (lambda x: np.tile(np.repeat(x, 2, 1), (3, 1)), (4, 5)),
+    "of one row": (lambda x: np.repeat(np.repeat(x, 2, 0), 3, 1), (1, 5)),
+    "new axes": (lambda x: np.broadcast_to(np.repeat(x, 2, 0)[:, None], (8, 6, 5)), (4, 5)),
+}
+
+
+@pytest.mark.parametrize("name", REPEATS)
+def test_what_is_repeated_again_is_written_once(name):
+    f, shape = REPEATS[name]
+    x = np.arange(float(np.prod(shape))).reshape(shape)
+    program = lw.jit(f)
+    assert program.lower(x).kernels.count("= kernel(") == 1
+    np.testing.assert_array_equal(program(x), f(x))
+
+
+def test_a_fold_of_a_fold_is_one():
+    f = lw.jit(lambda x: np.sum(np.sum(x, 2), 0))
+    g = lw.jit(lw.grad(lambda x: np.sum(np.repeat(np.repeat(x, 2, 1), 2, 2) ** 2)))
+    x = np.arange(60.0).reshape(3, 4, 5)
+    assert f.lower(x).kernels.count("= kernel(") == g.lower(x[None]).kernels.count("= kernel(") == 1
+    np.testing.assert_array_equal(f(x), x.sum((0, 2)))
+    np.testing.assert_array_equal(g(x[None]), 8 * x[None])
+    both = lw.jit(lambda x: (np.sum(x, 2), np.max(np.max(x, 2), 0), np.max(np.sum(x, 0), 0)))
+    for got, want in zip(both(x), (x.sum(2), x.max((0, 2)), x.sum(0).max(0)), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_what_else_is_read_stays():
     """A fold over part of what a reshape merged, and what another array is added to."""
     x = np.arange(24.0).reshape(2, 3, 4)
