@@ -1,12 +1,12 @@
 """Reshapes of what has only been moved, below the maps and folds that follow: `2 * reshape(broadcast(x))` as
-`reshape(2 * broadcast(x))`, and the sum of a reshaped array as that of the array.
+`reshape(2 * broadcast(x))`, and the sum of a reshaped array as that of the array; so what is broadcast again.
 
 A reshape stands between kernels: above the map, what was moved would be written for the map to read. Stacks of stacks of
-columns are stacks of columns, reshaped.
+columns are stacks of columns, reshaped; a fold of a fold, which may have stood behind a reshape, is one fold.
 
 Guarantees: the same values, up to the order in which sums add; a map goes above a reshape only where nothing else reads that,
 or what it reads is an array broadcast, and where what else the map reads is a parameter, or the same everywhere; a fold does
-where its axes are whole axes of what is reshaped.
+where its axes are whole axes of what is reshaped, and is one with another fold where nothing else reads that.
 """
 from __future__ import annotations
 

@@ -58,9 +58,19 @@ def test_the_same_as_with_channels_last(settings, images, channels, features, wi
 @needs_blas
 def test_windows_are_not_copied():
     x, w = np.ones((2, 16, 12, 12), "f4"), np.ones((32, 16, 3, 3), "f4")
-    text = lw.jit(layer(FIRST)).lower(x, w).kernels
+    text = lw.jit(layer(FIRST), dynamic=False).lower(x, w).kernels
     assert "windows" not in text and "scan" not in text
     assert " transpose(" in text
+
+
+@needs_blas
+def test_of_few_channels_they_are():
+    """They are asked for at the call."""
+    few, many = (np.ones((2, c, 12, 12), "f4") for c in (3, 16))
+    text = lw.jit(layer(FIRST), dynamic=False).lower(few, np.ones((32, 3, 3, 3), "f4")).kernels
+    assert "windows" in text and "one_group" not in text
+    text = lw.jit(layer(FIRST)).lower(many, np.ones((32, 16, 3, 3), "f4")).kernels
+    assert "windows" in text and "one_group" in text and "= switch(" in text
 
 
 @needs_blas

@@ -191,10 +191,26 @@ class _Groupwise:
 
     # ---- rows of the result ---------------------------------------------------------------------
     def some(self, root: Scope) -> None:
-        """Some rows of the result, of one image after another: as many at once as the copy of what they read has room for."""
+        """Some rows of the result, of one image after another."""
         for k, x in enumerate((*NUMBERS, *POINTERS)):
             type = "ptr" if x in POINTERS else "i64"
             root.do(f"%{x} = load {type}, ptr {element(root, 'i64', '%context', str(k))}")
+        strip = self._strip(root)
+        last = root.emit(f"sub i64 %wide, {strip.wide}")
+
+        def rows(scope: Scope, at: str, image: str, y: str, count: str) -> None:
+            def columns(inner: Scope, begin: str, _: list[str]) -> list[str]:
+                begin = least(inner, begin, last)  # the last of them lie over those before
+                given = columns_of(inner, inner.emit(f"sub i64 %before, {product(inner, begin, '%right')}"))
+                strip.copies.clear(inner, strip.ring, strip.copy, given)
+                loop(inner, "0", "%features", strip.units.span, [("ptr", "%w")],
+                     partial(self._features, strip, (at, image, y, count), (begin, given)))
+                return []
+            loop(scope, "0", "%wide", strip.wide, (), columns)
+        by_images(root, strip.copy, "%high", rows)
+
+    def _strip(self, root: Scope) -> _Strip:
+        """As wide as the result, if what that reads has room, else a tile; and as high as then has room, or a row."""
         units, reach = self.units(root), reach_of(root)
         pixels = ceiled(root, "%wide", greatest(root, ceiled(root, "%wide", str(self.most)), "1"))
         made = self._tiles(root, self.most, units)
@@ -218,20 +234,7 @@ class _Groupwise:
         for k, x in enumerate(("%features", "%rows", "%terms", "%columns", ring, "%spread", lines.row, lines.term, "%right",
                                half)):
             root.do(f"store i64 {x}, ptr {element(root, 'i64', shared, str(k))}")
-        strip = _Strip(units, lines, copies, copy, reach, ring, high, wide, pixels, made, shared)
-
-        last = root.emit(f"sub i64 %wide, {wide}")
-
-        def rows(scope: Scope, at: str, image: str, y: str, count: str) -> None:
-            def columns(inner: Scope, begin: str, _: list[str]) -> list[str]:
-                begin = least(inner, begin, last)  # the last of them lie over those before
-                given = columns_of(inner, inner.emit(f"sub i64 %before, {product(inner, begin, '%right')}"))
-                copies.clear(inner, ring, copy, given)
-                loop(inner, "0", "%features", units.span, [("ptr", "%w")],
-                     partial(self._features, strip, (at, image, y, count), (begin, given)))
-                return []
-            loop(scope, "0", "%wide", wide, (), columns)
-        by_images(root, copy, "%high", rows)
+        return _Strip(units, lines, copies, copy, reach, ring, high, wide, pixels, made, shared)
 
     def _half(self, scope: Scope, pixels: str) -> str:
         """How many columns of each kind so many pixels read."""
