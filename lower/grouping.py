@@ -235,7 +235,8 @@ class Grouping:
         return None
 
     def is_open(self, n: Node, group: Group) -> bool:
-        """Whether the group takes n in. Several updates in place must not read what others of them change."""
+        """Whether the group takes n in. Several updates in place must not read what others of them change, and windows would
+        read what is transposed across memory again and again."""
         _, dependent = self.updates.get(group.root, (None, ()))
         unseen = n.outputs[0] not in dependent and n.outputs[0] not in self.tables  # a search reads elements again and again
         if n.op is transpose and n.attrs["perm"][-1] != len(n.attrs["perm"]) - 1 and _has_windows(group):

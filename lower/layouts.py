@@ -30,10 +30,12 @@ def with_channels_last(g: Graph) -> Graph:
 
 
 def _chosen(n: Node) -> list[Node]:
+    """A node; such a convolution so, if it has enough channels, or as both where only a call tells."""
     if n.op is not conv or not _has_channels_first(n):
         return [n]
     image, axes = n.inputs[0].type.shape, n.attrs["lhs_axes"]
-    enough = at_least(image[axes[GROUP]] * image[max(axes[IMAGE], axes[FEATURE])], FEWEST)
+    channels = max(axes[IMAGE], axes[FEATURE])  # behind the images, whichever of them is summed over
+    enough = at_least(image[axes[GROUP]] * image[channels], FEWEST)
     if isinstance(enough, int):
         return _turned(n) if enough else [n]
 

@@ -21,7 +21,7 @@ from loopwright.lower.codegen.transposing import transposed
 BLENDED = 4  # groups at most whose numbers are put together in a register
 
 Span = tuple[str, str]  # the columns that are there
-Copy = Callable[[Scope, "Row", str, str, Span], None]  # to where, which kind of columns, which of them
+Copy = Callable[[Scope, "Row", str, str, Span], None]  # of what row, to where, which kind of columns, which of them
 
 
 @dataclass(frozen=True)
