@@ -36,14 +36,23 @@ _PERMUTATIONS = (transpose, reshape)  # one operand of any dtype, each element m
 class _Support:
     """Where a cotangent can be other than zero: a bool array, emitted when it is first asked for."""
 
-    def __init__(self, make: Callable[[], Ref], key: object = None) -> None:
-        self._make = make
+    def __init__(self, make: Callable[..., Ref], *of: _Support, key: object = None) -> None:
+        self._make, self._of = make, of
         self._made: Ref | None = None
         self.key = key if key is not None else self  # equal keys: surely the same places
 
     def __call__(self) -> Ref:
-        if self._made is None:
-            self._made = self._make()
+        waiting = [self]  # what it is made of may be made of thousands, one of another: more than Python's calls go deep
+        while waiting:
+            last = waiting[-1]
+            missing = [x for x in last._of if x._made is None]
+            if last._made is None and not missing:
+                last._made = last._make(*[x() for x in last._of])
+            if last._made is None:
+                waiting += missing
+            else:
+                waiting.pop()
+        assert self._made is not None
         return self._made
 
 
@@ -144,12 +153,12 @@ def _pulled(n: Node, k: int, args: Sequence[Ref | ArrayType], ct: _Cotangent) ->
 
 def _moved(n: Node, k: int, args: Sequence[Ref | ArrayType], support: _Support) -> _Support:
     """The places that a linear op with coefficients 0 and 1 takes the places of a support to."""
-    def make() -> Ref:
+    def make(places: Ref) -> Ref:
         if n.op in _PERMUTATIONS:
-            return n.op.transpose[k](support(), *args, **n.attrs)
-        count = n.op.transpose[k](convert(support(), dtype=n.outputs[0].type.dtype), *args, **n.attrs)
+            return n.op.transpose[k](places, *args, **n.attrs)
+        count = n.op.transpose[k](convert(places, dtype=n.outputs[0].type.dtype), *args, **n.attrs)
         return ne(count, zeros_like(count))
-    return _Support(make)
+    return _Support(make, support)
 
 
 def is_elementwise(op: Op) -> bool:
@@ -165,14 +174,14 @@ def _masked(part: Ref, support: _Support | None, is_whole: bool) -> _Cotangent:
     if node is not None and node.op is select:
         pred, on, off = (Ref(part.builder, v) for v in node.inputs)
         if _is_zero(producer.get(off.value)):
-            return _Cotangent(on, _both(support, _Support(lambda: pred, (pred.value, True))), whole)
+            return _Cotangent(on, _both(support, _Support(lambda: pred, key=(pred.value, True))), whole)
         if _is_zero(producer.get(on.value)):
-            return _Cotangent(off, _both(support, _Support(lambda: bitwise_not(pred), (pred.value, False))), whole)
+            return _Cotangent(off, _both(support, _Support(lambda: bitwise_not(pred), key=(pred.value, False))), whole)
     return _Cotangent(part, support, whole)
 
 
 def _both(a: _Support | None, b: _Support) -> _Support:
-    return b if a is None else _Support(lambda: bitwise_and(a(), b()))
+    return b if a is None else _Support(bitwise_and, a, b)
 
 
 def _is_zero(node: Node | None) -> bool:
@@ -191,7 +200,7 @@ def _sum(a: _Cotangent, b: _Cotangent) -> _Cotangent:
         if first.key == second.key and (a.whole is None or b.whole is None):
             return _Cotangent(add(a.value, b.value), first, None)
         total = add(_whole(a), _whole(b))
-        return _Cotangent(total, first if first.key == second.key else _Support(lambda: bitwise_or(first(), second())), total)
+        return _Cotangent(total, first if first.key == second.key else _Support(bitwise_or, first, second), total)
     total = add(_whole(a), _whole(b))
     return _Cotangent(total, None, total)
 

@@ -262,9 +262,11 @@ class Facts:
                       for x in a])
 
     def _rewritten(self, x: Extent) -> Extent:
-        x = substitute(x, self.equal)
-        for k, n in self.divides:
-            x = _cancel_division(x, substitute(k, self.equal), substitute(n, self.equal))
+        x, before = substitute(x, self.equal), None
+        while x != before:  # by what one division leaves, another may cancel
+            before = x
+            for k, n in self.divides:
+                x = _cancel_division(x, substitute(k, self.equal), substitute(n, self.equal))
         return x
 
     def lower(self, x: Extent) -> int | None:

@@ -181,6 +181,15 @@ def test_chains_of_singular_functions_stay_masked(outer, inner):
     assert np.all(np.isfinite(grad(lambda x: np.sum(grad(f)(x)))(x)))
 
 
+def test_masks_of_masks_go_deeper_than_pythons_calls():
+    def f(x):
+        y = x * x
+        for k in range(600):
+            y = np.where(y > 0.01 * k, y, 0.0) + np.where(y < -0.2, y, 0.0)
+        return np.sum(y)
+    np.testing.assert_allclose(grad(f)(np.array([-3.0, 0.5, 2.0, 4.0])), [-6.0, 0.0, 0.0, 8.0])
+
+
 def test_smooth_functions_have_second_derivatives_where_their_formulas_have_kinks():
     """log(exp(x) + exp(y)) is computed from max and abs, which are not smooth at x == y; it is."""
     for x in (0.0, 1.5):

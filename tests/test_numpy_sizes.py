@@ -1,5 +1,6 @@
 """Symbolic sizes as users meet them: arithmetic, comparisons that become guards, specialisation and its warning."""
 import math
+import types
 import warnings
 
 import numpy as np
@@ -132,6 +133,17 @@ def test_numpys_arange_of_a_size_is_one_of_numbers():
     assert guards(n) == ["n == 5"]
 
 
+def test_arange_however_it_is_reached_is_one_of_numbers():
+    n, libraries, held = size(), [np], types.SimpleNamespace(xp=np)
+    with pytest.warns(SpecialisationWarning, match="arange"):
+        found = libraries[0].arange(n)
+    np.testing.assert_array_equal(found, np.arange(5), strict=True)
+    n = size()
+    with pytest.warns(SpecialisationWarning, match="arange"):
+        found = held.xp.arange(n)
+    np.testing.assert_array_equal(found, np.arange(5), strict=True)
+
+
 def test_arange_of_a_size_compiles_for_each_size():
     f = lw.jit(lambda x: x * np.sin(np.arange(x.shape[0])))
     with pytest.warns(SpecialisationWarning):
@@ -148,6 +160,15 @@ def test_an_array_of_sizes_says_what_works():
 def test_formatting_names_the_symbol():
     n = size()
     assert f"{n + 1}" == "n + 1" and f"{n:04d}" == "0005" and repr(n) == "n" and not guards(n)
+
+
+def test_a_reshape_takes_quotients_of_quotients():
+    """That 4 divides m makes 4 * (m // 4) * n of the new shape m * n, by which what is left is a quotient, too."""
+    f = lw.jit(lambda x, y: np.reshape(y, (x.shape[0], -1, 4, x.shape[1] // 4)) * 2)
+    for rows, columns, rest in ((2, 8, (3, 16)), (3, 12, (3, 5, 24)), (2, 8, (6, 8))):
+        y = np.arange(float(math.prod(rest))).reshape(rest)
+        same(f(np.zeros((rows, columns)), y), np.reshape(y, (rows, -1, 4, columns // 4)) * 2)
+    assert f.compiles == 2  # of two axes, and of three
 
 
 def test_a_product_of_sizes_that_is_one_makes_each_one():

@@ -256,14 +256,21 @@ def _creation_function(frame: FrameType) -> str | None:
 
 def _called_by_name(frame: FrameType) -> str | None:
     call = _call_at(frame)
-    called = None if call is None else _named(call.func, frame)
-    return next((f.__name__ for f in _BUILT_IN if f is called), None)
+    return None if call is None else _built_in(call, frame)
+
+
+def _built_in(call: ast.Call, frame: FrameType) -> str | None:
+    """The name of NumPy's creation function that a call is of. Where only the call itself tells whose attribute it takes, as in
+    `library[0].arange(n)`, that is taken for NumPy's."""
+    called = _named(call.func, frame)
+    attribute = call.func.attr if called is None and isinstance(call.func, ast.Attribute) else None
+    return next((f.__name__ for f in _BUILT_IN if f is called or f.__name__ == attribute), None)
 
 
 def _is_handed_on(frame: FrameType) -> bool:
     """Whether this frame calls np.zeros(n, like=x) of a traced x: NumPy looks at n first, and then hands n itself to x."""
     call = _call_at(frame)
-    if call is None or not any(f is _named(call.func, frame) for f in _BUILT_IN):
+    if call is None or _built_in(call, frame) is None:
         return False
     like = next((_named(k.value, frame) for k in call.keywords if k.arg == "like"), None)
     return not isinstance(like, np.ndarray) and hasattr(type(like), "__array_function__")
