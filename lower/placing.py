@@ -281,8 +281,8 @@ class _Placer:
         inward = sorted(enumerate(s.over), key=lambda item: (rank + item[0] not in outermost, item[0]))
         how = self.places.updates
         in_runs = loop_of_runs(s, [k for _, (k, _) in inward]) if isinstance(how, InRuns) else None
-        if how is not None:
-            check(not isinstance(in_runs, str), how, str(in_runs))
+        if how is not None and isinstance(in_runs, str):
+            check(False, how, in_runs)
         for a, (k, extent) in reversed(inward):
             self.variables[k] = self.root_stage, rank + a, True
             update = [For(k, extent, tuple(update), runs=k is in_runs)]

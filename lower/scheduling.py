@@ -234,7 +234,7 @@ class _NestBuilder:
         check(self.placed.scatters and isinstance(updates, For), ParallelUpdates(), "the root is no scatter of several updates")
         assert isinstance(updates, For)
         found = by_owners(updates)
-        check(isinstance(found, For), ParallelUpdates(), str(found))
+        check(isinstance(found, For), ParallelUpdates(), found if isinstance(found, str) else "")
         assert isinstance(found, For)
         return altered(nest, body=(*start, found))
 

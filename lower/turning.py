@@ -26,7 +26,7 @@ from loopwright.lower.rules import default_schedule
 from loopwright.lower.target import Target
 
 _FOLDS = (reduce_sum, reduce_max, reduce_min, reduce_any, reduce_all)
-MOST_MAPS = 16  # between what is broadcast and the fold
+MOST_VALUES = 32  # that are looked at, from the fold back to what is broadcast
 LITTLE = 1 << 12  # elements that are folded, which are not worth a copy
 SHORT, LONG = 16, 256  # rows for which lanes along them do little; rows of which several at once fill the caches
 FEWEST, READERS = 16, 4  # rows of the turned side that fill lanes; rows that read it, which are worth the copy
@@ -45,7 +45,7 @@ class _Turning:
     """The nodes that compute one fold's operand with its last two axes exchanged."""
 
     def __init__(self, producer: dict[Value, Node]) -> None:
-        self.producer, self.nodes, self.found = producer, list[Node](), dict[Value, Value]()
+        self.producer, self.nodes, self.found = producer, list[Node](), dict[Value, Value | None]()
         self.copies, self.along = 0, 0  # broadcasts that have both of the axes, and those that have the last alone
 
     def fold(self, n: Node) -> list[Node] | None:
@@ -60,13 +60,12 @@ class _Turning:
         return [*self.nodes, Node(n.op, (made,), {**n.attrs, "axes": (rank - 2,)}, n.outputs, (), n.source)]
 
     def _exchanged(self, v: Value) -> Value | None:
-        """v with its last two axes exchanged."""
+        """v with its last two axes exchanged; None where it cannot be computed so."""
         if v not in self.found:
-            n = self.producer.get(v)
+            n, self.found[v] = self.producer.get(v), None
             new = Value(v.type.with_shape(_exchange(v.type.shape)))
-            if n is None or len(n.outputs) > 1 or len(self.found) > MOST_MAPS or not self._compute(n, new):
-                return None
-            self.found[v] = new
+            if n is not None and len(n.outputs) == 1 and len(self.found) <= MOST_VALUES and self._compute(n, new):
+                self.found[v] = new
         return self.found[v]
 
     def _compute(self, n: Node, new: Value) -> bool:
