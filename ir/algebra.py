@@ -116,6 +116,11 @@ def _slice_whole(m: Rewriter, x: Value, start: Shape, step: tuple[int, ...], sha
     return when(x.type.shape == shape and all(s == 1 for s in step) and all(s == 0 for s in start), x)
 
 
+def _slice_of_slice(x: Value, inner: Attributes, start: Shape, step: tuple[int, ...], shape: Shape) -> Found:
+    first = tuple([a + by * b for a, by, b in zip(inner["start"], inner["step"], start, strict=True)])
+    return new("slice", x, start=first, step=tuple([a * b for a, b in zip(inner["step"], step, strict=True)]), shape=shape)
+
+
 def _canonical_constant(m: Rewriter, value: Any, shape: Shape, dtype: np.dtype) -> Found:
     exact = scalar(value, dtype)
     return None if attribute_key(exact) == attribute_key(value) else new("full", value=exact, shape=shape, dtype=dtype)
@@ -206,7 +211,10 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         through("broadcast", lambda x, inner, shape, axes:
                 new("broadcast", x, shape=shape, axes=tuple(axes[a] for a in inner["axes"]))),  # repeat once
     ),
-    "slice": (_slice_whole,),                                                            # all of it, forwards
+    "slice": (
+        _slice_whole,                                                                    # all of it, forwards
+        through("slice", _slice_of_slice),                                               # one window of another
+    ),
     "pad": (lambda m, x, shape, start, step, value: _slice_whole(m, x, start, step, shape),),  # by nothing
     "concatenate": (lambda m, *xs, axis: when(len(xs) == 1, xs[0]),),                    # of one array
 }

@@ -37,6 +37,7 @@ from loopwright.lower.scheduling import ScheduleError, with_in_place
 from loopwright.lower.target import Target
 from loopwright.lower.turning import turned, with_copies
 from loopwright.lower.unstacking import unstacked
+from loopwright.lower.written import by_pieces
 
 ChainRule = Callable[[Graph], Schedule | None]  # the schedule of a region that is a chain of products; None: it is no kernel
 
@@ -109,7 +110,7 @@ class _Partition:
 
     def whole(self, g: Graph) -> Graph:
         """The partition, in which every decision has its node."""
-        made = self.graph(unstacked(without_little_products(without_complex(g))))
+        made = self.graph(unstacked(by_pieces(without_little_products(without_complex(g)))))
         for x in self.decisions:
             if x not in self.used and not isinstance(x, Chaining):
                 raise ScheduleError(f"{x}: there is no such node.")

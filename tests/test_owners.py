@@ -148,3 +148,13 @@ def test_numbers_of_stretches_are_spread_evenly():
         for count in (8, 25, 64, 1000):
             numbers = ((np.arange(first, first + count, dtype=np.uint64) * SPREAD) & 0xFFFFFFFF) >> 26
             assert abs(np.mean(numbers < 32) - 0.5) <= 1.5 / count + 0.02
+
+
+def test_chains_of_lookups_compile_in_time_linear_in_their_length():
+    """Every read of one repeats the index of the one before: written out in full, of 40 these are 2**40."""
+    def f(x):
+        for k in range(40):
+            x = x[np.roll(np.arange(6), k)] * 0.5
+        return np.sum(x * x)
+    x = RNG.normal(size=(6, 3))
+    np.testing.assert_allclose(lw.jit(lw.grad(f))(x), 2 * x * 0.25**40, rtol=1e-12)

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loopwright as lw
+from loopwright.lower.turning import turned
 
 FOLDS = {
     "distances": lambda x, y: np.sqrt(((x[:, None] - y[None]) ** 2).sum(-1)),
@@ -83,3 +84,13 @@ def test_sums_are_as_accurate_as_numpys():
     ours, numpys = (np.abs(f(x, y) - exact).max() for f in (lw.jit(lambda x, y: ((x[:, None] - y[None]) ** 2).sum(-1)),
                                                             lambda x, y: ((x[:, None] - y[None]) ** 2).sum(-1)))
     assert ours <= 1.5 * numpys
+
+
+def test_long_chains_of_folds_are_looked_through_for_a_while():
+    """Of each the operand leads back to all before it, by two ways."""
+    def f(x):
+        for _ in range(600):
+            x = x - np.sum(x, -1, keepdims=True)
+        return x
+    g = lw.make_graph(f)(np.ones((20, 20, 20)))
+    assert turned(g) is g
