@@ -39,7 +39,7 @@ Monomial = tuple[Atom, ...]
 class Dim:
     """A sum of coefficient * product(atoms): terms sorted, no zero coefficient, at least one atom somewhere."""
 
-    __slots__ = ("_hash", "name", "terms")
+    __slots__ = ("_hash", "_text", "name", "terms")
     terms: tuple[tuple[Monomial, int], ...]
     name: str | None  # of the symbol that it is, if it is one
 
@@ -48,6 +48,7 @@ class Dim:
         self._hash = hash(terms)
         atoms, c = terms[0]
         self.name = atoms[0].name if len(terms) == c == len(atoms) == 1 and isinstance(atoms[0], Symbol) else None
+        self._text: str | None = None  # made when it is first asked for: sizes are put in order by it
 
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is Dim and self._hash == other._hash and self.terms == other.terms)
@@ -85,6 +86,11 @@ class Dim:
         return modulo(other, self)
 
     def __str__(self) -> str:
+        if self._text is None:
+            self._text = self._written()
+        return self._text
+
+    def _written(self) -> str:
         text = ""
         for atoms, c in self.terms:
             sign = "-" if c < 0 else "+"
@@ -127,7 +133,12 @@ def polynomial(parts: Iterable[tuple[Monomial, int]]) -> Extent:
     if len(kept) == 1:
         return Dim((kept[0],))
     # Constants last, then by text: `n*m + 2*n + 1`.
-    return Dim(tuple(sorted(kept, key=lambda term: (-len(term[0]), str(term[0])))))
+    return Dim(tuple(sorted(kept, key=lambda term: (-len(term[0]), _order(term[0])))))
+
+
+@lru_cache(maxsize=1 << 14)
+def _order(atoms: Monomial) -> str:
+    return str(atoms)
 
 
 @lru_cache(maxsize=1 << 14)  # a trace adds and multiplies the same few sizes over and over
