@@ -239,7 +239,7 @@ class Grouping:
         read what is transposed across memory again and again."""
         _, dependent = self.updates.get(group.root, (None, ()))
         unseen = n.outputs[0] not in dependent and n.outputs[0] not in self.tables  # a search reads elements again and again
-        if n.op is transpose and n.attrs["perm"][-1] != len(n.attrs["perm"]) - 1 and _has_windows(group):
+        if n.op is transpose and n.attrs["perm"][-1:] not in ((), (len(n.attrs["perm"]) - 1,)) and _has_windows(group):
             return False
         return unseen and group.root not in self.lone and len(group.nodes) < MOST_NODES
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import loopwright as lw
 from loopwright.ir.errors import DTypeError
 from loopwright.ir.interpreter import evaluate
+from loopwright.ir.parser import parse
 from loopwright.ir.verifier import verify
 from loopwright.lower import blocking, compile, partition, program
 from loopwright.lower.control import blocks
@@ -190,6 +191,11 @@ def depends_on_rounding(g, v):
         if not behind.isdisjoint(n.outputs):
             behind.update(n.inputs)
     return any(x.type.dtype.kind not in "biu" for x in behind)
+
+
+def test_graphs_that_nobody_simplified_are_partitioned():
+    g = parse("graph(%x: f64[]) {\n  %t: f64[] = transpose(%x) {perm=()}\n  %y: f64[] = log1p(%t)\n  return %y\n}")
+    assert evaluate(partition.partition(g, HOST, blas=True), [np.array(1.0)]) == [np.log1p(1.0)]
 
 
 @examples(40)
