@@ -155,4 +155,37 @@ def compile_network() -> list[Timing]:
     return _long("network", _network)
 
 
-WORKLOADS = (compile_small, compile_mlp, compile_layers, compile_chain, compile_network)
+def _factor(a: Any) -> Any:
+    """Cholesky's factor, row by row in place."""
+    a = a.copy()
+    for i in range(a.shape[0]):
+        for j in range(i):
+            a[i, j] -= a[i, :j] @ a[j, :j]
+            a[i, j] /= a[j, j]
+        a[i, i] -= a[i, :i] @ a[i, :i]
+        a[i, i] = np.sqrt(a[i, i])
+    return a
+
+
+def _factor_at(a: Any) -> Any:
+    """The same as JAX has it."""
+    for i in range(a.shape[0]):
+        for j in range(i):
+            a = a.at[i, j].add(-(a[i, :j] @ a[j, :j]))
+            a = a.at[i, j].divide(a[j, j])
+        a = a.at[i, i].add(-(a[i, :i] @ a[i, :i]))
+        a = a.at[i, i].set(a[i, i] ** 0.5)
+    return a
+
+
+def compile_in_place() -> list[Timing]:
+    """Loops of Python over single elements, which are read and written again: every step is a part of the program."""
+    size = 4 if harness.QUICK else 12
+    a = np.eye(size, dtype="float32") * size + 1
+    contenders = {"loopwright": lambda: _seconds(lambda: lw.jit(lambda a: _factor(a))(a))}
+    if (jax := optional("jax")) is not None:
+        contenders["jax"] = lambda: _seconds(lambda: jax.jit(lambda a: _factor_at(a))(a).block_until_ready())
+    return once_each(f"compile of Cholesky in place, {size}x{size}", contenders, rounds=3)
+
+
+WORKLOADS = (compile_small, compile_mlp, compile_layers, compile_chain, compile_network, compile_in_place)
