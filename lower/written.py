@@ -81,10 +81,11 @@ class _Walk:
             piece = self._piece(of, w)
             if piece is None:
                 break
-            if piece[0] is None:
+            found, w = piece
+            if found is None:
                 attrs = {"value": of.attrs["value"], "shape": w.shape, "dtype": x.type.dtype}
                 return Node(full, (), attrs, n.outputs, (), n.source)
-            x, w = piece
+            x = found
         return Node(slice_, (x,), w._asdict(), n.outputs, (), n.source)
 
     def _kept(self, n: Node) -> Value:
@@ -154,8 +155,8 @@ def _joined(n: Node, w: _Window, facts: Facts) -> tuple[Value, _Window] | None:
 def _within(w: _Window, outer: _Window, facts: Facts) -> _Window | None:
     """w by the positions of `outer`, if it surely lies there."""
     start, step = [], []
-    for axis in zip(*w, *outer, strict=True):
-        found = _along(*axis, facts)
+    for s, t, n, first, by, count in zip(*w, *outer, strict=True):
+        found = _along(s, t, n, first, by, count, facts)
         if found is None:
             return None
         start.append(found[0])

@@ -238,7 +238,7 @@ def as_extent(x: Any) -> Extent | None:
 
 
 # ---- who asked for a plain integer --------------------------------------------------------------
-_BUILT_IN = (np.zeros, np.empty, np.arange)
+_BUILT_IN: dict[str, Callable[..., Any]] = {"zeros": np.zeros, "empty": np.empty, "arange": np.arange}
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 _CREATORS = frozenset(("ones", "full", "eye", "identity", "tri", "linspace", "logspace", "geomspace", "indices"))
 
@@ -264,7 +264,7 @@ def _built_in(call: ast.Call, frame: FrameType) -> str | None:
     `library[0].arange(n)`, that is taken for NumPy's."""
     called = _named(call.func, frame)
     attribute = call.func.attr if called is None and isinstance(call.func, ast.Attribute) else None
-    return next((f.__name__ for f in _BUILT_IN if f is called or f.__name__ == attribute), None)
+    return next((name for name, f in _BUILT_IN.items() if f is called or name == attribute), None)
 
 
 def _is_handed_on(frame: FrameType) -> bool:
