@@ -77,13 +77,10 @@ class _Walk:
 
     def _slice(self, n: Node) -> Node:
         x, w = n.inputs[0], _taken(n)
-        while (of := self.made.get(x)) is not None and (x in self.pieces or of.op is slice_):
-            piece = self._piece(of, w)
-            if piece is None:
-                break
+        while x in self.pieces and (piece := self._piece(self.made[x], w)) is not None:
             found, w = piece
             if found is None:
-                attrs = {"value": of.attrs["value"], "shape": w.shape, "dtype": x.type.dtype}
+                attrs = {"value": self.made[x].attrs["value"], "shape": w.shape, "dtype": x.type.dtype}
                 return Node(full, (), attrs, n.outputs, (), n.source)
             x = found
         return Node(slice_, (x,), w._asdict(), n.outputs, (), n.source)
@@ -100,10 +97,6 @@ class _Walk:
     def _piece(self, n: Node, w: _Window) -> tuple[Value | None, _Window] | None:
         """The operand that has all of a window of a node's result, and where; no operand where the window is beside what a pad
         pads; None where several parts have some of it."""
-        x = n.inputs[0]
-        if n.op is slice_:
-            start = tuple([a + by * b for a, by, b in zip(n.attrs["start"], n.attrs["step"], w.start, strict=True)])
-            return x, _Window(start, tuple([a * b for a, b in zip(n.attrs["step"], w.step, strict=True)]), w.shape)
         if n.op is concatenate:
             return _joined(n, w, self.facts)
         written = _spread(n) if n.op is pad else _written(n, self.made)
@@ -113,7 +106,7 @@ class _Walk:
         if within is None:
             return (None if n.op is pad else n.inputs[2], w) if _is_beside(w, written, self.facts) else None
         if n.op is pad:
-            return x, within
+            return n.inputs[0], within
         value = self.made.get(n.inputs[1])
         is_spread = value is not None and value.op is pad and _spread(value) == written
         return (value.inputs[0], within) if value is not None and is_spread else (n.inputs[1], w)
