@@ -202,11 +202,12 @@ def quick(name, factor):
 def test_the_tuner_takes_a_better_kernel_and_says_why_it_leaves_a_wrong_one():
     quick("wrong", 1.01)
     quick("right", 1.0)
-    x, failures = normal(150, 40), []
+    x, failures, taken = normal(150, 40), [], []
 
     def listen(trial, progress):
         failures.extend([trial.failure] if trial.failure else [])
-        if failures and progress.best < 0.5 * progress.default:
+        taken.extend([trial] if "'right'" in trial.candidate else [])
+        if failures and taken and progress.best < 0.5 * progress.default:  # on a busy machine another one may look so good, too
             raise KeyboardInterrupt
     g = graph_of(lambda x: np.tanh(products_of_rows(x) * 0.1), x)
     found = tuner.tune(g, dict(zip(g.free_symbols, x.shape, strict=True)), seconds=100.0, on_trial=listen)
