@@ -1,6 +1,6 @@
 """Before the partition: give library calls the axis orders that they take, and let contractions read transposed operands;
-convolutions become such contractions where the library multiplies, and scatters of lone updates maps; reshapes go below maps
-(`sinking.py`).
+convolutions become such contractions where the library multiplies, and scatters of lone updates maps; what is computed of
+divided arrays is computed of whole ones (`undivided.py`), and reshapes go below maps (`sinking.py`).
 
 Guarantees: the same values; sorts run along the last axis; running folds are made at the dtype they accumulate in; a
 contraction reads through a transpose wherever its result keeps its axis order, and gives its result transposed by
@@ -50,6 +50,7 @@ from loopwright.lower.kernel_slopes import as_kernel_slope, is_kernel_slope
 from loopwright.lower.lone_updates import as_map
 from loopwright.lower.sinking import sink
 from loopwright.lower.stacks import is_of_stack, of_each
+from loopwright.lower.undivided import undivided
 
 
 def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
@@ -101,7 +102,8 @@ def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
                 same[m.outputs[0]] = source
             producer.update((v, m) for v in m.outputs)
         nodes += [Node(m.op, tuple([same.get(v, v) for v in m.inputs]), m.attrs, m.outputs, m.regions, m.source) for m in new]
-    return sink(remove_dead(Graph(g.params, tuple(nodes), tuple([same.get(v, v) for v in g.results]), g.constraints)))
+    results = tuple([same.get(v, v) for v in g.results])
+    return sink(undivided(remove_dead(Graph(g.params, tuple(nodes), results, g.constraints))))
 
 
 def _reshaped_back(n: Node, producer: dict[Value, Node]) -> Value | None:

@@ -43,6 +43,10 @@ class _Walk:
         self.below: dict[Value, Value] = {}  # of reshapes that may go below the map which reads them: their operands
         self.reads = Counter(v for n in g.nodes for v in n.inputs) + Counter(g.results)
         self.params, self.results = set(g.params), set(g.results)
+        self.readers: dict[Value, list[Node]] = {}
+        for n in g.nodes:
+            for v in n.inputs:
+                self.readers.setdefault(v, []).append(n)
 
     def node(self, n: Node) -> None:
         if any(v in self.same for v in n.inputs):
@@ -111,6 +115,8 @@ class _Walk:
     def _broadcast(self, n: Node) -> list[Node] | None:
         """What a reshape reads along new axes, and that reshaped: what is repeated along several axes is written once."""
         x, y, places = self.below[n.inputs[0]], n.outputs[0], n.attrs["axes"]
+        if y in self.readers and all(m.op.shape is same_shape for m in self.readers[y]):
+            return None  # what is repeated for a map is written before, which is less
         starts = {places[new[0]]: (old, new) for old, new in _alike(x.type.shape, n.inputs[0].type.shape) if new}
         shape, axes, b = list[Extent](), list[int](), 0
         while b < y.type.rank:
