@@ -74,6 +74,26 @@ def in_groups() -> list[Timing]:
     return found
 
 
+def _group_norm(xp, groups):
+    def program(x, scale, shift):
+        y = x.reshape(*x.shape[:-1], groups, x.shape[-1] // groups)
+        centred = y - xp.mean(y, axis=(1, 2, 4), keepdims=True)
+        deviation = xp.sqrt(xp.mean(centred * centred, axis=(1, 2, 4), keepdims=True) + 1e-5)
+        return (centred / deviation).reshape(x.shape) * scale + shift
+    return program
+
+
+def group_norm() -> list[Timing]:
+    """The channels of eight images of 64 x 64 x 128 float32, channels last, brought to mean 0 and deviation 1 in 32 groups."""
+    args = _normal(8, 64, 64, 128), _normal(128), _normal(128)
+
+    def theirs(torch, optimised):
+        f = optimised(lambda x, scale, shift: torch.nn.functional.group_norm(x, 32, scale, shift, eps=1e-5))
+        return lambda x, scale, shift: f(x.permute(0, 3, 1, 2), scale, shift).permute(0, 2, 3, 1)
+    return contest("group norm, 8x64x64x128 in 32 groups f32", args, _group_norm(np, 32), tolerance=1e-4,
+                   jax=lambda jax: _group_norm(jax.numpy, 32), torch=theirs)
+
+
 def _mixture(xp):
     """Some thirty maps and reductions over rows, of which several read the same values."""
     def program(x, scale, shift):
@@ -147,4 +167,4 @@ def messages() -> list[Timing]:
                                 lambda v, t: jax.ops.segment_max(v, t, nodes)))
 
 
-WORKLOADS = (wide_matmul, heads, norms, in_groups, mixture, messages)
+WORKLOADS = (wide_matmul, heads, norms, in_groups, group_norm, mixture, messages)
