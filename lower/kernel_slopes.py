@@ -5,8 +5,9 @@ Guarantees: the same sums in another order; no window is copied.
 from __future__ import annotations
 
 from loopwright.ir.dims import Extent
-from loopwright.ir.graph import Node
+from loopwright.ir.graph import Node, Value
 from loopwright.ir.ops.convolution import FEATURE, GROUP, IMAGE, SPACE, conv
+from loopwright.ir.ops.structural import transpose
 from loopwright.ir.types import F32, F64
 from loopwright.lower.convolution_ops import ALL_AXES, kinds_in_memory, spatial_pair
 
@@ -16,19 +17,28 @@ kernel_slopes = ALL_AXES.library_op("kernel_slopes", "A convolution that is the 
 
 def is_kernel_slope(n: Node) -> bool:
     """Whether a convolution of one group sums over images and pixels, as the gradient by a kernel does, with features last in
-    memory, in the kernel as well, and windows whose rows lie together."""
+    memory, in the kernel last or last but one, and windows whose rows lie together."""
     if n.op is not conv or n.outputs[0].type.dtype not in (F32, F64) or n.inputs[0].type.dtype != n.outputs[0].type.dtype:
         return False
     a, space = n.attrs, tuple([SPACE + k for k in range(len(n.attrs["count"]))])
     orders = [kinds_in_memory(a[name]) for name in ("lhs_axes", "rhs_axes", "out_axes")]
-    natural = [(FEATURE, *space, IMAGE)] * 2 + [(*space, IMAGE, FEATURE)]
-    return len(space) in (1, 2) and orders == natural and {*a["lhs_dilation"], a["stride"][-1]} == {1} \
+    natural = [(FEATURE, *space, IMAGE)] * 2
+    return len(space) in (1, 2) and orders[:2] == natural and {*a["lhs_dilation"], a["stride"][-1]} == {1} \
+        and orders[2] in ((*space, IMAGE, FEATURE), (*space, FEATURE, IMAGE)) \
         and n.inputs[0].type.shape[a["lhs_axes"][GROUP]] == 1
 
 
-def as_kernel_slope(n: Node) -> Node:
-    """The node that computes it."""
-    return Node(kernel_slopes, n.inputs, n.attrs, n.outputs, (), n.source)
+def as_kernel_slope(n: Node) -> list[Node]:
+    """The nodes that compute it: the code writes features last."""
+    axes, y = list(n.attrs["out_axes"]), n.outputs[0]
+    if axes[IMAGE] < axes[FEATURE]:
+        return [Node(kernel_slopes, n.inputs, n.attrs, n.outputs, (), n.source)]
+    perm = list(range(y.type.rank))
+    perm[axes[IMAGE]], perm[axes[FEATURE]] = axes[FEATURE], axes[IMAGE]
+    axes[IMAGE], axes[FEATURE] = axes[FEATURE], axes[IMAGE]
+    made = Value(y.type.with_shape(tuple([y.type.shape[a] for a in perm])))
+    return [Node(kernel_slopes, n.inputs, {**n.attrs, "out_axes": tuple(axes)}, (made,), (), n.source),
+            Node(transpose, (made,), {"perm": tuple(perm)}, (y,), (), n.source)]
 
 
 def numbers(n: Node) -> tuple[Extent, ...]:

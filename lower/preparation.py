@@ -75,7 +75,7 @@ def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
         elif is_one_window(n):
             new = by_one_window(n)
         elif blas and match is match_gemm and is_kernel_slope(n):
-            new = [as_kernel_slope(n)]
+            new = as_kernel_slope(n)
         elif blas and lies_apart(n):
             new = by_overlapping(n)
         elif goes_in_blocks(n):

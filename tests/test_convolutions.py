@@ -297,6 +297,30 @@ def test_conv_transpose_is_the_gradient_of_a_convolution(way, stride, size, padd
     np.testing.assert_allclose(got, differences(loss, np.zeros((2, n, 2)), 1.0), rtol=1e-9, atol=1e-9)
 
 
+@examples(15)
+@given(st.tuples(st.integers(1, 5), st.integers(1, 5)), st.tuples(st.integers(1, 4), st.integers(1, 4)),
+       st.tuples(st.integers(1, 3), st.integers(1, 3)), st.sampled_from(["SAME", "VALID"]), st.integers(1, 3),
+       st.integers(1, 18))
+def test_slopes_of_transposed_convolutions_by_their_kernels(size, window, strides, padding, channels, features):
+    """Channels last. What is summed over are the image's elements, not the zeros between them."""
+    x, kernel = draw((2, *size, channels)), draw((*window, channels, features), seed=1)
+
+    def made(kernel):
+        return lax.conv_transpose(x, kernel, strides, padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    ct = draw(made(kernel).shape, seed=2)
+    f = lw.jit(lw.grad(lambda kernel: np.sum(made(kernel) * ct)))
+    want = [np.sum(made(unit.reshape(kernel.shape)) * ct) for unit in np.eye(kernel.size)]
+    np.testing.assert_allclose(f(kernel), np.reshape(want, kernel.shape), rtol=1e-9, atol=1e-9)
+
+
+def test_the_slope_of_a_transposed_convolution_by_its_kernel_is_one_pass():
+    x, kernel = draw((2, 5, 6, 3)).astype("f4"), draw((4, 4, 3, 7), seed=1).astype("f4")
+    layout = ("NHWC", "HWIO", "NHWC")
+    f = lw.jit(lw.grad(lambda x, k: np.sum(lax.conv_transpose(x, k, (2, 2), "SAME", dimension_numbers=layout) ** 2), 1))
+    kernels = f.lower(x, kernel).kernels
+    assert kernels.count("kernel_slopes(") == 1 and kernels.count("overlap_rows(") == 1  # the convolution itself
+
+
 # ---- JAX ----------------------------------------------------------------------------------------------
 @examples(25)
 @given(convolutions(2))

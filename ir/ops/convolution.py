@@ -130,10 +130,21 @@ def _conv_transpose_lhs(ct: Ref, lhs: ArrayType | Ref, rhs: Ref, lhs_axes: Axes,
 
 def _conv_transpose_rhs(ct: Ref, lhs: Ref, rhs: ArrayType | Ref, lhs_axes: Axes, rhs_axes: Axes, out_axes: Axes, stride: Axes,
                         lhs_dilation: Axes, rhs_dilation: Axes, low: Shape, count: Shape, dtype: np.dtype | None) -> Ref:
-    """Windows and positions trade places, and with them stride and dilation; images are what is summed over."""
+    """Windows and positions trade places, and with them stride and dilation; images are what is summed over.
+
+    Of one with steps between its elements, these are the kernel, not the zeros: element j is in window o at position k where
+    j*base = k*dilation + o - low, so o = k'*dilation + j*base - low', for k' = K-1-k and low' = (K-1)*dilation - low."""
+    count = tuple(rhs.shape[a] for a in rhs_axes[SPACE:])
+    if max(lhs_dilation, default=1) > 1 == max(stride):
+        reach = tuple([(n - 1) * d - first for n, d, first in zip(count, rhs_dilation, low, strict=True)])
+        bar = conv(ct, _at(lhs, ct.dtype), lhs_axes=_exchanged(out_axes), rhs_axes=_exchanged(lhs_axes), out_axes=rhs_axes,
+                   stride=rhs_dilation, lhs_dilation=stride, rhs_dilation=lhs_dilation, low=reach, count=count, dtype=None)
+        for a in rhs_axes[SPACE:]:
+            bar = reverse(bar, a) if rhs.shape[a] != 1 else bar
+        return _at(bar, rhs.dtype)
     bar = conv(_at(lhs, ct.dtype), ct, lhs_axes=_exchanged(lhs_axes), rhs_axes=_exchanged(out_axes),
                out_axes=_exchanged(rhs_axes), stride=rhs_dilation, lhs_dilation=lhs_dilation, rhs_dilation=stride, low=low,
-               count=tuple(rhs.shape[a] for a in rhs_axes[SPACE:]), dtype=None)
+               count=count, dtype=None)
     return _at(bar, rhs.dtype)
 
 
