@@ -268,6 +268,15 @@ def symbols_of(n: Node) -> set[str]:
 _numbers = itertools.count(1)
 
 
+def readers_of(g: Graph) -> dict[Value, list[Node]]:
+    """The nodes that read each value, in order: twice, if one does so twice."""
+    found: dict[Value, list[Node]] = {}
+    for n in g.nodes:
+        for v in n.inputs:
+            found.setdefault(v, []).append(n)
+    return found
+
+
 def fresh_symbol() -> Dim:
     """A symbol that no other graph has, for a number that a node binds. No user can declare its name."""
     return symbol(f"trips.{next(_numbers)}")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from loopwright.ir.cached import cached_property
 from loopwright.ir.elimination import remove_dead
-from loopwright.ir.graph import Graph, Node, Value, acts
+from loopwright.ir.graph import Graph, Node, Value, acts, readers_of
 from loopwright.ir.loops import Prefix, Reduce, Scatter
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.structural import transpose
@@ -71,10 +71,7 @@ class Known:
     def __init__(self, g: Graph, in_passes: bool = False) -> None:
         self.g, self.in_passes = g, in_passes
         self.producer = {v: n for n in g.nodes for v in n.outputs}
-        self.users: dict[Value, list[Node]] = {}
-        for n in g.nodes:
-            for v in n.inputs:
-                self.users.setdefault(v, []).append(n)
+        self.users = readers_of(g)
         self.results = set(g.results)
         self.position = {n: k for k, n in enumerate(g.nodes)}
 

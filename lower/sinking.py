@@ -14,16 +14,15 @@ from collections import Counter
 
 from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.elimination import remove_dead
-from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
+from loopwright.ir.graph import Graph, Node, Value, readers_of
+from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.construct import full
 from loopwright.ir.ops.elementwise import same_shape
-from loopwright.ir.ops.reductions import reduce_all, reduce_any, reduce_max, reduce_min
+from loopwright.ir.ops.reductions import FOLDS
 from loopwright.ir.ops.structural import concatenate, pad, reshape, slice_, transpose
 from loopwright.lower.instructions import MOST_COLUMNS
 
 _MOVES = (broadcast, concatenate, pad, slice_, transpose)
-_FOLDS = (reduce_sum, reduce_max, reduce_min, reduce_any, reduce_all)
 
 
 def sink(g: Graph) -> Graph:
@@ -43,21 +42,18 @@ class _Walk:
         self.below: dict[Value, Value] = {}  # of reshapes that may go below the map which reads them: their operands
         self.reads = Counter(v for n in g.nodes for v in n.inputs) + Counter(g.results)
         self.params, self.results = set(g.params), set(g.results)
-        self.readers: dict[Value, list[Node]] = {}
-        for n in g.nodes:
-            for v in n.inputs:
-                self.readers.setdefault(v, []).append(n)
+        self.readers = readers_of(g)
 
     def node(self, n: Node) -> None:
         if any(v in self.same for v in n.inputs):
             n = Node(n.op, tuple([self.same.get(v, v) for v in n.inputs]), n.attrs, n.outputs, n.regions, n.source)
         new: list[Node] | None = None
-        if n.op in _FOLDS and self.reads[n.inputs[0]] == 1:
+        if n.op in FOLDS and self.reads[n.inputs[0]] == 1:
             n = self._once(n)
         if n.op is concatenate:
             new = self._columns(n)
         elif any(v in self.below for v in n.inputs):
-            new = self._reshape(n) if n.op is reshape else self._fold(n) if n.op in _FOLDS else \
+            new = self._reshape(n) if n.op is reshape else self._fold(n) if n.op in FOLDS else \
                 self._broadcast(n) if n.op is broadcast else self._map(n)
         if n.op is reshape and new is None:
             self._consider(n)

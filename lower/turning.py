@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from loopwright.ir.dims import Extent, Shape, maximum, minimum, product
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
+from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.construct import full
 from loopwright.ir.ops.elementwise import same_shape
-from loopwright.ir.ops.reductions import reduce_all, reduce_any, reduce_max, reduce_min
+from loopwright.ir.ops.reductions import FOLDS
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.structural import transpose
 from loopwright.lower.choices import as_it_is, chosen
@@ -25,7 +25,6 @@ from loopwright.lower.kernel import kernel, region_of
 from loopwright.lower.rules import default_schedule
 from loopwright.lower.target import Target
 
-_FOLDS = (reduce_sum, reduce_max, reduce_min, reduce_any, reduce_all)
 MOST_VALUES = 32  # that are looked at, from the fold back to what is broadcast
 LITTLE = 1 << 12  # elements that are folded, which are not worth a copy
 SHORT, LONG = 16, 256  # rows for which lanes along them do little; rows of which several at once fill the caches
@@ -37,7 +36,7 @@ def turned(g: Graph) -> Graph:
     producer = {v: n for n in g.nodes for v in n.outputs}
     nodes = list[Node]()
     for n in g.nodes:
-        nodes += (_Turning(producer).fold(n) if n.op in _FOLDS else None) or [n]
+        nodes += (_Turning(producer).fold(n) if n.op in FOLDS else None) or [n]
     return remove_dead(Graph(g.params, tuple(nodes), g.results, g.constraints)) if len(nodes) > len(g.nodes) else g
 
 
@@ -128,7 +127,7 @@ def with_copies(n: Node, target: Target, is_scheduled: bool) -> list[Node]:
 
 def _copied(region: Graph) -> list[tuple[Node, Node]]:
     """The transposes of parameters that a fold of the region reads again and again, and what broadcasts them."""
-    folds = {n.inputs[0].type.shape for n in region.nodes if n.op in _FOLDS and n.attrs["axes"] == (n.inputs[0].type.rank - 2,)}
+    folds = {n.inputs[0].type.shape for n in region.nodes if n.op in FOLDS and n.attrs["axes"] == (n.inputs[0].type.rank - 2,)}
     turned = {n.outputs[0]: n for n in region.nodes
               if n.op is transpose and n.inputs[0] in region.params and n.attrs["perm"] == _perm(len(n.attrs["perm"]))}
     found = dict[Node, Node]()

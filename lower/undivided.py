@@ -15,16 +15,14 @@ from typing import Any
 
 from loopwright.ir.dims import Shape
 from loopwright.ir.elimination import remove_dead
-from loopwright.ir.graph import Graph, Node, Value
+from loopwright.ir.graph import Graph, Node, Value, readers_of
 from loopwright.ir.op import Op
 from loopwright.ir.ops.broadcasting import broadcast, reduce_sum
 from loopwright.ir.ops.construct import full
 from loopwright.ir.ops.elementwise import same_shape
-from loopwright.ir.ops.reductions import reduce_all, reduce_any, reduce_max, reduce_min
+from loopwright.ir.ops.reductions import FOLDS
 from loopwright.ir.ops.structural import reshape
 from loopwright.ir.types import BF16, F16
-
-FOLDS = (reduce_sum, reduce_max, reduce_min, reduce_any, reduce_all)
 
 
 def undivided(g: Graph) -> Graph:
@@ -70,10 +68,7 @@ class _Divided:
     def __init__(self, g: Graph, divided: dict[Value, Node]) -> None:
         self.g, self.divided = g, divided
         self.producer = {v: n for n in g.nodes for v in n.outputs}
-        self.readers: dict[Value, list[Node]] = {}
-        for n in g.nodes:
-            for v in n.inputs:
-                self.readers.setdefault(v, []).append(n)
+        self.readers = readers_of(g)
         shapes = {v.type.shape for v in divided}
         self.maps = {n for n in g.nodes
                      if n.op.shape is same_shape and len(n.outputs) == 1 and n.outputs[0].type.shape in shapes}
@@ -142,7 +137,7 @@ class _Whole:
     def _made(self, n: Node, op: Op, inputs: Iterable[Value], shape: Shape, attrs: Mapping[str, Any] = {}) -> Value:
         """What an op makes for a node, of the dtype of its result."""
         value = Value(n.outputs[0].type.with_shape(shape))
-        attrs = {"shape": shape, **attrs} if op in (broadcast, full, reshape) else attrs
+        attrs = {**attrs, "shape": shape} if op in (broadcast, full, reshape) else attrs
         self.nodes.append(Node(op, tuple(inputs), attrs, (value,), (), n.source))
         return value
 
@@ -168,10 +163,10 @@ class _Whole:
         if v not in self.whole:
             n, shape = self.producer.get(v), self._shape(v)
             if n is not None and n.op is full:
-                self.whole[v] = self._made(n, full, (), shape, {**n.attrs, "shape": shape})
+                self.whole[v] = self._made(n, full, (), shape, n.attrs)
             elif n is not None and n.op is broadcast:
                 self.whole[v] = self._spread(n, shape)
-            elif n is not None and n.inputs[0].type.shape == shape:
+            elif n is not None and n.inputs[0].type.shape == shape and n.inputs[0] not in self.whole:
                 self.whole[v] = self.same.get(n.inputs[0], n.inputs[0])
             else:
                 self.whole[v] = Value(v.type.with_shape(shape))

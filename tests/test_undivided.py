@@ -92,3 +92,14 @@ def test_what_a_map_reads_of_repeated_channels_is_written_for_each_channel_alone
     program = lw.jit(f)
     np.testing.assert_array_equal(program(x, s), f(x, s))
     assert sorted(shape.count(",") for shape in written(program, x, s)) == [2, 2]
+
+
+def test_groups_are_divided_again():
+    """Of what is mapped in groups, parts of each group are mapped, too."""
+    def f(x, s):
+        y = groups_of(x, 2) - np.mean(groups_of(x, 2), (1, 2, 4), keepdims=True)
+        z = groups_of(y, 3)
+        return np.sum(z * s[:3, None] - np.mean(z, (1, 2, 5), keepdims=True), (1, 2, 5)), z * s[:3, None]
+    x, s = arguments(2, 3, 4, 6)
+    for got, want in zip(lw.jit(f)(x, s), f(x, s), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)

@@ -266,3 +266,5 @@ reduce_prod = _reduction(
               Example(("f64[n, 1]",), {"axes": ()}), Example(("f64[4]",), {"axes": (0,)}, {0: between(0, 1)}),
               *(Example((f"{d}[n, 3]",), {"axes": (1,)}) for d in ("f16", "bf16", "f32", "i8", "u32", "c128"))),
 )
+
+FOLDS = (reduce_sum, reduce_max, reduce_min, reduce_any, reduce_all)  # each may be made over some axes first
