@@ -299,13 +299,15 @@ class FewTerms:
 
 @dataclass(frozen=True)
 class FewUpdates:
-    """Where the root is a scatter that combines rows, of symbolic size, with what is there, and these turn out to have 1 or 2
-    elements, do the same with their size known: what was stored under a mask is slow to read back. Which size it is, is asked
-    at run time.
+    """Where the root is a scatter that combines rows, of symbolic size, with what is there, and these turn out to have 1 to 8
+    elements, or 16, do the same with their size known, in one vector of as few lanes as hold it, or some at once: what was
+    stored under a mask is slow to read back, with all that it may have covered. Which size it is, is asked at run time.
 
     before: for k: for j by 16, masked: y[t[k], j] += v[k, j]
     after:  if n == 1: for k: y[t[k], 0] += v[k, 0]
             else if n == 2: for k: y[t[k], 0:2] += v[k, 0:2]
+            else if n == 3: for k: for j by 4, masked: y[t[k], j] += v[k, j]
+            else if n == 4: ...
             else: as before
     """
 

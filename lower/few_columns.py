@@ -48,7 +48,7 @@ ADDED = range(2, 9)  # of the symbol, where rows are added up
 FEATURES, WINDOWS = VALUES, (3, 5, 7)  # of a convolution that has bodies of its own: along each axis
 WORDS = 16  # lanes of numbers of 4 bytes, of the longest vectors
 SPELLED = 50  # terms of its sum: with more, tiles are as quick
-UPDATED = 1, 2  # elements of a row of updates: three under a mask take less time than three one by one
+UPDATED = *range(1, 9), 16  # elements of a row of updates
 Few = FewColumns | FewSteps | FewTerms | FewUpdates | ByColumns
 
 
@@ -116,7 +116,9 @@ def go_by_columns(region: Graph) -> bool:
 def with_few(region: Graph, x: Few, nest: Nest, fused: Sequence[Fuse], *, may_fail: bool, has_short: bool) -> Nest:
     """The nest of a region with other bodies for few positions, unless these could not do all that it does. fused: its loops
     that are one; may_fail: it may report errors; has_short: it has a way of its own for short rows."""
-    few, inside = _worth_it(few_cases(region, x), region, may_fail), every(nest.body)
+    few, inside = few_cases(region, x), every(nest.body)
+    if may_fail and not isinstance(x, FewUpdates):
+        few = _worth_it(few, region)
     is_map = all(isinstance(s, For | Store) for s in inside)
     check(bool(few), x, "no sum or axis may turn out to be so short")
     adds = isinstance(x, FewUpdates) or (isinstance(x, ByColumns) and adds_up(region))
@@ -132,9 +134,9 @@ def with_few(region: Graph, x: Few, nest: Nest, fused: Sequence[Fuse], *, may_fa
     return altered(nest, few=few, few_from=_filling(region, x, fused) if isinstance(x, FewColumns) else (0, 0))
 
 
-def _worth_it(few: tuple[Values, ...], region: Graph, may_fail: bool) -> tuple[Values, ...]:
-    """Of these, such as gain: rows by index, which may fail, of four words are as quick by masked vectors."""
-    if not may_fail or region.results[0].type.dtype.itemsize < 4:
+def _worth_it(few: tuple[Values, ...], region: Graph) -> tuple[Values, ...]:
+    """Of these, such as gain for rows by index: those of four words are as quick by masked vectors."""
+    if region.results[0].type.dtype.itemsize < 4:
         return few
     return tuple([values for values in few if all(k < VALUES[-1] for _, k in values)])
 
@@ -148,16 +150,21 @@ def _filling(region: Graph, x: FewColumns, fused: Sequence[Fuse]) -> tuple[Exten
 
 
 def lanes_of_updates(size: Extent, lanes: int) -> int:
-    """As many as rows of a few elements have, if these are a vector."""
-    return size if isinstance(size, int) and size in (1, 2, 4) and size < lanes else lanes
+    """As many as rows of a few elements have, or the next power of two: a store under a mask is slow to read back, with all
+    that it may have covered."""
+    return min(1 << (size - 1).bit_length(), lanes) if isinstance(size, int) and size > 0 else lanes
 
 
 def _in_whole_vectors(schedule: Schedule, region: Graph) -> Schedule:
-    """With no lanes past the last element of a row of updates, whose loop is the root's last, and is one vector then."""
-    along = max([x for x in schedule if isinstance(x, Vectorize)], key=lambda x: x.loop)
-    lanes = lanes_of_updates(region.results[0].type.shape[-1], along.lanes)
+    """With few lanes past the last element of a row of updates, whose loop is the root's last, and no trips: it is one vector
+    then, or some at once."""
+    along, size = max([x for x in schedule if isinstance(x, Vectorize)], key=lambda x: x.loop), region.results[0].type.shape[-1]
+    lanes = lanes_of_updates(size, along.lanes)
     others = [x for x in schedule if x != along and not (isinstance(x, Unroll) and x.stage == along.stage)]
-    return (*others, *([replace(along, lanes=lanes)] if lanes > 1 else []))
+    if lanes == 1:
+        return tuple(others)
+    at_once = [Unroll(along.stage, size // lanes)] if isinstance(size, int) and size > lanes else []
+    return (*others, replace(along, lanes=lanes), *at_once)
 
 
 def spelled_out(schedule: Schedule, region: Graph) -> Schedule:

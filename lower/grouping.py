@@ -322,8 +322,7 @@ class Grouping:
 
     def _repeats(self, v: Value, group: Group, positions: Iterable[Position]) -> bool:
         """Whether the group's loops read an element of v many times: some loop around the read is not in its index."""
-        around = group.loops()
-        return any(len(around) > sum(isinstance(e, Index) for e in p) for p in positions)
+        return any(group.repeats(p) for p in positions)
 
     def _in_rows(self, group: Group, positions: Iterable[Position]) -> bool:
         """Whether the group reads whole rows of it, which can be kept from one pass over the row to the next."""
@@ -359,8 +358,7 @@ class Grouping:
 
     def _read(self, n: Node, group: Group) -> None:
         v = n.outputs[0]
-        row = v in group.positions and group.level == v.type.rank
-        positions = [group.index[:v.type.rank]] if row or v in group.results else list(group.positions.get(v, {}))
+        positions = [group.index[:v.type.rank]] if v in group.results else list(group.positions.get(v, {}))
         for p in positions:
             for k, at in reads(n, p, self.fresh)[1]:
                 group.positions.setdefault(n.inputs[k], {})[at] = None

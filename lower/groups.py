@@ -49,6 +49,14 @@ class Group:
         around, own = self._around(), _indices(p)
         return any(k not in own and not own.isdisjoint(around[at:]) for at, k in enumerate(around))
 
+    def repeats(self, p: Position) -> bool:
+        """Whether some loop around what is read there is not in its index. Around a fold that is not the root's own, of which
+        the index has another name, are those of its rows."""
+        around, own = self.loops(), _indices(p)
+        if self.level and not own.issubset(around):
+            return not own.issuperset(self._around()[:self.level])
+        return len(around) > sum(isinstance(e, Index) for e in p)
+
     def is_folded_again(self, p: Position) -> bool:
         """The same of what a fold reads at its own index, inside of all other loops but the last, along which vectors go. Only
         the root's own indices have its names."""

@@ -32,6 +32,7 @@ from loopwright.lower.little_products import without_little_products
 from loopwright.lower.patterns import occurrences, with_users_kernels
 from loopwright.lower.preparation import prepare
 from loopwright.lower.products_of_many import with_products_of_many
+from loopwright.lower.root_cubes import with_root_cubes
 from loopwright.lower.rules import chain_schedule, default_schedule
 from loopwright.lower.scheduling import ScheduleError, with_in_place
 from loopwright.lower.target import Target
@@ -119,6 +120,8 @@ class _Partition:
     def graph(self, g: Graph, carried: Mapping[int, Value] = {}, in_loop: bool = False, at: Place = ()) -> Graph:
         """g as kernels, reshapes, and control flow whose regions are of the same kind."""
         g = split_at_trips(g)
+        if self.fast_math and self.target.has_masks:
+            g = with_root_cubes(g)
         if self.blas and self.match is match_gemm:
             g = with_channels_last(g)
         g = _with_copies(prepare(hoist(g) if self.blas else g, self.blas, self.match))

@@ -113,6 +113,8 @@ def _for_any_sizes(s: Survey, target: Target, *, few_rows: bool = False) -> tupl
         if product is not None:
             return product, None
     lanes = _lanes_rules(s, placement, target)
+    if s.level == s.loops and any(isinstance(x, Vectorize) and x.stage == _number(s) for x in lanes):
+        placement = _without_rows(s, placement)
     interleave: list[Instruction] = [Interleave()] if s.loops < len(s.index) else []
     schedule = (*placement, *interleave, *lanes, *_prefetch_rules(s, lanes, target), *_parallel_rules(s))
     scheduled = build_nest(region, schedule, "probe")
@@ -205,6 +207,12 @@ def _filled_alone(s: Survey, placement: list[Instruction]) -> list[tuple[int, in
     alone = [x for x in placement if isinstance(x, ComputeAt) and x.within is None]
     ranks = [(x.stage, x.level, s.stages[x.stage].node.outputs[0].type.rank) for x in alone]
     return [(stage, rank) for stage, level, rank in ranks if rank > level]
+
+
+def _without_rows(s: Survey, placement: list[Instruction]) -> list[Instruction]:
+    """Nothing is kept for a row where each lane has one: folds of a row are one pass, which computes it once."""
+    return [Inline(x.stage) if isinstance(x, ComputeAt) and not isinstance(s.stages[x.stage].expr, Reduce)
+            and s.stages[x.stage].node.outputs[0].type.rank > x.level else x for x in placement]
 
 
 def _prefetch_rules(s: Survey, lanes: list[Instruction], target: Target) -> list[Instruction]:

@@ -19,7 +19,7 @@ WEIGHTS = {
     **dict.fromkeys(("div", "sqrt", "floor_divide", "remainder", "fmod"), 5),
     **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh", "sinh", "cosh",
                      "arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "arctan2", "erf", "cbrt", "hypot"), 15),
-    **dict.fromkeys(("power", "erfc", "erfcx", "erfinv", "ndtri", "i0e", "i1e"), 30),
+    **dict.fromkeys(("power", "root_cube", "erfc", "erfcx", "erfinv", "ndtri", "i0e", "i1e"), 30),
     **dict.fromkeys(("lgamma", "digamma"), 60),
     **dict.fromkeys(("threefry_first", "threefry_second"), 35),  # which share their rounds, of 75 operations
     **dict.fromkeys(("zeta", "gammainc", "gammaincc", "gammainc_slope", "betainc"), 400),

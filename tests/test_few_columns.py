@@ -409,7 +409,8 @@ UPDATES = {f: lw.jit(lambda total, i, rows, f=f: f(total, i, rows)) for f in (ad
 
 @examples(40)
 @given(st.sampled_from([(added, "f4"), (added, "f8"), (added, "i2"), (added, "c8"), (extremes, "f4"), (extremes, "i2")]),
-       st.integers(1, 5), st.integers(1, 9), st.integers(0, 60) | st.just(6000), st.booleans(), st.integers(0, 99))
+       st.integers(1, 9) | st.just(16), st.integers(1, 9), st.integers(0, 60) | st.just(6000), st.booleans(),
+       st.integers(0, 99))
 def test_rows_of_few_elements_are_updated(case, width, count, updates, in_order, seed):
     (f, dtype), r = case, np.random.default_rng(seed)
     i = r.integers(-count, count, updates)
@@ -420,7 +421,7 @@ def test_rows_of_few_elements_are_updated(case, width, count, updates, in_order,
 
 def test_the_first_call_with_so_few_elements_compiles_for_them(made):
     f = lw.jit(lambda total, i, rows: added(total, i, rows))
-    for width, names in ((8, []), (1, ["1"]), (3, ["1"]), (2, ["1", "2"])):
+    for width, names in ((9, []), (1, ["1"]), (24, ["1"]), (2, ["1", "2"]), (16, ["1", "16", "2"])):
         f(np.zeros((9, width), "f4"), np.zeros(6000, "i8"), np.ones((6000, width), "f4"))
         assert sorted({name.partition("_few")[2] for name in made if "_few" in name}) == names
     assert f.compiles == 1
@@ -428,7 +429,7 @@ def test_the_first_call_with_so_few_elements_compiles_for_them(made):
 
 def test_errors_of_updates_of_few_elements_name_the_index():
     f = lw.jit(lambda total, i, rows: added(total, i, rows))
-    for width in (8, 1, 2):
+    for width in (9, 1, 2, 3, 8, 16):
         i = np.zeros(6000, "i8")
         i[-1] = 9
         with pytest.raises(IndexError, match=r"index 9 is out of bounds for axis 0 with size 9"):

@@ -16,7 +16,7 @@ from loopwright.ir.errors import DTypeError
 from loopwright.ir.threefry import threefry
 from loopwright.ir.types import BOOL, FLOATS, INTEGERS
 from loopwright.kernels import maths, maths_special
-from loopwright.kernels.maths_powers import MOST, by_squares
+from loopwright.kernels.maths_powers import MOST, PLAIN, by_squares
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.conversions import HALF, from_memory, machine_for, rounded, to_memory
 from loopwright.lower.codegen.integer_division import floor_divide, fmod, number_of, remainder, spelled
@@ -86,7 +86,7 @@ def emitter(fn: str, dtype: np.dtype, *, apart: bool = False) -> Emit:
     """How fn is computed on operands of dtype; `apart`: by a call, if it is a formula. DTypeError where NumPy has no such
     function."""
     if apart and fn in FORMULAS and dtype in FLOATS:
-        return _float(lambda m, *args: m.apart(fn, args, FORMULAS[fn]))
+        return _formula(lambda m, *args: m.apart(fn, args, FORMULAS[fn]))
     table = FLOAT if dtype in FLOATS else INTEGER if dtype in INTEGERS else BOOLEAN if dtype == BOOL else {}
     found = table.get(fn)
     if found is None:
@@ -104,6 +104,11 @@ def _float(function: Callable[..., str]) -> Emit:
     return emit
 
 
+def _formula(function: Callable[..., str]) -> Emit:
+    """The same as it is written, with `fast_math`, too: sums that keep what others lose would be 0 in another order."""
+    return _float(lambda m, *args: function(replace(m, flags=""), *args))
+
+
 def _exact(function: Callable[..., str]) -> Emit:
     """A function whose result is an operand, a mask or exact: nothing to round."""
     return lambda at, *args: function(at.machine, *args)
@@ -114,7 +119,7 @@ def whole_power(at: Lanes, x: str, n: int) -> str | None:
     if at.dtype not in FLOATS:
         return by_squares(partial(at.op, "mul"), x, n) if 1 <= n <= MOST else None
     found = maths.whole_power(n)
-    return None if found is None else _float(found)(at, x)
+    return None if found is None else (_float if n in PLAIN else _formula)(found)(at, x)
 
 
 def _sign(m: Machine, x: str) -> str:
@@ -178,10 +183,11 @@ def _from_bits(at: Lanes, bits: str) -> str:
 
 FORMULAS: dict[str, Callable[..., str]] = {**maths.FUNCTIONS, **maths_special.FUNCTIONS}
 FLOAT: dict[str, Emit] = {
-    **{name: _float(function) for name, function in FORMULAS.items()},
+    **{name: _formula(function) for name, function in FORMULAS.items()},
     "neg": _exact(Machine.neg), "abs": _exact(Machine.abs), "sign": _exact(_sign), "floor": _exact(Machine.floor),
     "ceil": _exact(Machine.ceil), "trunc": _exact(Machine.trunc), "rint": _exact(Machine.round),
-    "sqrt": _float(Machine.sqrt), "isnan": _exact(lambda m, x: m.compare("unordered", x, x)),
+    "sqrt": _float(Machine.sqrt), "root_cube": _float(Machine.root_cube),
+    "isnan": _exact(lambda m, x: m.compare("unordered", x, x)),
     "isinf": _exact(_isinf), "isfinite": _exact(_isfinite), "signbit": _exact(_signbit),
     "add": _float(Machine.add), "sub": _float(Machine.sub), "mul": _float(Machine.mul), "div": _float(Machine.div),
     "max": _exact(_extreme("ge", False)), "min": _exact(_extreme("le", False)),

@@ -136,6 +136,31 @@ class Machine:
     def sqrt(self, a: str | float) -> str:
         return self.intrinsic("sqrt", a)
 
+    def root_cube(self, x: str) -> str:
+        """2/3 x^(-3/2) in f32, where the target has masks: see `kernels/root_cube.py`."""
+        y = self._root_estimate(x)
+        t = self.mul(y, y)
+        return self.mul(self.mul(y, t), self.sub(5 / 3, self.mul(x, t)))
+
+    def _root_estimate(self, a: str) -> str:
+        """1 / sqrt(a) within 2^-14."""
+        if self.lanes >= WHOLE_BITS // 32:
+            return self._in_rows(Machine._estimate, ("float", a))
+        wide = vector_type("float", 4)
+        if self.lanes == 1:
+            found = replace(self, lanes=4)._estimate(self.scope.emit(f"insertelement {wide} poison, float {a}, i32 0"))
+            return self.scope.emit(f"extractelement {wide} {found}, i32 0")
+        if self.lanes >= 4:
+            return self._estimate(a)
+        found = replace(self, lanes=4)._estimate(self._shuffled(a, "poison", self.float_type, range(4)))
+        return self._shuffled(found, "poison", wide, range(self.lanes))
+
+    def _estimate(self, a: str) -> str:
+        """Of 4, 8 or 16 lanes."""
+        kind, width = self.float_type, "i16" if self.lanes > 8 else "i8"
+        return self.scope.call(kind, f"llvm.x86.avx512.rsqrt14.ps.{32 * self.lanes}", [
+            (kind, a), (kind, "zeroinitializer"), (width, "-1")])
+
     def copysign(self, a: str | float, b: str | float) -> str:
         return self.intrinsic("copysign", a, b)
 

@@ -5,6 +5,7 @@ Guarantees: the spans of a stretch are its positions, each once, in order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from loopwright.ir.dims import Extent
 from loopwright.ir.nest import For, altered
@@ -13,7 +14,7 @@ from loopwright.lower.codegen.arithmetic import Lanes
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.context import Context, Mask, Value, splat_register
 from loopwright.lower.codegen.machine import vector_type
-from loopwright.lower.codegen.text import Carried, Scope, branch, loop
+from loopwright.lower.codegen.text import Carried, Scope, alone, branch, loop
 
 Span = tuple[str, str]  # from one position to before another
 
@@ -131,7 +132,11 @@ def cover(context: Context, statement: For, spans: Sequence[VectorSpan], rest: i
             here = wide.bind_index(name, at, inner)
             run(masked(here, name, end, place) if end else here)
             return []
-        loop(context.scope, part.low, part.high, str(width * part.parts * statement.step), (), body)
+        step = width * part.parts * statement.step
+        if part.low.isdigit() and part.high.isdigit() and int(part.low) < int(part.high) <= int(part.low) + step:
+            alone(context.scope, partial(body, at=part.low, state=[]))
+        else:
+            loop(context.scope, part.low, part.high, str(step), (), body)
     context.kernel.forget()
 
 
