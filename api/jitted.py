@@ -50,8 +50,8 @@ def jit(f: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[i
     dynamic: False compiles for each shape anew.
     fast_math: let floating-point operations be contracted and reordered, softmaxes on a GPU be scaled as they go, and
         convolutions of windows of 3x3 have Winograd's form: errors in float32 are some 3e-6 of the largest sums of absolute
-        values nearby, and infinite values make NaN there. Functions such as `exp` are as accurate as without it, where each
-        operation rounds as NumPy's does.
+        values nearby, and infinite values make NaN there, as do inverses of roots of 0 and infinity. NaN and infinities mean
+        elsewhere what they do without it, where each operation rounds as NumPy's does; functions such as `exp` are as accurate.
     device: None runs where the arrays are: NumPy's on the CPU, CuPy's on the GPU, and both at once are refused. "gpu" copies
         NumPy arrays to the GPU at each call; "cpu" takes no others ([docs/gpu.md](docs/gpu.md)).
     cuda_graphs: False launches the kernels one by one on a GPU, and captures none of them in CUDA graphs.

@@ -1,4 +1,5 @@
-"""Functions with fast_math are as accurate as without: what keeps the errors of sums is not reordered."""
+"""With fast_math functions are as accurate as without, since what keeps the errors of sums is not reordered, and NaN and
+infinities mean what they do."""
 import numpy as np
 import pytest
 
@@ -21,3 +22,32 @@ def test_accuracy(name, dtype):
     exact, fast = (lw.jit(FUNCTIONS[name], fast_math=fast)(x) for fast in (False, True))
     assert fast.dtype == exact.dtype
     assert (np.abs(fast - exact) <= 4 * np.spacing(np.abs(exact))).all()
+
+
+SPECIAL = np.tile(np.array([-np.inf, -200, -100, -88.5, -1, 0, 1e-40, 1, 100, 200, 1e38, np.inf, np.nan], "f4"), 8)
+INFINITE = {
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "inverse": lambda x: 1 / x, "quotient": lambda x: x / (x + 1),
+    "root": lambda x: np.sqrt(np.abs(x)), "masks": lambda x: np.exp(np.where(x > 0, x - 300, -np.inf)),
+    "no NaN": lambda x: np.where(np.isnan(x + 1), 0, x), "is infinite": lambda x: np.isinf(x * 2),
+    "maximum": lambda x: np.max(np.where(x > 0, -np.inf, x).reshape(8, 13)[:, :8], 1), "softplus": lambda x: np.logaddexp(0, x),
+    "sums": lambda x: np.log(np.sum(np.exp(x.reshape(8, 13)[:, :8] - 200), 1)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", INFINITE)
+def test_infinities(name):
+    f = INFINITE[name]
+    np.testing.assert_allclose(lw.jit(f, fast_math=True)(SPECIAL), f(SPECIAL), rtol=1e-5)
+
+
+def test_masked_attention():
+    def f(q, k, v):
+        scores = q @ k.T / 8
+        scores = np.where(np.tri(len(q), dtype=bool), scores, -np.inf)
+        e = np.exp(scores - np.max(scores, -1, keepdims=True))
+        return e / np.sum(e, -1, keepdims=True) @ v
+    args = [np.random.default_rng(k).normal(size=(100, 16)).astype("f4") for k in range(3)]
+    np.testing.assert_allclose(lw.jit(f, fast_math=True)(*args), f(*args), rtol=1e-4, atol=1e-5)
+    slope = lw.jit(lw.grad(lambda *a: np.sum(f(*a) ** 2)), fast_math=True)(*args)
+    np.testing.assert_allclose(slope, lw.jit(lw.grad(lambda *a: np.sum(f(*a) ** 2)))(*args), rtol=1e-3, atol=1e-5)

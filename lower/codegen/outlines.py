@@ -20,6 +20,7 @@ from loopwright.lower.codegen.work import maths_weight
 from loopwright.lower.runtime.pool_text import THRESHOLD
 from loopwright.lower.target import Target
 
+FAST = "reassoc nsz arcp contract afn "  # with `fast_math`: NaN and infinities stay, as masks are made of
 MOST_IN_PLACE = 120  # weight of the formulas that a kernel has in its own text (an exponential: 15); beyond it, it calls them
 
 
@@ -38,7 +39,7 @@ class Outlines:
 
     def __init__(self, nest: Nest, target: Target, fast_math: bool, streamed: frozenset[str]) -> None:
         self.nest, self.target, self.streamed = nest, target, streamed
-        self.flags = "fast " if fast_math else ""
+        self.flags = FAST if fast_math else ""
         self.declarations: set[str] = set()
         self.constants: set[str] = set()
         self.functions: list[str] = []
