@@ -32,6 +32,7 @@ BLOCK_TERMS = 84 * 256  # of rows that take the columns' factors one tile after 
 UNIT_TERMS, UNIT_ROWS = 512, 256  # of a block for the tile unit: parts of the rows take two fifths of the second cache
 FEW_TERMS, FEW_COLUMNS = 256, 512  # of such a block, if rows are few: parts of both sides stay in the second cache together
 UNIT_BYTES, IMAGES = 1 << 20, 8  # of the columns' factors of a convolution; rows of an image that are packed together
+FEW_IMAGES = 4  # of these, for vectors: packed, they stay in the second cache with those factors
 LOW = 4, 2  # heights of tiles that have all rows of an image
 WIDE, NARROW = (2, 6), (2, 4)  # vectors and positions of a spelled-out sum in flight, with 32 registers and with 16
 KNOWN = 150  # terms of a convolution's sum that is spelled out, where this is known
@@ -80,7 +81,7 @@ def product_schedule(region: Graph, placed: Schedule, target: Target, *, few_row
         wide = FEW_COLUMNS
     elif in_unit and not is_product:
         wide = _unit_columns(product(n for _, n in fold.over), tile)
-    images = [f for f in outer[-1:] if in_unit and f.index not in read and shares_windows(f.index, over, left)]
+    images = [f for f in outer[-1:] if f.index not in read and shares_windows(f.index, over, left)]
     tiled = (*placed, *order, *_blocks(stage, outer, rows, columns, term.name, read, tile, wide, pairs, images, few_rows))
     in_flight = WIDE if target.vector_registers > 16 else NARROW
     return (*tiled, *_few_terms(region, tiled, FewTerms(stage, tile.lanes, *in_flight)))
@@ -201,8 +202,9 @@ def _blocks(stage: int, outer: Sequence[For], rows: For, columns: For, term: str
     shared = tuple(around[:1] or inside[-1:]) or (block, stripe)
     if images:
         *others, image = inside
-        several = block_of(image, IMAGES).name
-        return [Split(column, wide), Split(row, tile.high), Split(image, IMAGES),
+        lines = IMAGES if tile.unit else FEW_IMAGES
+        several = block_of(image, lines).name
+        return [Split(column, wide), Split(row, tile.high), Split(image, lines),
                 Reorder((*around, block, *others, several, stripe, image, row, column)),
                 Tensorize(stage, tile.heights, tile.columns, tile.lanes, tile.depth, 2, pairs, tile.unit), Pack("right", block),
                 Pack("left", stripe), Parallel(tuple(around[:1]) or (*others[-1:], several))]

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from loopwright.ir.dims import Extent, floordiv, product
 from loopwright.ir.loops import (
+    Apply,
     Expr,
     Index,
     Literal,
@@ -25,7 +26,7 @@ from loopwright.lower.fusing import expressions
 from loopwright.lower.naming import bits, may_name, named
 from loopwright.lower.parts import Packed, columns_in_parts, rows_in_parts, windows_in_parts
 from loopwright.lower.tiling import KNOWN, Body, Done, at_loop, every, read_by
-from loopwright.lower.window_rows import Rows, across, around, flat, shares_windows
+from loopwright.lower.window_rows import Rows, across, around, flat, lines_of, shares_windows
 
 
 def pack(nest: Nest, side: str, name: str, number: int | None, done: Done) -> Nest:
@@ -98,11 +99,12 @@ def _left(s: Contract, f: For | None) -> _Copy:
     given, beyond = (s.buffer, s.rows, s.over, s.left, s.lanes), past(s.heights, s.rows.length)
     if f is not None and f.index == s.over[-1].origin:
         return _Copy.of(rows_in_parts(*given, beyond)) if s.unit else _left_copy(*given, beyond)
-    if f is None or not s.unit or f.index != s.rows.origin:
-        raise ValueError("the left side is packed for a block of its terms, or, for a unit, of its rows")
+    if f is None or f.index != s.rows.origin:
+        raise ValueError("the left side is packed for a block of its terms, or of its rows")
     match f.body:
         case (For(origin=Index()) as images,) if shares_windows(images.index, s.over, s.left):
-            return _Copy.of(windows_in_parts(*given, beyond, altered(images, body=())))
+            windows = windows_in_parts if s.unit else _left_windows
+            return _Copy.of(windows(*given, beyond, altered(images, body=())))
     raise ValueError("of a block of rows it is packed for a loop over other rows, which windows share")
 
 
@@ -119,6 +121,30 @@ def _left_copy(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, lan
         return plus(plus(before, times(at, Literal(width, I64))), minus(last.index, start))
     buffer = Buffer(f"{sums}_left", (product(b.extent for b in x.others) * size,), value.dtype, "local")
     return _Copy.of(((buffer,), around(x.others, (x.copied(buffer.name, place, value, lanes, beyond),)), place(x.moved)))
+
+
+@lru_cache(KNOWN)
+def _left_windows(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, lanes: int, beyond: int,
+                  images: For) -> Packed:
+    """A block of rows of several images, or of lines of one, with all their terms, as `_left_copy` has a block of these: what
+    windows have in common once."""
+    last, y, first = over[-1], *lines_of(images, over, value)
+    assert last.origin and last.length
+    x = Rows.of(rows, (*[b for b in over[:-1] if b is not y.window], last), first)
+    width, high = last.length + lanes, y.count(0)
+    line = x.count(beyond) * width
+    block = product(b.extent for b in x.others) * high * line
+    number = Apply("floor_divide", (last.origin, Literal(last.length, I64)), I64)
+    before = plus(times(number, integer(block)), times(flat(x.others), integer(high * line)))
+
+    def place(at: Expr, row: Expr) -> Expr:
+        there = plus(plus(before, times(at, integer(line))), times(row, Literal(width, I64)))
+        return plus(there, minus(last.index, last.origin))
+    at = y.first if y.stride == 1 else y.moved
+    buffer = Buffer(f"{sums}_left", (floordiv(last.extent + (last.length - 1), last.length) * block,), value.dtype, "local")
+    copied = y.with_lines((x.copied(buffer.name, lambda row: place(at, row), first, lanes, beyond),))
+    blocks = For(last.origin, last.extent, around(x.others, (copied,)), step=last.length)
+    return (buffer,), (blocks,), place(y.moved, x.moved)
 
 
 def _right(s: Contract, f: For | None, body: Body) -> _Copy:

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from loopwright.ir.dims import Extent, floordiv, minimum, product
-from loopwright.ir.loops import Expr, Index, Literal, Load, integer, minus, plus, times, transform
+from loopwright.ir.loops import Expr, Index, Literal, Load, integer, minus, plus, times
 from loopwright.ir.nest import Allocate, Block, Buffer, For, Parts, Store
 from loopwright.ir.types import BF16, I64
 from loopwright.lower.tiling import KNOWN, PARTS, SQUARE, Body
-from loopwright.lower.window_rows import Rows, across, around, flat, linear, until
+from loopwright.lower.window_rows import Rows, across, around, flat, linear, lines_of
 
 LINE = 32  # numbers of bf16 of a line of a cache: rows do not begin a power of two apart
 Packed = tuple[tuple[Buffer, ...], Body, Expr]  # where a side is packed, first; what packs it; where the product reads it
@@ -53,16 +53,8 @@ def rows_in_parts(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, 
 def windows_in_parts(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, lanes: int, beyond: int,
                      images: For) -> Packed:
     """A block of rows of several images, or of lines of one, with all their terms: what windows have in common once."""
-    last = Block(over[-1].index, over[-1].extent)
-    assert isinstance(images.length, int)
-    y = Rows.of(Block(images.index, images.extent, images.origin, images.length), over, value)
-    window = y.window
-    assert window is not None
-    if y.stride == 1:
-        first = transform(value, lambda e: Literal(0, I64) if e == window.index else None)
-    else:
-        first = until((images.extent - 1) * y.stride + window.extent, y.moved_from(images.index), value)
-    x = Rows.of(rows, (*[b for b in over[:-1] if b is not window], last), first)
+    last, (y, first) = Block(over[-1].index, over[-1].extent), lines_of(images, over, value)
+    x = Rows.of(rows, (*[b for b in over[:-1] if b is not y.window], last), first)
     width, size, high = in_squares(last.extent), x.count(beyond), y.count(0)
     number = parts_of(value)
     apart = width * number + LINE
@@ -73,9 +65,7 @@ def windows_in_parts(sums: str, rows: Block, over: tuple[Block, ...], value: Exp
     def place(at: Expr) -> Expr:
         return plus(times(at, integer(width)), last.index)
     begin = times(plus(before, y.first if y.stride == 1 else y.moved), step)
-    body = _divided(x, first, whole, place, lanes, target.name, begin, apart)
-    each = y.each(0).with_body(body)
-    several = each if y.stride == 1 else For(window.index, y.stride, (each,))
+    several = y.with_lines(_divided(x, first, whole, place, lanes, target.name, begin, apart))
     at = plus(times(plus(before, y.moved), step), times(x.moved, integer(apart)))
     return (target,), around(x.others, (several,)), plus(at, times(last.index, Literal(number, I64)))
 

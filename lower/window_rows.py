@@ -94,6 +94,12 @@ class Rows:
         extent, length = (n + self.more + beyond for n in (self.rows.extent, self.rows.length))
         return For(self.rows.index, extent, (), origin=self.rows.origin, length=length)
 
+    def with_lines(self, body: tuple[Statement, ...]) -> Statement:
+        """The loop over all lines that windows along them read, where these are the rows."""
+        each = self.each(0).with_body(body)
+        assert self.window is not None
+        return each if self.stride == 1 else For(self.window.index, self.stride, (each,))
+
     def copied(self, buffer: str, place: Callable[[Expr], Expr], value: Expr, lanes: int, beyond: int) -> Statement:
         """The loops that copy; place: of a row."""
         rows, last, window, each = self.rows, self.terms, self.window, self.each(beyond)
@@ -109,6 +115,17 @@ class Rows:
         if (self.others or window is not None) and not body.tiled:  # pixels have few features: which lanes these are is found
             body = terms.with_body((each.with_body((store,)),))  # out once for all
         return body
+
+
+def lines_of(images: For, over: Sequence[Block], value: Expr) -> tuple[Rows, Expr]:
+    """The lines in a loop over several, which windows share; and what is copied of one."""
+    assert isinstance(images.length, int)
+    y = Rows.of(Block(images.index, images.extent, images.origin, images.length), over, value)
+    window = y.window
+    assert window is not None
+    if y.stride == 1:
+        return y, transform(value, lambda e: Literal(0, I64) if e == window.index else None)
+    return y, until((images.extent - 1) * y.stride + window.extent, y.moved_from(images.index), value)
 
 
 def until(end: Extent, at: Expr, value: Expr) -> Expr:

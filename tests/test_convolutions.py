@@ -390,3 +390,20 @@ def test_errors_name_the_line_and_the_fix(f, error, message):
         with pytest.raises(error, match=message) as caught:
             way(f)(X)
         assert "test_convolutions.py:" in str(caught.value)
+
+
+@pytest.mark.parametrize("shape, features, window, step", [
+    ((1, 13, 13, 520), 33, 3, 1), ((1, 9, 20, 300), 33, 3, 2), ((1, 17, 90, 20), 70, 7, 1), ((2, 30, 100, 24), 40, 3, 1),
+    ((3, 5, 4, 64), 96, 3, 1), ((1, 1, 1, 64), 64, 3, 1), ((2, 12, 11, 32), 48, 2, 1)])
+def test_lines_of_images_that_windows_share(shape, features, window, step):
+    """Some lines together, in stripes and parts of the terms: of images that are no multiple of those."""
+    rng = np.random.default_rng(0)
+    x, kernel = (rng.normal(size=size).astype("f4") for size in (shape, (window, window, shape[-1], features)))
+    low = (window - 1) // 2
+    pads = ((low, window - 1 - low),) * 2
+    want = convolved(np.moveaxis(x, -1, 1).astype("f8"), np.moveaxis(kernel, (-1, -2), (0, 1)).astype("f8"), (step, step), pads,
+                     (1, 1), (1, 1))
+    for dynamic in (True, False):
+        f = lw.jit(lambda x, kernel: lax.conv_general_dilated(x, kernel, (step, step), pads,
+                                                              dimension_numbers=("NHWC", "HWIO", "NHWC")), dynamic=dynamic)
+        np.testing.assert_allclose(f(x, kernel), np.moveaxis(want, 1, -1), rtol=0, atol=3e-6 * np.abs(want).max())

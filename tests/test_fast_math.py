@@ -11,6 +11,7 @@ FUNCTIONS = {
     "arctan": np.arctan, "cbrt": np.cbrt, "power -1.3": lambda x: x ** -1.3, "power 2.5": lambda x: x ** 2.5,
     "power 7": lambda x: x ** 7, "power -3": lambda x: x ** -3, "power x": lambda x: x ** x,
     "arctan2": lambda x: np.arctan2(x, x[::-1]), "hypot": lambda x: np.hypot(x, x[::-1]),
+    "remainder": lambda x: np.remainder(x * 64 - 90, 0.7), "fmod": lambda x: np.fmod(x * 64 - 90, 6.25),
     "lgamma": lw.scipy.special.gammaln, "erf": lw.scipy.special.erf, "erfc": lw.scipy.special.erfc,
 }
 

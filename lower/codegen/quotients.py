@@ -26,12 +26,17 @@ LIMIT = {F32: 60, F64: 500}  # L
 
 def _has_one_divisor(context: Context, x: Value, y: Value) -> bool:
     kernel = context.kernel
-    return x.varies and not y.varies and x.dtype in LIMIT and not kernel.flags and kernel.target.has_fma
+    return x.varies and not y.varies and x.dtype in LIMIT and kernel.target.has_fma
+
+
+def _machine(context: Context, dtype: np.dtype, scope: Scope, lanes: int) -> Machine:
+    """Which does as it is told, with `fast_math`, too."""
+    return replace(context.writer(dtype, scope, lanes), flags="").machine
 
 
 def quotient_by_one(context: Context, x: Value, y: Value) -> Value | None:
     """x / y where y is one number for all lanes; None where division itself is better."""
-    if not _has_one_divisor(context, x, y):
+    if not _has_one_divisor(context, x, y) or context.kernel.flags:  # with `fast_math` LLVM multiplies by the reciprocal
         return None
     if x.lanes * x.dtype.itemsize * 8 != WIDE or context.mask is not None:  # the rest of a row is a vector or two
         return None
@@ -48,9 +53,9 @@ def fmod_by_one(context: Context, x: Value, y: Value) -> Value | None:
         return None
     key = "divisor", y.parts[0], x.dtype
     if (found := y.scope.find(key)) is None:
-        found = y.scope.values[key] = divisor_of(context.writer(y.dtype, y.scope, 1).machine, y.parts[0])
+        found = y.scope.values[key] = divisor_of(_machine(context, y.dtype, y.scope, 1), y.parts[0])
     divisor, reciprocal = (splat(Value((r,), y.dtype, 1, y.scope), x.lanes) for r in found)
-    at = context.writer(x.dtype, deepest(x.scope, y.scope), x.lanes).machine
+    at = _machine(context, x.dtype, deepest(x.scope, y.scope), x.lanes)
     return Value(tuple([fmod_by(at, part, divisor, reciprocal) for part in x.parts]), x.dtype, x.lanes, at.scope)
 
 
@@ -59,7 +64,7 @@ def remainder_by_one(context: Context, x: Value, y: Value) -> Value | None:
     rest = fmod_by_one(context, x, y)
     if rest is None:
         return None
-    at, sign = context.writer(x.dtype, rest.scope, x.lanes).machine, splat(y, x.lanes)
+    at, sign = _machine(context, x.dtype, rest.scope, x.lanes), splat(y, x.lanes)
     return replace(rest, parts=tuple([with_divisors_sign(at, part, sign) for part in rest.parts]))
 
 
