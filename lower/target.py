@@ -82,6 +82,11 @@ class Target:
         return self.cpu in ("znver4", "znver5")
 
     @property
+    def divides_soon(self) -> bool:
+        """Whether a vector is divided in less time than by the steps of `codegen/quotients.py`: measured on Zen 5."""
+        return self.cpu == "znver5"
+
+    @property
     def has_half(self) -> bool:
         """Whether float <-> half conversions are instructions."""
         return self.is_arm64 or "f16c" in self.enabled or "avx512f" in self.enabled

@@ -36,7 +36,8 @@ def _machine(context: Context, dtype: np.dtype, scope: Scope, lanes: int) -> Mac
 
 def quotient_by_one(context: Context, x: Value, y: Value) -> Value | None:
     """x / y where y is one number for all lanes; None where division itself is better."""
-    if not _has_one_divisor(context, x, y) or context.kernel.flags:  # with `fast_math` LLVM multiplies by the reciprocal
+    kernel = context.kernel
+    if not _has_one_divisor(context, x, y) or kernel.target.divides_soon or kernel.flags:  # which let LLVM use the reciprocal
         return None
     if x.lanes * x.dtype.itemsize * 8 != WIDE or context.mask is not None:  # the rest of a row is a vector or two
         return None
