@@ -129,21 +129,22 @@ def _left_windows(sums: str, rows: Block, over: tuple[Block, ...], value: Expr, 
     """A block of rows of several images, or of lines of one, with all their terms, as `_left_copy` has a block of these: what
     windows have in common once."""
     last, y, first = over[-1], *lines_of(images, over, value)
-    assert last.origin and last.length
+    start = last.origin
+    assert start and last.length
     x = Rows.of(rows, (*[b for b in over[:-1] if b is not y.window], last), first)
     width, high = last.length + lanes, y.count(0)
     line = x.count(beyond) * width
     block = product(b.extent for b in x.others) * high * line
-    number = Apply("floor_divide", (last.origin, Literal(last.length, I64)), I64)
+    number = Apply("floor_divide", (start, Literal(last.length, I64)), I64)
     before = plus(times(number, integer(block)), times(flat(x.others), integer(high * line)))
 
     def place(at: Expr, row: Expr) -> Expr:
         there = plus(plus(before, times(at, integer(line))), times(row, Literal(width, I64)))
-        return plus(there, minus(last.index, last.origin))
+        return plus(there, minus(last.index, start))
     at = y.first if y.stride == 1 else y.moved
     buffer = Buffer(f"{sums}_left", (floordiv(last.extent + (last.length - 1), last.length) * block,), value.dtype, "local")
     copied = y.with_lines((x.copied(buffer.name, lambda row: place(at, row), first, lanes, beyond),))
-    blocks = For(last.origin, last.extent, around(x.others, (copied,)), step=last.length)
+    blocks = For(start, last.extent, around(x.others, (copied,)), step=last.length)
     return (buffer,), (blocks,), place(y.moved, x.moved)
 
 
