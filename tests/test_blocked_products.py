@@ -82,7 +82,7 @@ def test_tiles_may_go_past_the_last_row(m, n, k, heights):
     (TILED, "packed sides"),
     ((*TILED, Pack("right", "i1_by8")), "packed sides"),
     ((*TILED, Pack("right", "i0_by6")), "packed for a block of columns, or for all"),
-    ((*TILED, Pack("left", "i0_by6")), "packed for a block of its terms"),
+    ((*TILED, Pack("left", "i0_by6")), "a loop over other rows, which windows share"),
     ((*TILED, Pack("up", "i0_by6")), "a left and a right side"),
     ((Pack("left", "i0"),), "no product in it"),
     ((*PACKED, Parallel(("i9",))), "no loop 'i9'"),
