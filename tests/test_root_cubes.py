@@ -85,3 +85,11 @@ def test_forces_of_distant_bodies(far):
     p, m = (far * rng.normal(size=(50, 3))).astype("f4"), rng.uniform(size=50).astype("f4")
     got, want = lw.jit(forces, fast_math=True)(p, m), forces(p.astype("f8"), m.astype("f8"))
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
+
+
+@estimates
+def test_the_module_says_so():
+    x = np.linspace(0.5, 2, 9, dtype="f4")
+    text = lw.jit(PROGRAMS["alone"], fast_math=True).lower(x, x).module
+    assert "root_cube(" in text
+    np.testing.assert_allclose(lw.parse(text).compile()(x), x.astype("f8") ** -1.5, rtol=LIMIT)
