@@ -90,6 +90,6 @@ def test_forces_of_distant_bodies(far):
 @estimates
 def test_the_module_says_so():
     x = np.linspace(0.5, 2, 9, dtype="f4")
-    text = lw.jit(PROGRAMS["alone"], fast_math=True).lower(x, x).module
+    text = lw.jit(lambda x: x ** -1.5, fast_math=True).lower(x).module
     assert "root_cube(" in text
     np.testing.assert_allclose(lw.parse(text).compile()(x), x.astype("f8") ** -1.5, rtol=LIMIT)
