@@ -79,3 +79,9 @@ def _read_at(s: Survey, reader: Reading, read: Iterable[tuple[int, Position]], r
             seen |= new
             todo.extend(new)
     return found
+
+
+def without_rows(s: Survey, placement: list[Instruction]) -> list[Instruction]:
+    """Nothing is kept for a row where each lane has one: folds of a row are one pass, which computes it once."""
+    return [Inline(x.stage) if isinstance(x, ComputeAt) and not isinstance(s.stages[x.stage].expr, Reduce)
+            and s.stages[x.stage].node.outputs[0].type.rank > x.level else x for x in placement]

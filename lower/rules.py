@@ -44,7 +44,7 @@ from loopwright.lower.few_rules import few_steps, few_updates, may_go_by_columns
 from loopwright.lower.fusing import expressions, together
 from loopwright.lower.instructions import MOST_CHANNELS, MOST_COLUMNS, MOST_INTERLEAVED
 from loopwright.lower.jamming import worth_of
-from loopwright.lower.keeping import WORTH_KEEPING, placement_of
+from loopwright.lower.keeping import WORTH_KEEPING, placement_of, without_rows
 from loopwright.lower.passes import (
     TILED,
     WORD,
@@ -114,7 +114,7 @@ def _for_any_sizes(s: Survey, target: Target, *, few_rows: bool = False) -> tupl
             return product, None
     lanes = _lanes_rules(s, placement, target)
     if s.level == s.loops and any(isinstance(x, Vectorize) and x.stage == _number(s) for x in lanes):
-        placement = _without_rows(s, placement)
+        placement = without_rows(s, placement)
     interleave: list[Instruction] = [Interleave()] if s.loops < len(s.index) else []
     schedule = (*placement, *interleave, *lanes, *_prefetch_rules(s, lanes, target), *_parallel_rules(s))
     scheduled = build_nest(region, schedule, "probe")
@@ -207,12 +207,6 @@ def _filled_alone(s: Survey, placement: list[Instruction]) -> list[tuple[int, in
     alone = [x for x in placement if isinstance(x, ComputeAt) and x.within is None]
     ranks = [(x.stage, x.level, s.stages[x.stage].node.outputs[0].type.rank) for x in alone]
     return [(stage, rank) for stage, level, rank in ranks if rank > level]
-
-
-def _without_rows(s: Survey, placement: list[Instruction]) -> list[Instruction]:
-    """Nothing is kept for a row where each lane has one: folds of a row are one pass, which computes it once."""
-    return [Inline(x.stage) if isinstance(x, ComputeAt) and not isinstance(s.stages[x.stage].expr, Reduce)
-            and s.stages[x.stage].node.outputs[0].type.rank > x.level else x for x in placement]
 
 
 def _prefetch_rules(s: Survey, lanes: list[Instruction], target: Target) -> list[Instruction]:

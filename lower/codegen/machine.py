@@ -136,14 +136,8 @@ class Machine:
     def sqrt(self, a: str | float) -> str:
         return self.intrinsic("sqrt", a)
 
-    def root_cube(self, x: str) -> str:
-        """2/3 x^(-3/2) in f32, where the target has masks: see `kernels/root_cube.py`."""
-        y = self._root_estimate(x)
-        t = self.mul(y, y)
-        return self.mul(self.mul(y, t), self.sub(5 / 3, self.mul(x, t)))
-
-    def _root_estimate(self, a: str) -> str:
-        """1 / sqrt(a) within 2^-14."""
+    def root_estimate(self, a: str) -> str:
+        """1 / sqrt(a) in f32 within 2^-14, where the target has masks."""
         if self.lanes >= WHOLE_BITS // 32:
             return self._in_rows(Machine._estimate, ("float", a))
         wide = vector_type("float", 4)
