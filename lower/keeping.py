@@ -4,11 +4,11 @@ What is expensive and read twice is kept in a row, which the first reduction tha
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from loopwright.ir.graph import Value
 from loopwright.ir.loops import Index, Reduce
-from loopwright.ir.schedule import AddAlong, ComputeAt, Inline, Instruction
+from loopwright.ir.schedule import AddAlong, ComputeAt, Inline, Instruction, Vectorize
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.partials import block_sums
 from loopwright.lower.row_products import row_products
@@ -81,7 +81,9 @@ def _read_at(s: Survey, reader: Reading, read: Iterable[tuple[int, Position]], r
     return found
 
 
-def without_rows(s: Survey, placement: list[Instruction]) -> list[Instruction]:
+def without_rows(s: Survey, placement: list[Instruction], lanes: Sequence[Instruction]) -> list[Instruction]:
     """Nothing is kept for a row where each lane has one: folds of a row are one pass, which computes it once."""
+    if s.level != s.loops or not any(isinstance(x, Vectorize) and x.stage == s.stages.index(s.root) for x in lanes):
+        return placement
     return [Inline(x.stage) if isinstance(x, ComputeAt) and not isinstance(s.stages[x.stage].expr, Reduce)
             and s.stages[x.stage].node.outputs[0].type.rank > x.level else x for x in placement]

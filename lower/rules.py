@@ -112,9 +112,7 @@ def _for_any_sizes(s: Survey, target: Target, *, few_rows: bool = False) -> tupl
         product = product_schedule(region, (*placement, *whole), target, few_rows=few_rows)
         if product is not None:
             return product, None
-    lanes = _lanes_rules(s, placement, target)
-    if s.level == s.loops and any(isinstance(x, Vectorize) and x.stage == _number(s) for x in lanes):
-        placement = without_rows(s, placement)
+    placement = without_rows(s, placement, lanes := _lanes_rules(s, placement, target))
     interleave: list[Instruction] = [Interleave()] if s.loops < len(s.index) else []
     schedule = (*placement, *interleave, *lanes, *_prefetch_rules(s, lanes, target), *_parallel_rules(s))
     scheduled = build_nest(region, schedule, "probe")
