@@ -18,13 +18,14 @@ from loopwright.autodiff.calls import (
     type_of,
 )
 from loopwright.autodiff.transpose import pull
+from loopwright.ir.collector import collector_paused
 from loopwright.ir.errors import ArgumentError, GradientError
 from loopwright.ir.source import user_source
 from loopwright.ir.types import ArrayType, native
 from loopwright.lower.runtime import scratch
 from loopwright.tracer.pytree import flatten, paths, unflatten
 from loopwright.tracer.size import as_extent, sized
-from loopwright.tracer.trace import Traced, collector_paused, trace
+from loopwright.tracer.trace import Traced, trace
 from loopwright.transforms import grad, jvp
 
 

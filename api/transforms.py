@@ -35,6 +35,7 @@ from loopwright.autodiff.jvp import filled, push
 from loopwright.autodiff.linearize import Linear, kept, pull_back, push_forward
 from loopwright.autodiff.linearize import linearize as linearize_graph
 from loopwright.ir.builder import Ref
+from loopwright.ir.collector import collector_paused
 from loopwright.ir.dims import Extent
 from loopwright.ir.errors import ArgumentError, GradientError, ShapeError
 from loopwright.ir.ops.broadcasting import broadcast
@@ -44,7 +45,6 @@ from loopwright.ir.tracebacks import user_frames
 from loopwright.ir.types import COMPLEX, FLOATS, ArrayType
 from loopwright.tracer.pytree import LEAF, Structure, broadcast_prefix, flatten, paths, unflatten
 from loopwright.tracer.size import Size
-from loopwright.tracer.trace import collector_paused
 
 
 # ---- gradients ------------------------------------------------------------------------------------

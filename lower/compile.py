@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from loopwright.ir.cached import cached_property
+from loopwright.ir.collector import collector_paused
 from loopwright.ir.errors import CheckError
 from loopwright.ir.graph import Graph
 from loopwright.ir.ops.checks import FAILED_AXIS, failed_message
@@ -150,7 +151,8 @@ def compile_version(version: Version) -> Compiled:
 
     def lowered() -> Program:
         v = version
-        return program or lower_graph(v.graph, target, blas=use_blas, fast_math=v.fast_math, donated=v.donated)
+        with collector_paused():
+            return program or lower_graph(v.graph, target, blas=use_blas, fast_math=v.fast_math, donated=v.donated)
 
     if entry is None:
         program = lowered()

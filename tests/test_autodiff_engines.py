@@ -12,6 +12,7 @@ from loopwright.autodiff.jvp import filled, push, tangent_type, zeros
 from loopwright.autodiff.linearize import linearize, pull_back, push_forward
 from loopwright.autodiff.transpose import pull
 from loopwright.ir.builder import build
+from loopwright.ir.collector import collector_paused
 from loopwright.ir.dims import symbol
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.errors import GradientError
@@ -21,7 +22,6 @@ from loopwright.ir.ops import TABLE
 from loopwright.ir.parser import parse_type
 from loopwright.ir.types import F64, ArrayType
 from loopwright.ir.verifier import verify
-from loopwright.tracer.trace import collector_paused
 
 T = type("Ops", (), {name: staticmethod(op) for name, op in TABLE.items()})
 

@@ -6,10 +6,7 @@ compiled (a sealed one) raises when it drew from NumPy's global random state, be
 """
 from __future__ import annotations
 
-import gc
-import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from loopwright.ir.builder import Builder, Ref, tracing
+from loopwright.ir.collector import collector_paused
 from loopwright.ir.errors import ArgumentError, DTypeError, TraceStateError
 from loopwright.ir.graph import Graph
 from loopwright.ir.guards import Scope
@@ -110,36 +108,6 @@ def _results(leaves: list[Any], structure: Structure, builder: Builder, why: str
             path = paths(structure, "result")[k]
             raise type(error)(f"{user_source()}: {path} of {why or 'a traced function'}: {error}") from None
     return refs
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """A trace or a walk allocates many small live objects; without this, scanning them again and again is half of its time."""
-    if not gc.isenabled():
-        yield
-        return
-    thread = threading.get_ident()
-    gc.disable()
-    _pausing.add(thread)
-    try:
-        yield
-    finally:
-        _pausing.discard(thread)
-        gc.enable()  # also while another thread's trace runs: that is only slower
-
-
-_pausing: set[int] = set()
-
-
-def _resume_in_child() -> None:
-    """A fork takes over the pause of threads that the child does not have."""
-    if _pausing and threading.get_ident() not in _pausing:
-        _pausing.clear()
-        gc.enable()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_resume_in_child)
 
 
 @contextmanager
