@@ -6,11 +6,11 @@ twice is kept in a row.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph
-from loopwright.ir.loops import Apply, Bounded, Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
+from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
 from loopwright.ir.monoids import any_order
 from loopwright.ir.nest import Allocate, For, Nest, Prefetch, Reduction
 from loopwright.ir.ops.windows import windows
@@ -32,11 +32,10 @@ from loopwright.ir.schedule import (
     Rfactor,
     Schedule,
     ShortRows,
-    Tiles,
     Unroll,
     Vectorize,
 )
-from loopwright.ir.types import BF16, BOOL, F16
+from loopwright.ir.types import BOOL
 from loopwright.lower.chains import blocks_of_rows
 from loopwright.lower.contractions import is_contraction, product_schedule
 from loopwright.lower.few_columns import lanes_of_updates, one_of_few
@@ -46,26 +45,21 @@ from loopwright.lower.instructions import MOST_CHANNELS, MOST_COLUMNS, MOST_INTE
 from loopwright.lower.jamming import worth_of
 from loopwright.lower.keeping import WORTH_KEEPING, placement_of, without_rows
 from loopwright.lower.passes import (
-    TILED,
-    WORD,
     across_lanes,
     goes_across,
     has_brief_folds,
     nearer,
     pass_rules,
     probe,
-    scattered,
 )
 from loopwright.lower.row_products import row_products
 from loopwright.lower.scheduling import Scheduled, ScheduleError, build_nest, nest_or_none, with_in_place
-from loopwright.lower.short_rows import beside, reads_once, rows_of
-from loopwright.lower.survey import EXPENSIVE, WEIGHTS, Survey, own_cost, survey
+from loopwright.lower.short_rules import short_rows
+from loopwright.lower.survey import EXPENSIVE, Survey, own_cost, survey, widest
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import every
 
 LONG = 1 << 15  # adds of a fold that may be worth several threads
-MOST_OF_SHORT_ROWS = 160  # cost of the code for them: it takes its time to compile
-ACROSS = 4  # elements that lie along memory, with fewer of which lanes go from row to row where folds go across
 TINY, TINY_ROW = 64, 16  # elements of a value, and of its last axis, that may live in registers
 
 
@@ -120,7 +114,7 @@ def _for_any_sizes(s: Survey, target: Target, *, few_rows: bool = False) -> tupl
         schedule = tuple([x for x in schedule if not isinstance(x, PrefetchRow)])
     schedule = nearer(s, (*schedule, *fuse_rules(s, scheduled)), scheduled.nest, target)
     schedule = (*schedule, *pass_rules(s, schedule, scheduled, target))
-    schedule = (*schedule, *_short_rows(s, schedule, target), *_shared_folds(s, schedule))
+    schedule = (*schedule, *short_rows(s, schedule, target), *_shared_folds(s, schedule))
     return (*schedule, *_in_runs(s, schedule), *_by_owners(s, schedule), *_at_once(s, schedule, target)), scheduled
 
 
@@ -148,7 +142,7 @@ def chain_schedule(region: Graph, target: Target) -> Schedule | None:
               for k, (x, n) in enumerate(zip(placed, region.nodes, strict=True))]
     lanes = [x for x in _lanes_rules(s, placed, target)
              if isinstance(x, Vectorize | Unroll) and x.stage not in {*products, last}]
-    lanes += [Vectorize(k, level, target.vector_bits // (8 * _widest(s))) for k in sums]
+    lanes += [Vectorize(k, level, target.vector_bits // (8 * widest(s))) for k in sums]
     try:
         whole = fuse_rules(s, build_nest(region, tuple(placed), "probe"))
         return blocks_of_rows(region, (*placed, *whole, *lanes), target)
@@ -160,7 +154,7 @@ def chain_schedule(region: Graph, target: Target) -> Schedule | None:
 def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> list[Instruction]:
     """Lanes run along the loop that reads memory contiguously: each reduction's last index, or the root's last axis."""
     region, root = s.region, s.region.results[0]
-    lanes = target.vector_bits // (8 * _widest(s))
+    lanes = target.vector_bits // (8 * widest(s))
     if _is_tiny(region):
         return _tiny_lanes(s, placement, lanes)
     if lanes < 2:
@@ -175,9 +169,9 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
     out: list[Instruction] = []
     across = bool(folds) and (goes_across(s, placement) or has_brief_folds(s, placement, lanes))
     if folds and not across and s.level == s.loops:
-        lanes = target.vector_bits // (8 * _widest(s, rows=s.level))
+        lanes = target.vector_bits // (8 * widest(s, rows=s.level))
     if not across and _waits_for_memory(s):
-        lanes = min(lanes, target.memory_bits // (8 * _widest(s, in_memory=True)))
+        lanes = min(lanes, target.memory_bits // (8 * widest(s, in_memory=True)))
     if folds and not across:
         for k in folds:
             e = s.stages[k].expr
@@ -185,7 +179,7 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
             most = 4 if e.monoid in ("argmax", "argmin") else 8
             each, unroll = lanes, _in_flight(s, most, _pass_of(s, placement, k))
             if s.level < s.loops and _row_cost(s, k) < WORTH_KEEPING:
-                each = min(lanes, target.memory_bits // (8 * _widest(s, in_memory=True)))
+                each = min(lanes, target.memory_bits // (8 * widest(s, in_memory=True)))
                 unroll = unroll if each == lanes else max(unroll, 4)
             out += [Vectorize(k, s.stages[k].node.outputs[0].type.rank + len(e.over) - 1, each), Unroll(k, unroll)]
         for k, rank in _filled_alone(s, placement):
@@ -326,19 +320,6 @@ def _row_cost(s: Survey, stage: int) -> int:
     return sum(own_cost(s.stages[k].expr) for k in _read_by(s, stage, lambda k: _has_rows(s, k)))
 
 
-def _widest(s: Survey, in_memory: bool = False, rows: int | None = None) -> int:
-    """Bytes of the widest element computed with in lanes, or as it lies in memory; a bool is one byte. Single numbers are no
-    vectors, nor is what a row has one of where lanes run along rows, whose loops are so many."""
-    region = s.region
-    values = [*region.params, *(n.outputs[0] for n in region.nodes)]
-    if rows is None:
-        rows = s.level if s.level < s.loops else 0
-    values = [v for v in values if v.type.rank > rows and product(v.type.shape[rows:]) != 1] \
-        or [v for v in values if v.type.rank] or values
-    halves = () if in_memory else (F16, BF16)  # these compute in f32
-    return max(4 if v.type.dtype in halves else v.type.dtype.itemsize for v in values)
-
-
 def _scatter_lanes(s: Survey, e: Scatter, lanes: int) -> list[Instruction]:
     """The update's last loop may have lanes where it walks the last axis of the target itself: no more than rows of few
     elements have, since what was stored under a mask is slow to read back."""
@@ -380,60 +361,6 @@ def fuse_rules(s: Survey, scheduled: Scheduled) -> list[Instruction]:
     for stage, over in scheduled.folds.items():
         out += _runs(scheduled.nest, list(over), (0, len(over)), stage, s.stages[stage].node.outputs[0].type.rank, taken)
     return out
-
-
-# ---- short rows ---------------------------------------------------------------------------------
-def _short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instruction]:
-    """Where rows are a few vectors at most lanes go from row to row; where they are shorter than vectors, if what is done is
-    cheap for rows along memory, or if a copy of them would be read once; where they are a few elements, if they are what lies
-    along memory and folds go across: vectors are gathered then, which takes longer than masked ones that are little used."""
-    folds = [r for r in s.stages if isinstance(r.expr, Reduce)]
-    cost = sum(own_cost(r.expr) for r in s.stages)
-    few, lanes = (target.vector_bits // (8 * size) for size in (_widest(s), _widest(s, rows=s.level)))
-    if not folds and cost <= MOST_OF_SHORT_ROWS:
-        return _short_maps(s, schedule, few, target)
-    if lanes < 2 or not folds or not s.level or isinstance(s.root.expr, Scatter | Prefix) or cost > MOST_OF_SHORT_ROWS:
-        return []
-    monoids = {r.expr.monoid for r in folds if isinstance(r.expr, Reduce)}
-    longer = cost >= EXPENSIVE or (target.has_masks if s.level < s.loops else monoids & {"max", "min", "argmax", "argmin"})
-    is_extreme = s.level == s.loops and target.has_masks and cost < EXPENSIVE and monoids <= {"max", "min"}
-    short = ShortRows(lanes, 3 * lanes // 2 if is_extreme else 4 * few if longer else lanes)
-    if across_lanes(s, schedule):
-        short = ShortRows(lanes, ACROSS)
-    outer = build_nest(s.region, (*schedule, short), "probe").nest.body[0]
-    if not isinstance(outer, For) or outer.short is None or (rows := beside(outer, short)) is None:
-        return []
-    if s.level < s.loops and reads_once(rows):
-        short = ShortRows(lanes, lanes)
-    if any(isinstance(n, int) and n >= short.below for r in folds if isinstance(r.expr, Reduce) for _, n in r.expr.over):
-        return []
-    return [short] if sum(map(own_cost, expressions(rows.body))) <= MOST_OF_SHORT_ROWS else []
-
-
-def _short_maps(s: Survey, schedule: Schedule, lanes: int, target: Target) -> list[Instruction]:
-    """Rows of maps that are read across, more than from row to row, at positions that are data, or in elements that lanes read
-    one by one; rows of few elements, where what is done to each takes longer than bringing them side by side."""
-    rows = None if isinstance(s.root.expr, Scatter | Prefix) else rows_of(build_nest(s.region, schedule, "probe").nest)
-    if rows is None or not isinstance(inner := rows.body[0], For):
-        return []
-    read = list(expressions(inner.body))
-    along, down = scattered(read, {inner.index}), scattered(read, {rows.index})
-    words = _widest(s, in_memory=True) >= WORD
-    across = along > (down if words else 0) or _reads_at(read, inner.index, rows.index)
-    slow = any(isinstance(x, Apply) and x.dtype.kind == "f" and x.fn in WEIGHTS for r in s.stages for x in walk(r.expr))
-    if not across and not slow:
-        return []
-    tiled = target.has_masks and not words and any(isinstance(x, Tiles) for x in schedule)
-    below = TILED if tiled else lanes if across else lanes // 2
-    short = ShortRows(min(lanes, target.vector_bits // 32), below)
-    is_long = isinstance(inner.extent, int) and inner.extent >= below
-    return [] if is_long or beside(rows, short) is None else [short]
-
-
-def _reads_at(read: Sequence[Expr], along: Index, row: Index) -> bool:
-    """Whether something is read at positions along rows that are data, the same for all rows."""
-    places = [place for e in read for x in walk(e) if isinstance(x, Load) for place in x.index if isinstance(place, Bounded)]
-    return any(along in (found := set(walk(place))) and row not in found for place in places)
 
 
 # ---- positions at once ------------------------------------------------------------------------

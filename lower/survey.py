@@ -4,11 +4,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from loopwright.ir.dims import Shape
+from loopwright.ir.dims import Shape, product
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, PartitionPoint, Prefix, Reduce, Scatter, When, parts, walk
 from loopwright.ir.ops.structural import concatenate
-from loopwright.ir.types import F64
+from loopwright.ir.types import BF16, F16, F64
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.instructions import MOST_INTERLEAVED, is_short
 from loopwright.lower.partials import block_sums
@@ -154,3 +154,16 @@ def _interleaves(region: Graph, index: Position, fresh: Callable[[], Index], col
     if shape[-1] == 1:
         return len(index) > 1 and not isinstance(e, Reduce | Prefix | Scatter)
     return isinstance(e, When) and any(x == index[-1] for x in walk(e.cond))
+
+
+def widest(s: Survey, in_memory: bool = False, rows: int | None = None) -> int:
+    """Bytes of the widest element computed with in lanes, or as it lies in memory; a bool is one byte. Single numbers are no
+    vectors, nor is what a row has one of where lanes run along rows, whose loops are so many."""
+    region = s.region
+    values = [*region.params, *(n.outputs[0] for n in region.nodes)]
+    if rows is None:
+        rows = s.level if s.level < s.loops else 0
+    values = [v for v in values if v.type.rank > rows and product(v.type.shape[rows:]) != 1] \
+        or [v for v in values if v.type.rank] or values
+    halves = () if in_memory else (F16, BF16)  # these compute in f32
+    return max(4 if v.type.dtype in halves else v.type.dtype.itemsize for v in values)

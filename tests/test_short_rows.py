@@ -27,6 +27,17 @@ def layernorm(x):
     return (x - np.mean(x, axis=-1, keepdims=True)) / np.sqrt(np.var(x, axis=-1, keepdims=True) + 1e-3)
 
 
+def slopes_of_softmax(x):
+    p = softmax(x)
+    return 2 * p * (p - np.sum(p * p, axis=-1, keepdims=True))
+
+
+def entropy(x):
+    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    total = np.sum(e, axis=-1)
+    return np.log(total) - np.sum(e * (x - np.max(x, axis=-1, keepdims=True)), axis=-1) / total
+
+
 FUNCTIONS = {
     "sum": lambda x: np.sum(x, axis=-1), "max": lambda x: np.max(x, axis=-1), "any": lambda x: np.any(x > 1, axis=-1),
     "all": lambda x: np.all(x > -1, axis=-1), "argmax": lambda x: np.argmax(x, axis=-1),
@@ -40,6 +51,7 @@ FUNCTIONS = {
     "masked": lambda x: np.sum(x, axis=-1, where=x > 0, initial=1), "two axes": lambda x: np.sum(np.exp(x), axis=(-1, -2)),
     "upside down": lambda x: softmax(x[::-1]), "two results": lambda x: (softmax(x), x - np.min(x, axis=-1, keepdims=True)),
     "scaled": lambda x: x / np.sum(np.abs(x), axis=-1, keepdims=True) + np.max(x, axis=-1, keepdims=True),
+    "slopes of softmax": slopes_of_softmax, "entropy": entropy, "variance": lambda x: np.var(x, axis=-1),
     "turned": lambda x: np.exp(x - np.max(x, axis=-1, keepdims=True))[..., ::-1],
 }
 DTYPES = ["f4", "f8", "f2", "i4", "i8", "u1"]
@@ -58,8 +70,8 @@ def close(found, expected, dtype):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @examples(25)
-@given(n=st.integers(0, 70), m=st.one_of(st.integers(1, 20), st.integers(1, 80)), dtype=st.sampled_from(DTYPES),
-       outer=st.sampled_from([(), (3,)]), seed=st.integers(0, 99))
+@given(n=st.integers(0, 70), m=st.one_of(st.integers(1, 20), st.integers(1, 80), st.integers(1, 220)),
+       dtype=st.sampled_from(DTYPES), outer=st.sampled_from([(), (3,)]), seed=st.integers(0, 99))
 def test_rows_of_every_length(name, n, m, dtype, outer, seed):
     x = (np.random.default_rng(seed).normal(size=(*outer, n, m)) * 3).round(2)
     x = (np.abs(x) if dtype == "u1" else x).astype(dtype)
@@ -128,6 +140,15 @@ def test_gradients(m):
 def kernels(f, *args):
     graph = partition(expanded(lw.make_graph(f)(*args)), host_target(), blas=True)
     return [(k.regions[0], k.attrs["schedule"]) for k in graph.nodes]
+
+
+def test_what_waits_for_more_passes_goes_side_by_side_in_longer_rows():
+    def below(f):
+        (_, schedule), = kernels(f, np.ones((5, 40), "f4"))
+        return next(x.below for x in schedule if isinstance(x, ShortRows))
+    entropy_, softmax_, shifted, total = map(below, (
+        entropy, softmax, lambda x: x - np.max(x, axis=-1, keepdims=True), lambda x: np.sum(x, axis=-1)))
+    assert entropy_ > softmax_ > shifted >= total
 
 
 def test_the_schedule_says_so():

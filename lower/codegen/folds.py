@@ -24,6 +24,7 @@ from loopwright.lower.codegen.text import Arm, Scope, branch, loop
 
 BLOCKS = (16, 16, 16, 16)  # additions in a row: blocks of blocks, blocks, iterations
 COUNTED = 1 << 24  # turns of a loop, whose vectors are counted in 32 bits
+BRIEF = 3  # turns of a loop over several vectors, without as many of which positions are found in single ones
 FEW = 64  # of several loops, which need no blocks
 Over = tuple[tuple[Index, Extent], ...]
 Partial = Callable[[Scope, str, str, bool], State]  # the fold of [low, high), from the identity; whether that surely has points
@@ -154,12 +155,27 @@ def _stretch(context: Context, folding: Fold | Joint, index: Index, extent: Exte
              stretch: Span | None) -> State:
     """A stretch of it: unrolled vectors, then single ones, then a masked one."""
     state: State | None = None
-    for span in vector_spans(context, stretch or extent, lanes, unroll, one_loop=not folding.also):
+    for span in _spans(context, folding, stretch or extent, lanes, unroll):
         if state is None and not span.masked:
             state = _main(context, folding, index, extent, span, lanes)
         else:
             state = _rest(context, folding, index, span, lanes, state, context.scope if stretch else context.kernel.root)
     return state if state is not None else folding.zero(altered(context, lanes=lanes, parts=1))
+
+
+def _spans(context: Context, folding: Fold | Joint, stretch: Extent | Span, lanes: int, unroll: int) -> list[VectorSpan]:
+    """What covers a stretch. Positions of several vectors take long to become one: rows that are short go vector by vector."""
+    least = BRIEF * lanes * unroll if folding.positions else 0
+    if isinstance(stretch, int) and stretch < least:
+        unroll = 1
+    spans = vector_spans(context, stretch, lanes, unroll, one_loop=not folding.also, singles=unroll > 2)
+    if isinstance(stretch, int) or not least or len(spans) < 3:
+        return spans
+    main, single, *rest = spans
+    place = context.scope if isinstance(stretch, tuple) else context.kernel.root
+    brief = place.emit(f"icmp slt i64 {place.emit(f'sub i64 {single.high}, {main.low}')}, {least}")
+    main.high = single.low = place.emit(f"select i1 {brief}, i64 {main.low}, i64 {main.high}")
+    return [main, single, *rest]
 
 
 def _main(context: Context, folding: Fold | Joint, index: Index, extent: Extent, span: VectorSpan, lanes: int) -> State:
