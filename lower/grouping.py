@@ -16,14 +16,14 @@ from loopwright.ir.graph import Graph, Node, Value, acts
 from loopwright.ir.loops import Index, Load, Prefix, Reduce, Scatter
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.sorting import search
-from loopwright.ir.ops.structural import reshape, slice_, transpose
+from loopwright.ir.ops.structural import reshape, slice_
 from loopwright.kernels.gemm import Gemm, Match, match_gemm, numbers_of_rows
 from loopwright.lower.choosing import check_again, chosen_host, kind, others
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.contractions import is_contraction
 from loopwright.lower.convolution_ops import grouped, one_group
 from loopwright.lower.decisions import Again, Apart, Call, Decided, Generate, Join, Place, Placing, Taken, refuse
-from loopwright.lower.groups import Form, Group
+from loopwright.lower.groups import Form, Group, turns_rows
 from loopwright.lower.instructions import MOST_INTERLEAVED, is_short
 from loopwright.lower.keeping import WORTH_KEEPING
 from loopwright.lower.kernel import MOST_NODES
@@ -235,13 +235,28 @@ class Grouping:
         return None
 
     def is_open(self, n: Node, group: Group) -> bool:
-        """Whether the group takes n in. Several updates in place must not read what others of them change, and windows would
-        read what is transposed across memory again and again."""
+        """Whether the group takes n in. Several updates in place must not read what others of them change; windows would read
+        what is transposed across memory again and again, and folds beside what lies as they go: tiles copy it in less time."""
         _, dependent = self.updates.get(group.root, (None, ()))
         unseen = n.outputs[0] not in dependent and n.outputs[0] not in self.tables  # a search reads elements again and again
-        if n.op is transpose and n.attrs["perm"][-1:] not in ((), (len(n.attrs["perm"]) - 1,)) and _has_windows(group):
+        if turns_rows(n) and (_has_windows(group) or (self.in_turn and self._folds_beside(n, group))):
             return False
         return unseen and group.root not in self.lone and len(group.nodes) < MOST_NODES
+
+    def _folds_beside(self, n: Node, group: Group) -> bool:
+        """Whether the group folds what is computed of n and of what lies in memory as its loops go, element by element."""
+        v, own = n.outputs[0], group.positions.get(n.outputs[0])
+        if not (group.level is not None or isinstance(group.expr, Reduce)) or any(map(is_contraction, group.nodes)):
+            return False
+        return any(w is not v and w.type.shape == v.type.shape and group.positions.get(w) == own and self._lies(w)
+                   for m in group.nodes for w in m.inputs)
+
+    def _lies(self, v: Value) -> bool:
+        """Whether it is read, or what it is a map of, in the order of its memory."""
+        n = self.producer.get(v)
+        if n is None or not self.is_map(n):
+            return True
+        return not turns_rows(n) and any(w.type.shape == v.type.shape and self._lies(w) for w in n.inputs)
 
     def reaches(self, n: Node, form: Form, group: Group, shared: bool) -> bool:
         """Whether the group's loops reach each element of n where they need it: once, if it is `shared` and stored."""

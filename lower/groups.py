@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from loopwright.ir.graph import Node, Value
 from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
+from loopwright.ir.ops.structural import transpose
 from loopwright.lower.composition import Position
 
 
@@ -89,3 +90,8 @@ class Form:
         loads = [x for x in found if isinstance(x, Load)]
         varying = {x.array for x in loads if not set(self.index[-1:]).isdisjoint(walk(x))}
         return {int(x.array) for part in places for x in walk(part) if isinstance(x, Load)} - varying
+
+
+def turns_rows(n: Node) -> bool:
+    """Whether it is a transpose after which other elements than before lie beside each other."""
+    return n.op is transpose and n.attrs["perm"][-1:] not in ((), (len(n.attrs["perm"]) - 1,))

@@ -20,10 +20,10 @@ from loopwright.ir.op import Op
 from loopwright.ir.ops.broadcasting import reduce_sum
 from loopwright.ir.types import BF16, BOOL, F16, I64, ArrayType
 from loopwright.lower.composition import Position
+from loopwright.lower.groups import Group, turns_rows
 
 if TYPE_CHECKING:
     from loopwright.lower.grouping import Grouping
-    from loopwright.lower.groups import Group
 
 ROWS = 32  # of a block
 MOST_RESULTS = 8  # of a kernel that adds up along its loops
@@ -118,9 +118,10 @@ def _hosts(grouping: Grouping, n: Node, read: set[Value]) -> list[Group]:
 
 
 def _has_rows(host: Group, n: Node, read: set[Value]) -> bool:
-    """Whether the host's loops go through just the elements that n sums, with one of the arrays behind them at hand."""
+    """Whether the host's loops go through just the elements that n sums, row by row, with one of the arrays behind them at
+    hand. Those that transpose go in tiles."""
     shape = n.inputs[0].type.shape
-    if host.root.outputs[0].type.shape != shape or len(host.results) >= MOST_RESULTS:
+    if host.root.outputs[0].type.shape != shape or len(host.results) >= MOST_RESULTS or any(map(turns_rows, host.nodes)):
         return False
     return any(v.type.shape == shape and (v in host.results or host.index in host.positions.get(v, {})) for v in read)
 

@@ -188,7 +188,7 @@ def pad_(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> 
         raise ValueError(f"{user_source()}: index can't contain negative values")
     if mode in ("constant", "empty"):
         return _pad_constant(x, widths, options.pop("constant_values", 0))
-    if mode not in _PAD_POSITIONS or options.get("reflect_type", "even") != "even":
+    if mode not in _PAD_SECTIONS or options.get("reflect_type", "even") != "even":
         given = "".join(f", {name}={value!r}" for name, value in options.items())
         raise unsupported(f"np.pad(mode={mode!r}{given})")
     for axis, (before, after) in enumerate(widths):
@@ -233,7 +233,6 @@ def _symmetric(i: Any, n: Any) -> Any:
 
 
 _PAD_POSITIONS: dict[str, Any] = {
-    "edge": lambda i, n: xp.clip(i, 0, n - 1),
     "wrap": np.remainder,
     "reflect": _reflected,
     "symmetric": _symmetric,
@@ -242,6 +241,8 @@ _PAD_POSITIONS: dict[str, Any] = {
 
 # Where the axis is longer than what is added, that is a section of it: x, the axis, its size, how many before and after it.
 _PAD_SECTIONS: dict[str, Any] = {
+    "edge": lambda x, axis, n, before, after: (
+        _repeated(x, axis, 0, before), _repeated(x, axis, n - 1, after)),
     "wrap": lambda x, axis, n, before, after: (
         section(x, axis, n - before, before), section(x, axis, 0, after)),
     "reflect": lambda x, axis, n, before, after: (
@@ -251,13 +252,20 @@ _PAD_SECTIONS: dict[str, Any] = {
 }
 
 
+def _repeated(x: Ref, axis: int, at: Extent, size: Extent) -> Ref:
+    """One position of an axis, so many times."""
+    return broadcast(section(x, axis, at, 1), tuple(size if a == axis else n for a, n in enumerate(x.shape)))
+
+
 def _pad_by_position(x: Tracer, axis: int, before: Extent, after: Extent, mode: str) -> Traced:
     """Sections of the axis around it; where these are longer than it, each place reads a place of the axis."""
     ref, scope = x.ref, x.ref.builder.scope
     n = ref.shape[axis]
     if scope.decide("==", n, 0):
         raise ValueError(f"{user_source()}: can't extend empty axis {axis} using modes other than 'constant' or 'empty'")
-    if mode in _PAD_SECTIONS and scope.decide("<=", before, n - 1) and scope.decide("<=", after, n - 1):
+    is_section = mode == "edge" or (
+        mode in _PAD_SECTIONS and scope.decide("<=", before, n - 1) and scope.decide("<=", after, n - 1))
+    if is_section:
         first, last = _PAD_SECTIONS[mode](ref, axis, n, before, after)
         return Tracer(concatenate(*(v for v in (first, ref, last) if v.shape[axis] != 0), axis=axis))
     places = Tracer(iota(into=ref.builder, shape=(before + n + after,), axis=0, dtype=I64))
