@@ -15,9 +15,11 @@ from loopwright.lower.codegen.text import Scope
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import may_fill
 
-FEW = 8  # rows that are not worth a copy of the other side, if that is in a cache
+FEW = 8  # rows that are not worth a copy of the other side, if that is in a cache; terms for which no rows are
+THIN = 6  # terms of columns that are read side by side
 ALONG = 16  # rows, or columns, for which sums go along the terms, where both sides lie so
-MANY = 192  # rows for which a few columns are worth turning
+SOME = 96  # rows for which half a vector of columns is worth turning
+MANY = 192  # columns, with fewer of which rows that lie across memory are not worth a copy
 BRIEF = 128  # terms, with no more than which the library's copies of both sides cost as much as what it does better
 NARROW = 128  # columns, for no more than which rows that lie along memory are not worth a copy in blocks
 BLOCKS = 64  # rows, columns and terms, with fewer of any of which copies of both sides are used too little
@@ -91,14 +93,16 @@ class Sizes:
         few: list[Test] = [*both, ("m", "slt", FEW), ("n", "sge", half)]
         straight = [*([*few, test] for test in chunks.stays(self.dtype, self.target)),
                     [near, ("n", "sge", least)],  # of one row, too
-                    [*both, fits, ("m", "slt", 2 * FEW), ("n", "sge", half)]]
+                    [*both, fits, ("m", "slt", 2 * FEW), ("n", "sge", half)],
+                    [*both, ("k", "sle", FEW), ("m", "sle", 2 * FEW), ("n", "sge", half)]]
         ordered: Way = [[("m", "sge", rows), ("m", "sle", in_order.ROWS), ("nk", "sgt", size // self.dtype.itemsize),
-                         ("n", "sge", wide)] for rows, size in ORDERED], "in_order"
+                         ("n", "sge", wide), ("k", "sgt", THIN)] for rows, size in ORDERED], "in_order"
         soon: Way = [[near, ("n", "sgt", max(half, least - 1))]], "small"  # most little ones: asked first
         if self.form[0]:
             return [soon, ordered, (straight, "small"), in_chunks]
         straight.append([fits, ("m", "sgt", chunks.ROWS), ("k", "sgt", BRIEF), ("n", "sge", least)])
-        turned: Way = [[*both, ("n", "sle", half), ("m", "sge", MANY), ("k", "sge", wide)]], "turned"
+        turned: Way = [[*both, ("n", columns, half), ("m", "sge", rows), ("k", "sge", wide)]
+                       for columns, rows in (("slt", 3), ("eq", SOME))], "turned"
         return [soon, ordered, turned, (straight, "small"), (self._short_rows(), "by_vector"), in_chunks]
 
     def ways_apart(self) -> list[Way]:
