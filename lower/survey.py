@@ -84,7 +84,7 @@ def survey(region: Graph, columns: int = MOST_INTERLEAVED, channels: int = 0) ->
     for k, node in reversed(list(enumerate(region.nodes))):
         v = node.outputs[0]
         own = (*index[:v.type.rank], *(Index(f"a{a}") for a in range(len(index), v.type.rank)))
-        if node.op is block_sums:  # read where the root's loops are
+        if node.op is block_sums and v is not region.results[0]:  # read where the root's loops are
             at.setdefault(node.inputs[0], {})[index] = None
             readers[number[node.inputs[0]]].append((k, index)) if node.inputs[0] in number else None
             stages[k] = Reading(node, Load(0, index, v.type.dtype), readers[k])

@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import loopwright as lw
+from loopwright.ir.builder import build
 from loopwright.ir.expansion import expanded
 from loopwright.ir.interpreter import evaluate
-from loopwright.ir.schedule import AddAlong, Tiles
+from loopwright.ir.schedule import AddAlong, FewColumns, Tiles
 from loopwright.lower.partials import ROWS, block_sums
 from loopwright.lower.partition import partition
+from loopwright.lower.rules import default_schedule
 from loopwright.lower.runtime.blas import VARIABLE
 from loopwright.lower.scheduling import ScheduleError, build_nest
 from loopwright.lower.target import host_target
@@ -180,6 +182,13 @@ def test_block_sums_mean_the_same_to_the_interpreter():
     x, y = np.random.default_rng(0).normal(size=(2, 70, 6))
     _, found = evaluate(region, (x, y), dict(zip(region.symbols, (70, 6), strict=True)))
     np.testing.assert_allclose(found, [(x * y)[k:k + ROWS].sum(0) for k in range(0, 70, ROWS)])
+
+
+def test_blocks_that_a_kernel_adds_up_alone_are_folds():
+    """One of few columns had lanes that a fold cannot have."""
+    rows = adding_kernel().regions[0].params[0].type
+    region = build(lambda x: [block_sums(x, axes=(0,))], [rows])
+    assert not any(isinstance(x, FewColumns) for x in default_schedule(region, host_target()))
 
 
 def test_only_blocks_of_the_roots_rows_are_added_up():
