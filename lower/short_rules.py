@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from loopwright.ir.loops import Apply, Bounded, Expr, Index, Load, Prefix, Reduce, Scatter, walk
 from loopwright.ir.nest import For, Reduction
 from loopwright.ir.schedule import Instruction, Schedule, ShortRows, Tiles
+from loopwright.lower.by_columns import adds_up
 from loopwright.lower.fusing import expressions
 from loopwright.lower.passes import TILED, WORD, across_lanes, scattered
 from loopwright.lower.scheduling import build_nest
@@ -66,7 +67,9 @@ def _longest(outer: For, rows: Beside, few: int, lanes: int, *, is_cheap: bool, 
 def _short_maps(s: Survey, schedule: Schedule, lanes: int, target: Target) -> list[Instruction]:
     """Rows of maps that are read across, more than from row to row, at positions that are data, or in elements that lanes read
     one by one; rows of few elements, where what is done to each takes longer than bringing them side by side."""
-    rows = None if isinstance(s.root.expr, Scatter | Prefix) else rows_of(build_nest(s.region, schedule, "probe").nest)
+    if isinstance(s.root.expr, Scatter | Prefix) or adds_up(s.region):  # which has ways of its own for few columns
+        return []
+    rows = rows_of(build_nest(s.region, schedule, "probe").nest)
     if rows is None or not isinstance(inner := rows.body[0], For):
         return []
     read = list(expressions(inner.body))

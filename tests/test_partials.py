@@ -199,3 +199,15 @@ def test_only_blocks_of_the_roots_rows_are_added_up():
     with pytest.raises(ScheduleError, match="in their order"):
         build_nest(n.regions[0], (*n.attrs["schedule"], Tiles()), "k")
     assert any(x.op is block_sums for x in n.regions[0].nodes)
+
+
+# ---- beside other ways ----------------------------------------------------------------------------
+@pytest.mark.parametrize("columns", [1, 3, 8, 20, 100])
+def test_what_adds_up_has_no_ways_for_short_rows(columns):
+    """Deviations of powers, beside what they are powers of, were a ScheduleError."""
+    def f(y):
+        d = y[None] - y[:, None]
+        cubes = d ** 3
+        return np.stack([d, cubes - np.mean(cubes, axis=0, keepdims=True)], -1)
+    y = np.random.default_rng(columns).normal(size=(40, columns))
+    np.testing.assert_allclose(lw.jit(f)(y), f(y), atol=1e-12)
