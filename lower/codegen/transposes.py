@@ -4,7 +4,8 @@
     void @lw_rows_of_columns_4x16(...)
 
 `count` rows of n elements, `step` elements apart. columns[e * lanes + r] is element e of row r; there is room for n elements
-rounded up to lanes, and for all lanes, though there may be fewer rows.
+rounded up to lanes, and for all lanes, though there may be fewer rows. What the next block's rows have there is asked for:
+pieces of sixteen rows are no order that a processor follows by itself.
 
 Guarantees: of rows nothing is touched but their elements; lanes without a row get some row's elements, or zeros.
 """
@@ -87,6 +88,8 @@ class _Transpose:
         limit = splat_register(scope, "i32", total, self.lanes)
         places = [scope.emit(f"getelementptr {self.element}, ptr %rows, i64 {k * self.lanes}") for k in range(n)]
         masks = [scope.emit(f"icmp slt {words} {counting(k * self.lanes, self.lanes, 'i32')}, {limit}") for k in range(n)]
+        for place in places:
+            self._ask(scope, place, write=back)
         if back:
             columns = [self._load(scope, self._column(scope, "0", k)) for k in range(n)]
             for k, (place, mask) in enumerate(zip(places, masks, strict=True)):
@@ -142,6 +145,7 @@ class _Transpose:
             columns = [self._load(scope, self._column(scope, "0", k)) for k in range(half)]
             for k, pair in enumerate(transposed(scope, self.kind, columns)):
                 for row, start in ((k, 0), (k + number, half)):
+                    self._ask(scope, self._row(scope, str(row), "0"), write=True)
                     order = ", ".join(f"i32 {start + x}" for x in range(half))
                     one = scope.emit(f"shufflevector {self.kind} {pair}, {self.kind} poison, <{half} x i32> <{order}>")
                     is_there = splat_register(scope, "i1", scope.emit(f"icmp slt i64 {row}, %count"), half)
@@ -154,6 +158,8 @@ class _Transpose:
         for k in range(half):
             rows = [self._row(scope, scope.call("i64", "llvm.smin.i64", [("i64", str(row)), ("i64", last)]), "0")
                     for row in (k, k + number)]
+            for place in rows:
+                self._ask(scope, place, write=False)
             low, high = (scope.call(kind, f"llvm.masked.load.{suffix(kind)}.p0", [
                 ("ptr", place), align, (mask, there), (kind, "zeroinitializer")]) for place in rows)
             pairs.append(scope.emit(f"shufflevector {kind} {low}, {kind} {high}, <{self.lanes} x i32> <{both}>"))
@@ -166,6 +172,7 @@ class _Transpose:
         for k in range(self.lanes):
             row = scope.call("i64", "llvm.smin.i64", [("i64", str(k)), ("i64", last)])
             place = self._row(scope, row, at)
+            self._ask(scope, place, write=False)
             found.append(scope.call(self.kind, f"llvm.masked.load.{suffix(self.kind)}.p0", [
                 ("ptr", place), ("i32", str(self.size)), (self.mask, mask), (self.kind, "zeroinitializer")]))
         for k, register in enumerate(transposed(scope, self.kind, found)):
@@ -184,6 +191,7 @@ class _Transpose:
 
         def whole(inner: Scope) -> Carried:
             for k in range(self.lanes):
+                self._ask(inner, self._row(inner, str(k), at), write=True)
                 store(inner, k)
             return ()
 
@@ -193,6 +201,12 @@ class _Transpose:
             return ()
         branch(scope, scope.emit(f"icmp sge i64 %count, {self.lanes}"), whole, some)
         return []
+
+    def _ask(self, scope: Scope, place: str, *, write: bool) -> None:
+        """Bring the same place of the next block's rows near. Changes no value, wherever that is."""
+        ahead = scope.emit(f"mul i64 %step, {self.lanes}")
+        line = scope.emit(f"getelementptr {self.element}, ptr {place}, i64 {ahead}")
+        scope.run("llvm.prefetch.p0", [("ptr", line), ("i32", str(int(write))), ("i32", "3"), ("i32", "1")])
 
     def _there(self, scope: Scope, at: str) -> str:
         """Which elements from one on rows have."""
