@@ -33,7 +33,7 @@ from loopwright.lower.survey import EXPENSIVE, own_cost, stacks_columns
 
 MOST_POSITIONS = 4  # at which one group may read one value
 WORTH_STORING = 10  # of an element, beyond the first time that it would be computed
-MOST_VISITS = 64  # when looking for a path between groups
+MOST_VISITS = 64  # when looking for a path between groups, or behind a value
 
 
 def moves_nothing(n: Node) -> bool:
@@ -252,11 +252,18 @@ class Grouping:
                    for m in group.nodes for w in m.inputs)
 
     def _lies(self, v: Value) -> bool:
-        """Whether it is read, or what it is a map of, in the order of its memory."""
-        n = self.producer.get(v)
-        if n is None or not self.is_map(n):
-            return True
-        return not turns_rows(n) and any(w.type.shape == v.type.shape and self._lies(w) for w in n.inputs)
+        """Whether it is read, or what it is a map of, in the order of its memory, as far as a few looks show."""
+        todo, seen = [v], {v}
+        while todo and len(seen) <= MOST_VISITS:
+            v = todo.pop()
+            n = self.producer.get(v)
+            if n is None or not self.is_map(n):
+                return True
+            if not turns_rows(n):
+                more = {w for w in n.inputs if w.type.shape == v.type.shape} - seen
+                seen |= more
+                todo += more
+        return False
 
     def reaches(self, n: Node, form: Form, group: Group, shared: bool) -> bool:
         """Whether the group's loops reach each element of n where they need it: once, if it is `shared` and stored."""

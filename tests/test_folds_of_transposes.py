@@ -74,3 +74,14 @@ def test_what_is_transposed_is_copied_in_tiles(name):
 def test_what_is_transposed_alone_is_folded_where_it_lies(f):
     assert len(kernels(f, (40, 50))) == 1
     assert len(kernels(lambda x, y: np.sum(x.T * y.T, axis=1), (40, 50), (40, 50))) == 1
+
+
+def test_long_chains_of_what_is_transposed():
+    """To look behind a value takes no longer where each is read twice."""
+    def f(x, y):
+        z = x.T
+        for _ in range(200):
+            z = z * 0.5 + z * 0.25
+        return np.sum(z * y + y)
+    x, y = np.random.default_rng(0).normal(size=(2, 7, 5))
+    close(lw.jit(f)(x, y.T.copy()), f(x, y.T))
