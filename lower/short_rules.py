@@ -19,9 +19,9 @@ ACROSS = 4  # elements that lie along memory, with fewer of which lanes go from 
 
 
 def short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instruction]:
-    """Where rows are a few vectors at most lanes go from row to row; where they are shorter than vectors, if what is done is
-    cheap for rows along memory, or if a copy of them would be read once; where they are a few elements, if they are what lies
-    along memory and folds go across: vectors are gathered then, which takes longer than masked ones that are little used."""
+    """Where rows are a few vectors at most lanes go from row to row; where they are shorter than one, if a copy of them would
+    be read once; where they are a few elements, if they are what lies along memory and folds go across: vectors are gathered
+    then, which takes longer than masked ones that are little used."""
     folds = [r for r in s.stages if isinstance(r.expr, Reduce)]
     cost = sum(own_cost(r.expr) for r in s.stages)
     few, lanes = (target.vector_bits // (8 * size) for size in (widest(s), widest(s, rows=s.level)))
