@@ -74,6 +74,8 @@ def close(found, expected, dtype):
        dtype=st.sampled_from(DTYPES), outer=st.sampled_from([(), (3,)]), seed=st.integers(0, 99))
 def test_rows_of_every_length(name, n, m, dtype, outer, seed):
     x = (np.random.default_rng(seed).normal(size=(*outer, n, m)) * 3).round(2)
+    if name == "prod" and dtype[0] == "f":
+        x = 1 + x / 64  # of long rows, too, a number
     x = (np.abs(x) if dtype == "u1" else x).astype(dtype)
     if name in ("max", "any", "all", "argmax", "argmin") and dtype[0] == "f" and seed % 3 == 0:
         x[..., seed % max(n, 1):, seed % m] = np.nan
