@@ -15,8 +15,8 @@ _pausing: set[int] = set()  # threads
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """A trace, a walk or a lowering allocates many small objects that live; to scan them again and again takes half of the time
-    of the first two, and a sixth of the third's."""
+    """A trace, a walk or a lowering allocates many small live objects; without this, scanning them again and again is up to
+    half of its time."""
     if not gc.isenabled():
         yield
         return

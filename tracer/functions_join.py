@@ -263,9 +263,7 @@ def _pad_by_position(x: Tracer, axis: int, before: Extent, after: Extent, mode: 
     n = ref.shape[axis]
     if scope.decide("==", n, 0):
         raise ValueError(f"{user_source()}: can't extend empty axis {axis} using modes other than 'constant' or 'empty'")
-    is_section = mode == "edge" or (
-        mode in _PAD_SECTIONS and scope.decide("<=", before, n - 1) and scope.decide("<=", after, n - 1))
-    if is_section:
+    if mode == "edge" or (scope.decide("<=", before, n - 1) and scope.decide("<=", after, n - 1)):
         first, last = _PAD_SECTIONS[mode](ref, axis, n, before, after)
         return Tracer(concatenate(*(v for v in (first, ref, last) if v.shape[axis] != 0), axis=axis))
     places = Tracer(iota(into=ref.builder, shape=(before + n + after,), axis=0, dtype=I64))
