@@ -33,7 +33,8 @@ class empty_cache:
         self.folder.cleanup()
 
 
-def _seconds(run: Callable[[], object]) -> float:
+def cold_seconds(run: Callable[[], object]) -> float:
+    """How long it takes with nothing on the disk."""
     with empty_cache():
         start = time.perf_counter()
         run()
@@ -46,13 +47,13 @@ def compile_small() -> list[Timing]:
 
     def ours() -> float:
         k = next(count)
-        return _seconds(lambda: lw.jit(lambda x: np.tanh(x * k) + 1)(x))
+        return cold_seconds(lambda: lw.jit(lambda x: np.tanh(x * k) + 1)(x))
 
     contenders = {"loopwright": ours}
     if (jax := optional("jax")) is not None:
         def theirs() -> float:
             k = next(count)
-            return _seconds(lambda: jax.jit(lambda x: jax.numpy.tanh(x * k) + 1)(x).block_until_ready())
+            return cold_seconds(lambda: jax.jit(lambda x: jax.numpy.tanh(x * k) + 1)(x).block_until_ready())
         contenders["jax"] = theirs
     ours()
     return once_each("compile of a small function", contenders, rounds=9)
@@ -61,9 +62,9 @@ def compile_small() -> list[Timing]:
 def compile_mlp() -> list[Timing]:
     """First call of a training step of a network of three layers, trace and gradient included."""
     args = networks.mlp_arguments()
-    contenders = {"loopwright": lambda: _seconds(lambda: lw.jit(networks.mlp_step(np, lw.grad, nn.log_softmax))(*args))}
+    contenders = {"loopwright": lambda: cold_seconds(lambda: lw.jit(networks.mlp_step(np, lw.grad, nn.log_softmax))(*args))}
     if (jax := optional("jax")) is not None:
-        contenders["jax"] = lambda: _seconds(lambda: jax.block_until_ready(
+        contenders["jax"] = lambda: cold_seconds(lambda: jax.block_until_ready(
             jax.jit(networks.mlp_step(jax.numpy, jax.grad, jax.nn.log_softmax))(*args)))
     return once_each("compile of an MLP step", contenders, rounds=7)
 
@@ -77,7 +78,7 @@ def compile_layers() -> list[Timing]:
             return np.sum(x * x)
         params = [(np.zeros((16, 16), "float32"), np.zeros(16, "float32")) for _ in range(layers)]
         x = np.zeros((8, 16), "float32")
-        return _seconds(lambda: lw.jit(lw.value_and_grad(loss))(params, x))
+        return cold_seconds(lambda: lw.jit(lw.value_and_grad(loss))(params, x))
     run(2)
     return once_each("compile of 64 equal layers", {"loopwright": lambda: run(64), "of 4 layers": lambda: run(4)})
 
@@ -140,7 +141,7 @@ def _long(name: str, build: Callable[..., Any]) -> list[Timing]:
         contenders["jax"] = _theirs(jax, build, operations)
     found: list[Timing] = []
     for what in contenders["loopwright"]:
-        timed = {who: lambda run=runs[what]: _seconds(run) for who, runs in contenders.items()}
+        timed = {who: lambda run=runs[what]: cold_seconds(run) for who, runs in contenders.items()}
         found += once_each(f"{what}, {name} of {operations}", timed, rounds=3 if "compile" not in what else 1)
     return found
 
@@ -182,9 +183,9 @@ def compile_in_place() -> list[Timing]:
     """Loops of Python over single elements, which are read and written again: every step is a part of the program."""
     size = 4 if harness.QUICK else 12
     a = np.eye(size, dtype="float32") * size + 1
-    contenders = {"loopwright": lambda: _seconds(lambda: lw.jit(lambda a: _factor(a))(a))}
+    contenders = {"loopwright": lambda: cold_seconds(lambda: lw.jit(lambda a: _factor(a))(a))}
     if (jax := optional("jax")) is not None:
-        contenders["jax"] = lambda: _seconds(lambda: jax.jit(lambda a: _factor_at(a))(a).block_until_ready())
+        contenders["jax"] = lambda: cold_seconds(lambda: jax.jit(lambda a: _factor_at(a))(a).block_until_ready())
     return once_each(f"compile of Cholesky in place, {size}x{size}", contenders, rounds=3)
 
 

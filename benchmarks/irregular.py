@@ -1,12 +1,10 @@
 """Transposed memory, all pairs, loops that end elsewhere for every element, and arrays of ever new lengths."""
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 import loopwright as lw
-from benchmarks.compile import empty_cache
+from benchmarks.compile import cold_seconds
 from benchmarks.contest import check, contest, jax_module
 from benchmarks.harness import Timing, interleaved, once_each, optional
 from loopwright import lax
@@ -159,16 +157,9 @@ def lengths() -> list[Timing]:
             h = jax.jit(lambda x: _probabilities(jax.numpy)(x))
             return jax.block_until_ready([h(x) for x in arrays])
         cold["jax"] = jax_fresh
-    timed = {name: lambda run=run: _seconds(run) for name, run in cold.items()}
+    timed = {name: lambda run=run: cold_seconds(run) for name, run in cold.items()}
     return interleaved("50 lengths of a softmax chain, compiled before", warm) + \
         once_each("50 lengths of a softmax chain, with compiles", timed)
-
-
-def _seconds(run):
-    with empty_cache():
-        start = time.perf_counter()
-        run()
-        return time.perf_counter() - start
 
 
 WORKLOADS = (transposed, bodies, mandelbrot, lengths)

@@ -16,6 +16,7 @@ from benchmarks import (
     networks,
     products,
     reductions,
+    residual,
     scan,
     sorting,
     starting,
@@ -25,7 +26,7 @@ from benchmarks import (
 WORKLOADS = {f.__name__: f for f in (
     *call.WORKLOADS, *maps.WORKLOADS, *maths.WORKLOADS, *reductions.WORKLOADS, *products.WORKLOADS, *networks.WORKLOADS,
     *graphs.WORKLOADS, *irregular.WORKLOADS, *sorting.WORKLOADS, *typical.WORKLOADS, *learning.WORKLOADS,
-    *compile.WORKLOADS, *scan.WORKLOADS, *starting.WORKLOADS)}
+    *compile.WORKLOADS, *residual.WORKLOADS, *scan.WORKLOADS, *starting.WORKLOADS)}
 
 
 def versions() -> dict[str, str]:

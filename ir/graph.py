@@ -66,7 +66,7 @@ class Graph:
         """
         found: dict[str, None] = {}
         mixed: dict[Dim, None] = {}
-        for x in self._extents():
+        for x in self.extents():
             if (name := symbol_of(x)) is not None:
                 found.setdefault(name)
             elif isinstance(x, Dim):
@@ -90,7 +90,7 @@ class Graph:
         """Whether some node, at any depth, does more than give results."""
         return any(map(acts, self.nodes))
 
-    def _extents(self) -> Iterator[Extent]:
+    def extents(self) -> Iterator[Extent]:
         types: set[int] = set()  # few, many times: each is read once
         for v in self.params:
             yield from _fresh_shape(v.type, types)

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from loopwright.ir.dims import Extent, symbol
+from loopwright.ir.dims import Extent
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.source import Source
 from loopwright.lower.control import is_control
-from loopwright.lower.kernel import region_of
 from loopwright.lower.plan import Place, Plan, Scratch, on_stack, rounded
 from loopwright.lower.runtime.sizes import Sizes
 from loopwright.lower.runtime.writer import Writer
@@ -37,6 +36,15 @@ class Function:
     is_small: bool
 
 
+@dataclass(frozen=True)
+class Callee:
+    """What a node calls: a function, with these values and sizes. A function of control flow takes a workspace too."""
+
+    function: Function
+    inputs: tuple[Value, ...]
+    sizes: tuple[Extent, ...]
+
+
 def source_at(n: Node, path: Path) -> Source | None:
     """The user's line of the node at that path."""
     for region, k in path:
@@ -47,9 +55,9 @@ def source_at(n: Node, path: Path) -> Source | None:
 class Frame:
     """The function's text: `w` writes its blocks, `head` what is worked out when it starts."""
 
-    def __init__(self, function_of: Callable[[Node], Function], symbols: Callable[[Writer], dict[str, str]], *,
+    def __init__(self, called_by: Callable[[Node], Callee], symbols: Callable[[Writer], dict[str, str]], *,
                  inlines: bool) -> None:
-        self.function_of, self.inlines = function_of, inlines
+        self.called_by, self.inlines = called_by, inlines
         self.w = Writer()
         self.head = self.w.prologue()
         self.sizes = Sizes(self.head, symbols(self.head))
@@ -117,15 +125,11 @@ class Frame:
                 self._call(n, (region, k), plan, pointers)
 
     def _call(self, n: Node, at: tuple[int, int], plan: Plan, pointers: Pointers) -> None:
-        f = self.function_of(n)
-        if is_control(n):
-            whole, inputs = region_of([n], n.outputs)
-            workspace = [f"ptr {pointers[plan.workspaces[n]] if n in plan.workspaces else 'null'}"]
-            symbols = whole.free_symbols
-        else:
-            inputs, workspace, symbols = n.inputs, [], n.regions[0].symbols
-        buffers = [f"ptr {pointers[plan.places[v]]}" for v in (*inputs, *n.outputs)]
-        sizes = [f"i64 {self.sizes.extent(symbol(s))}" for s in symbols]
+        callee = self.called_by(n)
+        f = callee.function
+        buffers = [f"ptr {pointers[plan.places[v]]}" for v in (*callee.inputs, *n.outputs)]
+        workspace = [f"ptr {pointers[plan.workspaces[n]] if n in plan.workspaces else 'null'}"] if is_control(n) else []
+        sizes = [f"i64 {self.sizes.extent(x)}" for x in callee.sizes]
         inline = " alwaysinline" if self.inlines and f.is_small else ""
         self.is_small = self.is_small and f.is_small
         self.w.do(f"call void @{f.name}({', '.join((*buffers, *workspace, *sizes, 'ptr %error'))}){inline}")

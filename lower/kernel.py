@@ -75,6 +75,29 @@ def region_of(nodes: Sequence[Node], results: Sequence[Value]) -> tuple[Graph, t
     return Graph(tuple(fresh[v] for v in outside), tuple(copies), tuple(fresh[v] for v in results)), outside
 
 
+def in_order(g: Graph) -> Graph:
+    """A region with its nodes in an order that does not depend on the program's, so that more regions are equal: each just
+    before the first that reads it, after those that take more steps to compute. The first result, at whose loops the others
+    are computed, comes last."""
+    steps: dict[Value, int] = dict.fromkeys(g.params, 0)
+    made: dict[Value, tuple[Node | Value, list[Value]]] = {}
+    for n in g.nodes:
+        inputs = sorted(n.inputs, key=steps.__getitem__, reverse=True)  # in the order in which they are computed
+        steps.update(dict.fromkeys(n.outputs, 1 + max([steps[v] for v in inputs], default=0)))
+        made.update((v, (n, inputs)) for v in n.outputs)
+    done = dict[Value | Node, None]()
+    todo = [*g.results[:1], *reversed(g.results[1:])]
+    while todo:
+        maker, inputs = made.get(todo[-1], (todo[-1], []))
+        waiting = [] if maker in done else [v for v in inputs if made.get(v, (v,))[0] not in done]
+        todo += reversed(waiting)
+        if not waiting:
+            done[maker] = None
+            todo.pop()
+    params, nodes = [x for x in done if isinstance(x, Value)], [x for x in done if isinstance(x, Node)]
+    return Graph(tuple(params), tuple(nodes), g.results, g.constraints)
+
+
 def merged(g: Graph) -> Graph:
     """A kernel's region with what it computes twice computed once: near each other, nothing need be computed again. Every
     result stays a value of its own."""

@@ -25,7 +25,7 @@ from loopwright.lower.gradient_passes import with_gradients_in_passes
 from loopwright.lower.grouping import Grouping, moves_nothing
 from loopwright.lower.groups import Group
 from loopwright.lower.hoisting import hoist
-from loopwright.lower.kernel import kernel, merged, region_of
+from loopwright.lower.kernel import in_order, kernel, merged, region_of
 from loopwright.lower.lanes import is_of_elements, lane_schedule
 from loopwright.lower.layouts import with_channels_last
 from loopwright.lower.little_products import without_little_products
@@ -242,7 +242,9 @@ def _region_of(group: Group, grouping: Grouping) -> tuple[Graph, tuple[Value, ..
     """What a group computes, what it reads, and its results."""
     results = [group.root.outputs[0], *(v for v in group.results if v is not group.root.outputs[0])]
     region, outside = region_of(sorted(group.nodes, key=grouping.position.__getitem__), results)
-    return merged(region), outside, results
+    ordered = in_order(merged(region))
+    number = {v: k for k, v in enumerate(region.params)}
+    return ordered, tuple([outside[number[v]] for v in ordered.params]), results
 
 
 def _in_place(nodes: Sequence[Node], k: int, v: Value) -> Node:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from loopwright.ir.attributes import attributes_key
+from loopwright.ir.dims import evaluate, symbol, symbols_in
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.graph import Graph, Node, substitute_graph
 from loopwright.ir.nest import Nest, altered
@@ -27,10 +28,11 @@ from loopwright.lower.decisions import InBlocks
 from loopwright.lower.donation import donate
 from loopwright.lower.epilogues import with_epilogues
 from loopwright.lower.few_columns import spelled_out
-from loopwright.lower.functions import INTERRUPTED, OUT_OF_MEMORY, Frame, Function, source_at
+from loopwright.lower.functions import INTERRUPTED, OUT_OF_MEMORY, Callee, Frame, Function, source_at
 from loopwright.lower.kernel import kernel, program, region_of
 from loopwright.lower.library import MAY_RAISE, library_text
 from loopwright.lower.operands import without_transposes
+from loopwright.lower.own_sizes import own_sizes
 from loopwright.lower.padding import padded
 from loopwright.lower.panels import with_panels
 from loopwright.lower.partition import partitioned
@@ -125,16 +127,26 @@ class _Module:
         self.shared: dict[str, None] = {}
         self.may_raise = False
 
-    def function(self, n: Node) -> Function:
-        """The function of a node, made when it is first asked for."""
-        whole = region_of([n], n.outputs)[0] if is_control(n) else n.regions[0]
-        key = n.op, whole.key, attributes_key(n.attrs) if n.op is kernel else ()
-        known = self.functions.get(key)
-        if known is None:
-            known = self.functions[key] = self._control(whole) if is_control(n) else self._kernel(n)
-        return known
+    def called_by(self, n: Node) -> Callee:
+        """What a node calls, made when it is first asked for."""
+        if is_control(n):
+            whole, inputs = region_of([n], n.outputs)
+            key = n.op, whole.key, tuple(map(self.sizes.get, whole.free_symbols))
+            return Callee(self._once(key, lambda: self._control(whole)), inputs, tuple(map(symbol, whole.free_symbols)))
+        region, sizes = own_sizes(n)
+        own = Node(kernel, region.params, n.attrs, region.results, (region,), n.source)
+        known = {s: evaluate(x, self.sizes) for s, x in zip(region.symbols, sizes, strict=True)
+                 if symbols_in(x) <= self.sizes.keys()}
+        key = kernel, region.key, (attributes_key(n.attrs), *map(known.get, region.symbols))
+        return Callee(self._once(key, lambda: self._kernel(own, known)), n.inputs, sizes)
 
-    def _kernel(self, n: Node) -> Function:
+    def _once(self, key: Any, make: Callable[[], Function]) -> Function:
+        if key not in self.functions:
+            self.functions[key] = make()
+        return self.functions[key]
+
+    def _kernel(self, n: Node, sizes: Mapping[str, int]) -> Function:
+        """That of a kernel, of which some sizes may be known."""
         name = f"kernel_{next(self.number)}"
         if n.attrs["implementation"] != "generated":
             text, shared = library_text(n, name, self.target)
@@ -147,9 +159,9 @@ class _Module:
         scheduled = with_usual(n.regions[0], scheduled, usual, has_unit=self.target.has_tiles)
         if n.attrs.get("later") and self.apart is not None:
             return self._later(self.apart, scheduled, name)
-        alone = self._ones(scheduled.nest)
+        alone = _ones(scheduled.nest, sizes)
         nest = _without_ones(n, scheduled, name, alone, self.target) if alone else scheduled.nest
-        few = tuple([x for x in nest.few if all(self.sizes.get(symbol, k) == k for symbol, k in x)])
+        few = tuple([x for x in nest.few if all(sizes.get(symbol, k) == k for symbol, k in x)])
         nest = altered(nest, few=few, ones=None if self.apart is None else nest.ones)
         made = emit_nest(nest, self.target, self.fast_math, apart=self.apart is not None)
         few_columns = self._few_columns(n.regions[0], n.attrs["schedule"], replace(scheduled, nest=nest))
@@ -209,16 +221,11 @@ class _Module:
         return {name: partial(made, name, [x for k, x in enumerate(symbols) if which >> k & 1])
                 for which in range(1 << len(symbols) if symbols else 0) for name in [squeezed_of(scheduled.nest.name, which)]}
 
-    def _ones(self, nest: Nest) -> list[str]:
-        """The sizes of a kernel that are always 1, if that matters."""
-        alone = [x for x in nest.ones.symbols if self.sizes.get(x) == 1] if nest.ones else []
-        return alone if nest.ones and any(set(alone) >= set(group) for group in nest.ones.matter) else []
-
     def _control(self, whole: Graph) -> Function:
         n = whole.nodes[0]  # what only calls kernels needs no care
         only_calls = n.op is sized or (n.op is strips and n.attrs["equal"])
         name = f"{'through_' if only_calls else CONTROL}{next(self.number)}"
-        f, text, shared = control_function(whole, name, self.function, quickly=only_calls)
+        f, text, shared = control_function(whole, name, self.called_by, quickly=only_calls)
         self._add(text, shared)
         return f
 
@@ -264,6 +271,12 @@ def _sums_apart(region: Graph, schedule: Schedule, name: str, symbols: tuple[str
     return KernelText(name, text, frozenset[str]().union(*declarations), frozenset[str]().union(*constants))
 
 
+def _ones(nest: Nest, sizes: Mapping[str, int]) -> list[str]:
+    """The sizes of a kernel that are always 1, if that matters."""
+    alone = [x for x in nest.ones.symbols if sizes.get(x) == 1] if nest.ones else []
+    return alone if nest.ones and any(set(alone) >= set(group) for group in nest.ones.matter) else []
+
+
 def _without_ones(n: Node, scheduled: Scheduled, name: str, ones: Sequence[str], target: Target) -> Nest:
     """What a kernel does where these sizes are 1; the same as for others where the rules do not allow more."""
     few = squeezed(n.regions[0], ones)
@@ -279,7 +292,7 @@ def _entry(g: Graph, symbols: tuple[str, ...], module: _Module) -> Frame:
     def sizes(head: Writer) -> dict[str, str]:
         return {s: head.load("i64", "%sizes", 8 * k) for k, s in enumerate(symbols)}
 
-    frame = Frame(module.function, sizes, inlines=False)
+    frame = Frame(module.called_by, sizes, inlines=False)
     pointers: dict[Place, str] = {Argument(k): frame.head.load("ptr", "%args", 8 * k) for k in range(len(g.params))}
     pointers |= {ResultMemory(k): frame.head.load("ptr", "%results", 8 * k) for k in range(len(g.results))}
     frame.run_in_scratch(g, plan_memory(g), pointers, lambda w, failed: _return_status(w, failed, module.may_raise))

@@ -16,7 +16,7 @@ from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan, switch, while_
 from loopwright.ir.ops.regions import split
 from loopwright.lower.control import blocks, carry_count, initial_carries, padded_scan, sized, strip_scan, strips
-from loopwright.lower.functions import FAILED, Frame, Function
+from loopwright.lower.functions import FAILED, Callee, Frame, Function
 from loopwright.lower.plan import Argument, Place, Regions, ResultMemory, bytes_of, on_stack, plan_memory, plan_regions
 from loopwright.lower.runtime.pool_text import WAKING
 from loopwright.lower.runtime.sizes import Sizes
@@ -29,7 +29,7 @@ FIRST_POLL = {True: 1024, False: 1}  # trips before the first question, by wheth
 POLL_OF_ROWS = 32  # where it is, but runs on many rows
 
 
-def control_function(whole: Graph, name: str, function_of: Callable[[Node], Function], *,
+def control_function(whole: Graph, name: str, called_by: Callable[[Node], Callee], *,
                      quickly: bool) -> tuple[Function, str, tuple[str, ...]]:
     """The function of the only node of `whole`, its text and the declarations it needs. quickly: compile it so."""
     n = whole.nodes[0]
@@ -44,7 +44,7 @@ def control_function(whole: Graph, name: str, function_of: Callable[[Node], Func
             own[str(symbol_of(n.attrs["size"]))] = head.call("i64", "llvm.smax.i64", f"i64 {count}", "i64 0")
         return symbols | own
 
-    frame = Frame(function_of, known, inlines=n.op is not sized)
+    frame = Frame(called_by, known, inlines=n.op is not sized)
     c = _Control(name, frame, n, operands, results)
     _EMIT[n.op](c)
     initial = initial_carries(n)  # each may lie where its result will
@@ -467,7 +467,7 @@ def _share(c: _Control, context: str) -> Frame:
         head.do(f"%error.at = getelementptr i8, ptr %context, i64 {8 * (len(words) - len(symbols) - 1)}")
         head.do("%error = load ptr, ptr %error.at")
         return {s: head.load("i64", "%context", 8 * (len(words) - len(symbols) + k)) for k, s in enumerate(symbols)}
-    frame = Frame(c.frame.function_of, known, inlines=False)
+    frame = Frame(c.frame.called_by, known, inlines=False)
     places = [frame.head.load("ptr", "%context", 8 * k) for k in range(len(n.inputs) + len(n.outputs))]
     rows, equal = frame.head.load("i64", "%context", 8 * len(words)), n.attrs["equal"]
     together = "1" if equal else frame.sizes.extent(n.attrs["together"])

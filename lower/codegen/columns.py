@@ -21,7 +21,7 @@ from loopwright.lower.codegen.evaluate import remember
 from loopwright.lower.codegen.fold_states import Fold, Joint, State
 from loopwright.lower.codegen.folds import cascade
 from loopwright.lower.codegen.machine import register_type
-from loopwright.lower.codegen.spans import Span
+from loopwright.lower.codegen.spans import Span, VectorSpan, cover
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Carried, Scope, alone, branch, loop
 from loopwright.lower.fusing import by_rows
@@ -61,7 +61,7 @@ def in_stripes(context: Context, statement: For, span: Span, over_vectors: OverV
 
 class _Stripes:
     def __init__(self, context: Context, statement: For, over_vectors: OverVectors, execute: Execute) -> None:
-        self.name, self.body = statement.index.name, statement.body
+        self.statement, self.name, self.body = statement, statement.index.name, statement.body
         self.over_vectors, self.execute = over_vectors, execute
         found = _passes(by_rows(self.body))
         whole = statement.lanes * statement.unroll
@@ -133,7 +133,7 @@ class _Stripes:
             def block(inner: Scope, at: str, state: list[str]) -> list[str]:
                 self._unless_few(here.at(inner), x, lambda c: self._clear(c, x, level - 1, part))
                 rows(inner, level - 1, at, _end(inner, at, x.sizes[level - 1], high))
-                self._unless_few(here.at(inner), x, lambda c: self.over_vectors(c, part, add))
+                self._unless_few(here.at(inner), x, lambda c: self._each(c, part, add))
                 return []
             loop(scope, low, high, str(x.sizes[level - 1]), (), block)
         self._clear(here, x, len(x.sizes), part)
@@ -193,7 +193,11 @@ class _Stripes:
     def _clear(self, here: Context, x: Column, level: int, part: Span) -> None:
         def clear(c: Context) -> None:
             self._store(c, x, level, part[0], x.folding.zero(c))
-        self.over_vectors(here, part, clear)
+        self._each(here, part, clear)
+
+    def _each(self, here: Context, part: Span, run: Callable[[Context], None]) -> None:
+        """`run` for each vector of the accumulators, which are near: one at a time is soon done, and little to compile."""
+        cover(here, self.statement, [VectorSpan(*part, 1)], self.statement.lanes, run, here.scope)
 
     def _merge(self, c: Context, x: Column, level: int, first: str, state: State) -> None:
         old = self._load(c, x, level, first)
