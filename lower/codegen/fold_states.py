@@ -116,12 +116,15 @@ class Fold:
     def at(self, scope: Scope, lanes: int) -> Lanes:
         return Lanes(scope, self.work, lanes, self.kernel.target, self.kernel.flags)
 
+    def registers(self, context: Context) -> list[str]:
+        """The body's value at the current point, in the registers of the work."""
+        x = context.evaluate(self.body)
+        return [convert(context.scope, register, x.dtype, self.work, context.lanes, self.kernel.target)
+                for register in context.spread(x)]
+
     def element(self, context: Context, index: str) -> State:
         """The body's value at the current point, as a state."""
-        x = context.evaluate(self.body)
-        parts = []
-        for register in context.spread(x):
-            parts.append(convert(context.scope, register, x.dtype, self.work, context.lanes, self.kernel.target))
+        parts = self.registers(context)
         if self.number is not None:
             return parts + [self.number] * context.parts
         if self.positions:
@@ -129,13 +132,17 @@ class Fold:
             parts += context.spread(where)
         return parts
 
-    def step(self, context: Context, state: State, index: str) -> State:
-        """One more point, after its stores; inactive lanes keep what they have."""
+    def before(self, context: Context) -> None:
+        """What is done at a point beside the fold."""
         for statement in self.also:
             if isinstance(statement, Store):
                 self.kernel.store(context, statement)
             else:
                 prefetch(context, statement)
+
+    def step(self, context: Context, state: State, index: str) -> State:
+        """One more point, after its stores; inactive lanes keep what they have."""
+        self.before(context)
         new = self._added(context, state) or \
             self.merge(context.scope, state, self.element(context, index), context.lanes, ordered=True)
         active = context.active()
@@ -190,7 +197,7 @@ class Fold:
             return self._first(scope, state[0], state[1], lanes)
         if self.monoid in ("max", "min") and is_float(self.work) and lanes > 1:
             some = any_lane(scope, self.at(scope, lanes).machine.compare("unordered", state[0], state[0]), lanes)
-            return [self._unless_nan(scope, some, self._most(scope, state[0], lanes))]
+            return [self._unless_nan(scope, some, self.most(scope, state[0], lanes))]
         kinds = [register_type(self.work), "i64"]
         while lanes > 1:
             half = lanes // 2
@@ -199,7 +206,7 @@ class Fold:
             lanes = half
         return state
 
-    def _most(self, scope: Scope, value: str, lanes: int) -> str:
+    def most(self, scope: Scope, value: str, lanes: int) -> str:
         """The extreme of a vector; any number where some is NaN."""
         is_max, element = self.monoid in ("max", "argmax"), register_type(self.work)
         while lanes > 1:
@@ -216,7 +223,7 @@ class Fold:
 
     def _first(self, scope: Scope, value: str, positions: str, lanes: int) -> State:
         """The extreme of a vector, and the first of the positions of those that are as extreme, or of the NaNs."""
-        top, element = self._most(scope, value, lanes), register_type(self.work)
+        top, element = self.most(scope, value, lanes), register_type(self.work)
         at, masks, kind = self.at(scope, lanes), vector_type("i1", lanes), vector_type("i64", lanes)
         extreme = splat_register(scope, element, top, lanes)
         if is_float(self.work):

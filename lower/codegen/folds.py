@@ -15,6 +15,7 @@ from loopwright.ir.loops import Index
 from loopwright.ir.nest import Prefetch, Reduction, Store, altered
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.context import Context, Value
+from loopwright.lower.codegen.extremes import Search, searched
 from loopwright.lower.codegen.fold_states import Fold, Joint, State
 from loopwright.lower.codegen.machine import vector_type
 from loopwright.lower.codegen.spans import Span, VectorSpan, masked, vector_spans
@@ -24,7 +25,7 @@ from loopwright.lower.codegen.text import Arm, Scope, branch, loop
 
 BLOCKS = (16, 16, 16, 16)  # additions in a row: blocks of blocks, blocks, iterations
 COUNTED = 1 << 24  # turns of a loop, whose vectors are counted in 32 bits
-BRIEF = 3  # turns of a loop over several vectors, without as many of which positions are found in single ones
+BRIEF, BRIEF_SEARCH = 4, 2  # turns of a loop over several vectors, without as many of which positions are found in single ones
 FEW = 64  # of several loops, which need no blocks
 Over = tuple[tuple[Index, Extent], ...]
 Partial = Callable[[Scope, str, str, bool], State]  # the fold of [low, high), from the identity; whether that surely has points
@@ -165,7 +166,7 @@ def _stretch(context: Context, folding: Fold | Joint, index: Index, extent: Exte
 
 def _spans(context: Context, folding: Fold | Joint, stretch: Extent | Span, lanes: int, unroll: int) -> list[VectorSpan]:
     """What covers a stretch. Positions of several vectors take long to become one: rows that are short go vector by vector."""
-    least = BRIEF * lanes * unroll if folding.positions else 0
+    least = (BRIEF if searched(folding) is None else BRIEF_SEARCH) * lanes * unroll if folding.positions else 0
     if isinstance(stretch, int) and stretch < least:
         unroll = 1
     spans = vector_spans(context, stretch, lanes, unroll, one_loop=not folding.also, singles=unroll > 2)
@@ -199,6 +200,8 @@ def _main(context: Context, folding: Fold | Joint, index: Index, extent: Extent,
             return [*found, inner.emit(f"add {number} {now[-1]}, {constant_text(1, place, lanes)}")]
 
         def joined(inner: Scope, runs: bool) -> State:
+            if (alone := searched(folding)) is not None:
+                return Search(alone, index.name, wide.at(inner), place).state(inner, low, high)
             found = loop(inner, low, high, str(step), start, body, runs=runs)
             return counted.located(wide.at(inner), low, found[:-1] if folding.positions else found)
         if runs or span.parts == 1 or isinstance(extent, int):
