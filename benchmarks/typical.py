@@ -35,6 +35,8 @@ def short_rows() -> list[Timing]:
               torch=lambda torch: lambda x: torch.amax(x, 1)),
         plain("products of rows, 100,000x6", (normal(100_000, 6),), lambda xp: lambda x: xp.prod(x, axis=1),
               torch=lambda torch: lambda x: torch.prod(x, 1)),
+        *(plain(f"norms of points, 100,000x{k}", (normal(100_000, k),), lambda xp: lambda x: xp.sqrt(xp.sum(x * x, axis=1)),
+                torch=lambda torch: lambda x: torch.linalg.vector_norm(x, dim=1)) for k in (2, 3, 4)),
         plain("rows over their norms, 20000x24", (normal(20_000, 24),),
               lambda xp: lambda x: x / xp.sqrt(xp.sum(x * x, axis=1, keepdims=True)),
               torch=lambda torch: torch.nn.functional.normalize),

@@ -298,6 +298,19 @@ class FewTerms:
 
 
 @dataclass(frozen=True)
+class FewInRows:
+    """Where the last axis of what is folded to one number a row, of symbolic size, turns out to have 2 to 4 positions, do the
+    same with its size known, by a schedule that the rules write for that: lanes run from row to row. Which size it is, is asked
+    at run time.
+
+    before: for i < m: { s = 0;  for k < n by 16, masked: s += x[i, k];  y[i] = s }
+    after:  if n == 2: for i by 16: y[i:i+16] = x[i:i+16, 0] + x[i:i+16, 1]
+            else if n == 3: ...
+            else: as before
+    """
+
+
+@dataclass(frozen=True)
 class FewUpdates:
     """Where the root is a scatter that combines rows, of symbolic size, with what is there, and these turn out to have 1 to 8
     elements, or 16, do the same with their size known, in one vector of as few lanes as hold it, or some at once: what was
@@ -431,9 +444,9 @@ class ParallelUpdates:
 
 
 Instruction = Inline | ComputeAt | Fuse | Vectorize | Unroll | Interleave | Split | Reorder | Distribute | Tensorize | Pack \
-    | Skip | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | FewColumns | FewSteps | FewTerms | FewUpdates | ByColumns \
-    | Squeeze | AddAlong | OnePass | Tiles | Jam | InRuns | InPlace | Threads | Bind | InShared | InRegisters | InTiles \
-    | InPasses | ByOwner | InAnyOrder | ParallelUpdates
+    | Skip | Parallel | Rfactor | PrefetchRow | ByRows | ShortRows | FewColumns | FewSteps | FewTerms | FewInRows \
+    | FewUpdates | ByColumns | Squeeze | AddAlong | OnePass | Tiles | Jam | InRuns | InPlace | Threads | Bind | InShared \
+    | InRegisters | InTiles | InPasses | ByOwner | InAnyOrder | ParallelUpdates
 Schedule = tuple[Instruction, ...]
 _KINDS: dict[str, type[Instruction]] = {kind.__name__: kind for kind in get_args(Instruction)}
 

@@ -17,10 +17,12 @@ from itertools import product as pairs_of
 from loopwright.ir.dims import Dim, Extent, product, substitute, symbol_of, symbols_in
 from loopwright.ir.graph import Graph, substitute_graph
 from loopwright.ir.nest import For, Nest, Store, Values, altered
+from loopwright.ir.ops.reductions import FOLDS, reduce_prod
 from loopwright.ir.schedule import (
     ByColumns,
     ComputeAt,
     FewColumns,
+    FewInRows,
     FewSteps,
     FewTerms,
     FewUpdates,
@@ -49,13 +51,16 @@ FEATURES, WINDOWS = VALUES, (3, 5, 7)  # of a convolution that has bodies of its
 WORDS = 16  # lanes of numbers of 4 bytes, of the longest vectors
 SPELLED = 50  # terms of its sum: with more, tiles are as quick
 UPDATED = *range(1, 9), 16  # elements of a row of updates
-Few = FewColumns | FewSteps | FewTerms | FewUpdates | ByColumns
+Few = FewColumns | FewSteps | FewTerms | FewInRows | FewUpdates | ByColumns
+_FOLDS = *FOLDS, reduce_prod
 
 
 def few_cases(region: Graph, x: Few) -> tuple[Values, ...]:
     """The values of symbols for which the region has a body of its own."""
     if isinstance(x, ByColumns):
         return _few_to_fold(region)
+    if isinstance(x, FewInRows):
+        return _few_in_rows(region)
     if isinstance(x, FewUpdates):
         name = symbol_of(region.results[0].type.shape[-1])
         return tuple([((name, k),) for k in UPDATED]) if name else ()
@@ -68,6 +73,16 @@ def _few_to_fold(region: Graph) -> tuple[Values, ...]:
     sizes = {n.inputs[0].type.shape[-1] for n in region.nodes if folds_columns(n)} if not shape else {shape[-1]}
     name = symbol_of(sizes.pop()) if len(sizes) == 1 and (adds or len(shape) < 2) else None
     return tuple([((name, k),) for k in (VALUES if len(shape) == 1 else ADDED) if k > 1]) if name else ()
+
+
+def _few_in_rows(region: Graph) -> tuple[Values, ...]:
+    """Those of the last axis of all that is folded, along which nothing is stored."""
+    folds = [n for n in region.nodes if n.op in _FOLDS]
+    sizes = {n.inputs[0].type.shape[-1] for n in folds}
+    name = symbol_of(sizes.pop()) if len(sizes) == 1 else None
+    along = all(n.attrs["axes"] == (n.inputs[0].type.rank - 1,) for n in folds)
+    stored = {s for v in region.results for x in v.type.shape for s in symbols_in(x)}
+    return tuple([((name, k),) for k in VALUES if k > 1]) if name and along and name not in stored and stored else ()
 
 
 def _few_positions(region: Graph, x: FewColumns | FewSteps) -> tuple[Values, ...]:
@@ -130,7 +145,8 @@ def with_few(region: Graph, x: Few, nest: Nest, fused: Sequence[Fuse], *, may_fa
         check(go_by_columns(region), x, "columns need one another")
     if isinstance(x, FewColumns):
         check(is_map and len(region.results) == 1, x, "the kernel does more than a map")
-    check(is_map or not has_short, x, "the kernel has ways of its own for short rows, which round otherwise")
+    other = is_map or not has_short or isinstance(x, FewInRows)
+    check(other, x, "the kernel has ways of its own for short rows, which round otherwise")
     return altered(nest, few=few, few_from=_filling(region, x, fused) if isinstance(x, FewColumns) else (0, 0))
 
 
@@ -170,8 +186,8 @@ def _in_whole_vectors(schedule: Schedule, region: Graph) -> Schedule:
 def spelled_out(schedule: Schedule, region: Graph) -> Schedule:
     """The schedule of such a region, of a kernel with this one: where columns are few, lanes run along the axis before."""
     few = next(x for x in schedule if isinstance(x, Few))
-    if isinstance(few, ByColumns):
-        return tuple([x for x in schedule if not isinstance(x, ByColumns | Squeeze)])
+    if isinstance(few, ByColumns | FewInRows):
+        return tuple([x for x in schedule if not isinstance(x, ByColumns | FewInRows | Squeeze)])
     if isinstance(few, FewUpdates):
         return _in_whole_vectors(tuple([x for x in schedule if x != few]), region)
     if isinstance(few, FewSteps):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from loopwright.ir.loops import Load, Prefix, Reduce, Scatter, walk
 from loopwright.ir.nest import For, Reduction, Store
 from loopwright.ir.ops.windows import windows
-from loopwright.ir.schedule import FewSteps, FewUpdates, Fuse, Instruction, Schedule, ShortRows, Squeeze, Vectorize
+from loopwright.ir.schedule import FewInRows, FewSteps, FewUpdates, Fuse, Instruction, Schedule, ShortRows, Squeeze, Vectorize
 from loopwright.lower.by_columns import adds_up
 from loopwright.lower.contractions import is_contraction
 from loopwright.lower.few_columns import few_cases, go_by_columns
@@ -47,6 +47,12 @@ def few_steps(s: Survey, schedule: Schedule, scheduled: Scheduled) -> list[Instr
              if lane not in walk(x.index[-1]) and any(lane in walk(part) for part in x.index[:-1])}
     steps = [FewSteps(k) for k in range(len(s.region.params)) if f"x{k}" in apart]
     return [*[x for x in steps if few_cases(s.region, x)][:1]]
+
+
+def few_in_rows(s: Survey, schedule: Schedule) -> list[Instruction]:
+    """Such folds of rows, where short ones go side by side."""
+    is_short = any(isinstance(x, ShortRows) for x in schedule)
+    return [FewInRows()] if is_short and few_cases(s.region, FewInRows()) else []
 
 
 def few_updates(s: Survey, schedule: Schedule) -> list[Instruction]:

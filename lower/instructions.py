@@ -16,6 +16,7 @@ from loopwright.ir.schedule import (
     ComputeAt,
     Distribute,
     FewColumns,
+    FewInRows,
     FewSteps,
     FewTerms,
     FewUpdates,
@@ -67,7 +68,7 @@ class Decisions:
     owned: bool = False
     by_rows: bool = False
     short: ShortRows | None = None
-    few: FewColumns | FewSteps | FewTerms | FewUpdates | ByColumns | None = None
+    few: FewColumns | FewSteps | FewTerms | FewInRows | FewUpdates | ByColumns | None = None
     squeezes: bool = False
     tiled: bool = False
     jam: Jam | None = None
@@ -115,7 +116,7 @@ def decisions_of(region: Graph, schedule: Schedule) -> Decisions:
                 d.by_rows = True
             case ShortRows():
                 d.short = x
-            case FewColumns() | FewSteps() | FewTerms() | FewUpdates() | ByColumns():
+            case FewColumns() | FewSteps() | FewTerms() | FewInRows() | FewUpdates() | ByColumns():
                 check(d.few is None, x, "one axis has few positions")
                 d.few = x
             case Squeeze():

@@ -16,7 +16,7 @@ from loopwright.ir.dims import evaluate, symbol, symbols_in
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.graph import Graph, Node, substitute_graph
 from loopwright.ir.nest import Nest, altered
-from loopwright.ir.schedule import ByColumns, InPlace, Schedule
+from loopwright.ir.schedule import ByColumns, FewInRows, InPlace, Schedule
 from loopwright.ir.source import Source
 from loopwright.lower.blocking import blocked
 from loopwright.lower.by_columns import adds_up, in_columns, is_sum, sums_apart
@@ -203,7 +203,8 @@ class _Module:
                 return parts
             inner = _by_columns(few, schedule, name, self.target) if by_columns and not adds else None
             if inner is None:
-                found = build_nest(few, spelled_out(schedule, few), name)
+                in_rows = squeezed_schedule(few, self.target, schedule) if FewInRows() in schedule else None
+                found = build_nest(few, in_rows or spelled_out(schedule, few), name)
                 alike = found.sites == scheduled.sites  # else its errors would name another line
                 inner = found.nest if alike else altered(nest, name=name, few=(), ones=None)
             inner = altered(inner, symbols=nest.symbols)

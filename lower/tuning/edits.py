@@ -12,6 +12,7 @@ from loopwright.ir.schedule import (
     ComputeAt,
     Distribute,
     FewColumns,
+    FewInRows,
     FewSteps,
     FewTerms,
     FewUpdates,
@@ -43,7 +44,7 @@ from loopwright.ir.schedule import (
 _ORDER: tuple[tuple[type[Instruction], ...], ...] = (
     (Inline, ComputeAt, AddAlong), (Interleave,), (Threads,), (Bind,), (Vectorize, Unroll), (PrefetchRow,), (Fuse,), (Rfactor,),
     (Split, Reorder, Distribute, Tensorize, Pack, Skip), (Parallel, ParallelUpdates), (ByRows,), (OnePass,), (ShortRows,),
-    (FewColumns, FewSteps, FewTerms, FewUpdates, ByColumns, Squeeze),
+    (FewColumns, FewSteps, FewTerms, FewInRows, FewUpdates, ByColumns, Squeeze),
     (Tiles, Jam),
     (InShared, InRegisters, InTiles, ByOwner, InAnyOrder, InRuns), (InPlace,))
 _RANK = {kind: k for k, kinds in enumerate(_ORDER) for kind in kinds}
@@ -73,8 +74,8 @@ def topic(x: Instruction) -> object:
             return "threads"
         case PrefetchRow(stage) | OnePass(stage) | Rfactor(stage):
             return type(x), stage
-        case ByRows() | ShortRows() | FewColumns() | FewSteps() | FewTerms() | FewUpdates() | ByColumns() | Squeeze() \
-                | Tiles() | Jam() | InRuns() | ParallelUpdates():
+        case ByRows() | ShortRows() | FewColumns() | FewSteps() | FewTerms() | FewInRows() | FewUpdates() | ByColumns() \
+                | Squeeze() | Tiles() | Jam() | InRuns() | ParallelUpdates():
             return type(x)
     return "loops"
 
