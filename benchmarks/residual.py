@@ -59,8 +59,8 @@ def _by_windows(library):
 
 def _torch_windows(torch):
     def conv(x, w, stride):
-        size = w.shape[0]
-        low, high = (size - stride) // 2 if size > stride else 0, -(-(size - stride) // 2) if size > stride else 0
+        past = max(w.shape[0] - stride, 0)
+        low, high = past // 2, past - past // 2
         y = torch.nn.functional.pad(x.permute(0, 3, 1, 2), (low, high, low, high))
         return torch.nn.functional.conv2d(y, w.permute(3, 2, 0, 1), stride=stride).permute(0, 2, 3, 1)
     return conv

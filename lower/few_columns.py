@@ -1,5 +1,5 @@
-"""Loops along, and steps over, a last axis that turns out to have few elements, as the channels of images; sums over little
-windows of such.
+"""Loops along, steps over and folds of a last axis that turns out to have few elements, as the channels of images and the
+coordinates of points; sums over little windows of such.
 
 A loop over three elements inside one over pixels costs more than what it does, and numbers that lie three apart are
 loaded one by one. Where the number of elements is known, they are spelled out, with lanes from pixel to pixel; where it is

@@ -161,7 +161,7 @@ class _Module:
             return self._later(self.apart, scheduled, name)
         alone = _ones(scheduled.nest, sizes)
         nest = _without_ones(n, scheduled, name, alone, self.target) if alone else scheduled.nest
-        few = tuple([x for x in nest.few if all(sizes.get(symbol, k) == k for symbol, k in x)])
+        few = tuple([x for x in nest.few if all(sizes.get(s, k) == k for s, k in x)])
         nest = altered(nest, few=few, ones=None if self.apart is None else nest.ones)
         made = emit_nest(nest, self.target, self.fast_math, apart=self.apart is not None)
         few_columns = self._few_columns(n.regions[0], n.attrs["schedule"], replace(scheduled, nest=nest))
