@@ -105,8 +105,10 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     # the same for sqrt u <= 1/4
     "ATAN": (odd(mp.atan, -1 / 3), 0, 0.0626, None, 8),
     # erf(sqrt u) / sqrt u - 1 for sqrt u <= 1, without its constant's leading part
-    "ERF": (around_zero(lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1, float(2 / mp.sqrt(mp.pi) - 1)), 0, 1, None, 13),
-    # -log(1 - erf(c + t)) left and right of 2.5, around the middle c of the interval
+    "ERF": (around_zero(lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1, float(2 / mp.sqrt(mp.pi) - 1)), 0, 1, 6, 13),
+    # -log(1 - erf(2.2 + t)) for 1 to 3.97
+    "ERFC": (shifted(beyond, mp.mpf("2.2")), -1.2, 1.77, 8, None),
+    # the same left and right of 2.5, around the middle c of the interval
     "ERFC_NEAR": (shifted(beyond, ERFC_CENTRE), -0.751, 0.751, None, 16),
     "ERFC_FAR": (shifted(beyond, 4.25), -1.75, 1.75, None, 15),
     # ((1 + u)^(1/3) - 1) / u in the intervals of the cube root's tables

@@ -50,6 +50,7 @@ from loopwright.kernels.maths_writer import (
 
 ERF = {32: Pieces(t.ERF_SLOPE32, t.ERF_PIECES32), 64: Pieces(t.ERF_SLOPE64, t.ERF_PIECES64)}
 ERFCX = {32: Pieces(t.ERFCX_SLOPE32, t.ERFCX_PIECES32), 64: Pieces(t.ERFCX_SLOPE64, t.ERFCX_PIECES64)}
+ERFC_CENTRE32 = 2.2  # what -log(1 - erf) is fitted around
 ERF_FLAT = {32: t.ERF_END32, 64: t.ERF_END64}  # from there on erf is 1
 ERFC_PLAIN = {32: 9.19, 64: 26.54}  # up to there erfc is a normal number
 ERFC_END = {32: t.ERFCX_END32, 64: t.ERFCX_END64}  # from there on it is 0
@@ -59,9 +60,19 @@ ERFC_END = {32: t.ERFCX_END32, 64: t.ERFCX_END64}  # from there on it is 0
 def erf(m: Writer, x: str) -> str:
     """Polynomials by pieces; x itself is what they are added to near 0."""
     a = m.abs(x)
-    if m.bits == 64 and not m.has_tables:
-        return _erf_of_polynomials(m, x, a)
+    if not m.has_tables:
+        return (_erf_single if m.bits == 32 else _erf_of_polynomials)(m, x, a)
     return m.copysign(by_pieces(m, m.minimum(ERF_FLAT[m.bits], a), ERF[m.bits], beside_argument=True), x)
+
+
+def _erf_single(m: Writer, x: str, a: str) -> str:
+    """f32: one polynomial below 1; beyond it 1 - e^-P(x)."""
+    small = m.fma(horner(m, m.mul(x, x), t.ERF32), x, x)
+    p = estrin(m, m.sub(m.minimum(ERF_FLAT[32], a), ERFC_CENTRE32), t.ERFC32)
+    n, r = reduced(m, m.neg(p))
+    power = m.from_bits(m.shl(m.iadd(m.to_int(n), format_of(m).bias), format_of(m).mantissa))
+    far = m.fma(m.neg(expm1_near(m, r)), power, m.sub(1.0, power))
+    return m.select(m.compare("lt", a, 1.0), small, m.copysign(far, x))
 
 
 def _erf_of_polynomials(m: Writer, x: str, a: str) -> str:

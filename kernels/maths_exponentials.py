@@ -172,21 +172,20 @@ def expm1_twice(m: Writer, x: str, times: float = 1.0, order: Order = horner) ->
     return y, m.fma(more, power, m.sub(most, y))
 
 
-def _expm1_of_polynomial(m: Writer, x: str) -> str:
-    """e^x - 1 for x below overflow and above -2 flat, as (2^(n-1) p + (2^(n-1) - 1/2)) 2, which does not overflow early."""
+def half_of_expm1(m: Writer, x: str) -> str:
+    """(e^x - 1) / 2 for x below overflow and above -2 flat, as 2^(n-1) p + (2^(n-1) - 1/2), which does not overflow early."""
     f = format_of(m)
     n, r = reduced(m, x)
     more = m.mul(polynomial(m, r, t.EXP32, t.EXP64), m.mul(r, r))  # beside r
     half = m.from_bits(m.shl(m.iadd(m.to_int(n), f.bias - 1), f.mantissa))
-    y = m.fma(more, half, m.fma(r, half, m.sub(half, 0.5)))
-    return m.add(y, y)
+    return m.fma(more, half, m.fma(r, half, m.sub(half, 0.5)))
 
 
 def expm1(m: Writer, x: str) -> str:
     f = format_of(m)
     if m.bits == 32 or not m.has_tables:
-        y = _expm1_of_polynomial(m, clamp(m, x, -2 * f.flat, f.overflow))
-        return m.select(m.compare("lt", m.abs(x), 2.0 ** -(f.mantissa + 3)), x, y)
+        y = half_of_expm1(m, clamp(m, x, -2 * f.flat, f.overflow))
+        return m.select(m.compare("lt", m.abs(x), 2.0 ** -(f.mantissa + 3)), x, m.add(y, y))
     usual = m.copysign(expm1_twice(m, m.maximum(-2 * f.flat, x))[0], x)
     return m.rarely(m.compare("gt", x, f.plain), usual, lambda inner: inner.apart("expm1_far", (x,), exp))
 

@@ -12,6 +12,7 @@ from loopwright.kernels.maths_exponentials import (
     clamp,
     expm1_twice,
     format_of,
+    half_of_expm1,
     log,
     log1p,
     log_core,
@@ -59,21 +60,26 @@ def cosh(m: Writer, x: str) -> str:
 
 def tanh(m: Writer, x: str) -> str:
     """Polynomials by pieces; from FLAT on it is 1."""
-    if m.bits == 64 and not m.has_tables:
+    if not m.has_tables:
         return _tanh_of_exponential(m, x)
     pieces = TANH32 if m.bits == 32 else TANH64
     return m.copysign(by_pieces(m, m.minimum(FLAT[m.bits], m.abs(x)), pieces), x)
 
 
 def _tanh_of_exponential(m: Writer, x: str) -> str:
-    """f64: t / (t + 2) with t = e^(2|x|) - 1; the quotient takes back what rounding took from it and from both."""
-    size = m.minimum(format_of(m).flat, m.abs(x))
-    u, more = expm1_twice(m, size, 2.0, estrin)
-    divisor, lost = quick_two_sum(m, 2.0, u)  # which of them is larger makes no difference: the sum less 2 is exact
+    """t / (t + c) with t = c/2 (e^(2|x|) - 1); the quotient takes back what rounding took from it and from both, in f32 but from
+    the exponential."""
+    if m.bits == 32:
+        size = m.minimum(FLAT[32], m.abs(x))
+        c, u, more = 1.0, half_of_expm1(m, m.add(size, size)), ""
+    else:
+        size = m.minimum(format_of(m).flat, m.abs(x))
+        c, (u, more) = 2.0, expm1_twice(m, size, 2.0, estrin)
+    divisor, lost = quick_two_sum(m, c, u)  # which of them is larger makes no difference: the sum less c is exact
     inverse = m.div(1.0, divisor)
     y = m.mul(u, inverse)
-    off = m.add(m.fma(m.neg(y), lost, cancelling(m, m.neg(y), divisor, u)), more)
-    return m.copysign(m.fma(off, inverse, y), x)
+    off = m.fma(m.neg(y), lost, cancelling(m, m.neg(y), divisor, u))
+    return m.copysign(m.fma(m.add(off, more) if more else off, inverse, y), x)
 
 
 # ---- inverses -----------------------------------------------------------------------------------

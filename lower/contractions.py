@@ -24,7 +24,7 @@ from loopwright.lower.target import Target
 from loopwright.lower.tiling import AMX, PARTS, SQUARE, block_of, factors, go_in_pairs, loops, may_fill, pairs_of
 from loopwright.lower.window_rows import shares_windows
 
-MOST_TERMS = 256  # after which a tile's sums are added to memory
+MOST_TERMS, FEWER_TERMS = 256, 128  # after which a tile's sums are added to memory; where there are few of them
 PANEL_BYTES = 1 << 15  # of the columns' factors, which stay in the first cache from tile to tile
 ROW_BYTES = 4096  # of a block's sums, which stay in the second cache with the factors of its rows
 FEATURE_BYTES = 256  # of a row of a convolution's factors: those of 9 positions and 512 terms stay in the second cache
@@ -149,9 +149,9 @@ class Tile:
     unit: str = ""
 
 
-def _of_vectors(heights: tuple[int, ...], lanes: int, vectors: int, bytes_each: int) -> Tile:
+def _of_vectors(heights: tuple[int, ...], lanes: int, vectors: int, bytes_each: int, most_terms: int = MOST_TERMS) -> Tile:
     columns = lanes * vectors
-    depth = min(PANEL_BYTES // (columns * bytes_each), MOST_TERMS)
+    depth = min(PANEL_BYTES // (columns * bytes_each), most_terms)
     return Tile(heights, lanes, columns, depth, BLOCK_TERMS // depth // heights[0] * heights[0])
 
 
@@ -169,7 +169,7 @@ def tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
     vectors = next((v for v in (1, 2) if isinstance(columns, int) and columns <= v * lanes and v < most), most)
     height = (target.vector_registers - vectors - 1) // vectors
     heights = tuple(sorted({height, min(height, 2 if vectors > 2 else 4), 1}, reverse=True))
-    return _of_vectors(heights, lanes, vectors, bytes_each)
+    return _of_vectors(heights, lanes, vectors, bytes_each, FEWER_TERMS if target.is_short_of_registers else MOST_TERMS)
 
 
 def high_tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:

@@ -120,7 +120,7 @@ def _for_any_sizes(s: Survey, target: Target, *, few_rows: bool = False) -> tupl
 
 def _surveyed(region: Graph, target: Target) -> Survey:
     """What is read, with a short last axis spelled out, unless its loop can be made one with the one around it."""
-    s = survey(region, *((MOST_COLUMNS, MOST_CHANNELS) if target.has_masks else (MOST_INTERLEAVED, MOST_INTERLEAVED)))
+    s = survey(region, MOST_COLUMNS, MOST_CHANNELS if target.has_masks else MOST_INTERLEAVED)
     flat, rank = survey(region, 0) if s.loops < len(s.index) else s, len(s.index)
     if flat.loops == s.loops:
         return s
@@ -176,8 +176,9 @@ def _lanes_rules(s: Survey, placement: list[Instruction], target: Target) -> lis
         for k in folds:
             e = s.stages[k].expr
             assert isinstance(e, Reduce)
-            most = 4 if e.monoid in ("argmax", "argmin") else 8
-            each, unroll = lanes, _in_flight(s, most, _pass_of(s, placement, k))
+            together = _pass_with(s, k)
+            most = 4 if e.monoid in ("argmax", "argmin") else 8 // len(together) if target.is_short_of_registers else 8
+            each, unroll = lanes, _in_flight(s, max(most, 1), _pass_of(s, placement, together))
             if s.level < s.loops and _row_cost(s, k) < WORTH_KEEPING:
                 each = min(lanes, target.memory_bits // (8 * widest(s, in_memory=True)))
                 unroll = unroll if each == lanes else max(unroll, 4)
@@ -270,8 +271,8 @@ def _in_flight(s: Survey, most: int, stages: Iterable[int]) -> int:
     return most if cost < EXPENSIVE else 2 if cost < long else 1
 
 
-def _pass_of(s: Survey, placement: list[Instruction], fold: int) -> set[int]:
-    """The stages of which a reduction, and those that may share its pass, compute elements: these wait for as many others."""
+def _pass_with(s: Survey, fold: int) -> set[int]:
+    """A reduction, and those that may share its pass."""
     together: set[int] = set()
     for k in [k for k, r in enumerate(s.stages) if isinstance(r.expr, Reduce)]:
         if together & _read_by(s, k):
@@ -279,7 +280,12 @@ def _pass_of(s: Survey, placement: list[Instruction], fold: int) -> set[int]:
                 break
             together = set()
         together.add(k)
-    return {x for k in together for x in _computed_by(s, placement, k)}
+    return together
+
+
+def _pass_of(s: Survey, placement: list[Instruction], folds: set[int]) -> set[int]:
+    """The stages of which a pass with some reductions computes elements: these wait for as many others."""
+    return {x for k in folds for x in _computed_by(s, placement, k)}
 
 
 def _computed_by(s: Survey, placement: list[Instruction], stage: int) -> set[int]:

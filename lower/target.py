@@ -15,14 +15,16 @@ from loopwright.ir.types import BOOL
 from loopwright.lower.runtime.lazy import LLVM_LOCK, llvm
 
 TILES = frozenset(("amx-tile", "amx-bf16", "avx512bf16"))
+FIRST, SECOND = 0, 2  # Linux's numbers for a processor's own caches of data
+MOST_CACHED = 1 << 20  # bytes: where the second cache holds more, what is said of it was measured as if it held so much
 ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18  # the system call, and what it is told: Linux on x86-64
 
 
 @dataclass(frozen=True)
 class Target:
     """`features` is LLVM's feature string (`+avx2,-sse4a`); `vector_bits` the widest register the generator may use;
-    `cache_bytes` what a processor's own cache holds, `near_cache_bytes` what the one before it does; `has_tiles` whether this
-    process may use the tile registers of AMX, and its products of bf16."""
+    `cache_bytes` what a processor's second cache holds, or a part of it, `near_cache_bytes` what the first does; `has_tiles`
+    whether this process may use the tile registers of AMX, and its products of bf16."""
 
     triple: str
     cpu: str
@@ -96,6 +98,11 @@ class Target:
         """How many vector registers there are."""
         return 32 if self.has_masks or self.is_arm64 else 16
 
+    @property
+    def is_short_of_registers(self) -> bool:
+        """Whether tiles take all vector registers, so that each of their loads has to have its turn: x86 without AVX-512."""
+        return self.is_x86 and self.vector_registers <= 16
+
     def lanes(self, dtype: np.dtype) -> int:
         """How many elements of dtype fill one register; at least 1."""
         return max(1, self.vector_bits // (8 if dtype == BOOL else 8 * dtype.itemsize))
@@ -121,7 +128,8 @@ def _host_target_within(limit: int, binding: Any) -> Target:
     bits = 512 if features.get("avx512f") else 256 if features.get("avx2") else 128
     text = ",".join(("+" if on else "-") + name for name, on in sorted(features.items()))
     cpu = str(binding.get_host_cpu_name()) if limit >= 512 else _plain_cpu(triple)
-    made = Target(triple, cpu, text, min(bits, limit), _cache_bytes(), _near_cache_bytes())
+    caches = min(_cache_bytes(SECOND, MOST_CACHED), MOST_CACHED), _cache_bytes(FIRST, 1 << 15)
+    made = Target(triple, cpu, text, min(bits, limit), *caches)
     return replace(made, has_tiles=made.has_masks and made.enabled >= TILES and _may_use_tiles())
 
 
@@ -133,21 +141,14 @@ def _may_use_tiles() -> bool:
     return bool(asked == 0)
 
 
-def _cache_bytes() -> int:
-    """The second-level cache; 1 MiB where the system does not say."""
-    name = "SC_LEVEL2_CACHE_SIZE"
-    known = os.sysconf(name) if name in getattr(os, "sysconf_names", {}) else 0
-    return known if known > 0 else 1 << 20
-
-
-def _near_cache_bytes() -> int:
-    """The first-level cache of data, which Linux tells in KiB; 32 KiB elsewhere."""
+def _cache_bytes(index: int, usual: int) -> int:
+    """What one of a processor's caches holds, by Linux's number for it; `usual` elsewhere."""
     try:
-        with open("/sys/devices/system/cpu/cpu0/cache/index0/size", encoding="ascii") as f:
+        with open(f"/sys/devices/system/cpu/cpu0/cache/index{index}/size", encoding="ascii") as f:
             size = f.read().strip()
     except OSError:
         size = ""
-    return int(size[:-1]) << 10 if size.endswith("K") and size[:-1].isdigit() else 1 << 15
+    return int(size[:-1]) << 10 if size.endswith("K") and size[:-1].isdigit() else usual
 
 
 def _beyond_sse2(name: str) -> bool:

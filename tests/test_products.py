@@ -204,6 +204,10 @@ def test_other_targets_have_their_own_text(features, bits, own):
 
 
 @pytest.mark.parametrize("vectors", [1, 2, 3, 4])
-def test_all_that_a_tile_reads_at_once_has_registers(vectors):
-    for height in heights(host_target(), vectors):
-        assert height * vectors + height + vectors <= host_target().vector_registers
+@pytest.mark.parametrize(("features", "bits", "factors"), [
+    ("+avx2,+fma", 256, 1), ("+avx512f,+avx512vl,+avx512dq,+avx512bw,+fma", 512, None)])
+def test_all_that_a_tile_reads_at_once_has_registers(vectors, features, bits, factors):
+    """All factors of a term, or, where registers are few, of one row."""
+    target = Target("x86_64-unknown-linux-gnu", "x86-64", features, bits)
+    for height in heights(target, vectors):
+        assert height * vectors + vectors + (factors or height) <= target.vector_registers

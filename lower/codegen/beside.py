@@ -11,7 +11,7 @@ from loopwright.ir.nest import For, Statement, Store, altered
 from loopwright.lower.codegen.addresses import locate
 from loopwright.lower.codegen.context import Context
 from loopwright.lower.codegen.machine import memory_type
-from loopwright.lower.codegen.spans import masked
+from loopwright.lower.codegen.spans import mostly_whole
 from loopwright.lower.codegen.text import Scope, loop
 from loopwright.lower.codegen.transposes import SIZES, WAYS, name_of
 from loopwright.lower.short_rows import ELEMENT, Beside, Panel, lengths
@@ -73,7 +73,7 @@ class _Blocks:
             self.context.kernel.forget()
             here = altered(self.context, lanes=rows.lanes, parts=1, vector=rows.row.name)
             here = here.bind_index(rows.row.name, at, inner).bind_index(rows.block.name, at, inner)
-            here = masked(here, rows.row.name, self.high, scope)
+            here = mostly_whole(here, rows.row.name, self.high, scope)
             for panel in rows.read:
                 self._copy(here, panel, at, back=False)
             self.run(here, rows.body)

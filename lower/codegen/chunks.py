@@ -21,7 +21,6 @@ import numpy as np
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type, vector_type
 from loopwright.lower.codegen.small import (
     LINE,
-    WIDEST,
     Ahead,
     call_panel,
     element,
@@ -30,7 +29,7 @@ from loopwright.lower.codegen.small import (
     is_far,
     load_first,
     panels,
-    widths_of,
+    widest,
 )
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.codegen.transposing import transposed
@@ -47,12 +46,12 @@ SOON = 32  # terms of a block for as many rows: processors see coming what lies 
 
 def terms_of(target: Target) -> int:
     """The terms of a chunk, which takes at most two thirds of the first cache."""
-    return LONG if 3 * LONG * WIDEST * target.vector_bits // 8 <= 2 * target.near_cache_bytes else SHORT
+    return LONG if 3 * LONG * widest(target) * target.vector_bits // 8 <= 2 * target.near_cache_bytes else SHORT
 
 
 def stays(dtype: np.dtype, target: Target) -> list[tuple[str, str, int]]:
     """Tests of sizes, one of which holds where a right side comes from a cache, or lies along memory in one panel."""
-    return [("nk", "sle", target.cache_bytes // 2 // dtype.itemsize), ("n", "sle", WIDEST * target.lanes(dtype))]
+    return [("nk", "sle", target.cache_bytes // 2 // dtype.itemsize), ("n", "sle", widest(target) * target.lanes(dtype))]
 
 
 def name_of(dtype: np.dtype, turned: bool) -> str:
@@ -86,7 +85,7 @@ class _Chunks:
     def __init__(self, dtype: np.dtype, target: Target, turned: bool, function: Function) -> None:
         self.dtype, self.target, self.turned, self.function = dtype, target, turned, function
         self.kind, self.lanes, self.long = memory_type(dtype), target.lanes(dtype), terms_of(target)
-        self.chunk = function.slot(self.long * WIDEST * self.lanes, self.kind, 64)
+        self.chunk = function.slot(self.long * widest(target) * self.lanes, self.kind, 64)
         self.far = is_far(function.root, dtype, target, "%m", "%n")
         self.depth = str(DEPTH) if turned else self._depth(function.root)
         self.length = str(self.long) if turned else self._length(function.root)
@@ -120,7 +119,7 @@ class _Chunks:
 
     def _whole(self, scope: Scope) -> Carried:
         """Blocks of rows, in them blocks of terms. Rows with terms far apart are copied, where there are columns enough."""
-        most = even(scope, "%m", ROWS, heights(self.target, widths_of(self.target)[-1])[0])
+        most = even(scope, "%m", ROWS, heights(self.target, widest(self.target))[0])
         apart = scope.emit(f"add i64 {_least(scope, '%k', DEPTH)}, {2 * self.lanes - 1}")
         apart = scope.emit(f"and i64 {apart}, {-self.lanes}")
         far = scope.emit(f"icmp sge i64 %a.term, {FAR // self.dtype.itemsize}")
@@ -163,7 +162,7 @@ class _Chunks:
             branch(inner, copied, make)
             place = inner.emit(f"add i64 {inner.emit(f'mul i64 {row}, %a.row')}, {inner.emit(f'mul i64 {term}, %a.term')}")
             a = inner.emit(f"select i1 {copied}, ptr {copy}, ptr {element(inner, self.kind, '%a', place)}")
-            panels(inner, self.dtype, self.target, ("%begin", "%end"),
+            panels(inner, self.dtype, self.target, widest(self.target), ("%begin", "%end"),
                    partial(self._panel, _Block(a, steps, c, count, (term, end))))
             return []
         loop(scope, "0", "%k", self.depth, (), depth)
@@ -171,13 +170,13 @@ class _Chunks:
 
     def _panel(self, block: _Block, scope: Scope, v: int, at: str, left: str) -> None:
         """A panel of a block, chunk by chunk."""
-        sums, wide = element(scope, self.kind, block.sums, at), str(WIDEST * self.lanes)
+        sums, wide = element(scope, self.kind, block.sums, at), str(widest(self.target) * self.lanes)
 
         def chunk(inner: Scope, term: str, now: list[str]) -> list[str]:
             many = _least(inner, inner.emit(f"sub i64 %k, {term}"), self.length)
             past = inner.emit(f"mul i64 {inner.emit(f'sub i64 {term}, {block.span[0]}')}, {block.steps[1]}")
             a, again = element(inner, self.kind, block.left, past), inner.emit(f"icmp ne i64 {term}, 0")
-            ahead = self._ahead(inner, v, at, term, block) if v == widths_of(self.target)[-1] else None
+            ahead = self._ahead(inner, v, at, term, block) if v == widest(self.target) else None
             if self.turned:
                 inner.do(f"call void @{name_of(self.dtype, True)}_copy(ptr {self.chunk}, i64 {wide}, ptr %b, i64 {term}, "
                          f"i64 {many}, i64 {at}, i64 {v}, i64 %n, i64 %b.line)")

@@ -43,10 +43,12 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """The active lanes; `outer` is the mask that this one narrows."""
+    """The active lanes; `outer` is the mask that this one narrows; `whole`: a register that says whether all are active, where
+    they mostly are."""
 
     value: Value
     outer: Mask | None
+    whole: str = ""
 
 
 @dataclass(eq=False)

@@ -14,7 +14,7 @@ from loopwright.lower.codegen.machine import memory_type, suffix, vector_type
 from loopwright.lower.codegen.memory import from_register, lane_mask, width
 from loopwright.lower.codegen.text import Scope
 
-MOST_ELSEWHERE = 4  # columns where no instruction takes its lanes from two registers
+WOVEN = 4  # columns, with more of which rows are stored in pieces where no instruction takes its lanes from two registers
 
 
 def columns_at(context: Context, body: Sequence[Statement], at: int) -> list[Store]:
@@ -24,7 +24,7 @@ def columns_at(context: Context, body: Sequence[Statement], at: int) -> list[Sto
         return []
     buffer = context.kernel.buffers[first.buffer]
     count = buffer.shape[-1]
-    if not isinstance(count, int) or count < 2 or (count > MOST_ELSEWHERE and not context.kernel.target.has_masks):
+    if not isinstance(count, int) or count < 2:
         return []
     found = [s for s in body[at:at + count] if isinstance(s, Store)]
     if len(found) != count:
@@ -49,6 +49,10 @@ def store_columns(context: Context, stores: Sequence[Store]) -> None:
     kind, masks = vector_type(element, lanes), vector_type("i1", lanes)
     for part in range(context.parts):
         columns = [from_register(context, scope, v[part], buffer.dtype, lanes) for v in values]
+        if mask is None and count > WOVEN and not kernel.target.has_masks:
+            place = scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {part * count * lanes}")
+            _store_pieces(scope, element, columns, lanes, place)
+            continue
         wanted = [] if mask is None else interleaved(scope, masks, [mask[0][part]] * count, lanes)
         for k, raw in enumerate(interleaved(scope, kind, columns, lanes)):
             pointer = scope.emit(f"getelementptr {element}, ptr {address.pointer}, i64 {(part * count + k) * lanes}")
@@ -58,6 +62,25 @@ def store_columns(context: Context, stores: Sequence[Store]) -> None:
             scope.run(f"llvm.masked.store.{suffix(kind)}.p0", [
                 (kind, raw), ("ptr", pointer), ("i32", str(width(element))), (masks, wanted[k])])
     kernel.wrote(buffer.name)
+
+
+def _store_pieces(scope: Scope, element: str, columns: Sequence[str], lanes: int, place: str) -> None:
+    """Rows in pieces of 2, 4, 8 elements and more, each from as many columns, which are halved again and again."""
+    at, kind = 0, vector_type(element, lanes)
+    while at < len(columns):
+        wide = min(lanes, 1 << (len(columns) - at).bit_length() - 1)
+        found, many = interleaved(scope, kind, columns[at:at + wide], lanes), lanes // wide
+        for row in range(lanes):
+            vector, first = found[row // many], row % many * wide
+            if wide == 1:
+                piece = scope.emit(f"extractelement {kind} {vector}, i32 {row}")
+            elif wide == lanes:
+                piece = vector
+            else:
+                piece = _shuffled(scope, kind, (vector, vector), range(first, first + wide))
+            to = scope.emit(f"getelementptr {element}, ptr {place}, i64 {row * len(columns) + at}")
+            scope.do(f"store {vector_type(element, wide)} {piece}, ptr {to}, align {width(element)}")
+        at += wide
 
 
 def interleaved(scope: Scope, kind: str, columns: Sequence[str], lanes: int) -> list[str]:

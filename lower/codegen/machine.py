@@ -58,6 +58,14 @@ SIGNED_COMPARE = {"lt": "slt", "le": "sle", "eq": "eq", "ne": "ne", "gt": "sgt",
 UNSIGNED_COMPARE = {"lt": "ult", "le": "ule", "eq": "eq", "ne": "ne", "gt": "ugt", "ge": "uge"}
 
 
+def in_turn(scope: Scope, target: Target, kind: str, values: Sequence[str]) -> None:
+    """Let what follows be loaded after these values are there, where vector registers are few: LLVM else loads all factors of a
+    tile first, and keeps its sums in memory."""
+    if target.is_short_of_registers:
+        constraints, given = "x," * len(values), ", ".join(f"{kind} {x}" for x in values)
+        scope.do(f'call void asm sideeffect "", "{constraints}~{{memory}}"({given})')
+
+
 @dataclass(frozen=True)
 class Machine:
     """Floats of `bits` (32 or 64) and integers as wide, `lanes` at a time, written at the end of `scope`."""

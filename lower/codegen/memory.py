@@ -397,5 +397,17 @@ def _store_consecutive(context: Context, element: str, address: Address, part: i
         how = f"{lanes * width(element)}, !nontemporal {STREAMED}" if past else width(element)
         scope.do(f"store {kind} {raw}, ptr {pointer}, align {how}")
         return
-    scope.run(f"llvm.masked.store.{suffix(kind)}.p0", [
-        (kind, raw), ("ptr", pointer), ("i32", str(width(element))), (vector_type("i1", lanes), mask)])
+
+    def some(inner: Scope) -> Carried:
+        inner.run(f"llvm.masked.store.{suffix(kind)}.p0", [
+            (kind, raw), ("ptr", pointer), ("i32", str(width(element))), (vector_type("i1", lanes), mask)])
+        return ()
+
+    def all_of_them(inner: Scope) -> Carried:
+        inner.do(f"store {kind} {raw}, ptr {pointer}, align {width(element)}")
+        return ()
+    now = context.mask
+    if now is not None and now.whole and mask == now.value.parts[part] and not context.kernel.target.has_masks:
+        branch(scope, now.whole, all_of_them, some)  # masked stores take many steps there
+    else:
+        some(scope)

@@ -24,7 +24,7 @@ from loopwright.lower.codegen import chunks
 from loopwright.lower.codegen.chunks import DEPTH, ROWS, terms_of
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
 from loopwright.lower.codegen.panel_tiles import PanelTiles
-from loopwright.lower.codegen.small import WIDEST, call_panel, element, widths_of
+from loopwright.lower.codegen.small import call_panel, element, widest
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.target import Target
 
@@ -34,7 +34,7 @@ _PRODUCT = "i64 %m, i64 %n, i64 %k, ptr %a, ptr %b, ptr %panels, ptr %c"
 
 def panel_columns(dtype: np.dtype, target: Target) -> int:
     """The columns of a panel."""
-    return WIDEST * target.lanes(dtype)
+    return widest(target) * target.lanes(dtype)
 
 
 def name_of(dtype: np.dtype, what: str) -> str:
@@ -81,7 +81,7 @@ class _Panels:
         """How many vectors the panel at a column has."""
         left = scope.emit(f"sub i64 %n, {at}")
         vectors = scope.emit(f"udiv i64 {scope.emit(f'add i64 {left}, {self.lanes - 1}')}, {self.lanes}")
-        return _least(scope, vectors, WIDEST)
+        return _least(scope, vectors, widest(self.target))
 
     # ---- products ---------------------------------------------------------------------------------
     def product(self, turned: bool) -> str:
@@ -162,7 +162,7 @@ class _Panels:
             def one(arm: Scope, v: int) -> Carried:
                 call_panel(arm, self.dtype, v, (many, a, b, str(self.wide), c, count, left, again), steps)
                 return ()
-            for v in widths_of(self.target):
+            for v in range(1, widest(self.target) + 1):
                 branch(inner, inner.emit(f"icmp eq i64 {vectors}, {v}"), partial(one, v=v))
             return []
         loop(scope, *span, str(self.long), (), terms)

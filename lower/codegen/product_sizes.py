@@ -27,6 +27,7 @@ TILED = 192, 3 << 23  # rows, and multiplications, with fewer of which the tile 
 FEW_TILED = 64, 256, 1 << 25  # rows, columns or terms, and multiplications, if the columns' parts are not kept
 ORDERED = (2, 1 << 19), (1, 3 << 19)  # rows, and bytes of a matrix beyond which few of them read it in the order of memory
 NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
+SOON_TURNED = 1 << 20  # multiplications, with more of which a library turns rows that lie across memory sooner
 SHORT = 256  # numbers of a row, of no more than which several are added up at once
 PAGE, APART = 4096, 192  # bytes; rows, with more of which results whole pages apart, in few sets of a cache, are made in blocks
 Test = tuple[str, str, int]  # a size (mn, nk, mnk: a product; page: the columns past whole pages), how it compares, with what
@@ -83,6 +84,10 @@ class Sizes:
         some: list[Test] = [("m", "sle", chunks.ROWS), *([("page", "ne", 0)] if in_blocks else [])]
         narrow: Cases = [[("n", "slt", MANY) if self.form[0] else ("n", "sle", NARROW)]]
         limits = [[("m", "sle", APART)], some, [("k", "sle", BRIEF)], *narrow]
+        if self.target.is_short_of_registers:
+            held = self.target.cache_bytes // 2 // self.dtype.itemsize
+            limits = [[("nk", "sle", held), most] for most in (("mn", "sle", held // 2), ("n", "sle", wide))]
+            limits = [[*limit, ("mnk", "sle", SOON_TURNED)] for limit in limits] if self.form[0] else limits
         low = FEW if self.form[1] else 2
         in_chunks: Way = [[("m", "sge", low), ("n", "sge", least), ("k", "sge", 1), *limit] for limit in limits], "chunks"
         if self.form[1]:
@@ -108,6 +113,8 @@ class Sizes:
     def ways_apart(self) -> list[Way]:
         """Those that read lines of the right side, which lie anywhere, once, or twice, or few."""
         once: list[Test] = [("m", "sge", FEW), ("n", "sge", self.least), ("k", "sge", 1)]
+        if self.target.is_short_of_registers:
+            once.append(("nk", "sle", self.target.cache_bytes // 2 // self.dtype.itemsize))
         briefly: Cases = [[*once, ("k", "sle", BRIEF)]] if self.form[1] else []
         in_chunks: Way = [[*once, ("m", "sle", chunks.ROWS)], *briefly], "chunks"
         if self.form[1]:
@@ -151,4 +158,4 @@ class Sizes:
 
     def square(self) -> Cases:
         """Products of a matrix and its transpose of which half are made: of more than one panel."""
-        return [[("n", "sgt", small.WIDEST * self.lanes), ("k", "sge", BLOCKS)]]
+        return [[("n", "sgt", small.widest(self.target) * self.lanes), ("k", "sge", BLOCKS)]]

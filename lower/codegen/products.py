@@ -123,7 +123,7 @@ class Product:
         self.name, self.bytes, self.lanes = name_of(dtype, form, self.kind), dtype.itemsize, target.lanes(dtype)
         self.declarations, self.constants = declarations, constants
         self.shares_library = has_blocks(dtype, target)
-        self.panel = small.WIDEST * self.lanes
+        self.panel = small.widest(target) * self.lanes
         self.may_square = has_own(dtype, target) and form[0] != form[1] and self.kind == "product"
         self.in_blocks = self.shares_library and self.kind != "apart"
         self.in_tiles = self.in_blocks and target.has_tiles and self.bytes == 4

@@ -17,7 +17,7 @@ from functools import partial
 
 import numpy as np
 
-from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, suffix, vector_type
+from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, in_turn, memory_type, suffix, vector_type
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop, repeat
 from loopwright.lower.target import Target
 
@@ -27,14 +27,16 @@ LOWER = (4, 2)  # rows of tiles for what is left
 LEAST = 4  # sums of a tile: fewer wait for each other as long
 LINE = 64  # bytes of a cache's line
 FAR = 2  # times the second cache: results that are larger come from memory
-WIDEST = 4  # vectors of a tile
+WIDEST, COPIED = 4, 2  # vectors of a tile; of one that reads a copy, where vector registers are few
+TOGETHER = 4  # terms at a time, there
 _MATRICES = "i64 %k, ptr noalias %a, i64 %a.row, i64 %a.term, ptr noalias %b"
 
 
 def heights(target: Target, vectors: int) -> list[int]:
-    """The rows of tiles of so many vectors, the highest first: the sums and all factors of a term have registers, since LLVM
-    may load them first."""
-    most = min(HIGHEST, (target.vector_registers - vectors) // (vectors + 1))
+    """The rows of tiles of so many vectors, the highest first: the sums have registers, and so have all factors of a term, which
+    LLVM may load first, or one after the other, where registers are few."""
+    left = target.vector_registers - vectors
+    most = min(HIGHEST, (left - 1) // vectors if target.is_short_of_registers else left // (vectors + 1))
     return [most, *(h for h in LOWER if h < most and h * vectors >= LEAST)]
 
 
@@ -55,7 +57,8 @@ def small_text(dtype: np.dtype, target: Target) -> str:
 
 def _variants(target: Target, vectors: int) -> list[tuple[bool, bool]]:
     """Beside the plain function of a panel: whether it asks the caches for what comes next, and whether it copies."""
-    return [(True, False), (True, True)] if vectors == widths_of(target)[-1] else [(False, True)]
+    most = widest(target)
+    return [(True, False), (True, True)] if vectors == most else [(False, True)] if vectors < most else []
 
 
 @dataclass(frozen=True)
@@ -97,16 +100,21 @@ def _panel_name(dtype: np.dtype, vectors: int, ahead: bool, copies: bool) -> str
 
 
 def widths_of(target: Target) -> list[int]:
-    """How many vectors panels may have."""
+    """How many vectors panels may have that are read where they lie."""
     return [v for v in range(1, WIDEST + 1) if heights(target, v)[0] > 1]
 
 
-def panels(scope: Scope, dtype: np.dtype, target: Target, span: tuple[str, str],
+def widest(target: Target) -> int:
+    """How many vectors panels have that are copied. Where registers are few high tiles load less than wide ones, but read few
+    columns at a time: what lies in rows is better read by wide ones."""
+    return COPIED if target.is_short_of_registers else widths_of(target)[-1]
+
+
+def panels(scope: Scope, dtype: np.dtype, target: Target, most: int, span: tuple[str, str],
            run: Callable[[Scope, int, str, str], None]) -> None:
-    """Panels of some columns, at least one, as even as they can be: `run` is given how many vectors one has, where it begins,
-    and how many columns are left there."""
-    lanes, widths = target.lanes(dtype), widths_of(target)
-    most = widths[-1]
+    """Panels of some columns, at least one, of at most so many vectors, as even as they can be: `run` is given how many one has,
+    where it begins, and how many columns are left there."""
+    lanes, widths = target.lanes(dtype), [v for v in widths_of(target) if v <= most]
 
     def panel(inner: Scope, state: list[str]) -> tuple[str, list[str]]:
         left = inner.emit(f"sub i64 {span[1]}, {state[0]}")
@@ -131,20 +139,26 @@ def _whole(dtype: np.dtype, target: Target, function: Function) -> str:
     far = is_far(root, dtype, target, "%m", "%n")
     most = root.emit(f"select i1 {root.emit(f'icmp sle i64 %k, {SHORT}')}, i64 {ROWS[0]}, i64 {ROWS[1]}")
 
-    def block(scope: Scope, row: str, state: list[str]) -> list[str]:
+    def block(scope: Scope, row: str, state: list[str], wide: int) -> list[str]:
         rows = scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"sub i64 %m, {row}")), ("i64", most)])
         a, c = (element(scope, kind, x, scope.emit(f"mul i64 {row}, {step}")) for x, step in (("%a", "%a.row"), ("%c", "%n")))
 
         def run(inner: Scope, v: int, at: str, left: str) -> None:
             b, sums = (element(inner, kind, x, at) for x in ("%b", c))
             call_panel(inner, dtype, v, ("%k", a, b, "%b.term", sums, rows, left, "false"), far=far)
-        panels(scope, dtype, target, ("0", "%n"), run)
+        panels(scope, dtype, target, wide, ("0", "%n"), run)
         return []
 
-    def blocks(scope: Scope) -> Carried:
-        loop(scope, "0", "%m", most, (), block)
+    def blocks(scope: Scope, wide: int) -> Carried:
+        loop(scope, "0", "%m", most, (), partial(block, wide=wide))
         return ()
-    branch(root, root.emit("icmp sgt i64 %n, 0"), blocks)
+    some, (high, *_) = root.emit("icmp sgt i64 %n, 0"), heights(target, widest(target))
+    if target.is_short_of_registers:
+        held = root.emit(f"icmp sle i64 {root.emit('mul i64 %n, %k')}, {target.cache_bytes // 2 // dtype.itemsize}")
+        many = root.emit(f"and i1 {held}, {root.emit(f'icmp sge i64 %m, {high}')}")
+        branch(root, root.emit(f"and i1 {some}, {many}"), partial(blocks, wide=widest(target)))
+        some = root.emit(f"and i1 {some}, {root.emit(f'xor i1 {many}, true')}")
+    branch(root, some, partial(blocks, wide=widths_of(target)[-1]))
     header = f"void @{name_of(dtype)}(i64 %m, i64 %n, {_MATRICES}, i64 %b.term, ptr noalias %c)"
     return f"define {header} {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
 
@@ -174,7 +188,7 @@ class _Panel:
             return [("i64", last)]
         for k, (height, lower) in enumerate([] if self.copies else zip(found, [*found[1:], 0], strict=True)):
             made = partial(tiles, height, row, root.emit(f"sub i64 %m, {lower}"))
-            if k == 0 and self.vectors == widths_of(self.target)[-1]:
+            if k == 0 and self.vectors == widest(self.target):
                 row, = branch(root, "%far", partial(made, asks=True), made)
             else:
                 (_, row), = made(root)
@@ -200,6 +214,8 @@ class _Panel:
             lines = height * self.vectors * self.lanes * self.bytes // LINE
             first = scope.call("i64", "llvm.smin.i64", [("i64", "%k"), ("i64", str(lines))])
             state = loop(scope, "0", first, "1", zeros, partial(self._asking, left, ahead, following))
+        if self.target.is_short_of_registers and not self.copies:
+            first, state = self._together(scope, at, left, first, state)
         sums = loop(scope, first, "%k", "1", [(self.kind, x) for x in state], partial(self._term, left, ahead))
         places = [self._at(scope, self._at(scope, "%c", scope.emit(f"mul i64 {row}, %n")), str(part * self.lanes))
                   for row in rows for part in range(self.vectors)]
@@ -209,14 +225,25 @@ class _Panel:
             before = [load_first(inner, self.kind, place, self._mask(k % self.vectors)) for k, place in enumerate(places)]
             return [(self.kind, machine.add(x, y)) for x, y in zip(before, sums, strict=True)]
         sums = branch(scope, "%again", more, otherwise=[(self.kind, x) for x in sums])
-        for k, (place, value) in enumerate(zip(places, sums, strict=True)):
-            store_first(scope, self.kind, value, place, self._mask(k % self.vectors))
+        self._store(scope, places, sums)
         return [scope.emit(f"add i64 {at}, {height}")]
+
+    def _store(self, scope: Scope, places: Sequence[str], sums: Sequence[str]) -> None:
+        """Under a mask where not all columns of the last vector are there; where stores under masks are cheap always."""
+        def stored(inner: Scope, masked: bool) -> Carried:
+            for k, (place, value) in enumerate(zip(places, sums, strict=True)):
+                store_first(inner, self.kind, value, place, self._mask(k % self.vectors) if masked else None)
+            return ()
+        if self.target.has_masks:
+            stored(scope, masked=True)
+            return
+        whole = scope.emit(f"icmp sge i64 %left, {self.vectors * self.lanes}")
+        branch(scope, whole, partial(stored, masked=False), partial(stored, masked=True))
 
     def _share(self, scope: Scope, at: str, height: int) -> list[str]:
         """What a tile asks for: a line of every row, the next tile for the next; where there are few tiles the first, which
         copies, for more."""
-        number = scope.emit(f"add i64 %number, {scope.emit(f'udiv i64 {at}, {height}')}")
+        number = self._number(scope, at, height)
         line = scope.emit(f"and i64 {number}, %ahead.lines")
         first = scope.emit(f"getelementptr i8, ptr %ahead, i64 {scope.emit(f'mul i64 {line}, {LINE}')}")
         if not self.copies:
@@ -224,6 +251,29 @@ class _Panel:
         some = scope.call("i64", "llvm.umin.i64", [("i64", "%more"), ("i64", "1")])
         return [first, *(scope.emit(f"getelementptr i8, ptr {first}, i64 {scope.emit(f'mul i64 {x}, {LINE}')}")
                          for x in (some, "%more"))]
+
+    def _number(self, scope: Scope, at: str, height: int) -> str:
+        return scope.emit(f"add i64 %number, {scope.emit(f'udiv i64 {at}, {height}')}")
+
+    def _together(self, scope: Scope, at: str, left: Sequence[str], first: str, state: list[str]) -> tuple[str, list[str]]:
+        """Some terms at a time, which lie together in each row; where those that are left begin. Not of tiles that ask for lines
+        that no tile before has asked for."""
+        quick = scope.emit("icmp eq i64 %a.term, 1")
+        if self.ahead:
+            later = scope.emit(f"icmp sgt i64 {self._number(scope, at, len(left))}, %ahead.lines")
+            quick = scope.emit(f"and i1 {quick}, {later}")
+        many = scope.emit(f"and i64 {scope.emit(f'sub i64 %k, {first}')}, {-TOGETHER}")
+        end = scope.emit(f"add i64 {first}, {scope.emit(f'select i1 {quick}, i64 {many}, i64 0')}")
+
+        def terms(inner: Scope, term: str, sums: list[str]) -> list[str]:
+            rows = [self._at(inner, row, term) for row in left]
+            right = self._at(inner, "%b", inner.emit(f"mul i64 {term}, %b.term"))
+            for k in range(TOGETHER):
+                columns = self._columns(inner, right)
+                sums = self._products(inner, columns, [self._at(inner, row, str(k)) for row in rows], sums)
+                right = self._at(inner, right, "%b.term")
+            return sums
+        return end, loop(scope, first, end, str(TOGETHER), [(self.kind, x) for x in state], terms)
 
     def _asking(self, left: Sequence[str], ahead: Sequence[str], following: str, scope: Scope, term: str,
                 state: list[str]) -> list[str]:
@@ -242,20 +292,27 @@ class _Panel:
         for first in ahead:
             place = scope.emit(f"getelementptr i8, ptr {first}, i64 {past}")
             scope.run("llvm.prefetch.p0", [("ptr", place), ("i32", "0"), ("i32", "2"), ("i32", "1")])
-        machine = Machine(scope, 8 * self.bytes, self.lanes, self.target)
-        right = self._at(scope, "%b", scope.emit(f"mul i64 {term}, %b.term"))
-        columns = [load_first(scope, self.kind, self._at(scope, right, str(part * self.lanes)), self._mask(part))
-                   for part in range(self.vectors)]
+        columns = self._columns(scope, self._at(scope, "%b", scope.emit(f"mul i64 {term}, %b.term")))
         if self.copies:
-            to = self._at(scope, "%copy", scope.emit(f"mul i64 {term}, {WIDEST * self.lanes}"))
+            to = self._at(scope, "%copy", scope.emit(f"mul i64 {term}, {widest(self.target) * self.lanes}"))
             for part, x in enumerate(columns):
                 store_first(scope, self.kind, x, self._at(scope, to, str(part * self.lanes)), None)
-        place, new = scope.emit(f"mul i64 {term}, %a.term"), list[str]()
-        for row in left:
-            factor = scope.emit(f"load {self.element}, ptr {self._at(scope, row, place)}, align {self.bytes}")
+        place = scope.emit(f"mul i64 {term}, %a.term")
+        return self._products(scope, columns, [self._at(scope, row, place) for row in left], state)
+
+    def _columns(self, scope: Scope, right: str) -> list[str]:
+        return [load_first(scope, self.kind, self._at(scope, right, str(part * self.lanes)), self._mask(part))
+                for part in range(self.vectors)]
+
+    def _products(self, scope: Scope, columns: Sequence[str], places: Sequence[str], state: list[str]) -> list[str]:
+        """The sums and one term more, whose factors of the rows are at some places."""
+        machine, new = Machine(scope, 8 * self.bytes, self.lanes, self.target), list[str]()
+        for place in places:
+            factor = scope.emit(f"load {self.element}, ptr {place}, align {self.bytes}")
             one = scope.emit(f"insertelement {self.kind} poison, {self.element} {factor}, i32 0")
             factor = scope.emit(f"shufflevector {self.kind} {one}, {self.kind} poison, <{self.lanes} x i32> zeroinitializer")
             new += [machine.fma(factor, x, state[len(new) + part]) for part, x in enumerate(columns)]
+            in_turn(scope, self.target, self.kind, new[-self.vectors:])
         return new
 
     def _at(self, scope: Scope, base: str, place: str) -> str:

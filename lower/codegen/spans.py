@@ -91,10 +91,19 @@ def short_spans(extent: int, lanes: int) -> list[VectorSpan]:
     return spans
 
 
+def mostly_whole(context: Context, index: str, end: str, place: Scope) -> Context:
+    """As `masked`, in a loop in which few vectors or none have lanes past the end."""
+    here, base = masked(context, index, end, place), context.bindings[index]
+    assert here.mask is not None
+    last = base.scope.emit(f"add nsw i64 {base.parts[0]}, {context.lanes}")
+    whole = base.scope.emit(f"icmp sle i64 {last}, {end}")
+    return altered(here, mask=Mask(here.mask.value, here.mask.outer, whole))
+
+
 def masked(context: Context, index: str, end: str, place: Scope | None = None) -> Context:
     """The context with the lanes at or past `end` inactive; `place` is where `end` is known, the whole function by default."""
     lanes, base = context.lanes, context.bindings[index]
-    if index == context.vector and lanes > 8 and context.kernel.target.has_masks:
+    if index == context.vector and (lanes > 8 if context.kernel.target.has_masks else lanes >= 8):
         return altered(context, mask=Mask(first_lanes(context, base.parts[0], end, base.scope), context.mask))
     here = context.index_vector(index)
     at = Lanes(here.scope, I64, lanes, context.kernel.target)
@@ -105,15 +114,19 @@ def masked(context: Context, index: str, end: str, place: Scope | None = None) -
 
 
 def first_lanes(context: Context, base: str, end: str, scope: Scope) -> Value:
-    """The lanes from position `base` on that lie before `end`, by how many these are: bytes are compared, not positions."""
-    lanes, kind = context.lanes, vector_type("i8", context.lanes)
+    """The lanes from position `base` on that lie before `end`, by how many these are: bytes are compared, not positions, or
+    words, where masks are vectors of words."""
+    lanes, number = context.lanes, "i8" if context.kernel.target.has_masks or context.lanes > 8 else "i32"
+    kind = vector_type(number, lanes)
     left = scope.emit(f"sub nsw i64 {end}, {base}")
-    order, found = ", ".join(f"i8 {k}" for k in range(lanes)), []
+    order, found = ", ".join(f"{number} {k}" for k in range(lanes)), []
     for part in range(context.parts):
         some = scope.emit(f"sub nsw i64 {left}, {part * lanes}") if part else left
         some = scope.call("i64", "llvm.smax.i64", [("i64", some), ("i64", "0")])
-        some = scope.emit(f"trunc i64 {scope.call('i64', 'llvm.smin.i64', [('i64', some), ('i64', str(lanes))])} to i8")
-        found.append(scope.emit(f"icmp ult {kind} <{order}>, {splat_register(scope, 'i8', some, lanes)}"))
+        some = scope.call("i64", "llvm.smin.i64", [("i64", some), ("i64", str(lanes))])
+        some = scope.emit(f"trunc i64 {some} to {number}")
+        found.append(scope.emit(f"icmp {'ult' if number == 'i8' else 'slt'} {kind} <{order}>, "
+                                f"{splat_register(scope, number, some, lanes)}"))
     return Value(tuple(found), BOOL, lanes, scope)
 
 

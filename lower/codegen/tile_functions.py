@@ -12,11 +12,12 @@ from functools import cache
 import numpy as np
 
 from loopwright.ir.types import I32
-from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, vector_type
+from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, in_turn, memory_type, vector_type
 from loopwright.lower.codegen.text import Body, Carried, Function, Scope, branch, loop
 from loopwright.lower.target import Target
 
 LINE_BYTES = 64  # that a cache moves
+TOGETHER = 4  # terms at a time, where registers are few
 STRETCH, LINES = 8, 4  # terms, before which the caches are asked for so many lines of a result: memory brings as many meanwhile
 
 
@@ -61,7 +62,8 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
     Its name, and what a module needs for it. All kernels of a module share it."""
     function = Function(set(), set())
     root, count = function.root, shape.height * shape.parts
-    together = 2 if shape.ahead and target.vector_registers - count >= 8 else 1  # terms: of the next, factors need registers
+    at_once = TOGETHER if target.is_short_of_registers else 2 if target.vector_registers - count >= 8 else 1
+    together = at_once if shape.ahead else 1  # terms: of the next, factors need registers, unless each is loaded in its turn
     terms = _Terms(shape, target, together, root.emit(f"and i64 %count, {-together}"))
     rows = _rows_of_sums(root, shape)
     zeros = ["zeroinitializer"] * count
@@ -214,6 +216,7 @@ def _term(machine: Machine, shape: TileShape, sides: Sequence[str], at: str, sta
                 new.append(machine.fma(factor, x, y))
             else:
                 new.append(machine.iadd(machine.imul(factor, x), y))
+        in_turn(scope, machine.target, kind, new[-shape.parts:])
     return new
 
 

@@ -24,7 +24,8 @@ WAYS = ("columns_of_rows", "rows_of_columns")
 SIZES = tuple((size, lanes) for size in (4, 8) for lanes in (4, 8, 16) if size * lanes <= 64)
 FEWEST = 4  # elements of a row, of a register's 16, up to which columns are gathered one by one
 PAIRED = 16  # lanes, of which half are a vector of their own
-NARROW = range(1, 7)  # elements of rows that lie side by side, which are as many vectors as they have elements
+NARROW = {True: range(1, 7), False: range(1, 5)}  # elements of rows that lie side by side, which are as many vectors as they
+# have elements: where an instruction takes its lanes from two registers, and elsewhere
 
 
 def name_of(way: str, size: int, lanes: int) -> str:
@@ -35,14 +36,14 @@ def name_of(way: str, size: int, lanes: int) -> str:
 def transposes_text(target: Target) -> str:
     """All of these functions whose vectors fit a register."""
     declarations: set[str] = set()
-    texts = [_Transpose(size, lanes, declarations).text(way) for size, lanes in SIZES
+    texts = [_Transpose(size, lanes, target.has_masks, declarations).text(way) for size, lanes in SIZES
              if 8 * size * lanes <= target.vector_bits for way in WAYS]
     return "\n".join([*sorted(declarations), *texts])
 
 
 class _Transpose:
-    def __init__(self, size: int, lanes: int, declarations: set[str]) -> None:
-        self.size, self.lanes = size, lanes
+    def __init__(self, size: int, lanes: int, has_masks: bool, declarations: set[str]) -> None:
+        self.size, self.lanes, self.has_masks = size, lanes, has_masks
         self.element = f"i{8 * size}"
         self.kind, self.mask = vector_type(self.element, lanes), vector_type("i1", lanes)
         self.function = Function(declarations, set())
@@ -55,7 +56,7 @@ class _Transpose:
         ways.append((root.emit(f"icmp sle i64 %n, {self.lanes * FEWEST // 16}"), partial(self._one_by_one, back=back)))
         dense = root.emit("icmp eq i64 %step, %n")
         ways += [(root.emit(f"and i1 {dense}, {root.emit(f'icmp eq i64 %n, {n}')}"), partial(self._narrow, n=n, back=back))
-                 for n in NARROW]
+                 for n in NARROW[self.has_masks]]
         self._first_of(root, ways)
         header = f"void @{name_of(way, self.size, self.lanes)}(ptr %rows, i64 %step, i64 %count, i64 %n, ptr %columns)"
         self.function, done = Function(root.function.declarations, set()), self.function
@@ -168,13 +169,13 @@ class _Transpose:
 
     def _columns_of(self, scope: Scope, at: str, state: list[str]) -> list[str]:
         """A tile; the last row is in the place of those behind it."""
-        mask, last, found = self._there(scope, at), scope.emit("sub i64 %count, 1"), []
+        mask, place, found = self._there(scope, at), self._row(scope, "0", at), []
         for k in range(self.lanes):
-            row = scope.call("i64", "llvm.smin.i64", [("i64", str(k)), ("i64", last)])
-            place = self._row(scope, row, at)
             self._ask(scope, place, write=False)
             found.append(scope.call(self.kind, f"llvm.masked.load.{suffix(self.kind)}.p0", [
                 ("ptr", place), ("i32", str(self.size)), (self.mask, mask), (self.kind, "zeroinitializer")]))
+            more = scope.emit(f"select i1 {scope.emit(f'icmp sgt i64 %count, {k + 1}')}, i64 %step, i64 0")
+            place = scope.emit(f"getelementptr {self.element}, ptr {place}, i64 {more}")
         for k, register in enumerate(transposed(scope, self.kind, found)):
             self._store(scope, register, self._column(scope, at, k))
         return []
@@ -189,10 +190,23 @@ class _Transpose:
                 (self.kind, found[k]), ("ptr", self._row(inner, str(k), at)), ("i32", str(self.size)), (self.mask, mask)])
             return ()
 
+        def square(inner: Scope) -> Carried:
+            for k in range(self.lanes):
+                inner.do(f"store {self.kind} {found[k]}, ptr {self._row(inner, str(k), at)}, align {self.size}")
+            return ()
+
+        def cut(inner: Scope) -> Carried:
+            for k in range(self.lanes):
+                store(inner, k)
+            return ()
+
         def whole(inner: Scope) -> Carried:
             for k in range(self.lanes):
                 self._ask(inner, self._row(inner, str(k), at), write=True)
-                store(inner, k)
+            if self.has_masks:
+                return cut(inner)
+            end = inner.emit(f"add i64 {at}, {self.lanes}")
+            branch(inner, inner.emit(f"icmp sle i64 {end}, %n"), square, cut)
             return ()
 
         def some(inner: Scope) -> Carried:

@@ -23,7 +23,7 @@ import numpy as np
 from loopwright.lower.codegen.few_features import GIVEN, fail, greatest, least
 from loopwright.lower.codegen.interleaving import added, product
 from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, suffix, vector_type
-from loopwright.lower.codegen.small import WIDEST, call_panel, element, first_lanes, load_first, store_first, widths_of
+from loopwright.lower.codegen.small import call_panel, element, first_lanes, load_first, store_first, widest
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.target import Target
 
@@ -56,7 +56,7 @@ class _Winograd:
     def __init__(self, dtype: np.dtype, target: Target, declarations: set[str], constants: set[str]) -> None:
         self.dtype, self.target, self.declarations, self.constants = dtype, target, declarations, constants
         self.number, self.bytes, self.lanes = memory_type(dtype), dtype.itemsize, target.lanes(dtype)
-        self.kind, self.wide, self.name = vector_type(self.number, self.lanes), WIDEST * target.lanes(dtype), name_of(dtype)
+        self.kind, self.wide, self.name = vector_type(self.number, self.lanes), widest(target) * target.lanes(dtype), name_of(dtype)
 
     def text(self) -> str:
         """All functions."""
@@ -335,7 +335,7 @@ class _Winograd:
         def panel(inner: Scope, at: str, state: list[str]) -> list[str]:
             left = inner.emit(f"sub i64 %features, {at}")
             vectors = inner.emit(f"udiv i64 {added(inner, left, self.lanes - 1)}, {self.lanes}")
-            vectors = least(inner, vectors, str(WIDEST))
+            vectors = least(inner, vectors, str(widest(self.target)))
             right, c = self._at(inner, points, product(inner, at, "%channels")), self._at(inner, sides[1], at)
 
             def terms(here: Scope, term: str, now: list[str]) -> list[str]:
@@ -346,7 +346,7 @@ class _Winograd:
                 def one(arm: Scope, v: int) -> Carried:
                     call_panel(arm, self.dtype, v, (many, a, b, str(self.wide), c, count, left, again), ("%channels", "1"))
                     return ()
-                for v in widths_of(self.target):
+                for v in range(1, widest(self.target) + 1):
                     branch(here, here.emit(f"icmp eq i64 {vectors}, {v}"), partial(one, v=v))
                 return []
             loop(inner, "0", "%channels", str(TERMS), (), terms)
