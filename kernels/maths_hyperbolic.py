@@ -67,8 +67,8 @@ def tanh(m: Writer, x: str) -> str:
 
 
 def _tanh_of_exponential(m: Writer, x: str) -> str:
-    """t / (t + c) with t = c/2 (e^(2|x|) - 1); the quotient takes back what rounding took from it and from both, in f32 but from
-    the exponential."""
+    """t / (t + c) with t = c/2 (e^(2|x|) - 1); the quotient takes back what rounding took from it and from both; in f32 not
+    from the exponential."""
     if m.bits == 32:
         size = m.minimum(FLAT[32], m.abs(x))
         c, u, more = 1.0, half_of_expm1(m, m.add(size, size)), ""

@@ -120,7 +120,7 @@ class _Partition:
     def graph(self, g: Graph, carried: Mapping[int, Value] = {}, in_loop: bool = False, at: Place = ()) -> Graph:
         """g as kernels, reshapes, and control flow whose regions are of the same kind."""
         g = split_at_trips(g)
-        if self.fast_math and self.target.has_masks:
+        if self.fast_math and self.target.estimates_roots:
             g = with_root_cubes(g)
         if self.blas and self.match is match_gemm:
             g = with_channels_last(g)

@@ -89,6 +89,11 @@ class Target:
         return self.cpu == "znver5"
 
     @property
+    def estimates_roots(self) -> bool:
+        """Whether there is an instruction for about 1 / sqrt(x) in f32: within 2^-14 with AVX-512, else within 1.5 2^-12."""
+        return self.has_masks or (self.is_x86 and "avx2" in self.enabled)
+
+    @property
     def has_half(self) -> bool:
         """Whether float <-> half conversions are instructions."""
         return self.is_arm64 or "f16c" in self.enabled or "avx512f" in self.enabled

@@ -14,7 +14,7 @@ from loopwright.lower.codegen.products import products_text
 from loopwright.lower.codegen.small import heights
 from loopwright.lower.runtime import blas, products, support
 from loopwright.lower.runtime.engine import assemble
-from loopwright.lower.target import Target, host_target
+from loopwright.lower.target import Target
 from tests.scale import examples
 from tests.threads import bits_of
 

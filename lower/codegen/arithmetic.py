@@ -147,7 +147,10 @@ def _root_cube(m: Machine, x: str) -> str:
     """2/3 x^(-3/2): see `kernels/root_cube.py`."""
     y = m.root_estimate(x)
     t = m.mul(y, y)
-    return m.mul(m.mul(y, t), m.sub(5 / 3, m.mul(x, t)))
+    if m.target.has_masks:
+        return m.mul(m.mul(y, t), m.sub(5 / 3, m.mul(x, t)))
+    d = m.fma(m.neg(x), t, 1.0)
+    return m.mul(m.mul(y, t), m.fma(d, m.fma(d, 1.25, 1.0), 2 / 3))
 
 
 def _isinf(m: Machine, x: str) -> str:

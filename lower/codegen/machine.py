@@ -58,14 +58,6 @@ SIGNED_COMPARE = {"lt": "slt", "le": "sle", "eq": "eq", "ne": "ne", "gt": "sgt",
 UNSIGNED_COMPARE = {"lt": "ult", "le": "ule", "eq": "eq", "ne": "ne", "gt": "ugt", "ge": "uge"}
 
 
-def in_turn(scope: Scope, target: Target, kind: str, values: Sequence[str]) -> None:
-    """Let what follows be loaded after these values are there, where vector registers are few: LLVM else loads all factors of a
-    tile first, and keeps its sums in memory."""
-    if target.is_short_of_registers:
-        constraints, given = "x," * len(values), ", ".join(f"{kind} {x}" for x in values)
-        scope.do(f'call void asm sideeffect "", "{constraints}~{{memory}}"({given})')
-
-
 @dataclass(frozen=True)
 class Machine:
     """Floats of `bits` (32 or 64) and integers as wide, `lanes` at a time, written at the end of `scope`."""
@@ -145,9 +137,10 @@ class Machine:
         return self.intrinsic("sqrt", a)
 
     def root_estimate(self, a: str) -> str:
-        """1 / sqrt(a) in f32 within 2^-14, where the target has masks."""
-        if self.lanes >= WHOLE_BITS // 32:
-            return self._in_rows(Machine._estimate, ("float", a))
+        """1 / sqrt(a) in f32, as near as `Target.estimates_roots` says."""
+        row = self.target.vector_bits // 32
+        if self.lanes >= row:
+            return self._in_rows(Machine._estimate, ("float", a), row=row)
         wide = vector_type("float", 4)
         if self.lanes == 1:
             found = replace(self, lanes=4)._estimate(self.scope.emit(f"insertelement {wide} poison, float {a}, i32 0"))
@@ -160,6 +153,9 @@ class Machine:
     def _estimate(self, a: str) -> str:
         """Of 4, 8 or 16 lanes."""
         kind, width = self.float_type, "i16" if self.lanes > 8 else "i8"
+        if not self.target.has_masks:
+            name = "llvm.x86.avx.rsqrt.ps.256" if self.lanes == 8 else "llvm.x86.sse.rsqrt.ps"
+            return self.scope.call(kind, name, [(kind, a)])
         return self.scope.call(kind, f"llvm.x86.avx512.rsqrt14.ps.{32 * self.lanes}", [
             (kind, a), (kind, "zeroinitializer"), (width, "-1")])
 

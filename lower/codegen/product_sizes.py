@@ -86,7 +86,7 @@ class Sizes:
         limits = [[("m", "sle", APART)], some, [("k", "sle", BRIEF)], *narrow]
         if self.target.is_short_of_registers:
             held = self.target.cache_bytes // 2 // self.dtype.itemsize
-            limits = [[("nk", "sle", held), most] for most in (("mn", "sle", held // 2), ("n", "sle", wide))]
+            limits = [[("nk", "sle", held), most] for most in (("mn", "sle", held), ("n", "sle", wide))]
             limits = [[*limit, ("mnk", "sle", SOON_TURNED)] for limit in limits] if self.form[0] else limits
         low = FEW if self.form[1] else 2
         in_chunks: Way = [[("m", "sge", low), ("n", "sge", least), ("k", "sge", 1), *limit] for limit in limits], "chunks"

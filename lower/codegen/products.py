@@ -15,7 +15,7 @@ they lie, if its target has vectors that may be cut: many tiny products together
 `by_vector.py`; or copies one side bit by bit, where there are not too many rows or terms, by `chunks.py`, which makes half of
 a matrix times its transpose (`squares.py`); `product_sizes.py` has the sizes for each. All of these are shared out to threads,
 by matrices of a batch, columns or rows, many terms of few results by terms (`long_sums.py`), and so is what the library makes
-(`library_products.py`), but where it makes all large products: there it has threads of its own (`whole_products.py`).
+(`library_products.py`), but for huge ones where it makes these: there it has threads of its own (`whole_products.py`).
 
 Guarantees: equal inputs give equal bits, however many threads there are, but where the library has its own; sizes of zero are
 made here, too.
@@ -60,6 +60,7 @@ from loopwright.lower.target import Target
 
 FORMS = tuple((left, right) for left in (False, True) for right in (False, True))  # whether each side is stored transposed
 LITTLE = 1 << 16  # multiplications, for which the library copies what it needs
+HUGE = 1 << 29  # multiplications: copies for each thread's part would take longer than the library's threads spin
 TINY = 64  # numbers of a right side that is soon turned, for as many rows
 Code = Callable[[Scope, list[str], str], None]  # places, rows
 Columns = Callable[[Scope, list[str], str, tuple[str, str]], None]  # and from which column to which
@@ -93,8 +94,8 @@ def products_text(dtype: np.dtype, target: Target) -> str:
            *(chunks.chunks_text(dtype, target, turned) for turned in (False, True)),
            one_by_many.copies_text(dtype, target), tiny.tiny_text(dtype, target), abreast.abreast_text(dtype, target),
            panels.panels_text(dtype, target, declarations, constants),
-           *([large_products.large_products_text(dtype, target, FORMS, declarations, constants),
-              library_products.library_products_text(dtype, declarations, constants)]
+           library_products.library_products_text(dtype, declarations, constants),
+           *([large_products.large_products_text(dtype, target, FORMS, declarations, constants)]
              if has_blocks(dtype, target) else [])] if has_own(dtype, target) else []
     declared = {line for text in own for line in text.split("\n") if line.startswith("declare ")} | declarations
     defined = ["\n".join(line for line in text.split("\n") if not line.startswith("declare ")) for text in own]
@@ -122,10 +123,10 @@ class Product:
         self.dtype, self.form, self.element = dtype, form, memory_type(dtype)
         self.name, self.bytes, self.lanes = name_of(dtype, form, self.kind), dtype.itemsize, target.lanes(dtype)
         self.declarations, self.constants = declarations, constants
-        self.shares_library = has_blocks(dtype, target)
+        self.shares_library, self.has_huge = has_own(dtype, target), not has_blocks(dtype, target)
         self.panel = small.widest(target) * self.lanes
         self.may_square = has_own(dtype, target) and form[0] != form[1] and self.kind == "product"
-        self.in_blocks = self.shares_library and self.kind != "apart"
+        self.in_blocks = has_blocks(dtype, target) and self.kind != "apart"
         self.in_tiles = self.in_blocks and target.has_tiles and self.bytes == 4
         self.lines = ("%a.line", "%b.line") if self.kind == "apart" else ("%m" if form[0] else "%k", "%k" if form[1] else "%n")
         self.sizes = Sizes(dtype, target, form)
@@ -395,10 +396,18 @@ class Product:
         turned = [str(int(side)) for side in form]
         given = [("i32", turned[0]), ("i32", turned[1]), ("i64", rows), ("i64", "%n"), ("i64", "%k"), ("ptr", a),
                  ("i64", lines[0]), ("ptr", b), ("i64", lines[1]), ("ptr", c), ("i64", "%n")]
-        if self.shares_library:
-            scope.do(f"call void @{library_products.name_of(self.dtype)}({', '.join(map(' '.join, given))})")
+
+        def in_parts(inner: Scope) -> Carried:
+            inner.do(f"call void @{library_products.name_of(self.dtype)}({', '.join(map(' '.join, given))})")
+            return ()
+
+        def by_its_threads(inner: Scope) -> Carried:
+            inner.run(f"lw_gemm_f{8 * self.bytes}", [*given, ("i32", str(MOST))])
+            return ()
+        if self.shares_library and self.has_huge:
+            branch(scope, self.holds(scope, [[("mnk", "sge", HUGE)]]), by_its_threads, in_parts)
         else:
-            scope.run(f"lw_gemm_f{8 * self.bytes}", [*given, ("i32", str(MOST))])
+            (in_parts if self.shares_library else by_its_threads)(scope)
 
 
 class _Apart(Product):

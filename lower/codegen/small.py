@@ -17,7 +17,7 @@ from functools import partial
 
 import numpy as np
 
-from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, in_turn, memory_type, suffix, vector_type
+from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, suffix, vector_type
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop, repeat
 from loopwright.lower.target import Target
 
@@ -33,8 +33,8 @@ _MATRICES = "i64 %k, ptr noalias %a, i64 %a.row, i64 %a.term, ptr noalias %b"
 
 
 def heights(target: Target, vectors: int) -> list[int]:
-    """The rows of tiles of so many vectors, the highest first: the sums have registers, and so have all factors of a term, which
-    LLVM may load first, or one after the other, where registers are few."""
+    """The rows of tiles of so many vectors, the highest first: the sums have registers, and all factors of a term, which LLVM
+    may load first; where registers are few one row's have, each in its turn."""
     left = target.vector_registers - vectors
     most = min(HIGHEST, (left - 1) // vectors if target.is_short_of_registers else left // (vectors + 1))
     return [most, *(h for h in LOWER if h < most and h * vectors >= LEAST)]
@@ -112,7 +112,7 @@ def widest(target: Target) -> int:
 
 def panels(scope: Scope, dtype: np.dtype, target: Target, most: int, span: tuple[str, str],
            run: Callable[[Scope, int, str, str], None]) -> None:
-    """Panels of some columns, at least one, of at most so many vectors, as even as they can be: `run` is given how many one has,
+    """Panels of some columns, at least one, of `most` vectors at most, as even as they can be: `run` is given how many one has,
     where it begins, and how many columns are left there."""
     lanes, widths = target.lanes(dtype), [v for v in widths_of(target) if v <= most]
 
@@ -256,8 +256,8 @@ class _Panel:
         return scope.emit(f"add i64 %number, {scope.emit(f'udiv i64 {at}, {height}')}")
 
     def _together(self, scope: Scope, at: str, left: Sequence[str], first: str, state: list[str]) -> tuple[str, list[str]]:
-        """Some terms at a time, which lie together in each row; where those that are left begin. Not of tiles that ask for lines
-        that no tile before has asked for."""
+        """Some terms at a time, where they lie together in each row; where those that are left begin, and the sums. Not of
+        tiles that ask for lines that no tile before has asked for."""
         quick = scope.emit("icmp eq i64 %a.term, 1")
         if self.ahead:
             later = scope.emit(f"icmp sgt i64 {self._number(scope, at, len(left))}, %ahead.lines")
@@ -321,6 +321,14 @@ class _Panel:
     def _mask(self, part: int) -> str | None:
         """Which lanes of a vector are columns; None: all."""
         return self.mask if part == self.vectors - 1 else None
+
+
+def in_turn(scope: Scope, target: Target, kind: str, values: Sequence[str]) -> None:
+    """Let what follows be loaded after these values are there, where vector registers are few: LLVM else loads all factors of a
+    tile first, and keeps its sums in memory."""
+    if target.is_short_of_registers:
+        constraints, given = "x," * len(values), ", ".join(f"{kind} {x}" for x in values)
+        scope.do(f'call void asm sideeffect "", "{constraints}~{{memory}}"({given})')
 
 
 def element(scope: Scope, kind: str, base: str, place: str) -> str:

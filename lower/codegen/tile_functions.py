@@ -12,7 +12,8 @@ from functools import cache
 import numpy as np
 
 from loopwright.ir.types import I32
-from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, in_turn, memory_type, vector_type
+from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, vector_type
+from loopwright.lower.codegen.small import in_turn
 from loopwright.lower.codegen.text import Body, Carried, Function, Scope, branch, loop
 from loopwright.lower.target import Target
 
@@ -63,7 +64,8 @@ def tile_function(shape: TileShape, target: Target) -> tuple[str, frozenset[str]
     function = Function(set(), set())
     root, count = function.root, shape.height * shape.parts
     at_once = TOGETHER if target.is_short_of_registers else 2 if target.vector_registers - count >= 8 else 1
-    together = at_once if shape.ahead else 1  # terms: of the next, factors need registers, unless each is loaded in its turn
+    # of the next terms, factors need registers, unless each is loaded in its turn
+    together = at_once if shape.ahead or target.is_short_of_registers else 1
     terms = _Terms(shape, target, together, root.emit(f"and i64 %count, {-together}"))
     rows = _rows_of_sums(root, shape)
     zeros = ["zeroinitializer"] * count
@@ -125,7 +127,7 @@ class _Terms:
     def _some(self, scope: Scope, at: str, state: list[str], sides: Sequence[str], number: int) -> list[str]:
         machine = Machine(scope, 8 * self.shape.dtype.itemsize, self.shape.lanes, self.target)
         for k in range(number):
-            state = _term(machine, self.shape, sides, scope.emit(f"add nsw i64 {at}, {k}"), state)
+            state = _term(machine, self.shape, _at_term(scope, self.shape, sides, at, k), state)
         if self.shape.ahead:
             place = scope.emit(f"getelementptr i8, ptr {sides[2]}, i64 {scope.emit(f'mul nsw i64 {at}, {self.shape.ahead}')}")
             scope.run("llvm.prefetch.p0", [("ptr", place), ("i32", "0"), ("i32", "2"), ("i32", "1")])
@@ -193,14 +195,25 @@ def _store(root: Scope, shape: TileShape, target: Target, rows: Sequence[str], s
     branch(root, "%fresh", lambda scope: stored(scope, True), lambda scope: stored(scope, False))
 
 
-def _term(machine: Machine, shape: TileShape, sides: Sequence[str], at: str, state: list[str]) -> list[str]:
+def _at_term(scope: Scope, shape: TileShape, sides: Sequence[str], first: str, more: int) -> tuple[str, str]:
+    """Where both sides are so many terms after one."""
+    element = memory_type(shape.dtype)
+    found = []
+    for side, pace, unit, name in ((sides[0], shape.pace, element, "%pace"),
+                                   (sides[1], shape.stride, vector_type(element, shape.lanes), "%stride")):
+        unit = element if pace is None else unit
+        at = scope.emit(f"add nsw i64 {first}, {more}") if pace is None else first
+        place = at if pace == 1 else scope.emit(f"mul nsw i64 {at}, {name if pace is None else pace}")
+        found.append(scope.emit(f"getelementptr {unit}, ptr {side}, i64 {place}"))
+        if pace is not None and more:
+            found[-1] = scope.emit(f"getelementptr {unit}, ptr {found[-1]}, i64 {more * pace}")
+    return found[0], found[1]
+
+
+def _term(machine: Machine, shape: TileShape, at: tuple[str, str], state: list[str]) -> list[str]:
     """One term of every sum of a tile."""
     scope, element, lanes = machine.scope, memory_type(shape.dtype), shape.lanes
-    kind = vector_type(element, lanes)
-    place = at if shape.pace == 1 else scope.emit(f"mul nsw i64 {at}, {'%pace' if shape.pace is None else shape.pace}")
-    left = scope.emit(f"getelementptr {element}, ptr {sides[0]}, i64 {place}")
-    unit, stride = (element, "%stride") if shape.stride is None else (kind, shape.stride)
-    right = scope.emit(f"getelementptr {unit}, ptr {sides[1]}, i64 {scope.emit(f'mul nsw i64 {at}, {stride}')}")
+    kind, (left, right) = vector_type(element, lanes), at
     places = [scope.emit(f"getelementptr {kind}, ptr {right}, i64 {part}") for part in range(shape.parts)]
     columns = [scope.emit(f"load {kind}, ptr {place}, align {machine.bits // 8}") for place in places]
     new: list[str] = []

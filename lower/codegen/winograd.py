@@ -56,7 +56,8 @@ class _Winograd:
     def __init__(self, dtype: np.dtype, target: Target, declarations: set[str], constants: set[str]) -> None:
         self.dtype, self.target, self.declarations, self.constants = dtype, target, declarations, constants
         self.number, self.bytes, self.lanes = memory_type(dtype), dtype.itemsize, target.lanes(dtype)
-        self.kind, self.wide, self.name = vector_type(self.number, self.lanes), widest(target) * target.lanes(dtype), name_of(dtype)
+        self.kind, self.name = vector_type(self.number, self.lanes), name_of(dtype)
+        self.wide = widest(target) * self.lanes
 
     def text(self) -> str:
         """All functions."""
