@@ -27,6 +27,7 @@ TILED = 192, 3 << 23  # rows, and multiplications, with fewer of which the tile 
 FEW_TILED = 64, 256, 1 << 25  # rows, columns or terms, and multiplications, if the columns' parts are not kept
 ORDERED = (2, 1 << 19), (1, 3 << 19)  # rows, and bytes of a matrix beyond which few of them read it in the order of memory
 NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
+ASIDE = 320  # columns, of lines that lie apart, which the library takes no sooner, since they are copied for it
 SOON_TURNED = 1 << 20  # multiplications, with more of which a library turns rows that lie across memory sooner
 SHORT = 256  # numbers of a row, of no more than which several are added up at once
 PAGE, APART = 4096, 192  # bytes; rows, with more of which results whole pages apart, in few sets of a cache, are made in blocks
@@ -77,6 +78,11 @@ class Sizes:
         """Columns; where rows lie across memory it must be worth reading them."""
         return 2 * self.lanes if self.form[0] else self.lanes // 2
 
+    @property
+    def _held(self) -> int:
+        """Numbers that stay in the second cache with others."""
+        return self.target.cache_bytes // 2 // self.dtype.itemsize
+
     def ways(self, in_blocks: bool) -> list[Way]:
         """Our own code for contiguous matrices; the last is that by chunks. in_blocks: blocks make what is left."""
         half, wide, least = self.lanes // 2, 2 * self.lanes, self.least
@@ -85,8 +91,7 @@ class Sizes:
         narrow: Cases = [[("n", "slt", MANY) if self.form[0] else ("n", "sle", NARROW)]]
         limits = [[("m", "sle", APART)], some, [("k", "sle", BRIEF)], *narrow]
         if self.target.is_short_of_registers:
-            held = self.target.cache_bytes // 2 // self.dtype.itemsize
-            limits = [[("nk", "sle", held), most] for most in (("mn", "sle", held), ("n", "sle", wide))]
+            limits = [[("nk", "sle", self._held), most] for most in (("mn", "sle", self._held), ("n", "sle", wide))]
             limits = [[*limit, ("mnk", "sle", SOON_TURNED)] for limit in limits] if self.form[0] else limits
         low = FEW if self.form[1] else 2
         in_chunks: Way = [[("m", "sge", low), ("n", "sge", least), ("k", "sge", 1), *limit] for limit in limits], "chunks"
@@ -113,10 +118,10 @@ class Sizes:
     def ways_apart(self) -> list[Way]:
         """Those that read lines of the right side, which lie anywhere, once, or twice, or few."""
         once: list[Test] = [("m", "sge", FEW), ("n", "sge", self.least), ("k", "sge", 1)]
-        if self.target.is_short_of_registers:
-            once.append(("nk", "sle", self.target.cache_bytes // 2 // self.dtype.itemsize))
         briefly: Cases = [[*once, ("k", "sle", BRIEF)]] if self.form[1] else []
-        in_chunks: Way = [[*once, ("m", "sle", chunks.ROWS)], *briefly], "chunks"
+        held: list[Test] = [("nk", "sle", self._held), ("n", "sle", ASIDE)] if self.target.is_short_of_registers else []
+        limits: Cases = [[*once, ("m", "sle", chunks.ROWS)], *briefly]
+        in_chunks: Way = [[*limit, *one] for limit in limits for one in ([[x] for x in held] or [[]])], "chunks"
         if self.form[1]:
             return [in_chunks] if self.form[0] else [(self._brief_sides(), "dots"), in_chunks]
         straight: Cases = [[("m", "slt", FEW), ("n", "sge", self.lanes // 2)],
