@@ -580,7 +580,7 @@ def test_every_dtype_has_lanes():
 
 def test_numbers_of_a_few_lie_in_registers():
     """Loops find them there; where there are more, LLVM decides."""
-    few = lw.jit(lambda x: np.exp(x - np.max(x, axis=-1, keepdims=True))).lower(np.ones((3, 50), np.float32)).llvm
+    few = lw.jit(lambda x: np.maximum(x * 3 + 2, 1)).lower(np.ones((3, 50), np.float32)).llvm
     many = lw.jit(lambda x: np.tanh(np.sin(x)) + np.log1p(x) * np.exp(x)).lower(np.ones(50, np.float32)).llvm
     kernel = few[few.index("define internal"):]
     assert "splat (float" not in kernel and "splat (i32" not in kernel and kernel.count("load ptr, ptr @numbers_") >= 1

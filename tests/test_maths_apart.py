@@ -7,6 +7,7 @@ from loopwright.ir.types import F16, F32, F64
 from loopwright.lower.codegen import outlines
 from loopwright.lower.codegen.arithmetic import FORMULAS
 from loopwright.lower.target import host_target
+from loopwright.scipy import stats
 from tests.kernels import run_elementwise, target_of
 
 ARITY = {**dict.fromkeys(("arctan2", "power", "hypot", "fmod", "remainder", "floor_divide", "zeta", "gammainc", "gammaincc",
@@ -94,3 +95,14 @@ def test_rare_arguments_of_sines_in_a_long_program():
     with np.errstate(invalid="ignore"):
         wanted = f(x)
     np.testing.assert_allclose(lw.jit(f)(x), wanted, rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("bits", [512, 256, 128])
+def test_vectors_stay_beside_calls_for_one_number(bits, monkeypatch):
+    """What a scalar's formula leaves in registers, where vectors lie around the call."""
+    monkeypatch.setenv("LOOPWRIGHT_VECTOR_BITS", str(bits))
+    x = np.linspace(-11, 10, 23)
+    for method in ("logpdf", "logcdf", "logsf"):
+        formula = getattr(stats.truncnorm, method)
+        found = lw.jit(lambda x, f=formula: f(x, -np.inf, np.inf))(x)
+        np.testing.assert_allclose(found, formula(x, -np.inf, np.inf), rtol=1e-9)

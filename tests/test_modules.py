@@ -21,6 +21,8 @@ from loopwright.lower.target import host_target
 from tests.test_user_kernels import SCALE
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+LANES = host_target().lanes(np.dtype("float64"))
+WIDE, NARROW = f"lanes={LANES}", f"lanes={LANES // 2}"
 IN_OTHER_PROCESSES = ("importing", "first_result", "first_product")
 
 
@@ -163,7 +165,7 @@ def test_graphs_as_traced_compile_too():
 def test_compiled_text_is_found_on_disk(tmp_path, monkeypatch):
     monkeypatch.setenv("LOOPWRIGHT_CACHE_DIR", str(tmp_path))
     text = lw.jit(lambda x: np.exp(x)).lower(normal(3)).module
-    assert [lw.parse(t).compile()._compiled.from_cache for t in (text, text, text.replace("lanes=8", "lanes=4"))] == [
+    assert [lw.parse(t).compile()._compiled.from_cache for t in (text, text, text.replace(WIDE, NARROW))] == [
         False, True, False]
 
 
@@ -175,8 +177,9 @@ def edited(old, new, count=1):
 
 
 def test_an_edited_schedule_is_other_code():
-    wide, narrow = edited("lanes=8", "lanes=8"), edited("lanes=8", "lanes=2", 9)
-    assert "<8 x double>" in wide.llvm and "<8 x double>" not in narrow.llvm and "<2 x double>" in narrow.llvm
+    wide, narrow = edited(WIDE, WIDE), edited(WIDE, NARROW, 9)
+    assert f"<{LANES} x double>" in wide.llvm and f"<{LANES} x double>" not in narrow.llvm
+    assert f"<{LANES // 2} x double>" in narrow.llvm
     x = normal(5, 9)
     np.testing.assert_allclose(narrow(x), wide(x), rtol=1e-13)
 
@@ -231,7 +234,7 @@ def test_updates_in_place_parse_back_and_stay_in_their_order():
 
 @pytest.mark.parametrize(("old", "new", "message"), [
     ("Vectorize(", "Vectorise(", "there is no Vectorise; did you mean Vectorize"),
-    ("loop=1, lanes=8", "lanes=8", "Vectorize has the fields stage, loop, lanes, got stage, lanes"),
+    (f"loop=1, {WIDE}", WIDE, "Vectorize has the fields stage, loop, lanes, got stage, lanes"),
     ("= exp(", "= expp(", "there is no op expp")])
 def test_text_that_is_none(old, new, message):
     with pytest.raises(lw.ParseError, match=rf"^line \d+, column \d+: {message}"):

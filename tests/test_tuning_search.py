@@ -302,7 +302,8 @@ def test_nothing_is_proposed_twice_and_starts_come_first(name):
 
 
 # ---- finding what is quick ------------------------------------------------------------------------
-WANTED = {0: (8, 8), 4: (4, 4), 6: (16, 1)}  # lanes and vectors in flight of each stage of a softmax
+WIDE = host_target().vector_bits // 32
+WANTED = {0: (WIDE // 2, 8), 4: (WIDE // 4, 4), 6: (WIDE, 1)}  # lanes and vectors in flight of each stage of a softmax
 
 
 def made_up(schedule):
@@ -344,7 +345,9 @@ class NoOpinion:
 
 def test_the_search_finds_what_is_quick_sooner_than_chance_does():
     node = node_of("rows")
-    assert by_search(node, 0, 100, NoOpinion()) < 0.75 * by_chance(node, 0, 100)
+    found, drawn = (sum(f(seed) for seed in range(3)) for f in (
+        lambda seed: by_search(node, seed, 100, NoOpinion()), lambda seed: by_chance(node, seed, 100)))
+    assert found < 0.75 * drawn
     proposed = [KernelSearch(node, sizes_of(node), [node.attrs], Roofline(), seed).propose(9) for seed in (1, 1, 2)]
     assert proposed[0] == proposed[1] != proposed[2]  # runs replay
 

@@ -446,7 +446,7 @@ class Machine:
         function.declarations |= made.declarations
         function.constants |= made.texts
         listed = ", ".join(f"{kind} {x}" for x in operands)
-        return self.scope.emit(f"call {_convention(self.target)}{kind} @{made.name}({listed})")
+        return self.scope.emit(f"call {_convention(self.target, self.lanes * self.bits)}{kind} @{made.name}({listed})")
 
     def repeat(self, floats: list[str], body: Callable[[Machine, list[str]], tuple[str, list[str]]]) -> list[str]:
         """do (mask, floats) = body(machine, floats) while any lane of mask."""
@@ -466,9 +466,12 @@ class Apart:
     texts: frozenset[str]
 
 
-def _convention(target: Target) -> str:
-    """Calls that leave half of the vector registers as they are: what is live around a call stays where it is."""
-    return "intel_ocl_bicc " if target.is_x86 else "aarch64_vector_pcs " if target.is_arm64 else ""
+def _convention(target: Target, size: int) -> str:
+    """Calls that leave half of the vector registers as they are: what is live around a call stays where it is. With AVX alone a
+    function whose result fills no register of 256 bits ends with an instruction that clears the upper halves of all, those that
+    it has just restored included: such functions are called as C functions are."""
+    clears = "avx" in target.enabled and not target.has_masks and size < 256
+    return "" if clears else "intel_ocl_bicc " if target.is_x86 else "aarch64_vector_pcs " if target.is_arm64 else ""
 
 
 _known_apart: dict[object, Apart] = {}  # a bounded memory: names are those of formulas
@@ -483,7 +486,7 @@ def _apart(name: str, bits: int, lanes: int, target: Target, flags: str, arity: 
         symbol = f"lw_{name}_{suffix(kind)}{'_fast' if flags else ''}"
         result = body(m, *operands)
         listed = ", ".join(f"{kind} {x}" for x in operands)
-        header = f"define internal {_convention(target)}{kind} @{symbol}({listed})"
+        header = f"define internal {_convention(target, lanes * bits)}{kind} @{symbol}({listed})"
         text = f"{header} memory(none) willreturn {ATTRIBUTES} {{\n{function.body()}\n  ret {kind} {result}\n}}"
         _known_apart[key] = Apart(symbol, frozenset(function.declarations), frozenset((*function.constants, text)))
     return _known_apart[key]
