@@ -69,17 +69,14 @@ def tanh(m: Writer, x: str) -> str:
 def _tanh_of_exponential(m: Writer, x: str) -> str:
     """t / (t + c) with t = c/2 (e^(2|x|) - 1); the quotient takes back what rounding took from it and from both; in f32 not
     from the exponential."""
-    if m.bits == 32:
-        size = m.minimum(FLAT[32], m.abs(x))
-        c, u, more = 1.0, half_of_expm1(m, m.add(size, size)), ""
-    else:
-        size = m.minimum(format_of(m).flat, m.abs(x))
-        c, (u, more) = 2.0, expm1_twice(m, size, 2.0, estrin)
+    single = m.bits == 32
+    size = m.minimum(FLAT[32] if single else format_of(m).flat, m.abs(x))
+    c, (u, more) = (1.0, (half_of_expm1(m, m.add(size, size)), None)) if single else (2.0, expm1_twice(m, size, 2.0, estrin))
     divisor, lost = quick_two_sum(m, c, u)  # which of them is larger makes no difference: the sum less c is exact
     inverse = m.div(1.0, divisor)
     y = m.mul(u, inverse)
     off = m.fma(m.neg(y), lost, cancelling(m, m.neg(y), divisor, u))
-    return m.copysign(m.fma(m.add(off, more) if more else off, inverse, y), x)
+    return m.copysign(m.fma(off if more is None else m.add(off, more), inverse, y), x)
 
 
 # ---- inverses -----------------------------------------------------------------------------------

@@ -468,8 +468,7 @@ class Apart:
 
 def _convention(target: Target, size: int) -> str:
     """Calls that leave half of the vector registers as they are: what is live around a call stays where it is. With AVX alone a
-    function whose result fills no register of 256 bits ends with an instruction that clears the upper halves of all, those that
-    it has just restored included: such functions are called as C functions are."""
+    function with a result of less than 256 bits ends by clearing all upper halves, even what it has restored: it is a C one."""
     clears = "avx" in target.enabled and not target.has_masks and size < 256
     return "" if clears else "intel_ocl_bicc " if target.is_x86 else "aarch64_vector_pcs " if target.is_arm64 else ""
 
