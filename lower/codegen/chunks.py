@@ -26,6 +26,7 @@ from loopwright.lower.codegen.small import (
     element,
     first_lanes,
     heights,
+    held_numbers,
     is_far,
     load_first,
     panels,
@@ -51,7 +52,7 @@ def terms_of(target: Target) -> int:
 
 def stays(dtype: np.dtype, target: Target) -> list[tuple[str, str, int]]:
     """Tests of sizes, one of which holds where a right side comes from a cache, or lies along memory in one panel."""
-    return [("nk", "sle", target.cache_bytes // 2 // dtype.itemsize), ("n", "sle", widest(target) * target.lanes(dtype))]
+    return [("nk", "sle", held_numbers(dtype, target)), ("n", "sle", widest(target) * target.lanes(dtype))]
 
 
 def name_of(dtype: np.dtype, turned: bool) -> str:

@@ -80,8 +80,7 @@ class Sizes:
 
     @property
     def _held(self) -> int:
-        """Numbers that stay in the second cache with others."""
-        return self.target.cache_bytes // 2 // self.dtype.itemsize
+        return small.held_numbers(self.dtype, self.target)
 
     def ways(self, in_blocks: bool) -> list[Way]:
         """Our own code for contiguous matrices; the last is that by chunks. in_blocks: blocks make what is left."""

@@ -104,6 +104,11 @@ def widths_of(target: Target) -> list[int]:
     return [v for v in range(1, WIDEST + 1) if heights(target, v)[0] > 1]
 
 
+def held_numbers(dtype: np.dtype, target: Target) -> int:
+    """How many numbers stay in the second cache beside others."""
+    return target.cache_bytes // 2 // dtype.itemsize
+
+
 def widest(target: Target) -> int:
     """How many vectors panels have that are copied. Where registers are few high tiles load less than wide ones, but read few
     columns at a time: what lies in rows is better read by wide ones."""
@@ -154,7 +159,7 @@ def _whole(dtype: np.dtype, target: Target, function: Function) -> str:
         return ()
     some, (high, *_) = root.emit("icmp sgt i64 %n, 0"), heights(target, widest(target))
     if target.is_short_of_registers:
-        held = root.emit(f"icmp sle i64 {root.emit('mul i64 %n, %k')}, {target.cache_bytes // 2 // dtype.itemsize}")
+        held = root.emit(f"icmp sle i64 {root.emit('mul i64 %n, %k')}, {held_numbers(dtype, target)}")
         many = root.emit(f"and i1 {held}, {root.emit(f'icmp sge i64 %m, {high}')}")
         branch(root, root.emit(f"and i1 {some}, {many}"), partial(blocks, wide=widest(target)))
         some = root.emit(f"and i1 {some}, {root.emit(f'xor i1 {many}, true')}")
