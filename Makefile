@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# What one process compiles of our Python others find, also where the environment says not to write it.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-deep test-gpu check bench bench-gpu clean
 
 $(VENV)/installed: pyproject.toml

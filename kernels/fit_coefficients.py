@@ -30,6 +30,20 @@ def interpolate(f: Function, low: float, high: float, degree: int) -> list[float
     return [float(c) for c in mp.lu_solve(matrix, mp.matrix([f(x) for x in nodes]))]
 
 
+def rational(f: Function, low: float, high: float, top: int, bottom: int) -> tuple[list[float], list[float]]:
+    """The same of a quotient of polynomials of these degrees, of which the second ends with 1."""
+    count = top + bottom + 1
+    a, b = mp.mpf(low), mp.mpf(high)
+    matrix, values = mp.matrix(count, count), mp.matrix(count, 1)
+    for row in range(count):
+        x = (a + b) / 2 + (b - a) / 2 * mp.cos(mp.pi * (2 * row + 1) / (2 * count))
+        values[row] = f(x)
+        for column in range(count):
+            matrix[row, column] = x ** (top - column) if column <= top else -values[row] * x ** (count - column)
+    found = [float(c) for c in mp.lu_solve(matrix, values)]
+    return found[:top + 1], [*found[top + 1:], 1.0]
+
+
 def error(coefficients: list[float], f: Function, low: float, high: float) -> float:
     """The largest error over a grid, with the rounded coefficients."""
     worst = mp.mpf(0)
@@ -78,7 +92,7 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     "EXP_FINE": (around_zero(lambda r: (mp.expm1(r) - r) / r ** 2, 0.5), -HALF / 15.9, HALF / 15.9, 1, 4),
     "EXP_FINER": (around_zero(lambda r: (mp.expm1(r) - r) / r ** 2, 0.5), -HALF / 15.9, HALF / 15.9, None, 5),
     # (2^r - 1) / r for |r| <= 1/2, and 1/32
-    "EXP2": (around_zero(lambda r: (mp.mpf(2) ** r - 1) / r, float(LN2)), -0.5, 0.5, 5, None),
+    "EXP2": (around_zero(lambda r: (mp.mpf(2) ** r - 1) / r, float(LN2)), -0.5, 0.5, 5, 10),
     "EXP2_FINE": (around_zero(lambda r: (mp.mpf(2) ** r - 1) / r, float(LN2)), -1 / 31.9, 1 / 31.9, 2, 5),
     # (log(1 + r) - r) / r^2 in the intervals of the logarithm's table
     "LOG": (around_zero(lambda r: (mp.log1p(r) - r) / r ** 2, -0.5), -1 / 31, 1 / 16, 3, 9),
@@ -114,6 +128,10 @@ FITS: dict[str, tuple[Function, float, float, int | None, int | None]] = {
     # ((1 + u)^(1/3) - 1) / u in the intervals of the cube root's tables
     "CBRT": (around_zero(lambda u: (mp.cbrt(1 + u) - 1) / u, 1 / 3), -1 / 8.9, 1 / 8.9, None, 11),
 }
+
+
+# of (tanh(sqrt u) / sqrt u - 1) / u for sqrt u <= 1, the degrees of top and bottom in both widths
+TANH = {"32": (1, 2), "64": (3, 3)}
 
 
 def reciprocal_near(low: float, high: float, single: bool, image: Function) -> Any:
@@ -292,6 +310,9 @@ def main() -> None:
                 c = interpolate(f, low, high, degree)
                 print(f"# {name}{bits}: {error(c, f, low, high):.1e}")
                 show(f"{name}{bits}", c)
+    for bits, degrees in TANH.items():
+        for name, c in zip(("TOP", "BOTTOM"), rational(odd(mp.tanh, -1 / 3), 0, 1.0005, *degrees), strict=True):
+            show(f"TANH_{name}{bits}", c)
     tables()
     steps()
 

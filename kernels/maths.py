@@ -60,7 +60,7 @@ ERFC_END = {32: t.ERFCX_END32, 64: t.ERFCX_END64}  # from there on it is 0
 def erf(m: Writer, x: str) -> str:
     """Polynomials by pieces; x itself is what they are added to near 0."""
     a = m.abs(x)
-    if not m.has_tables:
+    if not m.has_rows:
         return (_erf_single if m.bits == 32 else _erf_of_polynomials)(m, x, a)
     return m.copysign(by_pieces(m, m.minimum(ERF_FLAT[m.bits], a), ERF[m.bits], beside_argument=True), x)
 
@@ -123,8 +123,9 @@ def _log2_twice(m: Writer, x: str) -> tuple[str, str]:
                           (t.POW_HIGH64, t.POW_LOW64, t.POW_SLOPE64))
     k, z = m.parts(x)
     index = m.lshr(m.bits_of(z), 18 if single else 47)
-    r = cancelling(m, z, m.table(t.POW_INVERSE, index), -1.0)  # exact
-    first = m.add(k, m.table(tops, index))  # exact
+    near, top, rest = m.tables((t.POW_INVERSE, tops, rests), index)
+    r = cancelling(m, z, near, -1.0)  # exact
+    first = m.add(k, top)  # exact
     if single:
         factor, low = _beside(m, slope, horner(m, r, t.POW32), r)
     else:
@@ -133,7 +134,7 @@ def _log2_twice(m: Writer, x: str) -> tuple[str, str]:
         low = m.fma(r, bent, low)
     main, lost = two_product(m, r, factor)
     high, e = quick_two_sum(m, first, main)  # first is 0 or larger
-    return high, m.add(m.add(e, m.table(rests, index)), m.fma(r, low, lost))
+    return high, m.add(m.add(e, rest), m.fma(r, low, lost))
 
 
 def _beside(m: Writer, whole: tuple[float, float], a: str, b: str) -> tuple[str, str]:
@@ -153,7 +154,7 @@ def _power_steps(m: Writer, y: str, high: str, low: str, end: float) -> tuple[st
     n, index = steps(m, clamp(m, main, -end, end) if end < INF else main)
     r = m.add(m.sub(main, n), rest)
     more = power_near(m, m.maximum(r, -1.0) if end < INF else r)  # nothing may be left of it
-    return main, n, index, m.add(more, m.table(t.POWERS_LOST64, index)) if m.bits == 64 else more
+    return main, n, index, m.add(more, m.table(t.POWERS_LOST64, index)) if m.bits == 64 and m.has_tables else more
 
 
 def _pow(m: Writer, x: str, y: str) -> str:
@@ -186,8 +187,8 @@ def _cbrt(m: Writer, x: str) -> str:
     a = m.scale(m.abs(x), m.mul(q, -3.0))
     single = m.bits == 32
     index = m.lshr(m.bits_of(a), 20 if single else 50)
-    u = cancelling(m, a, m.table(t.CBRT_INVERSE32 if single else t.CBRT_INVERSE64, index), -1.0)
-    root = m.table(t.CBRT_OF32 if single else t.CBRT_OF64, index)
+    near, root = m.tables((t.CBRT_INVERSE32, t.CBRT_OF32) if single else (t.CBRT_INVERSE64, t.CBRT_OF64), index)
+    u = cancelling(m, a, near, -1.0)
     root = m.scale(m.fma(polynomial(m, u, t.CBRT32, t.CBRT64), m.mul(u, root), root), q)
     return m.select(m.compare("eq", m.add(x, x), x), x, m.copysign(root, x))  # 0 and infinities
 

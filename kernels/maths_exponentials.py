@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopwright.kernels import maths_tables as t
-from loopwright.kernels.maths_writer import F, Order, Writer, cancelling, horner, polynomial
+from loopwright.kernels.maths_writer import F, Writer, cancelling, horner, polynomial
 
 INF, NAN = float("inf"), float("nan")
 LOG2E = 1.4426950408889634
@@ -66,12 +66,14 @@ def expm1_near(m: Writer, r: str) -> str:
 
 def _power_bits(m: Writer) -> int:
     """Powers of two are taken to a sixteenth, by a table, where that is quick: 4, else 0."""
-    return 4 if m.bits == 64 or m.has_tables else 0
+    return 4 if m.has_tables else 0
 
 
-def steps(m: Writer, x: F, factor: float = 1.0) -> tuple[str, str]:
-    """x factor to the nearest step of powers of two, a sixteenth or 1, and an integer whose low bits count these steps."""
-    magic = 1.5 * 2.0 ** (format_of(m).mantissa - _power_bits(m))  # numbers beside it are multiples of the step
+def steps(m: Writer, x: F, factor: float = 1.0, bits: int | None = None) -> tuple[str, str]:
+    """x factor to the nearest step of powers of two, 1 or a part of it by so many bits, and an integer whose low bits count
+    these steps."""
+    bits = _power_bits(m) if bits is None else bits
+    magic = 1.5 * 2.0 ** (format_of(m).mantissa - bits)  # numbers beside it are multiples of the step
     beside = m.fma(x, factor, magic) if factor != 1.0 else m.add(x, magic)
     return m.sub(beside, magic), m.bits_of(beside)
 
@@ -120,7 +122,10 @@ def _exp_steps(m: Writer, x: str) -> tuple[str, str, str]:
     f = format_of(m)
     n, index = steps(m, x, LOG2E)
     r = m.fma(n, -f.ln2[1], m.fma(n, -f.ln2[0], x))
-    q = horner(m, r, (t.EXP_FINE32 if m.bits == 32 else t.EXP_FINE64) if _power_bits(m) else t.EXP32)
+    if _power_bits(m):
+        q = horner(m, r, t.EXP_FINE32 if m.bits == 32 else t.EXP_FINE64)
+    else:
+        q = polynomial(m, r, t.EXP32, t.EXP64)
     return n, index, m.fma(q, m.mul(r, r), r)
 
 
@@ -149,7 +154,9 @@ def _exp2_steps(m: Writer, x: str) -> tuple[str, str, str]:
 
 def power_near(m: Writer, r: str) -> str:
     """2^r - 1 for r within half a step of powers of two."""
-    return m.mul(horner(m, r, (t.EXP2_FINE32 if m.bits == 32 else t.EXP2_FINE64) if _power_bits(m) else t.EXP232), r)
+    if _power_bits(m):
+        return m.mul(horner(m, r, t.EXP2_FINE32 if m.bits == 32 else t.EXP2_FINE64), r)
+    return m.mul(polynomial(m, r, t.EXP232, t.EXP264), r)
 
 
 def exp2(m: Writer, x: str) -> str:
@@ -157,19 +164,15 @@ def exp2(m: Writer, x: str) -> str:
     return _unless_rare(m, x, (-f.bias - f.mantissa - 3.0, f.bias - 2.0, f.bias + 2.0), *_exp2_steps(m, x))
 
 
-def expm1_twice(m: Writer, x: str, times: float = 1.0, order: Order = horner) -> tuple[str, str]:
-    """f64: e^y - 1 for y = x times a power of two, from -2 flat to where 2^n is finite, as (2^n - 1) + 2^n (e^r - 1), and what
-    its last step lost."""
+def _expm1_by_table(m: Writer, x: str) -> str:
+    """f64: (2^n - 1) + 2^n (e^r - 1), for x from -2 flat to where 2^n is finite."""
     f = format_of(m)
-    n, index = steps(m, x, LOG2E * times)
-    first = m.fma(n, -f.ln2[0], x if times == 1.0 else m.mul(x, times))
+    n, index = steps(m, x, LOG2E)
+    first = m.fma(n, -f.ln2[0], x)
     r = m.fma(n, -f.ln2[1], first)
     lost = m.add(m.table(t.POWERS_LOST64, index), m.fma(n, -f.ln2[1], m.sub(first, r)))
-    more = m.fma(order(m, r, t.EXP_FINER64), m.mul(r, r), lost)
     power = _power(m, index, index)
-    most = cancelling(m, r, power, m.sub(power, 1.0))
-    y = m.fma(more, power, most)
-    return y, m.fma(more, power, m.sub(most, y))
+    return m.fma(m.fma(horner(m, r, t.EXP_FINER64), m.mul(r, r), lost), power, cancelling(m, r, power, m.sub(power, 1.0)))
 
 
 def half_of_expm1(m: Writer, x: str) -> str:
@@ -186,7 +189,7 @@ def expm1(m: Writer, x: str) -> str:
     if m.bits == 32 or not m.has_tables:
         y = half_of_expm1(m, clamp(m, x, -2 * f.flat, f.overflow))
         return m.select(m.compare("lt", m.abs(x), 2.0 ** -(f.mantissa + 3)), x, m.add(y, y))
-    usual = m.copysign(expm1_twice(m, m.maximum(-2 * f.flat, x))[0], x)
+    usual = m.copysign(_expm1_by_table(m, m.maximum(-2 * f.flat, x)), x)
     return m.rarely(m.compare("gt", x, f.plain), usual, lambda inner: inner.apart("expm1_far", (x,), exp))
 
 
@@ -211,29 +214,28 @@ LOG10 = {32: Base((0.301025390625, 4.605038981195214e-06), 0.4342944920063019, t
 
 @dataclass(frozen=True)
 class Split:
-    """x = 2^k c (1 + r) with c an entry of the table, number `index`; k is -inf at 0 and inf at inf, r NaN below 0."""
+    """x = 2^k c (1 + r) with c an entry of the table, and its logarithm; k is -inf at 0 and inf at inf, r NaN below 0."""
 
     k: str
-    index: str
+    of: str
     r: str
 
 
-def split(m: Writer, x: str, low: str | None = None, inverse: tuple[float, ...] = ()) -> Split:
-    """Take x (+ low, far smaller) apart. inverse: the table's 1 / c."""
+def split(m: Writer, x: str, low: str | None = None, base: Base | None = None) -> Split:
+    """Take x (+ low, far smaller) apart; the logarithm is the natural one without a base."""
     f = format_of(m)
     k, z = m.parts(x)
-    index = m.lshr(m.bits_of(z), f.mantissa - 4)
-    near = m.table(inverse or f.inverse, index)
+    near, of = m.tables((base.inverse, base.of) if base else (f.inverse, f.log_of), m.lshr(m.bits_of(z), f.mantissa - 4))
     r = cancelling(m, z, near, -1.0)
     if low is not None:  # which is 0 where k is -inf
         r = m.fma(m.scale(low, m.minimum(f.bias - 1.0, m.neg(k))), near, r)
-    return Split(k, index, r)
+    return Split(k, of, r)
 
 
 def log_core(m: Writer, s: Split) -> str:
     f = format_of(m)
     correction = m.mul(polynomial(m, s.r, t.LOG32, t.LOG64), m.mul(s.r, s.r))
-    high = m.fma(s.k, f.ln2[0], m.table(f.log_of, s.index))
+    high = m.fma(s.k, f.ln2[0], s.of)
     low = m.fma(s.k, f.ln2[1], m.add(correction, s.r))
     return m.add(high, low)
 
@@ -252,8 +254,8 @@ def log1p(m: Writer, x: str, more: str | None = None) -> str:
 
 
 def _log_to_base(m: Writer, x: str, base: Base) -> str:
-    s = split(m, x, inverse=base.inverse)
-    high = m.fma(s.k, base.unit[0], m.table(base.of, s.index)) if base.unit[1] else m.add(s.k, m.table(base.of, s.index))
+    s = split(m, x, base=base)
+    high = m.fma(s.k, base.unit[0], s.of) if base.unit[1] else m.add(s.k, s.of)
     low = m.mul(polynomial(m, s.r, base.rest, base.rest), s.r)
     low = m.fma(s.k, base.unit[1], low) if base.unit[1] else low
     return m.add(high, m.fma(s.r, base.factor, low))

@@ -8,23 +8,23 @@ from dataclasses import replace
 
 from loopwright.kernels import maths_tables as t
 from loopwright.kernels.maths_exponentials import (
+    LOG2E,
     NAN,
     clamp,
-    expm1_twice,
+    expm1_near,
     format_of,
-    half_of_expm1,
     log,
     log1p,
     log_core,
     reduced,
     split,
+    steps,
 )
 from loopwright.kernels.maths_writer import (
     Pieces,
     Writer,
     by_pieces,
     cancelling,
-    estrin,
     horner,
     odd,
     polynomial,
@@ -61,22 +61,22 @@ def cosh(m: Writer, x: str) -> str:
 def tanh(m: Writer, x: str) -> str:
     """Polynomials by pieces; from FLAT on it is 1."""
     if not m.has_tables:
-        return _tanh_of_exponential(m, x)
+        return _tanh_of_quotients(m, x)
     pieces = TANH32 if m.bits == 32 else TANH64
     return m.copysign(by_pieces(m, m.minimum(FLAT[m.bits], m.abs(x)), pieces), x)
 
 
-def _tanh_of_exponential(m: Writer, x: str) -> str:
-    """t / (t + c) with t = c/2 (e^(2|x|) - 1); the quotient takes back what rounding took from it and from both; in f32 not
-    from the exponential."""
-    single = m.bits == 32
-    size = m.minimum(FLAT[32] if single else format_of(m).flat, m.abs(x))
-    c, (u, more) = (1.0, (half_of_expm1(m, m.add(size, size)), None)) if single else (2.0, expm1_twice(m, size, 2.0, estrin))
-    divisor, lost = quick_two_sum(m, c, u)  # which of them is larger makes no difference: the sum less c is exact
-    inverse = m.div(1.0, divisor)
-    y = m.mul(u, inverse)
-    off = m.fma(m.neg(y), lost, cancelling(m, m.neg(y), divisor, u))
-    return m.copysign(m.fma(off if more is None else m.add(off, more), inverse, y), x)
+def _tanh_of_quotients(m: Writer, x: str) -> str:
+    """x + x^3 P(x^2) / Q(x^2) below 1, beyond it 1 - 2 / (e^2x + 1): one quotient, which is not the larger part."""
+    f = format_of(m)
+    a = m.minimum(FLAT[m.bits], m.abs(x))
+    near, u, twice = m.compare("lt", a, 1.0), m.mul(a, a), m.add(a, a)
+    n, index = steps(m, a, 2 * LOG2E, 0)
+    more = expm1_near(m, m.fma(n, -f.ln2[1], m.fma(n, -f.ln2[0], twice)))
+    power = m.from_bits(m.shl(m.iadd(index, f.bias), f.mantissa))
+    top = m.select(near, m.mul(polynomial(m, u, t.TANH_TOP32, t.TANH_TOP64), m.mul(u, a)), -2.0)
+    bottom = m.select(near, polynomial(m, u, t.TANH_BOTTOM32, t.TANH_BOTTOM64), m.fma(more, power, m.add(power, 1.0)))
+    return m.copysign(m.add(m.select(near, a, 1.0), m.div(top, bottom)), x)
 
 
 # ---- inverses -----------------------------------------------------------------------------------

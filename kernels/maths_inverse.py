@@ -80,8 +80,9 @@ def _arctan_double(m: Writer, a: str) -> str:
     up = m.select(endless, a, m.fma(c, a, 1.0))
     q = m.div(m.select(endless, -1.0, m.sub(a, c)), up)
     u = m.mul(q, q)
-    rest = m.fma(m.mul(polynomial(m, u, (), t.ATAN_MIDDLE64), u), q, m.table(t.ATAN_LOST64, index))
-    return m.add(m.table(t.ATAN_OF64, index), m.add(q, rest))
+    of, lost = m.tables((t.ATAN_OF64, t.ATAN_LOST64), index)
+    rest = m.fma(m.mul(polynomial(m, u, (), t.ATAN_MIDDLE64), u), q, lost)
+    return m.add(of, m.add(q, rest))
 
 
 def arctan2(m: Writer, y: str, x: str) -> str:

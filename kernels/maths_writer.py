@@ -17,7 +17,8 @@ W = TypeVar("W", bound="Writer")
 class Writer(Protocol):
     """Floats of `bits` (32 or 64). Relations of `compare` are lt le eq ne gt ge (false for NaN but ne) and unordered.
     `parts` is k, integer-valued, and z in [3/4, 3/2) with a = z 2^k: -inf, 1 for zeros, inf, 1 for inf, and z is NaN below 0.
-    `has_tables`: whether a table of 16 numbers takes about as long as an operation, for all numbers of lanes or for none.
+    `has_tables`: whether a table of 16 numbers takes about as long as an operation, for all numbers of lanes or for none;
+    `has_rows`: whether each of many tables does that are read at one index.
     `apart` is body(a writer, *operands), floats all, written once for all that need it: name and bits say which it is."""
 
     @property
@@ -26,6 +27,8 @@ class Writer(Protocol):
     def has_fma(self) -> bool: ...
     @property
     def has_tables(self) -> bool: ...
+    @property
+    def has_rows(self) -> bool: ...
     @property
     def wide(self: W) -> W: ...
     def widen(self, a: str) -> str: ...
@@ -73,6 +76,7 @@ class Writer(Protocol):
     def parts(self, a: str) -> tuple[str, str]: ...
     def exponent(self, a: str) -> str: ...
     def table(self, values: tuple[float, ...], index: str) -> str: ...
+    def tables(self, values: Sequence[tuple[float, ...]], index: str) -> list[str]: ...
     def integer_table(self, values: tuple[int, ...], index: str) -> str: ...
     def rarely(self: W, mask: str, usual: str, unusual: Callable[[W], str]) -> str: ...
     def apart(self: W, name: str, operands: Sequence[str], body: Callable[..., str]) -> str: ...
@@ -98,9 +102,6 @@ def estrin(m: Writer, x: str, coefficients: Sequence[F]) -> str:
     return terms[0] if isinstance(terms[0], str) else m.constant(terms[0])
 
 
-Order = Callable[[Writer, str, Sequence[F]], str]  # of a polynomial's operations
-
-
 def polynomial(m: Writer, x: str, single: tuple[float, ...], double: tuple[float, ...] = ()) -> str:
     """The polynomial of this width, in the order that suits it."""
     return horner(m, x, single) if m.bits == 32 else estrin(m, x, double)
@@ -119,9 +120,9 @@ def by_pieces(m: Writer, x: str, pieces: Pieces, *, beside_argument: bool = Fals
     """The polynomial of the interval of x; x itself is the constant of the first one if it is to be `beside_argument`."""
     grown = m.fma(x, pieces.slope, 1.0)
     index = m.lshr(m.bits_of(grown), (23 if m.bits == 32 else 52) - 2)
-    r = m.sub(x, m.table(pieces.tables[0], index))
-    rest = (horner if m.bits == 32 else estrin)(m, r, [m.table(c, index) for c in pieces.tables[1:-1]])
-    constant = m.table(pieces.tables[-1], index)
+    centre, *coefficients, constant = m.tables(pieces.tables, index)
+    r = m.sub(x, centre)
+    rest = (horner if m.bits == 32 else estrin)(m, r, coefficients)
     return m.fma(rest, r, m.select(m.compare("lt", grown, 1.25), x, constant) if beside_argument else constant)
 
 

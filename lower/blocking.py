@@ -4,9 +4,11 @@ Scores of an attention, or the hidden layer of a network for many rows, are stor
 kernels of a chain compute block after block of one axis alone, a few rows at a time run through the whole chain, and such
 values are as large as a block.
 
+Reshapes between kernels that keep an axis are the same arrays for each block of it.
+
 Guarantees: the same values from the same kernels; an axis is divided only where every element of each kernel's results needs
 nothing of other positions of it; blocks are contiguous in every array; without need (when all fits) there is one block. How
-large a block is follows from the sizes of the call.
+large a block is follows from the sizes of the call. A chain begins and ends with a kernel.
 """
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from loopwright.ir.dims import Dim, Extent, floordiv, maximum, minimum, product,
 from loopwright.ir.errors import DTypeError, ScheduleError, ShapeError
 from loopwright.ir.graph import Graph, Node, Value, fresh_symbol
 from loopwright.ir.loops import Expr, Index, Load, Scatter, parts
+from loopwright.ir.ops.structural import reshape
 from loopwright.ir.schedule import InPlace, Interleave
 from loopwright.ir.types import I64, ArrayType
 from loopwright.lower.composition import fresh_indices, reads
@@ -67,27 +70,39 @@ def chains(g: Graph) -> list[tuple[Value, bool]]:
 
 # ---- chains -------------------------------------------------------------------------------------
 def runs(nodes: Sequence[Node], known: KnownAxes) -> list[list[Node]]:
-    """Chains of kernels that may share a loop over their results' first axis. Nothing else that stands between the first
-    and the last of a chain reads what it makes, or makes what it reads: that would be kept for the whole loop."""
+    """Chains of kernels, and of reshapes between them, that may share a loop over their results' first axis. Nothing else that
+    stands between the first and the last of a chain reads what it makes, or makes what it reads: that would be kept for the
+    whole loop."""
     found: list[list[Node]] = []
     run: list[Node] = []
     made, beside = set[Value](), set[Value]()
     for n in nodes:
         axes = known.node_axes(n, 0)
         reads_it = not made.isdisjoint(n.inputs)
-        waits = len(run) == MOST_KERNELS or not beside.isdisjoint(n.inputs)
+        waits = len(kernels_of(run)) == MOST_KERNELS or not beside.isdisjoint(n.inputs)
         if axes is not None and reads_it and not waits and _joins(n, axes, run, made):
             run.append(n)
             made.update(n.outputs)
             continue
         if reads_it:
-            found.append(run)  # what reads the chain in another way ends it
+            found.append(_to_last_kernel(run))  # what reads the chain in another way ends it
             run, made = [], set()
-        if axes is not None and not run:
+        if axes is not None and not run and n.op is kernel:
             run, made, beside = [n], set(n.outputs), set()
         else:
             beside.update(n.outputs)
-    return [*found, run]
+    return [*found, _to_last_kernel(run)]
+
+
+def kernels_of(run: Sequence[Node]) -> list[Node]:
+    """The kernels of a chain."""
+    return [n for n in run if n.op is kernel]
+
+
+def _to_last_kernel(run: list[Node]) -> list[Node]:
+    while run and run[-1].op is not kernel:
+        run = run[:-1]
+    return run
 
 
 def _joins(n: Node, axes: Axes, run: Sequence[Node], made: set[Value]) -> bool:
@@ -97,16 +112,16 @@ def _joins(n: Node, axes: Axes, run: Sequence[Node], made: set[Value]) -> bool:
 
 def _pays(run: Sequence[Node]) -> bool:
     """Whether a chain holds a library call: what generated kernels have to share is in one of them already."""
-    return len(run) > 1 and any(n.attrs["implementation"] != "generated" for n in run)
+    return len(run) > 1 and any(n.attrs["implementation"] != "generated" for n in kernels_of(run))
 
 
 def _loop(run: Sequence[Node], readers: Mapping[Value, set[Node]], wanted: set[Value], target: Target,
           known: KnownAxes, rows: int | None) -> Node | None:
     """A chain as one loop, of so many `rows` if they are decided; None where it keeps no value for itself or nothing can be
     divided."""
-    inside = set(run)
-    results = tuple([v for n in run for v in n.outputs if v in wanted or not readers.get(v, set()) <= inside])
-    if len(results) == sum(len(n.outputs) for n in run):
+
+    results = results_of(run, readers, wanted)
+    if results is None or len(results) == sum(len(n.outputs) for n in run):
         return None
     body, outside = region_of(run, results)
     divided = _divided(body, 0, (), target, known, rows)
@@ -115,6 +130,13 @@ def _loop(run: Sequence[Node], readers: Mapping[Value, set[Node]], wanted: set[V
     loop, given = divided
     inputs = tuple([outside[body.params.index(v)] for v in given])
     return Node(blocks, inputs, loop.attrs, results, loop.regions, run[-1].source)
+
+
+def results_of(run: Sequence[Node], readers: Mapping[Value, set[Node]], wanted: set[Value]) -> tuple[Value, ...] | None:
+    """What a chain makes that others read, or that is `wanted`; None where that is what it has reshaped."""
+    inside = set(run)
+    found = [(n, v) for n in run for v in n.outputs if v in wanted or not readers.get(v, set()) <= inside]
+    return tuple([v for _, v in found]) if all(n.op is kernel for n, _ in found) else None
 
 
 # ---- which axis of what -------------------------------------------------------------------------
@@ -127,6 +149,9 @@ class KnownAxes:
 
     def node_axes(self, n: Node, axis: int) -> Axes | None:
         """For each operand of a kernel, the axis that goes along with `axis` of all results; None if there is no such axis."""
+        if n.op is reshape:
+            (x,), shape = n.inputs, n.outputs[0].type.shape
+            return {x: 0} if axis == 0 and x.type.shape and shape and x.type.shape[0] == shape[0] else None
         schedule = n.attrs.get("schedule", ())
         if n.op is not kernel or "code" in n.attrs or any(isinstance(x, InPlace) for x in schedule):
             return None
@@ -239,7 +264,7 @@ def _rows(body: Graph, axes: Sequence[int | None], size: Dim, outer: Sequence[Di
     """How many positions a block has, if that is not `decided`: what the chain keeps for itself then fits the cache, and is
     not less than what each block reads anew. All of them where an axis before is in blocks of several positions: rows would
     lie apart."""
-    each = summed(_bytes(v, size) for n in body.nodes for v in n.outputs if v not in body.results)
+    each = summed(_bytes(v, size) for n in kernels_of(body.nodes) for v in n.outputs if v not in body.results)
     again = summed(v.type.size * v.type.dtype.itemsize for v, a in zip(body.params, axes, strict=True) if a is None)
     rows = maximum(floordiv(maximum(target.cache_bytes // 2, 2 * again), each + 1), fewest) if decided is None else decided
     for before in outer:
@@ -271,14 +296,22 @@ def _retyped(g: Graph, axis: int, outer: Sequence[Dim], size: Dim,
                     return None  # blocks would not be contiguous
                 new[v, a] = Value(narrow(v.type, a, size))
         new.update(((v, axis), Value(narrow(v.type, axis, size))) for v in n.outputs)
+        inputs, outputs = tuple([new[v, axes[v]] for v in n.inputs]), tuple([new[v, axis] for v in n.outputs])
+        if n.op is reshape:
+            nodes.append(reshaped(n, inputs, outputs))
+            continue
         region = known.retyped(n.regions[0], axis, size)
         if region is None:
             return None
-        inputs, outputs = tuple([new[v, axes[v]] for v in n.inputs]), tuple([new[v, axis] for v in n.outputs])
         nodes.append(Node(kernel, inputs, n.attrs, outputs, (region,), n.source))
     given = [(v, a) for v, a in new if v not in inside]
     body = Graph(tuple([new[x] for x in given]), tuple(nodes), tuple([new[v, axis] for v in g.results]))
     return body, tuple([v for v, _ in given]), tuple([a for _, a in given])
+
+
+def reshaped(n: Node, inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> Node:
+    """A reshape, of a block."""
+    return Node(reshape, inputs, {"shape": outputs[0].type.shape}, outputs, (), n.source)
 
 
 def narrow(t: ArrayType, axis: int | None, size: Extent) -> ArrayType:

@@ -26,7 +26,7 @@ from loopwright.lower.composition import Position, fresh_indices
 from loopwright.lower.target import Target
 
 MOST_NODES = 1024  # of one element, loops inside included: what spills from registers is still side by side
-IN_FLIGHT = 2  # vectors: the chains of dependent operations of one leave most of the machine idle
+IN_FLIGHT = 2, 3  # vectors, and where these are half as wide: chains of dependent operations leave most of the machine idle
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def lane_schedule(region: Graph, target: Target) -> Schedule:
     assert found is not None
     widest = max(v.type.dtype.itemsize for v in _values(region.nodes))
     lanes = max(1, target.vector_bits // (8 * max(widest, 4)))
-    return (Vectorize(0, len(found.loops) - 1, lanes), Unroll(0, IN_FLIGHT), Parallel())
+    return (Vectorize(0, len(found.loops) - 1, lanes), Unroll(0, IN_FLIGHT[target.is_short_of_registers]), Parallel())
 
 
 def _values(nodes: Sequence[Node]) -> Iterator[Value]:

@@ -21,8 +21,9 @@ from loopwright.ir.dims import Dim, Extent, floordiv, maximum, minimum, substitu
 from loopwright.ir.graph import Graph, Node, Value, fresh_symbol
 from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.control import scan
+from loopwright.ir.ops.structural import reshape
 from loopwright.ir.types import I64, ArrayType
-from loopwright.lower.blocking import KnownAxes, narrow, runs
+from loopwright.lower.blocking import KnownAxes, kernels_of, narrow, reshaped, results_of, runs
 from loopwright.lower.codegen.panel_tiles import FEWEST
 from loopwright.lower.codegen.work import FASTER
 from loopwright.lower.control import padded_scan, sized, strip_scan, strips
@@ -54,7 +55,8 @@ def what_is_in_strips(g: Graph, target: Target) -> tuple[set[Value], list[list[V
     chain, the first results of kernels."""
     whole = with_panels(g, target)
     made = [n for n in in_strips(whole, target).nodes if n.op is strips and not n.attrs["equal"]]
-    return {v for n in made for v in n.outputs}, [[n.outputs[0] for n in x.nodes] for x in _chains(whole, target).values()]
+    chains = [kernels_of(x.nodes) for x in _chains(whole, target).values()]
+    return {v for n in made for v in n.outputs}, [[n.outputs[0] for n in chain] for chain in chains]
 
 
 def _node(n: Node, target: Target) -> Node:
@@ -113,16 +115,18 @@ def _chains(g: Graph, target: Target) -> dict[Node, _Chain]:
 
 def _reads_again(run: list[Node]) -> bool:
     """Whether several kernels of a chain, all generated, read or make one array of as many axes as any."""
-    if len(run) < 2 or any(n.attrs["implementation"] != "generated" for n in run):
+    kernels = kernels_of(run)
+    if len(kernels) < 2 or any(n.attrs["implementation"] != "generated" for n in kernels):
         return False
-    touched = [v for n in run for v in {*n.inputs, *n.outputs}]
+    touched = [v for n in kernels for v in {*n.inputs, *n.outputs}]
     rank = max(v.type.rank for v in touched)
     return any(v.type.rank == rank and touched.count(v) > 1 and not on_stack(bytes_of(v)) for v in touched)
 
 
 def _chain(run: list[Node], readers: Mapping[Value, set[Node]], wanted: set[Value], target: Target) -> Node | None:
     """A chain in strips; None where it keeps nothing for itself, or its rows meet."""
-    results = tuple([v for n in run for v in n.outputs if v in wanted or not readers.get(v, set()) <= set(run)])
+    if (results := results_of(run, readers, wanted)) is None:
+        return None
     body, outside = region_of(run, results)
     total, size = results[0].type.shape[0], fresh_symbol()
     made = None if total == 1 else _narrowed(body, total, size)
@@ -153,10 +157,10 @@ def _narrowed(body: Graph, total: Extent, size: Dim) -> tuple[Graph, list[bool]]
     known = KnownAxes()
     made = [v for n in body.nodes for v in n.outputs]
     has_rows = dict.fromkeys((*body.results, *made), True)
-    regions = []
+    regions: list[Graph | None] = []
     for n in body.nodes:
-        found = _narrowed_kernel(n, known, size)
-        if found is None:
+        found = (None, known.node_axes(n, 0)) if n.op is reshape else _narrowed_kernel(n, known, size)
+        if found is None or found[1] is None:
             return None
         region, axes = found
         if any(a not in (None, 0) or has_rows.setdefault(v, a == 0) != (a == 0) for v, a in axes.items()):
@@ -165,8 +169,11 @@ def _narrowed(body: Graph, total: Extent, size: Dim) -> tuple[Graph, list[bool]]
     if any(v.type.rank == 0 or v.type.shape[0] != total for v, has in has_rows.items() if has):
         return None
     new = {v: Value(narrow(v.type, 0 if has_rows.get(v, False) else None, size)) for v in (*body.params, *made)}
-    nodes = [Node(kernel, tuple([new[v] for v in n.inputs]), n.attrs, tuple([new[v] for v in n.outputs]), (region,), n.source)
-             for n, region in zip(body.nodes, regions, strict=True)]
+    nodes = []
+    for n, region in zip(body.nodes, regions, strict=True):
+        inputs, outputs = (tuple([new[v] for v in values]) for values in (n.inputs, n.outputs))
+        nodes.append(reshaped(n, inputs, outputs) if region is None else
+                     Node(kernel, inputs, n.attrs, outputs, (region,), n.source))
     narrowed = Graph(tuple([new[v] for v in body.params]), tuple(nodes), tuple([new[v] for v in body.results]))
     return narrowed, [has_rows.get(v, False) for v in body.params]
 
@@ -196,7 +203,7 @@ def _product(region: Graph) -> Graph:
 def _amounts(body: Graph, n: Node, size: Dim, total: Extent, target: Target) -> dict[str, Extent]:
     """How many rows of a loop are in the caches together, the fewest that a thread takes, of which number a multiple, and the
     units of work of a row in all trips and of all rows in a trip."""
-    is_product = any(m.attrs["implementation"] == panel_product.name for m in body.nodes)
+    is_product = any(m.attrs["implementation"] == panel_product.name for m in kernels_of(body.nodes))
     work, state = _work(body, size, _speed(total, target)), substitute(bytes_of(body.results[0]), {str(size): 1})
     return {
         "rows": maximum(_near(body, size, target), LEAST_ROWS),
@@ -208,7 +215,7 @@ def _amounts(body: Graph, n: Node, size: Dim, total: Extent, target: Target) -> 
 
 def _each(body: Graph, size: Dim) -> Extent:
     """The bytes of a row in all arrays."""
-    values = (*(v for m in body.nodes for v in m.outputs), *body.params)
+    values = (*(v for m in kernels_of(body.nodes) for v in m.outputs), *body.params)
     return substitute(summed(bytes_of(v) for v in values if size in v.type.shape), {str(size): 1})
 
 
@@ -221,7 +228,7 @@ def _near(body: Graph, size: Dim, target: Target) -> Extent:
 def _work(body: Graph, size: Dim, speed: Extent = 1) -> Extent:
     """The units of work of a row; speed: of products by matrices that stay, as many times that of vectors."""
     found: Extent = 0
-    for m in body.nodes:
+    for m in kernels_of(body.nodes):
         is_product = m.attrs["implementation"] == panel_product.name
         found = found + floordiv(substitute(flops(_plain(m)), {str(size): 1}), 2 * speed if is_product else 2)
     return found + floordiv(_each(body, size), 4)

@@ -115,6 +115,36 @@ def test_the_graph_means_the_same(name):
     close(tuple(evaluate(g, (x,), sizes)), tuple(lw.tree.leaves(PROGRAMS[name](x))))
 
 
+def in_groups(x):
+    """Means and deviations of four groups of columns, whose sums of single columns are reshaped between kernels."""
+    n, m, k = x.shape
+    y = x.reshape(n, m, 4, k // 4)
+    y = y - np.mean(y, axis=(1, 3), keepdims=True)
+    return (y / np.sqrt(np.mean(y * y, axis=(1, 3), keepdims=True) + 1e-3)).reshape(n, m, k)
+
+
+def test_a_chain_goes_through_reshapes(cache):
+    f, slope_of = lw.jit(lambda x: in_groups(x)), lw.jit(lw.grad(lambda x: np.sum(in_groups(x) ** 3)))
+    for n, m, k in ((1, 9, 20), (2, 700, 64), (31, 5, 8), (0, 3, 4), (5, 1, 12)):
+        x = rng.normal(size=(n, m, k))
+        close(f(x), in_groups(x))
+        e = 1e-6 * rng.normal(size=x.shape)
+        np.testing.assert_allclose(np.sum(slope_of(x) * e), (np.sum(in_groups(x + e) ** 3) - np.sum(in_groups(x - e) ** 3)) / 2,
+                                   rtol=1e-5, atol=1e-10)
+    assert f.compiles == 1
+
+
+def test_where_reshapes_stand():
+    x = rng.normal(size=(20, 9, 16))
+    g, chains = in_strips(in_groups, x)
+    verify(g)
+    assert [set(c) for c in chains] == [{"kernel", "reshape"}] and chains[0][0] == chains[0][-1] == "kernel"
+    sizes = {symbol_of(d): k for v in g.params for d, k in zip(v.type.shape, x.shape, strict=True)}
+    close(*evaluate(g, (x,), sizes), in_groups(x))
+    first, *others = bits_of(lambda x: [in_groups(x)], rng.normal(size=(7, 60, 900)).astype("f4"))
+    assert all(x == first for x in others)
+
+
 # ---- which chains -------------------------------------------------------------------------------
 @pytest.mark.parametrize("f", [
     lambda x: np.exp(x - np.mean(x, axis=0)),  # rows meet

@@ -5,18 +5,18 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from hashlib import sha256
 
 import numpy as np
 
 from loopwright.ir.cached import cached_property
 from loopwright.ir.types import BF16, BOOL, F16, F32, F64
 from loopwright.kernels import maths_bits
-from loopwright.lower.codegen.constants import array_text, constant_text
+from loopwright.lower.codegen import lookups
+from loopwright.lower.codegen.constants import constant_text
+from loopwright.lower.codegen.lookups import WHOLE_BITS
 from loopwright.lower.codegen.text import Function, Scope, branch, repeat
 from loopwright.lower.target import Target
 
-WHOLE_BITS = 512  # of a register
 # Of every function of the generator. Registers that do not fit lie on the stack, in lines of the cache: which caller it was no
 # longer decides whether each load of one takes two.
 ATTRIBUTES = 'nounwind alignstack(64) "prefer-vector-width"="512" "no-trapping-math"="true"'
@@ -92,6 +92,10 @@ class Machine:
     def has_tables(self) -> bool:
         return self.target.has_masks
 
+    @property
+    def has_rows(self) -> bool:
+        return self.has_tables or self.bits == 64
+
     def constant(self, value: float) -> str:
         return constant_text(value, self.element, self.lanes)
 
@@ -140,15 +144,15 @@ class Machine:
         """1 / sqrt(a) in f32, as near as `Target.estimates_roots` says."""
         row = self.target.vector_bits // 32
         if self.lanes >= row:
-            return self._in_rows(Machine._estimate, ("float", a), row=row)
+            return self.in_rows(Machine._estimate, ("float", a), row=row)
         wide = vector_type("float", 4)
         if self.lanes == 1:
             found = replace(self, lanes=4)._estimate(self.scope.emit(f"insertelement {wide} poison, float {a}, i32 0"))
             return self.scope.emit(f"extractelement {wide} {found}, i32 0")
         if self.lanes >= 4:
             return self._estimate(a)
-        found = replace(self, lanes=4)._estimate(self._shuffled(a, "poison", self.float_type, range(4)))
-        return self._shuffled(found, "poison", wide, range(self.lanes))
+        found = replace(self, lanes=4)._estimate(self.shuffled(a, "poison", self.float_type, range(4)))
+        return self.shuffled(found, "poison", wide, range(self.lanes))
 
     def _estimate(self, a: str) -> str:
         """Of 4, 8 or 16 lanes."""
@@ -281,66 +285,61 @@ class Machine:
         return self.scope.emit(f"sitofp {self.int_type} {a} to {self.float_type}")
 
     @property
-    def _is_whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether the lanes fill registers that have instructions of their own for tables and powers of two."""
         return self.target.has_masks and self.lanes * self.bits % WHOLE_BITS == 0
 
     def scale(self, a: str, n: str) -> str:
         """a * 2^n for an integer-valued float n whose result may overflow or be denormal; |n| below 2 * 1022 (126)."""
-        if self._is_whole:
-            return self._in_rows(Machine._scaled, (self.element, a), (self.element, n))
+        if self.is_whole:
+            return self.in_rows(Machine._scaled, (self.element, a), (self.element, n))
         return maths_bits.scale(self, a, n)
 
     def scale_down(self, a: str, n: str) -> str:
         """a * 2^floor(n), for n as in `scale` but not an integer."""
-        return self.scale(a, n if self._is_whole else self.floor(n))
+        return self.scale(a, n if self.is_whole else self.floor(n))
 
     def parts(self, a: str) -> tuple[str, str]:
         """k, integer-valued, and z in [3/4, 3/2) with a = z 2^k; k is -inf for zeros and inf for inf, z is NaN below 0."""
-        if self._is_whole:
+        if self.is_whole:
             kind = self.element, a
-            z = self._in_rows(Machine._significand, kind)
-            return self.sub(self._in_rows(Machine._exponent, kind), self._in_rows(Machine._exponent, (self.element, z))), z
+            z = self.in_rows(Machine._significand, kind)
+            return self.sub(self.in_rows(Machine._exponent, kind), self.in_rows(Machine._exponent, (self.element, z))), z
         return maths_bits.parts(self, a)
 
     def exponent(self, a: str) -> str:
         """floor(log2 |a|) as a float; -inf for zeros, inf for infinities."""
-        if self._is_whole:
-            return self._in_rows(Machine._exponent, (self.element, a))
+        if self.is_whole:
+            return self.in_rows(Machine._exponent, (self.element, a))
         return maths_bits.exponent(self, a)
 
     def table(self, values: tuple[float, ...], index: str) -> str:
         """values[index mod their number], a power of two."""
-        if self._is_whole and len(values) * self.bits <= 4 * WHOLE_BITS:
-            return self._in_rows(lambda one, index: one._permuted(values, index), (f"i{self.bits}", index))
-        if self.bits == 32 and self.lanes % 8 == 0 and "avx2" in self.target.enabled and len(values) <= 32:
-            return self._in_rows(lambda one, index: one._permuted_halves(values, index), ("i32", index), row=8)
-        name, low = self._global(values), self.iand(index, len(values) - 1)
-        if self.lanes == 1:
-            where = self.scope.emit(f"getelementptr {self.element}, ptr {name}, i{self.bits} {low}")
-            return self.scope.emit(f"load {self.element}, ptr {where}, align {self.bits // 8}")
-        pointers = vector_type("ptr", self.lanes)
-        where = self.scope.emit(f"getelementptr {self.element}, ptr {name}, {self.int_type} {low}")
-        kind = self.float_type
-        return self.scope.call(kind, f"llvm.masked.gather.{suffix(kind)}.v{self.lanes}p0", [
-            (pointers, where), ("i32", str(self.bits // 8)), (self.mask_type, constant_text(True, "i1", self.lanes)),
-            (kind, "zeroinitializer")])
+        return lookups.table(self, values, index)
 
-    def _in_rows(self, each: Callable[..., str], *operands: tuple[str, str], row: int = 0) -> str:
+    def tables(self, values: Sequence[tuple[float, ...]], index: str) -> list[str]:
+        """The same of several tables of as many numbers."""
+        return lookups.tables(self, values, index)
+
+    def integer_table(self, values: tuple[int, ...], index: str) -> str:
+        """values[index] for an index that is in range."""
+        return lookups.integers(self, values, index)
+
+    def in_rows(self, each: Callable[..., str], *operands: tuple[str, str], row: int = 0) -> str:
         """each(a machine of one whole register, *parts), for one register of the operands, (element, value), after another."""
         row = row or WHOLE_BITS // self.bits
         if self.lanes == row:
             return each(self, *(x for _, x in operands))
         one = replace(self, lanes=row)
-        found = [each(one, *(self._shuffled(x, "poison", vector_type(kind, self.lanes), range(k, k + row))
+        found = [each(one, *(self.shuffled(x, "poison", vector_type(kind, self.lanes), range(k, k + row))
                              for kind, x in operands)) for k in range(0, self.lanes, row)]
         while len(found) > 1:
             kind = vector_type(self.element, self.lanes // len(found))
-            found = [self._shuffled(a, b, kind, range(2 * self.lanes // len(found)))
+            found = [self.shuffled(a, b, kind, range(2 * self.lanes // len(found)))
                      for a, b in zip(found[::2], found[1::2], strict=True)]
         return found[0]
 
-    def _shuffled(self, a: str, b: str, kind: str, order: range) -> str:
+    def shuffled(self, a: str, b: str, kind: str, order: Sequence[int]) -> str:
         lanes = f"<{len(order)} x i32> <{', '.join(f'i32 {k}' for k in order)}>"
         return self.scope.emit(f"shufflevector {kind} {a}, {kind} {b}, {lanes}")
 
@@ -359,60 +358,6 @@ class Machine:
         (end, width), kind = ("ps", "i16") if self.bits == 32 else ("pd", "i8"), self.float_type
         return self.scope.call(kind, f"llvm.x86.avx512.mask.getmant.{end}.512", [
             (kind, a), ("i32", "15"), (kind, "zeroinitializer"), (width, "-1"), ("i32", "4")])
-
-    def _permuted(self, values: tuple[float, ...], index: str) -> str:
-        """A table that fits up to four registers; the instructions ignore the index's high bits."""
-        kind = self.float_type
-        part = self._rows_of(values)
-        if len(part) == 1:
-            end = "sf" if self.bits == 32 else "df"
-            return self.scope.call(kind, f"llvm.x86.avx512.permvar.{end}.512", [(kind, part[0]), (self.int_type, index)])
-        end = "ps" if self.bits == 32 else "pd"
-        found = [self.scope.call(kind, f"llvm.x86.avx512.vpermi2var.{end}.512",
-                                 [(kind, a), (self.int_type, index), (kind, b)])
-                 for a, b in zip(part[::2], part[1::2], strict=True)]
-        return self._chosen(found, index, 2 * self.lanes)
-
-    def _permuted_halves(self, values: tuple[float, ...], index: str) -> str:
-        """The same for registers of eight singles."""
-        kind = self.float_type
-        found = [self.scope.call(kind, "llvm.x86.avx2.permps", [(kind, part), (self.int_type, index)])
-                 for part in self._rows_of(values)]
-        return self._chosen(found, index, self.lanes)
-
-    def _rows_of(self, values: tuple[float, ...]) -> list[str]:
-        """A table's registers; a short one repeats."""
-        values = values * max(1, self.lanes // len(values))
-        name, kind, size = self._global(values), self.float_type, self.lanes * self.bits // 8
-        places = [f"getelementptr (i8, ptr {name}, i64 {size * k})" for k in range(len(values) // self.lanes)]
-        return [self.scope.emit(f"load {kind}, ptr {place}, align {size}, !invariant.load !{{}}") for place in places]
-
-    def _chosen(self, found: list[str], index: str, size: int) -> str:
-        """found[index // size mod their number], by halves."""
-        while len(found) > 1:
-            upper = self.icompare("ne", self.iand(index, size), 0)
-            found = [self.select(upper, b, a) for a, b in zip(found[::2], found[1::2], strict=True)]
-            size *= 2
-        return found[0]
-
-    def _global(self, values: tuple[float, ...]) -> str:
-        return self._constant_array(array_text(struct.pack(f"<{len(values)}d", *values), self.element))
-
-    def _constant_array(self, initial: str) -> str:
-        name = f"@table_{_digest(initial):016x}"
-        self.scope.function.constants.add(f"{name} = private unnamed_addr constant {initial}, align 64")
-        return name
-
-    def integer_table(self, values: tuple[int, ...], index: str) -> str:
-        """values[index] for an index that is in range."""
-        name = self._constant_array(f"[{len(values)} x i{self.bits}] [{', '.join(f'i{self.bits} {v}' for v in values)}]")
-        where = self.scope.emit(f"getelementptr i{self.bits}, ptr {name}, {self.int_type} {index}")
-        if self.lanes == 1:
-            return self.scope.emit(f"load i{self.bits}, ptr {where}, align {self.bits // 8}")
-        kind = self.int_type
-        return self.scope.call(kind, f"llvm.masked.gather.{suffix(kind)}.v{self.lanes}p0", [
-            (vector_type("ptr", self.lanes), where), ("i32", str(self.bits // 8)),
-            (self.mask_type, constant_text(True, "i1", self.lanes)), (kind, "zeroinitializer")])
 
     @property
     def wide(self) -> Machine:
@@ -497,9 +442,3 @@ def any_lane(scope: Scope, mask: str, lanes: int) -> str:
         return mask
     bits = scope.emit(f"bitcast <{lanes} x i1> {mask} to i{lanes}")
     return scope.emit(f"icmp ne i{lanes} {bits}, 0")
-
-
-@lru_cache(maxsize=1024)
-def _digest(text: str) -> int:
-    """A stable number for text, so that equal tables share one name in a module."""
-    return int.from_bytes(sha256(text.encode()).digest()[:8], "big")

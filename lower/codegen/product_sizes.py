@@ -29,6 +29,9 @@ ORDERED = (2, 1 << 19), (1, 3 << 19)  # rows, and bytes of a matrix beyond which
 NEAR, SMALL = 3 << 14, 1 << 17  # bytes of a matrix that is soon in the first cache again, or stays in the second
 ASIDE = 320  # columns, of lines that lie apart, which the library takes no sooner, since they are copied for it
 SOON_TURNED = 1 << 20  # multiplications, with more of which a library turns rows that lie across memory sooner
+LARGE_SQUARE = 224, 320  # columns of a matrix times its transpose, whose parts the library makes sooner than what copies one
+# side makes all of it: of more, of lines that lie along the terms, there is no difference
+MANY_TERMS = 1536  # of such lines, with fewer of which there is none either
 SHORT = 256  # numbers of a row, of no more than which several are added up at once
 PAGE, APART = 4096, 192  # bytes; rows, with more of which results whole pages apart, in few sets of a cache, are made in blocks
 Test = tuple[str, str, int]  # a size (mn, nk, mnk: a product; page: the columns past whole pages), how it compares, with what
@@ -163,3 +166,9 @@ class Sizes:
     def square(self) -> Cases:
         """Products of a matrix and its transpose of which half are made: of more than one panel."""
         return [[("n", "sgt", small.widest(self.target) * self.lanes), ("k", "sge", BLOCKS)]]
+
+    def large_square(self) -> Cases:
+        """Those of which the library makes half, if it makes large products: of what no cache holds, and several parts."""
+        fewest, most = LARGE_SQUARE
+        along: list[Test] = [("n", "sle", most), ("k", "sge", MANY_TERMS)] if self.form[1] else []
+        return [[("n", "sge", fewest), ("nk", "sgt", self._held), *along]]

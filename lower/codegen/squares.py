@@ -13,29 +13,30 @@ from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 
 MANY, PANELS = 640, 3  # from how many columns on so many panels are a block: the left side is copied for each
 TOGETHER = 16  # rows below the diagonal that are copied to columns together
-Chunks = Callable[[Scope, list[str], str, tuple[str, str]], None]  # places, rows, columns from and to
+Part = Callable[[Scope, list[str], str, tuple[str, str], bool], None]  # places, rows, columns from and to, on the diagonal?
 
 
-def width_of(scope: Scope, panel: int) -> str:
+def width_of(scope: Scope, panel: str) -> str:
     """The columns of a block."""
-    return scope.emit(f"select i1 {scope.emit(f'icmp sge i64 %n, {MANY}')}, i64 {PANELS * panel}, i64 {panel}")
+    wide = product(scope, str(PANELS), panel)
+    return scope.emit(f"select i1 {scope.emit(f'icmp sge i64 %n, {MANY}')}, i64 {wide}, i64 {panel}")
 
 
-def blocks_of(scope: Scope, panel: int) -> str:
+def blocks_of(scope: Scope, panel: str) -> str:
     """How many blocks there are."""
     width = width_of(scope, panel)
     return scope.emit(f"udiv i64 {added(scope, '%n', scope.emit(f'sub i64 {width}, 1'))}, {width}")
 
 
-def some_blocks(scope: Scope, kind: str, is_turned: bool, panel: int, chunks: Chunks) -> None:
+def some_blocks(scope: Scope, kind: str, is_turned: bool, panel: str, make: Part) -> None:
     """Blocks from %begin to %end of C[n, n], of elements of a type; is_turned: the left side is stored transposed."""
     width = width_of(scope, panel)
 
-    def part(within: Scope, rows: tuple[str, str], columns: tuple[str, str], below: str) -> None:
+    def part(within: Scope, rows: tuple[str, str], columns: tuple[str, str], below: str, on_diagonal: bool) -> None:
         """Some rows of some columns, and their like: of the rows from `below` on."""
         a = element(within, kind, "%a", rows[0] if is_turned else product(within, rows[0], "%k"))
         c = element(within, kind, "%c", product(within, rows[0], "%n"))
-        chunks(within, [a, "%b", c], within.emit(f"sub i64 {rows[1]}, {rows[0]}"), columns)
+        make(within, [a, "%b", c], within.emit(f"sub i64 {rows[1]}, {rows[0]}"), columns, on_diagonal)
         _copy(within, kind, columns, (below, rows[1]))
 
     def block(outer: Scope, number: str, state: list[str]) -> list[str]:
@@ -45,14 +46,14 @@ def some_blocks(scope: Scope, kind: str, is_turned: bool, panel: int, chunks: Ch
         high = outer.emit(f"select i1 {several}, i64 {last}, i64 %n")
 
         def one(inner: Scope, at: str, state: list[str]) -> list[str]:
-            end = _next(inner, at, str(panel))
-            part(inner, (at, high), (at, end), end)
+            end = _next(inner, at, panel)
+            part(inner, (at, high), (at, end), end, True)
             return []
 
         def rest(inner: Scope) -> Carried:
-            part(inner, (last, "%n"), (first, last), last)
+            part(inner, (last, "%n"), (first, last), last, False)
             return ()
-        loop(outer, first, last, str(panel), (), one)
+        loop(outer, first, last, panel, (), one)
         branch(outer, several, rest, lambda inner: ())
         return []
     loop(scope, "%begin", "%end", "1", (), block)
@@ -61,6 +62,18 @@ def some_blocks(scope: Scope, kind: str, is_turned: bool, panel: int, chunks: Ch
 def _next(scope: Scope, at: str, step: str) -> str:
     """A step further on, but not past the last column."""
     return scope.call("i64", "llvm.smin.i64", [("i64", added(scope, at, step)), ("i64", "%n")])
+
+
+def mirror(scope: Scope, kind: str, corner: str, count: str) -> None:
+    """What lies left of the diagonal of so many rows to its right, in lines %n apart."""
+    def row(outer: Scope, i: str, state: list[str]) -> list[str]:
+        def one(inner: Scope, j: str, state: list[str]) -> list[str]:
+            source, to = (element(inner, kind, corner, added(inner, product(inner, x, "%n"), y)) for x, y in ((i, j), (j, i)))
+            inner.do(f"store {kind} {inner.emit(f'load {kind}, ptr {source}')}, ptr {to}")
+            return []
+        loop(outer, "0", i, "1", (), one)
+        return []
+    loop(scope, "0", count, "1", (), row)
 
 
 def _copy(scope: Scope, kind: str, columns: tuple[str, str], below: tuple[str, str]) -> None:

@@ -138,10 +138,12 @@ def deepest(first: Scope, *rest: Scope) -> Scope:
 
 
 # ---- constants ------------------------------------------------------------------------------------
-MOST_IN_REGISTERS = 20  # of 32: loops need the others
+MOST_IN_REGISTERS = 16  # of 32, and of 16 some that lie on the stack: of more, loops that need registers pay for it
 ZEROS = frozenset(("0", "0x0000000000000000"))
 _BYTES = {"float": 4, "double": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
 _SPLAT = re.compile(rf"(splat \(({'|'.join(_BYTES)}) (-?\w+)\))")
+_SHIFT = re.compile(r"  %\w+ = (?:shl|lshr|ashr) ")
+_RARE_ARM = re.compile(rf"  br i1 [^,]+, label %(\w+), label %(\w+), !prof {RARE}$")
 _LANES = {element: re.compile(rf"<(\d+) x {element}>") for element in _BYTES}
 
 
@@ -149,11 +151,19 @@ def with_numbers_in_registers(lines: Sequence[str], texts: set[str]) -> tuple[li
     """The lines with every vector of one number in a register, and what fills those when the function starts, where they are
     few enough; the numbers lie in one place, which is added to `texts`. LLVM would find the address of each number anew in
     the loop that uses it: where code may be far from data that is one more instruction and one more register. Zeros are in no
-    place, and to select them is often part of another instruction."""
+    place, and to select them is often part of another instruction; shifts have their numbers in the instruction; arms of
+    branches that are seldom taken keep theirs."""
     found: dict[tuple[str, str, str], str] = {}  # element, lanes, number
-    made = list(lines)
+    made, arm_ends = list(lines), dict[str, str]()  # of rare arms, whose end is a label
+    inside = ""
     for k, line in enumerate(lines):
-        if "splat (" in line:
+        if inside:
+            inside = "" if line == inside else inside
+        elif (arm := _RARE_ARM.match(line)) is not None:
+            arm_ends[f"{arm[1]}:"] = f"{arm[2]}:"
+        elif line in arm_ends:
+            inside = arm_ends.pop(line)
+        elif "splat (" in line and not _SHIFT.match(line):
             for whole, element, number in dict.fromkeys(_SPLAT.findall(line)):
                 if number in ZEROS:
                     made[k] = made[k].replace(whole, "zeroinitializer")

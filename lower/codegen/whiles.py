@@ -6,12 +6,13 @@ handler raised, as do all that follow.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from loopwright.ir.loops import Expr, Load, walk_all
 from loopwright.ir.nest import While, altered
 from loopwright.ir.types import BOOL
 from loopwright.lower.codegen.context import Context, Mask, Value, active_only, any_part
-from loopwright.lower.codegen.machine import register_type, vector_type
+from loopwright.lower.codegen.machine import any_lane, register_type, vector_type
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Carried, Scope, branch, repeat
 
@@ -44,7 +45,7 @@ def repeated(context: Context, statement: While) -> Context:
 
 def _trips(context: Context, statement: While, kinds: Sequence[str], started: State, live: tuple[str, ...]) -> Carried:
     """At least one trip."""
-    parts, masks = context.parts, vector_type("i1", context.lanes)
+    parts, masks = context.parts, _Masks(context)
     left_at = _countdown(context)
     context = _narrowed(context, live)
     for x in _fixed_loads(context, statement):  # once, for every lane that starts
@@ -52,32 +53,60 @@ def _trips(context: Context, statement: While, kinds: Sequence[str], started: St
     before = context.scope.emit(f"load i64, ptr {left_at[0]}")
     carried = [(kind, r) for kind, state in zip(kinds, started, strict=True) for r in state]
 
-    def step(inner: Scope, state: State, active: tuple[str, ...]) -> tuple[State, tuple[str, ...]]:
+    def step(inner: Scope, state: State, kept: tuple[str, ...]) -> tuple[State, tuple[str, ...]]:
+        active = masks.bits_of(inner, kept)
         here = _bound(_narrowed(context.at(inner), active), inner, statement, state)
         for loop in statement.body:
             here = repeated(here, loop)
         new = [_spread(here, x) for x in statement.following]
 
-        def kept(kind: str, old: tuple[str, ...], now: tuple[str, ...], end: str | None) -> tuple[str, ...]:
+        def stays(kind: str, old: tuple[str, ...], now: tuple[str, ...], end: str | None) -> tuple[str, ...]:
             if end is None or here.mask is None:
                 return now
-            return tuple([inner.emit(f"select {masks} {a}, {kind} {y}, {kind} {x}")
+            return tuple([inner.emit(f"select {masks.bits} {a}, {kind} {y}, {kind} {x}")
                           for a, x, y in zip(active, old, now, strict=True)])
-        state = list(map(kept, kinds, state, new, statement.ends))
-        return state, _live(_bound(here, inner, statement, state), statement.condition)
+        state = list(map(stays, kinds, state, new, statement.ends))
+        on = masks.kept(inner, _spread(_bound(here, inner, statement, state), statement.condition))
+        return state, masks.both(inner, kept, on)
 
     def trip(inner: Scope, phis: list[str]) -> tuple[str, list[str]]:
         *flat, left = phis
-        state, active = _grouped(flat[:len(carried)], parts), tuple(flat[len(carried):])
+        state, kept = _grouped(flat[:len(carried)], parts), tuple(flat[len(carried):])
         for _ in range(1 if context.mask is None or statement.body else STEPS):
-            state, active = step(inner, state, active)
+            state, kept = step(inner, state, kept)
         rest = _asked(inner, inner.emit(f"sub i64 {left}, 1"), left_at)
-        on = inner.emit(f"and i1 {any_part(inner, active, context.lanes)}, {inner.emit(f'icmp sgt i64 {rest}, 0')}")
-        return on, [*(r for x in state for r in x), *active, rest]
+        on = inner.emit(f"and i1 {masks.some(inner, kept)}, {inner.emit(f'icmp sgt i64 {rest}, 0')}")
+        return on, [*(r for x in state for r in x), *kept, rest]
 
-    *found, left = repeat(context.scope, [*carried, *((masks, m) for m in live), ("i64", before)], trip)
+    first = [(masks.kind, m) for m in masks.kept(context.scope, live)]
+    *found, left = repeat(context.scope, [*carried, *first, ("i64", before)], trip)
     context.scope.do(f"store i64 {left}, ptr {left_at[0]}")
     return [(kind, r) for (kind, _), r in zip(carried, found, strict=False)]
+
+
+class _Masks:
+    """Masks from one trip to the next: bits where the machine has registers for them, else numbers as wide as what is
+    compared. Of bits LLVM would make 16 in each lane, packed and spread out again in every trip."""
+
+    def __init__(self, context: Context) -> None:
+        self.lanes, self.bits = context.lanes, vector_type("i1", context.lanes)
+        self.are_bits = context.lanes == 1 or context.kernel.target.has_masks
+        width = min(64, context.kernel.target.vector_bits // context.lanes)
+        self.kind = self.bits if self.are_bits else vector_type(f"i{width}", context.lanes)
+
+    def kept(self, scope: Scope, bits: tuple[str, ...]) -> tuple[str, ...]:
+        return bits if self.are_bits else tuple([scope.emit(f"sext {self.bits} {m} to {self.kind}") for m in bits])
+
+    def bits_of(self, scope: Scope, kept: tuple[str, ...]) -> tuple[str, ...]:
+        return kept if self.are_bits else tuple([scope.emit(f"icmp slt {self.kind} {m}, zeroinitializer") for m in kept])
+
+    def both(self, scope: Scope, a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple([scope.emit(f"and {self.kind} {x}, {y}") for x, y in zip(a, b, strict=True)])
+
+    def some(self, scope: Scope, kept: tuple[str, ...]) -> str:
+        """Whether any lane of any part is set."""
+        total = reduce(lambda a, b: scope.emit(f"or {self.kind} {a}, {b}"), kept)
+        return any_lane(scope, self.bits_of(scope, (total,))[0], self.lanes)
 
 
 def _fixed_loads(context: Context, statement: While) -> list[Term]:

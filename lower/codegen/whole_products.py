@@ -77,6 +77,9 @@ class Whole:
         def by_terms(inner: Scope) -> Carried:
             return [("i1", inner.emit(f"call i1 @{self.product.name}_long({self.product.given})"))]
         has_parts = self.product.holds(scope, long_sums.tests(self.product.form))
+        if self.product.may_square and (halved := self.product.square_by_library(scope)) is not None:
+            halved = scope.emit(f"and i1 {halved}, {self.product.is_square(scope)}")
+            has_parts = scope.emit(f"and i1 {has_parts}, {scope.emit(f'xor i1 {halved}, true')}")
         done, = branch(scope, has_parts, by_terms, otherwise=[("i1", "false")])
         branch(scope, scope.emit(f"xor i1 {done}, true"), self._at_once)
         return ()
@@ -88,11 +91,11 @@ class Whole:
         return self._by_ways(scope)
 
     def _by_ways(self, scope: Scope) -> Carried:
-        panel = self.product.panel
         if not self.product.may_square:
             return self._unlike(scope)
 
         def square(inner: Scope) -> Carried:
+            panel = self.product.panel_of_square(inner)
             half = inner.emit(f"udiv i64 {squares.width_of(inner, panel)}, 2")
             return self._shared(inner, "square", squares.blocks_of(inner, panel), ("%n", half))
         branch(scope, self.product.is_square(scope), square, self._unlike)

@@ -59,6 +59,10 @@ class Machine:
         return False
 
     @property
+    def has_rows(self) -> bool:
+        return self.has_tables
+
+    @property
     def kind(self) -> str:
         return "float" if self.bits == 32 else "double"
 
@@ -234,6 +238,10 @@ class Machine:
         """values[index mod their number], a power of two."""
         name = self._array(self.kind, [float_literal(v, self.bits) for v in values])
         return self._float(f"{name}[{index} & {len(values) - 1}]")
+
+    def tables(self, values: Sequence[tuple[float, ...]], index: str) -> list[str]:
+        """The same of several tables."""
+        return [self.table(one, index) for one in values]
 
     def integer_table(self, values: tuple[int, ...], index: str) -> str:
         return self._int(f"{self._array(self.int_kind, list(map(self.integer, values)))}[{index}]")
