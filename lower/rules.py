@@ -210,6 +210,8 @@ def _prefetch_rules(s: Survey, lanes: list[Instruction], target: Target) -> list
     wide = {x.stage for x in lanes if isinstance(x, Vectorize) and x.loop >= s.level}
     folds = [k for k, reading in enumerate(s.stages)
              if isinstance(reading.expr, Reduce) and k in wide and reading.node.outputs[0].type.rank == s.level]
+    if target.reads_one_pass_ahead and len(folds) == 1 and sum(own_cost(x.expr) for x in s.stages) < EXPENSIVE:
+        return []
     return [PrefetchRow(folds[-1])] if folds and s.level else []
 
 

@@ -79,6 +79,11 @@ class Target:
         return self.cpu == "znver4"
 
     @property
+    def reads_one_pass_ahead(self) -> bool:
+        """Whether that is so of what goes through memory once and computes little: measured on Zen 3."""
+        return self.reads_ahead or self.cpu == "znver3"
+
+    @property
     def gains_past_caches(self) -> bool:
         """Whether large results are soonest made by stores past the caches: measured on Zen 4 and 5."""
         return self.cpu in ("znver4", "znver5")
