@@ -176,20 +176,20 @@ def cbrt_table(single: bool) -> list[float]:
 
 
 def pieces(f: Function, slope: float, degree: int, first: list[float] | None, end: float | None, *,
-           single: bool) -> list[list[float]]:
+           single: bool, each: int = 4) -> list[list[float]]:
     """Centres, then coefficients, for the 16 intervals of x >= 0 in which 1 + slope x has the same exponent and two upper bits
-    of its significand, in the order of these bits; the first begins at 0, around which its coefficients may be given. The
-    centre is where f is nearly representable, so that the table adds no error of its own; that of the last one is the end from
-    where on f is constant, so that it has that value there."""
+    of its significand (or other ones, `each` of an exponent), in the order of these bits; the first begins at 0, around which
+    its coefficients may be given. The centre is where f is nearly representable, so that the table adds no error of its own;
+    that of the last one is the end from where on f is constant, so that it has that value there."""
     number, unit = (np.float32, 1) if single else (np.float64, 2 ** 28)
-    edges = [(2.0 ** (i // 4) * (1 + i % 4 / 4) - 1) / slope for i in range(17)]
+    edges = [(2.0 ** (i // each) * (1 + i % each / each) - 1) / slope for i in range(4 * each + 1)]
     rows = [] if first is None else [[0.0, *first]]
     for low, high in list(itertools.pairwise(edges))[len(rows):]:
-        middle = number(end if end is not None and len(rows) == 15 else (low + high) / 2)
+        middle = number(end if end is not None and len(rows) == 4 * each - 1 else (low + high) / 2)
         near = (float(middle + k * unit * np.spacing(middle)) for k in range(-200, 201))
         centre = min(near, key=lambda x: beside(f(mp.mpf(x)), number))
         rows.append([centre, *interpolate(shifted(f, centre), low - centre, high - centre, degree)])
-    return [list(column) for column in zip(*rows[4:], *rows[:4], strict=True)]  # the exponent of 1 ends in 11
+    return [list(column) for column in zip(*rows[each:], *rows[:each], strict=True)]  # the exponent of 1 ends in 11
 
 
 def erfcx(x: Any) -> Any:
@@ -203,6 +203,10 @@ PIECES: dict[str, tuple[Function, float | None, tuple[float, float], tuple[float
     "ERF": (mp.erf, float(2 / mp.sqrt(mp.pi)), (3.97, 6.0), (3.75, 2.49), (5, 13)),
     "ERFCX": (erfcx, None, (10.09, 27.3), (1.485, 0.549), (6, 14)),
 }
+
+
+# the same of 8 intervals: function, slope where it is 0, last argument, slope of `pieces` and degree, in f32
+SHORT = {"TANH": (mp.tanh, 1.0, 9.5, 1.57, 7), "ERF": (mp.erf, float(2 / mp.sqrt(mp.pi)), 3.97, 3.77, 8)}
 
 
 def show_pieces(name: str, columns: list[list[float]]) -> None:
@@ -260,6 +264,12 @@ def tables() -> None:
             first = None if limit is None else beside_zero(f, limit, 0.25 / slope, degree)
             constant = None if limit is None else end
             show_pieces(f"{name}_PIECES{width}", pieces(f, slope, degree, first, constant, single=width == 32))
+
+
+    for name, (f, limit, end, slope, degree) in SHORT.items():
+        first = beside_zero(f, limit, 0.5 / slope, degree)
+        print(f"{name}_SHORT_SLOPE32 = {slope}")
+        show_pieces(f"{name}_SHORT32", pieces(f, slope, degree, first, end, single=True, each=2))
 
 
 def beside_zero(f: Function, limit: float, edge: float, degree: int) -> list[float]:

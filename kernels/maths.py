@@ -49,6 +49,7 @@ from loopwright.kernels.maths_writer import (
 )
 
 ERF = {32: Pieces(t.ERF_SLOPE32, t.ERF_PIECES32), 64: Pieces(t.ERF_SLOPE64, t.ERF_PIECES64)}
+ERF_SHORT = Pieces(t.ERF_SHORT_SLOPE32, t.ERF_SHORT32)
 ERFCX = {32: Pieces(t.ERFCX_SLOPE32, t.ERFCX_PIECES32), 64: Pieces(t.ERFCX_SLOPE64, t.ERFCX_PIECES64)}
 ERFC_CENTRE32 = 2.2  # what -log(1 - erf) is fitted around
 ERF_FLAT = {32: t.ERF_END32, 64: t.ERF_END64}  # from there on erf is 1
@@ -60,9 +61,10 @@ ERFC_END = {32: t.ERFCX_END32, 64: t.ERFCX_END64}  # from there on it is 0
 def erf(m: Writer, x: str) -> str:
     """Polynomials by pieces; x itself is what they are added to near 0."""
     a = m.abs(x)
-    if not m.has_rows:
+    if not (m.has_rows or m.has_short_tables):
         return (_erf_single if m.bits == 32 else _erf_of_polynomials)(m, x, a)
-    return m.copysign(by_pieces(m, m.minimum(ERF_FLAT[m.bits], a), ERF[m.bits], beside_argument=True), x)
+    pieces = ERF[m.bits] if m.has_rows else ERF_SHORT
+    return m.copysign(by_pieces(m, m.minimum(ERF_FLAT[m.bits], a), pieces, beside_argument=True), x)
 
 
 def _erf_single(m: Writer, x: str, a: str) -> str:

@@ -32,6 +32,7 @@ from loopwright.kernels.maths_writer import (
 )
 
 TANH32, TANH64 = Pieces(t.TANH_SLOPE32, t.TANH_PIECES32), Pieces(t.TANH_SLOPE64, t.TANH_PIECES64)
+TANH_SHORT = Pieces(t.TANH_SHORT_SLOPE32, t.TANH_SHORT32)
 FLAT = {32: t.TANH_END32, 64: t.TANH_END64}  # from there on tanh is 1
 
 
@@ -60,9 +61,9 @@ def cosh(m: Writer, x: str) -> str:
 
 def tanh(m: Writer, x: str) -> str:
     """Polynomials by pieces; from FLAT on it is 1."""
-    if not m.has_tables:
+    if not m.has_short_tables:
         return _tanh_of_quotients(m, x)
-    pieces = TANH32 if m.bits == 32 else TANH64
+    pieces = TANH_SHORT if not m.has_tables else TANH32 if m.bits == 32 else TANH64
     return m.copysign(by_pieces(m, m.minimum(FLAT[m.bits], m.abs(x)), pieces), x)
 
 

@@ -18,7 +18,7 @@ class Writer(Protocol):
     """Floats of `bits` (32 or 64). Relations of `compare` are lt le eq ne gt ge (false for NaN but ne) and unordered.
     `parts` is k, integer-valued, and z in [3/4, 3/2) with a = z 2^k: -inf, 1 for zeros, inf, 1 for inf, and z is NaN below 0.
     `has_tables`: whether a table of 16 numbers takes about as long as an operation, for all numbers of lanes or for none;
-    `has_rows`: whether each of many tables does that are read at one index.
+    `has_short_tables`: whether one of 8 does; `has_rows`: whether each of many tables does that are read at one index.
     `apart` is body(a writer, *operands), floats all, written once for all that need it: name and bits say which it is."""
 
     @property
@@ -27,6 +27,8 @@ class Writer(Protocol):
     def has_fma(self) -> bool: ...
     @property
     def has_tables(self) -> bool: ...
+    @property
+    def has_short_tables(self) -> bool: ...
     @property
     def has_rows(self) -> bool: ...
     @property
@@ -109,21 +111,28 @@ def polynomial(m: Writer, x: str, single: tuple[float, ...], double: tuple[float
 
 @dataclass(frozen=True)
 class Pieces:
-    """A function of x >= 0 by 16 intervals, in each of which 1 + slope x has the same exponent and two upper bits of its
-    significand: their centres and their coefficients, highest first."""
+    """A function of x >= 0 by 16 (8) intervals, in each of which 1 + slope x has the same exponent and two upper bits (one) of
+    its significand: their centres and their coefficients, highest first."""
 
     slope: float
     tables: tuple[tuple[float, ...], ...]
+
+    @property
+    def bits(self) -> int:
+        """How many upper bits."""
+        return len(self.tables[0]).bit_length() - 3
 
 
 def by_pieces(m: Writer, x: str, pieces: Pieces, *, beside_argument: bool = False) -> str:
     """The polynomial of the interval of x; x itself is the constant of the first one if it is to be `beside_argument`."""
     grown = m.fma(x, pieces.slope, 1.0)
-    index = m.lshr(m.bits_of(grown), (23 if m.bits == 32 else 52) - 2)
+    index = m.lshr(m.bits_of(grown), (23 if m.bits == 32 else 52) - pieces.bits)
     centre, *coefficients, constant = m.tables(pieces.tables, index)
     r = m.sub(x, centre)
     rest = (horner if m.bits == 32 else estrin)(m, r, coefficients)
-    return m.fma(rest, r, m.select(m.compare("lt", grown, 1.25), x, constant) if beside_argument else constant)
+    if beside_argument:
+        constant = m.select(m.compare("lt", grown, 1 + 2.0 ** -pieces.bits), x, constant)
+    return m.fma(rest, r, constant)
 
 
 def odd(m: Writer, x: str, square: str, single: tuple[float, ...], double: tuple[float, ...] = ()) -> str:

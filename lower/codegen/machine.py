@@ -93,6 +93,10 @@ class Machine:
         return self.target.has_masks
 
     @property
+    def has_short_tables(self) -> bool:
+        return self.has_tables or (self.bits == 32 and "avx2" in self.target.enabled)
+
+    @property
     def has_rows(self) -> bool:
         return self.has_tables or self.bits == 64
 

@@ -59,6 +59,10 @@ class Machine:
         return False
 
     @property
+    def has_short_tables(self) -> bool:
+        return self.has_tables
+
+    @property
     def has_rows(self) -> bool:
         return self.has_tables
 
