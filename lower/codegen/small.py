@@ -192,7 +192,7 @@ class _Panel:
             last, = loop(scope, low, high, str(height), [("i64", low)], partial(self._tile, height, asks=asks))
             return [("i64", last)]
         for k, (height, lower) in enumerate([] if self.copies else zip(found, [*found[1:], 0], strict=True)):
-            made = partial(tiles, height, row, root.emit(f"sub i64 %m, {lower}"))
+            made = partial(tiles, height, row, root.emit(f"sub i64 %m, {self._left(root, height, lower)}"))
             if k == 0 and self.vectors == widest(self.target):
                 row, = branch(root, "%far", partial(made, asks=True), made)
             else:
@@ -204,6 +204,16 @@ class _Panel:
         header = f"void @{name}({_MATRICES}, i64 %b.term, ptr noalias %c, i64 %m, i64 %left, i64 %n, i1 %again, " \
             f"i1 %far{more})"
         return f"define internal {header} noinline {ATTRIBUTES} {{\n{self.function.body()}\n  ret void\n}}"
+
+    def _left(self, scope: Scope, height: int, lower: int) -> str:
+        """How many rows are left to lower tiles, at most. Of two vectors two such tiles take less time than one of all
+        registers and one of few, whose sums wait for themselves."""
+        most = 2 * lower - height
+        if self.vectors != COPIED or not self.target.is_short_of_registers or most <= 0:
+            return str(lower)
+        over = scope.emit(f"urem i64 %m, {height}")
+        some = scope.emit(f"icmp ult i64 {scope.emit(f'sub i64 {over}, 1')}, {most}")
+        return scope.emit(f"select i1 {some}, i64 {2 * lower}, i64 {lower}")
 
     def _tile(self, height: int, scope: Scope, at: str, done: list[str], *, asks: bool = False) -> list[str]:
         """A tile's sums; rows past the last are that one again. `asks`: for the lines of the next tile's."""
