@@ -8,7 +8,7 @@ import loopwright as lw
 from loopwright.ir.loops import Literal
 from loopwright.ir.types import F16, F32, F64
 from loopwright.kernels import maths_tables as tables
-from tests.kernels import compile_nest, elementwise_nest, run_elementwise, target_of
+from tests.kernels import compile_nest, elementwise_nest, run_elementwise, target_of, without
 
 UNARY = {
     "exp": mp.exp, "exp2": lambda x: mp.mpf(2) ** x, "expm1": mp.expm1, "log": mp.log, "log2": lambda x: mp.log(x, 2),
@@ -97,15 +97,26 @@ def test_unary_to_two_ulp(fn, dtype):
 @pytest.mark.parametrize("bits", [128, 256])
 @pytest.mark.parametrize("fn", UNARY)
 def test_narrow_vectors_to_two_ulp(fn, bits, monkeypatch):
-    target = target_of(bits, monkeypatch)
-    f = run_elementwise(fn, [np.zeros(1)], F64, target)
-    x = points(fn, F64, seed=1, count=12)
+    to_two_ulp(fn, F64, target_of(bits, monkeypatch))
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("fn", UNARY)
+def test_without_tables_in_registers_to_two_ulp(fn, dtype, monkeypatch):
+    target = target_of(128, monkeypatch)
+    to_two_ulp(fn, dtype, without(target, features=target.features.replace("+avx2", "-avx2")))
+
+
+def to_two_ulp(fn, dtype, target):
+    f = run_elementwise(fn, [np.zeros(1, dtype)], dtype, target)
+    x = points(fn, dtype, seed=1, count=12)
     y, _ = f(x)
-    with mp.workprec(precision(fn, F64)):
+    with mp.workprec(precision(fn, dtype)):
         assert worst_ulp(UNARY[fn], y, x) <= LIMIT
     with np.errstate(all="ignore"):
-        wanted = reference(fn)(SPECIAL)
-    assert same(f(SPECIAL)[0], wanted, F64).all()
+        special = SPECIAL.astype(dtype)
+        wanted = reference(fn)(special)
+    assert same(f(special)[0], wanted, dtype).all()
 
 
 @pytest.mark.parametrize("bits", [512, 256, 128])
