@@ -159,10 +159,9 @@ def _narrowed(body: Graph, total: Extent, size: Dim) -> tuple[Graph, list[bool]]
     has_rows = dict.fromkeys((*body.results, *made), True)
     regions: list[Graph | None] = []
     for n in body.nodes:
-        found = (None, known.node_axes(n, 0)) if n.op is reshape else _narrowed_kernel(n, known, size)
-        if found is None or found[1] is None:
+        region, axes = (None, known.node_axes(n, 0)) if n.op is reshape else _narrowed_kernel(n, known, size) or (None, None)
+        if axes is None:
             return None
-        region, axes = found
         if any(a not in (None, 0) or has_rows.setdefault(v, a == 0) != (a == 0) for v, a in axes.items()):
             return None
         regions.append(region)
