@@ -37,14 +37,10 @@ Axes = dict[Value, int | None]  # which axis of a value is divided; None: it is 
 def blocked(g: Graph, target: Target, choices: Mapping[Value, Chaining] = {}) -> Graph:
     """A partitioned graph with its chains of kernels in loops over blocks. `choices`: what is decided of some chains, by their
     first result. ScheduleError where that does not fit."""
-    known = KnownAxes()
-    readers: dict[Value, set[Node]] = {}
-    for n in g.nodes:
-        for v in n.inputs:
-            readers.setdefault(v, set()).add(n)
+    known, read = KnownAxes(), Readers(g)
     loops: dict[Node, Node] = {}  # by the last kernel of the chain, where the loop stands: what it waits for stands before
-    inside, wanted = set[Node](), set(g.results)
-    found = runs(g.nodes, known)
+    inside = set[Node]()
+    found = runs(g, known)
     if unknown := set(choices).difference(run[0].outputs[0] for run in found if run):
         raise ScheduleError(f"{choices[unknown.pop()]}: no chain of kernels begins with that of the node.")
     for run in found:
@@ -53,7 +49,7 @@ def blocked(g: Graph, target: Target, choices: Mapping[Value, Chaining] = {}) ->
         if rows is not None and rows < 1:
             raise ScheduleError(f"{choice}: a block has at least one row.")
         is_divided = _pays(run) if choice is None else isinstance(choice, InBlocks)
-        loop = _loop(run, readers, wanted, target, known, rows) if is_divided else None
+        loop = _loop(run, read, target, known, rows) if is_divided else None
         if isinstance(choice, InBlocks) and loop is None:
             raise ScheduleError(f"{choice}: the chain keeps nothing for itself, or no axis of it can be divided.")
         if loop is not None:
@@ -65,18 +61,18 @@ def blocked(g: Graph, target: Target, choices: Mapping[Value, Chaining] = {}) ->
 
 def chains(g: Graph) -> list[tuple[Value, bool]]:
     """The first results of the chains of a partitioned graph, and whether these are in blocks if nothing is decided."""
-    return [(run[0].outputs[0], _pays(run)) for run in runs(g.nodes, KnownAxes()) if len(run) > 1]
+    return [(run[0].outputs[0], _pays(run)) for run in runs(g, KnownAxes()) if len(run) > 1]
 
 
 # ---- chains -------------------------------------------------------------------------------------
-def runs(nodes: Sequence[Node], known: KnownAxes) -> list[list[Node]]:
-    """Chains of kernels, and of reshapes between them, that may share a loop over their results' first axis. Nothing else that
-    stands between the first and the last of a chain reads what it makes, or makes what it reads: that would be kept for the
-    whole loop."""
+def runs(g: Graph, known: KnownAxes) -> list[list[Node]]:
+    """Chains of kernels, and of reshapes between them that nothing else reads, that may share a loop over their results' first
+    axis. Nothing else that stands between the first and the last of a chain reads what it makes, or makes what it reads: that
+    would be kept for the whole loop."""
     found: list[list[Node]] = []
     run: list[Node] = []
     made, beside = set[Value](), set[Value]()
-    for n in nodes:
+    for n in g.nodes:
         axes = known.node_axes(n, 0)
         reads_it = not made.isdisjoint(n.inputs)
         waits = len(kernels_of(run)) == MOST_KERNELS or not beside.isdisjoint(n.inputs)
@@ -85,13 +81,14 @@ def runs(nodes: Sequence[Node], known: KnownAxes) -> list[list[Node]]:
             made.update(n.outputs)
             continue
         if reads_it:
-            found.append(_to_last_kernel(run))  # what reads the chain in another way ends it
+            found.append(run)  # what reads the chain in another way ends it
             run, made = [], set()
         if axes is not None and not run and n.op is kernel:
             run, made, beside = [n], set(n.outputs), set()
         else:
             beside.update(n.outputs)
-    return [*found, _to_last_kernel(run)]
+    read = Readers(g)
+    return [_closed(run, read) for run in (*found, run)]
 
 
 def kernels_of(run: Sequence[Node]) -> list[Node]:
@@ -99,8 +96,23 @@ def kernels_of(run: Sequence[Node]) -> list[Node]:
     return [n for n in run if n.op is kernel]
 
 
-def _to_last_kernel(run: list[Node]) -> list[Node]:
-    while run and run[-1].op is not kernel:
+class Readers:
+    """Who reads the values of a graph."""
+
+    def __init__(self, g: Graph) -> None:
+        self._wanted, self._of = set(g.results), dict[Value, set[Node]]()
+        for n in g.nodes:
+            for v in n.inputs:
+                self._of.setdefault(v, set()).add(n)
+
+    def outside(self, n: Node, run: Sequence[Node]) -> list[Value]:
+        """What a node of a chain makes that others read, or that is a result."""
+        return [v for v in n.outputs if v in self._wanted or not self._of.get(v, set()) <= set(run)]
+
+
+def _closed(run: list[Node], read: Readers) -> list[Node]:
+    """As much of a chain as ends with a kernel, and reshapes nothing for others."""
+    while run and (run[-1].op is not kernel or any(n.op is not kernel and read.outside(n, run) for n in run)):
         run = run[:-1]
     return run
 
@@ -115,13 +127,11 @@ def _pays(run: Sequence[Node]) -> bool:
     return len(run) > 1 and any(n.attrs["implementation"] != "generated" for n in kernels_of(run))
 
 
-def _loop(run: Sequence[Node], readers: Mapping[Value, set[Node]], wanted: set[Value], target: Target,
-          known: KnownAxes, rows: int | None) -> Node | None:
+def _loop(run: Sequence[Node], read: Readers, target: Target, known: KnownAxes, rows: int | None) -> Node | None:
     """A chain as one loop, of so many `rows` if they are decided; None where it keeps no value for itself or nothing can be
     divided."""
-
-    results = results_of(run, readers, wanted)
-    if results is None or len(results) == sum(len(n.outputs) for n in run):
+    results = results_of(run, read)
+    if len(results) == sum(len(n.outputs) for n in kernels_of(run)):
         return None
     body, outside = region_of(run, results)
     divided = _divided(body, 0, (), target, known, rows)
@@ -132,11 +142,9 @@ def _loop(run: Sequence[Node], readers: Mapping[Value, set[Node]], wanted: set[V
     return Node(blocks, inputs, loop.attrs, results, loop.regions, run[-1].source)
 
 
-def results_of(run: Sequence[Node], readers: Mapping[Value, set[Node]], wanted: set[Value]) -> tuple[Value, ...] | None:
-    """What a chain makes that others read, or that is `wanted`; None where that is what it has reshaped."""
-    inside = set(run)
-    found = [(n, v) for n in run for v in n.outputs if v in wanted or not readers.get(v, set()) <= inside]
-    return tuple([v for _, v in found]) if all(n.op is kernel for n, _ in found) else None
+def results_of(run: Sequence[Node], read: Readers) -> tuple[Value, ...]:
+    """What a chain makes that others read, or that is a result."""
+    return tuple([v for n in run for v in read.outside(n, run)])
 
 
 # ---- which axis of what -------------------------------------------------------------------------
@@ -148,7 +156,8 @@ class KnownAxes:
         self._regions: dict[tuple[Any, ...], Graph | None] = {}
 
     def node_axes(self, n: Node, axis: int) -> Axes | None:
-        """For each operand of a kernel, the axis that goes along with `axis` of all results; None if there is no such axis."""
+        """For each operand of a kernel or a reshape, the axis that goes along with `axis` of all results; None if there is no
+        such axis."""
         if n.op is reshape:
             (x,), shape = n.inputs, n.outputs[0].type.shape
             return {x: 0} if axis == 0 and x.type.shape and shape and x.type.shape[0] == shape[0] else None

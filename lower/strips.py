@@ -13,7 +13,6 @@ becomes text, like copies of matrices (`panels.py`). Loops inside loops, and cha
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from loopwright.ir.cost import flops
@@ -23,7 +22,7 @@ from loopwright.ir.ops.contraction import dot_general
 from loopwright.ir.ops.control import scan
 from loopwright.ir.ops.structural import reshape
 from loopwright.ir.types import I64, ArrayType
-from loopwright.lower.blocking import KnownAxes, kernels_of, narrow, reshaped, results_of, runs
+from loopwright.lower.blocking import KnownAxes, Readers, kernels_of, narrow, reshaped, results_of, runs
 from loopwright.lower.codegen.panel_tiles import FEWEST
 from loopwright.lower.codegen.work import FASTER
 from loopwright.lower.control import padded_scan, sized, strip_scan, strips
@@ -101,13 +100,9 @@ class _Chain:
 
 def _chains(g: Graph, target: Target) -> dict[Node, _Chain]:
     """Chains of kernels that go through large arrays again, by their last kernel: what they wait for stands before it."""
-    readers: dict[Value, set[Node]] = {}
-    for n in g.nodes:
-        for v in n.inputs:
-            readers.setdefault(v, set()).add(n)
-    found = {}
-    for run in runs(g.nodes, KnownAxes()):
-        node = _chain(run, readers, set(g.results), target) if _reads_again(run) else None
+    found, read = {}, Readers(g)
+    for run in runs(g, KnownAxes()):
+        node = _chain(run, read, target) if _reads_again(run) else None
         if node is not None:
             found[run[-1]] = _Chain(run, node)
     return found
@@ -123,10 +118,9 @@ def _reads_again(run: list[Node]) -> bool:
     return any(v.type.rank == rank and touched.count(v) > 1 and not on_stack(bytes_of(v)) for v in touched)
 
 
-def _chain(run: list[Node], readers: Mapping[Value, set[Node]], wanted: set[Value], target: Target) -> Node | None:
+def _chain(run: list[Node], read: Readers, target: Target) -> Node | None:
     """A chain in strips; None where it keeps nothing for itself, or its rows meet."""
-    if (results := results_of(run, readers, wanted)) is None:
-        return None
+    results = results_of(run, read)
     body, outside = region_of(run, results)
     total, size = results[0].type.shape[0], fresh_symbol()
     made = None if total == 1 else _narrowed(body, total, size)

@@ -134,6 +134,22 @@ def test_a_chain_goes_through_reshapes(cache):
     assert f.compiles == 1
 
 
+def test_a_reshape_that_others_read_ends_a_chain():
+    def told(x):
+        n, _, k = x.shape
+        e = np.exp(x - np.max(x, axis=1, keepdims=True))
+        groups = np.sum(e, axis=1).reshape(n, 4, k // 4)
+        sums = np.broadcast_to(np.sum(groups, axis=2)[:, :, None], (n, 4, k // 4)).reshape(n, k)
+        return e / sums[:, None, :], groups
+    f = lw.jit(told)
+    for n, m, k in ((31, 5, 8), (2, 700, 64), (1, 9, 20)):
+        x = rng.normal(size=(n, m, k))
+        close(f(x), told(x))
+    g, chains = in_strips(told, x)
+    verify(g)
+    assert all("reshape" not in chain for chain in chains) and any(n.op.name == "reshape" for n in g.nodes)
+
+
 def test_where_reshapes_stand():
     x = rng.normal(size=(20, 9, 16))
     g, chains = in_strips(in_groups, x)
