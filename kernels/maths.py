@@ -28,6 +28,7 @@ from loopwright.kernels.maths_exponentials import (
     log2,
     log10,
     power_near,
+    power_near_twice,
     reduced,
     steps,
     times_power,
@@ -149,27 +150,33 @@ def _beside(m: Writer, whole: tuple[float, float], a: str, b: str) -> tuple[str,
     return total, m.add(e, m.add(lost, whole[1]))
 
 
-def _power_steps(m: Writer, y: str, high: str, low: str, end: float) -> tuple[str, str, str, str]:
-    """Of 2^(y (high + low)): y high within [-end, end]; n and index of `steps`, and 2^r - 1 for the rest r."""
+def _power_steps(m: Writer, y: str, high: str, low: str, end: float) -> tuple[str, str, str, str, str | None]:
+    """Of 2^(y (high + low)): y high within [-end, end]; n and index of `steps`, and 2^r - 1 for the rest r, and what its bits
+    do not hold, where steps are not small: powers of integers that f64 holds are to be exact."""
     main, lost = two_product(m, y, high)
     rest = m.fma(y, low, lost)
     n, index = steps(m, clamp(m, main, -end, end) if end < INF else main)
+    if m.bits == 64 and not m.has_tables:
+        r, lost = quick_two_sum(m, m.sub(main, n), rest)
+        if end < INF:
+            r, lost = m.maximum(r, -1.0), m.select(m.compare("le", m.abs(main), end), lost, 0.0)
+        return main, n, index, *power_near_twice(m, r, lost)
     r = m.add(m.sub(main, n), rest)
     more = power_near(m, m.maximum(r, -1.0) if end < INF else r)  # nothing may be left of it
-    return main, n, index, m.add(more, m.table(t.POWERS_LOST64, index)) if m.bits == 64 and m.has_tables else more
+    return main, n, index, m.add(more, m.table(t.POWERS_LOST64, index)) if m.bits == 64 else more, None
 
 
 def _pow(m: Writer, x: str, y: str) -> str:
     """2^(y log2 x), in integers where the result is a normal number and x positive; all other arguments are rare."""
-    main, _, index, more = _power_steps(m, y, *_log2_twice(m, x), INF)
+    main, _, index, more, low = _power_steps(m, y, *_log2_twice(m, x), INF)
     rare = beyond(m, main, format_of(m).bias - 2.0)  # which it is for 0, infinity, NaN and negative x, too
-    return m.rarely(rare, grown(m, more, index), lambda inner: inner.apart("power_far", (x, y), _pow_far))
+    return m.rarely(rare, grown(m, more, index, low), lambda inner: inner.apart("power_far", (x, y), _pow_far))
 
 
 def _pow_far(m: Writer, x: str, y: str) -> str:
     """2^(y log2|x|), then the special cases of C99: zeros, infinities, NaN and negative x."""
-    _, n, index, more = _power_steps(m, y, *_log2_twice(m, m.abs(x)), 1.2 * format_of(m).bias)
-    magnitude = grown_far(m, more, n, index)
+    _, n, index, more, low = _power_steps(m, y, *_log2_twice(m, m.abs(x)), 1.2 * format_of(m).bias)
+    magnitude = grown_far(m, more, n, index, low)
     whole = m.compare("eq", m.trunc(y), y)
     half = m.mul(y, 0.5)
     odd = m.both(whole, m.compare("ne", m.trunc(half), half))

@@ -7,10 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopwright.kernels import maths_tables as t
-from loopwright.kernels.maths_writer import F, Writer, cancelling, horner, polynomial
+from loopwright.kernels.maths_writer import F, Writer, cancelling, estrin, horner, polynomial, quick_two_sum, two_product
 
 INF, NAN = float("inf"), float("nan")
 LOG2E = 1.4426950408889634
+LN2 = 0.6931471805599453, 2.3190468138462996e-17
 
 
 @dataclass(frozen=True)
@@ -84,18 +85,27 @@ def _power(m: Writer, index: str, last: str) -> str:
     return m.from_bits(m.iadd(m.bits_of(table), m.shl(last, format_of(m).mantissa - 4)))
 
 
-def grown(m: Writer, more: str, index: str) -> str:
-    """(1 + more) 2^(steps), which is a normal number; more is small, and so is then its part in what rounding takes."""
+def grown(m: Writer, more: str, index: str, low: str | None = None) -> str:
+    """(1 + more) 2^(steps), which is a normal number; more is small, and so is then its part in what rounding takes, where
+    steps are sixteenths. low: what more has beyond its bits, elsewhere."""
     if not _power_bits(m):
-        return m.from_bits(m.iadd(m.bits_of(m.add(more, 1.0)), m.shl(index, format_of(m).mantissa)))
+        return m.from_bits(m.iadd(m.bits_of(_and_one(m, more, low)), m.shl(index, format_of(m).mantissa)))
     power = _power(m, index, index)
     return m.fma(more, power, power)
 
 
-def grown_far(m: Writer, more: str, n: str, index: str) -> str:
+def _and_one(m: Writer, more: str, low: str | None) -> str:
+    """1 + more + low."""
+    if low is None:
+        return m.add(more, 1.0)
+    total, lost = quick_two_sum(m, 1.0, more)
+    return m.add(total, m.add(lost, low))
+
+
+def grown_far(m: Writer, more: str, n: str, index: str, low: str | None = None) -> str:
     """The same for all results: n is the power, from -(bias + mantissa + 8) to below twice the bias."""
     if not _power_bits(m):
-        return times_power(m, m.add(more, 1.0), n)
+        return times_power(m, _and_one(m, more, low), n)
     power = _power(m, index, m.iand(index, 15))
     return times_power(m, m.fma(more, power, power), n)
 
@@ -157,6 +167,12 @@ def power_near(m: Writer, r: str) -> str:
     if _power_bits(m):
         return m.mul(horner(m, r, t.EXP2_FINE32 if m.bits == 32 else t.EXP2_FINE64), r)
     return m.mul(polynomial(m, r, t.EXP232, t.EXP264), r)
+
+
+def power_near_twice(m: Writer, r: str, low: str) -> tuple[str, str]:
+    """f64: the same for r + low, r within 1/2 and low far smaller, and what its bits do not hold."""
+    high, lost = two_product(m, r, m.constant(LN2[0]))
+    return high, m.fma(m.fma(estrin(m, r, t.EXP264[:-1]), r, LN2[1]), r, m.fma(low, LN2[0], lost))
 
 
 def exp2(m: Writer, x: str) -> str:
