@@ -61,7 +61,6 @@ from loopwright.lower.target import Target
 FORMS = tuple((left, right) for left in (False, True) for right in (False, True))  # whether each side is stored transposed
 LITTLE = 1 << 16  # multiplications, for which the library copies what it needs
 HUGE = 1 << 29  # multiplications: copies for each thread's part would take longer than the library's threads spin
-SQUARE = 96  # columns of a part that the library makes of a matrix times its transpose
 TINY = 64  # numbers of a right side that is soon turned, for as many rows
 Code = Callable[[Scope, list[str], str], None]  # places, rows
 Columns = Callable[[Scope, list[str], str, tuple[str, str]], None]  # and from which column to which
@@ -151,8 +150,8 @@ class Product:
             parts += [("columns", columns), ("rows", rows)]
         if self.may_square:
             square = Function(self.declarations, self.constants)
-            panel = self.panel_of_square(square.root)
-            squares.some_blocks(square.root, self.element, self.form[0], panel, self._part_of_square)
+            panel, make = squares.panel_of(self, square.root), partial(squares.some_columns, self)
+            squares.some_blocks(square.root, self.element, self.form[0], panel, make)
             parts += [("square", square)]
         given = [text.split() for text in one.split(", ")]
         Whole(self, whole, given).make()
@@ -175,7 +174,7 @@ class Product:
         """Some panels of one product."""
         begin, end = (scope.emit(f"mul i64 %{x}, {self.panel}") for x in ("begin", "end"))
         end = scope.call("i64", "llvm.smin.i64", [("i64", end), ("i64", "%n")])
-        self._one_of(scope, self.way(scope, "in_order"), self._in_order, self._chunks, (begin, end))
+        self._one_of(scope, self.way(scope, "in_order"), self._in_order, self.chunks, (begin, end))
 
     def _rows(self, scope: Scope) -> None:
         """Some rows of one product, made in the way of all."""
@@ -222,7 +221,7 @@ class Product:
             return []
 
         def square(inner: Scope) -> Carried:
-            listed, blocks = ", ".join(f"ptr {x}" for x in places), squares.blocks_of(inner, self.panel_of_square(inner))
+            listed, blocks = ", ".join(f"ptr {x}" for x in places), squares.blocks_of(inner, squares.panel_of(self, inner))
             inner.do(f"call void @{self.name}_square(i64 %m, i64 %n, i64 %k, {listed}, i64 0, i64 {blocks})")
             return ()
 
@@ -237,35 +236,6 @@ class Product:
         same, sides = scope.emit("icmp eq ptr %a, %b"), scope.emit("icmp eq i64 %m, %n")
         enough = self.holds(scope, self.sizes.square())
         return scope.emit(f"and i1 {scope.emit(f'and i1 {same}, {sides}')}, {enough}")
-
-    def panel_of_square(self, scope: Scope) -> str:
-        """The columns of a panel of a matrix times its transpose: more where the library makes its parts."""
-        by_library = self.square_by_library(scope)
-        return str(self.panel) if by_library is None else scope.emit(f"select i1 {by_library}, i64 {SQUARE}, i64 {self.panel}")
-
-    def square_by_library(self, scope: Scope) -> str | None:
-        """Whether the library makes parts of a matrix times its transpose; None where our own blocks make large ones."""
-        return self.holds(scope, self.sizes.large_square()) if self.has_huge else None
-
-    def _part_of_square(self, scope: Scope, places: list[str], rows: str, span: tuple[str, str], on_diagonal: bool) -> None:
-        """Some rows of some columns. How the library adds up an element may depend on where it is."""
-        if (by_library := self.square_by_library(scope)) is None:
-            self._chunks(scope, places, rows, span)
-            return
-
-        def library(inner: Scope) -> Carried:
-            a, b, c = places
-            b = element(inner, self.element, b, product(inner, span[0], self.lines[1]) if self.form[1] else span[0])
-            c, count = element(inner, self.element, c, span[0]), inner.emit(f"sub i64 {span[1]}, {span[0]}")
-            inner.run(self._gemm, [*self._given([a, b, c], (rows, count), self.form, self.lines), ("i32", "1")])
-            if on_diagonal:
-                squares.mirror(inner, self.element, c, count)
-            return ()
-
-        def chunk(inner: Scope) -> Carried:
-            self._chunks(inner, places, rows, span)
-            return ()
-        branch(scope, by_library, library, chunk)
 
     def _one_of(self, scope: Scope, test: str | None, this: Columns, other: Columns, span: tuple[str, str]) -> None:
         """Some columns of one product, by this code where the test holds."""
@@ -298,7 +268,7 @@ class Product:
             self._large(scope, places, rows)
             return
         (test, code), *others = ways
-        run: Code = {"small": self._small, "in_order": self._in_order, "chunks": self._chunks, "dots": self._dots,
+        run: Code = {"small": self._small, "in_order": self._in_order, "chunks": self.chunks, "dots": self._dots,
                      "turned": self._turned, "by_vector": self._by_vector}[code]
 
         def this(inner: Scope) -> Carried:
@@ -332,7 +302,7 @@ class Product:
         scope.do(f"call void @{small.name_of(self.dtype)}(i64 {rows}, i64 %n, i64 %k, ptr {a}, {self._steps}, ptr {b}, "
                  f"i64 {self.lines[1]}, ptr {c})")
 
-    def _chunks(self, scope: Scope, places: list[str], rows: str, span: tuple[str, str] = ("0", "%n")) -> None:
+    def chunks(self, scope: Scope, places: list[str], rows: str, span: tuple[str, str] = ("0", "%n")) -> None:
         a, b, c = places
         scope.do(f"call void @{chunks.name_of(self.dtype, self.form[1])}(i64 {rows}, i64 %n, i64 %k, ptr {a}, {self._steps}, "
                  f"ptr {b}, i64 {self.lines[1]}, ptr {c}, i64 {span[0]}, i64 {span[1]})")
@@ -423,14 +393,14 @@ class Product:
         branch(scope, scope.emit(f"and i1 {few}, {many}"), turned, as_it_is)
 
     def _called(self, scope: Scope, places: list[str], rows: str, form: tuple[bool, bool], lines: tuple[str, str]) -> None:
-        given = self._given(places, (rows, "%n"), form, lines)
+        given = self.given_to_library(places, (rows, "%n"), form, lines)
 
         def in_parts(inner: Scope) -> Carried:
             inner.do(f"call void @{library_products.name_of(self.dtype)}({', '.join(map(' '.join, given))})")
             return ()
 
         def by_its_threads(inner: Scope) -> Carried:
-            inner.run(self._gemm, [*given, ("i32", str(MOST))])
+            inner.run(self.gemm, [*given, ("i32", str(MOST))])
             return ()
         if self.shares_library and self.has_huge:
             branch(scope, self.holds(scope, [[("mnk", "sge", HUGE)]]), by_its_threads, in_parts)
@@ -438,12 +408,12 @@ class Product:
             (in_parts if self.shares_library else by_its_threads)(scope)
 
     @property
-    def _gemm(self) -> str:
+    def gemm(self) -> str:
         return f"lw_gemm_f{8 * self.bytes}"
 
-    def _given(self, places: list[str], sizes: tuple[str, str], form: tuple[bool, bool],
-               lines: tuple[str, str]) -> list[tuple[str, str]]:
-        """What the library is given, but for its threads, of results of these sizes in lines of %n."""
+    def given_to_library(self, places: list[str], sizes: tuple[str, str], form: tuple[bool, bool],
+                         lines: tuple[str, str]) -> list[tuple[str, str]]:
+        """All but its threads, of results of these sizes in lines of %n."""
         a, b, c = places
         return [*(("i32", str(int(side))) for side in form), *(("i64", size) for size in (*sizes, "%k")), ("ptr", a),
                 ("i64", lines[0]), ("ptr", b), ("i64", lines[1]), ("ptr", c), ("i64", "%n")]

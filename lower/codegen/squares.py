@@ -6,14 +6,51 @@ Guarantees: the result is symmetric to the last bit.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from loopwright.lower.codegen.interleaving import added, product
 from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 
+if TYPE_CHECKING:
+    from loopwright.lower.codegen.products import Product
+
+LARGE = 96  # columns of a panel that the library makes
 MANY, PANELS = 640, 3  # from how many columns on so many panels are a block: the left side is copied for each
 TOGETHER = 16  # rows below the diagonal that are copied to columns together
 Part = Callable[[Scope, list[str], str, tuple[str, str], bool], None]  # places, rows, columns from and to, on the diagonal?
+
+
+def by_library(made: Product, scope: Scope) -> str | None:
+    """Whether the library makes the parts; None where our own blocks make large products."""
+    return made.holds(scope, made.sizes.large_square()) if made.has_huge else None
+
+
+def panel_of(made: Product, scope: Scope) -> str:
+    """The columns of a panel: more where the library makes the parts."""
+    large = by_library(made, scope)
+    return str(made.panel) if large is None else scope.emit(f"select i1 {large}, i64 {LARGE}, i64 {made.panel}")
+
+
+def some_columns(made: Product, scope: Scope, places: list[str], rows: str, span: tuple[str, str], on_diagonal: bool) -> None:
+    """Some rows of some columns. How the library adds up an element may depend on where it is."""
+    if (large := by_library(made, scope)) is None:
+        made.chunks(scope, places, rows, span)
+        return
+
+    def library(inner: Scope) -> Carried:
+        a, b, c = places
+        b = element(inner, made.element, b, product(inner, span[0], made.lines[1]) if made.form[1] else span[0])
+        c, count = element(inner, made.element, c, span[0]), inner.emit(f"sub i64 {span[1]}, {span[0]}")
+        inner.run(made.gemm, [*made.given_to_library([a, b, c], (rows, count), made.form, made.lines), ("i32", "1")])
+        if on_diagonal:
+            _mirror(inner, made.element, c, count)
+        return ()
+
+    def chunk(inner: Scope) -> Carried:
+        made.chunks(inner, places, rows, span)
+        return ()
+    branch(scope, large, library, chunk)
 
 
 def width_of(scope: Scope, panel: str) -> str:
@@ -64,7 +101,7 @@ def _next(scope: Scope, at: str, step: str) -> str:
     return scope.call("i64", "llvm.smin.i64", [("i64", added(scope, at, step)), ("i64", "%n")])
 
 
-def mirror(scope: Scope, kind: str, corner: str, count: str) -> None:
+def _mirror(scope: Scope, kind: str, corner: str, count: str) -> None:
     """What lies left of the diagonal of so many rows to its right, in lines %n apart."""
     def row(outer: Scope, i: str, state: list[str]) -> list[str]:
         def one(inner: Scope, j: str, state: list[str]) -> list[str]:

@@ -77,7 +77,7 @@ class Whole:
         def by_terms(inner: Scope) -> Carried:
             return [("i1", inner.emit(f"call i1 @{self.product.name}_long({self.product.given})"))]
         has_parts = self.product.holds(scope, long_sums.tests(self.product.form))
-        if self.product.may_square and (halved := self.product.square_by_library(scope)) is not None:
+        if self.product.may_square and (halved := squares.by_library(self.product, scope)) is not None:
             halved = scope.emit(f"and i1 {halved}, {self.product.is_square(scope)}")
             has_parts = scope.emit(f"and i1 {has_parts}, {scope.emit(f'xor i1 {halved}, true')}")
         done, = branch(scope, has_parts, by_terms, otherwise=[("i1", "false")])
@@ -95,7 +95,7 @@ class Whole:
             return self._unlike(scope)
 
         def square(inner: Scope) -> Carried:
-            panel = self.product.panel_of_square(inner)
+            panel = squares.panel_of(self.product, inner)
             half = inner.emit(f"udiv i64 {squares.width_of(inner, panel)}, 2")
             return self._shared(inner, "square", squares.blocks_of(inner, panel), ("%n", half))
         branch(scope, self.product.is_square(scope), square, self._unlike)
