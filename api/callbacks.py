@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from loopwright.autodiff.calls import Operand, name_of, operands, type_of
 from loopwright.ir.builder import Ref, innermost
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.errors import ArgumentError
 from loopwright.ir.op import Op
 from loopwright.ir.ops import callbacks as ops

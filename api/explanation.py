@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from loopwright.gpu_versions import GPUEntry
 from loopwright.ir.cost import bytes_moved, flops, trips
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, evaluate, symbols_in
 from loopwright.ir.graph import Node, Value
 from loopwright.ir.ops.control import scan, while_

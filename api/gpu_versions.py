@@ -9,11 +9,12 @@ import struct
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import evaluate
 from loopwright.ir.errors import ArgumentError
 from loopwright.ir.signature import Version

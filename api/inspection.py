@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, NoReturn
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.errors import ArgumentError
 from loopwright.ir.graph import Graph
 from loopwright.ir.source import user_source

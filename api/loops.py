@@ -16,11 +16,11 @@ import builtins
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, floordiv
 from loopwright.ir.errors import DTypeError, KernelError
 from loopwright.ir.loops import (

@@ -11,7 +11,6 @@ import os
 import re
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from loopwright.autodiff.calls import Function, Operand, Place, argument_names, 
 from loopwright.autodiff.custom import call_with_jvp, fitted, levels
 from loopwright.ir.attributes import Callback
 from loopwright.ir.builder import Ref, inline, innermost
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, evaluate, substitute, symbol_of, symbols_in
 from loopwright.ir.errors import ArgumentError, DTypeError, KernelError, ParseError, ShapeError
 from loopwright.ir.op import Flags

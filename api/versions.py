@@ -14,7 +14,6 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -23,6 +22,7 @@ from loopwright.gpu_versions import OnGPU, refuse_captured
 from loopwright.ir import nans
 from loopwright.ir.backward import recomputing
 from loopwright.ir.builder import Ref, inline, innermost, running
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import symbol_of
 from loopwright.ir.expansion import expanded
 from loopwright.ir.facts import Constraint

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from loopwright.autodiff.calls import Place, name_of
 from loopwright.ir.builder import Ref, innermost
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Dim, Extent, Shape, floordiv
 from loopwright.ir.errors import ArgumentError, ShapeError
 from loopwright.ir.guards import Scope

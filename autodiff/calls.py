@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from loopwright.autodiff.named_axes import NamedAxis, identity, named
 from loopwright.ir import nans
 from loopwright.ir.builder import Builder, Ref, innermost
 from loopwright.ir.cached import cached_property
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Dim, Extent
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.errors import ArgumentError, DTypeError, ShapeError

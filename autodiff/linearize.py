@@ -7,7 +7,7 @@ with the primals, and what the linear graph captures are the residuals.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from loopwright.autodiff.calls import Place
 from loopwright.autodiff.jvp import push, tangent_type
 from loopwright.autodiff.transpose import pull
 from loopwright.ir.builder import Builder, Ref, inline
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.graph import Graph, substitute_graph
 
 

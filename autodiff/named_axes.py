@@ -9,9 +9,9 @@ import itertools
 import threading
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from loopwright.ir.builder import Ref
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent
 from loopwright.ir.errors import AxisNameError
 from loopwright.ir.source import user_source

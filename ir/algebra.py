@@ -8,13 +8,13 @@ is not x.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.attributes import Attributes, attribute_key
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Shape
 from loopwright.ir.elimination import Rewriter
 from loopwright.ir.folding import constant, fold, holds

@@ -8,11 +8,12 @@ import dataclasses
 import enum
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Dim, Extent, substitute
 from loopwright.ir.types import SIZELESS
 

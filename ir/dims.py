@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+from loopwright.ir.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ None; two sizes that equalities and divisibilities prove equal have one canonica
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import (
     Atom,
     Call,

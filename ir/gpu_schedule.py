@@ -1,7 +1,7 @@
 """Schedule instructions for a GPU alone: what its blocks, warps and threads share out, and where they keep what they read."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from loopwright.ir.dataclass import dataclass
 
 BLOCK, THREAD_X, THREAD_Y = "blockIdx.x", "threadIdx.x", "threadIdx.y"
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from loopwright.ir.attributes import Attributes, attributes_key, extents_in, has_extents, map_extents
 from loopwright.ir.cached import cached_property
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Dim, Extent, Shape, substitute, symbol, symbol_of, symbols_in
 from loopwright.ir.facts import Constraint, Facts
 from loopwright.ir.op import Op

@@ -7,11 +7,12 @@ line that asked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Dim, Extent, Shape, evaluate, largest, substitute, symbol, symbols_in, terms_of
 from loopwright.ir.facts import Constraint, Facts
 from loopwright.ir.source import Source, user_source

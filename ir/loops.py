@@ -7,13 +7,13 @@ structure; `Index` names are unique within one kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent
 from loopwright.ir.types import BOOL, I64, ArrayType
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.loops import Expr, Index, Load
 
@@ -198,13 +199,14 @@ class Block:
 class Contract:
     """buffer[at] = the sum over `over` of left * right for a block of rows and one of columns, added to what is there unless
     `fresh` holds (None: always). `left` is the same for all columns, `right` for all rows. In tiles that stay in registers: of
-    as many rows as the first of `heights` while there are so many, then as the next; where the last is not 1, as many tiles as
-    the first makes necessary, all of the lowest height that suffices, which go past the last row, see `past`. Columns are all
-    lanes of a tile, which may store any number past their extent, up to the block's length. pairs: both sides are words of two
-    numbers of 16 bits (bf16 where sums are f32), and a product of words is the sum of the products of their halves. depth: of a
-    GPU's block, which copies so many terms at a time; each thread then has one height by as many lanes of the sums. unit: the
-    instruction that multiplies tiles of them, if it is not one product at a time. stages: copies of a depth. Where `when` does
-    not hold nothing happens. result: where something made of the sum is stored later; caches may be asked for it."""
+    as many rows as the first of `heights` while there are so many, then as the next, which may have the rows of the last high
+    one, too; where the last is not 1, as many tiles as the first makes necessary, all of the lowest height that suffices, which
+    go past the last row, see `past`. Columns are all lanes of a tile, which may store any number past their extent, up to the
+    block's length. pairs: both sides are words of two numbers of 16 bits (bf16 where sums are f32), and a product of words is
+    the sum of the products of their halves. depth: of a GPU's block, which copies so many terms at a time; each thread then
+    has one height by as many lanes of the sums. unit: the instruction that multiplies tiles of them, if it is not one product
+    at a time. stages: copies of a depth. Where `when` does not hold nothing happens. result: where something made of the sum
+    is stored later; caches may be asked for it."""
 
     buffer: str
     at: tuple[Expr, ...]

@@ -6,11 +6,12 @@ operand it is linear in has a transpose.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.types import ArrayType
 

@@ -20,11 +20,11 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NoReturn, TypeVar
 
 from loopwright.ir.attributes import Attribute, Callback
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, floordiv, maximum, minimum, symbol
 from loopwright.ir.errors import ParseError
 from loopwright.ir.facts import Constraint

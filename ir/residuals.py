@@ -12,12 +12,12 @@ from the source to the first costs what it costs to compute it again; what is wa
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from loopwright.ir.attributes import attributes_key
 from loopwright.ir.cost import element, weight
 from loopwright.ir.cuts import UNBOUNDED, Network
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, evaluate
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Apply, Bounded, Expr, Load, PartitionPoint, Prefix, Reduce, Scatter, parts, walk

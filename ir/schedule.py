@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
 from typing import Any, get_args
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.gpu_schedule import Bind, ByOwner, InAnyOrder, InPasses, InRegisters, InShared, InTiles, Threads
 
 
@@ -127,7 +127,7 @@ class Distribute:
 @dataclass(frozen=True)
 class Tensorize:
     """Make the sum of products `stage` in registers: `heights[0]` rows by `columns` columns in `lanes`, where rows are left of
-    the next height; `depth` terms at a time, so that the columns' factors stay in the first cache. It stands in a loop over a
+    the next heights; `depth` terms at a time, so that the columns' factors stay in the first cache. It stands in a loop over a
     block of rows and, inside, one over a block of columns; what follows it has lanes, and `unroll` vectors in flight. pairs: a
     sum in i32 of products of integers of at most 16 bits, or in f32 of bf16, goes two terms at a time, `depth` such pairs.
     unit "amx": a sum in f32 is made by the processor's tile unit, of three bf16 for each number, or, in pairs, of bf16 as they

@@ -4,11 +4,12 @@ The tracer makes these; `lower` reads them and emits the checks. Trees mirror Py
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.graph import Graph
 from loopwright.ir.guards import Guard
 from loopwright.ir.types import ArrayType

@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
+
+from loopwright.ir.dataclass import dataclass
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _OWN = tuple(folder + os.sep for folder in (

@@ -1,12 +1,12 @@
 """Array types: a shape of sizes, a dtype, and whether a Python scalar's weak kind is still attached."""
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, Shape, product
 
 BOOL, I8, I16, I32, I64 = (np.dtype(x) for x in ("bool", "int8", "int16", "int32", "int64"))

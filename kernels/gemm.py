@@ -8,9 +8,9 @@ axes or two runs of them, lies together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.graph import Node
 from loopwright.ir.ops.contraction import dot_general

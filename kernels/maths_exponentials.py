@@ -4,8 +4,7 @@ Guarantees are those of `kernels.maths`.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from loopwright.ir.dataclass import dataclass
 from loopwright.kernels import maths_tables as t
 from loopwright.kernels.maths_writer import F, Writer, cancelling, estrin, horner, polynomial, quick_two_sum, two_product
 

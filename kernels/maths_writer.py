@@ -6,8 +6,9 @@ this; another backend gets the same functions by implementing it again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
+
+from loopwright.ir.dataclass import dataclass
 
 F = str | float
 I = str | int  # noqa: E741  (integer operands beside F, float operands)

@@ -9,13 +9,13 @@ Guarantees: each part of a result is the sum of the same products of parts, in a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.builder import Ref
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import maximum, minimum, product
 from loopwright.ir.op import Op
 from loopwright.ir.ops import construct, contraction, structural

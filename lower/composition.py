@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Apply, Bounded, Expr, Index, Literal, Load, LoopContext, less, transform, walk
 from loopwright.ir.types import I64

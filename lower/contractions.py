@@ -4,11 +4,11 @@ fit the caches, tiles that fit the registers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.loops import Expr, Index, Load, walk
@@ -168,7 +168,8 @@ def tile_of(target: Target, bytes_each: int, columns: Extent) -> Tile:
     most = 4 if target.vector_registers > 16 else 2
     vectors = next((v for v in (1, 2) if isinstance(columns, int) and columns <= v * lanes and v < most), most)
     height = (target.vector_registers - vectors - 1) // vectors
-    heights = tuple(sorted({height, min(height, 2 if vectors > 2 else 4), 1}, reverse=True))
+    lower = (2,) if vectors > 2 else (4, 3)
+    heights = tuple(sorted({height, *(h for h in lower if h < height), 1}, reverse=True))
     return _of_vectors(heights, lanes, vectors, bytes_each, FEWER_TERMS if target.is_short_of_registers else MOST_TERMS)
 
 

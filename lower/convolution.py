@@ -7,9 +7,9 @@ the left operand allows it. A group with a single output feature has no matrix i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from loopwright.ir.builder import Ref, build
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, Shape, floordiv
 from loopwright.ir.graph import Node
 from loopwright.ir.ops.arithmetic import add

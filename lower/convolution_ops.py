@@ -6,11 +6,11 @@ Guarantees: the same sums in another order; nothing is moved in memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Shape, product
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Expr, Literal, LoopContext

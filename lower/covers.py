@@ -9,12 +9,13 @@ import dataclasses
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from loopwright.ir import loops, nest, schedule
 from loopwright.ir.attributes import Attributes, map_extents
 from loopwright.ir.cost import bytes_moved
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, evaluate, symbol
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.graph import Graph, Node, Value

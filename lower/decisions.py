@@ -11,9 +11,9 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.graph import Graph, Node, Value
 

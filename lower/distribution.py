@@ -6,8 +6,8 @@ kept for all iterations of a block.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.loops import Expr, Index, Load, Local, Reduce, minus, transform, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Statement, Store, altered
 from loopwright.lower.fusing import expressions

@@ -6,11 +6,11 @@ numbers are NumPy's too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.errors import DTypeError
 from loopwright.ir.graph import Node

@@ -7,8 +7,8 @@ numbers of this function.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.source import Source

@@ -1,8 +1,9 @@
 """What one kernel computes, while the groups of a graph are being made: nodes, and where their loops read values."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.graph import Node, Value
 from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
 from loopwright.ir.ops.structural import transpose

@@ -4,8 +4,9 @@ Guarantees: each names a stage that the region has, and a stage is placed once.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Shape
 from loopwright.ir.gpu_schedule import Bind, ByOwner, InAnyOrder, InPasses, InRegisters, InShared, InTiles, Threads
 from loopwright.ir.graph import Graph, Node

@@ -4,9 +4,9 @@ functions, kernels that users bring, checks."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, minimum, product
 from loopwright.ir.errors import DTypeError
 from loopwright.ir.graph import Node

@@ -10,13 +10,14 @@ derivatives and batches, and `native`, which it becomes where no derivative is t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from loopwright.ir.attributes import Callback
 from loopwright.ir.builder import Builder, Ref
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.errors import GradientError
 from loopwright.ir.graph import Graph, Node, Value

@@ -5,9 +5,10 @@ Guarantees: each function checks, then does; ValueError says why a nest does not
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, floordiv, product
 from loopwright.ir.loops import (
     Apply,

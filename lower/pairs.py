@@ -5,11 +5,10 @@ multiplies and divides as NumPy does: products by the plain formula, quotients b
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from loopwright.ir.builder import Ref
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.op import Op
 from loopwright.ir.ops import arithmetic, bitwise, comparison
 from loopwright.ir.ops.construct import full_like

@@ -6,9 +6,9 @@ control flow whose regions are partitioned alike; each runs after what it reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.schedule import InPlace, Schedule

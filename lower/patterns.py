@@ -7,10 +7,11 @@ to hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 from loopwright.ir.attributes import Attributes, attributes_key, map_extents
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, substitute, symbol_of
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.facts import Constraint, Facts

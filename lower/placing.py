@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, Shape, product
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.gpu_schedule import ByOwner, InAnyOrder

@@ -12,10 +12,11 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 from loopwright.ir.cached import cached_property
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, evaluate, floordiv, maximum, summed
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.lower.control import blocks, carry_count, in_place, is_control, sized, strips

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.ops.contraction import dot_general

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
 from loopwright.ir.attributes import attributes_key
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import evaluate, symbol, symbols_in
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.graph import Graph, Node, substitute_graph

@@ -8,10 +8,10 @@ the result does. Numbers are multiplied with what has few elements: sums of such
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.elimination import remove_dead
 from loopwright.ir.graph import Graph, Node, Value, readers_of
 from loopwright.ir.op import Op

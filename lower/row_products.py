@@ -4,10 +4,9 @@ Guarantees: an element's sum is made in the order of the rows, so that its bits 
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Shape
 from loopwright.ir.graph import Node
 from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, LoopContext, Reduce

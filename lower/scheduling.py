@@ -6,11 +6,12 @@ does not find raises ScheduleError naming the instruction. There is no other way
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from loopwright.ir.cached import cached_property
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent
 from loopwright.ir.errors import ScheduleError as ScheduleError
 from loopwright.ir.gpu_schedule import Bind, InPasses, InRegisters, InShared, InTiles, Threads

@@ -4,8 +4,9 @@ Guarantees: what is shared depends on nothing but its key; statements are told a
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.graph import Graph
 from loopwright.ir.nest import For, Nest, Reduction, Statement
 from loopwright.ir.schedule import Distribute, Pack, Reorder, Skip, Split, Tensorize

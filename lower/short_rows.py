@@ -8,10 +8,11 @@ Guarantees: `beside` means what the loop over rows means; what it copies is read
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent
 from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, Reduce, Size, When, minus, parts, transform, walk
 from loopwright.ir.nest import Allocate, Buffer, For, Let, Nest, Prefetch, Reduction, Statement, Store, altered

@@ -13,9 +13,8 @@ becomes text, like copies of matrices (`panels.py`). Loops inside loops, and cha
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from loopwright.ir.cost import flops
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Dim, Extent, floordiv, maximum, minimum, substitute, summed
 from loopwright.ir.graph import Graph, Node, Value, fresh_symbol
 from loopwright.ir.ops.contraction import dot_general

@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Shape, product
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Apply, Expr, Index, Load, PartitionPoint, Prefix, Reduce, Scatter, When, parts, walk

@@ -4,13 +4,14 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.cached import cached_property
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.types import BOOL
 from loopwright.lower.runtime.lazy import LLVM_LOCK, llvm
 

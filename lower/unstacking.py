@@ -12,11 +12,11 @@ become much longer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from loopwright.ir.attributes import Attributes
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops.arithmetic import add

@@ -5,8 +5,8 @@ Guarantees: nothing but what some window reads is read; what is past the last ro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, floordiv
 from loopwright.ir.loops import (
     Apply,

@@ -68,6 +68,21 @@ def test_tiles_may_go_past_the_last_row(m, n, k, heights):
     np.testing.assert_allclose(made, out, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("heights", [(6, 4, 3, 1), (6, 4, 1), (14, 4, 3, 1)])
+def test_low_tiles_have_rows_of_high_ones(heights):
+    """Rows of every rest, in blocks of two tiles and more."""
+    rng, k, n = np.random.default_rng(0), 7, 9
+    rows = 2 * heights[0]
+    schedule = (*PLACED, Split("i1", 8), Split("i0", rows), Reorder(("i1_by8", f"i0_by{rows}", "i0", "i1")),
+                Tensorize(0, heights, 4, 2, 5), *PACKED[4:])
+    compiled = kernel_texts.compile_nest(build_nest(REGION, schedule, "k").nest, host_target())
+    for m in range(5 * heights[0]):
+        x, w, b = rng.normal(size=(m, k)), rng.normal(size=(k, n)), rng.normal(size=n)
+        y, made = x @ w, np.full((m, n), 77.0)
+        assert compiled(x, w, b, made, sizes=(m, k, n))[0] == 0
+        np.testing.assert_allclose(made, np.maximum(y + b, y * y), rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize(("schedule", "why"), [
     ((Split("i7", 4),), "no loop 'i7'"),
     ((Split("i1", 0),), "at least one position"),

@@ -7,12 +7,12 @@ carry type, up to Python numbers, which take the dtype that they meet (NEP 50); 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.builder import Ref, innermost
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent
 from loopwright.ir.errors import ArgumentError, ConcretizationError, DTypeError, ShapeError
 from loopwright.ir.graph import Graph, Value

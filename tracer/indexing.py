@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.builder import Builder, Ref
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, Shape, floordiv
 from loopwright.ir.errors import ConcretizationError, ShapeError
 from loopwright.ir.guards import Scope

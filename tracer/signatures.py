@@ -11,12 +11,13 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.builder import is_sealed
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.errors import ArgumentError, DTypeError
 from loopwright.ir.signature import (

@@ -9,13 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
 from loopwright.ir.builder import Builder, Ref, tracing
 from loopwright.ir.collector import collector_paused
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.errors import ArgumentError, DTypeError, TraceStateError
 from loopwright.ir.graph import Graph
 from loopwright.ir.guards import Scope

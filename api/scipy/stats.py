@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from loopwright.arrays import Array, quiet, real, xp
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.source import user_source
 from loopwright.scipy import special
 from loopwright.scipy.joint import dirichlet, multinomial, multivariate_normal

@@ -12,13 +12,13 @@ import itertools
 import json
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.attributes import Callback
 from loopwright.ir.builder import Builder, Ref
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, Shape
 from loopwright.ir.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from loopwright.ir.graph import Graph, Node

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.builder import Ref
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent
 from loopwright.ir.errors import CheckError, DTypeError
 from loopwright.ir.graph import Graph, Node

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.builder import Builder, Ref
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, Shape, evaluate, product
 from loopwright.ir.errors import DTypeError, ShapeError
 from loopwright.ir.loops import Apply, Bounded, Expr, Index, Literal, LoopContext, Scatter, When, integer, less, minus, plus

@@ -6,9 +6,10 @@ again (constants, and moves of elements) stays inside.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 
 from loopwright.ir.cost import element
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.graph import Graph, Node, Value, acts
 from loopwright.ir.loops import Apply, Bounded
 from loopwright.ir.ops.broadcasting import broadcast

@@ -11,13 +11,13 @@ that has it, in window order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from loopwright.ir.builder import Ref
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, Shape, product, symbol
 from loopwright.ir.errors import ShapeError
 from loopwright.ir.facts import Facts

@@ -5,8 +5,7 @@ each loop adds only its own; the vector index decides between a broadcast, a vec
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent
 from loopwright.ir.loops import Index
 from loopwright.ir.nest import Buffer

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.errors import DTypeError
 from loopwright.ir.threefry import threefry
 from loopwright.ir.types import BOOL, FLOATS, INTEGERS

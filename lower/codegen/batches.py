@@ -12,9 +12,9 @@ Guarantees: the answer is 0, or LAPACK's for one of the matrices, or -1 where me
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.lower.codegen.interleaving import Lanes, added, product
 from loopwright.lower.codegen.machine import ATTRIBUTES
 from loopwright.lower.codegen.small import element

@@ -6,9 +6,9 @@ Guarantees: the function has no loop and no value that joins branches, so that i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import product
 from loopwright.ir.nest import Nest, Ones
 from loopwright.lower.codegen.context import Context

@@ -13,11 +13,12 @@ term.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type, vector_type
 from loopwright.lower.codegen.small import (
     LINE,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent
 from loopwright.ir.loops import Apply, Expr, Index, Load, Local, Reduce, transform, walk
 from loopwright.ir.nest import For, Statement

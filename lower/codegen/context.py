@@ -6,11 +6,12 @@ lanes and copies is kept as one scalar and broadcast where it meets a vector.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Call, Extent, Symbol, terms_of
 from loopwright.ir.loops import Index
 from loopwright.ir.nest import Buffer, Store, altered

@@ -9,11 +9,11 @@ terms are added in one order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.kernels.maths_exponentials import log
 from loopwright.lower.codegen.batches import Operation, batch_text
 from loopwright.lower.codegen.interleaving import Lanes, added, interleaving_text, product

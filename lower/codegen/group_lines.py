@@ -7,9 +7,9 @@ number of each group as often as that has features.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.lower.codegen.context import counting, splat_register
 from loopwright.lower.codegen.few_features import greatest, least
 from loopwright.lower.codegen.interleaving import Lanes, added, product

@@ -16,11 +16,11 @@ are; no terms make zeros.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.lower.codegen.context import splat_register
 from loopwright.lower.codegen.few_features import by_images, fail, greatest, least, reach_of
 from loopwright.lower.codegen.group_lines import Columns, Copies, Lines, Row, ceiled, columns_of

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+
+from loopwright.ir.dataclass import dataclass
 
 
 @dataclass(frozen=True)

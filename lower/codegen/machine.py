@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 
 import numpy as np
 
 from loopwright.ir.cached import cached_property
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.types import BF16, BOOL, F16, F32, F64
 from loopwright.kernels import maths_bits
 from loopwright.lower.codegen import lookups

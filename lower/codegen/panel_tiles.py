@@ -9,9 +9,9 @@ as many rows as they like.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, floordiv
 from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop

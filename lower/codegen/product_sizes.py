@@ -4,10 +4,9 @@ Guarantees: sizes that no test here holds for are those of large products.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.types import F32
 from loopwright.lower.codegen import abreast, by_vector, chunks, in_order, small, tiny
 from loopwright.lower.codegen.interleaving import product

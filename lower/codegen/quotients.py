@@ -20,7 +20,7 @@ from loopwright.lower.codegen.context import Context, Value, splat, splat_regist
 from loopwright.lower.codegen.machine import Machine
 from loopwright.lower.codegen.text import Carried, Scope, branch, deepest
 
-WIDE = 512  # bits of a vector whose division takes longer than the steps
+WIDE = 512  # bits of a vector whose division takes longer than the steps; half of it where no loop has divisors of its own
 LIMIT = {F32: 60, F64: 500}  # L
 
 
@@ -39,7 +39,10 @@ def quotient_by_one(context: Context, x: Value, y: Value) -> Value | None:
     kernel = context.kernel
     if not _has_one_divisor(context, x, y) or kernel.target.divides_soon or kernel.flags:  # which let LLVM use the reciprocal
         return None
-    if x.lanes * x.dtype.itemsize * 8 != WIDE or context.mask is not None:  # the rest of a row is a vector or two
+    bits = x.lanes * x.dtype.itemsize * 8
+    if bits < (WIDE if y.scope.repeats else WIDE // 2) or bits != kernel.target.vector_bits:
+        return None
+    if context.mask is not None:  # the rest of a row is a vector or two
         return None
     key = "reciprocal", y.parts[0], x.dtype, x.lanes
     if (steps := y.scope.find(key)) is None:

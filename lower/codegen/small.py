@@ -12,11 +12,11 @@ other sizes are; no terms make zeros.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, suffix, vector_type
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop, repeat
 from loopwright.lower.target import Target

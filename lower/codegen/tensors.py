@@ -6,10 +6,10 @@ begins and however high that is; a term is added with one rounding where the mac
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.loops import Expr, Index, Load
 from loopwright.ir.nest import Block, Buffer, Contract, For, Parts, Statement, altered, heights_of_few
@@ -22,6 +22,7 @@ from loopwright.lower.codegen.tile_functions import TileShape, tile_function
 from loopwright.lower.codegen.tile_unit import divide, multiply
 
 Groups = tuple[Sequence[Block], Sequence[Block]]  # of terms, and groups of these, by the loops that number them
+SUMS_IN_FLIGHT = 8  # fewer in a tile wait for each other: two are begun at a time, and each takes four cycles
 
 
 def block_span(context: Context, block: Block | For) -> Span:
@@ -135,9 +136,8 @@ def _stacks(context: Context, s: Contract, span: Span, few: str | None) -> None:
     """The tiles of one height after those of another. For few columns those of the first have half the vectors."""
     assert s.columns.length is not None
     scope, parts, (low, high) = context.scope, s.columns.length // s.lanes, span
-    for height in s.heights:
-        rows = scope.emit(f"sub i64 {high}, {low}")
-        end = scope.emit(f"sub i64 {high}, {scope.emit(f'srem i64 {rows}, {height}') if height > 1 else 0}")
+    for k, height in enumerate(s.heights):
+        end = _end(scope, low, high, s.heights[k:], parts)
         run = partial(_tiles, context, s, _Height((height,), str(height)), (low, end))
         context.kernel.forget()
         if few is None or height != s.heights[0]:
@@ -145,6 +145,34 @@ def _stacks(context: Context, s: Contract, span: Span, few: str | None) -> None:
         else:
             branch(scope, few, partial(run, parts // 2), partial(run, parts))
         low = end
+
+
+def _end(scope: Scope, low: str, high: str, heights: Sequence[int], parts: int) -> str:
+    """Where tiles of the first of some heights end: where there are fewer rows left, or one tile before."""
+    height, rows = heights[0], scope.emit(f"sub i64 {high}, {low}")
+    if height == 1:
+        return high
+    left = scope.emit(f"srem i64 {rows}, {height}")
+    if some := _with_one_more(heights, parts):
+        bit = scope.emit(f"and i64 {scope.emit(f'lshr i64 {sum([1 << n for n in some])}, {left}')}, 1")
+        fewer = scope.emit(f"select i1 {scope.emit(f'icmp sge i64 {rows}, {height}')}, i64 {bit}, i64 0")
+        left = scope.emit(f"add i64 {left}, {scope.emit(f'mul i64 {fewer}, {height}')}")
+    return scope.emit(f"sub i64 {high}, {left}")
+
+
+def _with_one_more(heights: Sequence[int], parts: int) -> list[int]:
+    """How many rows may be left of the first height such that lower tiles make them together with those of the last high one
+    in less time: a lower tile has too few sums to begin one while others are made."""
+    def turns(height: int) -> int:
+        return max(height * parts, SUMS_IN_FLIGHT)
+
+    def by_lower(rows: int) -> int:
+        taken = 0
+        for height in heights[1:]:
+            taken, rows = taken + rows // height * turns(height), rows % height
+        return taken
+    first = heights[0]
+    return [left for left in range(1, first) if by_lower(first + left) < turns(first) + by_lower(left)]
 
 
 def _even_tiles(context: Context, s: Contract, heights: Sequence[int], parts: int, span: Span) -> None:

@@ -84,6 +84,11 @@ class Scope:
         self.lines: list[str] = []
         self.values: dict[Any, Any] = {}
 
+    @property
+    def repeats(self) -> bool:
+        """Whether a loop is around it."""
+        return self.parent is not None and (not self.conditional or self.parent.repeats)
+
     def emit(self, text: str) -> str:
         """Append an instruction; its new register."""
         function = self.function

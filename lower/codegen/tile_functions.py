@@ -6,11 +6,11 @@ one rounding where the machine can.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.types import I32
 from loopwright.lower.codegen.machine import ATTRIBUTES, Machine, memory_type, vector_type
 from loopwright.lower.codegen.small import in_turn

@@ -11,9 +11,9 @@ Guarantees: bits move as they are, those of NaNs too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.lower.codegen.machine import ATTRIBUTES, suffix, vector_type
 from loopwright.lower.codegen.small import first_lanes
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop

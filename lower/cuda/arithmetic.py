@@ -6,10 +6,10 @@ what NumPy gives, floats that do not fit saturate and NaN is 0. Floats round onc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.errors import DTypeError
 from loopwright.ir.threefry import threefry
 from loopwright.ir.types import BF16, BOOL, F16, F32, F64, FLOATS, INTEGERS, is_float

@@ -9,10 +9,11 @@ in sums. Sums that are `loose` round after each addition, in the order in which 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import maximum, minimum, product
 from loopwright.ir.gpu_schedule import THREAD_X
 from loopwright.ir.nest import Buffer, For, Store

@@ -6,8 +6,9 @@ other; so they wait for each other once for each depth of terms. Past the edges 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import product
 from loopwright.ir.gpu_schedule import THREAD_X, THREAD_Y
 from loopwright.ir.loops import Expr, Load, walk

@@ -6,8 +6,9 @@ made wide, and `narrow` then lists what must stay below `MOST_NARROW`; other int
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Call, Extent, Symbol, terms_of
 from loopwright.ir.loops import Expr, Index
 from loopwright.ir.nest import Buffer, Nest

@@ -6,11 +6,11 @@ is not used again before what was asked of it so far is done.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.graph import Node
 
 

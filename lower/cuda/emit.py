@@ -6,8 +6,9 @@ a block never leaves before a place where its threads meet; with equal inputs th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, evaluate, product
 from loopwright.ir.gpu_schedule import BLOCK, THREAD_X, THREAD_Y
 from loopwright.ir.loops import Index

@@ -7,12 +7,12 @@ where they lie, or copied to where kernels may expect them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, evaluate, symbol_of
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.interpreter import evaluate as run_graph

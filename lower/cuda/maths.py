@@ -5,9 +5,10 @@ The same source as on the CPU, so the same bounds, and nothing of the library's 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.kernels import maths, maths_bits, maths_special
 from loopwright.lower.cuda.text import Block, float_literal
 

@@ -7,8 +7,9 @@ left goes one element at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.gpu_schedule import THREAD_X, THREAD_Y
 from loopwright.ir.loops import Expr, Index, Load, PartitionPoint, Prefix, Reduce, When

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.loops import Apply, Literal, Local, When
 from loopwright.ir.types import BF16, F16, F32, U16
 from loopwright.lower.codegen.terms import Term

@@ -6,10 +6,10 @@ branches, which the host runs (`launcher.py`). A kernel whose sizes only the run
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from loopwright.ir.attributes import attributes_key
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import evaluate
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.schedule import InPlace, Schedule

@@ -7,10 +7,11 @@ threads of a warp, and their rows to its fellows in the block; folds of everythi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, evaluate, product
 from loopwright.ir.gpu_schedule import (
     BLOCK,

@@ -7,10 +7,10 @@ max and min propagate NaN; argmax and argmin give the first extreme, or the firs
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.loops import PartitionPoint, Prefix, Reduce
 from loopwright.ir.monoids import COMBINING, identity
 from loopwright.ir.types import BOOL, F32, F64, I64, U8, is_float

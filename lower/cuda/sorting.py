@@ -9,10 +9,11 @@ arrays is never touched, and equal inputs give equal bits.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, floordiv, minimum, product
 from loopwright.ir.graph import Node
 from loopwright.ir.types import BF16, BOOL, F16, F32, F64, SHORT, U8

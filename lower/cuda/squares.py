@@ -7,8 +7,9 @@ bank of shared memory while accesses have 4 bytes, or are of one element; elemen
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.gpu_schedule import THREAD_X, THREAD_Y
 from loopwright.ir.loops import Index, Load

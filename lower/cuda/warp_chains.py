@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import product
 from loopwright.ir.gpu_schedule import THREAD_X, THREAD_Y
 from loopwright.ir.loops import Expr, Load, Local, walk

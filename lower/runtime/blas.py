@@ -14,7 +14,6 @@ import ctypes
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.lower.runtime.blas_threads import EXPORTS, MOST, blas_threads_text
 from loopwright.lower.runtime.engine import Library, load
 from loopwright.lower.runtime.lazy import assembled

@@ -15,8 +15,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from zlib import crc32
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.lower.runtime import objects
 from loopwright.lower.runtime.engine import assemble_each
 from loopwright.lower.runtime.lazy import llvm_version
@@ -91,19 +92,34 @@ def _warn(message: str) -> None:
 
 def digest(*parts: str) -> str:
     """The key of what these strings determine; their boundaries count."""
+    return _digest(part.encode() for part in parts)
+
+
+def _digest(parts: Iterable[bytes]) -> str:
     whole = hashlib.sha256()
     for part in parts:
-        data = part.encode()
-        whole.update(len(data).to_bytes(8, "little") + data)
+        whole.update(len(part).to_bytes(8, "little") + part)
     return whole.hexdigest()
 
 
 @cache
 def source_digest() -> str:
-    """A digest of the modules that decide what code is generated."""
-    root = Path(__file__).parents[2]
-    files = sorted(path for folder in ("ir", "kernels", "lower") for path in (root / folder).rglob("*.py"))
-    return digest(*(part for path in files for part in (path.relative_to(root).as_posix(), path.read_text("utf-8"))))
+    """A digest of the modules that decide what code is generated: every process reads them all, so by the shortest way."""
+    return _digest(part for name, path in sorted(_sources()) for part in (name.encode(), _bytes_of(path)))
+
+
+def _sources() -> Iterator[tuple[str, str]]:
+    """The names of modules, and where they are."""
+    root = str(Path(__file__).parents[2])
+    for folder in ("ir", "kernels", "lower"):
+        for at, _, names in os.walk(os.path.join(root, folder)):
+            for path in [os.path.join(at, name) for name in names if name.endswith(".py")]:
+                yield path[len(root):].replace(os.sep, "/"), path
+
+
+def _bytes_of(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 @cache

@@ -12,11 +12,11 @@ import ctypes
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import evaluate
 from loopwright.ir.graph import Node
 from loopwright.ir.types import BF16, F16, F32, F64

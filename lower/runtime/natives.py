@@ -8,13 +8,13 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
 from loopwright.ir.attributes import Callback
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.errors import KernelError
 from loopwright.ir.graph import Graph
 from loopwright.lower.runtime import cache as disk

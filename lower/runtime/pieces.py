@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from loopwright.ir.cached import cached_property
+from loopwright.ir.dataclass import dataclass
 
 FUNCTION = re.compile(r"^define (internal )?([^@\n]*@([\w.$]+)\([^\n]*?) \{\n", re.MULTILINE)
 NAME = re.compile(r"@([\w.$]+)")

@@ -8,11 +8,11 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from loopwright.ir.cached import cached_property
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.graph import Graph
 from loopwright.lower.program import lower_graph
 from loopwright.lower.runtime import blas, cache, callbacks, natives, support

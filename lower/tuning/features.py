@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, Shape, evaluate
 from loopwright.ir.loops import Apply, Bounded, Expr, Index, Literal, Load, Local, Prefix, Reduce, Size, parts, walk
 from loopwright.ir.nest import (

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, evaluate
 from loopwright.ir.gpu_schedule import BLOCK, THREAD_X
 from loopwright.ir.loops import Apply, Expr, Load, Prefix, Reduce, parts

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from loopwright.ir.attributes import Attributes, attributes_key
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.graph import Graph, Node
 from loopwright.lower.covers import structure_of_kernel
 from loopwright.lower.modules import alone

@@ -5,13 +5,13 @@ Guarantees: the loop of the tuner, its searches and its records ask a `Platform`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from loopwright.ir.attributes import Attributes
 from loopwright.ir.cost import flops
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import evaluate
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.nest import Nest

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from loopwright.ir.attributes import Attributes, Callback, attributes_key
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.graph import Graph
 from loopwright.ir.schedule import from_json, to_json
 from loopwright.lower.modules import kernels_of

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.graph import Graph
 from loopwright.lower.covers import Cover
 

@@ -6,11 +6,11 @@ same seed and times give the same proposals.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from loopwright.ir.attributes import Attributes, attributes_key
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.graph import Node
 from loopwright.ir.schedule import Inline, InPlace, Schedule
 from loopwright.lower.scheduling import Scheduled

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, evaluate, symbol_of
 from loopwright.ir.graph import Graph, Node
 from loopwright.ir.ops.control import scan

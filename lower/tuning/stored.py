@@ -12,12 +12,13 @@ import json
 import math
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from loopwright.ir.attributes import Callback
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import symbol
 from loopwright.ir.facts import Constraint
 from loopwright.ir.graph import Graph, Node, renewed, substitute_graph

@@ -10,7 +10,8 @@ import math
 import random
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from loopwright.ir.dataclass import dataclass
 
 SAMPLE_SECONDS = 1e-3  # that one sample takes at least
 LONG_SAMPLE_SECONDS = 20e-3  # about as long as the threads of other libraries spin after a call

@@ -17,11 +17,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
 from loopwright.ir.attributes import Attributes, attributes_key
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.errors import ScheduleError
 from loopwright.ir.graph import Graph, Node
 from loopwright.lower.covers import Cover, covered, structure_of_kernel

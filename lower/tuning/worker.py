@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, lru_cache
 from importlib import import_module
 from queue import SimpleQueue
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.ir.graph import Graph
 from loopwright.lower.cuda.driver import Driver
 from loopwright.lower.runtime.pool import set_threads

@@ -15,11 +15,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from queue import SimpleQueue
 from typing import Any
 
+from loopwright.ir.dataclass import dataclass
 from loopwright.lower.runtime.threads import threads
 from loopwright.lower.tuning.candidates import Candidate
 from loopwright.lower.tuning.execution import Arrays, Executable
