@@ -23,6 +23,7 @@ from loopwright.lower.codegen.text import STREAMED, STREAMED_METADATA, Carried, 
 
 MOST_APART = 4  # elements that vectors are loaded for side by side, to take each so many; twice as many of 1 or 2 bytes
 LEAST_GATHERED = 8  # lanes that are gathered together where an element is smaller than what a gather reads
+HALVED = 8, 4  # lanes and bytes of each: without AVX-512, what takes lanes across the middle of a vector takes two steps
 
 
 # ---- loads --------------------------------------------------------------------------------------
@@ -72,10 +73,30 @@ def _load_half(context: Context, scope: Scope, term: Term, part: int, which: int
     key = ("pairs", pairs.pointer, part, lanes, context.kernel.state(term.reads))
     both = scope.find(key)
     if both is None:
-        places = [_vector_pointer_at(scope, memory_type(buffer.dtype), pairs, (2 * part + k) * lanes) for k in (0, 1)]
-        both = scope.values[key] = [scope.emit(f"load {kind}, ptr {x}, align {buffer.dtype.itemsize}") for x in places]
-    order = ", ".join(f"i32 {2 * lane + which}" for lane in range(lanes))
+        both = scope.values[key] = _pairs(context, scope, buffer.dtype, pairs, part)
+    block = lanes // 2 if _in_halves(context, buffer.dtype) else lanes  # of results, from one half of both vectors each
+    places = [(lane // block * block, 2 * (lane % block) + which) for lane in range(lanes)]
+    order = ", ".join([f"i32 {begin + at + (lanes - block if at >= block else 0)}" for begin, at in places])
     return scope.emit(f"shufflevector {kind} {both[0]}, {kind} {both[1]}, <{lanes} x i32> <{order}>")
+
+
+def _in_halves(context: Context, dtype: np.dtype) -> bool:
+    """Whether a vector is read in two halves: such that what is taken from two vectors lies where it is wanted."""
+    return context.kernel.target.is_short_of_registers and (context.lanes, dtype.itemsize) == HALVED
+
+
+def _pairs(context: Context, scope: Scope, dtype: np.dtype, pairs: Address, part: int) -> list[str]:
+    """Two vectors that are whole pairs; in halves, the first of both are what one half of the results is taken from."""
+    lanes, element, many = context.lanes, memory_type(dtype), 1 + _in_halves(context, dtype)
+    count = lanes // many
+    kind = vector_type(element, count)
+    places = [_vector_pointer_at(scope, element, pairs, 2 * part * lanes + k * count) for k in range(2 * many)]
+    found = [scope.emit(f"load {kind}, ptr {x}, align {dtype.itemsize}") for x in places]
+    if many == 1:
+        return found
+    order = ", ".join([f"i32 {lane}" for lane in range(lanes)])
+    return [scope.emit(f"shufflevector {kind} {a}, {kind} {b}, <{lanes} x i32> <{order}>")
+            for a, b in zip(found[:2], found[2:], strict=True)]
 
 
 def lane_mask(context: Context, index: tuple[Term, ...], scope: Scope) -> tuple[tuple[str, ...], Scope] | None:

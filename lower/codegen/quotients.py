@@ -20,7 +20,7 @@ from loopwright.lower.codegen.context import Context, Value, splat, splat_regist
 from loopwright.lower.codegen.machine import Machine
 from loopwright.lower.codegen.text import Carried, Scope, branch, deepest
 
-WIDE = 512  # bits of a vector whose division takes longer than the steps; half of it where no loop has divisors of its own
+WIDE = 512  # bits of a vector whose division takes longer than the steps; of f64 half of it, where no loop has its own divisors
 LIMIT = {F32: 60, F64: 500}  # L
 
 
@@ -40,7 +40,8 @@ def quotient_by_one(context: Context, x: Value, y: Value) -> Value | None:
     if not _has_one_divisor(context, x, y) or kernel.target.divides_soon or kernel.flags:  # which let LLVM use the reciprocal
         return None
     bits = x.lanes * x.dtype.itemsize * 8
-    if bits < (WIDE if y.scope.repeats else WIDE // 2) or bits != kernel.target.vector_bits:
+    least = WIDE if x.dtype == F32 or y.scope.repeats else WIDE // 2
+    if bits < least or bits != kernel.target.vector_bits:
         return None
     if context.mask is not None:  # the rest of a row is a vector or two
         return None
