@@ -15,6 +15,7 @@ from loopwright.lower.survey import EXPENSIVE, WEIGHTS, Survey, own_cost, widest
 from loopwright.lower.target import Target
 
 MOST_OF_SHORT_ROWS = 320  # cost of the code for them: it takes its time to compile, where rows turn out to be short
+FEW_BYTES = 16  # as many elements go through tiles, where lanes of bytes are loaded and stored one by one
 ACROSS = 4  # elements that lie along memory, with fewer of which lanes go from row to row where folds go across
 
 
@@ -79,8 +80,9 @@ def _short_maps(s: Survey, schedule: Schedule, lanes: int, target: Target) -> li
     slow = any(isinstance(x, Apply) and x.dtype.kind == "f" and x.fn in WEIGHTS for r in s.stages for x in walk(r.expr))
     if not across and not slow:
         return []
-    tiled = target.has_masks and not words and any(isinstance(x, Tiles) for x in schedule)
-    below = TILED if tiled else lanes if across else lanes // 2
+    below = lanes if across else lanes // 2
+    if not words and any(isinstance(x, Tiles) for x in schedule):
+        below = TILED if target.has_masks else min(below, FEW_BYTES)
     short = ShortRows(min(lanes, target.vector_bits // 32), below)
     is_long = isinstance(inner.extent, int) and inner.extent >= below
     return [] if is_long or beside(rows, short) is None else [short]
