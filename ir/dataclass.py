@@ -1,25 +1,25 @@
-"""Dataclasses whose methods are made when a class is first used: importing the compiler imports hundreds of classes, of which a
-process has instances of a few. The standard library's decorator writes and compiles six functions for each at once, which is
-half of the time that the import takes.
+"""Dataclasses whose methods are made when a class is first used.
+
+Who imports the compiler imports hundreds of classes, and makes instances of a few. The standard library's decorator writes and
+compiles six functions for each class at once, which is half of the time that the import takes.
 
 Guarantees: fields are the standard library's, so `fields`, `replace`, `asdict` and pattern matching work; methods that a class
-writes itself stay; what is frozen raises `FrozenInstanceError`; two threads may make the first instance at a time.
+writes itself stay; what is frozen raises `FrozenInstanceError`; two threads may make the first instance at a time (both make
+methods, which are alike), and no lock is held meanwhile, for which a child of a fork would wait.
 """
 from __future__ import annotations
 
 import dataclasses
 import reprlib
-import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["dataclass"]
 
-_lock = threading.RLock()
-
 
 def _described(cls: type | None = None, /, *, frozen: bool = False, eq: bool = True, repr: bool = True,
                slots: bool = False, kw_only: bool = False) -> Any:
-    """The standard library's decorator."""
+    """As the standard library's decorator does it."""
     if cls is None:
         return lambda made: _described(made, frozen=frozen, eq=eq, repr=repr, slots=slots, kw_only=kw_only)
     if slots:  # another class, which is made at once
@@ -50,9 +50,8 @@ class _Unmade:
         self.cls, self.frozen, self.eq = cls, frozen, eq
 
     def __get__(self, instance: object, owner: type) -> Any:
-        with _lock:
-            if vars(self.cls)["__init__"] is self:
-                _make(self.cls, self.frozen, self.eq)
+        if vars(self.cls)["__init__"] is self:
+            _make(self.cls, self.frozen, self.eq)
         return self.cls.__init__.__get__(instance, owner)
 
 
@@ -61,17 +60,14 @@ def _make(cls: Any, frozen: bool, eq: bool) -> None:
     names: dict[str, Any] = {"_store": object.__setattr__, "_missing": dataclasses.MISSING}
     text = _init_text(cls, frozen, names)
     if eq:
-        mine, others = (_tuple_text(cls, of) for of in ("self", "other"))
-        text += (f"def __eq__(self, other):\n if other.__class__ is self.__class__:\n  return {mine} == {others}\n"
-                 f" return NotImplemented\n")
+        text += _eq_text([f.name for f in dataclasses.fields(cls) if f.compare])
     if eq and frozen:
-        text += f"def __hash__(self):\n return hash({_tuple_text(cls, 'self')})\n"
+        text += _hash_text([f.name for f in dataclasses.fields(cls) if (f.compare if f.hash is None else f.hash)])
     exec(text, names)
     names["__init__"].__annotations__ = {f.name: f.type for f in dataclasses.fields(cls) if f.init}
-    own = vars(cls)
     for name in ("__hash__", "__eq__", "__init__"):
-        written = name in own and not (name == "__init__" or (name == "__hash__" and own[name] is None and "__eq__" in own))
-        if (method := names.get(name)) is not None and not written:
+        is_its_own = name != "__init__" and vars(cls).get(name) is not None
+        if (method := names.get(name)) is not None and not is_its_own:
             method.__qualname__, method.__module__ = f"{cls.__qualname__}.{name}", cls.__module__
             setattr(cls, name, method)
 
@@ -97,9 +93,17 @@ def _init_text(cls: Any, frozen: bool, names: dict[str, Any]) -> str:
     return "\n".join((f"def __init__({parameters}):", *(lines or [" pass"]), ""))
 
 
-def _tuple_text(cls: Any, of: str) -> str:
-    """What is compared and hashed."""
-    return f"({''.join([f'{of}.{f.name}, ' for f in dataclasses.fields(cls) if f.compare])})"
+def _eq_text(names: Sequence[str]) -> str:
+    return (f"def __eq__(self, other):\n if other.__class__ is self.__class__:\n"
+            f"  return {_tuple_text('self', names)} == {_tuple_text('other', names)}\n return NotImplemented\n")
+
+
+def _hash_text(names: Sequence[str]) -> str:
+    return f"def __hash__(self):\n return hash({_tuple_text('self', names)})\n"
+
+
+def _tuple_text(of: str, names: Sequence[str]) -> str:
+    return f"({''.join([f'{of}.{name}, ' for name in names])})"
 
 
 @reprlib.recursive_repr()

@@ -21,6 +21,7 @@ def pair(decorate):
         y: int = 2
         names: list[str] = dataclasses.field(default_factory=list, compare=False)
         hidden: int = dataclasses.field(default=0, repr=False)
+        unhashed: int = dataclasses.field(default=0, hash=False)
 
     @decorate
     class Counter:
@@ -92,6 +93,7 @@ def test_what_instances_do():
         yield from (lambda: p == (1, 2), lambda: further(1) == p, lambda: alone(1) == alone(1), lambda: own(1) == own(2),
                     lambda: counter(1) == counter(1))
         yield from (lambda: hash(p) == hash(point(1)), lambda: hash(p) == hash(further(1)), lambda: hash(own(1)),
+                    lambda: hash(p) == hash(point(1, unhashed=2)), lambda: p == point(1, unhashed=2),
                     lambda: hash(c))
         yield from (lambda: setattr(p, "x", 2), lambda: delattr(p, "x"), lambda: setattr(c, "low", 9), lambda: c.low)
         yield from (lambda: dataclasses.replace(p, y=8), lambda: dataclasses.asdict(further(1)), lambda: copy.copy(p),
@@ -103,7 +105,8 @@ def test_what_instances_do():
 
 def test_fields_and_signature_are_known_before_there_is_an_instance():
     point, other = pair(dataclass)[0], THEIRS[0]
-    assert [f.name for f in dataclasses.fields(point)] == ["x", "y", "names", "hidden"] and dataclasses.is_dataclass(point)
+    assert [f.name for f in dataclasses.fields(point)] == ["x", "y", "names", "hidden", "unhashed"]
+    assert dataclasses.is_dataclass(point)
     assert list(inspect.signature(point).parameters) == list(inspect.signature(other).parameters)
     assert point.__init__.__annotations__ == {k: v for k, v in other.__init__.__annotations__.items() if k != "return"}
 
