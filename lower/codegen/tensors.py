@@ -148,7 +148,8 @@ def _stacks(context: Context, s: Contract, span: Span, few: str | None) -> None:
 
 
 def _end(scope: Scope, low: str, high: str, heights: Sequence[int], parts: int) -> str:
-    """Where tiles of the first of some heights end: where there are fewer rows left, or one tile before."""
+    """Where tiles of the first of some heights end: when there are fewer rows left, or one tile sooner, for lower tiles to make
+    its rows with those."""
     height, rows = heights[0], scope.emit(f"sub i64 {high}, {low}")
     if height == 1:
         return high
@@ -161,8 +162,8 @@ def _end(scope: Scope, low: str, high: str, heights: Sequence[int], parts: int) 
 
 
 def _with_one_more(heights: Sequence[int], parts: int) -> list[int]:
-    """How many rows may be left of the first height such that lower tiles make them together with those of the last high one
-    in less time: a lower tile has too few sums to begin one while others are made."""
+    """The numbers of rows left that lower tiles make together with those of one high tile in less time than after it. A tile
+    takes as many turns as it has sums, but no fewer than there can be in flight."""
     def turns(height: int) -> int:
         return max(height * parts, SUMS_IN_FLIGHT)
 
