@@ -23,6 +23,7 @@ from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type, vector_typ
 from loopwright.lower.codegen.small import (
     LINE,
     Ahead,
+    asks_ahead,
     call_panel,
     element,
     first_lanes,
@@ -178,7 +179,7 @@ class _Chunks:
             many = _least(inner, inner.emit(f"sub i64 %k, {term}"), self.length)
             past = inner.emit(f"mul i64 {inner.emit(f'sub i64 {term}, {block.span[0]}')}, {block.steps[1]}")
             a, again = element(inner, self.kind, block.left, past), inner.emit(f"icmp ne i64 {term}, 0")
-            ahead = self._ahead(inner, v, at, term, block) if v == widest(self.target) else None
+            ahead = self._ahead(inner, v, at, term, block) if v == widest(self.target) and asks_ahead(self.target) else None
             if self.turned:
                 inner.do(f"call void @{name_of(self.dtype, True)}_copy(ptr {self.chunk}, i64 {wide}, ptr %b, i64 {term}, "
                          f"i64 {many}, i64 {at}, i64 {v}, i64 %n, i64 %b.line)")

@@ -58,7 +58,9 @@ def small_text(dtype: np.dtype, target: Target) -> str:
 def _variants(target: Target, vectors: int) -> list[tuple[bool, bool]]:
     """Beside the plain function of a panel: whether it asks the caches for what comes next, and whether it copies."""
     most = widest(target)
-    return [(True, False), (True, True)] if vectors == most else [(False, True)] if vectors < most else []
+    if vectors > most:
+        return []
+    return [(True, False), (True, True)] if vectors == most and asks_ahead(target) else [(False, True)]
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,11 @@ class Ahead:
     shift: int
     number: str
     more: str
+
+
+def asks_ahead(target: Target) -> bool:
+    """Whether panels ask the caches for what comes next, which gains nothing where vector registers are few."""
+    return not target.is_short_of_registers
 
 
 def is_far(scope: Scope, dtype: np.dtype, target: Target, rows: str, columns: str) -> str:
@@ -193,7 +200,7 @@ class _Panel:
             return [("i64", last)]
         for k, (height, lower) in enumerate([] if self.copies else zip(found, [*found[1:], 0], strict=True)):
             made = partial(tiles, height, row, root.emit(f"sub i64 %m, {self._left(root, height, lower)}"))
-            if k == 0 and self.vectors == widest(self.target):
+            if k == 0 and self.vectors == widest(self.target) and asks_ahead(self.target):
                 row, = branch(root, "%far", partial(made, asks=True), made)
             else:
                 (_, row), = made(root)
@@ -230,7 +237,7 @@ class _Panel:
             first = scope.call("i64", "llvm.smin.i64", [("i64", "%k"), ("i64", str(lines))])
             state = loop(scope, "0", first, "1", zeros, partial(self._asking, left, ahead, following))
         if self.target.is_short_of_registers and not self.copies:
-            first, state = self._together(scope, at, left, first, state)
+            first, state = self._together(scope, left, state)
         sums = loop(scope, first, "%k", "1", [(self.kind, x) for x in state], partial(self._term, left, ahead))
         places = [self._at(scope, self._at(scope, "%c", scope.emit(f"mul i64 {row}, %n")), str(part * self.lanes))
                   for row in rows for part in range(self.vectors)]
@@ -258,7 +265,7 @@ class _Panel:
     def _share(self, scope: Scope, at: str, height: int) -> list[str]:
         """What a tile asks for: a line of every row, the next tile for the next; where there are few tiles the first, which
         copies, for more."""
-        number = self._number(scope, at, height)
+        number = scope.emit(f"add i64 %number, {scope.emit(f'udiv i64 {at}, {height}')}")
         line = scope.emit(f"and i64 {number}, %ahead.lines")
         first = scope.emit(f"getelementptr i8, ptr %ahead, i64 {scope.emit(f'mul i64 {line}, {LINE}')}")
         if not self.copies:
@@ -267,18 +274,10 @@ class _Panel:
         return [first, *(scope.emit(f"getelementptr i8, ptr {first}, i64 {scope.emit(f'mul i64 {x}, {LINE}')}")
                          for x in (some, "%more"))]
 
-    def _number(self, scope: Scope, at: str, height: int) -> str:
-        return scope.emit(f"add i64 %number, {scope.emit(f'udiv i64 {at}, {height}')}")
-
-    def _together(self, scope: Scope, at: str, left: Sequence[str], first: str, state: list[str]) -> tuple[str, list[str]]:
-        """Some terms at a time, where they lie together in each row; where those that are left begin, and the sums. Not of
-        tiles that ask for lines that no tile before has asked for."""
-        quick = scope.emit("icmp eq i64 %a.term, 1")
-        if self.ahead:
-            later = scope.emit(f"icmp sgt i64 {self._number(scope, at, len(left))}, %ahead.lines")
-            quick = scope.emit(f"and i1 {quick}, {later}")
-        many = scope.emit(f"and i64 {scope.emit(f'sub i64 %k, {first}')}, {-TOGETHER}")
-        end = scope.emit(f"add i64 {first}, {scope.emit(f'select i1 {quick}, i64 {many}, i64 0')}")
+    def _together(self, scope: Scope, left: Sequence[str], state: list[str]) -> tuple[str, list[str]]:
+        """Some terms at a time, where they lie together in each row; where those that are left begin, and the sums."""
+        quick, many = scope.emit("icmp eq i64 %a.term, 1"), scope.emit(f"and i64 %k, {-TOGETHER}")
+        end = scope.emit(f"select i1 {quick}, i64 {many}, i64 0")
 
         def terms(inner: Scope, term: str, sums: list[str]) -> list[str]:
             rows = [self._at(inner, row, term) for row in left]
@@ -288,7 +287,7 @@ class _Panel:
                 sums = self._products(inner, columns, [self._at(inner, row, str(k)) for row in rows], sums)
                 right = self._at(inner, right, "%b.term")
             return sums
-        return end, loop(scope, first, end, str(TOGETHER), [(self.kind, x) for x in state], terms)
+        return end, loop(scope, "0", end, str(TOGETHER), [(self.kind, x) for x in state], terms)
 
     def _asking(self, left: Sequence[str], ahead: Sequence[str], following: str, scope: Scope, term: str,
                 state: list[str]) -> list[str]:
