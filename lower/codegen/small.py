@@ -77,7 +77,8 @@ class Ahead:
 
 
 def asks_ahead(target: Target) -> bool:
-    """Whether panels ask the caches for what comes next, which gains nothing where vector registers are few."""
+    """Whether tiles ask the caches for where they will store, and for the next panel: where vector registers are few products
+    take as long, or longer, if they ask."""
     return not target.is_short_of_registers
 
 

@@ -15,6 +15,7 @@ from loopwright.ir.loops import Expr, Index, Load
 from loopwright.ir.nest import Block, Buffer, Contract, For, Parts, Statement, altered, heights_of_few
 from loopwright.lower.codegen.addresses import locate, offset_of
 from loopwright.lower.codegen.context import Context
+from loopwright.lower.codegen.small import asks_ahead
 from loopwright.lower.codegen.spans import Span, masked
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Carried, Scope, branch, loop
@@ -301,7 +302,8 @@ def _call(context: Context, s: Contract, size: tuple[_Height, int], count: str, 
     is_first, near = s.heights[0] in height.heights, len(s.over) > 1  # a convolution's panels stay in the second cache
     share = -(-s.columns.length * bytes_each * s.heights[0] // rows) if is_first and not near else 0
     even = pace if isinstance(pace, int) else None
-    asks = is_first and s.result is not None and kernel.buffers[str(s.result.array)].role == "output"
+    asks = is_first and asks_ahead(kernel.target) and s.result is not None \
+        and kernel.buffers[str(s.result.array)].role == "output"
     function = _function_of(context, height, [
         TileShape(s.dtype, h, parts, s.lanes, distance, even, s.columns.length // s.lanes, share, s.pairs, bool(outer[0]), asks)
         for h in height.heights])
