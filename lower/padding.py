@@ -1,8 +1,8 @@
-"""Loops over short vectors whose size is known at the call only: a second body for vectors that fill a register.
+"""Loops over short vectors whose size is known at the call only: a second body for vectors that registers hold.
 
 A carry of known size lives in registers; one of symbolic size lies in memory, where each trip waits for what the trip before
 stored. A scan whose step computes element by element gets a body of its own for sizes that a register has room for: there
-vectors have as many elements as a register, of which the first are the carry's. What the others hold is never stored.
+vectors have as many elements as a line of memory, of which the first are the carry's. What the others hold is never stored.
 
 Guarantees: every element depends on elements at its own position alone, so the values are the same; nothing outside arrays is
 read or written; nothing is computed for the other elements that could raise; larger sizes run as before.
@@ -21,12 +21,14 @@ from loopwright.lower.lanes import may_raise
 from loopwright.lower.rules import TINY_ROW, default_schedule
 from loopwright.lower.target import Target
 
+LINE, WORD = 64, 4  # bytes of vectors; of the elements that AVX2 loads by masks
 FEW_TRIPS = 64  # whatever their time, they are over before a second body is compiled
 
 
 def padded(g: Graph, target: Target) -> Graph:
-    """A partitioned graph whose scans over vectors of symbolic size have a second body, where masks are cheap."""
-    return _Padding(target).graph(g) if target.has_masks else g
+    """A partitioned graph whose scans over vectors of symbolic size have a second body, where loads of a few elements are
+    cheap."""
+    return _Padding(target).graph(g) if target.has_avx2 else g
 
 
 def unpadded(g: Graph) -> Graph:
@@ -73,7 +75,9 @@ class _Padding:
                   if v.type.rank == 1 and v.type.shape[0] in short]
         if not short:
             return None
-        lanes = min(TINY_ROW, self.target.vector_bits // (8 * max(v.type.dtype.itemsize for v in values)))
+        if not self.target.has_masks and any(v.type.dtype.itemsize < WORD for v in values if v in body.params):
+            return None
+        lanes = min(TINY_ROW, LINE // max(v.type.dtype.itemsize for v in values))
         new = {v: Value(v.type.with_shape((lanes,))) for v in values}
         nodes = [self._kernel(m, new, lanes) for m in body.nodes]
         if None in nodes:

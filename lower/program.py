@@ -227,7 +227,7 @@ class _Module:
         n = whole.nodes[0]  # what only calls kernels needs no care
         only_calls = n.op is sized or (n.op is strips and n.attrs["equal"])
         name = f"{'through_' if only_calls else CONTROL}{next(self.number)}"
-        f, text, shared = control_function(whole, name, self.called_by, quickly=only_calls)
+        f, text, shared = control_function(whole, name, self.called_by, quickly=only_calls, has_masks=self.target.has_masks)
         self._add(text, shared)
         return f
 

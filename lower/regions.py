@@ -15,6 +15,7 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan, switch, while_
 from loopwright.ir.ops.regions import split
+from loopwright.lower.carries import Carry, InPlace, Large, Padded, Small, cut, cut_in_halves, padded
 from loopwright.lower.control import blocks, carry_count, initial_carries, padded_scan, sized, strip_scan, strips
 from loopwright.lower.functions import FAILED, Callee, Frame, Function
 from loopwright.lower.plan import Argument, Place, Regions, ResultMemory, bytes_of, on_stack, plan_memory, plan_regions
@@ -30,8 +31,9 @@ POLL_OF_ROWS = 32  # where it is, but runs on many rows
 
 
 def control_function(whole: Graph, name: str, called_by: Callable[[Node], Callee], *,
-                     quickly: bool) -> tuple[Function, str, tuple[str, ...]]:
-    """The function of the only node of `whole`, its text and the declarations it needs. quickly: compile it so."""
+                     quickly: bool, has_masks: bool) -> tuple[Function, str, tuple[str, ...]]:
+    """The function of the only node of `whole`, its text and the declarations it needs. quickly: compile it so; has_masks:
+    stores by masks are cheap."""
     n = whole.nodes[0]
     symbols = {s: f"%n{k}" for k, s in enumerate(whole.free_symbols)}
     operands = [f"%p{whole.params.index(v)}" for v in n.inputs]
@@ -45,7 +47,7 @@ def control_function(whole: Graph, name: str, called_by: Callable[[Node], Callee
         return symbols | own
 
     frame = Frame(called_by, known, inlines=n.op is not sized)
-    c = _Control(name, frame, n, operands, results)
+    c = _Control(name, frame, n, operands, results, has_masks=has_masks)
     _EMIT[n.op](c)
     initial = initial_carries(n)  # each may lie where its result will
     parameters = [*(f"ptr {'' if v in initial else 'noalias '}%p{k}" for k, v in enumerate(whole.params)),
@@ -60,8 +62,8 @@ def control_function(whole: Graph, name: str, called_by: Callable[[Node], Callee
 class _Control:
     """A node of control flow inside the function that is written for it."""
 
-    def __init__(self, name: str, frame: Frame, n: Node, operands: list[str], results: list[str]) -> None:
-        self.name, self.frame, self.w, self.node = name, frame, frame.w, n
+    def __init__(self, name: str, frame: Frame, n: Node, operands: list[str], results: list[str], *, has_masks: bool) -> None:
+        self.name, self.frame, self.w, self.node, self.cut = name, frame, frame.w, n, cut if has_masks else cut_in_halves
         self.others: list[tuple[str, Writer]] = []  # functions that this one needs
         self.operands, self.results = operands, results
         self.memory: Regions = plan_regions(n)
@@ -73,20 +75,20 @@ class _Control:
         pointers |= {ResultMemory(k): p for k, p in enumerate(results)}
         self.frame.run(self.node.regions[region], self.memory.plans[region], pointers, region)
 
-    def carries(self, initial: Sequence[str], trips: str | None, region: int = -1) -> list[_Carry]:
+    def carries(self, initial: Sequence[str], trips: str | None, region: int = -1) -> list[Carry]:
         """The carries, which begin as `initial`; `trips`: how often they will change, where that is known. `region`: the body,
         which may see vectors with more elements."""
         spare = self.frame.slots(self.memory.spare, "%workspace", self.frame.sizes.extent(self.memory.shared))
         values, inner = self.node.outputs[:len(spare)], self.node.regions[region].results
         known = zip(values, inner, self.memory.spare, self.memory.in_place, strict=False)
-        kinds = [partial(_Padded, u) if v.type != u.type else _InPlace if stays else _Small if on_stack(need) else _Large
+        kinds = [partial(Padded, self.cut, u) if v.type != u.type else InPlace if stays else Small if on_stack(need) else Large
                  for v, u, need, stays in known]
         given = zip(kinds, values, initial, self.results, spare, strict=False)  # more results follow
         return [kind(self.frame, v, start, result, other, trips) for kind, v, start, result, other in given]
 
     def seen(self, places: Sequence[str], values: Sequence[Value], inner: Sequence[Value]) -> list[str]:
         """Where a body finds `values` that lie at these places and that it sees as `inner`."""
-        return [at if v.type == u.type else _padded(self.frame, v, u, at)
+        return [at if v.type == u.type else padded(self.frame, v, u, at)
                 for at, v, u in zip(places, values, inner, strict=False)]
 
     @contextmanager
@@ -97,7 +99,7 @@ class _Control:
         yield own
         for at, v, u, place in zip(own, values, inner, places, strict=True):
             if at is not place:
-                _cut(self.frame, v, u, at, place)
+                self.cut(self.frame, v, u, at, place)
 
     def leave(self) -> None:
         """Both ways out."""
@@ -107,142 +109,8 @@ class _Control:
             self.w.do("ret void")
 
 
-# ---- carries ------------------------------------------------------------------------------------
-class _Small:
-    """A carry on the stack, copied at the end of each trip: the optimiser keeps it in registers."""
-
-    def __init__(self, frame: Frame, v: Value, initial: str, result: str, spare: str, trips: str | None) -> None:
-        self.frame, self.v, self.result, self.following = frame, v, result, spare
-        self.now = frame.stack(bytes_of(v))
-        frame.copy(v, initial, self.now)
-
-    def current(self) -> str:
-        return self.now
-
-    def next(self) -> str:
-        return self.following
-
-    def advance(self) -> None:
-        self.frame.copy(self.v, self.following, self.now)
-
-    def finish(self) -> None:
-        self.frame.copy(self.v, self.now, self.result)
-
-
-class _Large:
-    """A carry in two buffers that take turns, of which one is the result's. The initial value is read where it is, which may be
-    the result's buffer: then the first trip writes the other one. Where the number of trips is known, and the initial value
-    lies elsewhere, the last one writes the result; else it is copied if it ended in the other buffer."""
-
-    def __init__(self, frame: Frame, v: Value, initial: str, result: str, spare: str, trips: str | None) -> None:
-        self.frame, self.v, self.result = frame, v, result
-        w = frame.w
-        self.first, self.second = result, spare
-        if trips is not None:
-            odd = w.let(f"trunc i64 {trips} to i1")
-            self.first = w.let(f"select i1 {odd}, ptr {result}, ptr {spare}")
-            self.second = w.let(f"select i1 {odd}, ptr {spare}, ptr {result}")
-        self.now, self.following = w.slot("ptr"), ""
-        w.store("ptr", initial, self.now)
-
-    def current(self) -> str:
-        return self.frame.w.load("ptr", self.now)
-
-    def next(self) -> str:
-        w = self.frame.w
-        in_first = w.let(f"icmp eq ptr {w.load('ptr', self.now)}, {self.first}")
-        self.following = w.let(f"select i1 {in_first}, ptr {self.second}, ptr {self.first}")
-        return self.following
-
-    def advance(self) -> None:
-        self.frame.w.store("ptr", self.following, self.now)
-
-    def finish(self) -> None:
-        w = self.frame.w
-        last, copy, done = w.load("ptr", self.now), w.fresh("copy"), w.fresh("done")
-        w.branch(w.let(f"icmp eq ptr {last}, {self.result}"), done, copy)
-        w.label(copy)
-        self.frame.copy(self.v, last, self.result)
-        w.jump(done)
-        w.label(done)
-
-
-class _InPlace:
-    """A carry that each trip updates where it lies, in the result's bytes. It may begin there already."""
-
-    def __init__(self, frame: Frame, v: Value, initial: str, result: str, spare: str, trips: str | None) -> None:
-        self.result, w = result, frame.w
-        copy, on = w.fresh("copy"), w.fresh("on")
-        w.branch(w.let(f"icmp eq ptr {initial}, {result}"), on, copy)
-        w.label(copy)
-        frame.copy(v, initial, result)
-        w.jump(on)
-        w.label(on)
-
-    def current(self) -> str:
-        return self.result
-
-    def next(self) -> str:
-        return self.result
-
-    def advance(self) -> None:
-        """Nothing is to be done."""
-
-    def finish(self) -> None:
-        """The result is there."""
-
-
-class _Padded:
-    """A vector that the body sees with more elements, as many as a register has: on the stack, as a small one."""
-
-    def __init__(self, inner: Value, frame: Frame, v: Value, initial: str, result: str, spare: str, trips: str | None) -> None:
-        self.frame, self.v, self.inner, self.result = frame, v, inner, result
-        self.now, self.following = _padded(frame, v, inner, initial), frame.stack(bytes_of(inner))
-
-    def current(self) -> str:
-        return self.now
-
-    def next(self) -> str:
-        return self.following
-
-    def advance(self) -> None:
-        self.frame.copy(self.inner, self.following, self.now)
-
-    def finish(self) -> None:
-        _cut(self.frame, self.v, self.inner, self.now, self.result)
-
-
-def _padded(frame: Frame, v: Value, inner: Value, at: str) -> str:
-    """A buffer of the type of `inner` that begins with the elements of v, which lie at `at`; then there are zeros."""
-    buffer, (kind, name, align, mask) = frame.stack(bytes_of(inner)), _lanes(frame, v, inner)
-    x = frame.w.call(kind, f"llvm.masked.load.{name}.p0", f"ptr {at}", align, mask, f"{kind} zeroinitializer")
-    frame.w.store(kind, x, buffer)
-    return buffer
-
-
-def _cut(frame: Frame, v: Value, inner: Value, buffer: str, at: str) -> None:
-    """Store the first elements of a buffer, those of v."""
-    kind, name, align, mask = _lanes(frame, v, inner)
-    x = frame.w.load(kind, buffer)
-    frame.w.call("void", f"llvm.masked.store.{name}.p0", f"{kind} {x}", f"ptr {at}", align, mask)
-
-
-def _lanes(frame: Frame, v: Value, inner: Value) -> tuple[str, str, str, str]:
-    """The bytes of `inner` as a vector: its type, its name in intrinsics, an element's alignment in memory, and the mask of the
-    elements of v."""
-    (count,), bits = inner.type.shape, 8 * v.type.dtype.itemsize
-    kind, head = f"<{count} x i64>", frame.head
-    size = head.let(f"insertelement {kind} poison, i64 {frame.sizes.extent(v.type.shape[0])}, i32 0")
-    size = head.let(f"shufflevector {kind} {size}, {kind} poison, <{count} x i32> zeroinitializer")
-    mask = head.let(f"icmp slt {kind} <{', '.join(f'i64 {k}' for k in range(int(str(count))))}>, {size}")
-    return f"<{count} x i{bits}>", f"v{count}i{bits}", f"i32 {bits // 8}", f"<{count} x i1> {mask}"
-
-
-_Carry = _Small | _Large | _InPlace | _Padded
-
-
 # ---- loops --------------------------------------------------------------------------------------
-def _loop(frame: Frame, carries: Sequence[_Carry], condition: Callable[[], str], body: Callable[[list[str], list[str]], None],
+def _loop(frame: Frame, carries: Sequence[Carry], condition: Callable[[], str], body: Callable[[list[str], list[str]], None],
           *, polls: bool, has_rows: bool = False) -> None:
     """while condition(): body(buffers of the carries, buffers of the new ones). has_rows: a small body may have much to do."""
     w = frame.w

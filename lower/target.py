@@ -58,6 +58,11 @@ class Target:
         """Whether masked loads, stores and gathers of 4 and 8 byte elements are cheap (AVX-512)."""
         return self.vector_bits >= 512 and {"avx512f", "avx512vl", "avx512dq", "avx512bw"} <= self.enabled
 
+    @cached_property
+    def has_avx2(self) -> bool:
+        """Whether there are integers in vectors of 256 bits, loads of a vector's first elements, estimates of roots."""
+        return self.has_masks or (self.is_x86 and "avx2" in self.enabled)
+
     @property
     def gathers(self) -> bool:
         """Whether a gather instruction takes less time than a load for each lane: on Zen 4 it takes half as long again."""
@@ -97,7 +102,7 @@ class Target:
     @property
     def estimates_roots(self) -> bool:
         """Whether there is an instruction for about 1 / sqrt(x) in f32: within 2^-14 with AVX-512, else within 1.5 2^-12."""
-        return self.has_masks or (self.is_x86 and "avx2" in self.enabled)
+        return self.has_avx2
 
     @property
     def has_half(self) -> bool:

@@ -84,7 +84,7 @@ class Copies:
         self.first = scope.emit(f"mul {lanes.whole} {of_lane}, {lanes.every(scope, '%terms')}")
         alone = scope.emit(f"and i1 {scope.emit('icmp eq i64 %each, 1')}, {scope.emit('icmp eq i64 %terms, 1')}")
         self.ways: list[tuple[str, Copy]] = [(alone, self._neighbours)]
-        if lanes.target.has_masks or "avx2" in lanes.target.enabled:
+        if lanes.target.has_avx2:
             fits = scope.emit(f"icmp sle i64 {product(scope, groups, '%terms')}, {lanes.count}")
             self.ways.append((fits, self._permuted))
         few = [(scope.emit(f"icmp sle i64 {groups}, {g}"), partial(self._blended, g)) for g in (2, BLENDED)]

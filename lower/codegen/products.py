@@ -10,12 +10,13 @@
 
 The library (`lw_gemm_f32`) is made for large matrices and copies both sides first, as products in blocks do
 (`large_products.py`), which make large products where there are 32 registers. Other code of our own reads both sides where
-they lie, if its target has vectors that may be cut: many tiny products together by `tiny.py` and `abreast.py`, small ones by
-`small.py`, few rows by `in_order.py`, sums of which both factors lie along memory by `dots.py`, short rows times a vector by
-`by_vector.py`; or copies one side bit by bit, where there are not too many rows or terms, by `chunks.py`, which makes half of
-a matrix times its transpose (`squares.py`); `product_sizes.py` has the sizes for each. All of these are shared out to threads,
-by matrices of a batch, columns or rows, many terms of few results by terms (`long_sums.py`), and so is what the library makes
-(`library_products.py`), but for huge ones where it makes these: there it has threads of its own (`whole_products.py`).
+they lie, if its target has vectors that may be cut: a few numbers by `few_numbers.py`, before anything is asked, many tiny
+products together by `tiny.py` and `abreast.py`, small ones by `small.py`, few rows by `in_order.py`, sums of which both
+factors lie along memory by `dots.py`, short rows times a vector by `by_vector.py`; or copies one side bit by bit, where there
+are not too many rows or terms, by `chunks.py`, which makes half of a matrix times its transpose (`squares.py`);
+`product_sizes.py` has the sizes for each. All of these are shared out to threads, by matrices of a batch, columns or rows,
+many terms of few results by terms (`long_sums.py`), and so is what the library makes (`library_products.py`), but for huge
+ones where it makes these: there it has threads of its own (`whole_products.py`).
 
 Guarantees: equal inputs give equal bits, however many threads there are, but where the library has its own; sizes of zero are
 made here, too.
@@ -34,6 +35,7 @@ from loopwright.lower.codegen import (
     chunks,
     dots,
     few_features,
+    few_numbers,
     groupwise,
     in_order,
     kernel_slopes,
@@ -92,7 +94,8 @@ def products_text(dtype: np.dtype, target: Target) -> str:
     own = [small.small_text(dtype, target), in_order.in_order_text(dtype, target), by_vector.by_vector_text(dtype, target),
            dots.dots_text(dtype, target),
            *(chunks.chunks_text(dtype, target, turned) for turned in (False, True)),
-           one_by_many.copies_text(dtype, target), tiny.tiny_text(dtype, target), abreast.abreast_text(dtype, target),
+           one_by_many.copies_text(dtype, target), few_numbers.few_text(dtype, target),
+           tiny.tiny_text(dtype, target), abreast.abreast_text(dtype, target),
            panels.panels_text(dtype, target, declarations, constants),
            library_products.library_products_text(dtype, declarations, constants),
            *([large_products.large_products_text(dtype, target, FORMS, declarations, constants)]
@@ -104,7 +107,7 @@ def products_text(dtype: np.dtype, target: Target) -> str:
 
 def has_own(dtype: np.dtype, target: Target) -> bool:
     """Whether there is code of our own, and with it that for right sides copied before: see `panels.py`."""
-    return (target.has_masks or "avx2" in target.enabled) and target.lanes(dtype) >= dots.COLUMNS
+    return target.has_avx2 and target.lanes(dtype) >= dots.COLUMNS
 
 
 def has_blocks(dtype: np.dtype, target: Target) -> bool:
@@ -187,10 +190,7 @@ class Product:
         if not self.together:
             loop(scope, "%begin", "%end", "1", (), self._matrix)
             return
-        count = scope.emit("sub i64 %end, %begin")
-        steps = ("1, i64 %m" if self.form[0] else "%k, i64 1"), ("%k, i64 1" if self.form[1] else "1, i64 %n")
-        a, b, c = self._places(scope, "%begin")
-        given = f"i64 {count}, i64 %m, i64 %n, i64 %k, ptr {a}, i64 {steps[0]}, ptr {b}, i64 {steps[1]}, ptr {c}"
+        given = self.given_together(scope.emit("sub i64 %end, %begin"), self._places(scope, "%begin"))
 
         def first(ways: Sequence[tuple[Cases, str]], inner: Scope) -> Carried:
             if not ways:
@@ -204,6 +204,12 @@ class Product:
             branch(inner, inner.emit(f"xor i1 {done}, true"), partial(first, others))
             return ()
         first(self.together, scope)
+
+    def given_together(self, count: str, places: Sequence[str]) -> str:
+        """What code that multiplies so many matrices is given."""
+        steps = ("1, i64 %m" if self.form[0] else "%k, i64 1"), ("%k, i64 1" if self.form[1] else "1, i64 %n")
+        a, b, c = places
+        return f"i64 {count}, i64 %m, i64 %n, i64 %k, ptr {a}, i64 {steps[0]}, ptr {b}, i64 {steps[1]}, ptr {c}"
 
     def _places(self, scope: Scope, number: str) -> list[str]:
         """Where the matrices of a product of a batch are."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from loopwright.lower.codegen import long_sums, small, squares
+from loopwright.lower.codegen import few_numbers, long_sums, small, squares
 from loopwright.lower.codegen.interleaving import product
 from loopwright.lower.codegen.product_sizes import Cases
 from loopwright.lower.codegen.small import element
@@ -34,13 +34,26 @@ class Whole:
         """The function: little is done where it is."""
         root = self.function.root
         if self.product.ways:
-            little = root.emit(f"icmp slt i64 {product(root, '%batch', '%m', '%n', '%k')}, {THRESHOLD}")
-            branch(root, little, self._alone, self._by_pool)
+            work = product(root, "%batch", "%m", "%n", "%k")
+            little = root.emit(f"icmp slt i64 {work}, {THRESHOLD}")
+
+            def some(scope: Scope) -> Carried:
+                branch(scope, little, self._alone, self._by_pool)
+                return ()
+            if self.product.kind == "product":
+                branch(root, root.emit(f"icmp sle i64 {work}, {few_numbers.MOST}"), self._few, some)
+            else:
+                some(root)
         else:
             self._alone(root)
 
     def _alone(self, scope: Scope) -> Carried:
         scope.do(f"call void @{self.product.name}_some({', '.join(map(' '.join, self.given))}, i64 0, i64 %batch)")
+        return ()
+
+    def _few(self, scope: Scope) -> Carried:
+        given = self.product.given_together("%batch", ("%a", "%b", "%c"))
+        scope.do(f"call void @{few_numbers.name_of(self.product.dtype)}({given})")
         return ()
 
     def _by_pool(self, scope: Scope) -> Carried:
