@@ -26,6 +26,7 @@ from loopwright.lower.target import Target
 
 MOST = 64  # vectors of results after which places repeat: as many as a result has elements, where these are odd
 WINDOWS = ((1, 1), (2, 2), (4, 2), (2, 4), (4, 4))  # vectors of either side, the first that suffice
+OFTEN = 12  # times that a table's further vectors are read, where making one takes long
 _BLOCKS = "i64 %begin, i64 %end, i64 %vectors, i64 %terms, ptr %a, i64 %a.block, i64 %a.term, ptr %b, i64 %b.block, " \
     "i64 %b.term, ptr %c, ptr %a.places, ptr %b.places, ptr %a.starts, ptr %b.starts, i64 %a.size, i64 %b.size, i64 %c.size"
 
@@ -38,9 +39,15 @@ def name_of(dtype: np.dtype) -> str:
 def tiny_text(dtype: np.dtype, target: Target) -> str:
     """The function and those that it calls."""
     lanes = Lanes(dtype, target)
-    texts = [_Blocks(lanes, windows, cut=False).text() for windows in WINDOWS]
-    texts += [_Blocks(lanes, WINDOWS[-1], cut=True).text(), _Whole(lanes).text()]
+    possible = windows_of(lanes)
+    texts = [_Blocks(lanes, windows, cut=False).text() for windows in possible]
+    texts += [_Blocks(lanes, possible[-1], cut=True).text(), _Whole(lanes).text()]
     return "\n".join([*sorted(lanes.declarations), *sorted(lanes.constants), *texts])
+
+
+def windows_of(lanes: Lanes) -> Sequence[tuple[int, int]]:
+    """Windows that take less than matrices one by one: where an instruction finds numbers of 64 bits as halves, narrow ones."""
+    return WINDOWS if lanes.target.has_masks or lanes.dtype.itemsize < 8 else WINDOWS[:2]
 
 
 class _Blocks:
@@ -134,7 +141,7 @@ class _Whole:
     """The function: it makes the tables, and calls what goes through the blocks."""
 
     def __init__(self, lanes: Lanes) -> None:
-        self.lanes, self.function = lanes, lanes.function()
+        self.lanes, self.function, self.windows = lanes, lanes.function(), windows_of(lanes)
         self.places = {side: self.function.slot(MOST, lanes.whole, 64) for side in "ab"}
         self.starts = {side: self.function.slot(MOST, "i64", 8) for side in "ab"}
 
@@ -145,7 +152,8 @@ class _Whole:
         shift = root.call("i64", "llvm.cttz.i64", [("i64", root.emit(f"or i64 {size}, {count}")), ("i1", "true")])
         self.vectors, self.together = root.emit(f"lshr i64 {size}, {shift}"), root.emit(f"lshr i64 {count}, {shift}")
         self.size = size
-        most = root.call("i64", "llvm.smin.i64", [("i64", "%count"), ("i64", str(MOST))])
+        many = "%count" if self.lanes.target.has_masks else added(root, root.emit(f"udiv i64 %count, {OFTEN}"), 1)
+        most = root.call("i64", "llvm.smin.i64", [("i64", many), ("i64", str(MOST))])
         fits = root.emit(f"icmp sle i64 {self.vectors}, {most}")
         done, = branch(root, fits, self._with_tables, otherwise=[("i1", "false")])
         header = f"i1 @{name_of(self.lanes.dtype)}(i64 %count, i64 %m, i64 %n, i64 %terms, ptr %a, i64 %a.row, i64 %a.term, " \
@@ -155,7 +163,7 @@ class _Whole:
     def _with_tables(self, scope: Scope) -> Carried:
         found = loop(scope, "0", self.vectors, "1", [("i64", "0")] * 4, self._places)
         widths, starts = found[:2], dict(zip("ab", found[2:], strict=True))
-        fitting = [scope.emit(f"icmp sle i64 {x}, {WINDOWS[-1][0] * self.lanes.count}") for x in widths]
+        fitting = [scope.emit(f"icmp sle i64 {x}, {self.windows[-1][0] * self.lanes.count}") for x in widths]
         fits = scope.emit(f"and i1 {fitting[0]}, {fitting[1]}")
         branch(scope, fits, partial(self._run, widths, starts))
         return [("i1", fits)]
@@ -230,9 +238,9 @@ class _Whole:
             tests = [inner.emit(f"icmp sle i64 {x}, {v * lanes.count}") for x, v in zip(widths, windows, strict=True)]
             found, = branch(inner, inner.emit(f"and i1 {tests[0]}, {tests[1]}"), partial(run, windows), partial(choose, others))
             return [("i64", found)]
-        (_, safe), = choose(WINDOWS, scope)
+        (_, safe), = choose(self.windows, scope)
         whole = scope.emit(f"add i64 %count, {scope.emit(f'sub i64 {self.together}, 1')}")
-        call(scope, safe, scope.emit(f"udiv i64 {whole}, {self.together}"), WINDOWS[-1], True)
+        call(scope, safe, scope.emit(f"udiv i64 {whole}, {self.together}"), self.windows[-1], True)
         return ()
 
 
