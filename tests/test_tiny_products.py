@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import loopwright as lw
 from loopwright.ir.types import F32, F64
-from loopwright.lower.codegen.tiny import MOST, name_of, tiny_text
+from loopwright.lower.codegen.tiny import MOST, OFTEN, name_of, tiny_text
 from loopwright.lower.runtime import products, support
 from loopwright.lower.runtime.engine import assemble, load
 from loopwright.lower.target import host_target
@@ -69,10 +69,14 @@ def test_which_sizes_are_multiplied_together(dtype):
         if done:
             np.testing.assert_allclose(c, expected, rtol=1e-5, atol=1e-5)
         return done
-    assert all(made(100, *sizes) for sizes in ((2, 2, 2), (3, 3, 3), (4, 4, 4), (4, 1, 4), (1, 3, 3)))
+    has_masks = host_target().has_masks
+    assert made(100, 2, 2, 2)
+    assert {made(100, *sizes) for sizes in ((3, 3, 3), (4, 4, 4), (4, 1, 4), (1, 3, 3))} == {has_masks or dtype == F32}
     assert not made(100, 8, 1, 17)
     assert not made(100, MOST + 1, 1, 1)
-    assert made(9, 3, 3, 3) and not made(8, 3, 3, 3)
+    if has_masks or dtype == F32:
+        enough = 9 if has_masks else 8 * OFTEN
+        assert made(enough, 3, 3, 3) and not made(enough - 1, 3, 3, 3)
 
 
 def test_what_is_no_number_stays_in_its_row_and_column():
