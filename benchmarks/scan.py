@@ -41,6 +41,17 @@ void mixing(long n, long m, double *c, const double *w, const double *x, double 
         for (long j = 0; j < m; j++)
             cs[i * m + j] = c[j] = c[j] * w[j] + x[i * m + j];
 }
+void moving(long n, long m, const double *a, double *h, const double *x, double *hs) {
+    for (long i = 0; i < n; i++) {
+        for (long j = 0; j < m; j++) {
+            double sum = x[i * m + j];
+            for (long k = 0; k < m; k++)
+                sum += a[j * m + k] * h[k];
+            hs[i * m + j] = sum;
+        }
+        h = hs + i * m;
+    }
+}
 long collatz(long n) {
     long k = 0;
     for (; n > 1; k++)
@@ -92,6 +103,15 @@ def _mixing(scan: Callable[..., Any]) -> Callable[..., Any]:
             c = c * w + x
             return c, c
         return scan(step, c, x)[1]
+    return f
+
+
+def _moving(scan: Callable[..., Any]) -> Callable[..., Any]:
+    def f(a: Any, h: Any, x: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            h = a @ h + x
+            return h, h
+        return scan(step, h, x)[1]
     return f
 
 
@@ -173,6 +193,19 @@ def mixing() -> list[Timing]:
     return found
 
 
+def moving() -> list[Timing]:
+    """A matrix times a vector in each step, of 3, 4 and 16 rows."""
+    found, c = [], _library()
+    for m in (3, 4, 16):
+        rng = np.random.default_rng(0)
+        a, start, x, out = rng.normal(size=(m, m)) / (2 * m), rng.normal(size=m), rng.normal(size=(STEPS, m)), np.empty((STEPS, m))
+        others: dict[str, Callable[[], object]] = {}
+        if c is not None:
+            others["c"] = lambda m=m, given=(a, start, x, out): c.moving(STEPS, m, *map(_pointer, given))
+        found += _forward_and_gradient(f"{m}x{m} times a vector", _moving(lax.scan), _jax(_moving), (a, start, x), others)
+    return found
+
+
 def collatz() -> list[Timing]:
     """A `while` over integers: 524 trips from 837799."""
     def f(n: Any) -> Any:
@@ -191,4 +224,4 @@ def _jax(program: Callable[..., Any]) -> Callable[..., Any] | None:
     return None if jax is None else program(jax.lax.scan)
 
 
-WORKLOADS = (oscillator, recurrent, mixing, collatz)
+WORKLOADS = (oscillator, recurrent, mixing, moving, collatz)

@@ -598,3 +598,15 @@ def test_one_number_in_vectors_of_several_widths_and_kinds():
     y = np.arange(7 * 37, dtype=np.int32).reshape(7, 37)
     for a, b in zip(lw.jit(f)(x, y), f(x, y), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float32", "int64"])
+def test_ends_of_rows_of_every_length(dtype):
+    """What fills no vector, as each processor does it: masked, in fewer lanes, element by element, in parts."""
+    f = lw.jit(lambda x, v: (np.where(x > v, x, v), x[:, 1:] != v[1:]))
+    rng = np.random.default_rng(0)
+    for n in range(1, 71):
+        x, v = (rng.integers(0, 9, shape).astype(dtype) for shape in ((3, n), (n,)))
+        got, other = f(x, v)
+        np.testing.assert_array_equal(got, np.where(x > v, x, v), strict=True)
+        np.testing.assert_array_equal(other, x[:, 1:] != v[1:], strict=True)

@@ -45,11 +45,12 @@ class Value:
 @dataclass(frozen=True, eq=False)
 class Mask:
     """The active lanes; `outer` is the mask that this one narrows; `whole`: a register that says whether all are active, where
-    they mostly are."""
+    they mostly are; `count`: one that says how many are, where these are the first ones, but not all, of one vector."""
 
     value: Value
     outer: Mask | None
     whole: str = ""
+    count: str = ""
 
 
 @dataclass(eq=False)

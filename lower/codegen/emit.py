@@ -60,7 +60,7 @@ from loopwright.lower.codegen.runs import Updates
 from loopwright.lower.codegen.scratch import with_scratch
 from loopwright.lower.codegen.shares import is_outermost, rows_of, shares, shares_of_rows
 from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
-from loopwright.lower.codegen.spans import VectorSpan, by_width, cover, short_spans, vector_spans
+from loopwright.lower.codegen.spans import VectorSpan, by_width, cover, narrowing, short_spans, vector_spans
 from loopwright.lower.codegen.streams import fence, is_past, past_caches
 from loopwright.lower.codegen.stretches import has_stretches, in_stretches
 from loopwright.lower.codegen.tensors import block_span, contract, padded, panel_of, parts, stretch, unit_count
@@ -68,8 +68,10 @@ from loopwright.lower.codegen.text import Carried, Scope, branch, loop
 from loopwright.lower.codegen.tile_unit import ODD, suits
 from loopwright.lower.codegen.tiles import in_tiles, is_far
 from loopwright.lower.codegen.whiles import repeated
-from loopwright.lower.fusing import writes
+from loopwright.lower.codegen.work import maths_weight
+from loopwright.lower.fusing import accesses, writes
 from loopwright.lower.lanes import may_raise
+from loopwright.lower.passes import WORD
 from loopwright.lower.runtime.later import CHOSEN, amx_of, far_of, past_of, place_of, short_of
 from loopwright.lower.short_rows import beside
 from loopwright.lower.target import Target
@@ -339,6 +341,8 @@ class Generator(Outlines):
         spans = short_spans(span, lanes) if isinstance(span, int) and self.is_tiny else \
             vector_spans(context, span, lanes, statement.unroll, one_loop="local" not in keeps,
                          halved=lanes > 1 and has_windows(statement), singles=updates)
+        if spans and spans[-1].masked and self._masks_slowly(statement, context):
+            spans = narrowing(spans, lanes, place)
         rest = lanes * self._registers({context.kernel.buffers[b].dtype.itemsize for b, _ in written}, lanes)
 
         def over(here: Context, parts: Sequence[VectorSpan]) -> None:
@@ -347,6 +351,14 @@ class Generator(Outlines):
             by_width(context, spans, lanes, over)
         else:
             over(context, spans)
+
+    def _masks_slowly(self, statement: For, context: Context) -> bool:
+        """Whether elements that fill no vector are soonest done without masks: where each lane is loaded and stored by itself,
+        unless it is converted, which takes longer for one, or much is computed."""
+        if self.target.has_masks or maths_weight(statement.body):
+            return False
+        short = {d.kind for b, _ in accesses(statement.body) if (d := context.kernel.buffers[b].dtype).itemsize < WORD}
+        return bool(short) and "f" not in short
 
     def _registers(self, stored: set[int], lanes: int) -> int:
         """How many vectors of a loop fill a register: several where they are short, as memory gives them. `stored`: bytes of

@@ -20,6 +20,7 @@ from loopwright.lower.codegen.conversions import HALF, from_memory, to_memory
 from loopwright.lower.codegen.machine import memory_type, suffix, vector_type
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import STREAMED, STREAMED_METADATA, Carried, Scope, branch, deepest
+from loopwright.lower.passes import WORD
 
 MOST_APART = 4  # elements that vectors are loaded for side by side, to take each so many; twice as many of 1 or 2 bytes
 LEAST_GATHERED = 8  # lanes that are gathered together where an element is smaller than what a gather reads
@@ -427,8 +428,30 @@ def _store_consecutive(context: Context, element: str, address: Address, part: i
     def all_of_them(inner: Scope) -> Carried:
         inner.do(f"store {kind} {raw}, ptr {pointer}, align {width(element)}")
         return ()
-    now = context.mask
-    if now is not None and now.whole and mask == now.value.parts[part] and not context.kernel.target.has_masks:
+    now, target = context.mask, context.kernel.target
+    if now is None or mask != now.value.parts[part] or target.has_masks:
+        some(scope)
+        return
+    if now.whole:
         branch(scope, now.whole, all_of_them, some)  # masked stores take many steps there
+    elif now.count and width(element) <= WORD and (width(element) < WORD or target.stores_words_by_parts):
+        _store_in_parts(scope, element, lanes, raw, pointer, now.count)
     else:
         some(scope)
+
+
+def _store_in_parts(scope: Scope, element: str, lanes: int, raw: str, pointer: str, count: str) -> None:
+    """Store as many of a vector's first lanes as each bit of their number says."""
+    while lanes > 1:
+        kind, lanes = vector_type(element, lanes), lanes // 2
+        low, high = (scope.emit(f"shufflevector {kind} {raw}, {kind} poison, <{lanes} x i32> "
+                                f"<{', '.join(f'i32 {first + k}' for k in range(lanes))}>") for first in (0, lanes))
+        takes, part = scope.emit(f"icmp ne i64 {scope.emit(f'and i64 {count}, {lanes}')}, 0"), f"<{lanes} x {element}>"
+
+        def store(inner: Scope, part: str = part, low: str = low, pointer: str = pointer) -> Carried:
+            inner.do(f"store {part} {low}, ptr {pointer}, align {width(element)}")
+            return ()
+        branch(scope, takes, store)
+        raw = scope.emit(f"select i1 {takes}, {part} {high}, {part} {low}")
+        step = scope.emit(f"select i1 {takes}, i64 {lanes * width(element)}, i64 0")
+        pointer = scope.emit(f"getelementptr i8, ptr {pointer}, i64 {step}")

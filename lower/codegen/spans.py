@@ -16,6 +16,7 @@ from loopwright.lower.codegen.context import Context, Mask, Value, splat_registe
 from loopwright.lower.codegen.machine import vector_type
 from loopwright.lower.codegen.text import Carried, Scope, alone, branch, loop
 
+FEWEST = 4  # lanes of vectors for what filled none
 Span = tuple[str, str]  # from one position to before another
 
 
@@ -54,6 +55,16 @@ def vector_spans(context: Context, span: Extent | Span, lanes: int, unroll: int,
         spans.append(VectorSpan(main, single, 1))
         main = single
     return [*spans, VectorSpan(main, high, 1, high, masked=True)]
+
+
+def narrowing(spans: Sequence[VectorSpan], lanes: int, place: Scope) -> list[VectorSpan]:
+    """The same without masks: what filled none of so many lanes in vectors of fewer, then element by element."""
+    *others, last = spans
+    fewer = max(lanes // 4, FEWEST)
+    if lanes <= fewer:
+        return [*others, VectorSpan(last.low, last.high, 1, lanes=1)]
+    high = _whole(place, last.low, last.high, fewer)
+    return [*others, VectorSpan(last.low, high, 1, lanes=fewer), VectorSpan(high, last.high, 1, lanes=1)]
 
 
 def _whole(place: Scope, low: str, high: str, size: int) -> str:
@@ -100,17 +111,19 @@ def mostly_whole(context: Context, index: str, end: str, place: Scope) -> Contex
     return altered(here, mask=Mask(here.mask.value, here.mask.outer, whole))
 
 
-def masked(context: Context, index: str, end: str, place: Scope | None = None) -> Context:
-    """The context with the lanes at or past `end` inactive; `place` is where `end` is known, the whole function by default."""
+def masked(context: Context, index: str, end: str, place: Scope | None = None, *, is_rest: bool = False) -> Context:
+    """The context with the lanes at or past `end` inactive; `place` is where `end` is known, the whole function by default.
+    is_rest: there are such, of a row's only masked vector."""
     lanes, base = context.lanes, context.bindings[index]
+    count = base.scope.emit(f"sub nsw i64 {end}, {base.parts[0]}") if is_rest and not context.kernel.target.has_masks else ""
     if index == context.vector and (lanes > 8 if context.kernel.target.has_masks else lanes >= 8):
-        return altered(context, mask=Mask(first_lanes(context, base.parts[0], end, base.scope), context.mask))
+        return altered(context, mask=Mask(first_lanes(context, base.parts[0], end, base.scope), context.mask, count=count))
     here = context.index_vector(index)
     at = Lanes(here.scope, I64, lanes, context.kernel.target)
     bound = constant_text(int(end), "i64", lanes) if end.isdigit() else \
         splat_register(place or context.kernel.root, "i64", end, lanes)
     parts = tuple([at.compare("lt", r, bound) for r in here.parts])
-    return altered(context, mask=Mask(Value(parts, BOOL, lanes, here.scope), context.mask))
+    return altered(context, mask=Mask(Value(parts, BOOL, lanes, here.scope), context.mask, count=count))
 
 
 def first_lanes(context: Context, base: str, end: str, scope: Scope) -> Value:
@@ -135,15 +148,17 @@ def cover(context: Context, statement: For, spans: Sequence[VectorSpan], rest: i
           place: Scope) -> None:
     """`run` for the vectors of each span, of `rest` lanes where they are masked; `place` is where the ends are known."""
     name = statement.index.name
+    is_row = bool(context.bindings)
     for part in spans:
         wide, width = context, part.lanes or (rest if part.masked else statement.lanes)
         if width * part.parts > 1:
             wide = altered(context, lanes=width, parts=part.parts, vector=name)
         context.kernel.forget()
 
-        def body(inner: Scope, at: str, state: list[str], wide: Context = wide, end: str = part.end) -> list[str]:
+        def body(inner: Scope, at: str, state: list[str], wide: Context = wide, end: str = part.end,
+                 is_rest: bool = part.masked and is_row) -> list[str]:
             here = wide.bind_index(name, at, inner)
-            run(masked(here, name, end, place) if end else here)
+            run(masked(here, name, end, place, is_rest=is_rest) if end else here)
             return []
         step = width * part.parts * statement.step
         if part.low.isdigit() and part.high.isdigit() and int(part.low) < int(part.high) <= int(part.low) + step:
