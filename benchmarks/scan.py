@@ -198,7 +198,8 @@ def moving() -> list[Timing]:
     found, c = [], _library()
     for m in (3, 4, 16):
         rng = np.random.default_rng(0)
-        a, start, x, out = rng.normal(size=(m, m)) / (2 * m), rng.normal(size=m), rng.normal(size=(STEPS, m)), np.empty((STEPS, m))
+        a, start, x = rng.normal(size=(m, m)) / (2 * m), rng.normal(size=m), rng.normal(size=(STEPS, m))
+        out = np.empty((STEPS, m))
         others: dict[str, Callable[[], object]] = {}
         if c is not None:
             others["c"] = lambda m=m, given=(a, start, x, out): c.moving(STEPS, m, *map(_pointer, given))
