@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from loopwright.ir.loops import Apply, Bounded, Expr, Index, Load, Prefix, Reduce, Scatter, walk
 from loopwright.ir.nest import For, Reduction
 from loopwright.ir.schedule import Instruction, Schedule, ShortRows, Tiles
+from loopwright.ir.types import BOOL
 from loopwright.lower.by_columns import adds_up
 from loopwright.lower.fusing import expressions
 from loopwright.lower.passes import TILED, WORD, across_lanes, scattered
@@ -16,6 +17,7 @@ from loopwright.lower.target import Target
 
 MOST_OF_SHORT_ROWS = 320  # cost of the code for them: it takes its time to compile, where rows turn out to be short
 FEW_BYTES = 16  # as many elements go through tiles, where lanes of bytes are loaded and stored one by one
+TRUTHS = 8  # elements, from which on the first truth of each row is sought along it
 ACROSS = 4  # elements that lie along memory, with fewer of which lanes go from row to row where folds go across
 
 
@@ -57,7 +59,7 @@ def _longest(outer: For, rows: Beside, few: int, lanes: int, *, is_cheap: bool, 
         return 4 * few
     monoids = {x.monoid for x in folds}
     if monoids & {"argmax", "argmin"}:
-        return 2 * lanes
+        return TRUTHS if all(x.body.dtype == BOOL for x in folds) else 2 * lanes
     if rows.written:
         return 2 * few if has_masks else few
     if monoids <= {"max", "min"}:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 import loopwright as lw
 from tests.scale import examples
+from tests.threads import bits_of
 
 FOLDS = {"argmax": np.argmax, "argmin": np.argmin}
 ROWS = {(name, kind): lw.jit(lambda x, f=f, kind=kind: f(x * 2 if kind == "computed" else x, axis=-1))
@@ -62,3 +63,34 @@ def test_an_extreme_beside_its_position():
     most, first = lw.jit(lambda x: (np.max(x, axis=1), np.argmax(x, axis=1)))(x)
     np.testing.assert_array_equal(most, np.max(x, axis=1))
     np.testing.assert_array_equal(first, np.argmax(x, axis=1))
+
+
+# ---- the first truth ------------------------------------------------------------------------------
+TRUTHS = {(name, kind): lw.jit(lambda x, t, f=f, kind=kind: f(x if kind == "read" else x.astype("f4") * t > 0.5, axis=-1))
+          for name, f in FOLDS.items() for kind in ("read", "computed")}
+
+
+@given(st.sampled_from(sorted(TRUTHS)), st.integers(0, 5), st.integers(1, AT_MOST), st.sampled_from([0, 1e-3, 0.1, 0.9, 1]),
+       st.integers(0, 99))
+@examples(200)
+def test_the_first_truth(which, rows, length, share, seed):
+    x, t = np.random.default_rng(seed).random((rows, length)) < share, np.float32(0.75)
+    np.testing.assert_array_equal(TRUTHS[which](x, t), FOLDS[which[0]](x, axis=-1))
+
+
+@pytest.mark.parametrize("at", [0, 7, 31, 32, 100_001, 299_999, None])
+def test_the_first_truth_of_an_array_that_threads_share(at):
+    x = np.zeros(300_000, bool)
+    if at is not None:
+        x[at:] = True
+    for found in bits_of(lambda x: (np.argmax(x), np.argmin(~x)), x):
+        assert [np.frombuffer(b, np.int64).item() for b in found] == [np.argmax(x)] * 2
+
+
+def test_what_may_raise_is_computed_for_all_points():
+    """A position that is not there is an error wherever the first truth is."""
+    f = lw.jit(lambda x, at: np.argmax(x[at]))
+    x = np.array([True, False])
+    assert f(x, np.array([1, 0, 1])) == 1
+    with pytest.raises(IndexError):
+        f(x, np.array([0] + 40 * [1] + [2]))

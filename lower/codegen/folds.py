@@ -16,6 +16,7 @@ from loopwright.ir.nest import Prefetch, Reduction, Store, altered
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.context import Context, Value
 from loopwright.lower.codegen.extremes import Search, searched
+from loopwright.lower.codegen.firsts import first, sought
 from loopwright.lower.codegen.fold_states import Fold, Joint, State
 from loopwright.lower.codegen.machine import vector_type
 from loopwright.lower.codegen.spans import Span, VectorSpan, masked, vector_spans
@@ -58,6 +59,8 @@ def folded(context: Context, folding: Fold | Joint, over: Over, lanes: int, unro
         context.kernel.forget()
     if lanes > 1 or unroll > 1:
         assert context.vector is None, "a vector reduction inside a vector loop"
+        if (alone := sought(folding)) is not None and len(over) == 1:
+            return first(context, alone, over[0][0], span or ("0", context.kernel.extent(over[0][1])), lanes)
         state = folding.across(context.scope, _total(context, folding, over, lanes, unroll, span), lanes)
     else:
         state = _each(context, folding, over, span)
