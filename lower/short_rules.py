@@ -27,7 +27,7 @@ def short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instructio
     then, which takes longer than masked ones that are little used."""
     folds = [r for r in s.stages if isinstance(r.expr, Reduce)]
     cost = sum(own_cost(r.expr) for r in s.stages)
-    few, lanes = (target.vector_bits // (8 * size) for size in (widest(s), widest(s, rows=s.level)))
+    few, lanes = (target.vector_bits // (8 * size) for size in (widest(s, across=True), widest(s, rows=s.level, across=True)))
     if not folds and cost <= MOST_OF_SHORT_ROWS:
         return _short_maps(s, schedule, few, target)
     if lanes < 2 or not folds or not s.level or isinstance(s.root.expr, Scatter | Prefix) or cost > MOST_OF_SHORT_ROWS:
@@ -77,7 +77,7 @@ def _short_maps(s: Survey, schedule: Schedule, lanes: int, target: Target) -> li
         return []
     read = list(expressions(inner.body))
     along, down = scattered(read, {inner.index}), scattered(read, {rows.index})
-    words = widest(s, in_memory=True) >= WORD
+    words = widest(s, in_memory=True, across=True) >= WORD
     across = along > (down if words else 0) or _reads_at(read, inner.index, rows.index)
     slow = any(isinstance(x, Apply) and x.dtype.kind == "f" and x.fn in WEIGHTS for r in s.stages for x in walk(r.expr))
     if not across and not slow:

@@ -60,6 +60,7 @@ class Survey:
     stages: list[Reading]
     level: int
     loops: int  # the number of the root's axes that are loops: all, or all but one that is interleaved
+    along: frozenset[Value]  # what is read from one position of an innermost loop to the next
 
     @property
     def root(self) -> Reading:
@@ -80,6 +81,7 @@ def survey(region: Graph, columns: int = MOST_INTERLEAVED, channels: int = 0) ->
     stages: list[Reading | None] = [None] * len(region.nodes)
     readers: list[list[tuple[int, Position]]] = [[] for _ in region.nodes]
     fresh, last = fresh_indices(), index[-1] if index else None
+    inner, moving = {last}, set(region.results)
     along = False  # whether something is chosen by, or read at, the position along the last axis
     uneven, apart = False, False  # whether something is read in another order than the root is stored in, and at far places
     for k, node in reversed(list(enumerate(region.nodes))):
@@ -99,9 +101,12 @@ def survey(region: Graph, columns: int = MOST_INTERLEAVED, channels: int = 0) ->
         expr, _ = reads(node, own, fresh)
         for position in at.get(v, {}):
             there, read = reads(node, position, fresh)
+            inner.update(x.over[-1][0] for x in walk(there) if isinstance(x, Reduce | Scatter) and x.over)
             along = along or _chooses(there, last)
             for operand, found in read:
                 producer = node.inputs[operand]
+                if any(not inner.isdisjoint(walk(x)) for x in found):
+                    moving.add(producer)
                 if producer not in number:
                     along = along or any(last in walk(x) for x in found)
                     uneven = uneven or (found != index and any(isinstance(y, Index) for x in found for y in walk(x)))
@@ -115,7 +120,7 @@ def survey(region: Graph, columns: int = MOST_INTERLEAVED, channels: int = 0) ->
     most = columns if not along else channels if uneven and not apart else 0
     short = _interleaves(region, index, fresh, columns) or (not levels and _repeats(kept, region, most))
     loops = len(index) - (len(index) not in levels and short)
-    return Survey(region, index, kept, min(levels, default=loops), loops)
+    return Survey(region, index, kept, min(levels, default=loops), loops, frozenset(moving))
 
 
 def _chooses(e: Expr, by: Index | None) -> bool:
@@ -157,14 +162,17 @@ def _interleaves(region: Graph, index: Position, fresh: Callable[[], Index], col
     return isinstance(e, When) and any(x == index[-1] for x in walk(e.cond))
 
 
-def widest(s: Survey, in_memory: bool = False, rows: int | None = None) -> int:
+def widest(s: Survey, in_memory: bool = False, rows: int | None = None, *, across: bool = False) -> int:
     """Bytes of the widest element computed with in lanes, or as it lies in memory; a bool is one byte. Single numbers are no
-    vectors, nor is what a row has one of where lanes run along rows, whose loops are so many."""
+    vectors, nor is what each row of an innermost loop reads one of (the number of a row that is looked up), nor what a row has
+    one of where lanes run along rows, whose loops are so many. across: lanes may go from row to row as well."""
     region = s.region
     values = [*region.params, *(n.outputs[0] for n in region.nodes)]
     if rows is None:
         rows = s.level if s.level < s.loops else 0
     values = [v for v in values if v.type.rank > rows and product(v.type.shape[rows:]) != 1] \
         or [v for v in values if v.type.rank] or values
+    if not across:
+        values = [v for v in values if v in s.along] or values
     halves = () if in_memory else (F16, BF16)  # these compute in f32
     return max(4 if v.type.dtype in halves else v.type.dtype.itemsize for v in values)

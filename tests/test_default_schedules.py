@@ -616,3 +616,12 @@ def test_a_few_known_rows_that_are_kept_are_computed_one_after_the_other(n):
         return np.sum(rows / (1 + np.sqrt(np.sum(rows * rows, axis=1)))[:, None], axis=1)
     x = np.random.default_rng(0).normal(size=n)
     np.testing.assert_allclose(lw.jit(f, dynamic=False)(x), f(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: np.tanh(x[np.arange(3)]), lambda x: np.sum(np.tanh(x[np.arange(3)])),
+    lambda x: x * np.arange(3.0)[:, None].astype("f4"),
+    lw.grad(lambda x: np.sum(np.tanh(x[np.arange(3)])))])
+def test_numbers_of_rows_do_not_halve_the_lanes_along_them(f):
+    """A row that is looked up has one number, however wide that is."""
+    assert max(lanes_of(f, np.ones((3, 400), "f4"))) == host_target().vector_bits // 32
