@@ -95,6 +95,7 @@ _ONE_GROUP, _ONE_FEATURE = _Squeezed((GROUP, GROUP, GROUP)), _Squeezed((None, IM
 one_group = _ONE_GROUP.op("one_group", "A convolution of one group, on arrays without an axis for groups; attributes are those "
                                        "of `conv`.")
 few_features = _ONE_GROUP.library_op("few_features", "One of few output features, by hand-written code.")
+few_channels = _ONE_GROUP.library_op("few_channels", "One of few input channels, by hand-written code.")
 winograd = _ONE_GROUP.library_op("winograd", "One with windows of 3x3, by hand-written code that multiplies less.")
 one_feature = _ONE_FEATURE.op("one_feature", "A convolution with one output feature in each group, on a kernel and a result "
                                              "without an axis for it; attributes are those of `conv`.")

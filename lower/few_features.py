@@ -1,9 +1,10 @@
-"""Convolutions of few output features, of windows of 3x3, of patches, and of channels apart from each other: other code for
-them, chosen when sizes are known.
+"""Convolutions of few output features or input channels, of windows of 3x3, of patches, and of channels apart from each other:
+other code for them, chosen when sizes are known.
 
 Tiles have lanes along features, many of which would be empty. Code with lanes along the rows of a window is better where these
-rows fill vectors: for up to four features from eight elements on, up to 20 from 40 on. Windows of 3x3 need a quarter of the
-multiplications in Winograd's form, which is not as accurate: programs with `fast_math` have it, see decision 041. Both are
+rows fill vectors: for up to four features from eight elements on, up to 20 from 40 on. Few channels are better read where they
+lie than copied to tiles. Windows of 3x3 need a quarter of the
+multiplications in Winograd's form, which is not as accurate: programs with `fast_math` have it, see decision 041. All are
 hand-written. Patches are one product (`patches.py`). Of channels apart see `groupwise.py`.
 
 Guarantees: the same results, up to the order in which sums add; of Winograd's form, up to the rounding of its tiles.
@@ -22,6 +23,7 @@ from loopwright.lower.choices import as_it_is, at_least, chosen, is_equal
 from loopwright.lower.codegen.products import has_own
 from loopwright.lower.convolution_ops import (
     depthwise,
+    few_channels,
     few_features,
     in_place_of,
     kinds_in_memory,
@@ -37,6 +39,7 @@ from loopwright.lower.target import Target
 
 SOME, ROW = 4, 8  # so many features more for each so many elements of a window's row ...
 MOST = 5  # times
+CHANNELS = 16  # and fewer: their copies, number by number, take a fifth of the time
 WIDE, PIXELS = 8, 64  # features on either side, and pixels of a result, from which on fewer multiplications take less time
 LARGE, MANY = 1 << 15, 512  # features times channels whose points are larger than caches, and from how many pixels on then
 LARGEST = 1 << 20  # features times channels: their points take 144 MiB of float32
@@ -62,7 +65,8 @@ def by_features(n: Node, target: Target, partition: Callable[[Graph], Graph], fa
         every.append((apart.is_worth_it(m, target), partial(by, depthwise)))
     else:
         small = _has_small_windows(m) if fast_math else 0
-        every += [(1 - _has_many(m), partial(by, few_features)), (small, partial(by, winograd)),
+        every += [(1 - _has_many(m), partial(by, few_features)), (_has_few_channels(m, target), partial(by, few_channels)),
+                  (small, partial(by, winograd)),
                   (has_patches(m), lambda: made_by(in_place_of(of_patches(m), m)))]
     arms = [arm for arm in every if arm[0] != 0]  # of which the last one counts whose sizes are there
     which: Extent = 0
@@ -90,6 +94,15 @@ def _has_many(n: Node) -> Extent:
     features, channels, columns = (kernel_shape[n.attrs["rhs_axes"][k]] for k in (IMAGE, FEATURE, -1))
     few = minimum(floordiv(channels * columns, ROW), MOST)
     return minimum(maximum(floordiv(features - 1, SOME) - few + 1, 0), 1) * minimum(features * channels - 1, 1)
+
+
+def _has_few_channels(n: Node, target: Target) -> Extent:
+    """1 where a convolution has several features, but few channels, whose windows have rows of several columns, else 0. Where
+    there are many registers none has: that was not measured."""
+    _, kernel_shape, _ = whole_shapes(n)
+    channels, columns = (kernel_shape[n.attrs["rhs_axes"][k]] for k in (FEATURE, -1))
+    some = at_least(channels, 2) * (1 - at_least(channels, CHANNELS + 1))
+    return product([_has_many(n), some, at_least(columns, 2)]) if target.is_short_of_registers else 0
 
 
 def _has_small_windows(n: Node) -> Extent:

@@ -24,7 +24,7 @@ from loopwright.lower import few_features as features
 from loopwright.lower import groupwise as groups
 from loopwright.lower import kernel_slopes as slopes
 from loopwright.lower import overlaps
-from loopwright.lower.convolution_ops import depthwise, few_features, groupwise, winograd
+from loopwright.lower.convolution_ops import depthwise, few_channels, few_features, groupwise, winograd
 from loopwright.lower.fourier import layouts, transform, transform_block
 from loopwright.lower.natives import native, native_text
 from loopwright.lower.panels import panel_product, panels
@@ -345,7 +345,7 @@ LAPACK_CALLS: Mapping[Op, LapackCall] = {
     linalg.qr_triangle: LapackCall(_rows_and_columns, linalg.SINGULAR),
 }
 _IMPLEMENTATIONS: Mapping[str, Callable[[Writer, Sizes, Node, list[str]], tuple[str, ...]]] = {
-    "gemm": _gemm, **{op.name: partial(_convolution, features.numbers) for op in (few_features, winograd)},
+    "gemm": _gemm, **{op.name: partial(_convolution, features.numbers) for op in (few_features, few_channels, winograd)},
     groupwise.name: partial(_convolution, groups.numbers),
     depthwise.name: partial(_convolution, groups.numbers_of_channels, name=groupwise.name),
     slopes.kernel_slopes.name: partial(_convolution, slopes.numbers),

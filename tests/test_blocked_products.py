@@ -413,5 +413,5 @@ def test_a_convolution_with_bias_and_relu_is_one_kernel_with_or_without_the_libr
         return np.maximum(lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) + b, 0)
     [kernel] = kernels(f, x, w, b)
     graph = partition(expanded(lw.make_graph(f)(x, w, b)), host_target(), blas=True)
-    [usual], _ = [r.nodes for n in graph.nodes for r in n.regions if n.op is switch]
+    [usual], *_ = [r.nodes for n in graph.nodes for r in n.regions if n.op is switch]
     assert is_blocked(kernel) and is_blocked(usual) and kernel.regions == usual.regions

@@ -325,7 +325,7 @@ def tiled(f, *args):
     """Whether each kernel is one product in tiles, a library call among them."""
     graph = partition(expanded(lw.make_graph(f, dynamic=False)(*args)), host_target(), blas=True)
     kernels = [n for n in graph.nodes if n.regions]
-    return [any(n.op.name in ("one_group", "dot_general", "few_features") for n in k.regions[0].nodes) and
+    return [any(n.op.name in ("one_group", "dot_general", "few_features", "few_channels") for n in k.regions[0].nodes) and
             not any(n.op.name == "reduce_sum" for n in k.regions[0].nodes) for k in kernels]
 
 

@@ -1,4 +1,4 @@
-"""Convolutions by hand-written code, few features, gradients by kernels and images: against loops over every position."""
+"""Convolutions by hand-written code, of few features or channels, and gradients: against loops over every position."""
 import re
 from functools import cache
 
@@ -102,6 +102,17 @@ def test_every_number_of_features(image, features):
     dy = draw(want.shape, "f4", seed=2)
     near(SAME(x, k), want, x)
     near(SLOPES(x, k, dy), slopes(x.astype("f8"), dy.astype("f8"), k.shape, ALIKE), x)
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (2, 2), (1, 3)])
+@pytest.mark.parametrize("channels", [1, 2, 3, 7, 16, 17])
+@pytest.mark.parametrize("features", [7, 8, 17, 64])
+def test_few_channels(channels, features, strides):
+    settings = strides, ((3, 2), (0, 4)), (1, 1)
+    f = lw.jit(lambda x, k: forward(x, k, settings))
+    for dtype in ("f4", "f8"):
+        x, k = draw((2, 19, 23, channels), dtype), draw((5, 4, channels, features), dtype, seed=1)
+        near(f(x, k), expected(x.astype("f8"), k.astype("f8"), settings), x)
 
 
 ALIKE = (1, 1), ((1, 1), (1, 1)), (1, 1)  # as many pixels as before
@@ -208,10 +219,13 @@ def test_patches_are_a_product_where_that_is_worth_a_copy():
 def test_known_numbers_of_features_choose_at_once():
     def f(x, k):
         return np.maximum(forward(x, k, ALIKE), 0)
-    x = np.ones((1, 9, 9, 16), "f4")
-    few = ["few_features", "generated"] if has_own(F32, host_target()) else ["generated"]
-    for features, made in ((3, few), (64, ["generated"])):
-        text = lw.jit(f, dynamic=False).lower(x, np.ones((3, 3, 16, features), "f4")).module
+    own = has_own(F32, host_target())
+    few = ["few_features", "generated"] if own else ["generated"]
+    direct = ["few_channels", "generated"] if own and host_target().is_short_of_registers else ["generated"]
+    for channels, features, made in ((16, 3, few), (20, 64, ["generated"]), (16, 64, direct), (3, 9, direct),
+                                     (1, 9, ["generated"])):
+        x = np.ones((1, 9, 9, channels), "f4")
+        text = lw.jit(f, dynamic=False).lower(x, np.ones((3, 3, channels, features), "f4")).module
         assert re.findall(r'implementation="(\w+)"', text) == made
 
 

@@ -362,17 +362,23 @@ def test_convolutions_of_few_features(key, features, window, made, few, dtype, s
                                atol=1e-9 if dtype == "f8" else 2e-4)
 
 
+DIRECTLY = host_target().is_short_of_registers  # several channels, if they are few, have code of their own
+
+
 def test_the_first_call_with_such_windows_compiles_for_them(made):
     f = lw.jit(layer((1, 1), (1, 1)))
     for window, features, names in ((3, 8, []), (7, 4, []), (5, 3, []), (3, 3, ["3x3x3"]), (5, 2, ["3x3x3", "5x5x2"]),
                                     (7, 1, ["3x3x3", "5x5x2", "7x7x1"])):
         f(np.ones((4, 40, 40, features), "f4"), np.ones((window, window, features, 9), "f4"), np.ones(9, "f4"))
-        assert sorted({name.partition("_few")[2] for name in made if "_few" in name}) == names
+        mine = [name for name in names if name.endswith("x1") or not DIRECTLY]
+        assert sorted({name.partition("_few")[2] for name in made if "_few" in name}) == mine
     assert f.compiles == 1
 
 
 def test_known_windows_of_many_features_are_made_in_tiles():
-    for features, window, tiles in (3, 3, False), (4, 5, False), (3, 7, False), (4, 7, True), (8, 3, True), (64, 3, True):
+    cases = [(1, 3, False), (1, 5, False), (1, 7, False), (20, 3, True), (64, 3, True)]
+    cases += [] if DIRECTLY else [(3, 3, False), (4, 5, False), (3, 7, False), (4, 7, True), (8, 3, True)]
+    for features, window, tiles in cases:
         args = np.ones((4, 20, 20, features), "f4"), np.ones((window, window, features, 32), "f4"), np.ones(32, "f4")
         graph = lw.make_graph(layer((1, 1), (1, 1)), dynamic=False)(*args)
         kernel, = [n for n in partition(expanded(graph), host_target(), blas=True).nodes if n.regions]
@@ -381,7 +387,7 @@ def test_known_windows_of_many_features_are_made_in_tiles():
 
 
 def test_windows_of_few_features_in_a_schedule():
-    args = np.ones((4, 20, 20, 3), "f4"), np.ones((3, 3, 3, 32), "f4"), np.ones(32, "f4")
+    args = np.ones((4, 20, 20, 1), "f4"), np.ones((3, 3, 1, 32), "f4"), np.ones(32, "f4")
     (region, schedule), = [k for k in kernels(layer((1, 1), (1, 1)), *args) if any(isinstance(x, FewTerms) for x in k[1])]
     few, = [x for x in schedule if isinstance(x, FewTerms)]
     assert from_json(to_json(schedule)) == schedule

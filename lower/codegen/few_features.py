@@ -14,7 +14,7 @@ are; no terms make zeros.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -32,11 +32,15 @@ NUMBERS = ("images", "height", "width", "channels", "rows", "columns", "features
            "before", "spread", "w.feature", "w.row", "w.column", "w.channel")
 POINTERS = ("x", "w", "out", "error")
 GIVEN = ", ".join([*(f"i64 %{x}" for x in NUMBERS), *(f"ptr %{x}" for x in POINTERS)])
+BY_FEATURES = ("feature", "row", "column", "channel")  # the order of the kernel's axes
 MOST = 4  # features at once
 COPIED = 1 << 17  # bytes of an image that are copied at once: they stay in the second cache
 LEAST_ROWS = 4  # of the result, which a thread makes
 _TILE = "ptr %base, ptr %turned, ptr %out, i64 %wide, i64 %pixels, i64 %step, i64 %jump, i64 %rows, i64 %below, i64 %run, " \
     "i64 %features"
+
+Rows = Callable[[Scope, str, str, str, str], None]  # where the first row of an image that is read lies, how long its rows are,
+# which row of the result is the first, how many there are
 
 
 def name_of(dtype: np.dtype) -> str:
@@ -51,15 +55,21 @@ def pixels_of(target: Target, features: int) -> int:
 
 def few_features_text(dtype: np.dtype, target: Target, declarations: set[str], constants: set[str]) -> str:
     """The function, and those that it calls but for the pool's and the scratch memory's."""
-    whole, some = (Function(declarations, constants) for _ in range(2))
-    _whole(dtype, whole)
-    _some(dtype, some)
     tiles = [_Tiles(dtype, target, n, Function(declarations, constants)).text() for n in range(1, MOST + 1)]
     tiles.append(_Pixels(dtype, target, Function(declarations, constants)).text())
-    name = name_of(dtype)
+    rows = rows_text(name_of(dtype), dtype, BY_FEATURES, partial(_call_tiles, dtype), declarations, constants)
+    return "\n".join([*tiles, rows])
+
+
+def rows_text(name: str, dtype: np.dtype, order: Sequence[str], tiles: Rows, declarations: set[str],
+              constants: set[str]) -> str:
+    """The function of this name, some rows of whose result `tiles` makes, and what the pool calls: the kernel is copied in an
+    `order` of its axes."""
+    whole, some = (Function(declarations, constants) for _ in range(2))
+    _whole(name, dtype, order, whole)
+    _some(dtype, tiles, some)
     headers = {f"internal void @{name}_some(ptr %context, i64 %begin, i64 %end)": some, f"void @{name}({GIVEN})": whole}
-    texts = [f"define {header} {ATTRIBUTES} {{\n{f.body()}\n  ret void\n}}" for header, f in headers.items()]
-    return "\n".join([*tiles, *texts])
+    return "\n".join(f"define {header} {ATTRIBUTES} {{\n{f.body()}\n  ret void\n}}" for header, f in headers.items())
 
 
 def fail(scope: Scope) -> Carried:
@@ -77,42 +87,25 @@ def greatest(scope: Scope, a: str, b: str) -> str:
 
 
 # ---- all of it --------------------------------------------------------------------------------------
-def _whole(dtype: np.dtype, function: Function) -> None:
-    """The kernel is turned, then threads share out rows of the result, if there are any."""
+def _whole(name: str, dtype: np.dtype, order: Sequence[str], function: Function) -> None:
+    """The kernel is copied, then threads share out rows of the result, if there are any."""
     root = function.root
     count = product(root, "%images", "%high", "%wide", "%features")
-    branch(root, root.emit(f"icmp sgt i64 {count}, 0"), partial(_all_rows, dtype))
+    branch(root, root.emit(f"icmp sgt i64 {count}, 0"), partial(_all_rows, name, dtype, order))
 
 
-def _all_rows(dtype: np.dtype, root: Scope) -> Carried:
-    kind, size = memory_type(dtype), dtype.itemsize
+def _all_rows(name: str, dtype: np.dtype, order: Sequence[str], root: Scope) -> Carried:
     each = product(root, "%rows", "%columns", "%channels")
-    turned = root.call("ptr", "lw_scratch_acquire", [("i64", product(root, each, "%features", str(size)))])
-
-    def turn(scope: Scope, feature: str, state: list[str]) -> list[str]:
-        def row(outer: Scope, r: str, to: list[str]) -> list[str]:
-            def column(inner: Scope, q: str, now: list[str]) -> list[str]:
-                start = added(inner, added(inner, product(inner, feature, "%w.feature"), product(inner, r, "%w.row")),
-                              product(inner, q, "%w.column"))
-
-                def channel(last: Scope, c: str, _: list[str]) -> list[str]:
-                    place = added(last, start, product(last, c, "%w.channel"))
-                    value = last.emit(f"load {kind}, ptr {element(last, kind, '%w', place)}")
-                    last.do(f"store {kind} {value}, ptr {element(last, kind, now[0], c)}")
-                    return []
-                loop(inner, "0", "%channels", "1", (), channel)
-                return [element(inner, kind, now[0], "%channels")]
-            return loop(outer, "0", "%columns", "1", [("ptr", to[0])], column)
-        return loop(scope, "0", "%rows", "1", [("ptr", state[0])], row)
+    turned = root.call("ptr", "lw_scratch_acquire", [("i64", product(root, each, "%features", str(dtype.itemsize)))])
 
     def make(scope: Scope) -> Carried:
-        loop(scope, "0", "%features", "1", [("ptr", turned)], turn)
+        _copied(scope, memory_type(dtype), order, "%w", turned)
         given = [text.split() for text in GIVEN.replace("ptr %w", f"ptr {turned}").split(", ")]
         context = scope.function.slot(len(given), "i64", 8)
         for k, (type, x) in enumerate(given):
             scope.do(f"store {type} {x}, ptr {element(scope, 'i64', context, str(k))}")
         units = product(scope, "%wide", "%features", each)
-        scope.run("lw_loop", [("ptr", f"@{name_of(dtype)}_some"), ("ptr", context), ("i64", product(scope, "%images", "%high")),
+        scope.run("lw_loop", [("ptr", f"@{name}_some"), ("ptr", context), ("i64", product(scope, "%images", "%high")),
                               ("i64", units), ("i64", str(LEAST_ROWS)), ("i64", "1")])
         scope.run("lw_scratch_release", [("ptr", turned)])
         return ()
@@ -120,7 +113,20 @@ def _all_rows(dtype: np.dtype, root: Scope) -> Carried:
     return ()
 
 
-def _some(dtype: np.dtype, function: Function) -> None:
+def _copied(scope: Scope, kind: str, order: Sequence[str], source: str, to: str) -> str:
+    """Copy a kernel with its axes in this order; where the copy ends."""
+    axis, *others = order
+
+    def one(inner: Scope, k: str, state: list[str]) -> list[str]:
+        at = element(inner, kind, source, product(inner, k, f"%w.{axis}"))
+        if others:
+            return [_copied(inner, kind, others, at, state[0])]
+        inner.do(f"store {kind} {inner.emit(f'load {kind}, ptr {at}')}, ptr {state[0]}")
+        return [element(inner, kind, state[0], "1")]
+    return loop(scope, "0", f"%{axis}s", "1", [("ptr", to)], one)[0]
+
+
+def _some(dtype: np.dtype, tiles: Rows, function: Function) -> None:
     """Some rows of the result, of one image after another: as many at once as the copy of what they read has room for."""
     root, kind, size = function.root, memory_type(dtype), dtype.itemsize
     for k, x in enumerate((*NUMBERS, *POINTERS)):
@@ -148,7 +154,7 @@ def _some(dtype: np.dtype, function: Function) -> None:
             return [("ptr", copy)]
         base, = branch(scope, scope.emit(f"xor i1 {inside}, true"), copied,
                        otherwise=[("ptr", element(scope, kind, start, product(scope, first, whole)))])
-        _call_tiles(scope, dtype, base, line, at, count)
+        tiles(scope, base, line, at, count)
     by_images(root, copy, most, rows)
 
 
@@ -218,7 +224,7 @@ def copy_row(kind: str, size: int, start: str, copy: str, first: str, padded: st
     return []
 
 
-def _call_tiles(scope: Scope, dtype: np.dtype, base: str, line: str, at: str, count: str) -> None:
+def _call_tiles(dtype: np.dtype, scope: Scope, base: str, line: str, at: str, count: str) -> None:
     """Features as even as they can be, up to `MOST` at once."""
     passes = greatest(scope, scope.emit(f"udiv i64 {added(scope, '%features', MOST - 1)}, {MOST}"), "1")
     past = scope.emit(f"sub i64 {added(scope, '%features', passes)}, 1")

@@ -34,6 +34,7 @@ from loopwright.lower.codegen import (
     by_vector,
     chunks,
     dots,
+    few_channels,
     few_features,
     few_numbers,
     groupwise,
@@ -82,7 +83,7 @@ def products_text(dtype: np.dtype, target: Target) -> str:
               kernel_slopes.kernel_slopes_text(dtype, target, declarations, constants),
               overlaps.overlaps_text(dtype, target, declarations, constants)]
     if has_own(dtype, target):
-        texts.append(winograd.winograd_text(dtype, target, declarations, constants))
+        texts += [x(dtype, target, declarations, constants) for x in (winograd.winograd_text, few_channels.few_channels_text)]
         texts += [_Apart(dtype, target, form, declarations, constants).text() for form in FORMS]
         texts += [_Each(dtype, target, (left, False), declarations, constants).text() for left in (False, True)]
         texts += [one_by_many.one_by_many_text(dtype, target, left, partial(name_of, dtype), declarations, constants)

@@ -176,18 +176,90 @@ def _whole(dtype: np.dtype, target: Target, function: Function) -> str:
     return f"define {header} {ATTRIBUTES} {{\n{function.body()}\n  ret void\n}}"
 
 
-class _Panel:
-    """The function of a panel of so many vectors of columns, of which the last may be cut; if it `copies`, of the first tile
-    alone, which stores the panel's terms one after the other."""
+class Tiles:
+    """What tiles of a panel of so many vectors of columns are made of, the last of which may be cut: its function has `%a`,
+    `%a.row`, `%b`, `%c`, `%m` rows, `%n`, how far these are apart in c, and `%left`, the columns left."""
+
+    def __init__(self, dtype: np.dtype, target: Target, vectors: int, function: Function) -> None:
+        self.dtype, self.target, self.vectors, self.function = dtype, target, vectors, function
+        self.element, self.lanes, self.bytes = memory_type(dtype), target.lanes(dtype), dtype.itemsize
+        self.kind = vector_type(self.element, self.lanes)
+        left = function.root.emit(f"sub i64 %left, {(vectors - 1) * self.lanes}")
+        self.mask = first_lanes(function.root, left, self.lanes)
+
+    def left(self, scope: Scope, height: int, lower: int) -> str:
+        """How many rows are left to lower tiles, at most. Of two vectors two such tiles take less time than one of all
+        registers and one of few, whose sums wait for themselves."""
+        most = 2 * lower - height
+        if self.vectors != COPIED or not self.target.is_short_of_registers or most <= 0:
+            return str(lower)
+        over = scope.emit(f"urem i64 %m, {height}")
+        some = scope.emit(f"icmp ult i64 {scope.emit(f'sub i64 {over}, 1')}, {most}")
+        return scope.emit(f"select i1 {some}, i64 {2 * lower}, i64 {lower}")
+
+    def rows(self, scope: Scope, height: int, at: str) -> list[str]:
+        """The rows of a tile from `at` on; those past the last are that one again."""
+        last = scope.emit("sub i64 %m, 1")
+        return [at, *(scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"add i64 {at}, {k}")), ("i64", last)])
+                      for k in range(1, height))]
+
+    def places(self, scope: Scope, rows: Sequence[str]) -> list[str]:
+        """Where the sums of these rows are stored."""
+        return [self.at(scope, self.at(scope, "%c", scope.emit(f"mul i64 {row}, %n")), str(part * self.lanes))
+                for row in rows for part in range(self.vectors)]
+
+    def store(self, scope: Scope, places: Sequence[str], sums: Sequence[str]) -> None:
+        """Under a mask where not all columns of the last vector are there; where stores under masks are cheap always."""
+        def stored(inner: Scope, masked: bool) -> Carried:
+            for k, (place, value) in enumerate(zip(places, sums, strict=True)):
+                store_first(inner, self.kind, value, place, self._mask(k % self.vectors) if masked else None)
+            return ()
+        if self.target.has_masks:
+            stored(scope, masked=True)
+            return
+        whole = scope.emit(f"icmp sge i64 %left, {self.vectors * self.lanes}")
+        branch(scope, whole, partial(stored, masked=False), partial(stored, masked=True))
+
+    def columns(self, scope: Scope, right: str) -> list[str]:
+        return [load_first(scope, self.kind, self.at(scope, right, str(part * self.lanes)), self._mask(part))
+                for part in range(self.vectors)]
+
+    def products(self, scope: Scope, columns: Sequence[str], places: Sequence[str], state: list[str]) -> list[str]:
+        """The sums and one term more, whose factors of the rows are at some places."""
+        machine, new = Machine(scope, 8 * self.bytes, self.lanes, self.target), list[str]()
+        for place in places:
+            factor = scope.emit(f"load {self.element}, ptr {place}, align {self.bytes}")
+            one = scope.emit(f"insertelement {self.kind} poison, {self.element} {factor}, i32 0")
+            factor = scope.emit(f"shufflevector {self.kind} {one}, {self.kind} poison, <{self.lanes} x i32> zeroinitializer")
+            new += [machine.fma(factor, x, state[len(new) + part]) for part, x in enumerate(columns)]
+            in_turn(scope, self.target, self.kind, new[-self.vectors:])
+        return new
+
+    def terms(self, left: Sequence[str], right: str, step: str, count: int, scope: Scope, first: str,
+              sums: list[str]) -> list[str]:
+        """The sums and some terms more, which lie together in each row of `left`, and in `right` so far apart."""
+        right = self.at(scope, right, scope.emit(f"mul i64 {first}, {step}"))
+        left = [self.at(scope, row, first) for row in left]
+        for k in range(count):
+            sums = self.products(scope, self.columns(scope, right), [self.at(scope, row, str(k)) for row in left], sums)
+            right = self.at(scope, right, step)
+        return sums
+
+    def at(self, scope: Scope, base: str, place: str) -> str:
+        return element(scope, self.element, base, place)
+
+    def _mask(self, part: int) -> str | None:
+        """Which lanes of a vector are columns; None: all."""
+        return self.mask if part == self.vectors - 1 else None
+
+
+class _Panel(Tiles):
+    """The function of a panel; if it `copies`, of the first tile alone, which stores the panel's terms one after the other."""
 
     def __init__(self, dtype: np.dtype, target: Target, vectors: int, function: Function, *, ahead: bool = False,
                  copies: bool = False) -> None:
-        self.dtype, self.target, self.vectors, self.function = dtype, target, vectors, function
-        self.element, self.lanes, self.bytes = memory_type(dtype), target.lanes(dtype), dtype.itemsize
-        self.kind, self.ahead = vector_type(self.element, self.lanes), ahead
-        self.copies = copies
-        left = function.root.emit(f"sub i64 %left, {(vectors - 1) * self.lanes}")
-        self.mask = first_lanes(function.root, left, self.lanes)
+        super().__init__(dtype, target, vectors, function)
+        self.ahead, self.copies = ahead, copies
 
     def text(self) -> str:
         """Tiles from the first row to the last: of a height while more rows are left than the next has."""
@@ -200,7 +272,7 @@ class _Panel:
             last, = loop(scope, low, high, str(height), [("i64", low)], partial(self._tile, height, asks=asks))
             return [("i64", last)]
         for k, (height, lower) in enumerate([] if self.copies else zip(found, [*found[1:], 0], strict=True)):
-            made = partial(tiles, height, row, root.emit(f"sub i64 %m, {self._left(root, height, lower)}"))
+            made = partial(tiles, height, row, root.emit(f"sub i64 %m, {self.left(root, height, lower)}"))
             if k == 0 and self.vectors == widest(self.target) and asks_ahead(self.target):
                 row, = branch(root, "%far", partial(made, asks=True), made)
             else:
@@ -213,55 +285,30 @@ class _Panel:
             f"i1 %far{more})"
         return f"define internal {header} noinline {ATTRIBUTES} {{\n{self.function.body()}\n  ret void\n}}"
 
-    def _left(self, scope: Scope, height: int, lower: int) -> str:
-        """How many rows are left to lower tiles, at most. Of two vectors two such tiles take less time than one of all
-        registers and one of few, whose sums wait for themselves."""
-        most = 2 * lower - height
-        if self.vectors != COPIED or not self.target.is_short_of_registers or most <= 0:
-            return str(lower)
-        over = scope.emit(f"urem i64 %m, {height}")
-        some = scope.emit(f"icmp ult i64 {scope.emit(f'sub i64 {over}, 1')}, {most}")
-        return scope.emit(f"select i1 {some}, i64 {2 * lower}, i64 {lower}")
-
     def _tile(self, height: int, scope: Scope, at: str, done: list[str], *, asks: bool = False) -> list[str]:
         """A tile's sums; rows past the last are that one again. `asks`: for the lines of the next tile's."""
-        last, rows = scope.emit("sub i64 %m, 1"), [at]
-        for k in range(1, height):
-            rows.append(scope.call("i64", "llvm.smin.i64", [("i64", scope.emit(f"add i64 {at}, {k}")), ("i64", last)]))
-        left = [self._at(scope, "%a", scope.emit(f"mul i64 {row}, %a.row")) for row in rows]
+        rows = self.rows(scope, height, at)
+        left = [self.at(scope, "%a", scope.emit(f"mul i64 {row}, %a.row")) for row in rows]
         zeros = [(self.kind, "zeroinitializer")] * (height * self.vectors)
         ahead = self._share(scope, at, height) if self.ahead else []
         first, state = "0", [x for _, x in zeros]
         if asks:
-            following = self._at(scope, "%c", scope.emit(f"mul i64 {scope.emit(f'add i64 {at}, {height}')}, %n"))
+            following = self.at(scope, "%c", scope.emit(f"mul i64 {scope.emit(f'add i64 {at}, {height}')}, %n"))
             lines = height * self.vectors * self.lanes * self.bytes // LINE
             first = scope.call("i64", "llvm.smin.i64", [("i64", "%k"), ("i64", str(lines))])
             state = loop(scope, "0", first, "1", zeros, partial(self._asking, left, ahead, following))
         if self.target.is_short_of_registers and not self.copies:
             first, state = self._together(scope, left, state)
         sums = loop(scope, first, "%k", "1", [(self.kind, x) for x in state], partial(self._term, left, ahead))
-        places = [self._at(scope, self._at(scope, "%c", scope.emit(f"mul i64 {row}, %n")), str(part * self.lanes))
-                  for row in rows for part in range(self.vectors)]
+        places = self.places(scope, rows)
 
         def more(inner: Scope) -> Carried:
             machine = Machine(inner, 8 * self.bytes, self.lanes, self.target)
             before = [load_first(inner, self.kind, place, self._mask(k % self.vectors)) for k, place in enumerate(places)]
             return [(self.kind, machine.add(x, y)) for x, y in zip(before, sums, strict=True)]
         sums = branch(scope, "%again", more, otherwise=[(self.kind, x) for x in sums])
-        self._store(scope, places, sums)
+        self.store(scope, places, sums)
         return [scope.emit(f"add i64 {at}, {height}")]
-
-    def _store(self, scope: Scope, places: Sequence[str], sums: Sequence[str]) -> None:
-        """Under a mask where not all columns of the last vector are there; where stores under masks are cheap always."""
-        def stored(inner: Scope, masked: bool) -> Carried:
-            for k, (place, value) in enumerate(zip(places, sums, strict=True)):
-                store_first(inner, self.kind, value, place, self._mask(k % self.vectors) if masked else None)
-            return ()
-        if self.target.has_masks:
-            stored(scope, masked=True)
-            return
-        whole = scope.emit(f"icmp sge i64 %left, {self.vectors * self.lanes}")
-        branch(scope, whole, partial(stored, masked=False), partial(stored, masked=True))
 
     def _share(self, scope: Scope, at: str, height: int) -> list[str]:
         """What a tile asks for: a line of every row, the next tile for the next; where there are few tiles the first, which
@@ -279,15 +326,7 @@ class _Panel:
         """Some terms at a time, where they lie together in each row; where those that are left begin, and the sums."""
         quick, many = scope.emit("icmp eq i64 %a.term, 1"), scope.emit(f"and i64 %k, {-TOGETHER}")
         end = scope.emit(f"select i1 {quick}, i64 {many}, i64 0")
-
-        def terms(inner: Scope, term: str, sums: list[str]) -> list[str]:
-            rows = [self._at(inner, row, term) for row in left]
-            right = self._at(inner, "%b", inner.emit(f"mul i64 {term}, %b.term"))
-            for k in range(TOGETHER):
-                columns = self._columns(inner, right)
-                sums = self._products(inner, columns, [self._at(inner, row, str(k)) for row in rows], sums)
-                right = self._at(inner, right, "%b.term")
-            return sums
+        terms = partial(self.terms, left, "%b", "%b.term", TOGETHER)
         return end, loop(scope, "0", end, str(TOGETHER), [(self.kind, x) for x in state], terms)
 
     def _asking(self, left: Sequence[str], ahead: Sequence[str], following: str, scope: Scope, term: str,
@@ -296,7 +335,7 @@ class _Panel:
         each = self.vectors * self.lanes * self.bytes // LINE
         row = scope.emit(f"udiv i64 {term}, {each}")
         line = scope.emit(f"sub i64 {term}, {scope.emit(f'mul i64 {row}, {each}')}")
-        place = self._at(scope, following, scope.emit(f"mul i64 {row}, %n"))
+        place = self.at(scope, following, scope.emit(f"mul i64 {row}, %n"))
         place = scope.emit(f"getelementptr i8, ptr {place}, i64 {scope.emit(f'mul i64 {line}, {LINE}')}")
         scope.run("llvm.prefetch.p0", [("ptr", place), ("i32", "1"), ("i32", "3"), ("i32", "1")])
         return self._term(left, ahead, scope, term, state)
@@ -307,35 +346,14 @@ class _Panel:
         for first in ahead:
             place = scope.emit(f"getelementptr i8, ptr {first}, i64 {past}")
             scope.run("llvm.prefetch.p0", [("ptr", place), ("i32", "0"), ("i32", "2"), ("i32", "1")])
-        columns = self._columns(scope, self._at(scope, "%b", scope.emit(f"mul i64 {term}, %b.term")))
+        columns = self.columns(scope, self.at(scope, "%b", scope.emit(f"mul i64 {term}, %b.term")))
         if self.copies:
-            to = self._at(scope, "%copy", scope.emit(f"mul i64 {term}, {widest(self.target) * self.lanes}"))
+            to = self.at(scope, "%copy", scope.emit(f"mul i64 {term}, {widest(self.target) * self.lanes}"))
             for part, x in enumerate(columns):
-                store_first(scope, self.kind, x, self._at(scope, to, str(part * self.lanes)), None)
+                store_first(scope, self.kind, x, self.at(scope, to, str(part * self.lanes)), None)
         place = scope.emit(f"mul i64 {term}, %a.term")
-        return self._products(scope, columns, [self._at(scope, row, place) for row in left], state)
+        return self.products(scope, columns, [self.at(scope, row, place) for row in left], state)
 
-    def _columns(self, scope: Scope, right: str) -> list[str]:
-        return [load_first(scope, self.kind, self._at(scope, right, str(part * self.lanes)), self._mask(part))
-                for part in range(self.vectors)]
-
-    def _products(self, scope: Scope, columns: Sequence[str], places: Sequence[str], state: list[str]) -> list[str]:
-        """The sums and one term more, whose factors of the rows are at some places."""
-        machine, new = Machine(scope, 8 * self.bytes, self.lanes, self.target), list[str]()
-        for place in places:
-            factor = scope.emit(f"load {self.element}, ptr {place}, align {self.bytes}")
-            one = scope.emit(f"insertelement {self.kind} poison, {self.element} {factor}, i32 0")
-            factor = scope.emit(f"shufflevector {self.kind} {one}, {self.kind} poison, <{self.lanes} x i32> zeroinitializer")
-            new += [machine.fma(factor, x, state[len(new) + part]) for part, x in enumerate(columns)]
-            in_turn(scope, self.target, self.kind, new[-self.vectors:])
-        return new
-
-    def _at(self, scope: Scope, base: str, place: str) -> str:
-        return element(scope, self.element, base, place)
-
-    def _mask(self, part: int) -> str | None:
-        """Which lanes of a vector are columns; None: all."""
-        return self.mask if part == self.vectors - 1 else None
 
 
 def in_turn(scope: Scope, target: Target, kind: str, values: Sequence[str]) -> None:

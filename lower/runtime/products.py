@@ -12,7 +12,8 @@ from loopwright.lower.target import Target, host_target
 FORMS = ("nn", "nt", "tn", "tt")  # which sides are stored transposed
 NAMES = tuple(name for kind in ("f32", "f64") for name in (
     *(f"lw_{what}_{kind}_{form}" for what in ("product", "apart") for form in FORMS), f"lw_panels_{kind}",
-    *(f"lw_{what}_{kind}" for what in ("few_features", "groupwise", "winograd", "kernel_slopes", "overlap_rows")),
+    *(f"lw_{what}_{kind}" for what in ("few_features", "few_channels", "groupwise", "winograd", "kernel_slopes",
+                                       "overlap_rows")),
     *(f"lw_summed_{kind}_{form}" for form in FORMS if form != "tn"),
     *(f"lw_{what}_{kind}_{side}" for what in ("many", "panel_product") for side in "nt")))
 
