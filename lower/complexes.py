@@ -230,6 +230,34 @@ def _reduce_prod(x: Pair, axes: tuple[int, ...]) -> Pair:
     return Pair(Part(re), Part(im))
 
 
+def _as_they_lie(op: Op, move: Callable[..., Ref]) -> Rule:
+    """An op that moves numbers: `move` moves arrays of pairs that are there; parts of others move each for itself."""
+    of_each = _each(op)
+
+    def rule(*xs: Known, **attrs: Any) -> Known:
+        there = [x.pairs for x in xs if isinstance(x, Whole)]
+        return whole(move(*there, **attrs)) if len(there) == len(xs) else of_each(*xs, **attrs)
+    return rule
+
+
+def _reshaped(x: Ref, shape: Shape) -> Ref:
+    return reshape(x, shape=(*shape, 2))
+
+
+def _cut(x: Ref, start: Shape, step: Shape, shape: Shape) -> Ref:
+    return structural.slice_(x, start=(*start, 0), step=(*step, 1), shape=(*shape, 2))
+
+
+def _side_by_side(*xs: Ref, axis: int) -> Ref:
+    """Single numbers as columns, two for each."""
+    if axis < len(xs[0].shape) - 2 or any(x.shape[-2] != 1 for x in xs):
+        return structural.concatenate(*xs, axis=axis)
+    found = structural.concatenate(*[reshape(x, shape=(*x.shape[:-2], 2)) for x in xs], axis=axis)
+    return reshape(found, shape=(*found.shape[:-1], len(xs), 2))
+
+
+_MOVES: dict[Op, Callable[..., Ref]] = {
+    structural.reshape: _reshaped, structural.slice_: _cut, structural.concatenate: _side_by_side}
 _SUM_OF_EACH = _each(reduce_sum)
 RULES: dict[Op, Rule] = {
     arithmetic.add: lambda x, y: x + y,
@@ -252,9 +280,8 @@ RULES: dict[Op, Rule] = {
     construct.full: _full,
     construct.iota: _iota,
     reduce_sum: _reduce_sum,
-    **{op: _each(op) for op in (broadcast, reductions.cumsum, structural.reshape, structural.slice_,
-                                structural.concatenate, windows.overlap_add, indexing.scatter,
-                                indexing.scatter_add)},
+    **{op: _as_they_lie(op, move) for op, move in _MOVES.items()},
+    **{op: _each(op) for op in (broadcast, reductions.cumsum, windows.overlap_add, indexing.scatter, indexing.scatter_add)},
     structural.transpose: products.transpose, structural.pad: _filling(pad), windows.windows: _filling(windows.windows),
     indexing.gather: _gather,
     contraction.dot_general: products.dot_general, convolution.conv: products.bilinear(convolution.conv),

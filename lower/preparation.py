@@ -21,7 +21,7 @@ from loopwright.ir.ops.reductions import accumulator, cumprod, cumsum
 from loopwright.ir.ops.selection import convert
 from loopwright.ir.ops.sorting import argsort, sort
 from loopwright.ir.ops.structural import reshape, transpose
-from loopwright.ir.types import BOOL, ArrayType
+from loopwright.ir.types import BOOL, F32, ArrayType
 from loopwright.kernels.gemm import Match, match_gemm
 from loopwright.lower.convolution import (
     as_products,
@@ -60,7 +60,7 @@ def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
     nodes: list[Node] = []
     same: dict[Value, Value] = {}
     reads = Counter(v for n in g.nodes for v in n.inputs) + Counter(g.results)
-    for n in g.nodes:
+    for n in (m for given in g.nodes for m in (_as_numbers(given) if blas else [given])):
         new = [n]
         if n.op in (sort, argsort):
             new = _sort_last(n)
@@ -104,6 +104,19 @@ def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
         nodes += [Node(m.op, tuple([same.get(v, v) for v in m.inputs]), m.attrs, m.outputs, m.regions, m.source) for m in new]
     results = tuple([same.get(v, v) for v in g.results])
     return sink(undivided(remove_dead(Graph(g.params, tuple(nodes), results, g.constraints))))
+
+
+def _as_numbers(n: Node) -> list[Node]:
+    """A product of matrices of truths as one of numbers, which the library makes: it is true where their sum is not zero."""
+    made, operands, a = n.outputs[0], n.inputs, n.attrs
+    if n.op is not dot_general or made.type.dtype != BOOL or not a["contract"] \
+            or any(v.type.rank <= len(a["contract"]) + len(a["batch"]) for v in operands):
+        return [n]
+    *wide, total = (Value(ArrayType(v.type.shape, F32)) for v in (*operands, made))
+    numbers = [Node(convert, (v,), {"dtype": F32, "weak": False}, (x,), (), n.source)
+               for v, x in zip(operands, wide, strict=True)]
+    return [*numbers, Node(dot_general, tuple(wide), {**a, "dtype": None}, (total,), (), n.source),
+            Node(convert, (total,), {"dtype": BOOL, "weak": False}, (made,), (), n.source)]
 
 
 def _reshaped_back(n: Node, producer: dict[Value, Node]) -> Value | None:

@@ -430,3 +430,29 @@ def test_matrices_by_vectors_are_one_real_product(subscripts, left, right, dtype
     np.testing.assert_allclose(g(x, y), np.einsum(subscripts, x * 2, np.conj(y)), **near)
     if subscripts in ("ij,j->i", "j,ji->i"):
         assert f.lower(x, y).kernels.count("dot") == 1
+
+
+MOVES = {
+    "stack": lambda x, y: np.stack([x, y], -1),
+    "stack three": lambda x, y: np.stack([x, y, x], -1),
+    "stack first": lambda x, y: np.stack([x, y * 2]),
+    "side by side": lambda x, y: np.concatenate([x, y, x[:, :1]], 1),
+    "below": lambda x, y: np.concatenate([x, y]),
+    "tile": lambda x, y: np.tile(x, (2, 3)),
+    "repeat": lambda x, y: np.repeat(x, 2, 1),
+    "roll": lambda x, y: np.roll(x, 2, 1),
+    "shape": lambda x, y: (x * y).reshape(-1),
+    "cut": lambda x, y: x[1:, ::2].real + y[1:, ::2].imag,
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+def test_moves_of_pairs(name, dtype):
+    rng, f = np.random.default_rng(0), MOVES[name]
+    compiled, pulled = lw.jit(f), lw.jit(lambda x, y: lw.vjp(lambda x: f(x, y), x)[1](np.ones_like(f(x, y)))[0])
+    for shape in ((3, 4), (1, 1), (5, 1), (20, 33)):
+        x, y = ((rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype) for _ in range(2))
+        np.testing.assert_allclose(compiled(x, y), f(x, y), rtol=1e-6, strict=True)
+        slope = lw.vjp(lambda x, y=y: f(x, y), x)[1](np.ones_like(f(x, y)))[0]  # by NumPy, op by op
+        np.testing.assert_allclose(pulled(x, y), slope, rtol=1e-6)

@@ -211,3 +211,14 @@ def test_all_that_a_tile_reads_at_once_has_registers(vectors, features, bits, fa
     target = Target("x86_64-unknown-linux-gnu", "x86-64", features, bits)
     for height in heights(target, vectors):
         assert height * vectors + vectors + (factors or height) <= target.vector_registers
+
+
+@pytest.mark.parametrize("shapes", [((5, 7), (7, 4)), ((40, 300), (300, 50)), ((3, 0), (0, 4)), ((2, 6, 33), (33, 9)),
+                                    ((9,), (9, 3)), ((3, 8), (8,)), ((2, 3, 4), (2, 4, 5))], ids=str)
+def test_products_of_truths(shapes):
+    """True where any product is, as NumPy's are."""
+    rng = np.random.default_rng(0)
+    for share in (0.02, 0.5, 1):
+        x, y = (rng.random(s) < share for s in shapes)
+        np.testing.assert_array_equal(lw.jit(lambda x, y: x @ y)(x, y), x @ y, strict=True)
+        np.testing.assert_array_equal(lw.jit(lambda x, y: x.T @ x)(x, y), x.T @ x, strict=True) if x.ndim == 2 else None
