@@ -8,7 +8,9 @@ is not x.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import pairwise
+from operator import eq, le, lt, ne
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from loopwright.ir.graph import Value
 from loopwright.ir.op import Op
 from loopwright.ir.ops import TABLE
 from loopwright.ir.ops.construct import scalar
-from loopwright.ir.types import BF16, COMPLEX, F16, F32, F64, FLOATS, ArrayType
+from loopwright.ir.types import BF16, BOOL, COMPLEX, F16, F32, F64, FLOATS, ArrayType
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,16 @@ def _predicate(m: Rewriter, p: Value, a: Value, b: Value) -> Found:
     return p if first else new("bitwise_not", p)
 
 
+def _of_truths(compare: Callable[[Any, Any], Any], m: Rewriter, x: Value, y: Value) -> Found:
+    """A comparison of truths, as numbers, with one number."""
+    for k, (v, other) in enumerate(((x, y), (y, x))):
+        p, number = operand(m, v, "convert"), constant(m, other)
+        if p is not None and number is not None and p.type.dtype == BOOL:
+            of_false, of_true = (bool(compare(number, n) if k else compare(n, number)) for n in (0, 1))
+            return None if of_false == of_true else p if of_true else new("bitwise_not", p)
+    return None
+
+
 def _is_real(v: Value) -> bool:
     return v.type.dtype not in COMPLEX
 
@@ -185,6 +197,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "min": (lambda m, x, y: when(x is y, x),),                                           # min(x, x) = x
     "fmax": (lambda m, x, y: when(x is y, x),),                                          # fmax(x, x) = x
     "fmin": (lambda m, x, y: when(x is y, x),),                                          # fmin(x, x) = x
+    **{op.__name__: (partial(_of_truths, op),) for op in (eq, ne, lt, le)},              # p != 0 = p, p < 1 = ~p
     "select": (
         lambda m, p, a, b: when(a is b, a),                                              # p ? a : a = a
         _chosen,                                                                         # true ? a : b = a

@@ -17,7 +17,7 @@ from loopwright.lower.target import Target
 
 MOST_OF_SHORT_ROWS = 320  # cost of the code for them: it takes its time to compile, where rows turn out to be short
 FEW_BYTES = 16  # as many elements go through tiles, where lanes of bytes are loaded and stored one by one
-TRUTHS = 8  # elements, from which on the first truth of each row is sought along it
+ALONG = 8  # elements, from which on the first truth of each row is sought along it, and bytes without masks are folded
 ACROSS = 4  # elements that lie along memory, with fewer of which lanes go from row to row where folds go across
 
 
@@ -42,6 +42,8 @@ def short_rows(s: Survey, schedule: Schedule, target: Target) -> list[Instructio
         below = lanes
     elif across_lanes(s, schedule):
         below = ACROSS
+    elif 32 * few > target.vector_bits and not target.has_masks:
+        below = ALONG
     else:
         below = _longest(outer, rows, few, lanes, is_cheap=cost < EXPENSIVE, has_masks=target.has_masks)
     is_long = any(isinstance(n, int) and n >= below for r in folds if isinstance(r.expr, Reduce) for _, n in r.expr.over)
@@ -59,7 +61,7 @@ def _longest(outer: For, rows: Beside, few: int, lanes: int, *, is_cheap: bool, 
         return 4 * few
     monoids = {x.monoid for x in folds}
     if monoids & {"argmax", "argmin"}:
-        return TRUTHS if all(x.body.dtype == BOOL for x in folds) else 2 * lanes
+        return ALONG if all(x.body.dtype == BOOL for x in folds) else 2 * lanes
     if rows.written:
         return 2 * few if has_masks else few
     if monoids <= {"max", "min"}:

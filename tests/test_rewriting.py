@@ -126,6 +126,25 @@ def test_identities(lines, result):
     assert simplify(body(*lines, result="%r")) == expected
 
 
+@pytest.mark.parametrize(("op", "value", "first", "result"), [
+    ("ne", "0", False, "%p"), ("lt", "0", True, "%p"), ("eq", "1", False, "%p"), ("le", "1", True, "%p"),
+    ("eq", "0", False, "%r: bool[n, m] = bitwise_not(%p)"), ("lt", "1", False, "%r: bool[n, m] = bitwise_not(%p)")])
+def test_comparisons_of_truths_with_a_number(op, value, first, result):
+    given = "%c, %a" if first else "%a, %c"
+    lines = ("%a: i64[n, m] = convert(%p) {dtype=i64}", f"%c: i64[n, m] = full() {{value={value}, shape=(n, m), dtype=i64}}",
+             f"%r: bool[n, m] = {op}({given})")
+    expected = body(result=result) if result.count("=") == 0 else body(result, result="%r")
+    assert simplify(body(*lines, result="%r")) == expected
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: x > 0, lambda x: x != 0, lambda x: x == 0, lambda x: x < 1, lambda x: x > 0, lambda x: x >= 1, lambda x: x > 1,
+    lambda x: x == 2, lambda x: x < np.nan, lambda x: x != np.nan, lambda x: x < 1.5, lambda x: x > 0.5, lambda x: x > -1])
+def test_truths_compare_as_numbers(f):
+    x = np.array([True, False])
+    np.testing.assert_array_equal(lw.jit(f)(x), f(x), strict=True)
+
+
 @pytest.mark.parametrize(("value", "to", "made"), [(300, "u8", 44), (-5, "u8", 251), (40_000, "i16", -25_536)])
 def test_a_choice_of_constants_is_made_of_as_many_bits_as_are_kept(value, to, made):
     def lines(dtype, *values):

@@ -66,6 +66,12 @@ class Fold:
         fold.also = tuple([s for s in also if isinstance(s, Store) or s.write or s.buffer in read])
         return fold
 
+    def alone(self) -> Fold:
+        """The fold without what is done beside it."""
+        fold = copy(self)
+        fold.also = ()
+        return fold
+
     def is_nothing(self) -> bool:
         """Whether each point is the identity, and nothing else is done there."""
         nothing = isinstance(e := self.body.expr, Literal) and bool(np.equal(e.value, identity(self.monoid, self.work)))
@@ -314,6 +320,9 @@ class Joint:
 
     def on_one_side(self, turn: Turn, behind: bool) -> Joint:
         return Joint([f.on_one_side(turn, behind) for f in self.folds])
+
+    def alone(self) -> Joint:
+        return Joint([f.alone() for f in self.folds])
 
     def is_nothing(self) -> bool:
         return all(f.is_nothing() for f in self.folds)

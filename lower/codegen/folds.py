@@ -11,18 +11,20 @@ from functools import reduce
 import numpy as np
 
 from loopwright.ir.dims import Extent, product
-from loopwright.ir.loops import Index
+from loopwright.ir.loops import Index, Load, walk
 from loopwright.ir.nest import Prefetch, Reduction, Store, altered
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.context import Context, Value
+from loopwright.lower.codegen.conversions import HALF
 from loopwright.lower.codegen.extremes import Search, searched
-from loopwright.lower.codegen.firsts import first, sought
+from loopwright.lower.codegen.firsts import FEWER, first, sought
 from loopwright.lower.codegen.fold_states import Fold, Joint, State
 from loopwright.lower.codegen.machine import vector_type
 from loopwright.lower.codegen.spans import Span, VectorSpan, masked, vector_spans
 from loopwright.lower.codegen.stretches import turn_of, turned
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Arm, Scope, branch, loop
+from loopwright.lower.passes import WORD
 
 BLOCKS = (16, 16, 16, 16)  # additions in a row: blocks of blocks, blocks, iterations
 COUNTED = 1 << 24  # turns of a loop, whose vectors are counted in 32 bits
@@ -225,12 +227,50 @@ def _rest(context: Context, folding: Fold | Joint, index: Index, span: VectorSpa
     """What the unrolled loop leaves, going on from its state; `place` is where the end of the span is known."""
     wide = altered(context, lanes=lanes, parts=1, vector=index.name)
     state = state or folding.zero(wide)
+    if span.masked and lanes > FEWER and _masks_slowly(context, folding):
+        return _ends(context, folding, index, span, lanes, state)
     kinds = folding.types(wide)
 
     def body(inner: Scope, at: str, now: list[str]) -> list[str]:
         here = wide.bind_index(index.name, at, inner)
         return folding.step(masked(here, index.name, span.end, place) if span.masked else here, now, index.name)
     return loop(context.scope, span.low, span.high, str(lanes), list(zip(kinds, state, strict=True)), body)
+
+
+def _masks_slowly(context: Context, folding: Fold | Joint) -> bool:
+    """Whether what is read would be loaded lane by lane under a mask, and nothing but folded."""
+    if context.kernel.target.has_masks or folding.positions or any(isinstance(x, Store) for x in folding.also):
+        return False
+    read = [x.dtype for e in folding.expressions() for x in walk(e) if isinstance(x, Load)]
+    return any(d.itemsize < WORD for d in read) and not any(d in HALF for d in read)
+
+
+def _ends(context: Context, folding: Fold | Joint, index: Index, span: VectorSpan, lanes: int, state: State) -> State:
+    """What fills no vector, in narrower ones, then point by point, beside the state; nobody asks for memory there."""
+    scope, low, folding = context.scope, span.low, folding.alone()
+    for width in (FEWER, 1):
+        shape = altered(context, lanes=width, parts=1, vector=index.name if width > 1 else None)
+        rest = scope.emit(f"and i64 {scope.emit(f'sub i64 {span.high}, {low}')}, {width - 1}")
+        end = scope.emit(f"sub i64 {span.high}, {rest}")
+
+        def body(inner: Scope, at: str, now: list[str], shape: Context = shape) -> list[str]:
+            return folding.step(shape.bind_index(index.name, at, inner), now, index.name)
+        found = loop(scope, low, end, str(width), list(zip(folding.types(shape), folding.zero(shape), strict=True)), body)
+        nothing = altered(context, lanes=lanes, parts=1)
+        wide = [_among(scope, *x, width, lanes) for x in zip(folding.types(shape), found, folding.types(nothing),
+                                                            folding.zero(nothing), strict=True)]
+        state, low = folding.merge(scope, state, wide, lanes), end
+    return state
+
+
+def _among(scope: Scope, kind: str, value: str, wide: str, others: str, width: int, lanes: int) -> str:
+    """A vector that begins with the lanes of another, or with a number."""
+    if width == 1:
+        return scope.emit(f"insertelement {wide} {others}, {kind} {value}, i32 0")
+    longer = ", ".join(f"i32 {min(k, width - 1)}" for k in range(lanes))
+    value = scope.emit(f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> <{longer}>")
+    order = ", ".join(f"i32 {k if k < width else lanes + k}" for k in range(lanes))
+    return scope.emit(f"shufflevector {wide} {value}, {wide} {others}, <{lanes} x i32> <{order}>")
 
 
 def prefix(context: Context, monoid: str, index: Index, last: Term, body: Term, dtype: np.dtype) -> Value:
