@@ -614,12 +614,13 @@ def test_ends_of_rows_of_every_length(dtype):
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32"])
 def test_folds_of_rows_of_every_length(dtype):
-    f = lw.jit(lambda x: (np.max(x, 1), np.min(x, 1), np.any(x, 1), np.all(x > 1, 1), np.sum(x, 1), np.count_nonzero(x, axis=1)))
+    def folds(x):
+        return np.max(x, 1), np.min(x, 1), np.any(x, 1), np.all(x > 1, 1), np.sum(x, 1), np.count_nonzero(x, axis=1)
+    f = lw.jit(folds)
     rng = np.random.default_rng(0)
     for n in (*range(1, 42), 47, 63, 64, 65, 100, 257):
         x = rng.integers(-3 if dtype[0] == "i" else 0, 9, (5, n)).astype(dtype)
-        want = np.max(x, 1), np.min(x, 1), np.any(x, 1), np.all(x > 1, 1), np.sum(x, 1), np.count_nonzero(x, axis=1)
-        for got, expected in zip(f(x), want, strict=True):
+        for got, expected in zip(f(x), folds(x), strict=True):
             np.testing.assert_array_equal(got, expected)
         for g in (np.max, np.any):
             np.testing.assert_array_equal(lw.jit(lambda x, g=g: g(x, 1))(x), g(x, 1))
