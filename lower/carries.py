@@ -98,10 +98,10 @@ class InPlace:
 
 
 class Padded:
-    """A vector that the body sees with more elements, as many as a register has: on the stack, as a small one."""
+    """A vector that the body sees with more elements, as many as registers hold: on the stack, as a small one."""
 
-    def __init__(self, cut: Cut, inner: Value, frame: Frame, v: Value, initial: str,
-                 result: str, spare: str, trips: str | None) -> None:
+    def __init__(self, cut: Cut, inner: Value, frame: Frame, v: Value, initial: str, result: str, spare: str,
+                 trips: str | None) -> None:
         self.cut, self.frame, self.v, self.inner, self.result = cut, frame, v, inner, result
         self.now, self.following = padded(frame, v, inner, initial), frame.stack(bytes_of(inner))
 

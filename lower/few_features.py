@@ -3,9 +3,9 @@ other code for them, chosen when sizes are known.
 
 Tiles have lanes along features, many of which would be empty. Code with lanes along the rows of a window is better where these
 rows fill vectors: for up to four features from eight elements on, up to 20 from 40 on. Few channels are better read where they
-lie than copied to tiles. Windows of 3x3 need a quarter of the
-multiplications in Winograd's form, which is not as accurate: programs with `fast_math` have it, see decision 041. All are
-hand-written. Patches are one product (`patches.py`). Of channels apart see `groupwise.py`.
+lie than copied to tiles. Windows of 3x3 need a quarter of the multiplications in Winograd's form, which is not as accurate:
+programs with `fast_math` have it, see decision 041. All are hand-written. Patches are one product (`patches.py`). Of channels
+apart see `groupwise.py`.
 
 Guarantees: the same results, up to the order in which sums add; of Winograd's form, up to the rounding of its tiles.
 """
