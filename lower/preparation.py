@@ -108,9 +108,10 @@ def prepare(g: Graph, blas: bool, match: Match = match_gemm) -> Graph:
 
 def _as_numbers(n: Node) -> list[Node]:
     """A product of matrices of truths as one of numbers, which the library makes: it is true where their sum is not zero."""
+    if n.op is not dot_general or n.outputs[0].type.dtype != BOOL:
+        return [n]
     made, operands, a = n.outputs[0], n.inputs, n.attrs
-    if n.op is not dot_general or made.type.dtype != BOOL or not a["contract"] \
-            or any(v.type.rank <= len(a["contract"]) + len(a["batch"]) for v in operands):
+    if not a["contract"] or any(v.type.rank <= len(a["contract"]) + len(a["batch"]) for v in operands):
         return [n]
     *wide, total = (Value(ArrayType(v.type.shape, F32)) for v in (*operands, made))
     numbers = [Node(convert, (v,), {"dtype": F32, "weak": False}, (x,), (), n.source)
