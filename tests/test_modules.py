@@ -2,8 +2,8 @@
 or an error that names the kernel and the instruction."""
 import ctypes
 import importlib.util
-import sys
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
