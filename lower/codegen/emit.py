@@ -60,7 +60,7 @@ from loopwright.lower.codegen.runs import Updates
 from loopwright.lower.codegen.scratch import with_scratch
 from loopwright.lower.codegen.shares import is_outermost, rows_of, shares, shares_of_rows
 from loopwright.lower.codegen.sharing import Given, Inside, fold_shared
-from loopwright.lower.codegen.spans import VectorSpan, by_width, cover, narrowing, short_spans, vector_spans
+from loopwright.lower.codegen.spans import VectorSpan, by_width, cover, masks_slowly, narrowing, short_spans, vector_spans
 from loopwright.lower.codegen.streams import fence, is_past, past_caches
 from loopwright.lower.codegen.stretches import has_stretches, in_stretches
 from loopwright.lower.codegen.tensors import block_span, contract, padded, panel_of, parts, stretch, unit_count
@@ -71,7 +71,6 @@ from loopwright.lower.codegen.whiles import repeated
 from loopwright.lower.codegen.work import maths_weight
 from loopwright.lower.fusing import accesses, writes
 from loopwright.lower.lanes import may_raise
-from loopwright.lower.passes import WORD
 from loopwright.lower.runtime.later import CHOSEN, amx_of, far_of, past_of, place_of, short_of
 from loopwright.lower.short_rows import beside
 from loopwright.lower.target import Target
@@ -353,12 +352,9 @@ class Generator(Outlines):
             over(context, spans)
 
     def _masks_slowly(self, statement: For, context: Context) -> bool:
-        """Whether elements that fill no vector are soonest done without masks: where each lane is loaded and stored by itself,
-        unless it is converted, which takes longer for one, or much is computed."""
-        if self.target.has_masks or maths_weight(statement.body):
-            return False
-        short = {d.kind for b, _ in accesses(statement.body) if (d := context.kernel.buffers[b].dtype).itemsize < WORD}
-        return bool(short) and "f" not in short
+        """Whether elements that fill no vector are soonest done without masks, since little is computed of them."""
+        dtypes = [context.kernel.buffers[b].dtype for b, _ in accesses(statement.body)]
+        return masks_slowly(self.target, dtypes) and not maths_weight(statement.body)
 
     def _registers(self, stored: set[int], lanes: int) -> int:
         """How many vectors of a loop fill a register: several where they are short, as memory gives them. `stored`: bytes of

@@ -15,16 +15,14 @@ from loopwright.ir.loops import Index, Load, walk
 from loopwright.ir.nest import Prefetch, Reduction, Store, altered
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.context import Context, Value
-from loopwright.lower.codegen.conversions import HALF
 from loopwright.lower.codegen.extremes import Search, searched
 from loopwright.lower.codegen.firsts import FEWER, first, sought
 from loopwright.lower.codegen.fold_states import Fold, Joint, State
 from loopwright.lower.codegen.machine import vector_type
-from loopwright.lower.codegen.spans import Span, VectorSpan, masked, vector_spans
+from loopwright.lower.codegen.spans import Span, VectorSpan, masked, masks_slowly, vector_spans
 from loopwright.lower.codegen.stretches import turn_of, turned
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Arm, Scope, branch, loop
-from loopwright.lower.passes import WORD
 
 BLOCKS = (16, 16, 16, 16)  # additions in a row: blocks of blocks, blocks, iterations
 COUNTED = 1 << 24  # turns of a loop, whose vectors are counted in 32 bits
@@ -239,10 +237,9 @@ def _rest(context: Context, folding: Fold | Joint, index: Index, span: VectorSpa
 
 def _masks_slowly(context: Context, folding: Fold | Joint) -> bool:
     """Whether what is read would be loaded lane by lane under a mask, and nothing but folded."""
-    if context.kernel.target.has_masks or folding.positions or any(isinstance(x, Store) for x in folding.also):
-        return False
     read = [x.dtype for e in folding.expressions() for x in walk(e) if isinstance(x, Load)]
-    return any(d.itemsize < WORD for d in read) and not any(d in HALF for d in read)
+    is_alone = not folding.positions and not any(isinstance(x, Store) for x in folding.also)
+    return is_alone and masks_slowly(context.kernel.target, read)
 
 
 def _ends(context: Context, folding: Fold | Joint, index: Index, span: VectorSpan, lanes: int, state: State) -> State:

@@ -4,8 +4,10 @@ Guarantees: the spans of a stretch are its positions, each once, in order.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+
+import numpy as np
 
 from loopwright.ir.dims import Extent
 from loopwright.ir.nest import For, altered
@@ -13,8 +15,11 @@ from loopwright.ir.types import BOOL, I64
 from loopwright.lower.codegen.arithmetic import Lanes
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.context import Context, Mask, Value, splat_register
+from loopwright.lower.codegen.conversions import HALF
 from loopwright.lower.codegen.machine import vector_type
 from loopwright.lower.codegen.text import Carried, Scope, alone, branch, loop
+from loopwright.lower.passes import WORD
+from loopwright.lower.target import Target
 
 FEWEST = 4  # lanes of vectors for what filled none
 Span = tuple[str, str]  # from one position to before another
@@ -55,6 +60,13 @@ def vector_spans(context: Context, span: Extent | Span, lanes: int, unroll: int,
         spans.append(VectorSpan(main, single, 1))
         main = single
     return [*spans, VectorSpan(main, high, 1, high, masked=True)]
+
+
+def masks_slowly(target: Target, dtypes: Iterable[np.dtype]) -> bool:
+    """Whether some of these are loaded and stored lane by lane under a mask, and none is converted, which takes longer for one
+    than for a vector."""
+    short = {d for d in dtypes if d.itemsize < WORD}
+    return not target.has_masks and bool(short) and short.isdisjoint(HALF)
 
 
 def narrowing(spans: Sequence[VectorSpan], lanes: int, place: Scope) -> list[VectorSpan]:
