@@ -28,6 +28,7 @@ from loopwright.lower.fusing import by_rows
 from loopwright.lower.passes import MOST_JOINED
 
 ROWS = 8  # folded in registers: so many lines at a distance have places of their own in any first cache
+OUTER_ROWS = 32  # where no lines of rows are read: an inner loop that ends costs about twelve cycles
 WIDE = 256  # columns from which on the code goes through these without a loop: each load goes along a row of its own then
 BLOCKS = (64, 32)  # blocks of rows, blocks of those: additions in a row
 BYTES = 1 << 15  # of the accumulators of the first level
@@ -77,7 +78,7 @@ class _Stripes:
         folds = [Fold(context, e.monoid, kernel.terms.of(b), e.dtype, ()) for e, b in zip(joined, bodies, strict=True)]
         folding = Joint(folds)
         is_outer = not any(_goes_both_ways(y, index, self.name) for b in bodies for y in walk(b))
-        together = 1 if _has_formulas(bodies) and not is_outer else ROWS
+        together = OUTER_ROWS if is_outer else 1 if _has_formulas(bodies) else ROWS
         sizes = _sizes(joined[0], together) if folding.cascades else ()
         kinds = tuple(kind for f in folds for kind in (register_type(f.work), *(["i64"] if f.positions else [])))
         places = [_stored(kind) for kind in kinds]

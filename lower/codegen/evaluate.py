@@ -5,6 +5,8 @@ What loads, loops or can raise leaves a loop only as far as a scope that runs ex
 """
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from loopwright.ir.loops import (
@@ -22,8 +24,8 @@ from loopwright.ir.loops import (
     walk,
     whole_number,
 )
-from loopwright.ir.types import BOOL, I64
-from loopwright.lower.codegen.arithmetic import emitter, whole_power
+from loopwright.ir.types import BOOL, FLOATS, I64
+from loopwright.lower.codegen.arithmetic import FORMULAS, Emit, Lanes, emitter, whole_power
 from loopwright.lower.codegen.constants import constant_text
 from loopwright.lower.codegen.context import (
     Context,
@@ -41,6 +43,7 @@ from loopwright.lower.codegen.folds import fold, prefix
 from loopwright.lower.codegen.machine import register_type, vector_type
 from loopwright.lower.codegen.memory import load
 from loopwright.lower.codegen.narrowing import bound_of
+from loopwright.lower.codegen.pairs import fill_two, halves, joined
 from loopwright.lower.codegen.quotients import BY_ONE
 from loopwright.lower.codegen.searching import partition_point
 from loopwright.lower.codegen.spans import first_lanes
@@ -162,10 +165,23 @@ def _apply(context: Context, term: Term, fn: str, dtype: np.dtype) -> Value:
     if fn == "power" and dtype.kind == "i":
         scope = context.scope.climb(scope.depth)
         _refuse_negative(context, scope, args[1])
-    emit = emitter(fn, args[0].dtype, apart=context.kernel.maths_apart)
+    apart = context.kernel.maths_apart
+    emit = emitter(fn, args[0].dtype, apart=apart)
     at = context.writer(args[0].dtype, scope, lanes)
-    registers = tuple(emit(at, *(_register(a, part, lanes) for a in args)) for part in range(parts))
-    return Value(registers, dtype, lanes, scope)
+    each = [[_register(a, part, lanes) for a in args] for part in range(parts)]
+    is_formula = fn in FORMULAS and args[0].dtype in FLOATS and not apart
+    if is_formula and parts % 2 == 0 and fill_two(2 * lanes, at.machine.bits, at.target):
+        return Value(_in_pairs(at, emit, each), dtype, lanes, scope)
+    return Value(tuple([emit(at, *operands) for operands in each]), dtype, lanes, scope)
+
+
+def _in_pairs(at: Lanes, emit: Emit, each: list[list[str]]) -> tuple[str, ...]:
+    """A formula of the operands of each part, two parts at once."""
+    wide, found = replace(at, lanes=2 * at.lanes), list[str]()
+    for k in range(0, len(each), 2):
+        operands = [joined(at.machine, both) for both in zip(each[k], each[k + 1], strict=True)]
+        found += halves(at.machine, emit(wide, *operands))
+    return tuple(found)
 
 
 def _places(context: Context, term: Term) -> Value | None:

@@ -84,7 +84,7 @@ def _read(m: Machine, element: str, name: str, index: str) -> str:
     kind = f"<{m.lanes} x {element}>"
     end = f"v{m.lanes}{element if element.startswith('i') else f'f{m.bits}'}.v{m.lanes}p0"
     return m.scope.call(kind, f"llvm.masked.gather.{end}", [
-        (f"<{m.lanes} x ptr>", where), ("i32", str(m.bits // 8)), (m.mask_type, constant_text(True, "i1", m.lanes)),
+        (f"<{m.lanes} x ptr>", where), ("i32", str(m.bits // 8)), (f"<{m.lanes} x i1>", constant_text(True, "i1", m.lanes)),
         (kind, "zeroinitializer")])
 
 

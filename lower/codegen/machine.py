@@ -367,7 +367,7 @@ class Machine:
     @property
     def wide(self) -> Machine:
         """The same lanes in f64."""
-        return Machine(self.scope, 64, self.lanes, self.target, self.flags)
+        return replace(self, bits=64)
 
     def widen(self, a: str) -> str:
         return self.scope.emit(f"fpext {self.float_type} {a} to {self.wide.float_type}")
@@ -385,7 +385,7 @@ class Machine:
         kind = self.float_type
 
         def replaced(scope: Scope) -> list[tuple[str, str]]:
-            inner = Machine(scope, self.bits, self.lanes, self.target, self.flags)
+            inner = replace(self, scope=scope)
             return [(kind, inner.select(mask, unusual(inner), usual))]
         return branch(self.scope, self.any(mask), replaced, None, [(kind, usual)], rare=True)[0]
 
@@ -401,7 +401,7 @@ class Machine:
     def repeat(self, floats: list[str], body: Callable[[Machine, list[str]], tuple[str, list[str]]]) -> list[str]:
         """do (mask, floats) = body(machine, floats) while any lane of mask."""
         def step(scope: Scope, now: list[str]) -> tuple[str, list[str]]:
-            inner = Machine(scope, self.bits, self.lanes, self.target, self.flags)
+            inner = replace(self, scope=scope)
             mask, new = body(inner, now)
             return inner.any(mask), new
         return repeat(self.scope, [(self.float_type, x) for x in floats], step)
