@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from loopwright.lower.codegen import few_numbers, long_sums, small, squares
 from loopwright.lower.codegen.interleaving import product
-from loopwright.lower.codegen.product_sizes import Cases
+from loopwright.lower.codegen.library_products import LINES
+from loopwright.lower.codegen.product_sizes import Cases, Test
 from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch
 from loopwright.lower.runtime.pool_text import THRESHOLD
@@ -77,10 +78,12 @@ class Whole:
     def _several(self, scope: Scope) -> Carried:
         made = self.product
         own = self._is_one_of(scope, [*made.ways, *made.of_copies, *made.together])
-        if made.in_blocks:  # few large ones share themselves out
-            some = scope.emit(f"icmp sge i64 %batch, {MATRICES}")
-            some = scope.emit(f"and i1 {some}, {made.holds(scope, [[('mn', 'sle', SHARED)]])}")
-            own = scope.emit(f"or i1 {own}, {some}")
+        if made.in_blocks or made.shares_library:  # few large ones share themselves out
+            enough: Test = "batch", "sge", MATRICES
+            cases: Cases = [[enough, ("mn", "sle", SHARED)]]
+            if not made.in_blocks:
+                cases = [[*cases[0], *made.not_huge], [("m", "sle", LINES), ("n", "sle", LINES), *made.not_huge]]
+            own = scope.emit(f"or i1 {own}, {made.holds(scope, cases)}")
         if made.may_square:  # what is made by half is made where it is
             own = scope.emit(f"or i1 {own}, {made.is_square(scope)}")
         branch(scope, own, partial(self._shared, kind="some", count="%batch", work=("%m", "%n")), self._alone)
