@@ -28,7 +28,7 @@ from loopwright.lower.fusing import by_rows
 from loopwright.lower.passes import MOST_JOINED
 
 ROWS = 8  # folded in registers: so many lines at a distance have places of their own in any first cache
-OUTER_ROWS = 32  # where no lines of rows are read: an inner loop that ends costs about twelve cycles
+OUTER_ROWS = 64  # where no lines of rows are read: an inner loop that ends costs about twelve cycles
 WIDE = 256  # columns from which on the code goes through these without a loop: each load goes along a row of its own then
 BLOCKS = (64, 32)  # blocks of rows, blocks of those: additions in a row
 BYTES = 1 << 15  # of the accumulators of the first level

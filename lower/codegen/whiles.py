@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from loopwright.ir.loops import Expr, Load, walk_all
+from loopwright.ir.loops import Apply, Expr, Literal, Load, Local, walk_all
 from loopwright.ir.nest import While, altered
 from loopwright.ir.types import BOOL
 from loopwright.lower.codegen.context import Context, Mask, Value, active_only, any_part
@@ -58,14 +58,15 @@ def _trips(context: Context, statement: While, kinds: Sequence[str], started: St
         here = _bound(_narrowed(context.at(inner), active), inner, statement, state)
         for loop in statement.body:
             here = repeated(here, loop)
-        new = [_spread(here, x) for x in statement.following]
 
-        def stays(kind: str, old: tuple[str, ...], now: tuple[str, ...], end: str | None) -> tuple[str, ...]:
-            if end is None or here.mask is None:
-                return now
-            return tuple([inner.emit(f"select {masks.bits} {a}, {kind} {y}, {kind} {x}")
-                          for a, x, y in zip(active, old, now, strict=True)])
-        state = list(map(stays, kinds, state, new, statement.ends))
+        def following(x: Expr, kind: str, old: tuple[str, ...], name: str, end: str | None) -> tuple[str, ...]:
+            stays = end is not None and here.mask is not None
+            if stays and kind == masks.kind and not masks.are_bits and _counts(x, name):
+                return tuple([inner.emit(f"sub {kind} {y}, {m}") for y, m in zip(old, kept, strict=True)])
+            new = _spread(here, x)
+            return tuple([inner.emit(f"select {masks.bits} {a}, {kind} {y}, {kind} {z}")
+                          for a, y, z in zip(active, new, old, strict=True)]) if stays else new
+        state = list(map(following, statement.following, kinds, state, statement.names, statement.ends))
         on = masks.kept(inner, _spread(_bound(here, inner, statement, state), statement.condition))
         return state, masks.both(inner, kept, on)
 
@@ -125,6 +126,11 @@ def _fixed_loads(context: Context, statement: While) -> list[Term]:
 
 def _grouped(registers: Sequence[str], parts: int) -> State:
     return [tuple(registers[k:k + parts]) for k in range(0, len(registers), parts)]
+
+
+def _counts(x: Expr, name: str) -> bool:
+    """Whether what follows a number of the state is the number past it: the one less a mask of ones."""
+    return isinstance(x, Apply) and x.fn == "add" and x.args == (Local(name, x.dtype), Literal(1, x.dtype))
 
 
 def _spread(context: Context, x: Expr) -> tuple[str, ...]:
