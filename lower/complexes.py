@@ -256,9 +256,16 @@ def _side_by_side(*xs: Ref, axis: int) -> Ref:
     return reshape(found, shape=(*found.shape[:-1], len(xs), 2))
 
 
+def _broadcast(x: Known, shape: Shape, axes: tuple[int, ...]) -> Known:
+    """Rows that lie in an array are there again as they lie; single numbers, side by side, by their parts."""
+    if isinstance(x, Whole) and len(shape) - 1 in axes:
+        return whole(broadcast(x.pairs, shape=(*shape, 2), axes=(*axes, len(shape))))
+    return _BROADCAST_OF_EACH(x, shape=shape, axes=axes)
+
+
 _MOVES: dict[Op, Callable[..., Ref]] = {
     structural.reshape: _reshaped, structural.slice_: _cut, structural.concatenate: _side_by_side}
-_SUM_OF_EACH = _each(reduce_sum)
+_SUM_OF_EACH, _BROADCAST_OF_EACH = _each(reduce_sum), _each(broadcast)
 RULES: dict[Op, Rule] = {
     arithmetic.add: lambda x, y: x + y,
     arithmetic.sub: lambda x, y: x - y,
@@ -279,9 +286,9 @@ RULES: dict[Op, Rule] = {
     selection.convert: _convert,
     construct.full: _full,
     construct.iota: _iota,
-    reduce_sum: _reduce_sum,
+    reduce_sum: _reduce_sum, broadcast: _broadcast,
     **{op: _as_they_lie(op, move) for op, move in _MOVES.items()},
-    **{op: _each(op) for op in (broadcast, reductions.cumsum, windows.overlap_add, indexing.scatter, indexing.scatter_add)},
+    **{op: _each(op) for op in (reductions.cumsum, windows.overlap_add, indexing.scatter, indexing.scatter_add)},
     structural.transpose: products.transpose, structural.pad: _filling(pad), windows.windows: _filling(windows.windows),
     indexing.gather: _gather,
     contraction.dot_general: products.dot_general, convolution.conv: products.bilinear(convolution.conv),
