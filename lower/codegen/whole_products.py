@@ -1,6 +1,7 @@
 """Products of a batch, or one, shared out to threads: by matrices, by terms, by rows or by columns, as their sizes are.
 
-Guarantees: what is little is made where it is; so are blocks and the library's products, which share themselves out.
+Guarantees: what is little is made where it is; so are blocks and the library's products, which share themselves out, but
+those of a batch of many, or that would be one part each.
 """
 from __future__ import annotations
 
