@@ -35,6 +35,7 @@ SHORT = 256  # numbers of a row, of no more than which several are added up at o
 PAGE, APART = 4096, 192  # bytes; rows, with more of which results whole pages apart, in few sets of a cache, are made in blocks
 Test = tuple[str, str, int]  # a size (mn, nk, mnk: a product; page: the columns past whole pages), how it compares, with what
 Cases = list[list[Test]]  # all tests of one of which hold
+NOT_HUGE: Test = "mnk", "slt", 1 << 29  # copies for each thread's part of more take longer than the library's threads spin
 Way = tuple[Cases, str]  # when, and what then multiplies: small, chunks, in_order, dots, turned or by_vector
 
 

@@ -53,7 +53,7 @@ from loopwright.lower.codegen import (
 )
 from loopwright.lower.codegen.interleaving import product
 from loopwright.lower.codegen.machine import ATTRIBUTES, memory_type
-from loopwright.lower.codegen.product_sizes import TILED, Cases, Sizes, Test, Way, has_few_rows, holds
+from loopwright.lower.codegen.product_sizes import NOT_HUGE, TILED, Cases, Sizes, Way, has_few_rows, holds
 from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch, loop
 from loopwright.lower.codegen.tile_unit import fill_tiles
@@ -63,7 +63,6 @@ from loopwright.lower.target import Target
 
 FORMS = tuple((left, right) for left in (False, True) for right in (False, True))  # whether each side is stored transposed
 LITTLE = 1 << 16  # multiplications, for which the library copies what it needs
-HUGE = 1 << 29  # multiplications: copies for each thread's part would take longer than the library's threads spin
 TINY = 64  # numbers of a right side that is soon turned, for as many rows
 Code = Callable[[Scope, list[str], str], None]  # places, rows
 Columns = Callable[[Scope, list[str], str, tuple[str, str]], None]  # and from which column to which
@@ -128,7 +127,6 @@ class Product:
         self.name, self.bytes, self.lanes = name_of(dtype, form, self.kind), dtype.itemsize, target.lanes(dtype)
         self.declarations, self.constants = declarations, constants
         self.shares_library, self.has_huge = has_own(dtype, target), not has_blocks(dtype, target)
-        self.not_huge: list[Test] = [("mnk", "slt", HUGE)] if self.has_huge else []
         self.panel = small.widest(target) * self.lanes
         self.may_square = has_own(dtype, target) and form[0] != form[1] and self.kind == "product"
         self.in_blocks = has_blocks(dtype, target) and self.kind != "apart"
@@ -411,7 +409,7 @@ class Product:
             inner.run(self.gemm, [*given, ("i32", str(MOST))])
             return ()
         if self.shares_library and self.has_huge:
-            branch(scope, self.holds(scope, [self.not_huge]), in_parts, by_its_threads)
+            branch(scope, self.holds(scope, [[NOT_HUGE]]), in_parts, by_its_threads)
         else:
             (in_parts if self.shares_library else by_its_threads)(scope)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from loopwright.lower.codegen import few_numbers, long_sums, small, squares
 from loopwright.lower.codegen.interleaving import product
 from loopwright.lower.codegen.library_products import LINES
-from loopwright.lower.codegen.product_sizes import Cases, Test
+from loopwright.lower.codegen.product_sizes import NOT_HUGE, Cases, Test
 from loopwright.lower.codegen.small import element
 from loopwright.lower.codegen.text import Carried, Function, Scope, branch
 from loopwright.lower.runtime.pool_text import THRESHOLD
@@ -24,6 +24,7 @@ LEAST_ROWS = 24  # that a thread takes
 WIDE, HIGH = 192, 128  # columns that threads share out evenly; rows for which each of them may as well read all columns
 TALL, BROAD = 1024, 256  # rows that threads share out as they lie, unless each has few columns of a side that is not turned
 MATRICES, SHARED = 8, 1 << 18  # products with no more results, no fewer of which threads take whole
+ONE_PART: list[Test] = [("m", "sle", LINES), ("n", "sle", LINES)]  # of what the library makes
 
 
 class Whole:
@@ -79,11 +80,10 @@ class Whole:
     def _several(self, scope: Scope) -> Carried:
         made = self.product
         own = self._is_one_of(scope, [*made.ways, *made.of_copies, *made.together])
-        if made.in_blocks or made.shares_library:  # few large ones share themselves out
-            enough: Test = "batch", "sge", MATRICES
-            cases: Cases = [[enough, ("mn", "sle", SHARED)]]
-            if not made.in_blocks:
-                cases = [[*cases[0], *made.not_huge], [("m", "sle", LINES), ("n", "sle", LINES), *made.not_huge]]
+        if made.in_blocks or made.has_huge:  # few large ones share themselves out
+            cases: Cases = [[("batch", "sge", MATRICES), ("mn", "sle", SHARED)]]
+            if made.has_huge:
+                cases = [[*case, NOT_HUGE] for case in (*cases, ONE_PART)]
             own = scope.emit(f"or i1 {own}, {made.holds(scope, cases)}")
         if made.may_square:  # what is made by half is made where it is
             own = scope.emit(f"or i1 {own}, {made.is_square(scope)}")
