@@ -30,8 +30,8 @@ from loopwright.lower.codegen.machine import (
     suffix,
     vector_type,
 )
-from loopwright.lower.codegen.pairs import Pair, fill_two
 from loopwright.lower.codegen.text import Scope, repeat
+from loopwright.lower.codegen.two_vectors import TwoVectors, fill_two
 from loopwright.lower.target import Target
 
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -109,7 +109,7 @@ def _float(function: Callable[..., str]) -> Emit:
 def _formula(function: Callable[..., str]) -> Emit:
     """The same as it is written, with `fast_math`, too: sums that keep what others lose would be 0 in another order."""
     def plain(m: Machine, *args: str) -> str:
-        machine = Pair if fill_two(m.lanes, m.bits, m.target) else Machine
+        machine = TwoVectors if fill_two(m.lanes, m.bits, m.target) else Machine
         return function(machine(m.scope, m.bits, m.lanes, m.target), *args)
     return _float(plain)
 

@@ -43,12 +43,12 @@ from loopwright.lower.codegen.folds import fold, prefix
 from loopwright.lower.codegen.machine import register_type, vector_type
 from loopwright.lower.codegen.memory import load
 from loopwright.lower.codegen.narrowing import bound_of
-from loopwright.lower.codegen.pairs import fill_two, halves, joined
 from loopwright.lower.codegen.quotients import BY_ONE
 from loopwright.lower.codegen.searching import partition_point
 from loopwright.lower.codegen.spans import first_lanes
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Arm, Carried, Scope, branch, deepest
+from loopwright.lower.codegen.two_vectors import fill_two, halves, joined
 
 
 def evaluate(context: Context, term: Term) -> Value:
@@ -171,11 +171,11 @@ def _apply(context: Context, term: Term, fn: str, dtype: np.dtype) -> Value:
     each = [[_register(a, part, lanes) for a in args] for part in range(parts)]
     is_formula = fn in FORMULAS and args[0].dtype in FLOATS and not apart
     if is_formula and parts % 2 == 0 and fill_two(2 * lanes, at.machine.bits, at.target):
-        return Value(_in_pairs(at, emit, each), dtype, lanes, scope)
+        return Value(_two_at_once(at, emit, each), dtype, lanes, scope)
     return Value(tuple([emit(at, *operands) for operands in each]), dtype, lanes, scope)
 
 
-def _in_pairs(at: Lanes, emit: Emit, each: list[list[str]]) -> tuple[str, ...]:
+def _two_at_once(at: Lanes, emit: Emit, each: list[list[str]]) -> tuple[str, ...]:
     """A formula of the operands of each part, two parts at once."""
     wide, found = replace(at, lanes=2 * at.lanes), list[str]()
     for k in range(0, len(each), 2):

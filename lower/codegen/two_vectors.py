@@ -19,7 +19,7 @@ def fill_two(lanes: int, bits: int, target: Target) -> bool:
 
 
 @dataclass(frozen=True)
-class Pair(Machine):
+class TwoVectors(Machine):
     """Two registers of lanes; masks are integers, -1 where they hold."""
 
     def compare(self, relation: str, a: str | float, b: str | float) -> str:
@@ -63,12 +63,12 @@ class Pair(Machine):
 
 
 def joined(m: Machine, parts: Sequence[str]) -> str:
-    """Two vectors as one of a pair's."""
+    """Two vectors as one, of both."""
     return m.shuffled(parts[0], parts[1], m.float_type, range(2 * m.lanes))
 
 
-def halves(m: Machine, pair: str) -> tuple[str, str]:
-    """The two vectors of a pair's."""
+def halves(m: Machine, both: str) -> tuple[str, str]:
+    """The two vectors of what is of both."""
     kind = vector_type(m.element, 2 * m.lanes)
-    low, high = (m.shuffled(pair, "poison", kind, range(k, k + m.lanes)) for k in (0, m.lanes))
+    low, high = (m.shuffled(both, "poison", kind, range(k, k + m.lanes)) for k in (0, m.lanes))
     return low, high
