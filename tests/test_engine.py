@@ -10,6 +10,7 @@ import pytest
 import loopwright as lw
 from loopwright.lower.runtime import emission, engine
 from loopwright.lower.runtime.cache import assembled
+from loopwright.lower.runtime.lazy import LLVM_LOCK
 from loopwright.lower.runtime.parts import parts, quickly
 from loopwright.lower.target import Target, host_target
 from tests.forking import check_in_child, needs_fork, of_threads
@@ -186,6 +187,18 @@ def test_many_libraries_live_and_go():
     del libraries
     gc.collect()
     assert len(engine._loaded) <= held - count + 1 and run(last, 1) == 2
+
+
+def test_what_goes_while_another_thread_compiles_does_not_wait_for_it():
+    """The collector may run in a thread that compiles for the one that holds the lock, and waits for it."""
+    library = loaded(adding(1))
+    number = int(library._token)
+    with LLVM_LOCK:
+        thread = threading.Thread(target=library.__setattr__, args=("_token", None))
+        thread.start()
+        thread.join(60)
+        assert not thread.is_alive() and number in engine._loaded
+    assert number not in engine._loaded
 
 
 def test_threads_compile():

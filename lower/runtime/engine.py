@@ -7,12 +7,13 @@ from __future__ import annotations
 import atexit
 import itertools
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from loopwright.lower.runtime.emission import CAREFULLY, QUICKLY, Job, object_files, parsed, target_machine
 from loopwright.lower.runtime.lazy import LLVM_LOCK, assembled_each, llvm
+from loopwright.lower.runtime.locks import DeferringLock
 from loopwright.lower.runtime.parts import Parts, parts
 from loopwright.lower.runtime.threads import threads
 from loopwright.lower.target import Target, host_target
@@ -114,17 +115,20 @@ def _assembly_of(job: Job, target: Target) -> str:
         return str(target_machine(target, level).emit_assembly(module))
 
 
+def _unload(number: int, loaded: dict[int, tuple[Any, Any]] = _loaded) -> None:
+    tracker, engine = loaded.pop(number)
+    tracker.close()  # before the last reference to its engine goes
+    del engine
+
+
 class _Token(int):
     """Unloads a library when the last reference to it is gone. An int is no container, so the garbage collector never
     finalises it while finalisers of the same cycle may still call the code."""
 
     __slots__ = ()
 
-    def __del__(self, loaded: dict[int, tuple[Any, Any]] = _loaded, lock: Any = LLVM_LOCK) -> None:
-        with lock:
-            tracker, engine = loaded.pop(int(self))
-            tracker.close()  # before the last reference to its engine goes
-            del engine
+    def __del__(self, unload: Callable[[int], None] = _unload, lock: DeferringLock = LLVM_LOCK) -> None:
+        lock.when_free(unload, int(self))
 
 
 class Library:
