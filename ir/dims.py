@@ -40,7 +40,7 @@ Monomial = tuple[Atom, ...]
 class Dim:
     """A sum of coefficient * product(atoms): terms sorted, no zero coefficient, at least one atom somewhere."""
 
-    __slots__ = ("_hash", "_text", "name", "terms")
+    __slots__ = ("_hash", "_symbols", "_text", "name", "terms")
     terms: tuple[tuple[Monomial, int], ...]
     name: str | None  # of the symbol that it is, if it is one
 
@@ -50,6 +50,7 @@ class Dim:
         atoms, c = terms[0]
         self.name = atoms[0].name if len(terms) == c == len(atoms) == 1 and isinstance(atoms[0], Symbol) else None
         self._text: str | None = None  # made when it is first asked for: sizes are put in order by it
+        self._symbols: frozenset[str] | None = None  # and these
 
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is Dim and self._hash == other._hash and self.terms == other.terms)
@@ -242,6 +243,18 @@ def substitute(x: Extent, to: Mapping[str, Extent]) -> Extent:
         return x
     if x.name is not None:  # most sizes are one symbol
         return to.get(x.name, x)
+    if any("(" in name for name in to):  # a call's text
+        return _substitute(x, to)
+    names = symbols_in(x)
+    return _with_sizes(x, tuple([(name, to[name]) for name in names if name in to]))
+
+
+@lru_cache(maxsize=1 << 14)  # the same few sizes, in many graphs
+def _with_sizes(x: Dim, sizes: tuple[tuple[str, Extent], ...]) -> Extent:
+    return _substitute(x, dict(sizes)) if sizes else x
+
+
+def _substitute(x: Dim, to: Mapping[str, Extent]) -> Extent:
     out: Extent = 0
     for atoms, c in x.terms:
         out = out + product(_substitute_atom(a, to) for a in atoms) * c
@@ -288,9 +301,9 @@ def symbols_in(x: Extent) -> frozenset[str]:
     """The names of every symbol in x."""
     if isinstance(x, int):
         return frozenset()
-    if x.name is not None:
-        return frozenset((x.name,))
-    return frozenset().union(*(_symbols_in_atom(a) for atoms, _ in x.terms for a in atoms))
+    if x._symbols is None:
+        x._symbols = frozenset().union(*(_symbols_in_atom(a) for atoms, _ in x.terms for a in atoms))
+    return x._symbols
 
 
 def _symbols_in_atom(a: Atom) -> frozenset[str]:

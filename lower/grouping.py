@@ -65,6 +65,7 @@ class Grouping:
         for n in g.nodes:
             for v in n.inputs:
                 self.users.setdefault(v, []).append(n)
+        self.forms: dict[Node, Form] = {}
         self.updates = self._updates(carried)
         self.results = set(g.results)
         self.tables = {n.inputs[0] for n in g.nodes if n.op is search}
@@ -196,8 +197,11 @@ class Grouping:
         return all(u not in self.lone for u in self.users.get(n.outputs[0], []))
 
     def form(self, n: Node) -> Form:
-        index = tuple(Index(f"i{a}") for a in range(n.outputs[0].type.rank))
-        return Form(reads(n, index, self.fresh)[0], index)
+        known = self.forms.get(n)
+        if known is None:
+            index = tuple([Index(f"i{a}") for a in range(n.outputs[0].type.rank)])
+            known = self.forms[n] = Form(reads(n, index, self.fresh)[0], index)
+        return known
 
     def _readers(self, n: Node) -> list[Group]:
         found: dict[Group, None] = {}

@@ -98,9 +98,9 @@ def survey(region: Graph, columns: int = MOST_INTERLEAVED, channels: int = 0) ->
                 readers[number[side]].append((k, position)) if side in number else None
             stages[k] = Reading(node, Load(0, index, v.type.dtype), readers[k])
             continue
-        expr, _ = reads(node, own, fresh)
+        here = expr, _ = reads(node, own, fresh)
         for position in at.get(v, {}):
-            there, read = reads(node, position, fresh)
+            there, read = here if position == own else reads(node, position, fresh)
             inner.update(x.over[-1][0] for x in walk(there) if isinstance(x, Reduce | Scatter) and x.over)
             along = along or _chooses(there, last)
             for operand, found in read:
