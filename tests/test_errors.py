@@ -2,6 +2,7 @@
 fix runs; and every message names the user's line."""
 import doctest
 import re
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import loopwright as lw
 from loopwright.ir import errors
+from loopwright.tracer import draws
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "errors.md"
 TEXT = DOCUMENT.read_text()
@@ -121,6 +123,28 @@ def test_the_global_random_state_is_watched(draw):
     state = np.random.default_rng(0)
     assert lw.jit(lambda x: (state.normal(), x)[1])(1.0) == 1.0  # a generator of one's own is one's own affair
     assert np.isfinite(lw.grad(lambda x: x * np.random.normal())(1.0))  # drawn anew at every call
+
+
+@pytest.mark.parametrize("draw", [lambda: np.random.normal(), lambda: np.random.seed(0)])
+def test_what_another_thread_draws_is_its_own_affair(draw):
+    """And what a trace draws is refused beside it."""
+    if not isinstance(np.random.get_bit_generator().lock, draws.REENTRANT):
+        pytest.skip("a thread cannot take this NumPy's lock twice")
+    end = threading.Event()
+
+    def loading():
+        while not end.is_set():
+            np.random.rand(50)
+    thread = threading.Thread(target=loading)
+    thread.start()
+    try:
+        for k in range(30):
+            assert lw.jit(lambda x, k=k: np.tanh(x) + k)(0.0) == k
+        with pytest.raises(lw.TraceStateError, match=r"lw\.random"):
+            lw.jit(lambda x: (draw(), x)[1])(1.0)
+    finally:
+        end.set()
+        thread.join()
 
 
 @pytest.mark.parametrize(("f", "error", "said"), [

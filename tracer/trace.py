@@ -6,9 +6,7 @@ compiled (a sealed one) raises when it drew from NumPy's global random state, be
 """
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -16,12 +14,13 @@ import numpy as np
 from loopwright.ir.builder import Builder, Ref, tracing
 from loopwright.ir.collector import collector_paused
 from loopwright.ir.dataclass import dataclass
-from loopwright.ir.errors import ArgumentError, DTypeError, TraceStateError
+from loopwright.ir.errors import ArgumentError, DTypeError
 from loopwright.ir.graph import Graph
 from loopwright.ir.guards import Scope
 from loopwright.ir.source import user_source
 from loopwright.ir.tracebacks import user_frames
 from loopwright.ir.types import SHORT, ArrayType, is_on_device, native
+from loopwright.tracer.draws import without_draws
 from loopwright.tracer.promotion import lift_own
 from loopwright.tracer.pytree import Structure, flatten, paths
 from loopwright.tracer.size import Size
@@ -48,9 +47,13 @@ def trace(f: Callable[[list[Tracer]], Any], types: Sequence[ArrayType], *, concr
     will be compiled, so Python sees no value from outside. owner: that of the parameters (see Tracer). why: whose trace it
     is, for messages ("jit of f").
     """
-    builder = Builder(scope, why)
-    with user_frames(), collector_paused(), _random_state_watched(is_sealed, why), tracing(builder, is_floor, is_sealed):
-        return _traced(f, types, concrete if concrete is not None else [None] * len(types), builder, owner, why)
+    def once() -> Traced:
+        builder = Builder(scope, why)
+        with tracing(builder, is_floor, is_sealed):
+            return _traced(f, types, concrete if concrete is not None else [None] * len(types), builder, owner, why)
+
+    with user_frames(), collector_paused():
+        return without_draws(once, why) if is_sealed else once()
 
 
 def _traced(f: Callable[[list[Tracer]], Any], types: Sequence[ArrayType], concrete: Sequence[Any], builder: Builder,
@@ -108,34 +111,3 @@ def _results(leaves: list[Any], structure: Structure, builder: Builder, why: str
             path = paths(structure, "result")[k]
             raise type(error)(f"{user_source()}: {path} of {why or 'a traced function'}: {error}") from None
     return refs
-
-
-@contextmanager
-def _random_state_watched(watch: bool, why: str) -> Iterator[None]:
-    if not watch:
-        yield
-        return
-    before = _random_state()
-    yield
-    after = _random_state()
-    if after != before and not (before is None and _is_unused(after)):
-        raise TraceStateError(
-            f"{user_source()}: {why or 'a trace'} drew from NumPy's global random state (np.random). The numbers would be "
-            f"compiled in and be the same at every call. Pass random numbers or a key as an argument; lw.random draws "
-            f"from a key inside compiled functions.")
-
-
-def _random_state() -> dict[str, Any] | None:
-    """None while NumPy has not loaded its random numbers, which it does when they are first named: it takes a while."""
-    return _plain(np.random.get_state(legacy=False)) if "numpy.random" in sys.modules else None
-
-
-def _plain(state: Any) -> Any:
-    if isinstance(state, dict):
-        return {k: _plain(v) for k, v in state.items()}
-    return state.tobytes() if isinstance(state, np.ndarray) else state
-
-
-def _is_unused(state: dict[str, Any] | None) -> bool:
-    """Whether nothing was drawn since NumPy seeded the generator."""
-    return state is None or (state["state"]["pos"] == np.random.MT19937().state["state"]["pos"] and not state["has_gauss"])
