@@ -238,6 +238,9 @@ def test_attention_by_name(dtype, groups, has_value):
     check()
 
 
+TESTED = WIDTHS if SCALE > 1 else (max(WIDTHS),)  # the largest tiles, of which registers run out first
+
+
 def tiles_of(x, rows, width):
     """An instruction of a schedule, of half floats with so many rows, and the tiles that rules take with this width."""
     if isinstance(x, InPasses):
@@ -249,11 +252,11 @@ def tiles_of(x, rows, width):
 def test_products_with_and_without_tensor_cores_stay_in_registers(architecture):
     library, made = Library(), []
     for k, n in enumerate(program_by_name(np.dtype(BF16), 2, True)[1].made):
-        for width in WIDTHS if any(isinstance(x, InPasses) for x in n.attrs["schedule"]) else ():
+        for width in TESTED if any(isinstance(x, InPasses) for x in n.attrs["schedule"]) else ():
             schedule = [tiles_of(x, 64, width) for x in n.attrs["schedule"]]
             made.append(emit_cuda(build_nest(n.regions[0], tuple(schedule), f"by_name_{k}_{width}").nest, library))
     _, found = compile_text("\n\n".join([*library.texts.values(), *(k.text for k in made)]), architecture)
-    assert len(found) == 12
+    assert len(found) == 4 * len(TESTED)
     for kernel, r in found.items():
         assert r.stack == 0 and r.spills == 0 and r.registers <= 255 and r.shared <= 48 << 10, (kernel, r)
 
@@ -265,11 +268,11 @@ def test_sums_stay_in_registers(name, dtype, architecture):
     library, made = Library(), []
     for k, n in enumerate(program(name, dtype, False)[1].made):
         for rows in (64,) if dtype == "f2" else (32, 64):
-            for width in WIDTHS:
+            for width in TESTED:
                 schedule = [tiles_of(x, rows, width) for x in n.attrs["schedule"]]
                 made.append(emit_cuda(build_nest(n.regions[0], tuple(schedule), f"slopes_{k}_{rows}_{width}").nest, library))
     ptx, found = compile_text("\n\n".join([*library.texts.values(), *(k.text for k in made)]), architecture)
-    assert len(found) == (9 if dtype == "f2" else 18)
+    assert len(found) == (3 if dtype == "f2" else 6) * len(TESTED)
     for kernel, r in found.items():
         assert r.stack == 0 and r.spills == 0 and r.registers <= 255 and r.shared <= 48 << 10, (kernel, r)
     assert ("mma.sync.aligned.m16n8k16" in ptx) == (dtype == "f2")

@@ -142,8 +142,8 @@ def under_thread_sanitizer(*names):
 def test_races_are_found_and_templates_have_none():
     """Under ThreadSanitizer, to which every fiber is a thread, whatever order they ran in; it leaves at the first race."""
     names = [*TEMPLATES] if SCALE > 1 else [
-        "everything", "rows", "few long rows", "products of halves", "attention", "attention of halves in one pass",
-        "slopes of attention of halves", "added rows", "histogram", "added in any order", "updated in any order"]
+        "everything", "rows", "few long rows", "products of halves", "attention", "added rows", "histogram",
+        "updated in any order"]
     for k in range(0, len(names), 10):  # it counts up to 8128 threads, each fiber of each kernel as one
         done = under_thread_sanitizer(*names[k:k + 10])
         assert done.returncode == 0, done.stderr

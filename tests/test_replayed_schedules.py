@@ -16,7 +16,7 @@ from tests.scale import SCALE
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ELSEWHERE = {f.__name__ for f in starting.WORKLOADS}  # they time fresh interpreters
-LONG = {"pendulum", "digits", "compile_layers", "digits_step"}  # 5 s and more: deep runs replay them
+LONG = {"pendulum", "digits", "compile_layers", "digits_step", "residual", "images", "planes"}  # deep runs replay them
 
 
 def replayed(g: Graph) -> Graph:
