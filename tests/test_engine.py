@@ -1,9 +1,11 @@
 """Text to loaded code: what is refused, what stays loaded, what is found by name."""
 import ctypes
 import gc
+import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -156,6 +158,33 @@ def test_modules_are_compiled_at_a_time():
     assert len(set(files)) == 20
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signal goes to a thread here")
+def test_an_interrupt_is_raised_when_all_threads_have_ended(monkeypatch):
+    """Those of an interrupted compile wrote with the machines of the next, which ended the process."""
+    ended = []
+
+    def slowly(job, target, worker):
+        time.sleep(1)
+        ended.append(worker)
+        return b""
+
+    def interrupt():
+        for _ in range(3):
+            time.sleep(0.1)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    monkeypatch.setattr(emission, "_object_file", slowly)
+    monkeypatch.setattr(emission, "threads", lambda: 2)
+    thread, before = threading.Thread(target=interrupt), signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            emission.object_files([(text, 1) for text in "abcd"], host_target())
+        assert len({*ended}) == len(ended) == 2
+    finally:
+        thread.join()
+        signal.signal(signal.SIGINT, before)
+
+
 def test_imported_functions_and_data():
     cell = ctypes.c_int64(30)
     inner = loaded(adding(5))
@@ -198,6 +227,7 @@ def test_what_goes_while_another_thread_compiles_does_not_wait_for_it():
         thread.start()
         thread.join(60)
         assert not thread.is_alive() and number in engine._loaded
+    loaded(adding(2))
     assert number not in engine._loaded
 
 

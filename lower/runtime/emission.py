@@ -9,9 +9,10 @@ directly: it is LLVM's own function, which modules of unlike contexts, and machi
 from __future__ import annotations
 
 import ctypes
+import itertools
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -23,6 +24,9 @@ from loopwright.lower.target import Target
 CONTROL = "control_"  # how the names of functions of control flow begin
 CAREFULLY, QUICKLY = 1, 0  # levels of code generation
 Job = tuple[str, int]  # text, and the level for it
+
+_workers = itertools.count(1)  # 0 is what calls llvmlite under its lock
+_idle: list[int] = []
 
 
 @cache
@@ -66,33 +70,70 @@ def _tighten(module: Any, machine: Any) -> None:
 def object_files(jobs: Sequence[Job], target: Target) -> list[bytes]:
     """One for each, the longest begun first. RuntimeError as `parsed`."""
     made: dict[Job, bytes] = {}
-    errors: list[Exception] = []
     left = sorted(dict.fromkeys(jobs), key=lambda job: len(job[0]))
 
     def work(worker: int) -> None:
-        while left and not errors:
+        while True:
             try:
                 job = left.pop()
-            except IndexError:  # another was quicker
+            except IndexError:  # there is none, or another was quicker
                 return
-            try:
-                made[job] = _object_file(job, target, worker)
-            except Exception as error:
-                errors.append(error)
+            made[job] = _object_file(job, target, worker)
 
     with LLVM_LOCK:
-        others = [threading.Thread(target=work, args=(k,)) for k in range(1, min(len(left), threads()))]
-        for thread in others:
-            thread.start()
-        try:
+        if (count := min(len(left), threads())) < 2:
             work(0)
-        finally:
-            left.clear()  # after an interrupt
-            for thread in others:
-                thread.join()
+        else:
+            _at_a_time(work, count, left)
+    return [made[job] for job in jobs]
+
+
+def _at_a_time(work: Callable[[int], None], count: int, left: list[Job]) -> None:
+    """Several threads at work until nothing is left. After an error, or an interrupt, they begin nothing, and it is raised when
+    they have ended. This thread only waits: Python may leave a lock of llvmlite's locked in one that an interrupt finds waiting
+    for it, and take a thread for ended whose `join` was interrupted."""
+    active: list[int] = []
+    errors: list[BaseException] = []
+    ended = threading.Lock()
+
+    def run() -> None:
+        with _worker() as worker:
+            active.append(worker)
+            try:
+                work(worker)
+            except BaseException as error:
+                errors.append(error)
+                left.clear()
+            finally:
+                active.remove(worker)
+        with suppress(RuntimeError):  # another has told it
+            ended.release()
+
+    waiting = [threading.Thread(target=run) for _ in range(count)]
+    while left or active:
+        try:
+            if waiting:
+                waiting.pop().start()
+            else:
+                ended.acquire(timeout=0.1)
+        except BaseException as error:
+            errors.append(error)
+            left.clear()
     if errors:
         raise errors[0]
-    return [made[job] for job in jobs]
+
+
+@contextmanager
+def _worker() -> Iterator[int]:
+    """The number of a worker that no other thread is."""
+    try:
+        number = _idle.pop()
+    except IndexError:
+        number = next(_workers)
+    try:
+        yield number
+    finally:
+        _idle.append(number)
 
 
 def _object_file(job: Job, target: Target, worker: int) -> bytes:

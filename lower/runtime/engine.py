@@ -7,13 +7,13 @@ from __future__ import annotations
 import atexit
 import itertools
 import struct
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from loopwright.lower.runtime.emission import CAREFULLY, QUICKLY, Job, object_files, parsed, target_machine
 from loopwright.lower.runtime.lazy import LLVM_LOCK, assembled_each, llvm
-from loopwright.lower.runtime.locks import DeferringLock
 from loopwright.lower.runtime.parts import Parts, parts
 from loopwright.lower.runtime.threads import threads
 from loopwright.lower.target import Target, host_target
@@ -26,6 +26,7 @@ LIBRARIES_PER_ENGINE = 256  # linking slows down in an engine that holds thousan
 _serial = itertools.count()
 _known: dict[tuple[str, Target], bytes] = {}  # of texts that many programs have in common
 _loaded: dict[int, tuple[Any, Any]] = {}  # LLVM's handle of each library, and the LLJIT that it is in
+_left: deque[int] = deque()  # of those, the ones that nothing refers to
 _current: list[Any] = []  # the LLJIT in use, and how many libraries it was given
 
 
@@ -115,20 +116,29 @@ def _assembly_of(job: Job, target: Target) -> str:
         return str(target_machine(target, level).emit_assembly(module))
 
 
-def _unload(number: int, loaded: dict[int, tuple[Any, Any]] = _loaded) -> None:
-    tracker, engine = loaded.pop(number)
-    tracker.close()  # before the last reference to its engine goes
-    del engine
+def _unload(left: deque[int] = _left, loaded: dict[int, tuple[Any, Any]] = _loaded, lock: Any = LLVM_LOCK) -> None:
+    """The libraries that finalisers left, unless another thread is in LLVM, which does it afterwards. Finalisers wait for no
+    lock: the collector may run them in a thread that its holder waits for."""
+    while left and lock.acquire(blocking=False):
+        try:
+            tracker, engine = loaded.pop(left.popleft())
+            tracker.close()  # before the last reference to its engine goes
+            del engine
+        except IndexError:  # another finaliser did it
+            pass
+        finally:
+            lock.release()
 
 
 class _Token(int):
-    """Unloads a library when the last reference to it is gone. An int is no container, so the garbage collector never
-    finalises it while finalisers of the same cycle may still call the code."""
+    """Unloads a library when the last reference to it is gone, at the latest with the next one that is loaded. An int is no
+    container, so the garbage collector never finalises it while finalisers of the same cycle may still call the code."""
 
     __slots__ = ()
 
-    def __del__(self, unload: Callable[[int], None] = _unload, lock: DeferringLock = LLVM_LOCK) -> None:
-        lock.when_free(unload, int(self))
+    def __del__(self, left: deque[int] = _left, unload: Callable[[], None] = _unload) -> None:
+        left.append(int(self))
+        unload()
 
 
 class Library:
@@ -158,7 +168,9 @@ def load(code: bytes, imports: Mapping[str, int], exports: Sequence[str], keep: 
         engine, number = _engine(), next(_serial)
         tracker = builder.add_current_process().link(engine, f"library{number}")
         _loaded[number] = tracker, engine
-        return Library(_Token(number), {name: int(tracker[name]) for name in exports}, keep or {})
+        library = Library(_Token(number), {name: int(tracker[name]) for name in exports}, keep or {})
+    _unload()
+    return library
 
 
 def _engine() -> Any:

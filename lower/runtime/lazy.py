@@ -5,10 +5,9 @@ Guarantees: importing loopwright imports none of them; what `llvm()` returns is 
 from __future__ import annotations
 
 import os
+import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
-
-from loopwright.lower.runtime.locks import DeferringLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from loopwright.lower.tuning.stored import Stored, TunedRecord
 
 # Held around every call into LLVM, so that a fork, which waits for it, never finds LLVM in the middle of something.
-LLVM_LOCK = DeferringLock()
+LLVM_LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=LLVM_LOCK.acquire, after_in_parent=LLVM_LOCK.release, after_in_child=LLVM_LOCK.release)
 
