@@ -215,7 +215,8 @@ def test_many_libraries_live_and_go():
     last = libraries[-1]
     del libraries
     gc.collect()
-    assert len(engine._loaded) <= held - count + 1 and run(last, 1) == 2
+    another = loaded(adding(2))
+    assert len(engine._loaded) <= held - count + 2 and run(last, 1) == 2 and run(another, 1) == 3
 
 
 def test_what_goes_while_another_thread_compiles_does_not_wait_for_it():

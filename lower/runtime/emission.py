@@ -14,8 +14,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
+from loopwright.ir.collector import collector_paused
 from loopwright.lower.runtime.bridges import bridged
 from loopwright.lower.runtime.lazy import LLVM_LOCK, llvm
 from loopwright.lower.runtime.threads import threads
@@ -24,6 +25,7 @@ from loopwright.lower.target import Target
 CONTROL = "control_"  # how the names of functions of control flow begin
 CAREFULLY, QUICKLY = 1, 0  # levels of code generation
 Job = tuple[str, int]  # text, and the level for it
+T = TypeVar("T")
 
 _workers = itertools.count(1)  # 0 is what calls llvmlite under its lock
 _idle: list[int] = []
@@ -81,17 +83,25 @@ def object_files(jobs: Sequence[Job], target: Target) -> list[bytes]:
             made[job] = _object_file(job, target, worker)
 
     with LLVM_LOCK:
-        if (count := min(len(left), threads())) < 2:
-            work(0)
-        else:
-            _at_a_time(work, count, left)
+        _by_others(work, min(len(left), threads()), left)
     return [made[job] for job in jobs]
 
 
-def _at_a_time(work: Callable[[int], None], count: int, left: list[Job]) -> None:
-    """Several threads at work until nothing is left. After an error, or an interrupt, they begin nothing, and it is raised when
-    they have ended. This thread only waits: Python may leave a lock of llvmlite's locked in one that an interrupt finds waiting
-    for it, and take a thread for ended whose `join` was interrupted."""
+def uninterrupted(run: Callable[[], T]) -> T:
+    """What `run` returns, which uses llvmlite, but not our lock: another thread computes it."""
+    left, found = [run], list[T]()
+
+    def work(_: int) -> None:
+        with suppress(IndexError):
+            found.append(left.pop()())
+    _by_others(work, 1, left)
+    return found[0]
+
+
+def _by_others(work: Callable[[int], None], count: int, left: list[Any]) -> None:
+    """Some threads at work until nothing is left. After an error, or an interrupt, they begin nothing, and it is raised when
+    they have ended. This thread only waits, as interrupts come to Python's main one: one amid a call of llvmlite could
+    leave a lock locked, or have something freed twice. Nor does it `join`, of which an interrupt takes a thread for ended."""
     active: list[int] = []
     errors: list[BaseException] = []
     ended = threading.Lock()
@@ -110,15 +120,16 @@ def _at_a_time(work: Callable[[int], None], count: int, left: list[Job]) -> None
             ended.release()
 
     waiting = [threading.Thread(target=run) for _ in range(count)]
-    while left or active:
-        try:
-            if waiting:
-                waiting.pop().start()
-            else:
-                ended.acquire(timeout=0.1)
-        except BaseException as error:
-            errors.append(error)
-            left.clear()
+    with collector_paused():  # a finaliser of the user's may call what waits for us
+        while left or active:
+            try:
+                if waiting:
+                    waiting.pop().start()
+                else:
+                    ended.acquire(timeout=0.1)
+            except BaseException as error:
+                errors.append(error)
+                left.clear()
     if errors:
         raise errors[0]
 

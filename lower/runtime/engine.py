@@ -8,11 +8,11 @@ import atexit
 import itertools
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from loopwright.lower.runtime.emission import CAREFULLY, QUICKLY, Job, object_files, parsed, target_machine
+from loopwright.lower.runtime.emission import CAREFULLY, QUICKLY, Job, object_files, parsed, target_machine, uninterrupted
 from loopwright.lower.runtime.lazy import LLVM_LOCK, assembled_each, llvm
 from loopwright.lower.runtime.parts import Parts, parts
 from loopwright.lower.runtime.threads import threads
@@ -112,33 +112,23 @@ def assembly(text: str, target: Target | None = None) -> str:
 
 def _assembly_of(job: Job, target: Target) -> str:
     text, level = job
-    with LLVM_LOCK, parsed(text, target) as module:
-        return str(target_machine(target, level).emit_assembly(module))
 
-
-def _unload(left: deque[int] = _left, loaded: dict[int, tuple[Any, Any]] = _loaded, lock: Any = LLVM_LOCK) -> None:
-    """The libraries that finalisers left, unless another thread is in LLVM, which does it afterwards. Finalisers wait for no
-    lock: the collector may run them in a thread that its holder waits for."""
-    while left and lock.acquire(blocking=False):
-        try:
-            tracker, engine = loaded.pop(left.popleft())
-            tracker.close()  # before the last reference to its engine goes
-            del engine
-        except IndexError:  # another finaliser did it
-            pass
-        finally:
-            lock.release()
+    def emitted() -> str:
+        with parsed(text, target) as module:
+            return str(target_machine(target, level).emit_assembly(module))
+    with LLVM_LOCK:
+        return uninterrupted(emitted)
 
 
 class _Token(int):
-    """Unloads a library when the last reference to it is gone, at the latest with the next one that is loaded. An int is no
-    container, so the garbage collector never finalises it while finalisers of the same cycle may still call the code."""
+    """Has a library unloaded when the next one is loaded, once the last reference to it is gone: finalisers wait for no lock,
+    as the collector may run them in a thread that its holder waits for. An int is no container, so the collector never
+    finalises it while finalisers of the same cycle may still call the code."""
 
     __slots__ = ()
 
-    def __del__(self, left: deque[int] = _left, unload: Callable[[], None] = _unload) -> None:
+    def __del__(self, left: deque[int] = _left) -> None:
         left.append(int(self))
-        unload()
 
 
 class Library:
@@ -155,7 +145,13 @@ class Library:
 
 def load(code: bytes, imports: Mapping[str, int], exports: Sequence[str], keep: Mapping[str, Any] | None = None) -> Library:
     """Link what `assemble` made into the process. Symbols not in `imports` are the process's own (libc, libm)."""
-    with LLVM_LOCK:
+    target = host_target()
+
+    def linked() -> Library:
+        while _left:
+            tracker, engine = _loaded.pop(_left.popleft())
+            tracker.close()  # before the last reference to its engine goes
+            del engine
         builder, at = llvm().JITLibraryBuilder(), 0
         while at < len(code):
             (length,), start = _LENGTH.unpack_from(code, at), at + _LENGTH.size
@@ -165,17 +161,17 @@ def load(code: bytes, imports: Mapping[str, int], exports: Sequence[str], keep: 
             builder.import_symbol(name, where)
         for name in exports:
             builder.export_symbol(name)
-        engine, number = _engine(), next(_serial)
+        engine, number = _engine(target), next(_serial)
         tracker = builder.add_current_process().link(engine, f"library{number}")
         _loaded[number] = tracker, engine
-        library = Library(_Token(number), {name: int(tracker[name]) for name in exports}, keep or {})
-    _unload()
-    return library
+        return Library(_Token(number), {name: int(tracker[name]) for name in exports}, keep or {})
+    with LLVM_LOCK:
+        return uninterrupted(linked)
 
 
-def _engine() -> Any:
+def _engine(target: Target) -> Any:
     if not _current or _current[1] >= LIBRARIES_PER_ENGINE:
-        _current[:] = [llvm().create_lljit_compiler(target_machine(host_target(), CAREFULLY), use_jit_link=False), 0]
+        _current[:] = [llvm().create_lljit_compiler(target_machine(target, CAREFULLY), use_jit_link=False), 0]
     _current[1] += 1
     return _current[0]
 
