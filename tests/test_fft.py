@@ -437,7 +437,7 @@ def test_memory_that_a_transform_lacks_is_an_error():
     program = """if True:
         import resource
         import numpy as np, loopwright as lw
-        f, n = lw.jit(lambda z: np.fft.fft(z)), 2_000_000
+        f, n = lw.jit(lambda z: np.fft.fft(z)), 8_000_000  # more than fits in what threads have reserved
         f(np.ones(16, complex))
         z = np.ones(n, complex)
         used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
