@@ -1,7 +1,8 @@
 """LLVM modules to object files, by as many threads as compute.
 
 Guarantees: text is verified before it is compiled, each module in a context of its own, which goes with it; the target's
-features are passed in full; one caller at a time is at work, under a lock that no user code runs under and that forks wait for.
+features are passed in full; one caller at a time is at work, under a lock that no user code runs under and that forks wait for;
+an interrupt is raised when all of its threads have ended.
 
 llvmlite lets one thread at a time call into LLVM, all of a module's compilation included. What takes that long is called
 directly: it is LLVM's own function, which modules of unlike contexts, and machines of unlike threads, may be given at a time.
