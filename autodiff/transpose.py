@@ -25,6 +25,7 @@ from loopwright.ir.ops.bitwise import bitwise_and, bitwise_not, bitwise_or
 from loopwright.ir.ops.comparison import ne
 from loopwright.ir.ops.construct import full, zeros_like
 from loopwright.ir.ops.elementwise import same_shape
+from loopwright.ir.ops.indexing import additions, scatter_add
 from loopwright.ir.ops.regions import blank
 from loopwright.ir.ops.selection import convert, select
 from loopwright.ir.ops.structural import reshape, transpose
@@ -199,10 +200,22 @@ def _sum(a: _Cotangent, b: _Cotangent) -> _Cotangent:
     if first is not None and second is not None:
         if first.key == second.key and (a.whole is None or b.whole is None):
             return _Cotangent(add(a.value, b.value), first, None)
-        total = add(_whole(a), _whole(b))
+        total = _added(_whole(a), _whole(b))
         return _Cotangent(total, first if first.key == second.key else _Support(bitwise_or, first, second), total)
-    total = add(_whole(a), _whole(b))
+    total = _added(_whole(a), _whole(b))
     return _Cotangent(total, None, total)
+
+
+def _added(a: Ref, b: Ref) -> Ref:
+    """a + b. What is added to zeros at one position, as the transpose of reading does, is added to the other where it lies:
+    a loop that reads an array position by position would else add up whole arrays."""
+    for total, other in ((a, b), (b, a)):
+        steps = additions(other.value, other.builder.producer)
+        if steps and all(n == 1 for operands, _ in steps for n in operands[1].type.shape):
+            for operands, attrs in steps:
+                total = scatter_add(total, *(Ref(other.builder, v) for v in operands), **attrs)
+            return total
+    return add(a, b)
 
 
 def _whole(ct: _Cotangent) -> Ref:

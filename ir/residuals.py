@@ -21,6 +21,7 @@ from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, evaluate
 from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.loops import Apply, Bounded, Expr, Load, PartitionPoint, Prefix, Reduce, Scatter, parts, walk
+from loopwright.ir.ops.loop_rewriting import of_numbers
 from loopwright.ir.source import Source
 from loopwright.ir.types import COMPLEX, INTEGERS
 
@@ -81,8 +82,12 @@ class Forward:
 
     def _weigh(self, nodes: Iterable[Node]) -> None:
         depth: dict[Value, int] = {}
+        patterns: set[Value] = set()
         for n in nodes:
             each, before = self._operations(n), max([depth.get(v, 0) for v in n.inputs], default=0)
+            if of_numbers(n, patterns):
+                patterns.update(n.outputs)
+                each = 0
             for v in n.outputs:
                 if self.unkept(v):
                     self.again[v] = 0

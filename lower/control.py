@@ -15,9 +15,8 @@ from loopwright.ir.graph import Graph, Node, Value
 from loopwright.ir.interpreter import evaluate
 from loopwright.ir.op import Op
 from loopwright.ir.ops.control import scan, switch, trips, while_
-from loopwright.ir.schedule import InPlace
 from loopwright.ir.types import ArrayType
-from loopwright.lower.kernel import kernel, region_of
+from loopwright.lower.kernel import region_of
 
 
 def _result_types(types: Sequence[ArrayType], regions: tuple[Graph, ...], **attrs: Any) -> tuple[ArrayType, ...]:
@@ -182,38 +181,6 @@ def carried_by(n: Node, region: int) -> dict[int, Value]:
         return {}
     first = len(body.params) - count if n.op is while_ else int(n.attrs["constants"])
     return {k: body.params[first + k] for k in range(count)} if region == len(n.regions) - 1 else {}
-
-
-def in_place(n: Node) -> tuple[bool, ...]:
-    """Which carries of a partitioned loop stay in one buffer: all that makes their next value is one update in place, or an
-    inner loop that is alone to read them."""
-    if n.op is sized or n.op is blocks or n.op is strips:
-        return ()
-    body, carried = n.regions[-1], carried_by(n, len(n.regions) - 1)
-    return tuple([_stays(body, v, body.results[k]) for k, v in carried.items()])
-
-
-def _stays(body: Graph, v: Value, result: Value) -> bool:
-    k = next((k for k, n in enumerate(body.nodes) if result in n.outputs), None)
-    if k is None:
-        return False
-    n = body.nodes[k]
-    if n.op is kernel:
-        updates = [x.operand for x in n.attrs.get("schedule", ()) if isinstance(x, InPlace)]
-        return [n.inputs[x] for x in updates] == [v]
-    if n.op not in (scan, while_) or not is_last_use(body.nodes, k, v):
-        return False
-    number, initial = n.outputs.index(result), initial_carries(n)
-    return number < len(initial) and initial[number] is v and in_place(n)[number]
-
-
-def is_last_use(nodes: Sequence[Node], k: int, v: Value) -> bool:
-    """Whether node k of a partitioned graph reads v once, and no later one reads its bytes: v, or a reshape of it."""
-    same = {v}
-    for n in nodes:
-        if not n.regions and n.inputs[0] in same:
-            same.update(n.outputs)
-    return sum(x in same for x in nodes[k].inputs) == 1 and not any(x in same for n in nodes[k + 1:] for x in n.inputs)
 
 
 def is_loop(n: Node) -> bool:

@@ -17,6 +17,7 @@ from loopwright.ir.schedule import InPlace, Schedule, Tensorize
 from loopwright.lower.control import initial_carries, is_control
 from loopwright.lower.kernel import kernel
 from loopwright.lower.scheduling import with_in_place
+from loopwright.lower.versions import read_before, roots_of
 
 Usual = Callable[[Graph], Schedule] | None  # None: no kernel uses one
 
@@ -61,14 +62,13 @@ def _match(a: int, options: Mapping[int, Sequence[int]], taken: dict[int, int], 
 class _Finder:
     def __init__(self, g: Graph, whole: Graph, usual: Usual) -> None:
         self.g, self.whole, self.usual = g, whole, usual
-        self.root: dict[Value, Value] = {}
+        self.root = roots_of(g)
         self.read: defaultdict[Value, list[int]] = defaultdict(list)  # the nodes that read each stored value, in order
         stored: dict[Value, int] = {}
         for k, n in enumerate(g.nodes):
             if not n.regions:  # a reshape: the same bytes
-                self.root[n.outputs[0]] = self._stored(n.inputs[0])
                 continue
-            stored.update((v, k) for v in n.outputs)
+            stored.update((v, k) for v in n.outputs if v not in self.root)
             for v in dict.fromkeys(map(self._stored, n.inputs)):
                 self.read[v].append(k)
         self.made = [stored[self._stored(r)] for r in g.results]  # the node that stores each result
@@ -143,6 +143,9 @@ class _Order:
             for v in n.inputs:
                 if v in made:
                     self.later[made[v]].add(k)
+        for k, others in read_before(g):
+            for other in others:
+                self.later[other].add(k)
         effects = [k for k, n in enumerate(g.nodes) if acts(n)]
         for k, following in itertools.pairwise(effects):
             self.later[k].add(following)

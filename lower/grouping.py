@@ -13,8 +13,9 @@ from dataclasses import replace
 from loopwright.ir.cached import cached_property
 from loopwright.ir.dims import Shape
 from loopwright.ir.graph import Graph, Node, Value, acts
-from loopwright.ir.loops import Index, Load, Prefix, Reduce, Scatter
+from loopwright.ir.loops import Index, Prefix, Reduce, Scatter
 from loopwright.ir.ops.broadcasting import broadcast
+from loopwright.ir.ops.indexing import SCATTERS
 from loopwright.ir.ops.sorting import search
 from loopwright.ir.ops.structural import reshape, slice_
 from loopwright.kernels.gemm import Gemm, Match, match_gemm, numbers_of_rows
@@ -29,7 +30,9 @@ from loopwright.lower.keeping import WORTH_KEEPING
 from loopwright.lower.kernel import MOST_NODES
 from loopwright.lower.merging import merge
 from loopwright.lower.partials import add_up_along, behind
+from loopwright.lower.puts import put
 from loopwright.lower.survey import EXPENSIVE, own_cost, stacks_columns
+from loopwright.lower.versions import Update, base_of, updates_of
 
 MOST_POSITIONS = 4  # at which one group may read one value
 WORTH_STORING = 10  # of an element, beyond the first time that it would be computed
@@ -79,25 +82,22 @@ class Grouping:
         self.effects: list[Group] = []  # groups with effects, from the last to the first: each runs after the one before it
         for n in reversed(g.nodes):
             self._place(n)
-        for n, (v, _) in self.updates.items():
-            self._after_readers(n, v)
+        for n, update in self.updates.items():
+            self._after_readers(n, update.base)
         merge(self, in_loop)
         if in_turn:
             add_up_along(self)
         self.taken = [replace(t, decision=None) if isinstance(t.decision, Placing) and t.decision.node in self.left else t
                       for t in self.taken]
 
-    def _updates(self, carried: Mapping[int, Value]) -> dict[Node, tuple[Value, set[Value]]]:
-        """Nodes that make a result by updates of the parameter that it may replace: that, and all that depends on it."""
-        found: dict[Node, tuple[Value, set[Value]]] = {}
-        for k, v in carried.items():
-            n = self.producer.get(self.g.results[k])
-            if n is None or n.op.loop is None or v not in n.inputs:
-                continue
-            e = self.form(n).expr
-            if isinstance(e, Scatter) and e.base == Load(n.inputs.index(v), e.at, v.type.dtype):
-                found[n] = v, _dependents(self.g, v) if e.over else set()
-        return found
+    def _updates(self, carried: Mapping[int, Value]) -> dict[Node, Update]:
+        """The scatters that may write where what they update lies."""
+        scatters: dict[Node, tuple[Scatter, Value]] = {}
+        for n in self.g.nodes:
+            if (n.op in SCATTERS or n.op is put) and (base := base_of(n, e := self.form(n).expr)) is not None:
+                assert isinstance(e, Scatter)
+                scatters[n] = e, base
+        return updates_of(self.g, scatters, carried)
 
     def _after_readers(self, n: Node, v: Value) -> None:
         """Whatever reads the old value goes before the update, if it can."""
@@ -241,8 +241,9 @@ class Grouping:
     def is_open(self, n: Node, group: Group) -> bool:
         """Whether the group takes n in. Several updates in place must not read what others of them change; windows would read
         what is transposed across memory again and again, and folds beside what lies as they go: tiles copy it in less time."""
-        _, dependent = self.updates.get(group.root, (None, ()))
-        unseen = n.outputs[0] not in dependent and n.outputs[0] not in self.tables  # a search reads elements again and again
+        update = self.updates.get(group.root)
+        unseen = (update is None or update.may_compute(n.outputs[0])) \
+            and n.outputs[0] not in self.tables  # a search reads elements again and again
         if turns_rows(n) and (_has_windows(group) or (self.in_turn and self._folds_beside(n, group))):
             return False
         return unseen and group.root not in self.lone and len(group.nodes) < MOST_NODES
@@ -478,15 +479,6 @@ class Grouping:
             if len(seen) > MOST_VISITS:
                 return True
         return False
-
-
-def _dependents(g: Graph, v: Value) -> set[Value]:
-    """Every value computed from v, v included."""
-    found = {v}
-    for n in g.nodes:
-        if not found.isdisjoint(n.inputs):
-            found.update(n.outputs)
-    return found
 
 
 def _has_windows(group: Group) -> bool:

@@ -57,7 +57,7 @@ lone_updates = Op(
 
 def as_map(n: Node, base: Node | None, facts: Facts) -> Node:
     """A scatter into what `base` makes as a map, if it is one."""
-    if n.op not in _COMBINE or base is None or base.op is not full or n.outputs[0].type.dtype == BOOL:
+    if n.op not in _COMBINE or base is None or base.op is not full or n.outputs[0].type.dtype == BOOL or "start" in n.attrs:
         return n
     batch, shape = n.attrs["batch"], n.outputs[0].type.shape
     if any(extent != 1 for extent in n.inputs[2].type.shape[batch:]):

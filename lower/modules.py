@@ -25,6 +25,7 @@ from loopwright.lower.kernel import kernel, program
 from loopwright.lower.library import IMPLEMENTATIONS
 from loopwright.lower.program import Program
 from loopwright.lower.scheduling import Scheduled, build_nest, nest_or_none
+from loopwright.lower.versions import is_last_use, roots_of
 
 MOST_LANES = 64
 _FOR_GPU = (Threads, Bind, InShared, InRegisters, InTiles, InPasses, ByOwner, InAnyOrder)
@@ -115,23 +116,23 @@ def check_schedules(g: Graph, is_written: bool = True, for_gpu: bool = False) ->
 
 
 def _check_places(g: Graph, shared: Sequence[tuple[Value, Value]], numbers: Mapping[Node, int]) -> None:
-    """ScheduleError unless kernels work in place just where a parameter and a result of the graph are `shared`, one buffer."""
-    root: dict[Value, Value] = {}
+    """ScheduleError unless kernels work in place just where a parameter and a result of the graph are `shared`, one buffer, or
+    in what only they still read."""
     for n in g.nodes:
-        if not n.regions:  # a reshape: the same bytes
-            root[n.outputs[0]] = root.get(n.inputs[0], n.inputs[0])
         if n.op is not kernel:
             for k, region in enumerate(n.regions):
                 _check_places(region, [(v, region.results[j]) for j, v in carried_by(n, k).items()], numbers)
-    pairs = {(v, root.get(r, r)) for v, r in shared}
-    for n in g.nodes:
-        if n.op is kernel:
-            own = [root.get(v, v) for v in n.inputs]
-            places = {(own[x.operand], n.outputs[x.output]) for x in n.attrs.get("schedule", ()) if isinstance(x, InPlace)}
-            if not places <= pairs:
-                raise ScheduleError(f"{described(numbers[n], n)}: InPlace: the operand and the result are not one buffer here. "
-                                    f"They are where a loop carries the one to the other, or a result takes the memory "
-                                    f"of a donated argument.")
+    roots = roots_of(g)
+    allowed = {v for v, r in shared if roots.get(r) is v}
+    for k, n in enumerate(g.nodes):
+        for x in n.attrs.get("schedule", ()) if n.op is kernel else ():
+            if isinstance(x, InPlace):
+                v = n.inputs[x.operand]
+                root = roots.get(v, v)
+                if (root in g.params and root not in allowed) or not is_last_use(g, k, v):
+                    raise ScheduleError(f"{described(numbers[n], n)}: InPlace: the operand and the result are not one buffer "
+                                        f"here. They are where a loop carries the one to the other, where a result takes the "
+                                        f"memory of a donated argument, and where nothing else reads what a kernel made.")
 
 
 def check_schedule(region: Graph, instructions: Schedule, who: str, new: Sequence[Instruction] = ()) -> None:

@@ -17,7 +17,7 @@ from loopwright.lower.chain_gradients import with_gradients
 from loopwright.lower.chains import chains
 from loopwright.lower.complexes import without_complex
 from loopwright.lower.contractions import products_in_pairs
-from loopwright.lower.control import carried_by, is_control, is_last_use, is_loop, split_at_trips
+from loopwright.lower.control import carried_by, is_control, is_loop, split_at_trips
 from loopwright.lower.decisions import Chaining, Decided, Decision, Place, Taken
 from loopwright.lower.few_features import by_features
 from loopwright.lower.few_rows import by_rows, has_few_rows
@@ -30,15 +30,18 @@ from loopwright.lower.lanes import is_of_elements, lane_schedule
 from loopwright.lower.layouts import with_channels_last
 from loopwright.lower.little_products import without_little_products
 from loopwright.lower.patterns import occurrences, with_users_kernels
+from loopwright.lower.plan import bytes_of, on_stack
 from loopwright.lower.preparation import prepare
 from loopwright.lower.products_of_many import with_products_of_many
+from loopwright.lower.puts import with_puts
 from loopwright.lower.root_cubes import with_root_cubes
 from loopwright.lower.rules import chain_schedule, default_schedule
 from loopwright.lower.scheduling import ScheduleError, with_in_place
 from loopwright.lower.target import Target
 from loopwright.lower.turning import turned, with_copies
 from loopwright.lower.unstacking import unstacked
-from loopwright.lower.written import by_pieces
+from loopwright.lower.versions import is_last_use, stays
+from loopwright.lower.written import by_pieces, written
 
 ChainRule = Callable[[Graph], Schedule | None]  # the schedule of a region that is a chain of products; None: it is no kernel
 
@@ -119,7 +122,7 @@ class _Partition:
 
     def graph(self, g: Graph, carried: Mapping[int, Value] = {}, in_loop: bool = False, at: Place = ()) -> Graph:
         """g as kernels, reshapes, and control flow whose regions are of the same kind."""
-        g = split_at_trips(g)
+        g = split_at_trips(with_puts(g, carried))
         if self.fast_math and self.target.estimates_roots:
             g = with_root_cubes(g)
         if self.blas and self.match is match_gemm:
@@ -149,12 +152,12 @@ class _Partition:
                 n = self._kernel(group, grouping, made)
                 out += self._by_rows(n) if group.root in grouping.updates else self._chosen(n)
                 if group.root in grouping.updates:
-                    updates[out[-1]] = made[grouping.updates[group.root][0]]
+                    updates[out[-1]] = made[grouping.updates[group.root].base]
             if not at:
                 self.places.update((v, grouping.place(group.root)) for v in out[-1].outputs[:1])
-        if self.is_scheduled:
-            out = [_in_place(out, k, updates[n]) if n in updates else n for k, n in enumerate(out)]
-        return Graph(g.params, tuple(out), tuple(made[v] for v in g.results), g.constraints)
+        found = Graph(g.params, tuple(out), tuple(made[v] for v in g.results), g.constraints)
+        steps = {n: InPlace(n.inputs.index(v)) for n, v in updates.items()} | _written_in_part(found, carried)
+        return _in_place(found, steps, carried) if self.is_scheduled and steps else found
 
     def _grouped(self, g: Graph, carried: Mapping[int, Value], in_loop: bool, decided: Decided) -> Grouping:
         """Which nodes one kernel computes, with those chains of products that are one kernel, whole."""
@@ -247,13 +250,35 @@ def _region_of(group: Group, grouping: Grouping) -> tuple[Graph, tuple[Value, ..
     return ordered, tuple([outside[number[v]] for v in ordered.params]), results
 
 
-def _in_place(nodes: Sequence[Node], k: int, v: Value) -> Node:
-    """Kernel k, updating v where it lies if nothing else or later reads that memory."""
-    n = nodes[k]
-    if not is_last_use(nodes, k, v):
-        return n
-    schedule = with_in_place(n.regions[0], n.attrs["schedule"], InPlace(n.inputs.index(v)))
-    return n if schedule is None else Node(n.op, n.inputs, {**n.attrs, "schedule": schedule}, n.outputs, n.regions, n.source)
+def _written_in_part(g: Graph, carried: Mapping[int, Value]) -> dict[Node, InPlace]:
+    """The kernels that make a carry's next value by writing a part of it."""
+    found = {}
+    for k, v in carried.items():
+        n = next((n for n in g.nodes if g.results[k] in n.outputs), None)
+        if n is None or v not in n.inputs or n.attrs.get("implementation") != "generated" or on_stack(bytes_of(v)):
+            continue
+        region, output = n.regions[0], n.outputs.index(g.results[k])
+        made = {m.outputs[0]: m for m in region.nodes}
+        last = made.get(region.results[output])
+        if last is not None and last.inputs[-1:] == (region.params[n.inputs.index(v)],) and written(last, made) is not None:
+            found[n] = InPlace(n.inputs.index(v), output)
+    return found
+
+
+def _in_place(g: Graph, steps: Mapping[Node, InPlace], carried: Mapping[int, Value]) -> Graph:
+    """g with kernels that update arrays where they lie by these steps, if nothing else or later reads that memory. Those of a
+    parameter do only if all that follows stays in its bytes."""
+    made: dict[Node, Node] = {}
+    for k, n in enumerate(g.nodes):
+        if n in steps and is_last_use(g, k, n.inputs[steps[n].operand]):
+            schedule = with_in_place(n.regions[0], n.attrs["schedule"], steps[n])
+            if schedule is not None:
+                made[n] = Node(n.op, n.inputs, {**n.attrs, "schedule": schedule}, n.outputs, n.regions, n.source)
+    changed = Graph(g.params, tuple([made.get(n, n) for n in g.nodes]), g.results, g.constraints)
+    kept = {v for k, v in carried.items() if stays(changed, v, g.results[k])}
+    for n in [n for n in made if (v := n.inputs[steps[n].operand]) in g.params and v not in kept]:
+        del made[n]
+    return Graph(g.params, tuple([made.get(n, n) for n in g.nodes]), g.results, g.constraints)
 
 
 def _sorted(groups: list[Group], position: dict[Node, int]) -> list[Group]:

@@ -19,7 +19,8 @@ from loopwright.ir.cached import cached_property
 from loopwright.ir.dataclass import dataclass
 from loopwright.ir.dims import Extent, evaluate, floordiv, maximum, summed
 from loopwright.ir.graph import Graph, Node, Value
-from loopwright.lower.control import blocks, carry_count, in_place, is_control, sized, strips
+from loopwright.lower.control import blocks, carry_count, is_control, sized, strips
+from loopwright.lower.versions import in_place, roots_of
 
 MOST_TRIED = 4  # free slots, and sizes that one held, that are compared with a need by proof
 NOMINAL = 64  # every symbol, where sizes that cannot be compared are
@@ -140,10 +141,7 @@ def _largest(needs: Sequence[Extent]) -> Extent:
 class _Planner:
     def __init__(self, g: Graph) -> None:
         self.g = g
-        self.root: dict[Value, Value] = {}
-        for n in g.nodes:
-            if not n.regions:  # a reshape
-                self.root[n.outputs[0]] = self.root.get(n.inputs[0], n.inputs[0])
+        self.root = roots_of(g)
         self.last: dict[Value, int] = {}
         for k, n in enumerate(g.nodes):
             for v in n.inputs:
@@ -173,7 +171,7 @@ class _Planner:
         return Plan(self.places, tuple(map(_largest, self.slots)), self.workspaces)
 
     def _place(self, v: Value) -> None:
-        if v not in self.places:
+        if v not in self.places and v not in self.root:
             self.places[v] = Scratch(self._slot(bytes_of(v)))
 
     def _give_workspace(self, n: Node) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from loopwright.ir.dims import Extent, product
 from loopwright.ir.graph import Graph
-from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter, When, walk
+from loopwright.ir.loops import Expr, Index, Load, Prefix, Reduce, Scatter, When, walk, walk_all
 from loopwright.ir.monoids import any_order
 from loopwright.ir.nest import Allocate, For, Nest, Prefetch, Reduction
 from loopwright.ir.ops.windows import windows
@@ -58,6 +58,7 @@ from loopwright.lower.short_rules import short_rows
 from loopwright.lower.survey import EXPENSIVE, Survey, own_cost, survey, widest
 from loopwright.lower.target import Target
 from loopwright.lower.tiling import every
+from loopwright.lower.updates import goes_along
 
 LONG = 1 << 15  # adds of a fold that may be worth several threads
 TINY, TINY_ROW = 64, 16  # elements of a value, and of its last axis, that may live in registers
@@ -332,7 +333,7 @@ def _scatter_lanes(s: Survey, e: Scatter, lanes: int) -> list[Instruction]:
     """The update's last loop may have lanes where it walks the last axis of the target itself: no more than rows of few
     elements have, since what was stored under a mask is slow to read back."""
     out: list[Instruction] = [Vectorize(_number(s), len(s.index) - 1, lanes)] if s.index else []
-    if e.over and e.target and e.target[-1] == e.over[-1][0] and e.over[-1][0] not in e.target[:-1]:
+    if e.over and e.target and goes_along(e.target[-1], e.over[-1][0]) and e.over[-1][0] not in walk_all(e.target[:-1]):
         lanes = lanes_of_updates(e.over[-1][1], lanes)
         if lanes == 1:
             return out

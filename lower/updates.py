@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from loopwright.ir.loops import Expr, Index, Literal, Load, Scatter, outermost, transform, walk, walk_all
+from loopwright.ir.loops import Apply, Expr, Index, Literal, Load, Scatter, Size, outermost, transform, walk, walk_all
 from loopwright.ir.nest import For, Statement, Store, altered
 from loopwright.ir.types import BOOL, is_integer
+
+
+def goes_along(place: Expr, index: Index) -> bool:
+    """Whether a place on an axis is the index of a loop, or that from a number on which is known before."""
+    if isinstance(place, Apply) and place.fn == "add":
+        return index in place.args and all(isinstance(x, Literal | Size) for x in place.args if x != index)
+    return place == index
 
 
 def keys_of(where: Iterable[Expr], index: Index) -> list[Load]:

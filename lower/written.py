@@ -23,12 +23,17 @@ from loopwright.ir.ops.structural import concatenate, pad, slice_
 from loopwright.ir.rewriting import simplify
 
 
-class _Window(NamedTuple):
+class Window(NamedTuple):
     """The positions start + step * i of an array, for each i below shape."""
 
     start: Shape
     step: tuple[int, ...]
     shape: Shape
+
+    @classmethod
+    def of(cls, n: Node) -> Window:
+        """Where the operand of a pad lies in its result."""
+        return cls(n.attrs["start"], n.attrs["step"], n.inputs[0].type.shape)
 
 
 def by_pieces(g: Graph) -> Graph:
@@ -52,12 +57,12 @@ class _Walk:
 
     def _only_in_pieces(self) -> set[Value]:
         """The arrays that are read in pieces alone, or written over."""
-        found = {v for v, n in self.made.items() if n.op in (pad, concatenate) or _written(n, self.made) is not None}
+        found = {v for v, n in self.made.items() if n.op in (pad, concatenate) or written(n, self.made) is not None}
         for n in self.g.nodes:
             whole = n.inputs
             if n.op is slice_ and n.inputs[0] in found:
                 whole = n.inputs if self._piece(self.made[n.inputs[0]], _taken(n)) is None else ()
-            elif n.op is select and _written(n, self.made) is not None:
+            elif n.op is select and written(n, self.made) is not None:
                 whole = n.inputs[:2]
             found.difference_update(whole)
         return found.difference(self.g.results)
@@ -69,7 +74,7 @@ class _Walk:
             return n if regions == n.regions else Node(n.op, n.inputs, n.attrs, n.outputs, regions, n.source)
         if n.op is slice_ and n.inputs[0] in self.pieces:
             n = self._slice(n)
-        elif n.op is select and n.inputs[2] in self.pieces and _written(n, self.made) is not None:
+        elif n.op is select and n.inputs[2] in self.pieces and written(n, self.made) is not None:
             n = Node(select, (*n.inputs[:2], self._kept(n)), n.attrs, n.outputs, (), n.source)
         if len(n.outputs) == 1:
             self.made[n.outputs[0]] = n
@@ -87,57 +92,52 @@ class _Walk:
 
     def _kept(self, n: Node) -> Value:
         """What a write takes of the array that it writes over: that without what was written there before."""
-        window, x = _spread(self.made[n.inputs[0]]), n.inputs[2]
-        while x in self.pieces and (before := _written(self.made[x], self.made)) is not None:
+        window, x = Window.of(self.made[n.inputs[0]]), n.inputs[2]
+        while x in self.pieces and (before := written(self.made[x], self.made)) is not None:
             if _within(before, window, self.facts) is None:
                 break
             x = self.made[x].inputs[2]
         return x
 
-    def _piece(self, n: Node, w: _Window) -> tuple[Value | None, _Window] | None:
+    def _piece(self, n: Node, w: Window) -> tuple[Value | None, Window] | None:
         """The operand that has all of a window of a node's result, and where; no operand where the window is beside what a pad
         pads; None where several parts have some of it."""
         if n.op is concatenate:
             return _joined(n, w, self.facts)
-        written = _spread(n) if n.op is pad else _written(n, self.made)
-        if written is None:
+        into = Window.of(n) if n.op is pad else written(n, self.made)
+        if into is None:
             return None
-        within = _within(w, written, self.facts)
+        within = _within(w, into, self.facts)
         if within is None:
-            return (None if n.op is pad else n.inputs[2], w) if _is_beside(w, written, self.facts) else None
+            return (None if n.op is pad else n.inputs[2], w) if _is_beside(w, into, self.facts) else None
         if n.op is pad:
             return n.inputs[0], within
         value = self.made.get(n.inputs[1])
-        is_spread = value is not None and value.op is pad and _spread(value) == written
+        is_spread = value is not None and value.op is pad and Window.of(value) == into
         return (value.inputs[0], within) if value is not None and is_spread else (n.inputs[1], w)
 
 
-def _written(n: Node, made: Mapping[Value, Node]) -> _Window | None:
+def written(n: Node, made: Mapping[Value, Node]) -> Window | None:
     """The window of the array that a node writes over another, if it is such a node."""
     inside = made.get(n.inputs[0]) if n.op is select else None
     if inside is None or inside.op is not pad or inside.attrs["value"]:
         return None
     everywhere = made.get(inside.inputs[0])
-    return _spread(inside) if everywhere is not None and everywhere.op is full and everywhere.attrs["value"] else None
+    return Window.of(inside) if everywhere is not None and everywhere.op is full and everywhere.attrs["value"] else None
 
 
-def _spread(n: Node) -> _Window:
-    """Where the operand of a pad lies in its result."""
-    return _Window(n.attrs["start"], n.attrs["step"], n.inputs[0].type.shape)
-
-
-def _taken(n: Node) -> _Window:
+def _taken(n: Node) -> Window:
     """What a slice takes."""
-    return _Window(n.attrs["start"], n.attrs["step"], n.attrs["shape"])
+    return Window(n.attrs["start"], n.attrs["step"], n.attrs["shape"])
 
 
-def _joined(n: Node, w: _Window, facts: Facts) -> tuple[Value, _Window] | None:
+def _joined(n: Node, w: Window, facts: Facts) -> tuple[Value, Window] | None:
     axis: int = n.attrs["axis"]
     at: Extent = 0
     for v in n.inputs:
         shape = v.type.shape
         start = tuple([at if a == axis else 0 for a in range(len(shape))])
-        within = _within(w, _Window(start, (1,) * len(shape), shape), facts)
+        within = _within(w, Window(start, (1,) * len(shape), shape), facts)
         if within is not None:
             return v, within
         at = at + shape[axis]
@@ -145,7 +145,7 @@ def _joined(n: Node, w: _Window, facts: Facts) -> tuple[Value, _Window] | None:
 
 
 # ---- how windows lie ----------------------------------------------------------------------------
-def _within(w: _Window, outer: _Window, facts: Facts) -> _Window | None:
+def _within(w: Window, outer: Window, facts: Facts) -> Window | None:
     """w by the positions of `outer`, if it surely lies there."""
     start, step = [], []
     for s, t, n, first, by, count in zip(*w, *outer, strict=True):
@@ -154,7 +154,7 @@ def _within(w: _Window, outer: _Window, facts: Facts) -> _Window | None:
             return None
         start.append(found[0])
         step.append(found[1])
-    return _Window(tuple(start), tuple(step), w.shape)
+    return Window(tuple(start), tuple(step), w.shape)
 
 
 def _along(s: Extent, t: int, n: Extent, first: Extent, by: int, count: Extent, facts: Facts) -> tuple[Extent, int] | None:
@@ -171,7 +171,7 @@ def _along(s: Extent, t: int, n: Extent, first: Extent, by: int, count: Extent, 
     return (start, step) if _at_most(0, low, facts) and _at_most(high, count - 1, facts) else None
 
 
-def _is_beside(w: _Window, outer: _Window, facts: Facts) -> bool:
+def _is_beside(w: Window, outer: Window, facts: Facts) -> bool:
     """Whether two windows surely have no position in common."""
     for s, t, n, first, by, count in zip(*w, *outer, strict=True):
         if s == first and t == by and n == count:

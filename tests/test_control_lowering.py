@@ -147,16 +147,16 @@ def set_at(x, i, v):
     return x
 
 
-UPDATES = {  # whether they are made in place: those at places known when traced are elementwise maps, and are not
+UPDATES = {  # whether they are made in place: slices at places known when traced are elementwise maps, and are not
     "one number": (True, lambda x, i: set_at(x, i, x[i] * 2 + x[i - 1])),
-    "a constant place": (False, lambda x, i: set_at(x, 0, x[0] + x[i])),
+    "a constant place": (True, lambda x, i: set_at(x, 0, x[0] + x[i])),
     "read before": (True, lambda x, i: set_at(x, i, np.sum(x) * 0.1)),
     "a row of others": (False, lambda x, i: set_at(x, slice(1, 3), x[2:4] + i)),
     "a traced row": (True, lambda x, i: set_at(x, i + np.arange(2), x[i - 1 + np.arange(2)] * 1.5)),
     "many places": (True, lambda x, i: set_at(x, np.array([1, 2, 1]), x[np.array([0, 1, 3])] * 0.5 + i)),
     "added to": (False, lambda x, i: set_at(x, slice(None, None, 2), x[::2] * 0.5 + x[0])),
     "read after": (False, lambda x, i: (lambda y: y + np.sum(x) * 0.01)(set_at(x, i, 1.0))),
-    "twice": (False, lambda x, i: set_at(set_at(x, i, x[i - 1]), i - 1, x[i])),
+    "twice": (True, lambda x, i: set_at(set_at(x, i, x[i - 1]), i - 1, x[i])),
 }
 
 

@@ -195,3 +195,34 @@ def test_sizes_found_equal_while_a_trace_runs_are_one_size_in_the_whole_graph(la
     leaves = [a for pair in parameters for a in pair]
     for found, expected in zip(evaluate(graph, [*leaves, x]), flatten(transform(f)(parameters, x))[0], strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_a_reshape_equates_sizes_in_the_order_of_the_axes():
+    f = lw.jit(lambda x, y: y.reshape(x.shape) + x)
+    for shape in [(4, 6), (5, 7), (3, 3), (1, 8)]:
+        x, y = np.random.default_rng(0).normal(size=(2, *shape))
+        np.testing.assert_array_equal(f(x, y), x + y)
+    assert f.compiles <= 2  # one size of 1 may be a version of its own
+    x = np.arange(12.0).reshape(2, 6)
+    np.testing.assert_array_equal(f(x, x.reshape(4, 3)), x + x)
+
+
+def test_a_reshape_that_the_product_allows_asks_nothing_of_the_axes():
+    f = lw.jit(lambda x: x.reshape(x.shape[1], x.shape[0]) * 2)
+    for shape in [(4, 4), (5, 7), (3, 9)]:
+        x = np.random.default_rng(0).normal(size=shape)
+        np.testing.assert_array_equal(f(x), x.reshape(shape[::-1]) * 2)
+    assert f.compiles == 1
+
+
+def test_halves_of_what_was_halved_and_cut():
+    def pooled(x):
+        return np.max(x.reshape(x.shape[0] // 2, 2, x.shape[1] // 2, 2), axis=(1, 3))
+
+    def f(x):
+        return pooled(pooled(x)[4:, 4:])
+    compiled = lw.jit(f)
+    for n in (24, 28, 40):
+        x = np.random.default_rng(n).normal(size=(n, n + 4))
+        np.testing.assert_array_equal(compiled(x), f(x))
+    assert compiled.compiles == 1

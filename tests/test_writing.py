@@ -240,6 +240,71 @@ def test_writes_through_a_view_are_refused():
         run(updated, X)
 
 
+def row_of(x):
+    y = x.copy()
+    r = y[1]
+    r += 1.0
+    return y
+
+
+def rows_of(x):
+    y = x.copy()
+    for r in y:
+        r *= 2.0
+    return y
+
+
+def number_of(x):
+    y = x.copy()
+    r = y[1, 2, ...]
+    r += 1.0
+    return y
+
+
+def transposed_of(x):
+    y = x.copy()
+    r = y.T
+    r -= 1.0
+    return y
+
+
+def argument_of(x):
+    r = x[0]
+    r += 1.0
+    return x
+
+
+def view_of_view(x):
+    y = x.copy()
+    r = y[1]
+    q = r[1:]
+    q += 1.0
+    return r
+
+
+@pytest.mark.parametrize("f", [row_of, rows_of, number_of, transposed_of, argument_of, view_of_view])
+def test_operators_in_place_on_views_are_refused_when_what_they_would_change_is_read(f):
+    x = np.arange(12.0).reshape(3, 4)
+    with pytest.raises(WriteError, match=r"test_writing.py:\d+: `y \+= v` on a view"):
+        run(f, x)
+
+
+def test_operators_in_place_on_views_that_are_stored_are_not():
+    def g(x):
+        y = x.copy()
+        y[1] += 1.0
+        y[..., 2] *= 3.0
+        r = y[1]
+        r += 1.0
+        y[1] = r
+        y[...] += 1.0
+        n = y[1, 2]
+        n += 5.0
+        return y + n
+    x = np.arange(12.0).reshape(3, 4)
+    same(run(g, x), g(x))
+
+
 def test_an_outer_array_is_not_written_from_inside():
     outer = Builder(why="jit of f")
     with tracing(outer):

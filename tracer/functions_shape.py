@@ -6,6 +6,7 @@ refused); a shape that must divide or equal another is proved or guarded.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -50,10 +51,31 @@ def resolve_shape(scope: Scope, old: Shape, shape: Shape) -> Shape:
             raise _cannot_reshape(scope, old, shape)
         rest = scope.canonical(floordiv(scope.canonical(total), known))
         shape = tuple(rest if n == -1 else n for n in shape)
-        scope.equate(rest * known, total)  # a quotient by a sum does not cancel: that fixes the sizes
-    elif not scope.equate(product(shape), total):
+        if not _equate_runs(scope, old, shape):
+            scope.equate(rest * known, total)  # a quotient by a sum does not cancel: that fixes the sizes
+    elif not (_equate_runs(scope, old, shape) or scope.equate(product(shape), total)):
         raise _cannot_reshape(scope, old, shape)
     return scope.canonical_shape(shape)
+
+
+def _equate_runs(scope: Scope, old: Shape, new: Shape) -> bool:
+    """Equate the shortest runs of axes that have as many elements in this call: (k, l) becomes (n, m) by k = n and l = m, where
+    the products alone would fix all four. False where there are no such runs, or the products are one already."""
+    if scope.canonical(product(old)) == scope.canonical(product(new)):
+        return False
+    sizes, wanted = ([scope.hint(n) for n in shape] for shape in (old, new))
+    runs: list[tuple[Extent, Extent]] = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        p, q = i + 1, j + 1
+        while (a := math.prod(sizes[i:p])) != (b := math.prod(wanted[j:q])):
+            p, q = (p + 1, q) if a < b else (p, q + 1)
+            if p > len(old) or q > len(new):
+                return False
+        runs.append((product(old[i:p]), product(new[j:q])))
+        i, j = p, q
+    runs += [(product(old[i:]), 1), (product(new[j:]), 1)]
+    return all(scope.hint(a) == scope.hint(b) for a, b in runs) and all(scope.equate(a, b) for a, b in runs)
 
 
 def _learn_quotients(scope: Scope, shape: Shape) -> None:

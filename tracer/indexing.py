@@ -90,6 +90,12 @@ class Plan:
     shape: Shape
 
     @property
+    def own(self) -> tuple[int, ...] | None:
+        """The array's axis of each axis of the block; None where there are new ones."""
+        found = tuple([a for a, s in enumerate(self.spans) if not s.dropped])
+        return found if len(found) == len(self.block) else None
+
+    @property
     def perm(self) -> tuple[int, ...]:
         """Result axes in the order of the gather's: index axes first, then the rest."""
         rank = len(self.shape)
@@ -326,18 +332,26 @@ def _indices(operands: Sequence[Any], x: Ref, scope: Scope) -> tuple[Ref, ...]:
 # ---- reading ------------------------------------------------------------------------------------
 def read_block(x: Ref, p: Plan) -> Ref:
     """The basic stage."""
-    if not p.is_whole(x.shape):
-        x = slice_(x, start=tuple(s.start for s in p.spans), step=tuple(s.step for s in p.spans),
-                   shape=tuple(s.length for s in p.spans))
-    return reshape(x, p.block)
+    return reshape(_taken(x, p), p.block)
+
+
+def _taken(x: Ref, p: Plan) -> Ref:
+    """What it takes, with an axis of size 1 for each integer."""
+    if p.is_whole(x.shape):
+        return x
+    return slice_(x, start=tuple(s.start for s in p.spans), step=tuple(s.step for s in p.spans),
+                  shape=tuple(s.length for s in p.spans))
 
 
 def read(x: Ref, p: Plan, mode: str = "raise") -> Ref:
     """The elements that a plan names."""
-    block = read_block(x, p)
     if not p.axes:
-        return block
-    out = gather(block, *p.indices, axes=p.axes, batch=0, mode=mode)
+        return read_block(x, p)
+    if p.own is None:
+        out = gather(read_block(x, p), *p.indices, axes=p.axes, batch=0, mode=mode)
+    else:  # so that a gradient is added to the array itself
+        out = gather(_taken(x, p), *p.indices, axes=tuple([p.own[a] for a in p.axes]), batch=0, mode=mode)
+        out = reshape(out, (*p.indices[0].shape, *[n for a, n in enumerate(p.block) if a not in p.axes]))
     return out if p.perm == tuple(range(len(p.perm))) else transpose(out, perm=p.perm)
 
 

@@ -38,26 +38,30 @@ class Tracer(Operators):
     contiguous: NumPy would surely hold it in C order, so that its reshapes are surely views.
     home: the trace whose function made it; only there it may be written.
     unstored: for the result of `view += v`, the array that it must be stored into before anyone reads it.
+    waits: the line of such a `view += v`, until it is stored.
     """
 
-    __slots__ = ("__weakref__", "_ref", "_view", "contiguous", "home", "owner", "unstored", "version")
+    __slots__ = ("__weakref__", "_of", "_ref", "_view", "contiguous", "home", "owner", "unstored", "version", "waits")
 
-    def __init__(self, ref: Ref, owner: str = "local", view: View | None = None, contiguous: bool = False) -> None:
-        self._ref, self._view, self.owner, self.contiguous = ref, view, owner, contiguous
+    def __init__(self, ref: Ref, owner: str = "local", view: View | None = None, contiguous: bool = False,
+                 of: Tracer | None = None) -> None:
+        self._ref, self._view, self.owner, self.contiguous, self._of = ref, view, owner, contiguous, of
         self.home = innermost()
         self.version = 0
         self.unstored: Tracer | None = None
+        self.waits = ""
 
     # ---- the value ------------------------------------------------------------------------------
     @property
     def ref(self) -> Ref:
         """The value as it is now: a view is read again after its base was written. LeakedValueError after its trace."""
+        waits = self.whole.waits or (self.unstored is not None and user_source())
+        if waits:
+            raise WriteError(
+                f"{waits}: `y += v` on a view y of another array would write through the view. Write to the array itself "
+                f"(x[i] += v), or take a copy first (y = x[i].copy()).")
         if self._view is not None:
             self._read_again(self._view)
-        if self.unstored is not None:
-            raise WriteError(
-                f"{user_source()}: `y += v` on a view y of another array would write through the view. Write to the array "
-                f"itself (x[i] += v), or take a copy first (y = x[i].copy()).")
         if not self._ref.builder.alive:
             raise self._ref.builder.leaked()
         return self._ref
@@ -89,7 +93,12 @@ class Tracer(Operators):
         if not is_view:
             return Tracer(ref)
         can_change = self.owner == "local" or self._view is not None
-        return Tracer(ref, "view", View(self, derive, layout_decides) if can_change else None)
+        return Tracer(ref, "view", View(self, derive, layout_decides) if can_change else None, of=self.whole)
+
+    @property
+    def whole(self) -> Tracer:
+        """The array that is no view, of which this is one, or itself."""
+        return self if self._of is None else self._of
 
     @property
     def base(self) -> Tracer | None:

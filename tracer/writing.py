@@ -13,6 +13,7 @@ import numpy as np
 from loopwright.ir.builder import Builder, Ref, innermost, is_sealed
 from loopwright.ir.dims import Shape
 from loopwright.ir.errors import DTypeError, ShapeError, WriteError
+from loopwright.ir.op import Op
 from loopwright.ir.ops.construct import full
 from loopwright.ir.ops.indexing import scatter, scatter_add, scatter_max, scatter_min
 from loopwright.ir.ops.selection import select
@@ -60,6 +61,8 @@ def _why(builder: Builder | None) -> str:
 def setitem(x: Tracer, key: Any, value: Any) -> None:
     """x[key] = value."""
     check_writable(x, "x[...] = v")
+    if isinstance(value, Tracer) and value.unstored is x:
+        x.waits = ""
     mask = _traced_mask(key, value)
     if mask is not None:
         return x.set_ref(_masked(x.ref, mask, value))
@@ -102,14 +105,23 @@ def _updates(x: Tracer, value: Any, shape: Shape) -> Ref:
 
 def write(x: Ref, p: Plan, updates: Ref) -> Ref:
     """x with the elements that a plan names replaced."""
-    if p.axes:
-        updates = scatter(read_block(x, p), _in_gather_order(updates, p), *p.indices, axes=p.axes, batch=0, mode="raise")
-    return write_block(x, p, updates)
+    return _scattered(scatter, x, p, updates) if p.axes else write_block(x, p, updates)
 
 
-def _in_gather_order(updates: Ref, p: Plan) -> Ref:
-    """Index axes first, then the rest: what a scatter takes."""
-    return updates if p.perm == tuple(range(len(p.perm))) else transpose(updates, perm=inverse(p.perm))
+def _scattered(op: Op, x: Ref, p: Plan, updates: Ref) -> Ref:
+    """A scatter to the elements that a plan with advanced indices names: x is updated where it lies, also a part of rows."""
+    if p.perm != tuple(range(len(p.perm))):  # index axes first, then the rest
+        updates = transpose(updates, perm=inverse(p.perm))
+    if p.own is None:
+        block = op(read_block(x, p), updates, *p.indices, axes=p.axes, batch=0, mode="raise")
+        return write_block(x, p, block)
+    axes = tuple([p.own[a] for a in p.axes])
+    rest = [s for a, s in enumerate(p.spans) if a not in axes]
+    updates = reshape(updates, (*updates.shape[:p.index_rank], *[s.length for s in rest]))
+    part: dict[str, Any] = {}
+    if not p.is_whole(x.shape):
+        part = {"start": tuple([s.start for s in rest]), "step": tuple([s.step for s in rest])}
+    return op(x, updates, *p.indices, axes=axes, batch=0, mode="raise", **part)
 
 
 def write_block(x: Ref, p: Plan, block: Ref) -> Ref:
@@ -144,9 +156,9 @@ def _masked(x: Ref, mask: Tracer, value: Any) -> Ref:
 # ---- x += v -------------------------------------------------------------------------------------
 @implements(operator.iadd)
 def in_place(ufunc: np.ufunc, x: Tracer, other: Any) -> Traced:
-    """`x += v` and its kin: a rank-0 value is a number and is replaced; a local array is rebound at its own dtype and shape;
-    for a view the result waits for the store that Python makes right after it in `x[i] += v`."""
-    if not x.ndim:
+    """`x += v` and its kin: a rank-0 value that is no view is a number, and is replaced; a local array is rebound at its own
+    dtype and shape; for a view the result waits for the store that Python makes right after it in `x[i] += v`."""
+    if not x.ndim and x.owner != "view":
         return UFUNCS[ufunc](x, other, keep_weak=True)
     if x.owner != "view":
         check_writable(x, f"an in-place operator ({_symbol(ufunc)})")
@@ -166,8 +178,9 @@ def in_place(ufunc: np.ufunc, x: Tracer, other: Any) -> Traced:
 
 
 def _unstored(view: Tracer, ref: Ref) -> Traced:
-    out = Tracer(ref, "view")
+    out = Tracer(ref, "view", of=view.whole)
     out.unstored = view if view.base is None else view.base
+    view.whole.waits = str(user_source())
     return out
 
 
@@ -194,12 +207,10 @@ def _at(ufunc: np.ufunc, x: Any, key: Any, value: Any = None) -> None:
     updates = _updates(x, value, p.shape)
     if ufunc is np.subtract:
         ufunc, updates = np.add, UFUNCS[np.negative](Tracer(updates)).ref
-    block = read_block(x.ref, p)
     if p.axes:
-        block = _SCATTERS[ufunc](block, _in_gather_order(updates, p), *p.indices, axes=p.axes, batch=0, mode="raise")
+        x.set_ref(_scattered(_SCATTERS[ufunc], x.ref, p, updates))
     else:
-        block = UFUNCS[ufunc](Tracer(block), Tracer(updates)).ref
-    x.set_ref(write_block(x.ref, p, block))
+        x.set_ref(write_block(x.ref, p, UFUNCS[ufunc](Tracer(read_block(x.ref, p)), Tracer(updates)).ref))
 
 
 UFUNC_METHODS["at"] = _at

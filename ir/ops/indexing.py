@@ -11,32 +11,52 @@ wrap, where it is the same):
   promise_in_bounds      as clip: the promise saves the check, not the memory
 An axis of size 0 has no nearest position: clip and wrap then give 0 and write nothing.
 
+Of the axes that are neither batch nor indexed a gather takes the whole. A scatter may write to a part of them: start + step*i
+for each i, as a slice has it, where it has these attributes.
+
 Guarantees: no element outside an array is touched; of several writes to one place the last in C order stays, and the
 derivative reaches only that one.
 """
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from loopwright.ir.attributes import Attributes
 from loopwright.ir.builder import Builder, Ref
 from loopwright.ir.dataclass import dataclass
-from loopwright.ir.dims import Extent, Shape, evaluate, product
+from loopwright.ir.dims import Extent, Shape, evaluate, product, symbol
 from loopwright.ir.errors import DTypeError, ShapeError
-from loopwright.ir.loops import Apply, Bounded, Expr, Index, Literal, LoopContext, Scatter, When, integer, less, minus, plus
+from loopwright.ir.graph import Node, Value
+from loopwright.ir.loops import (
+    Apply,
+    Bounded,
+    Expr,
+    Index,
+    Literal,
+    LoopContext,
+    Scatter,
+    When,
+    integer,
+    less,
+    minus,
+    plus,
+    times,
+)
 from loopwright.ir.op import Example, Op
 from loopwright.ir.ops.arithmetic import div, mul
 from loopwright.ir.ops.broadcasting import broadcast, operand_dtype, spread
 from loopwright.ir.ops.comparison import eq
 from loopwright.ir.ops.construct import full, iota, scalar, zeros_like
 from loopwright.ir.ops.selection import convert, select
-from loopwright.ir.ops.structural import reshape
+from loopwright.ir.ops.structural import check_steps, pad, reshape, slice_, window
 from loopwright.ir.types import BOOL, I64, INTEGERS, ArrayType, is_inexact
 
 Axes = tuple[int, ...]
+Steps = tuple[int, ...]
 MODES = ("raise", "fill", "zero", "clip", "wrap", "promise_in_bounds")
 
 
@@ -239,8 +259,13 @@ gather: Op = Op(
 
 # ---- scatters -----------------------------------------------------------------------------------
 def _scatter_shape(name: str) -> Callable[..., Shape]:
-    def shape(base: ArrayType, updates: ArrayType, *indices: ArrayType, axes: Axes, batch: int, mode: str) -> Shape:
+    def shape(base: ArrayType, updates: ArrayType, *indices: ArrayType, axes: Axes, batch: int, mode: str, start: Shape = (),
+              step: Steps = ()) -> Shape:
         moved = _moved_shape(name, base, indices, axes, batch, mode)
+        if start or step:
+            lead = indices[0].rank
+            check_steps(name, updates.shape[lead:], start, step, moved[lead:])
+            moved = (*moved[:lead], *updates.shape[lead:])
         if updates.shape != moved:
             raise ShapeError(f"{name}: the updates are {updates}, what the indices name in {base} has shape {moved}")
         return base.shape
@@ -257,12 +282,16 @@ _AT = {"add": np.add.at, "mul": np.multiply.at, "max": np.maximum.at, "min": np.
 
 
 def _scatter_numpy(combine: str) -> Callable[..., np.ndarray]:
-    def numpy(base: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: Axes, batch: int, mode: str) -> np.ndarray:
+    def numpy(base: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: Axes, batch: int, mode: str,
+              start: tuple[int, ...] = (), step: Steps = ()) -> np.ndarray:
         layout = Layout(axes, batch, base.ndim, indices[0].ndim)
         positions, counts = _numpy_positions(base.shape, indices, axes, batch, mode)
         out = np.array(base)  # a copy, also of a scalar
         view, to = np.transpose(out, layout.order), _flat_places(positions, counts, batch)
-        flat = updates.reshape(counts.size, *(base.shape[a] for a in layout.rest))[np.flatnonzero(counts)]
+        rest = updates.shape[layout.indices:]
+        if start:
+            view = view[(*[slice(None)] * (batch + len(axes)), *window(rest, start, step))]
+        flat = updates.reshape(counts.size, *rest)[np.flatnonzero(counts)]
         if combine == "set":
             view[to] = flat
         else:
@@ -272,7 +301,8 @@ def _scatter_numpy(combine: str) -> Callable[..., np.ndarray]:
 
 
 def _scatter_loop(combine: str) -> Callable[..., Expr]:
-    def loop(context: LoopContext, index: tuple[Expr, ...], axes: Axes, batch: int, mode: str) -> Expr:
+    def loop(context: LoopContext, index: tuple[Expr, ...], axes: Axes, batch: int, mode: str, start: Shape = (),
+             step: Steps = ()) -> Expr:
         base, updates = context.types[:2]
         layout = layout_of(base, context.types[2:], axes, batch)
         over = tuple((context.fresh(), n) for n in updates.shape)
@@ -283,14 +313,17 @@ def _scatter_loop(combine: str) -> Callable[..., Expr]:
             when = test if when is None else Apply("bitwise_and", (when, test), BOOL)
         whole = tuple(i for i in index if isinstance(i, Index))
         assert len(whole) == len(index), "a scatter is the outermost expression of its kernel"
-        return Scatter(whole, context.load(0, index), over, layout.place(at, positions), context.load(1, at), combine, when)
+        rest = at[layout.indices:] if not start else tuple([
+            plus(integer(first), times(i, integer(by))) for i, first, by in zip(at[layout.indices:], start, step, strict=True)])
+        target = layout.place((*at[:layout.indices], *rest), positions)
+        return Scatter(whole, context.load(0, index), over, target, context.load(1, at), combine, when)
     return loop
 
 
 def _scatter(name: str, combine: str, doc: str, dtypes: Sequence[str] = ("f16", "bf16", "f32", "c128", "i8", "bool"),
              **rules: Any) -> Op:
-    def batched(size: Extent, args: tuple[Ref, ...], mapped: tuple[bool, ...], axes: Axes, batch: int, mode: str) -> Ref:
-        return op(*spread(size, args, mapped), axes=tuple(a + 1 for a in axes), batch=batch + 1, mode=mode)
+    def batched(size: Extent, args: tuple[Ref, ...], mapped: tuple[bool, ...], axes: Axes, batch: int, **attrs: Any) -> Ref:
+        return op(*spread(size, args, mapped), axes=tuple(a + 1 for a in axes), batch=batch + 1, **attrs)
 
     op = Op(
         name=name, doc=doc, shape=_scatter_shape(name), dtype=_scatter_dtype, numpy=_scatter_numpy(combine),
@@ -308,6 +341,11 @@ def _scatter(name: str, combine: str, doc: str, dtypes: Sequence[str] = ("f16", 
             Example(("f64[n]", "f64[m]", "i64[m]"), _attrs((0,), mode="clip"), {2: _picks(-9, 9)}),
             Example(("f64[n, m]", "f64[7]", "i64[7]", "i64[7]"), _attrs((1, 0), mode="wrap"),
                     {2: _picks(-9, 9), 3: _picks(-9, 9)}),
+            Example(("f64[n + 3, 4]", "f64[n]", "i64[]"), _attrs((1,)) | {"start": (2,), "step": (1,)}, {2: _picks(-4, 4)}),
+            Example(("f64[3, n + 1, 7]", "f64[2, n, 3]", "i64[2]"), _attrs((0,)) | {"start": (symbol("n"), 1), "step": (-1, 2)},
+                    {2: _picks(-3, 3)}),
+            Example(("f64[n, 4, 5]", "f64[n, 2, 1]", "i64[n, 2]"), _attrs((1,), 1) | {"start": (4,), "step": (1,)},
+                    {2: _picks(-4, 4)}),
             *(Example((f"{d}[3]", f"{d}[n]", "i64[n]"), _attrs((0,)), {2: _picks(-3, 3)})
               for d in dtypes),
         ))
@@ -332,25 +370,34 @@ def _newest(refs: Sequence[Ref]) -> Builder:
     return max((x.builder for x in refs), key=lambda b: b.serial)
 
 
-def _scatter_transpose_base(ct: Ref, base: ArrayType | Ref, updates: ArrayType | Ref, *indices: Ref, axes: Axes, batch: int,
-                            mode: str) -> Ref:
+def _scatter_transpose_base(ct: Ref, base: ArrayType | Ref, updates: ArrayType | Ref, *indices: Ref, **attrs: Any) -> Ref:
     """Nothing of the base is left where an update was written."""
-    return scatter(ct, _zeros(updates, ct.builder), *indices, axes=axes, batch=batch, mode=mode)
+    return scatter(ct, _zeros(updates, ct.builder), *indices, **attrs)
 
 
 def _scatter_transpose_updates(ct: Ref, base: ArrayType | Ref, updates: ArrayType | Ref, *indices: Ref, axes: Axes, batch: int,
-                               mode: str) -> Ref:
-    read = _gather_zero(ct, indices, axes, batch, mode)
+                               mode: str, **part: Any) -> Ref:
+    read = _where_updates_go(ct, updates, indices, axes, batch, "zero" if mode == "fill" else mode, **part)
+    if all(n == 1 for n in indices[0].shape[batch:]):
+        return read  # nothing else is written there
     return select(_winners(updates, base, indices, axes, batch, mode), read, zeros_like(read))
 
 
-def _gather_zero(ct: Ref, indices: tuple[Ref, ...], axes: Axes, batch: int, mode: str) -> Ref:
-    return gather(ct, *indices, axes=axes, batch=batch, mode="zero" if mode == "fill" else mode)
+def _where_updates_go(x: Ref, updates: ArrayType | Ref, indices: tuple[Ref, ...], axes: Axes, batch: int, mode: str,
+                      start: Shape = (), step: Steps = ()) -> Ref:
+    """The elements of x that updates are for."""
+    layout = layout_of(x, indices, axes, batch)
+    if start:
+        parts = {a: (first, by, n) for a, first, by, n in zip(layout.rest, start, step, updates.shape[layout.indices:],
+                                                              strict=True)}
+        first, by, shape = zip(*[parts.get(a, (0, 1, n)) for a, n in enumerate(x.shape)], strict=True)
+        x = slice_(x, start=first, step=by, shape=shape)
+    return gather(x, *indices, axes=axes, batch=batch, mode=mode)
 
 
-def _scatter_add_transpose_updates(ct: Ref, base: ArrayType | Ref, updates: ArrayType | Ref, *indices: Ref, axes: Axes,
-                                   batch: int, mode: str) -> Ref:
-    return _gather_zero(ct, indices, axes, batch, mode)
+def _scatter_add_transpose_updates(ct: Ref, base: ArrayType | Ref, updates: ArrayType | Ref, *indices: Ref, mode: str,
+                                   **attrs: Any) -> Ref:
+    return _where_updates_go(ct, updates, indices, mode="zero" if mode == "fill" else mode, **attrs)
 
 
 scatter = _scatter(
@@ -362,7 +409,38 @@ scatter_add = _scatter(
     "scatter_add", "add",
     "base with `updates`, shaped as gather's result, added at indices along `axes`, one after another in C order.",
     linear=(0, 1), jointly=True,
-    transpose={0: lambda ct, base, updates, *indices, axes, batch, mode: ct, 1: _scatter_add_transpose_updates})
+    transpose={0: lambda ct, base, updates, *indices, **attrs: ct, 1: _scatter_add_transpose_updates})
+
+
+def additions(v: Value, producer: Mapping[Value, Node]) -> list[tuple[tuple[Value, ...], Attributes]]:
+    """The scatter_adds to zeros that make v, as operands after the base and attributes: to x they give x + v. Empty where v is
+    made otherwise."""
+    steps: list[tuple[tuple[Value, ...], Attributes]] = []
+    around: Node | None = None
+    while (n := producer.get(v)) is not None:
+        if n.op is full and n.attrs["value"] == 0:
+            return steps[::-1]
+        attrs: Attributes | None = None
+        if n.op is scatter_add and not n.attrs["batch"]:
+            attrs = n.attrs if around is None else _spread_out(n, around)
+        if attrs is not None:
+            steps.append((n.inputs[1:], attrs))
+        elif n.op is pad and n.attrs["value"] == 0 and around is None:
+            around = n
+        else:
+            return []
+        v = n.inputs[0]
+    return []
+
+
+def _spread_out(n: Node, around: Node) -> Attributes | None:
+    """The attributes of a scatter into the array that a pad makes in place of what this spreads out; None if there is none."""
+    x, attrs = around.inputs[0].type, around.attrs
+    start, step, axes = attrs["start"], attrs["step"], n.attrs["axes"]
+    if "start" in n.attrs or any(start[a] != 0 or step[a] != 1 or x.shape[a] != attrs["shape"][a] for a in axes):
+        return None
+    rest = Layout(axes, 0, x.rank, n.inputs[2].type.rank).rest
+    return {**n.attrs, "start": tuple([start[a] for a in rest]), "step": tuple([step[a] for a in rest])}
 
 
 # ---- scatters that are not linear -----------------------------------------------------------------
@@ -375,7 +453,7 @@ def _scatter_tangent(tangents: Sequence[Ref | None], primals: Sequence[Ref], **a
 def _scatter_extreme_jvp(primals: tuple[Ref, ...], tangents: tuple[Ref | None, ...], out: Ref, **attrs: Any) -> Ref:
     """Those that equal the extreme share it."""
     base, updates, *indices = primals
-    wins = eq(base, out), eq(updates, gather(out, *indices, **attrs))
+    wins = eq(base, out), eq(updates, _where_updates_go(out, updates, tuple(indices), **attrs))
     count = scatter_add(*(convert(w, dtype=out.dtype) for w in wins), *indices, **attrs)
     kept = [None if t is None else select(w, t, zeros_like(t)) for w, t in zip(wins, tangents[:2], strict=True)]
     return div(_scatter_tangent(kept, primals, **attrs), count)
@@ -397,3 +475,5 @@ scatter_min = _scatter(
 scatter_mul = _scatter(
     "scatter_mul", "mul", "base with each element times the updates for it, one after another in C order; derivatives take all "
     "factors for nonzero.", jvp=_scatter_mul_jvp)
+
+SCATTERS = (scatter, scatter_add, scatter_max, scatter_min, scatter_mul)

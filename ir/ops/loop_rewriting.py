@@ -16,11 +16,11 @@ from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.construct import full
 from loopwright.ir.ops.regions import chosen, either, others, rearranged, replaced
 from loopwright.ir.ops.selection import convert
-from loopwright.ir.ops.structural import reshape, slice_, transpose
+from loopwright.ir.ops.structural import pad, reshape, slice_, transpose
 from loopwright.ir.types import INTEGERS
 
 Producer = Callable[[Value], Node | None]
-_MOVES = (broadcast, reshape, transpose, slice_, convert)
+_MOVES = (broadcast, reshape, transpose, slice_, convert)  # which cost nothing where they are read
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,13 @@ def absorbed(part: Part, producer: Producer) -> Part:
 def hoisted(part: Part) -> tuple[Part, list[Node]]:
     """The part without work that is the same in every trip, and that work as nodes on the operands."""
     g = part.region
-    fixed, heavy = set(part.constants), set[Value]()
+    fixed, heavy, patterns = set(part.constants), set[Value](), set[Value]()
     for n in g.nodes:
         if not n.regions and fixed.issuperset(n.inputs) and not can_fail(n) and _is_sized_outside(n, g):
             fixed.update(n.outputs)
-            if n.inputs and n.op not in _MOVES:
+            if of_numbers(n, patterns):
+                patterns.update(n.outputs)
+            elif n.inputs and n.op not in _MOVES:
                 heavy.update(n.outputs)
     read = {v for n in g.nodes if not heavy.issuperset(n.outputs) for v in n.inputs} | set(g.results)
     taken = [v for n in g.nodes for v in n.outputs if v in heavy and v in read]
@@ -74,6 +76,12 @@ def hoisted(part: Part) -> tuple[Part, list[Node]]:
                    tuple([n for n in g.nodes if heavy.isdisjoint(n.outputs)]), g.results)
     inside = Graph(inside.params, needed_nodes(inside, inside.results), inside.results)
     return Part(inside, (*part.operands, *(outside.value[v] for v in taken))), outside.nodes
+
+
+def of_numbers(n: Node, patterns: set[Value]) -> bool:
+    """Whether n makes, of none or of such `patterns`, an array of numbers whose places sizes tell, as the mask of a part of an
+    array is: positions tell them in less time than memory."""
+    return n.op is full or (n.op in (*_MOVES, pad) and patterns.issuperset(n.inputs))
 
 
 def _is_sized_outside(n: Node, g: Graph) -> bool:

@@ -16,6 +16,7 @@ from loopwright.ir.op import Engine, Flags, NodeRules, Op
 from loopwright.ir.ops.arithmetic import add
 from loopwright.ir.ops.broadcasting import spread
 from loopwright.ir.ops.collectives import collective_across, refuse_collectives
+from loopwright.ir.ops.indexing import additions, scatter_add
 from loopwright.ir.ops.loop_rewriting import (
     Part,
     Producer,
@@ -162,10 +163,19 @@ def _transpose(engine: Engine, n: Node, args: list[Ref | ArrayType], cts: list[R
 
 
 def _summing(g: Graph, first: Sequence[Value]) -> tuple[Graph, list[Value]]:
-    """g with its first results added to values of before: new parameters."""
-    sums, totals = unused(types_of(first)), unused(types_of(first))
-    nodes = [Node(add, (a, b), {}, (t,)) for a, b, t in zip(sums, first, totals, strict=True)]
-    return Graph(g.params, (*g.nodes, *nodes), (*totals, *g.results[len(first):])), sums
+    """g with its first results added to values of before, which are new parameters: at the positions that they have some at."""
+    sums, totals = unused(types_of(first)), list(unused(types_of(first)))
+    producer, nodes = {v: n for n in g.nodes for v in n.outputs}, list(g.nodes)
+    for k, (before, v) in enumerate(zip(sums, first, strict=True)):
+        steps = additions(v, producer)
+        for operands, attrs in steps:
+            nodes.append(Node(scatter_add, (before, *operands), attrs, tuple(unused([v.type])), (), producer[v].source))
+            before, = nodes[-1].outputs
+        if steps:
+            totals[k] = before
+        else:
+            nodes.append(Node(add, (before, v), {}, (totals[k],)))
+    return Graph(g.params, tuple(nodes), (*totals, *g.results[len(first):])), sums
 
 
 def _known_carry(n: Node, args: list[Ref | ArrayType], moving: list[bool], into: Builder) -> list[Ref]:

@@ -60,23 +60,26 @@ def move_axis(x: Ref, source: int, target: int) -> Ref:
 
 
 # ---- reshape ------------------------------------------------------------------------------------
-def _exactly(shape: Shape) -> Extent:
-    """The number of elements, where every quotient among the sizes is exact: a trace guards that before it writes one."""
-    facts = Facts()
-    for n in shape:
-        for atoms, _ in terms_of(n):
-            facts.divides += [(a.args[1], a.args[0]) for a in atoms if isinstance(a, Call) and a.fn == "floordiv"]
-    return facts.canonical(product(shape))
-
-
 def _of_one_size(a: Shape, b: Shape) -> bool:
-    """Whether two shapes have as many elements: sizes that both have may be left aside."""
+    """Whether two shapes have as many elements, where every quotient among the sizes is exact: a trace guards that before it
+    writes one. Sizes that both have may be left aside."""
+    if product(a) == product(b):
+        return True
     first, second = list(a), list(b)
     for n in a:
         if n in second:
             first.remove(n)
             second.remove(n)
-    return _exactly(a) == _exactly(b) or _exactly(tuple(first)) == _exactly(tuple(second))
+    found: dict[tuple[Extent, Extent], None] = {}
+    todo = [*a, *b]
+    for n in todo:
+        for atom in [x for atoms, _ in terms_of(n) for x in atoms]:
+            if isinstance(atom, Call):
+                todo += atom.args
+                if atom.fn == "floordiv":
+                    found[atom.args[1], atom.args[0]] = None
+    facts = Facts(divides=sorted(found, key=lambda x: -len(str(x[1]))))  # what holds others cancels before they do
+    return any(facts.canonical(product(x)) == facts.canonical(product(y)) for x, y in ((a, b), (first, second)))
 
 
 def _reshape_shape(x: ArrayType, shape: Shape) -> Shape:
@@ -139,7 +142,7 @@ reshape: Op = Op(
 
 
 # ---- slice and pad ------------------------------------------------------------------------------
-def _check_steps(name: str, inner: Shape, start: Shape, step: tuple[int, ...], outer: Shape) -> None:
+def check_steps(name: str, inner: Shape, start: Shape, step: tuple[int, ...], outer: Shape) -> None:
     """That position start + step*i lies inside `outer` for every i below `inner`, as far as the sizes tell."""
     if not len(inner) == len(outer) == len(start) == len(step):
         raise ShapeError(f"{name}: start {start}, step {step} and shape must have one entry for each axis of {outer}")
@@ -159,7 +162,7 @@ def _prove(relation: str, a: Extent, b: Extent) -> bool | None:
     return Facts().prove(relation, a, b)
 
 
-def _window(shape: Sequence[int], start: Sequence[int], step: Sequence[int]) -> tuple[slice, ...]:
+def window(shape: Sequence[int], start: Sequence[int], step: Sequence[int]) -> tuple[slice, ...]:
     """Python slices that take shape[k] elements from start[k] by step[k]."""
     def one(n: int, first: int, by: int) -> slice:
         stop = first + n * by
@@ -168,7 +171,7 @@ def _window(shape: Sequence[int], start: Sequence[int], step: Sequence[int]) -> 
 
 
 def _slice_shape(x: ArrayType, start: Shape, step: tuple[int, ...], shape: Shape) -> Shape:
-    _check_steps("slice", shape, start, step, x.shape)
+    check_steps("slice", shape, start, step, x.shape)
     return shape
 
 
@@ -181,7 +184,7 @@ slice_: Op = Op(
     doc="result[i] = x[start + step*i]; steps may be negative.",
     shape=_slice_shape,
     dtype=operand_dtype,
-    numpy=lambda x, start, step, shape: x[_window(shape, start, step)],
+    numpy=lambda x, start, step, shape: x[window(shape, start, step)],
     batch=lambda size, args, mapped, start, step, shape:
         slice_(args[0], start=(0, *start), step=(1, *step), shape=(size, *shape)),
     loop=_slice_loop,
@@ -211,13 +214,13 @@ def reverse(x: Ref, axis: int) -> Ref:
 
 
 def _pad_shape(x: ArrayType, shape: Shape, start: Shape, step: tuple[int, ...], value: Any) -> Shape:
-    _check_steps("pad", x.shape, start, step, shape)
+    check_steps("pad", x.shape, start, step, shape)
     return shape
 
 
 def _pad_numpy(x: np.ndarray, shape: tuple[int, ...], start: tuple[int, ...], step: tuple[int, ...], value: Any) -> np.ndarray:
     out = np.full(shape, value, x.dtype)
-    out[_window(x.shape, start, step)] = x
+    out[window(x.shape, start, step)] = x
     return out
 
 

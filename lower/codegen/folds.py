@@ -20,7 +20,7 @@ from loopwright.lower.codegen.firsts import FEWER, first, sought
 from loopwright.lower.codegen.fold_states import Fold, Joint, State
 from loopwright.lower.codegen.machine import vector_type
 from loopwright.lower.codegen.spans import Span, VectorSpan, masked, masks_slowly, vector_spans
-from loopwright.lower.codegen.stretches import turn_of, turned
+from loopwright.lower.codegen.stretches import turned, turns_of
 from loopwright.lower.codegen.terms import Term
 from loopwright.lower.codegen.text import Arm, Scope, branch, loop
 
@@ -143,7 +143,7 @@ def cascade(scope: Scope, span: Span, blocks: tuple[int, ...], zero: Sequence[tu
 def _vector_total(context: Context, folding: Fold | Joint, index: Index, extent: Extent, lanes: int, unroll: int,
                   span: Span | None) -> State:
     """The last index over the lanes, in two stretches where a comparison that turns on the way chooses what is folded."""
-    turn = turn_of(context, index, folding.expressions())
+    turn = next(iter(turns_of(context, index, folding.expressions())), None)
     if turn is None:
         return _stretch(context, folding, index, extent, lanes, unroll, span)
     sides = turned(context, turn, span or ("0", context.kernel.extent(extent)))

@@ -6,7 +6,7 @@ Guarantees: the same positions in the same order; what is computed at each is wh
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from loopwright.ir.loops import Apply, Bounded, Expr, Index, Prefix, Reduce, When, transform, walk, walk_all
 from loopwright.ir.nest import For, Let, Statement, Store, altered
@@ -17,7 +17,7 @@ from loopwright.lower.codegen.terms import Linear, add_linear, scale_linear
 from loopwright.lower.fusing import expressions
 
 COMPARISONS = ("lt", "le", "gt", "ge")
-MOST_STRETCHES = 6  # each is a loop's text, with vectors in flight and a rest
+MOST_STRETCHES = 9  # each is a loop's text, with vectors in flight and a rest
 MOST_PARTS = 16  # of stretches that together are little more than the loop
 Turn = tuple[Expr, bool, Linear]  # a comparison, whether it holds from the turn on or before it, and where that is
 
@@ -39,13 +39,13 @@ def _size(f: For) -> int:
 
 def in_stretches(context: Context, f: For, span: Span, run: Callable[[For, Span], None]) -> None:
     """`run` for each stretch of a loop over a span."""
-    turn = _first(context, f)
-    if turn is None:
+    turns = turns_of(context, f.index, expressions(f.body))
+    if not turns:
         run(f, span)
         return
-    before, behind = turned(context, turn, span)
-    in_stretches(context, _known(f, turn, False), before, run)
-    in_stretches(context, _known(f, turn, True), behind, run)
+    before, behind = turned(context, turns[0], span)
+    in_stretches(context, _known(f, turns, False), before, run)
+    in_stretches(context, _known(f, turns, True), behind, run)
 
 
 def turned(context: Context, turn: Turn, span: Span) -> tuple[Span, Span]:
@@ -58,23 +58,18 @@ def turned(context: Context, turn: Turn, span: Span) -> tuple[Span, Span]:
 
 def _stretches(context: Context, f: For, most: int) -> list[For]:
     """The loop of each stretch; of more than `most` one more than that."""
-    turn = _first(context, f) if most > 0 else None
-    if turn is None:
+    turns = turns_of(context, f.index, expressions(f.body)) if most > 0 else []
+    if not turns:
         return [f]
-    before = _stretches(context, _known(f, turn, False), most)
-    return before + _stretches(context, _known(f, turn, True), most - len(before))
+    before = _stretches(context, _known(f, turns, False), most)
+    return before + _stretches(context, _known(f, turns, True), most - len(before))
 
 
-def _first(context: Context, f: For) -> Turn | None:
-    """The first comparison by which the body chooses, and that turns once on the way through the loop."""
-    return turn_of(context, f.index, expressions(f.body))
-
-
-def turn_of(context: Context, index: Index, found: Iterable[Expr]) -> Turn | None:
-    """The first comparison by which expressions choose, and that turns once as an index grows."""
-    inside = walk_all(found)
+def turns_of(context: Context, index: Index, found: Iterable[Expr]) -> list[Turn]:
+    """The comparisons by which expressions choose, and that turn once as an index grows."""
+    inside, turns = walk_all(found), list[Turn]()
     if any(isinstance(x, Reduce | Prefix) for x in inside):
-        return None
+        return []
     for test in dict.fromkeys([c for x in inside if (c := _choice(x)) is not None]):
         less, more, past = _ordered(test)
         if less.dtype != context.kernel.terms.of(index).dtype:
@@ -87,10 +82,10 @@ def turn_of(context: Context, index: Index, found: Iterable[Expr]) -> Turn | Non
                for t in rest[0]):
             continue
         if step == 1:  # i + rest < 0
-            return test, False, scale_linear(rest, -1)
+            turns.append((test, False, scale_linear(rest, -1)))
         if step == -1:  # rest < i
-            return test, True, add_linear(rest, ({}, 1))
-    return None
+            turns.append((test, True, add_linear(rest, ({}, 1))))
+    return turns
 
 
 def _choice(e: Expr) -> Apply | None:
@@ -134,12 +129,18 @@ def settled(s: Store, turn: Turn, behind: bool) -> Store:
                    when=None if s.when is None else chosen(s.when, turn, behind))
 
 
-def _known(f: For, turn: Turn, behind: bool) -> For:
-    """The loop as it is before the turn, or behind it."""
-    def one(s: Statement) -> Statement:
-        assert isinstance(s, Let | Store)
-        return settled(s, turn, behind) if isinstance(s, Store) else altered(s, value=chosen(s.value, turn, behind))
-    return f.with_body(tuple(map(one, f.body)))
+def _known(f: For, turns: Sequence[Turn], behind: bool) -> For:
+    """The loop as it is before the first turn, or behind it, and so before or behind others."""
+    for turn in turns:
+        terms, distance = add_linear(turn[2], scale_linear(turns[0][2], -1))
+        if not terms and isinstance(distance, int) and (distance <= 0 if behind else distance >= 0):
+            f = f.with_body(tuple([_settled(s, turn, behind) for s in f.body]))
+    return f
+
+
+def _settled(s: Statement, turn: Turn, behind: bool) -> Statement:
+    assert isinstance(s, Let | Store)
+    return settled(s, turn, behind) if isinstance(s, Store) else altered(s, value=chosen(s.value, turn, behind))
 
 
 def _number(context: Context, place: Linear) -> str:
