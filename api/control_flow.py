@@ -178,19 +178,25 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
     np.float64(24.0)
     """
     why = f"fori_loop of {name_of(body_fun)}"
+
+    def after(c: Counted) -> Counted:
+        val = body_fun(*c)
+        if val is None and init_val is not None:
+            raise ArgumentError(f"{user_source()}: {why}: the body returned None. Return the new value, also where the body "
+                                f"stored into the one that it was given.")
+        return Counted(c.i + 1, val)
     low, high = as_extent(lower), as_extent(upper)
     if low is not None and high is not None and max_steps is None:
         length = high - low
         count = length if Facts().prove("<=", 0, length) else maximum(length, 0)
-        carry, _ = _scanned(lambda c, _: (Counted(c.i + 1, body_fun(*c)), None), Counted(lower, init_val), None, count, False,
+        carry, _ = _scanned(lambda c, _: (after(c), None), Counted(lower, init_val), None, count, False,
                             1 if unroll is None else unroll, why)
         return carry.val
     for bound, what in ((lower, "lower"), (upper, "upper")):
         t = type_of(_scalar(bound, why, what))
         if not is_integer(t.dtype):
             raise DTypeError(f"{user_source()}: {why}: {what} must be an integer, got {t}.")
-    step = _named(lambda c: Counted(c.i + 1, body_fun(*c)), body_fun)
-    return while_loop(lambda c: c.i < upper, step, Counted(lower, init_val), max_steps=max_steps).val
+    return while_loop(lambda c: c.i < upper, _named(after, body_fun), Counted(lower, init_val), max_steps=max_steps).val
 
 
 def _named(f: Function, like: Function) -> Function:

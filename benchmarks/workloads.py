@@ -20,12 +20,13 @@ from benchmarks import (
     scan,
     sorting,
     starting,
+    stores,
     typical,
 )
 
 WORKLOADS = {f.__name__: f for f in (
     *call.WORKLOADS, *maps.WORKLOADS, *maths.WORKLOADS, *reductions.WORKLOADS, *products.WORKLOADS, *networks.WORKLOADS,
-    *graphs.WORKLOADS, *irregular.WORKLOADS, *sorting.WORKLOADS, *typical.WORKLOADS, *learning.WORKLOADS,
+    *graphs.WORKLOADS, *irregular.WORKLOADS, *sorting.WORKLOADS, *typical.WORKLOADS, *learning.WORKLOADS, *stores.WORKLOADS,
     *compile.WORKLOADS, *residual.WORKLOADS, *scan.WORKLOADS, *starting.WORKLOADS)}
 
 

@@ -40,7 +40,7 @@ from loopwright.lower.scheduling import ScheduleError, with_in_place
 from loopwright.lower.target import Target
 from loopwright.lower.turning import turned, with_copies
 from loopwright.lower.unstacking import unstacked
-from loopwright.lower.versions import is_last_use, stays
+from loopwright.lower.versions import is_last_use, stay
 from loopwright.lower.written import by_pieces, written
 
 ChainRule = Callable[[Graph], Schedule | None]  # the schedule of a region that is a chain of products; None: it is no kernel
@@ -275,7 +275,7 @@ def _in_place(g: Graph, steps: Mapping[Node, InPlace], carried: Mapping[int, Val
             if schedule is not None:
                 made[n] = Node(n.op, n.inputs, {**n.attrs, "schedule": schedule}, n.outputs, n.regions, n.source)
     changed = Graph(g.params, tuple([made.get(n, n) for n in g.nodes]), g.results, g.constraints)
-    kept = {v for k, v in carried.items() if stays(changed, v, g.results[k])}
+    kept = {v for v, stays in zip(carried.values(), stay(changed, carried), strict=True) if stays}
     for n in [n for n in made if (v := n.inputs[steps[n].operand]) in g.params and v not in kept]:
         del made[n]
     return Graph(g.params, tuple([made.get(n, n) for n in g.nodes]), g.results, g.constraints)

@@ -75,28 +75,34 @@ def _first_versions(g: Graph, versions: Sequence[Value]) -> dict[Value, int]:
 # ---- kernels and loops --------------------------------------------------------------------------
 def roots_of(g: Graph) -> dict[Value, Value]:
     """For each value of a partitioned graph that lies in the bytes of another, the first of these."""
-    roots: dict[Value, Value] = {}
-    for k, n in enumerate(g.nodes):
-        if not n.regions:  # a reshape
-            roots[n.outputs[0]] = roots.get(n.inputs[0], n.inputs[0])
-            continue
-        for v, before in _written_over(g, k):
-            root = roots.get(before, before)
-            if n.op is kernel or root not in g.params:
-                roots[v] = root
+    roots = reshaped(g)
+    for v, (before, is_kernels) in written_over(g).items():
+        root = roots.get(before, before)
+        if is_kernels or root not in g.params:
+            roots.update((x, root) for x in (v, *[x for x, y in roots.items() if y is v]))
     return roots
 
 
-def _written_over(g: Graph, k: int) -> Iterator[tuple[Value, Value]]:
-    """The results of node k that it puts where operands lie, with these."""
-    n = g.nodes[k]
-    if n.op is kernel:
-        yield from ((n.outputs[x.output], n.inputs[x.operand]) for x in n.attrs.get("schedule", ()) if isinstance(x, InPlace))
-    elif n.op is scan or n.op is while_:
-        stays = in_place(n)
-        for v, before, here in zip(n.outputs, initial_carries(n), stays, strict=False):
-            if here and is_last_use(g, k, before):
-                yield v, before
+def reshaped(g: Graph) -> dict[Value, Value]:
+    """For each value that is a reshape, the value whose bytes it has."""
+    roots: dict[Value, Value] = {}
+    for n in g.nodes:
+        if not n.regions:
+            roots[n.outputs[0]] = roots.get(n.inputs[0], n.inputs[0])
+    return roots
+
+
+def written_over(g: Graph) -> dict[Value, tuple[Value, bool]]:
+    """For each value that kernels and loops put where an operand lies, that, and whether a kernel does."""
+    found: dict[Value, tuple[Value, bool]] = {}
+    for k, n in enumerate(g.nodes):
+        if n.op is kernel:
+            steps = [x for x in n.attrs.get("schedule", ()) if isinstance(x, InPlace)]
+            found.update((n.outputs[x.output], (n.inputs[x.operand], True)) for x in steps)
+        elif n.op is scan or n.op is while_:
+            carries = zip(n.outputs, initial_carries(n), in_place(n), strict=False)
+            found.update((v, (before, False)) for v, before, here in carries if here and is_last_use(g, k, before))
+    return found
 
 
 def in_place(n: Node) -> tuple[bool, ...]:
@@ -105,37 +111,38 @@ def in_place(n: Node) -> tuple[bool, ...]:
     if n.op is sized or n.op is blocks or n.op is strips:
         return ()
     body, carried = n.regions[-1], carried_by(n, len(n.regions) - 1)
-    return tuple([stays(body, v, body.results[k]) for k, v in carried.items()])
+    return tuple(stay(body, carried))
 
 
-def stays(body: Graph, v: Value, result: Value) -> bool:
-    """Whether a result is a parameter after updates where it lies."""
-    last, made = result, {v: k for k, n in enumerate(body.nodes) for v in n.outputs if n.regions}
-    while last in made:
-        over = dict(_written_over(body, made[last]))
-        if last not in over or (body.nodes[made[last]].op is not kernel and last is not result):
-            return False
-        last = over[last]
-        if last is v:
-            return True
-    return False
+def stay(body: Graph, carried: Mapping[int, Value]) -> list[bool]:
+    """Which results are the parameters that they are carried to after updates where these lie."""
+    over = written_over(body) if carried else {}
+
+    def one(result: Value, v: Value) -> bool:
+        last = result
+        while last in over:
+            before, is_kernels = over[last]
+            if not is_kernels and last is not result:
+                return False
+            last = before
+            if last is v:
+                return True
+        return False
+    return [one(body.results[k], v) for k, v in carried.items()]
 
 
 def read_before(g: Graph) -> Iterator[tuple[int, list[int]]]:
     """The nodes that write over operands, each with those that read these before."""
-    roots = roots_of(g)
-    for k in range(len(g.nodes)):
-        over = {roots.get(before, before) for v, before in _written_over(g, k) if v in roots}
-        if over:
-            yield k, [j for j in range(k) if any(roots.get(v, v) in over for v in (*g.nodes[j].inputs, *g.nodes[j].outputs))]
+    roots, over = roots_of(g), written_over(g)
+    for k, n in enumerate(g.nodes):
+        places = {roots[v] for v in n.outputs if v in over and v in roots}
+        if places:
+            yield k, [j for j in range(k) if any(roots.get(v, v) in places for v in (*g.nodes[j].inputs, *g.nodes[j].outputs))]
 
 
 def is_last_use(g: Graph, k: int, v: Value) -> bool:
     """Whether node k of a partitioned graph reads v once, and nothing reads its bytes later: v, or a reshape of it."""
-    roots: dict[Value, Value] = {}
-    for n in g.nodes:
-        if not n.regions:
-            roots[n.outputs[0]] = roots.get(n.inputs[0], n.inputs[0])
+    roots = reshaped(g)
     root = roots.get(v, v)
     same = {root, *(x for x, y in roots.items() if y is root)}
     later = [*g.results, *(x for n in g.nodes[k + 1:] for x in n.inputs)]

@@ -243,7 +243,8 @@ def _bound(x: Any) -> Extent:
     except ConcretizationError:
         raise ConcretizationError(
             f"{user_source()}: a slice with a traced bound would have a shape that depends on data. Take a window of fixed "
-            f"size with x[start + np.arange(size)], or mask with np.where(np.arange(n) < stop, x, 0).") from None
+            f"size with x[start + np.arange(size)] or lax.dynamic_slice(x, starts, sizes), or mask with "
+            f"np.where(np.arange(n) < stop, x, 0).") from None
 
 
 def _clamped(x: Extent, n: Extent, low: Extent, high: Extent, scope: Scope) -> Extent:

@@ -91,7 +91,7 @@ class Parameters:
                  shapes: Any, dynamic: bool) -> None:
         self.names, self.keyword_names, self.has_rest, self.has_keywords = _names_of(f)
         self.name = getattr(f, "__name__", type(f).__name__)
-        code = getattr(f, "__code__", None)
+        code = getattr(inspect.unwrap(f), "__code__", None)
         self.source = Source(code.co_filename, code.co_firstlineno) if code else user_source()
         self.dynamic = dynamic
         self.static = self.labels(static_argnums, static_argnames, "static")

@@ -33,6 +33,15 @@ def implements(*functions: Callable[..., Any]) -> Callable[[_Function], _Functio
     return enter
 
 
+INSTEAD: dict[Callable[..., Any], str] = {
+    np.bincount: "How many there are must be known: lw.ops.segment_sum(weights, x, number) adds, ones count.",
+    np.histogram: "np.searchsorted gives each number its bin; lw.ops.segment_sum counts these.",
+    np.put_along_axis: "Write x[rows, indices] = values with rows = lw.numpy.arange(n)[:, None].",
+    np.fill_diagonal: "Write x[i, i] = values with i = lw.numpy.arange(n).",
+    np.partition: "Write np.sort.",
+}
+
+
 def unsupported(what: str, instead: str = "") -> TypeError:
     """The error for what has no meaning on traced values yet."""
     return TypeError(f"{user_source()}: {what} is not supported on traced values{' yet' if not instead else ''}."
@@ -59,7 +68,7 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         raise _no_out(_name(function), out)
     rule = FUNCTIONS.get(function)
     if rule is None:
-        raise unsupported(_name(function))
+        raise unsupported(_name(function), INSTEAD.get(function, ""))
     return rule(*args, **kwargs)
 
 

@@ -168,9 +168,10 @@ class Tracer(Operators):
             return np.array(known, *args, **kwargs)
         raise ConcretizationError(
             f"{user_source()}: a traced {self._describe()} was asked for its NumPy array: np.array(x), np.asarray(x), a "
-            f"store into a real ndarray, or a function without NumPy's protocols did that. Inside a trace the value is not "
-            f"known, or its derivative would be lost. Use lw.numpy.array(x) or x.copy() for a traced copy, make arrays that "
-            f"you store into with lw.numpy.zeros(...) or np.zeros_like(x), or move the call out of the traced function.")
+            f"store into a real ndarray, an index into one, or a function without NumPy's protocols did that. Inside a trace "
+            f"the value is not known, or its derivative would be lost. Use lw.numpy.array(x) or x.copy() for a traced copy, "
+            f"lw.numpy.asarray(table)[x] for table[x], make arrays that you store into with lw.numpy.zeros(...) or "
+            f"np.zeros_like(x), or move the call out of the traced function.")
 
     # ---- concrete values ------------------------------------------------------------------------
     def concrete(self, asked: str) -> Any:
