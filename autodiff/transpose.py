@@ -211,7 +211,7 @@ def _added(a: Ref, b: Ref) -> Ref:
     a loop that reads an array position by position would else add up whole arrays."""
     for total, other in ((a, b), (b, a)):
         steps = additions(other.value, other.builder.producer)
-        if steps and all(n == 1 for operands, _ in steps for n in operands[1].type.shape):
+        if steps and all(not attrs["batch"] and operands[1].type.size == 1 for operands, attrs in steps):
             for operands, attrs in steps:
                 total = scatter_add(total, *(Ref(other.builder, v) for v in operands), **attrs)
             return total

@@ -30,7 +30,6 @@ from loopwright.lower.lanes import is_of_elements, lane_schedule
 from loopwright.lower.layouts import with_channels_last
 from loopwright.lower.little_products import without_little_products
 from loopwright.lower.patterns import occurrences, with_users_kernels
-from loopwright.lower.plan import bytes_of, on_stack
 from loopwright.lower.preparation import prepare
 from loopwright.lower.products_of_many import with_products_of_many
 from loopwright.lower.puts import with_puts
@@ -41,7 +40,7 @@ from loopwright.lower.target import Target
 from loopwright.lower.turning import turned, with_copies
 from loopwright.lower.unstacking import unstacked
 from loopwright.lower.versions import is_last_use, stay
-from loopwright.lower.written import by_pieces, written
+from loopwright.lower.written import by_pieces
 
 ChainRule = Callable[[Graph], Schedule | None]  # the schedule of a region that is a chain of products; None: it is no kernel
 
@@ -156,8 +155,7 @@ class _Partition:
             if not at:
                 self.places.update((v, grouping.place(group.root)) for v in out[-1].outputs[:1])
         found = Graph(g.params, tuple(out), tuple(made[v] for v in g.results), g.constraints)
-        steps = {n: InPlace(n.inputs.index(v)) for n, v in updates.items()} | _written_in_part(found, carried)
-        return _in_place(found, steps, carried) if self.is_scheduled and steps else found
+        return _in_place(found, updates, carried) if self.is_scheduled and updates else found
 
     def _grouped(self, g: Graph, carried: Mapping[int, Value], in_loop: bool, decided: Decided) -> Grouping:
         """Which nodes one kernel computes, with those chains of products that are one kernel, whole."""
@@ -250,33 +248,18 @@ def _region_of(group: Group, grouping: Grouping) -> tuple[Graph, tuple[Value, ..
     return ordered, tuple([outside[number[v]] for v in ordered.params]), results
 
 
-def _written_in_part(g: Graph, carried: Mapping[int, Value]) -> dict[Node, InPlace]:
-    """The kernels that make a carry's next value by writing a part of it."""
-    found = {}
-    for k, v in carried.items():
-        n = next((n for n in g.nodes if g.results[k] in n.outputs), None)
-        if n is None or v not in n.inputs or n.attrs.get("implementation") != "generated" or on_stack(bytes_of(v)):
-            continue
-        region, output = n.regions[0], n.outputs.index(g.results[k])
-        made = {m.outputs[0]: m for m in region.nodes}
-        last = made.get(region.results[output])
-        if last is not None and last.inputs[-1:] == (region.params[n.inputs.index(v)],) and written(last, made) is not None:
-            found[n] = InPlace(n.inputs.index(v), output)
-    return found
-
-
-def _in_place(g: Graph, steps: Mapping[Node, InPlace], carried: Mapping[int, Value]) -> Graph:
-    """g with kernels that update arrays where they lie by these steps, if nothing else or later reads that memory. Those of a
+def _in_place(g: Graph, updates: Mapping[Node, Value], carried: Mapping[int, Value]) -> Graph:
+    """g with kernels that update operands of theirs where these lie, if nothing else or later reads that memory. Those of a
     parameter do only if all that follows stays in its bytes."""
     made: dict[Node, Node] = {}
     for k, n in enumerate(g.nodes):
-        if n in steps and is_last_use(g, k, n.inputs[steps[n].operand]):
-            schedule = with_in_place(n.regions[0], n.attrs["schedule"], steps[n])
+        if n in updates and is_last_use(g, k, updates[n]):
+            schedule = with_in_place(n.regions[0], n.attrs["schedule"], InPlace(n.inputs.index(updates[n])))
             if schedule is not None:
                 made[n] = Node(n.op, n.inputs, {**n.attrs, "schedule": schedule}, n.outputs, n.regions, n.source)
     changed = Graph(g.params, tuple([made.get(n, n) for n in g.nodes]), g.results, g.constraints)
     kept = {v for v, stays in zip(carried.values(), stay(changed, carried), strict=True) if stays}
-    for n in [n for n in made if (v := n.inputs[steps[n].operand]) in g.params and v not in kept]:
+    for n in [n for n in made if updates[n] in g.params and updates[n] not in kept]:
         del made[n]
     return Graph(g.params, tuple([made.get(n, n) for n in g.nodes]), g.results, g.constraints)
 

@@ -25,7 +25,7 @@ class Update:
     """A scatter, by the version of an array that it is to update where it lies."""
 
     base: Value
-    number: int  # of the versions before it, the last that what it writes must not be computed of beside it
+    number: int  # what is computed of versions up to this one is so before the update
     reads: Mapping[Value, int]  # the first version that a value is computed of
 
     def may_compute(self, v: Value) -> bool:
@@ -37,19 +37,29 @@ def updates_of(g: Graph, scatters: Mapping[Node, tuple[Scatter, Value]], carried
     """The scatters of a graph that may write where their bases lie: of carries, and of what other scatters made. scatters: each
     with its base; carried: the parameter that takes the memory of a result, by its number."""
     made = {n.outputs[0]: n for n in scatters}
-    ends = {n.outputs[0] for n in scatters if n.outputs[0] not in {base for _, base in scatters.values()}}
+    bases, stays = {base for _, base in scatters.values()}, _last_scatters(g, carried)
     found: dict[Node, Update] = {}
-    for end in [n.outputs[0] for n in scatters if n.outputs[0] in ends]:
+    for end in [v for v in made if v not in bases]:
         chain = [end]
         while chain[-1] in made:
             chain.append(scatters[made[chain[-1]]][1])
         versions = chain[::-1]
-        if versions[0] not in {v for k, v in carried.items() if g.results[k] is end}:
+        if (versions[0], end) not in stays:
             del versions[0]  # the first of them copies it
         reads = _first_versions(g, versions)
         for k, (base, v) in enumerate(itertools.pairwise(versions)):
             if base not in g.results:
                 found[made[v]] = Update(base, k if scatters[made[v]][0].over else k - 1, reads)
+    return found
+
+
+def _last_scatters(g: Graph, carried: Mapping[int, Value]) -> set[tuple[Value, Value]]:
+    """Carries, each with the value that it will be, and with what an inner loop begins with that makes this value."""
+    found = {(v, g.results[k]) for k, v in carried.items()}
+    for n in g.nodes:
+        if n.op is scan or n.op is while_:
+            before = dict(zip(n.outputs, initial_carries(n), strict=False))
+            found |= {(v, before[r]) for v, r in found if r in before}
     return found
 
 

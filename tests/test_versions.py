@@ -138,7 +138,11 @@ def test_constants_that_are_read_by_place_get_their_gradients_in_place():
     a, b = np.random.default_rng(2).normal(size=(2, 12, 12))
     g = lw.jit(lw.grad(f, (0, 1)))
     assert whole(str(g.lower(a, b).kernels)) == []
+    batched = lw.jit(lw.vmap(lw.grad(f, (0, 1))))
+    assert not re.search(r"f64\[\w+, \w+, \w+\] = kernel(?!.*InPlace)", "\n".join(lines_of_loops(str(
+        batched.lower(np.stack([a, b]), np.stack([b, a])).kernels))))
     da, db = g(a, b)
+    np.testing.assert_allclose(batched(np.stack([a, b]), np.stack([b, a])), np.stack([(da, db), g(b, a)], 1), rtol=1e-12)
     want = np.zeros((2, 12, 12))
     for i in range(12):
         want[0, i, i] += b[i, 1:-1] @ a[1:-1, i]
@@ -213,3 +217,28 @@ def test_an_outer_loop_keeps_what_inner_ones_update(kept):
     before = x.copy()
     np.testing.assert_allclose(lw.jit(lambda x: fori_loop(0, 3, outer, x))(x), plain(x))
     np.testing.assert_array_equal(x, before)
+
+
+def test_a_store_before_an_inner_loop_that_stores():
+    def inner(i):
+        def body(j, x):
+            x[i, j] += x[i, j - 1]
+            x[i, j] /= 3.0
+            return x
+        return body
+
+    def outer(i, x):
+        x[i, 1:-1] += x[i - 1, 1:-1] + x[i + 1, 1:-1]
+        return fori_loop(1, x.shape[1] - 1, inner(i), x)
+
+    def plain(x):
+        x = x.copy()
+        for i in range(1, x.shape[0] - 1):
+            x[i, 1:-1] += x[i - 1, 1:-1] + x[i + 1, 1:-1]
+            for j in range(1, x.shape[1] - 1):
+                x = inner(i)(j, x)
+        return x
+    x = np.random.default_rng(4).normal(size=(7, 9))
+    f = lw.jit(lambda x: fori_loop(1, x.shape[0] - 1, outer, x))
+    np.testing.assert_allclose(f(x), plain(x), rtol=1e-13)
+    assert whole(str(f.lower(x).kernels)) == []

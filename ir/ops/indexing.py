@@ -421,7 +421,7 @@ def additions(v: Value, producer: Mapping[Value, Node]) -> list[tuple[tuple[Valu
         if n.op is full and n.attrs["value"] == 0:
             return steps[::-1]
         attrs: Attributes | None = None
-        if n.op is scatter_add and not n.attrs["batch"]:
+        if n.op is scatter_add:
             attrs = n.attrs if around is None else _spread_out(n, around)
         if attrs is not None:
             steps.append((n.inputs[1:], attrs))
@@ -436,10 +436,11 @@ def additions(v: Value, producer: Mapping[Value, Node]) -> list[tuple[tuple[Valu
 def _spread_out(n: Node, around: Node) -> Attributes | None:
     """The attributes of a scatter into the array that a pad makes in place of what this spreads out; None if there is none."""
     x, attrs = around.inputs[0].type, around.attrs
-    start, step, axes = attrs["start"], attrs["step"], n.attrs["axes"]
-    if "start" in n.attrs or any(start[a] != 0 or step[a] != 1 or x.shape[a] != attrs["shape"][a] for a in axes):
+    start, step = attrs["start"], attrs["step"]
+    rest = layout_of(x, [v.type for v in n.inputs[2:]], n.attrs["axes"], n.attrs["batch"]).rest
+    if "start" in n.attrs or any(start[a] != 0 or step[a] != 1 or x.shape[a] != attrs["shape"][a]
+                                 for a in range(x.rank) if a not in rest):
         return None
-    rest = Layout(axes, 0, x.rank, n.inputs[2].type.rank).rest
     return {**n.attrs, "start": tuple([start[a] for a in rest]), "step": tuple([step[a] for a in rest])}
 
 
