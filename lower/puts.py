@@ -1,7 +1,7 @@
-"""Writes to few places of what a loop carries, `x[0] = v` or `x[-1, 2:] = v`, as scatters: as maps they would walk through x.
+"""Writes to a part of what a loop carries, `x[0] = v` or `x[1:-1] = v`, as scatters: as maps they would walk through all of x.
 
 Guarantees: the same values. Only where all that a trip makes of the carry is such writes and scatters, which then stay in its
-memory (`lower.versions`).
+memory (`lower.versions`), and where what is written is not computed of x itself, but for few places: it would be stored twice.
 """
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from loopwright.ir.ops.indexing import SCATTERS
 from loopwright.ir.ops.selection import select
 from loopwright.ir.ops.structural import pad, window
 from loopwright.ir.types import ArrayType
+from loopwright.lower.versions import first_versions
 from loopwright.lower.written import Window, written
 
 
@@ -49,25 +50,39 @@ put = Op(
 def with_puts(g: Graph, carried: Mapping[int, Value]) -> Graph:
     """The body of a loop with such scatters; carried: the parameter that a result will be, by its number."""
     made = {v: n for n in g.nodes for v in n.outputs}
-    changed: dict[Node, tuple[Node, ...]] = {}
+    found: dict[Value, dict[Node, tuple[Node, ...]]] = {}
+    versions: dict[Value, list[Value]] = {}
     for k, v in carried.items():
-        x, found = g.results[k], dict[Node, tuple[Node, ...]]()
+        x, found[v], versions[v] = g.results[k], {}, []
         while x is not v and (n := made.get(x)) is not None and (n.op in SCATTERS or (nodes := _as_put(n, made))):
+            versions[v].append(x)
             if n.op in SCATTERS:
                 x = n.inputs[0]
             else:
-                found[n], x = nodes, n.inputs[2]
-        if x is v:
-            changed.update(found)
+                found[v][n], x = nodes, n.inputs[2]
+        if x is not v or not found[v]:
+            del found[v], versions[v]
+    apart = {n for n in g.nodes if n.op in SCATTERS}.union(*found.values())
+    changed: dict[Node, tuple[Node, ...]] = {}
+    for v, puts in found.items():
+        reads = first_versions(g, [v, *versions[v][::-1]], apart)
+        if all(_is_narrow(n, made) or n.inputs[1] not in reads for n in puts):
+            changed.update(puts)
     if not changed:
         return g
     return remove_dead(Graph(g.params, tuple([m for n in g.nodes for m in changed.get(n, (n,))]), g.results, g.constraints))
 
 
+def _is_narrow(n: Node, made: Mapping[Value, Node]) -> bool:
+    """Whether one position along some axis is written."""
+    into = written(n, made)
+    return into is not None and any(a == 1 != b for a, b in zip(into.shape, n.outputs[0].type.shape, strict=True))
+
+
 def _as_put(n: Node, made: Mapping[Value, Node]) -> tuple[Node, ...]:
-    """A write to one position along some axis as a scatter; empty where n is none."""
+    """A write as a scatter; empty where n is none."""
     into, value = (written(n, made), made.get(n.inputs[1])) if n.op is select else (None, None)
-    if into is None or value is None or all(a != 1 or b == 1 for a, b in zip(into.shape, n.outputs[0].type.shape, strict=True)):
+    if into is None or value is None:
         return ()
     if value.op is full:
         block = Value(ArrayType(into.shape, value.outputs[0].type.dtype))

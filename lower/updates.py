@@ -81,7 +81,7 @@ def loop_of_owners(f: For) -> For | str:
 
 def by_owners(f: For) -> For | str:
     """Loops of updates of which each thread does those of its rows; else why it cannot."""
-    if update_of(f).index[:1] == (f.index,):
+    if (places := update_of(f).index) and goes_along(places[0], f.index):
         return altered(f, parallel=True)
     found = loop_of_owners(f)
     return found if isinstance(found, str) else altered(f, owned=True)

@@ -8,7 +8,7 @@ Guarantees: nothing reads bytes that were written over; what a caller owns is ch
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from loopwright.ir.dataclass import dataclass
 from loopwright.ir.graph import Graph, Node, Value
@@ -46,7 +46,7 @@ def updates_of(g: Graph, scatters: Mapping[Node, tuple[Scatter, Value]], carried
         versions = chain[::-1]
         if (versions[0], end) not in stays:
             del versions[0]  # the first of them copies it
-        reads = _first_versions(g, versions)
+        reads = first_versions(g, versions, scatters)
         for k, (base, v) in enumerate(itertools.pairwise(versions)):
             if base not in g.results:
                 found[made[v]] = Update(base, k if scatters[made[v]][0].over else k - 1, reads)
@@ -71,12 +71,13 @@ def base_of(n: Node, e: Expr) -> Value | None:
     return v if e.base == Load(e.base.array, e.at, v.type.dtype) else None
 
 
-def _first_versions(g: Graph, versions: Sequence[Value]) -> dict[Value, int]:
-    """For each value that is computed of some version of an array, the first such version; each version is one of its own."""
+def first_versions(g: Graph, versions: Sequence[Value], apart: Container[Node]) -> dict[Value, int]:
+    """For each value that is computed of some version of an array, the first such version; each version is one of its own. What
+    loops and nodes `apart` make is read from memory: of what does not matter."""
     own = {v: k for k, v in enumerate(versions)}
     reads = dict(own)
     for n in g.nodes:
-        of = [reads[v] for v in n.inputs if v in reads]
+        of = [] if n.regions or n in apart else [reads[v] for v in n.inputs if v in reads]
         if of:
             reads.update((v, own.get(v, min(of))) for v in n.outputs)
     return reads

@@ -242,3 +242,56 @@ def test_a_store_before_an_inner_loop_that_stores():
     f = lw.jit(lambda x: fori_loop(1, x.shape[0] - 1, outer, x))
     np.testing.assert_allclose(f(x), plain(x), rtol=1e-13)
     assert whole(str(f.lower(x).kernels)) == []
+
+
+def each_of_the_other(i, a, b):
+    a[i, 1:], b[i - 1] = b[i, 1:] + 1.0, a[i] * 0.5
+    return a, b
+
+
+def jacobi(i, a, b):
+    b[1:-1, 1:-1] = a[:-2, 1:-1] + a[2:, 1:-1] - 2 * a[1:-1, 2:]
+    a[1:-1, 1:-1] = b[1:-1, :-2] * 0.5 + b[i, 0]
+    return a, b
+
+
+def of_itself(i, a, b):
+    a[1:-1] = 0.5 * (a[2:] + a[:-2]) + b[i]
+    b[1:, ::2] = a[:-1, ::2]
+    return a, b
+
+
+def over_one_another(i, a, b):
+    a[:, 1:] = b[:, :-1] + i
+    a[1:, 0] = 0.25
+    b[:-1] = a[1:] * 0.5
+    a[:2] = b[1:3]
+    return a, b
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", [(5, 6), (40, 64), (300, 70)])
+@pytest.mark.parametrize("body", [each_of_the_other, jacobi, of_itself, over_one_another])
+def test_two_arrays(body, shape, threads):
+    def plain(a, b):
+        a, b = a.copy(), b.copy()
+        for i in range(1, 4):
+            a, b = body(i, a, b)
+        return a, b
+
+    def f(a, b):
+        return fori_loop(1, 4, lambda i, s: body(i, *s), (a, b))
+    a, b = np.random.default_rng(5).normal(size=(2, *shape))
+    lw.set_threads(threads)
+    try:
+        found = lw.jit(f)(a, b)
+    finally:
+        lw.set_threads(None)
+    for got, want in zip(found, plain(a, b), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+    if body is jacobi:
+        assert whole(str(lw.jit(f).lower(a, b).kernels)) == []
+    slopes = lw.jit(lw.grad(lambda a, b: sum(np.sum(x * x) for x in f(a, b)), (0, 1)))(a, b)
+    step = np.random.default_rng(6).normal(size=(2, *shape))
+    ends = [sum(np.sum(x * x) for x in plain(a + h * step[0], b + h * step[1])) for h in (1e-6, -1e-6)]
+    np.testing.assert_allclose(np.sum(np.stack(slopes) * step), (ends[0] - ends[1]) / 2e-6, rtol=1e-5)
