@@ -4,7 +4,7 @@ Each reads what the schedule is without, and gives the instruction that goes bes
 """
 from __future__ import annotations
 
-from loopwright.ir.loops import Load, Prefix, Reduce, Scatter, walk
+from loopwright.ir.loops import Load, Prefix, Reduce, Scatter, When, walk
 from loopwright.ir.nest import For, Reduction, Store
 from loopwright.ir.ops.windows import windows
 from loopwright.ir.schedule import FewInRows, FewSteps, FewUpdates, Fuse, Instruction, Schedule, ShortRows, Squeeze, Vectorize
@@ -12,6 +12,7 @@ from loopwright.lower.by_columns import adds_up
 from loopwright.lower.contractions import is_contraction
 from loopwright.lower.few_columns import few_cases, go_by_columns
 from loopwright.lower.fusing import expressions
+from loopwright.lower.kernel import MOST_NODES
 from loopwright.lower.partials import block_sums
 from loopwright.lower.row_products import row_products
 from loopwright.lower.scheduling import Scheduled, build_nest
@@ -19,6 +20,7 @@ from loopwright.lower.squeezing import ones_of
 from loopwright.lower.survey import Survey
 from loopwright.lower.tiling import every
 
+MOST_CHOICES = 24  # between parts of arrays, as pads and stores make them, where each of a few columns is spelled out
 MOST_FOLDS = 2  # of each of a few columns: accumulators of all are in registers
 _OF_WINDOWS = (windows, block_sums, row_products)
 
@@ -34,10 +36,18 @@ def may_go_by_columns(s: Survey, *, across: bool, apart: bool) -> bool:
     return go_by_columns(s.region)
 
 
+def is_little(s: Survey, scheduled: Scheduled) -> bool:
+    """Whether another body for each number of columns is worth the time that it takes to compile."""
+    choices = sum(isinstance(x, When) for e in expressions(scheduled.nest.body) for x in walk(e))
+    return choices <= MOST_CHOICES and len(s.region.nodes) <= 2 * MOST_NODES
+
+
 def few_steps(s: Survey, schedule: Schedule, scheduled: Scheduled) -> list[Instruction]:
     """Such steps over the last axis of an operand."""
     body = scheduled.nest.body
     is_map = all(isinstance(x, For | Store) for x in every(body))
+    if not is_little(s, scheduled):
+        return []
     if isinstance(s.root.expr, Scatter) or (not is_map and any(isinstance(x, ShortRows) for x in schedule)):
         return []
     lanes = {s.index[s.loops - 1]} if s.loops else set()

@@ -34,6 +34,9 @@ from loopwright.lower.puts import put
 from loopwright.lower.survey import EXPENSIVE, own_cost, stacks_columns
 from loopwright.lower.versions import Update, base_of, updates_of
 
+MOST_IN_MAPS = 1024  # nodes of a kernel without rows, on a processor
+MOST_DEAR = 16  # of these as dear as an exponential, beyond MOST_NODES of any
+MOST_DEEP = 64  # between a node and what is stored: the depth of expressions
 MOST_POSITIONS = 4  # at which one group may read one value
 WORTH_STORING = 10  # of an element, beyond the first time that it would be computed
 MOST_VISITS = 64  # when looking for a path between groups, or behind a value
@@ -246,7 +249,22 @@ class Grouping:
             and n.outputs[0] not in self.tables  # a search reads elements again and again
         if turns_rows(n) and (_has_windows(group) or (self.in_turn and self._folds_beside(n, group))):
             return False
-        return unseen and group.root not in self.lone and len(group.nodes) < MOST_NODES
+        if not unseen or group.root in self.lone:
+            return False
+        return self.is_free(n) or (self._is_small(group) and self._depth(n, group) < MOST_DEEP)
+
+    def is_free(self, n: Node) -> bool:
+        """Whether it is a constant or a slice of what the graph is given: no less to store than to make at each place."""
+        return not n.inputs or (n.op is slice_ and n.inputs[0] not in self.producer)
+
+    def _is_small(self, group: Group) -> bool:
+        """Whether it takes more: maps of cheap operations far more than others, of which fewer vectors would be in flight."""
+        has_rows = group.level is not None or isinstance(group.expr, Prefix | Scatter)
+        return len(group.depths) < (MOST_IN_MAPS if self.in_turn and not has_rows and group.dear < MOST_DEAR else MOST_NODES)
+
+    def _depth(self, n: Node, group: Group) -> int:
+        """How many of the group's nodes would lie between n and what it stores."""
+        return max((1 + group.depths[u] for v in n.outputs for u in self.users.get(v, []) if u in group.depths), default=0)
 
     def _folds_beside(self, n: Node, group: Group) -> bool:
         """Whether the group folds what is computed of n and of what lies in memory as its loops go, element by element."""
@@ -280,6 +298,8 @@ class Grouping:
             return False
         if not isinstance(form.expr, Reduce):
             return form.is_map
+        if len(group.nodes) >= MOST_NODES:
+            return False
         in_rows = self.chained.get(n) in group.nodes and self._in_rows(group, self.positions_of(v, group))
         return (aligned or in_rows) and self._fits_row(n, group)
 
@@ -380,6 +400,9 @@ class Grouping:
 
     def _add(self, n: Node, group: Group) -> None:
         """Make n one of the group's nodes, and note where the group now reads n's operands."""
+        if not self.is_free(n):
+            group.depths[n] = self._depth(n, group)
+            group.dear += own_cost(self.form(n).expr) >= EXPENSIVE
         group.nodes.append(n)
         self._read(n, group)
 
@@ -393,7 +416,11 @@ class Grouping:
     def _recomputable(self, n: Node, form: Form, groups: list[Group], most: int) -> bool:
         """Maps of at most one array are computed again by each reader, if that costs no more than `most` with what follows
         and is computed again: they read no more than if one of them stored it. So is cheap work on numbers alone."""
-        if not form.is_map or n.outputs[0] in self.results or not groups or self._repeated_cost(n, form) > most:
+        if not form.is_map or n.outputs[0] in self.results or not groups:
+            return False
+        if self.is_free(n):
+            return all(self.is_open(n, g) for g in groups)
+        if self._repeated_cost(n, form) > most:
             return False
         if most > 1 and any(sum(x != 1 for x in n.outputs[0].type.shape) < g.depth() for g in groups):
             return False  # it has not all axes of their loops: little would be stored

@@ -23,6 +23,8 @@ class Group:
     level: int | None = None  # the number of the root's axes that rows share, once a row value joined
     last_axis: bool | None = None  # whether its reductions run over their operand's last axis
     readers: set[Group] = field(default_factory=set)  # groups that read its results
+    depths: dict[Node, int] = field(default_factory=dict)  # how many nodes lie between one and what is stored; not of free ones
+    dear: int = 0  # how many cost as much as an exponential
 
     def makes(self, v: Value) -> bool:
         """Whether other groups may read v from this one: of a library call or control flow that is every output."""

@@ -15,7 +15,7 @@ from loopwright.ir.op import Op
 from loopwright.ir.ops.callbacks import whole, whole_type
 from loopwright.ir.types import ArrayType
 
-MOST_NODES = 64  # that one kernel computes: bounds register pressure and the depth of expressions
+MOST_NODES = 64  # that a kernel with rows, or dear operations, computes: bounds the pressure on registers
 
 
 def _result_types(types: Sequence[ArrayType], regions: tuple[Graph, ...], implementation: str,

@@ -211,7 +211,7 @@ class _Module:
             inner = altered(inner, symbols=nest.symbols)
             return exported(emit(inner), name)
         return {name: partial(made, name, substitute_graph(region, dict(values)))
-                for values in nest.few for name in [few_of(nest.name, [k for _, k in values])]}
+                for values in nest.few for name in [few_of(nest.name, values)]}
 
     def _squeezed(self, n: Node, scheduled: Scheduled) -> dict[str, Callable[[], KernelText]]:
         """A kernel's functions for axes of one element, by which sizes are 1."""

@@ -39,7 +39,7 @@ from loopwright.ir.types import BOOL
 from loopwright.lower.chains import blocks_of_rows
 from loopwright.lower.contractions import is_contraction, product_schedule
 from loopwright.lower.few_columns import lanes_of_updates, one_of_few
-from loopwright.lower.few_rules import few_in_rows, few_steps, few_updates, may_go_by_columns, squeeze
+from loopwright.lower.few_rules import few_in_rows, few_steps, few_updates, is_little, may_go_by_columns, squeeze
 from loopwright.lower.fusing import expressions, together
 from loopwright.lower.instructions import MOST_CHANNELS, MOST_COLUMNS, MOST_INTERLEAVED
 from loopwright.lower.jamming import worth_of
@@ -397,6 +397,8 @@ def _few_columns(s: Survey, schedule: Schedule, scheduled: Scheduled, target: Ta
         return [ByColumns()]
     if len(s.region.results) > 1 or folds:
         return few_in_rows(s, schedule) or few_steps(s, schedule, scheduled)
+    if not is_little(s, scheduled):
+        return []
     region = None if fused else one_of_few(s.region, FewColumns(1, 1))
     known = None if region is None or s.loops < rank else _surveyed(region, target)
     if known is not None and known.loops < rank:

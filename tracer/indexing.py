@@ -330,6 +330,31 @@ def _indices(operands: Sequence[Any], x: Ref, scope: Scope) -> tuple[Ref, ...]:
     return tuple(broadcast(r, shape) for r in refs)
 
 
+def are_same(p: Plan | None, q: Plan, builder: Builder) -> bool:
+    """Whether two keys surely name the same elements of one array; None is no key's."""
+    canonical = builder.scope.facts.canonical_attribute
+    if p is None or canonical(_basic(p)) != canonical(_basic(q)):
+        return False
+    if any(r.builder is not builder for r in (*p.indices, *q.indices)):
+        return False
+    pairs = {(a.value, b.value) for a, b in zip(p.indices, q.indices, strict=True) if a.value is not b.value}
+    seen = set(pairs)
+    while pairs:
+        a, b = pairs.pop()
+        m, n = builder.producer.get(a), builder.producer.get(b)
+        if m is None or n is None or m.op is not n.op or m.regions or n.regions or m.outputs.index(a) != n.outputs.index(b) \
+                or canonical(tuple(m.attrs.items())) != canonical(tuple(n.attrs.items())):
+            return False
+        more = {(v, w) for v, w in zip(m.inputs, n.inputs, strict=True) if v is not w} - seen
+        pairs |= more
+        seen |= more
+    return True
+
+
+def _basic(p: Plan) -> tuple[Any, ...]:
+    return p.axes, p.shape, tuple([(s.start, s.step, s.length) for s in p.spans])
+
+
 # ---- reading ------------------------------------------------------------------------------------
 def read_block(x: Ref, p: Plan) -> Ref:
     """The basic stage."""
@@ -366,7 +391,7 @@ def getitem(x: Tracer, key: Any) -> Tracer:
         return x.made(lambda base: concatenate(*[read(base, plan(base, k)) for k in keys], axis=axis), is_view=False)
     p = plan(ref, key)
     is_copy = _is_one_list(key) or any(r.shape for r in p.indices) or (not p.shape and Ellipsis not in _plain(key))
-    return x.made(lambda base: read(base, p), is_view=not is_copy)
+    return x.made(lambda base: read(base, p), is_view=not is_copy, plan=p)
 
 
 def _one_by_one(x: Ref, key: Any) -> tuple[int, list[Any]] | None:

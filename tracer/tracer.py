@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import ReferenceType, WeakValueDictionary
 
 import numpy as np
 
@@ -22,88 +23,127 @@ from loopwright.tracer.size import Size, sized
 from loopwright.tracer.tables import FUNCTIONS, call_function, call_ufunc, unsupported
 
 
+def through_a_view(line: str) -> WriteError:
+    """The error of `view += v` where the array would change that is a view of."""
+    return WriteError(f"{line}: `y += v` on a view y of another array would write through the view. Write to the array itself "
+                      f"(x[i] += v), or take a copy first (y = x[i].copy()).")
+
+
+class Memory:
+    """What an array and its views share.
+
+    ref: the array's value now. version: how often it was written. members: those that Python still holds. waiting: a view
+    changed by `view += v` that nothing has stored yet, what it remembers, and the line of that.
+    """
+
+    __slots__ = ("is_argument", "members", "ref", "version", "waiting")
+
+    def __init__(self, array: Tracer, ref: Ref) -> None:
+        self.ref, self.is_argument, self.version = ref, array.owner == "argument", 0
+        self.members = WeakValueDictionary({id(array): array})
+        self.waiting: tuple[Tracer, View, str] | None = None
+
+
 class View:
-    """What a view remembers: its base, the base's version it was read at, and how to read it again."""
+    """How a view is read of the array, the version it was read at, and, for `base[key]`, the base and what the key means."""
 
-    __slots__ = ("base", "derive", "layout_decides", "seen")
+    __slots__ = ("base", "derive", "layout_decides", "plan", "seen")
 
-    def __init__(self, base: Tracer, derive: Callable[[Ref], Ref], layout_decides: bool) -> None:
-        self.base, self.derive, self.layout_decides, self.seen = base, derive, layout_decides, base.version
+    def __init__(self, base: Tracer, derive: Callable[[Ref], Ref], layout_decides: bool, plan: Any, seen: int) -> None:
+        self.base, self.derive, self.layout_decides = ReferenceType(base), derive, layout_decides
+        self.plan, self.seen = plan, seen
 
 
 class Tracer(Operators):
     """A traced array.
 
-    owner: "argument" (of a transform: protected from writes), "local" (may be written) or "view" (of another array).
+    owner: "argument" (of a transform: protected from writes), "local" (may be written), "view" (of another array) or "alone"
+    (a view of an array that nothing else can read: may be written).
     contiguous: NumPy would surely hold it in C order, so that its reshapes are surely views.
     home: the trace whose function made it; only there it may be written.
-    unstored: for the result of `view += v`, the array that it must be stored into before anyone reads it.
-    waits: the line of such a `view += v`, until it is stored.
     """
 
-    __slots__ = ("__weakref__", "_of", "_ref", "_view", "contiguous", "home", "owner", "unstored", "version", "waits")
+    __slots__ = ("__weakref__", "_memory", "_ref", "_view", "contiguous", "home", "owner")
 
-    def __init__(self, ref: Ref, owner: str = "local", view: View | None = None, contiguous: bool = False,
-                 of: Tracer | None = None) -> None:
-        self._ref, self._view, self.owner, self.contiguous, self._of = ref, view, owner, contiguous, of
+    def __init__(self, ref: Ref, owner: str = "local", contiguous: bool = False) -> None:
+        self._ref, self.owner, self.contiguous = ref, owner, contiguous
+        self._memory: Memory | None = None
+        self._view: View | None = None
         self.home = innermost()
-        self.version = 0
-        self.unstored: Tracer | None = None
-        self.waits = ""
 
     # ---- the value ------------------------------------------------------------------------------
     @property
     def ref(self) -> Ref:
-        """The value as it is now: a view is read again after its base was written. LeakedValueError after its trace."""
-        waits = self.whole.waits or (self.unstored is not None and user_source())
-        if waits:
-            raise WriteError(
-                f"{waits}: `y += v` on a view y of another array would write through the view. Write to the array itself "
-                f"(x[i] += v), or take a copy first (y = x[i].copy()).")
-        if self._view is not None:
-            self._read_again(self._view)
+        """The value as it is now: a view is read again after its array was written. LeakedValueError after its trace."""
+        if self._memory is not None:
+            self._read_again(self._memory)
         if not self._ref.builder.alive:
             raise self._ref.builder.leaked()
         return self._ref
 
-    def _read_again(self, view: View) -> None:
-        base = view.base.ref
-        if view.base.version == view.seen:
+    def _read_again(self, memory: Memory) -> None:
+        if memory.waiting is not None:
+            raise through_a_view(memory.waiting[2])
+        view = self._view
+        if view is None or view.seen == memory.version:
             return
         if view.layout_decides:
             raise WriteError(
                 f"{user_source()}: an array was written after it was reshaped, and the reshaped one is read again. Whether "
                 f"that is a view or a copy in NumPy depends on the memory layout, which a trace does not know. Reshape "
                 f"after the write, or take x.reshape(...).copy() before it.")
-        self.set_ref(view.derive(base))
-        view.seen = view.base.version
+        self._ref, view.seen = view.derive(memory.ref), memory.version
 
     def set_ref(self, ref: Ref) -> None:
-        """Rebind to a new value; views of this array will be read again."""
+        """Rebind an array that is no view to a new value; its views will be read again."""
         self._ref = ref
-        self.version += 1
+        if self._memory is not None:
+            self._memory.ref = ref
+            self._memory.version += 1
 
-    def stored_into(self, target: Tracer) -> Ref:
-        """The value for a store into `target`: also that of `view += v`, when Python stores it in `x[i] += v`."""
-        return self._ref if self.unstored is target else self.ref
-
-    def made(self, derive: Callable[[Ref], Ref], is_view: bool = True, layout_decides: bool = False) -> Tracer:
+    def made(self, derive: Callable[[Ref], Ref], is_view: bool = True, layout_decides: bool = False,
+             plan: Any = None) -> Tracer:
         """The array that `derive` makes of this one: a view of it, or new."""
         ref = derive(self.ref)
         if not is_view:
             return Tracer(ref)
-        can_change = self.owner == "local" or self._view is not None
-        return Tracer(ref, "view", View(self, derive, layout_decides) if can_change else None, of=self.whole)
+        self.is_alone()
+        memory = self._memory = self._memory or Memory(self, self._ref)
+        out = Tracer(ref, "view")
+        out._memory = memory
+        if self._view is None:
+            out._view = View(self, derive, layout_decides, plan, memory.version)
+        else:
+            inner = self._view.derive
+            out._view = View(self, lambda array: derive(inner(array)), layout_decides or self._view.layout_decides, plan,
+                             memory.version)
+        memory.members[id(out)] = out
+        return out
 
-    @property
-    def whole(self) -> Tracer:
-        """The array that is no view, of which this is one, or itself."""
-        return self if self._of is None else self._of
+    def is_alone(self) -> bool:
+        """Whether Python holds neither the array of this view nor another view of it; then this is from now on an array."""
+        memory = self._memory
+        if self._view is None or memory is None or memory.is_argument or memory.waiting or len(memory.members) > 1:
+            return False
+        self._ref, self._memory, self._view, self.owner = self.ref, None, None, "alone"
+        return True
 
-    @property
-    def base(self) -> Tracer | None:
-        """The array that this is a view of, while that may still change."""
-        return self._view.base if self._view is not None else None
+    # ---- `x[i] += v`, which Python does as view = x[i]; view += v; x[i] = view -------------------
+    def wait(self, ref: Ref) -> None:
+        """Take a value, which must be stored into the array before anyone reads the array or a view."""
+        assert self._memory is not None and self._view is not None
+        self._ref, self._memory.waiting = ref, (self, self._view, str(user_source()))
+
+    def waited(self, value: Any) -> tuple[Any, str] | None:
+        """The plan and the line of `value`, if it is a view `self[key]` that waits for its store; it does no longer."""
+        memory = self._memory
+        if memory is None or memory.waiting is None:
+            return None
+        waiting, view, line = memory.waiting
+        if waiting is not value or view.base() is not self:
+            return None
+        memory.waiting = None
+        return view.plan, line
 
     @property
     def type(self) -> ArrayType:

@@ -20,7 +20,7 @@ from loopwright.ir.ops.selection import select
 from loopwright.ir.ops.structural import inverse, pad, transpose
 from loopwright.ir.source import user_source
 from loopwright.ir.types import BOOL
-from loopwright.tracer.indexing import Plan, guard_masks, plan, read_block
+from loopwright.tracer.indexing import Plan, are_same, guard_masks, plan, read_block
 from loopwright.tracer.promotion import (
     as_operand,
     broadcast,
@@ -33,7 +33,7 @@ from loopwright.tracer.promotion import (
     shape_of,
 )
 from loopwright.tracer.tables import UFUNC_METHODS, UFUNCS, Traced, implements, unsupported, xp
-from loopwright.tracer.tracer import Tracer
+from loopwright.tracer.tracer import Tracer, through_a_view
 
 
 def check_writable(x: Any, what: str) -> None:
@@ -44,7 +44,7 @@ def check_writable(x: Any, what: str) -> None:
     if x.owner == "argument":
         raise WriteError(f"{user_source()}: {what} would write to an argument of {x.ref.builder.why or 'a traced function'}, "
                          f"which belongs to the caller. Write to a copy: x = x.copy() first (or x = x + v for x += v).")
-    if x.owner == "view":
+    if x.owner == "view" and not x.is_alone():
         raise WriteError(f"{user_source()}: {what} would write through a view into another array. Write to that array itself "
                          f"(x[i, j] = v instead of x[i][j] = v), or take a copy first: y = x[i].copy().")
     if x.home is not innermost():
@@ -61,13 +61,14 @@ def _why(builder: Builder | None) -> str:
 def setitem(x: Tracer, key: Any, value: Any) -> None:
     """x[key] = value."""
     check_writable(x, "x[...] = v")
-    if isinstance(value, Tracer) and value.unstored is x:
-        x.waits = ""
+    waited = x.waited(value)
     mask = _traced_mask(key, value)
-    if mask is not None:
+    if mask is not None and waited is None:
         return x.set_ref(_masked(x.ref, mask, value))
     guard_masks(key, x.ref.builder)
     p = plan(x.ref, key)
+    if waited is not None and not are_same(waited[0], p, x.ref.builder):
+        raise through_a_view(waited[1])
     x.set_ref(write(x.ref, p, _updates(x, value, p.shape)))
 
 
@@ -86,9 +87,9 @@ def _traced_mask(key: Any, value: Any) -> Traced | None:
 def _updates(x: Tracer, value: Any, shape: Shape) -> Ref:
     """A value at the dtype of x and broadcast to a shape; leading axes of size 1 may be too many, as in NumPy."""
     value = as_operand(value)
-    builder = newest_builder((x, value)) if not isinstance(value, Tracer) or value.unstored is None else x.ref.builder
+    builder = newest_builder((x, value))
     if isinstance(value, Tracer):
-        ref = convert(value.stored_into(x), x.dtype)
+        ref = convert(value.ref, x.dtype)
     elif isinstance(value, np.ndarray):
         ref = lift(value, x.dtype, builder)
     else:
@@ -160,7 +161,8 @@ def in_place(ufunc: np.ufunc, x: Tracer, other: Any) -> Traced:
     dtype and shape; for a view the result waits for the store that Python makes right after it in `x[i] += v`."""
     if not x.ndim and x.owner != "view":
         return UFUNCS[ufunc](x, other, keep_weak=True)
-    if x.owner != "view":
+    is_view = x.owner == "view" and not x.is_alone()
+    if not is_view:
         check_writable(x, f"an in-place operator ({_symbol(ufunc)})")
     out = UFUNCS[ufunc](x, other)
     scope = x.ref.builder.scope
@@ -171,17 +173,8 @@ def in_place(ufunc: np.ufunc, x: Tracer, other: Any) -> Traced:
         raise DTypeError(f"{user_source()}: Cannot cast ufunc '{ufunc.__name__}' output from {out.dtype} to {x.dtype} with "
                          f"casting rule 'same_kind'. Write x = x {_symbol(ufunc)[:-1]} v.")
     ref = convert(out.ref, x.dtype)
-    if x.owner == "view":
-        return _unstored(x, ref)
-    x.set_ref(ref)
+    (x.wait if is_view else x.set_ref)(ref)
     return x
-
-
-def _unstored(view: Tracer, ref: Ref) -> Traced:
-    out = Tracer(ref, "view", of=view.whole)
-    out.unstored = view if view.base is None else view.base
-    view.whole.waits = str(user_source())
-    return out
 
 
 _SYMBOLS = {np.add: "+=", np.subtract: "-=", np.multiply: "*=", np.true_divide: "/=", np.floor_divide: "//=",

@@ -158,7 +158,7 @@ def _for_few(context: Context, nest: Nest, *, apart: bool) -> tuple[str, str]:
     and enough to do."""
     scope, kernel, place = context.scope, context.kernel, "null"
     for values in nest.few:
-        name = few_of(nest.name, [k for _, k in values])
+        name = few_of(nest.name, values)
         if apart:
             name = place_of(name)
             kernel.function.constants.add(f"@{name} = external global ptr")

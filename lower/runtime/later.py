@@ -49,9 +49,9 @@ def short_of(kernel: str) -> str:
     return f"{kernel}_short"
 
 
-def few_of(kernel: str, values: Sequence[int]) -> str:
-    """The function of a kernel for few columns, by what says how many."""
-    return f"{kernel}_few{'x'.join(map(str, values))}"
+def few_of(kernel: str, values: Sequence[tuple[str, int]]) -> str:
+    """The function of a kernel for few columns, by the sizes that say how many."""
+    return f"{kernel}_few.{'.'.join([f'{symbol}.{k}' for symbol, k in values])}"
 
 
 def squeezed_of(kernel: str, which: int) -> str:
