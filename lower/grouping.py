@@ -36,7 +36,7 @@ from loopwright.lower.versions import Update, base_of, updates_of
 
 MOST_IN_MAPS = 1024  # nodes of a kernel without rows, on a processor
 MOST_DEAR = 16  # of these as dear as an exponential, beyond MOST_NODES of any
-MOST_DEEP = 64  # between a node and what is stored: the depth of expressions
+MOST_DEEP = 48  # between a node and what is stored: expressions are handled by ten calls inside calls for each
 MOST_POSITIONS = 4  # at which one group may read one value
 WORTH_STORING = 10  # of an element, beyond the first time that it would be computed
 MOST_VISITS = 64  # when looking for a path between groups, or behind a value

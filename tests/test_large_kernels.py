@@ -21,7 +21,7 @@ def kernels(f, *args):
     return [n.regions[0] for n in graph.nodes if n.regions]
 
 
-def wide(x, width=20, rounds=9, step=lambda a, b, c: a * b + c):
+def wide(x, width=20, rounds=8, step=lambda a, b, c: a * b + c):
     """Of so many intermediate values in each round, all of which the next round reads."""
     t = [x * (k / width) + 0.5 for k in range(width)]
     for _ in range(rounds):

@@ -271,8 +271,8 @@ class Generator(Outlines):
         if stretched:
             context = altered(context, streamed=frozenset())
 
-        def run(f: For, part: Extent | tuple[str, str], here: Context = context) -> None:
-            self.vectors(f, here, part, lambda inside: self.statements(inside, f.body, parallel=parallel))
+        def run(f: For, part: Extent | tuple[str, str], most: int | None = None, here: Context = context) -> None:
+            self.vectors(f, here, part, lambda inside: self.statements(inside, f.body, parallel=parallel), most)
         if not stretched:
             run(statement, span)
             return
@@ -282,12 +282,12 @@ class Generator(Outlines):
             return
 
         def within(scope: Scope) -> Carried:  # of a row that few vectors cover
-            run(replace(statement, unroll=1), span, context.at(scope))
+            run(replace(statement, unroll=1), span, here=context.at(scope))
             return ()
 
         def apart(scope: Scope) -> Carried:
             here = context.at(scope)
-            in_stretches(here, statement, whole, lambda f, part: run(f, part, here))
+            in_stretches(here, statement, whole, lambda f, part, most: run(f, part, most, here))
             return ()
         branch(context.scope, context.scope.emit(f"icmp slt i64 {whole[1]}, {FEW_VECTORS * statement.lanes}"), within, apart)
         context.kernel.forget()
@@ -331,15 +331,19 @@ class Generator(Outlines):
         branch(context.scope, test, in_blocks, one_by_one)
         kernel.forget()
 
-    def vectors(self, statement: For, context: Context, span: Extent | tuple[str, str], run: Callable[[Context], None]) -> None:
-        """`run` for a loop's iterations, or its vectors."""
+    def vectors(self, statement: For, context: Context, span: Extent | tuple[str, str], run: Callable[[Context], None],
+                most: int | None = None) -> None:
+        """`run` for a loop's iterations, or its vectors; `most`: how many there are at most, if known."""
         lanes, place = statement.lanes, context.scope if isinstance(span, tuple) else context.kernel.root
         written = writes(statement.body) if lanes > 1 else ()
         keeps = {context.kernel.buffers[b].role for b, _ in written}  # a masked store is slow to read back
         updates = any(isinstance(s, Store) and s.combine != "set" for s in statement.body)  # which the next one reads
-        spans = short_spans(span, lanes) if isinstance(span, int) and self.is_tiny else \
-            vector_spans(context, span, lanes, statement.unroll, one_loop="local" not in keeps,
-                         halved=lanes > 1 and has_windows(statement), singles=updates)
+        if isinstance(span, tuple) and most is not None and most < lanes:
+            spans = [VectorSpan(*span, 1, span[1], masked=True)]
+        else:
+            spans = short_spans(span, lanes) if isinstance(span, int) and self.is_tiny else \
+                vector_spans(context, span, lanes, statement.unroll if most is None or most >= 2 * lanes * statement.unroll else 1,
+                             one_loop="local" not in keeps, halved=lanes > 1 and has_windows(statement), singles=updates)
         if spans and spans[-1].masked and self._masks_slowly(statement, context):
             spans = narrowing(spans, lanes, place)
         rest = lanes * self._registers({context.kernel.buffers[b].dtype.itemsize for b, _ in written}, lanes)

@@ -37,15 +37,23 @@ def _size(f: For) -> int:
     return len(walk_all(expressions(f.body)))
 
 
-def in_stretches(context: Context, f: For, span: Span, run: Callable[[For, Span], None]) -> None:
-    """`run` for each stretch of a loop over a span."""
+def in_stretches(context: Context, f: For, span: Span, run: Callable[[For, Span, int | None], None],
+                 between: tuple[Linear, Linear] | None = None) -> None:
+    """`run` for each stretch of a loop over a span, with how many positions it has at most, where that is known. between: where
+    the span begins at the soonest and ends at the latest."""
+    low, high = between = between or (({}, 0), ({}, f.extent))
+    terms, most = add_linear(high, scale_linear(low, -1))
+    known = most if not terms and isinstance(most, int) and f.origin is None else None
+    if known is not None and known <= 0:
+        return
     turns = turns_of(context, f.index, expressions(f.body))
     if not turns:
-        run(f, span)
+        run(f, span, known)
         return
+    at = turns[0][2]
     before, behind = turned(context, turns[0], span)
-    in_stretches(context, _known(f, turns, False), before, run)
-    in_stretches(context, _known(f, turns, True), behind, run)
+    in_stretches(context, _known(f, turns, False), before, run, (low, at))
+    in_stretches(context, _known(f, turns, True), behind, run, (at, high))
 
 
 def turned(context: Context, turn: Turn, span: Span) -> tuple[Span, Span]:
