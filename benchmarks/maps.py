@@ -1,6 +1,8 @@
 """Maps of elements: a chain of functions at three sizes, the prices of options, a long formula of three variables."""
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 import loopwright as lw
@@ -70,15 +72,19 @@ def _density(xp):
 
 
 def sea_water() -> list[Timing]:
-    """The density of sea water at 1e6 points in float64, and its slopes by all three variables."""
+    """The density of sea water at 1e6 points in float64, also where products may be added unrounded, as JAX does, and
+    its slopes by all three variables."""
     rng, n = np.random.default_rng(0), 1_000_000
     args = rng.uniform(1, 40, n), rng.uniform(-2, 30, n), rng.uniform(0, 1000, n)
     name = "density of sea water, 1e6 f64"
-    return contest(name, args, _density(np), tolerance=1e-12, jax=lambda jax: _density(jax.numpy),
-                   torch=lambda torch, optimised: optimised(_density(torch))) \
-        + contest(f"gradient of {name}", (*args, rng.normal(size=n)), gradient(np, lw.grad, _density(np), 3), tolerance=1e-9,
-                  in_numpy=False, jax=lambda jax: gradient(jax.numpy, jax.grad, _density(jax.numpy), 3),
-                  torch=lambda torch, optimised: torch_gradient(torch, optimised(_density(torch)), 3))
+    forward = contest(name, args, _density(np), tolerance=1e-12, jax=lambda jax: _density(jax.numpy),
+                      torch=lambda torch, optimised: optimised(_density(torch)))
+    forward += contest(f"{name}, fast_math", args, _density(np), tolerance=1e-12, jit=partial(lw.jit, fast_math=True),
+                       in_numpy=False, jax=lambda jax: _density(jax.numpy))
+    return forward + contest(f"gradient of {name}", (*args, rng.normal(size=n)), gradient(np, lw.grad, _density(np), 3),
+                             tolerance=1e-9, in_numpy=False,
+                             jax=lambda jax: gradient(jax.numpy, jax.grad, _density(jax.numpy), 3),
+                             torch=lambda torch, optimised: torch_gradient(torch, optimised(_density(torch)), 3))
 
 
 WORKLOADS = (chain, black_scholes, sea_water)

@@ -338,12 +338,14 @@ class Generator(Outlines):
         written = writes(statement.body) if lanes > 1 else ()
         keeps = {context.kernel.buffers[b].role for b, _ in written}  # a masked store is slow to read back
         updates = any(isinstance(s, Store) and s.combine != "set" for s in statement.body)  # which the next one reads
+        unroll = statement.unroll if most is None or most >= 2 * lanes * statement.unroll else 1
         if isinstance(span, tuple) and most is not None and most < lanes:
             spans = [VectorSpan(*span, 1, span[1], masked=True)]
+        elif isinstance(span, int) and self.is_tiny:
+            spans = short_spans(span, lanes)
         else:
-            spans = short_spans(span, lanes) if isinstance(span, int) and self.is_tiny else \
-                vector_spans(context, span, lanes, statement.unroll if most is None or most >= 2 * lanes * statement.unroll else 1,
-                             one_loop="local" not in keeps, halved=lanes > 1 and has_windows(statement), singles=updates)
+            spans = vector_spans(context, span, lanes, unroll, one_loop="local" not in keeps,
+                                 halved=lanes > 1 and has_windows(statement), singles=updates)
         if spans and spans[-1].masked and self._masks_slowly(statement, context):
             spans = narrowing(spans, lanes, place)
         rest = lanes * self._registers({context.kernel.buffers[b].dtype.itemsize for b, _ in written}, lanes)
