@@ -251,14 +251,14 @@ class Grouping:
             return False
         if not unseen or group.root in self.lone:
             return False
-        return self.is_free(n) or (self._is_small(group) and self._depth(n, group) < MOST_DEEP)
+        return self.is_free(n) or (self._takes_more(group) and self._depth(n, group) < MOST_DEEP)
 
     def is_free(self, n: Node) -> bool:
-        """Whether it is a constant or a slice of what the graph is given: no less to store than to make at each place."""
+        """Whether it is a constant or a slice of what the graph is given: as dear to read as to make at each place."""
         return not n.inputs or (n.op is slice_ and n.inputs[0] not in self.producer)
 
-    def _is_small(self, group: Group) -> bool:
-        """Whether it takes more: maps of cheap operations far more than others, of which fewer vectors would be in flight."""
+    def _takes_more(self, group: Group) -> bool:
+        """Whether it takes more nodes: of cheap operations far more than of dear ones, with which few vectors are in flight."""
         has_rows = group.level is not None or isinstance(group.expr, Prefix | Scatter)
         return len(group.depths) < (MOST_IN_MAPS if self.in_turn and not has_rows and group.dear < MOST_DEAR else MOST_NODES)
 

@@ -107,7 +107,7 @@ class Tracer(Operators):
         ref = derive(self.ref)
         if not is_view:
             return Tracer(ref)
-        self.is_alone()
+        self.claim()
         memory = self._memory = self._memory or Memory(self, self._ref)
         out = Tracer(ref, "view")
         out._memory = memory
@@ -120,8 +120,8 @@ class Tracer(Operators):
         memory.members[id(out)] = out
         return out
 
-    def is_alone(self) -> bool:
-        """Whether Python holds neither the array of this view nor another view of it; then this is from now on an array."""
+    def claim(self) -> bool:
+        """Make this view an array, if Python holds neither its array nor another view of that; whether it was made one."""
         memory = self._memory
         if self._view is None or memory is None or memory.is_argument or memory.waiting or len(memory.members) > 1:
             return False

@@ -44,7 +44,7 @@ def check_writable(x: Any, what: str) -> None:
     if x.owner == "argument":
         raise WriteError(f"{user_source()}: {what} would write to an argument of {x.ref.builder.why or 'a traced function'}, "
                          f"which belongs to the caller. Write to a copy: x = x.copy() first (or x = x + v for x += v).")
-    if x.owner == "view" and not x.is_alone():
+    if x.owner == "view" and not x.claim():
         raise WriteError(f"{user_source()}: {what} would write through a view into another array. Write to that array itself "
                          f"(x[i, j] = v instead of x[i][j] = v), or take a copy first: y = x[i].copy().")
     if x.home is not innermost():
@@ -161,7 +161,7 @@ def in_place(ufunc: np.ufunc, x: Tracer, other: Any) -> Traced:
     dtype and shape; for a view the result waits for the store that Python makes right after it in `x[i] += v`."""
     if not x.ndim and x.owner != "view":
         return UFUNCS[ufunc](x, other, keep_weak=True)
-    is_view = x.owner == "view" and not x.is_alone()
+    is_view = x.owner == "view" and not x.claim()
     if not is_view:
         check_writable(x, f"an in-place operator ({_symbol(ufunc)})")
     out = UFUNCS[ufunc](x, other)
