@@ -45,10 +45,11 @@ class Environment:
     indices: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     locals: Mapping[str, Any] = field(default_factory=dict)
+    known: dict[int, Any] = field(default_factory=dict)  # what operations gave, by identity: expressions share parts
 
     def at(self, indices: Mapping[str, int]) -> Environment:
         """This environment with loop variables set."""
-        return replace(self, indices={**self.indices, **indices})
+        return replace(self, indices={**self.indices, **indices}, known={})
 
 
 def run_loop(op: Op, args: tuple[np.ndarray, ...] | list[np.ndarray], **attrs: Any) -> np.ndarray:
@@ -81,7 +82,7 @@ def run_expr(expr: Expr, at: tuple[Index, ...], result: ArrayType, environment: 
 def evaluate_expr(expr: Expr, environment: Environment) -> Any:
     """The NumPy scalar that expr is, without floating-point warnings."""
     with np.errstate(all="ignore"):
-        return _scalar(expr, environment)
+        return _scalar(expr, replace(environment, known={}))
 
 
 def _scalar(expr: Expr, environment: Environment) -> Any:
@@ -103,7 +104,10 @@ def _evaluate(expr: Expr, environment: Environment) -> Any:
         case Load():
             return _load(expr, environment)
         case Apply(fn, args, dtype):
-            return apply(TABLE[fn], [_scalar(a, environment) for a in args], dtype)
+            known = environment.known
+            if id(expr) not in known:
+                known[id(expr)] = apply(TABLE[fn], [_scalar(a, environment) for a in args], dtype)
+            return known[id(expr)]
         case When(cond, then, other):
             return _scalar(then if _scalar(cond, environment) else other, environment)
         case Bounded():

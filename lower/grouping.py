@@ -13,7 +13,7 @@ from dataclasses import replace
 from loopwright.ir.cached import cached_property
 from loopwright.ir.dims import Shape
 from loopwright.ir.graph import Graph, Node, Value, acts
-from loopwright.ir.loops import Index, Prefix, Reduce, Scatter
+from loopwright.ir.loops import Index, Prefix, Reduce, Scatter, When, walk
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.indexing import SCATTERS
 from loopwright.ir.ops.sorting import search
@@ -251,16 +251,19 @@ class Grouping:
             return False
         if not unseen or group.root in self.lone:
             return False
-        return self.is_free(n) or (self._takes_more(group) and self._depth(n, group) < MOST_DEEP)
+        return self.is_free(n) or (self._takes_more(group, n) and self._depth(n, group) < MOST_DEEP)
 
     def is_free(self, n: Node) -> bool:
         """Whether it is a constant or a slice of what the graph is given: as dear to read as to make at each place."""
         return not n.inputs or (n.op is slice_ and n.inputs[0] not in self.producer)
 
-    def _takes_more(self, group: Group) -> bool:
-        """Whether it takes more nodes: of cheap operations far more than of dear ones, with which few vectors are in flight."""
+    def _takes_more(self, group: Group, n: Node) -> bool:
+        """Whether it takes n: of cheap operations far more than of dear ones, with which few vectors are in flight, and of pads
+        and joined parts, whose makers would all wait for it."""
         has_rows = group.level is not None or isinstance(group.expr, Prefix | Scatter)
-        return len(group.depths) < (MOST_IN_MAPS if self.in_turn and not has_rows and group.dear < MOST_DEAR else MOST_NODES)
+        if len(group.depths) < MOST_NODES or has_rows or group.dear >= MOST_DEAR or not self.in_turn:
+            return len(group.depths) < MOST_NODES
+        return len(group.depths) < MOST_IN_MAPS and not any(isinstance(x, When) for x in walk(self.form(n).expr))
 
     def _depth(self, n: Node, group: Group) -> int:
         """How many of the group's nodes would lie between n and what it stores."""

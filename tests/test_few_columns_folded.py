@@ -69,7 +69,7 @@ def test_bodies_are_made_when_needed(name, made):
         np.testing.assert_allclose(*(np.hstack([np.ravel(y) for y in (x if isinstance(x, tuple) else (x,))])
                                      for x in (found, expected)), rtol=1e-9)
     first = [x for x in made if x.startswith("kernel_0")]
-    assert f.compiles == 1 and sorted(set(first)) == [f"kernel_0_few{c}" for c in (3, 7)]
+    assert f.compiles == 1 and sorted(set(first)) == [f"kernel_0_few.m.{c}" for c in (3, 7)]
 
 
 def test_the_instruction_is_data():
