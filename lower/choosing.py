@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.ir.graph import Node
 from loopwright.ir.ops.broadcasting import broadcast
+from loopwright.lower.capacity import is_free
 from loopwright.lower.decisions import Again, Apart, Decision, Join, refuse
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def check_again(grouping: Grouping, n: Node, form: Form, groups: list[Group], ch
         refuse(n, choice, "only what has a value for each element alone is computed again")
     if n.outputs[0] in grouping.results or not groups:
         refuse(n, choice, "it is stored: a result of the program, or of a step of a loop")
-    if not all(grouping.is_open(n, g) and (grouping.is_free(n) or grouping.reads_at_few(n.outputs[0], g)) for g in groups):
+    if not all(grouping.is_open(n, g) and (is_free(grouping, n) or grouping.reads_at_few(n.outputs[0], g)) for g in groups):
         refuse(n, choice, "a library call or control flow reads it, or a kernel that is full, reads it at many positions, or "
                           "updates in place what it reads")
 

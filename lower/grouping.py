@@ -13,12 +13,13 @@ from dataclasses import replace
 from loopwright.ir.cached import cached_property
 from loopwright.ir.dims import Shape
 from loopwright.ir.graph import Graph, Node, Value, acts
-from loopwright.ir.loops import Index, Prefix, Reduce, Scatter, When, walk
+from loopwright.ir.loops import Index, Prefix, Reduce, Scatter
 from loopwright.ir.ops.broadcasting import broadcast
 from loopwright.ir.ops.indexing import SCATTERS
 from loopwright.ir.ops.sorting import search
 from loopwright.ir.ops.structural import reshape, slice_
 from loopwright.kernels.gemm import Gemm, Match, match_gemm, numbers_of_rows
+from loopwright.lower.capacity import count, has_place, is_free
 from loopwright.lower.choosing import check_again, chosen_host, kind, others
 from loopwright.lower.composition import Position, fresh_indices, reads
 from loopwright.lower.contractions import is_contraction
@@ -34,9 +35,6 @@ from loopwright.lower.puts import put
 from loopwright.lower.survey import EXPENSIVE, own_cost, stacks_columns
 from loopwright.lower.versions import Update, base_of, updates_of
 
-MOST_IN_MAPS = 1024  # nodes of a kernel without rows, on a processor
-MOST_DEAR = 16  # of these as dear as an exponential, beyond MOST_NODES of any
-MOST_DEEP = 48  # between a node and what is stored: expressions are handled by ten calls inside calls for each
 MOST_POSITIONS = 4  # at which one group may read one value
 WORTH_STORING = 10  # of an element, beyond the first time that it would be computed
 MOST_VISITS = 64  # when looking for a path between groups, or behind a value
@@ -249,25 +247,7 @@ class Grouping:
             and n.outputs[0] not in self.tables  # a search reads elements again and again
         if turns_rows(n) and (_has_windows(group) or (self.in_turn and self._folds_beside(n, group))):
             return False
-        if not unseen or group.root in self.lone:
-            return False
-        return self.is_free(n) or (self._takes_more(group, n) and self._depth(n, group) < MOST_DEEP)
-
-    def is_free(self, n: Node) -> bool:
-        """Whether it is a constant or a slice of what the graph is given: as dear to read as to make at each place."""
-        return not n.inputs or (n.op is slice_ and n.inputs[0] not in self.producer)
-
-    def _takes_more(self, group: Group, n: Node) -> bool:
-        """Whether it takes n: of cheap operations far more than of dear ones, with which few vectors are in flight, and of pads
-        and joined parts, whose makers would all wait for it."""
-        has_rows = group.level is not None or isinstance(group.expr, Prefix | Scatter)
-        if len(group.depths) < MOST_NODES or has_rows or group.dear >= MOST_DEAR or not self.in_turn:
-            return len(group.depths) < MOST_NODES
-        return len(group.depths) < MOST_IN_MAPS and not any(isinstance(x, When) for x in walk(self.form(n).expr))
-
-    def _depth(self, n: Node, group: Group) -> int:
-        """How many of the group's nodes would lie between n and what it stores."""
-        return max((1 + group.depths[u] for v in n.outputs for u in self.users.get(v, []) if u in group.depths), default=0)
+        return unseen and group.root not in self.lone and has_place(self, n, group)
 
     def _folds_beside(self, n: Node, group: Group) -> bool:
         """Whether the group folds what is computed of n and of what lies in memory as its loops go, element by element."""
@@ -403,9 +383,7 @@ class Grouping:
 
     def _add(self, n: Node, group: Group) -> None:
         """Make n one of the group's nodes, and note where the group now reads n's operands."""
-        if not self.is_free(n):
-            group.depths[n] = self._depth(n, group)
-            group.dear += own_cost(self.form(n).expr) >= EXPENSIVE
+        count(self, n, group)
         group.nodes.append(n)
         self._read(n, group)
 
@@ -421,7 +399,7 @@ class Grouping:
         and is computed again: they read no more than if one of them stored it. So is cheap work on numbers alone."""
         if not form.is_map or n.outputs[0] in self.results or not groups:
             return False
-        if self.is_free(n):
+        if is_free(self, n):
             return all(self.is_open(n, g) for g in groups)
         if self._repeated_cost(n, form) > most:
             return False

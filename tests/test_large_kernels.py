@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import loopwright as lw
 from loopwright.ir.expansion import expanded
 from loopwright.ir.ops.structural import slice_
-from loopwright.lower.grouping import MOST_DEAR, MOST_DEEP
+from loopwright.lower.capacity import MOST_DEAR, MOST_DEEP
 from loopwright.lower.kernel import MOST_NODES
 from loopwright.lower.partition import partition
 from loopwright.lower.target import host_target
